@@ -1,0 +1,35 @@
+# The two commands of the README: `make demo` and `make test`. Both work on a fresh machine.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@
+
+.PHONY: demo test test-slow check format bench clean
+
+demo: .venv/installed          ## the curse of primal averaging, in under a minute
+	$(BIN)/cofed demo
+
+test: .venv/installed check    ## lint, types and every fast test
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-slow: .venv/installed     ## the tests that take long
+	$(BIN)/pytest -n 2 -m slow
+
+check: .venv/installed         ## ruff and pyright
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: .venv/installed        ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/installed         ## rounds per second beside a NumPy loop
+	$(BIN)/python -m benchmarks.rounds
+
+clean:
+	rm -rf .venv build dist

@@ -1,0 +1,43 @@
+"""Hyperparameters: plain floats that jit traces, checked where they are given."""
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def number(value: Any) -> Any:
+    """A field converter: integers and NumPy scalars become floats; arrays (a grid, a tracer) pass as they are.
+
+    An integer field would be one more compiled program (or a wrong dtype) for `L1(1)` than for `L1(1.0)`.
+
+    >>> number(1)
+    1.0
+    """
+    if isinstance(value, (bool, str)) or value is None:
+        raise TypeError(f"expected a number, got {value!r}")
+    if isinstance(value, (int, float, np.number)):
+        return float(value)
+    return value
+
+
+def known(value: Any) -> bool:
+    """Whether the value can be looked at now: a number, and not a tracer, a grid or a placeholder."""
+    return isinstance(value, (int, float)) or (
+        isinstance(value, (jax.Array, np.ndarray)) and not isinstance(value, jax.core.Tracer) and value.ndim == 0
+    )
+
+
+def require_positive(owner: str, **fields: Any) -> None:
+    """Refuse numbers that are not finite and > 0, naming the owner and the field."""
+    for name, value in fields.items():
+        if known(value) and not (float(value) > 0 and math.isfinite(float(value))):
+            raise ValueError(f"{owner}: {name} must be a finite number > 0, got {value}")
+
+
+def require_nonnegative(owner: str, **fields: Any) -> None:
+    """Refuse numbers that are not finite and >= 0, naming the owner and the field."""
+    for name, value in fields.items():
+        if known(value) and not (float(value) >= 0 and math.isfinite(float(value))):
+            raise ValueError(f"{owner}: {name} must be a finite number >= 0, got {value}")

@@ -1,0 +1,80 @@
+"""Arithmetic on pytrees, so that an algorithm reads like its paper whatever the shape of the model."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, PyTree, Scalar
+
+
+def add(x: PyTree, y: PyTree) -> PyTree:
+    """x + y"""
+    return jax.tree.map(jnp.add, x, y)
+
+
+def sub(x: PyTree, y: PyTree) -> PyTree:
+    """x - y"""
+    return jax.tree.map(jnp.subtract, x, y)
+
+
+def scale(a: Any, x: PyTree) -> PyTree:
+    """a x"""
+    return jax.tree.map(lambda xi: a * xi, x)
+
+
+def axpy(a: Any, x: PyTree, y: PyTree) -> PyTree:
+    """a x + y"""
+    return jax.tree.map(lambda xi, yi: a * xi + yi, x, y)
+
+
+def zeros_like(x: PyTree) -> PyTree:
+    """0, in the shape of x"""
+    return jax.tree.map(jnp.zeros_like, x)
+
+
+def dot(x: PyTree, y: PyTree) -> Scalar:
+    """<x, y>"""
+    return sum_leaves(jnp.vdot, x, y)
+
+
+def norm(x: PyTree) -> Scalar:
+    """||x||_2"""
+    return jnp.sqrt(dot(x, x))
+
+
+def sum_leaves(f: Callable[..., Scalar], *trees: PyTree) -> Scalar:
+    """The sum of f over corresponding leaves."""
+    values = jax.tree.leaves(jax.tree.map(f, *trees))
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+def where(condition: Bool[Array, ""], x: PyTree, y: PyTree) -> PyTree:
+    """x if the condition holds, else y"""
+    return jax.tree.map(lambda xi, yi: jnp.where(condition, xi, yi), x, y)
+
+
+def all_finite(x: PyTree) -> Bool[Array, ""]:
+    """Whether no entry is NaN or infinite."""
+    return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(x)]).all()
+
+
+def dtype(x: PyTree) -> Any:
+    """The floating dtype of a model: that of its first floating leaf."""
+    return next(leaf.dtype for leaf in jax.tree.leaves(x) if jnp.issubdtype(leaf.dtype, jnp.floating))
+
+
+def names(x: PyTree) -> list[str]:
+    """The leaves' names in order: field names and indices joined by dots ("coef", "layers.0.weight")."""
+    return [".".join(part(key) for key in path) for path, _ in jax.tree_util.tree_leaves_with_path(x)]
+
+
+def part(key: Any) -> str:
+    """One step of a leaf's path, in words."""
+    for attribute in ("name", "key", "idx"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)

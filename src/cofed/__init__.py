@@ -1,0 +1,47 @@
+"""cofed: federated composite optimization, for data that stays with its owners."""
+
+from cofed import datasets, metrics, partition
+from cofed.algorithms import (
+    CFedDA,
+    FastFedDA,
+    FedADMM,
+    FedAvg,
+    FedDecouple,
+    FedDR,
+    FedDualAvg,
+    FedMiD,
+    MCFedDA,
+    Scaffold,
+)
+from cofed.baselines import Solution, solve_local, solve_pooled
+from cofed.engine.debug import DebugFailure
+from cofed.engine.history import Communication, History, LeftOut, Outcome, Result
+from cofed.engine.run import resume, run
+from cofed.federation import Federation
+from cofed.losses import Huber, Logistic, Poisson, Softmax, Squared
+from cofed.mirrors import Entropy, Euclidean, PNorm
+from cofed.models import CNN, MLP, Linear, Trace
+from cofed.problem import Problem
+from cofed.regularizers import (
+    L1,
+    MCP,
+    SCAD,
+    Box,
+    ElasticNet,
+    GroupL1,
+    L0Ball,
+    L1Ball,
+    L2Ball,
+    NonNegative,
+    Nuclear,
+    On,
+    Scaled,
+    Simplex,
+    SparseGroupL1,
+    Sum,
+    TotalVariation,
+    Translated,
+    Zero,
+)
+
+__version__ = "0.1.0"

@@ -1,0 +1,25 @@
+"""The algorithms with a server, one file each; `base` says what an algorithm is."""
+
+from cofed.algorithms.cfedda import CFedDA
+from cofed.algorithms.fastfedda import FastFedDA
+from cofed.algorithms.fedadmm import FedADMM
+from cofed.algorithms.fedavg import FedAvg
+from cofed.algorithms.feddecouple import FedDecouple
+from cofed.algorithms.feddr import FedDR
+from cofed.algorithms.feddualavg import FedDualAvg
+from cofed.algorithms.fedmid import FedMiD
+from cofed.algorithms.mcfedda import MCFedDA
+from cofed.algorithms.scaffold import Scaffold
+
+__all__ = [
+    "CFedDA",
+    "FastFedDA",
+    "FedADMM",
+    "FedAvg",
+    "FedDR",
+    "FedDecouple",
+    "FedDualAvg",
+    "FedMiD",
+    "MCFedDA",
+    "Scaffold",
+]

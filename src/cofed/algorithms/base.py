@@ -1,0 +1,129 @@
+"""The contract between an algorithm and an engine.
+
+An algorithm owns only mathematics: a frozen `equinox.Module` whose fields are hyperparameters (so they are traced:
+a grid of learning rates is one `vmap`, and changing one never recompiles) and whose methods are pure functions on
+pytrees. An engine owns the loop, the sampling, the randomness, the wire and the disk, and knows an algorithm only
+through what this file says.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+from jaxtyping import Array, Float, PyTree
+
+from cofed.problem import Problem
+
+Carry = Any
+
+
+@runtime_checkable
+class LocalSteps(Protocol):
+    """What an engine gives a client for one round: its gradients, and the loop over its K local steps.
+
+    Counters are floating scalars of the model's dtype, so that they enter formulas as they stand.
+    """
+
+    round: Float[Array, ""]  # r, counted from the start of the stage
+    count: Float[Array, ""]  # K_m, how many local steps this client takes in this round
+
+    def gradient(self, w: PyTree, k: Float[Array, ""]) -> PyTree:
+        """G_k(w): the gradient of the client's smooth loss at w on its k-th batch."""
+        ...
+
+    def run(self, step: Callable[[Float[Array, ""], Carry], Carry], carry: Carry) -> Carry:
+        """carry <- step(k, carry) for k = 0..K_m-1."""
+        ...
+
+
+@runtime_checkable
+class Algorithm(Protocol):
+    """What every algorithm with a server offers. `up` is what ONE client sends; `aggregate` sees only its mean.
+
+    Optional: `average(problem, server)`, a second output (an averaged model), which is also what a multi-stage method
+    hands to its next stage; `refuses(problem)`, a sentence on why a problem does not fit; `stages(problem, rounds,
+    local_steps)`, for methods that are a list of stages.
+    """
+
+    needs: ClassVar[tuple[str, ...]]  # traits of the regularizer, keys of TRAITS
+    equal_steps: ClassVar[bool]  # whether all clients must take the same number of local steps
+    paper: ClassVar[str]  # where the method comes from
+
+    def init(self, problem: Problem, w0: PyTree) -> PyTree:
+        """The server's state before round 0."""
+        ...
+
+    def init_client(self, problem: Problem, w0: PyTree) -> PyTree:
+        """What ONE client keeps between rounds, before its first; () where nothing."""
+        ...
+
+    def broadcast(self, server: PyTree) -> PyTree:
+        """Exactly what goes over the wire to a client."""
+        ...
+
+    def local(self, problem: Problem, down: PyTree, client: PyTree, steps: LocalSteps) -> tuple[PyTree, PyTree]:
+        """One client's round: what it sends up, and what it keeps."""
+        ...
+
+    def aggregate(self, problem: Problem, server: PyTree, up: PyTree, share: Float[Array, ""]) -> PyTree:
+        """The server's step. `up` is the weighted mean over this round's participants, and `share` their part of
+        all clients' weight (participants / clients where weights are uniform)."""
+        ...
+
+    def model(self, problem: Problem, server: PyTree) -> PyTree:
+        """The primal model, ready to use."""
+        ...
+
+
+class Stage(NamedTuple):
+    """One stage of a multi-stage method: an algorithm, how many rounds, and its local steps (None: the run's)."""
+
+    algorithm: Any
+    rounds: int
+    local_steps: int | None = None
+
+
+class Trait(NamedTuple):
+    """A property of the regularizer that an algorithm may need."""
+
+    holds: Callable[[Any], bool]
+    words: str
+
+
+TRAITS: dict[str, Trait] = {
+    "convex": Trait(lambda psi: getattr(psi, "convex", False), "a convex regularizer"),
+    "finite": Trait(
+        lambda psi: not getattr(psi, "is_indicator", False) and hasattr(psi, "subgradient"),
+        "a finite regularizer (an indicator of a set has no subgradient to follow)",
+    ),
+    "zero": Trait(lambda psi: getattr(psi, "is_zero", False), "no regularizer, that is Zero()"),
+    "norm": Trait(
+        lambda psi: getattr(psi, "is_norm", False),
+        "a regularizer that is a multiple of a norm, with prox_in_ball",
+    ),
+}
+
+
+def refusal(algorithm: Any, problem: Problem) -> str | None:
+    """Why this algorithm does not fit this problem, naming both and the missing trait; None where it does."""
+    psi = problem.regularizer
+    pair = f"{type(algorithm).__name__} does not fit the regularizer {type(psi).__name__}"
+    for need in algorithm.needs:
+        if not TRAITS[need].holds(psi):
+            return f"{pair}: it needs {TRAITS[need].words} (trait {need!r})"
+    if hasattr(algorithm, "refuses"):
+        return algorithm.refuses(problem)
+    return None
+
+
+def stages_of(algorithm: Any, problem: Problem, rounds: int, local_steps: int | None) -> list[Stage]:
+    """A method as a list of stages; most have one."""
+    if hasattr(algorithm, "stages"):
+        return algorithm.stages(problem, rounds, local_steps)
+    return [Stage(algorithm, rounds)]
+
+
+def output(algorithm: Any, problem: Problem, server: PyTree) -> PyTree:
+    """What a stage hands to the next: the averaged model where the method defines one, else the model."""
+    if hasattr(algorithm, "average"):
+        return algorithm.average(problem, server)
+    return algorithm.model(problem, server)

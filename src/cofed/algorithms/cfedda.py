@@ -1,0 +1,133 @@
+"""C-FedDA: constrained federated dual averaging.
+
+Problem     min_w  sum_m pi_m F_m(w) + psi(w)  subject to  R(w - w_0) <= radius, with psi = lambda R
+Weights     alpha_r = r + 1,  A_r = (r+1)(r+2)/2,  gamma_r = (L + mu) alpha_r, constant within the round
+Prox        CProx_r(z) = argmin over R(w - w_0) <= radius of
+                         <w, z - gamma_r K w_0> + (mu A_r/2 + gamma_r) K ||w||^2/2 + A_r K psi(w)
+Start       g = 0,  v = w_0,  w = w_0
+Local       x = w;  K times: g <- g + alpha_r G(x), and, but for the last, x <- CProx_r(g - mu K v/2) with v fixed
+Server      g = mean_S g,  w = CProx_r(g - mu K v/2),  v <- v + alpha_{r+1} w
+Output      sum_r alpha_r w_{r+1} / A_{R-1}; the model after each round is w
+Assumes     the same K on all clients; psi a multiple of a norm where there is a radius.
+Reference   bao2022, Algorithm 2, Theorem 3.1.
+Deviations  `radius=None` drops the ball; `scale` multiplies psi, which is how MC-FedDA's stages change lambda.
+"""
+
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from cofed import trees
+from cofed.algorithms.base import LocalSteps
+from cofed.problem import Problem
+from cofed.scalars import number, require_nonnegative, require_positive
+
+
+class Down(NamedTuple):
+    g: PyTree  # g, the weighted sum of all gradients
+    v: PyTree  # w-tilde, the weighted sum of the server's models
+    w: PyTree  # w, the model
+
+
+class Server(NamedTuple):
+    g: PyTree  # g
+    v: PyTree  # w-tilde
+    w: PyTree  # w-bar_r, the model after the round
+    w0: PyTree  # w_0, the start and the centre of the ball
+    round: Float[Array, ""]  # r
+    total: PyTree  # sum_r alpha_r w_{r+1}
+
+
+class Client(NamedTuple):
+    w0: PyTree  # w_0, the start and the centre of the ball
+
+
+def optional_number(value: Any) -> Any:
+    """A number, or None."""
+    return None if value is None else number(value)
+
+
+class CFedDA(eqx.Module):
+    """Dual averaging within a norm ball around the start (see the file's head for the update).
+
+    `mu` is the strong convexity, `L` the smoothness, `radius` the size of the ball (None: no ball).
+
+    >>> import cofed
+    >>> cofed.CFedDA(mu=0.1, L=600.0).radius is None
+    True
+    """
+
+    mu: Any = eqx.field(converter=number)
+    L: Any = eqx.field(converter=number)
+    radius: Any = eqx.field(converter=optional_number, default=None)
+    scale: Any = eqx.field(converter=number, default=1.0)
+
+    equal_steps: ClassVar[bool] = True
+    paper: ClassVar[str] = "bao2022"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return ("convex",) if self.radius is None else ("convex", "norm")
+
+    def __check_init__(self):
+        require_nonnegative("CFedDA", mu=self.mu, scale=self.scale)
+        require_positive("CFedDA", L=self.L)
+        if self.radius is not None:
+            require_positive("CFedDA", radius=self.radius)
+
+    def init(self, problem: Problem, w0: PyTree) -> Server:
+        zeros = trees.zeros_like(w0)
+        return Server(zeros, w0, w0, w0, jnp.zeros((), trees.dtype(w0)), zeros)
+
+    def init_client(self, problem: Problem, w0: PyTree) -> Client:
+        return Client(w0)
+
+    def broadcast(self, server: Server) -> Down:
+        return Down(server.g, server.v, server.w)
+
+    def local(self, problem: Problem, down: Down, client: Client, steps: LocalSteps):
+        def step(k, carry):
+            g, x = carry
+            g = trees.axpy(steps.round + 1, steps.gradient(x, k), g)
+            # The last x is not used: the server takes that step with the mean of g.
+            return g, self.prox(problem, client.w0, g, down.v, steps.round)
+
+        g, _ = steps.run(step, (down.g, down.w))
+        return g, client
+
+    def aggregate(self, problem: Problem, server: Server, up: PyTree, share: Float[Array, ""]) -> Server:
+        r = server.round
+        w = self.prox(problem, server.w0, up, server.v, r)
+        return Server(
+            g=up,
+            v=trees.axpy(r + 2, w, server.v),
+            w=w,
+            w0=server.w0,
+            round=r + 1,
+            total=trees.axpy(r + 1, w, server.total),
+        )
+
+    def model(self, problem: Problem, server: Server) -> PyTree:
+        return server.w
+
+    def average(self, problem: Problem, server: Server) -> PyTree:
+        """The output of the stage, sum_r alpha_r w_{r+1} / A_{R-1}; the start, before round 0."""
+        r = server.round
+        mean = trees.scale(2 / jnp.maximum(r * (r + 1), 1), server.total)
+        return trees.where(r > 0, mean, server.w)
+
+    def prox(self, problem: Problem, w0: PyTree, g: PyTree, v: PyTree, r: Float[Array, ""]) -> PyTree:
+        """CProx_r(g - mu K v/2)"""
+        K = problem.local_steps
+        assert K is not None, "the engine fills in local_steps"
+        A = (r + 1) * (r + 2) / 2
+        gamma = (self.L + self.mu) * (r + 1)
+        c = (self.mu * A / 2 + gamma) * K
+        z = trees.axpy(-self.mu * K / 2, v, g)
+        centre = trees.scale(1 / c, trees.sub(trees.scale(gamma * K, w0), z))
+        step = self.scale * A * K / c
+        if self.radius is None:
+            return problem.regularizer.prox(centre, step)
+        return problem.regularizer.prox_in_ball(centre, step, w0, self.radius)

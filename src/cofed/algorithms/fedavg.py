@@ -1,0 +1,67 @@
+"""FedAvg, with the regularizer by subgradients.
+
+Problem     min_w  sum_m pi_m F_m(w) + psi(w), psi finite
+Local       w <- w - eta_c (G_k(w) + s(w)),  s a subgradient of psi at the same w, sign(0) = 0
+Server      w <- w + eta_s mean_S(w_K - w)
+Assumes     a finite psi; an indicator has no subgradient to follow.
+Reference   McMahan et al. 2017, AISTATS; the subgradient form is the baseline FEDAVG(d) of yuan2021, Section 1.
+Deviations  none. It is biased where clients differ and K > 1, and its models are not sparse: that is its point here.
+"""
+
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+from jaxtyping import Array, Float, PyTree
+
+from cofed import trees
+from cofed.algorithms.base import LocalSteps
+from cofed.problem import Problem
+from cofed.scalars import number, require_positive
+
+
+class Server(NamedTuple):
+    w: PyTree  # w_r, the global model
+
+
+class FedAvg(eqx.Module):
+    """Local subgradient steps, averaged (see the file's head for the update).
+
+    `client_lr` is eta_c, `server_lr` is eta_s.
+
+    >>> import cofed
+    >>> cofed.FedAvg(client_lr=0.1)
+    FedAvg(client_lr=0.1, server_lr=1.0)
+    """
+
+    client_lr: Any = eqx.field(converter=number)
+    server_lr: Any = eqx.field(converter=number, default=1.0)
+
+    needs: ClassVar[tuple[str, ...]] = ("finite",)
+    equal_steps: ClassVar[bool] = False
+    paper: ClassVar[str] = "McMahan et al. 2017"
+
+    def __check_init__(self):
+        require_positive("FedAvg", client_lr=self.client_lr, server_lr=self.server_lr)
+
+    def init(self, problem: Problem, w0: PyTree) -> Server:
+        return Server(w0)
+
+    def init_client(self, problem: Problem, w0: PyTree) -> tuple[()]:
+        return ()
+
+    def broadcast(self, server: Server) -> PyTree:
+        return server.w
+
+    def local(self, problem: Problem, down: PyTree, client: tuple[()], steps: LocalSteps):
+        def step(k, w):
+            g = trees.add(steps.gradient(w, k), problem.regularizer.subgradient(w))
+            return trees.axpy(-self.client_lr, g, w)
+
+        w = steps.run(step, down)
+        return trees.sub(w, down), client
+
+    def aggregate(self, problem: Problem, server: Server, up: PyTree, share: Float[Array, ""]) -> Server:
+        return Server(trees.axpy(self.server_lr, up, server.w))
+
+    def model(self, problem: Problem, server: Server) -> PyTree:
+        return server.w

@@ -1,0 +1,99 @@
+"""MC-FedDA: multi-stage constrained federated dual averaging.
+
+Problem     min_w  sum_m pi_m F_m(w) + lambda R(w), high-dimensional
+Stages      m = 0, 1, ...: C-FedDA with strength lambda_m and radius epsilon_m, restarted (all counters) from the
+            averaged output of the stage before
+Strengths   lambda_m = lambda_0 2^-m down to the target lambda, or a given list
+Radii       epsilon_m = 108 Psi^2 lambda_m / mu, Psi^2 the sparsity or rank asked for, or a given list, or no ball
+Reference   bao2022, Algorithm 3, Theorem 3.2.
+Deviations  The run's rounds are split evenly over the stages (the first ones take the remainder) unless
+            `stage_rounds` says otherwise. The history's objective is that of the target lambda in every stage.
+"""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+
+from cofed.algorithms.base import Stage
+from cofed.algorithms.cfedda import CFedDA
+from cofed.problem import Problem
+from cofed.scalars import number, require_positive
+
+
+def optional_numbers(values: Any) -> Any:
+    """A tuple of numbers, or None."""
+    return None if values is None else tuple(number(value) for value in values)
+
+
+class MCFedDA(eqx.Module):
+    """C-FedDA in stages of falling strength (see the file's head).
+
+    `mu` and `L` are C-FedDA's. `strengths` are the lambda_m, by default four times the problem's own, twice, and once
+    (three stages, as bao2022 runs it). `sparsity` is Psi^2, from which the radii follow; `radii` gives them instead;
+    with neither there is no ball. `stage_rounds` gives each stage's rounds.
+
+    >>> import cofed
+    >>> cofed.MCFedDA(mu=0.1, L=600.0, strengths=(0.125, 0.0625, 0.03125)).strengths
+    (0.125, 0.0625, 0.03125)
+    """
+
+    mu: Any = eqx.field(converter=number)
+    L: Any = eqx.field(converter=number)
+    strengths: Any = eqx.field(converter=optional_numbers, default=None)
+    sparsity: Any = None
+    radii: Any = eqx.field(converter=optional_numbers, default=None)
+    stage_rounds: tuple[int, ...] | None = eqx.field(
+        static=True, default=None, converter=lambda r: None if r is None else tuple(r)
+    )
+
+    equal_steps: ClassVar[bool] = True
+    paper: ClassVar[str] = "bao2022"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return ("convex", "norm")
+
+    def __check_init__(self):
+        require_positive("MCFedDA", L=self.L, **({} if self.sparsity is None else {"sparsity": self.sparsity}))
+        for i, strength in enumerate(self.strengths or ()):
+            require_positive("MCFedDA", **{f"strengths[{i}]": strength})
+        if self.radii is not None and self.sparsity is not None:
+            raise ValueError("MCFedDA: give radii or sparsity, not both")
+        counts = {
+            name: len(values)
+            for name in ("strengths", "radii", "stage_rounds")
+            if (values := getattr(self, name)) is not None
+        }
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"MCFedDA: one entry per stage is expected in each list, got {counts}")
+
+    def stages(self, problem: Problem, rounds: int, local_steps: int | None) -> list[Stage]:
+        """One C-FedDA per strength."""
+        target = strength_of(problem.regularizer)
+        given = self.radii if self.strengths is None else self.strengths
+        count = 3 if given is None else len(given)
+        if self.stage_rounds is not None:
+            count = len(self.stage_rounds)
+        strengths = self.strengths or tuple(target * 2.0 ** (count - 1 - m) for m in range(count))
+        if self.radii is not None:
+            radii: tuple[Any, ...] = self.radii
+        elif self.sparsity is not None:
+            radii = tuple(108 * self.sparsity * strength / self.mu for strength in strengths)
+        else:
+            radii = (None,) * count
+        split = self.stage_rounds or tuple(rounds // count + (m < rounds % count) for m in range(count))
+        if sum(split) != rounds:
+            raise ValueError(f"MCFedDA: stage_rounds {split} add up to {sum(split)}, but rounds={rounds}")
+        return [
+            Stage(CFedDA(self.mu, self.L, radius, scale=strength / target), n)
+            for strength, radius, n in zip(strengths, radii, split, strict=True)
+        ]
+
+
+def strength_of(regularizer: Any) -> Any:
+    """lambda of a regularizer that is a multiple of a norm, also inside On(...) or a scaled one."""
+    if hasattr(regularizer, "strength"):
+        if isinstance(regularizer.strength, float) and not regularizer.strength > 0:
+            raise ValueError(f"MCFedDA needs a regularizer of strength > 0, got {regularizer.strength}")
+        return regularizer.strength
+    return strength_of(regularizer.regularizer) * getattr(regularizer, "factor", 1.0)

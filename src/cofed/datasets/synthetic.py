@@ -1,0 +1,69 @@
+"""What a generator returns, and the draws that several papers share."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cofed.federation import Federation
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """Generated clients, with the truth that they were drawn from.
+
+    All draws are made in 64 bits and then rounded, so the float32 set is the float64 set, rounded.
+
+    >>> from cofed.datasets import yuan_lasso
+    >>> data = yuan_lasso(clients=2, samples=3, d=4, nonzeros=2, test_clients=0)
+    >>> data.truth["coef"], data.test is None
+    (array([1., 1., 0., 0.]), True)
+    """
+
+    federation: Federation
+    truth: Mapping[str, Any]  # the model to recover, in 64 bits: "coef", and "intercept" where there is one
+    local: Mapping[str, Any] | None = None  # the clients' own models, stacked first, where these differ
+    test: Federation | None = None  # fresh data from the same truth
+    R: float | None = None  # the heterogeneity of the clients' models, where the paper defines it
+
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+def federation(pairs: Iterable[Pair], dtype: str, prefix: str = "") -> Federation:
+    """The clients drawn one after the other, each rounded at once so that memory holds one 64-bit client."""
+    clients = {f"{prefix}{m}": (X.astype(dtype), y) for m, (X, y) in enumerate(pairs)}
+    return Federation.from_arrays(clients, dtype=dtype)
+
+
+def shifted_clients(
+    rng: np.random.Generator,
+    clients: int,
+    samples: int,
+    coef: np.ndarray,
+    intercept: float,
+    noise: Callable[[tuple[int, ...]], np.ndarray],
+) -> Iterable[Pair]:
+    """x = mu_m + noise with mu_m ~ N(0, I) fixed per client, y = <x, coef> + intercept + N(0, 1)."""
+    for _ in range(clients):
+        X = rng.standard_normal(coef.shape) + noise((samples, *coef.shape))
+        yield X, X.reshape(samples, -1) @ coef.ravel() + intercept + rng.standard_normal(samples)
+
+
+def sigmoid(z: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-z)), through tanh, which does not overflow."""
+    return (1 + np.tanh(z / 2)) / 2
+
+
+def check_sizes(owner: str, **sizes: int) -> None:
+    """Refuse sizes below 1."""
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{owner}: {name} must be a whole number >= 1, got {value!r}")
+
+
+def check_at_most(owner: str, name: str, value: int, bound_name: str, bound: int) -> None:
+    """Refuse a number of non-zeros or a rank beyond the dimension."""
+    if not 0 <= value <= bound:
+        raise ValueError(f"{owner}: {name} must be between 0 and {bound_name}={bound}, got {value}")

@@ -1,0 +1,126 @@
+"""Yuan, Zaheer, Reddi (2021), Federated Composite Optimization: Section 5 and Appendix B."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from cofed.datasets.synthetic import (
+    Pair,
+    Synthetic,
+    check_at_most,
+    check_sizes,
+    federation,
+    shifted_clients,
+    sigmoid,
+)
+
+
+def yuan_lasso(
+    clients: int = 64,
+    samples: int = 128,
+    d: int = 1024,
+    nonzeros: int = 512,
+    test_clients: int = 8,
+    seed: int = 0,
+    dtype: str = "float32",
+) -> Synthetic:
+    """Appendix B.2: sparse linear regression, y = <x, w> + b + N(0, 1) with w = (1, ..., 1, 0, ..., 0).
+
+    b ~ N(0, 1); x = mu_m + N(0, I), where mu_m ~ N(0, I) is fixed for client m.
+    The defaults are data set I; II and III have nonzeros=64 and 8; IV has clients=256, samples=32.
+    Open choice: `test` holds fresh clients (the paper does not say how its validation data are drawn).
+
+    >>> yuan_lasso(clients=4, samples=8, d=16, nonzeros=3).federation.X.shape
+    (4, 8, 16)
+    """
+    check_sizes("yuan_lasso", clients=clients, samples=samples, d=d)
+    check_at_most("yuan_lasso", "nonzeros", nonzeros, "d", d)
+    coef = (np.arange(d) < nonzeros).astype(float)
+    return _shifted(coef, clients, samples, test_clients, seed, dtype)
+
+
+def yuan_low_rank(
+    clients: int = 64,
+    samples: int = 128,
+    d: int = 32,
+    rank: int = 16,
+    test_clients: int = 8,
+    seed: int = 0,
+    dtype: str = "float32",
+) -> Synthetic:
+    """Appendix B.3: W = diag(1, ..., 1, 0, ..., 0) of the given rank; the rest as in `yuan_lasso`.
+
+    The defaults are data set I; II and III have rank=4 and 1; IV has clients=256, samples=32.
+
+    >>> data = yuan_low_rank(clients=2, samples=3, d=4, rank=2)
+    >>> data.federation.X.shape, int(np.linalg.matrix_rank(data.truth["coef"]))
+    ((2, 3, 4, 4), 2)
+    """
+    check_sizes("yuan_low_rank", clients=clients, samples=samples, d=d)
+    check_at_most("yuan_low_rank", "rank", rank, "d", d)
+    coef = np.diag((np.arange(d) < rank).astype(float))
+    return _shifted(coef, clients, samples, test_clients, seed, dtype)
+
+
+def yuan_fmri_like(
+    clients: int = 59,
+    samples: int = 18,
+    d: int = 39_912,
+    regions: int = 10,
+    region_size: int = 20,
+    smoothness: int = 9,
+    signal: float = 8.0,
+    test_clients: int = 12,
+    seed: int = 0,
+    dtype: str = "float32",
+) -> Synthetic:
+    """A generated stand-in for the fMRI scans of Section 5.3 and Appendix B.4: their shape, not real data.
+
+    59 sessions of 18 scans of 39,912 voxels, and 12 sessions to test on. All that follows is chosen here:
+
+    - the truth is zero but for `regions` blocks of `region_size` neighbouring voxels, each of one sign;
+    - voxels are standard Gaussian noise averaged over `smoothness` neighbours and scaled to variance 1,
+      plus a session's own offset, made the same way with standard deviation 0.3;
+    - labels are 1 with probability sigmoid(<x, w>), with w scaled so that <x, w> has standard deviation
+      `signal` over scans of one session: at 8 the true w predicts about nine labels of ten.
+
+    >>> data = yuan_fmri_like(clients=3, samples=4, d=300, regions=2, region_size=5, test_clients=1)
+    >>> data.federation.X.shape, int(np.count_nonzero(data.truth["coef"]))
+    ((3, 4, 300), 10)
+    """
+    sizes = {"clients": clients, "samples": samples, "d": d, "regions": regions, "region_size": region_size}
+    check_sizes("yuan_fmri_like", **sizes, smoothness=smoothness)
+    check_at_most("yuan_fmri_like", "regions * region_size", regions * region_size, "d", d)
+    rng = np.random.default_rng(seed)
+
+    # Regions start in different slots of width region_size, so that they never overlap.
+    slots = rng.choice(d // region_size, size=regions, replace=False)
+    coef = np.zeros(d)
+    for slot, sign in zip(slots, rng.permutation(np.arange(regions) % 2 * 2.0 - 1), strict=True):
+        coef[slot * region_size : (slot + 1) * region_size] = sign
+    # <x, w> is white noise times w smoothed, so its variance is the squared norm of the latter.
+    coef *= signal / np.linalg.norm(np.convolve(coef, np.full(smoothness, smoothness**-0.5)))
+
+    def smooth(rows: int) -> np.ndarray:
+        total = np.cumsum(rng.standard_normal((rows, d + smoothness)), axis=1)
+        return (total[:, smoothness:] - total[:, :-smoothness]) / np.sqrt(smoothness)
+
+    def sessions(count: int) -> Iterable[Pair]:
+        for _ in range(count):
+            X = smooth(samples) + 0.3 * smooth(1)
+            yield X, (rng.random(samples) < sigmoid(X @ coef)).astype(np.int32)
+
+    train = federation(sessions(clients), dtype)
+    test = federation(sessions(test_clients), dtype, "test") if test_clients else None
+    return Synthetic(train, {"coef": coef, "intercept": 0.0}, test=test)
+
+
+def _shifted(coef: np.ndarray, clients: int, samples: int, test_clients: int, seed: int, dtype: str) -> Synthetic:
+    rng = np.random.default_rng(seed)
+    intercept = float(rng.standard_normal())
+    train = federation(shifted_clients(rng, clients, samples, coef, intercept, rng.standard_normal), dtype)
+    test = None
+    if test_clients:
+        fresh = shifted_clients(rng, test_clients, samples, coef, intercept, rng.standard_normal)
+        test = federation(fresh, dtype, "test")
+    return Synthetic(train, {"coef": coef, "intercept": intercept}, test=test)

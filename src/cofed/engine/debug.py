@@ -1,0 +1,102 @@
+"""The debug engine: the same rounds, eagerly, client by client, stopping at the first failure with its address."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PyTree
+
+from cofed import trees
+from cofed.engine import evaluate
+from cofed.engine.loop import Records, Watch
+from cofed.engine.plan import Plan
+from cofed.engine.rounds import State, one_round
+from cofed.engine.steps import Data, Steps, make_steps
+from cofed.problem import Problem
+
+
+class DebugFailure(RuntimeError):
+    """The first failure of a debugged run: `client` (its name), `round` and `step` (None outside the local steps)."""
+
+    def __init__(self, client: str, round: int, step: int | None, what: str):
+        place = f"client {client!r}, round {round}" + ("" if step is None else f", local step {step}")
+        super().__init__(f"{place}: {what}")
+        self.client, self.round, self.step = client, round, step
+
+
+class WatchedSteps(Steps):
+    """Local steps that look at every point and every gradient."""
+
+    at: int = eqx.field(static=True, kw_only=True)  # the round, over all stages
+    name: str = eqx.field(static=True, kw_only=True)
+
+    def gradient(self, w: PyTree, k: Float[Array, ""]) -> PyTree:
+        """G_k(w), or the failure that it is."""
+        if not trees.all_finite(w):
+            raise DebugFailure(self.name, self.at, int(k), "the model is not finite before the gradient")
+        try:
+            gradient = super().gradient(w, k)
+        except Exception as error:
+            raise DebugFailure(self.name, self.at, int(k), f"{type(error).__name__}: {error}") from error
+        if not trees.all_finite(gradient):
+            bad = [
+                name
+                for name, leaf in zip(trees.names(gradient), jax.tree.leaves(gradient), strict=True)
+                if not jnp.all(jnp.isfinite(leaf))
+            ]
+            size = float(trees.norm(w))
+            raise DebugFailure(
+                self.name,
+                self.at,
+                int(k),
+                f"the gradient of {', '.join(bad)} is not finite (||w|| = {size:.3g})",
+            )
+        return gradient
+
+
+def debug_advance(
+    algorithm: Any,
+    problem: Problem,
+    data: Data,
+    held_out: Data | None,
+    state: State,
+    stop: Int[Array, ""],
+    last: Int[Array, ""],
+    every: Int[Array, ""],
+    plan: Plan,
+    watch: Watch,
+    names: tuple[str, ...],
+) -> tuple[State, Records]:
+    """What `loop.advance` does, without compilation."""
+    done: list[Records] = []
+    rounds = min(int(stop - state.round), watch.capacity)
+    while len(done) < rounds and not bool(state.failed):
+        at = int(state.round)
+
+        def make(problem, data, plan, client, *rest, at=at):
+            steps = make_steps(problem, data, plan, client, *rest)
+            fields = {name: getattr(steps, name) for name in steps.__dataclass_fields__}
+            return WatchedSteps(**fields, at=at, name=names[int(client)])
+
+        def one_by_one(client: Callable, who: Array, *stacked: PyTree, at=at) -> PyTree:
+            results = []
+            for i, position in enumerate(who):
+                mine = jax.tree.map(lambda leaf, i=i: leaf[i], stacked)
+                try:
+                    results.append(client(position, *mine))
+                except DebugFailure:
+                    raise
+                except Exception as error:
+                    what = f"{type(error).__name__}: {error}"
+                    raise DebugFailure(names[int(position)], at, None, what) from error
+            return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
+
+        state, roll = one_round(algorithm, problem, data, state, plan, one_by_one, make)
+        w = algorithm.model(problem, state.server)
+        row = evaluate.row(problem, data, held_out, dict(watch.metrics), watch.per_client, w)
+        done.append(Records(row, w if watch.keep_models else None, roll))
+    if not done:
+        return state, Records({}, None, None)  # pyright: ignore[reportArgumentType]
+    return state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *done)

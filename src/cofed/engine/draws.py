@@ -1,0 +1,82 @@
+"""Every random draw of a run: which clients take part, and which samples make a batch.
+
+A draw depends on (seed, round, client id, local step) alone. The id is the rank of the client's name, so the order of
+the clients, the chunking of the rounds and the engine change nothing; nor does the padding of a client's data.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
+
+FEW = 64  # up to so many distinct draws are found one by one, more by sorting
+
+
+def round_key(seed_key: PRNGKeyArray, round: Int[Array, ""]) -> PRNGKeyArray:
+    """The key of one round."""
+    return jax.random.fold_in(seed_key, round)
+
+
+def client_key(key: PRNGKeyArray, client_id: Int[Array, ""]) -> PRNGKeyArray:
+    """The key of one client in a round; number 0 is the sampling's."""
+    return jax.random.fold_in(key, client_id + 1)
+
+
+def participants(key: PRNGKeyArray, clients: int, count: int) -> Int[Array, " count"]:
+    """The ids of the clients that take part in a round: distinct, uniform, in rising order."""
+    return jnp.sort(distinct(jax.random.fold_in(key, 0), jnp.asarray(clients, jnp.int32), clients, 1, count)[0])
+
+
+def distinct(key: PRNGKeyArray, n: Int[Array, ""], most: int, rows: int, count: int) -> Int[Array, "rows count"]:
+    """Rows of `count` distinct numbers out of 0..n-1, n <= most, every set equally likely; where n < count, all n,
+    then 0s. Few are drawn by Floyd's algorithm (work count^2, whatever n is), many by ordering random keys.
+    """
+    position = jnp.arange(count, dtype=jnp.int32)[None, :]
+    if count > FEW:
+        keys = jax.vmap(lambda k: jax.random.fold_in(key, k))(jnp.arange(rows, dtype=jnp.int32))
+        chosen = jax.vmap(lambda k: shuffled(k, n, most))(keys)[:, :count]
+        chosen = jnp.pad(chosen, ((0, 0), (0, count - chosen.shape[1])))
+    else:
+        # Floyd: draw from 0..top; if that is taken, take top. The bias of the remainder is below n / 2^32.
+        top = jnp.maximum(n - count, 0) + position
+        draw = (jax.random.bits(key, (rows, count), jnp.uint32) % (top + 1).astype(jnp.uint32)).astype(jnp.int32)
+
+        def take(i, chosen):
+            one = jax.lax.dynamic_slice_in_dim(draw, i, 1, axis=1)
+            taken = jnp.any((chosen == one) & (position < i), axis=1, keepdims=True)
+            return jnp.where(position == i, jnp.where(taken, jnp.maximum(n - count, 0) + i, one), chosen)
+
+        chosen = jax.lax.fori_loop(0, count, take, draw)
+        chosen = jnp.where(n < count, position, chosen)
+    return jnp.where(position < n, chosen, 0)
+
+
+def shuffled(key: PRNGKeyArray, n: Int[Array, ""], most: int) -> Int[Array, " most"]:
+    """0..n-1 in random order, followed by the rest of 0..most-1."""
+    position = jnp.arange(most, dtype=jnp.int32)
+    order = jax.random.bits(key, (most,), jnp.uint32)
+    # Two sort keys: what lies beyond n goes last, whatever was drawn for it.
+    return jax.lax.sort((position >= n, order, position), num_keys=2)[2]
+
+
+def random_batches(
+    key: PRNGKeyArray, n: Int[Array, ""], most: int, batch: int, steps: int
+) -> tuple[Int[Array, "steps batch"], Bool[Array, "steps batch"]]:
+    """For each local step a batch of distinct samples, uniformly at random; all n where the batch is larger."""
+    chosen = distinct(key, n, most, steps, batch)
+    real = jnp.broadcast_to(jnp.arange(batch, dtype=jnp.int32) < n, (steps, batch))
+    return chosen, real
+
+
+def epoch_batches(
+    key: PRNGKeyArray, n: Int[Array, ""], most: int, batch: int, epochs: int
+) -> tuple[Int[Array, "steps batch"], Bool[Array, "steps batch"]]:
+    """Batches over a fresh shuffle of the n samples per epoch, ceil(n/batch) steps each, the last one short."""
+    per_epoch = (n + batch - 1) // batch
+    steps = jnp.arange(epochs * -(-most // batch), dtype=jnp.int32)
+    keys = jax.vmap(lambda e: jax.random.fold_in(key, e))(jnp.arange(epochs, dtype=jnp.int32))
+    orders = jax.vmap(lambda k: shuffled(k, n, most))(keys)
+    epoch, start = steps // per_epoch, (steps % per_epoch) * batch
+    place = start[:, None] + jnp.arange(batch, dtype=jnp.int32)[None, :]
+    real = place < n
+    chosen = orders[jnp.minimum(epoch, epochs - 1)[:, None], jnp.where(real, place, 0)]
+    return jnp.where(real, chosen, 0), real

@@ -1,0 +1,99 @@
+"""What the history shows of a model: computed inside the compiled program, on all clients' data."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree, Scalar
+
+from cofed import metrics, trees
+from cofed.engine.steps import Data, means
+from cofed.problem import Problem
+
+ROWS = 1024  # samples per pass: small enough for a network's activations and for a cache
+
+
+def shares(data: Data) -> Float[Array, "clients n_max"]:
+    """What each sample counts in sum_m pi_m F_m."""
+    real = jnp.arange(data.X.shape[1], dtype=jnp.int32)[None, :] < data.sizes[:, None]
+    return means(real, data.X.dtype) * data.weights[:, None]
+
+
+def by_blocks(f: Callable[..., PyTree], data: Data, rows: int = ROWS) -> PyTree:
+    """The sum of f(X, y, share) over blocks of samples, without copying the data."""
+    flat = lambda a: a.reshape((-1, *a.shape[2:]))  # noqa: E731
+    X, y, share = flat(data.X), flat(data.y), flat(shares(data))
+    total, rows = X.shape[0], min(rows, X.shape[0])
+    blocks = -(-total // rows)
+    if blocks == 1:
+        return f(X, y, share)
+
+    def block(i):
+        # The last block begins early enough to be full; what an earlier block counted already counts 0 in it.
+        start = jnp.minimum(i * rows, total - rows)
+        part = [jax.lax.dynamic_slice_in_dim(a, start, rows) for a in (X, y, share)]
+        new = start + jnp.arange(rows, dtype=jnp.int32) >= i * rows
+        return f(part[0], part[1], jnp.where(new, part[2], 0))
+
+    def body(total, i):
+        return trees.add(total, block(i)), None
+
+    return jax.lax.scan(body, block(jnp.zeros((), jnp.int32)), jnp.arange(1, blocks, dtype=jnp.int32))[0]
+
+
+def smooth(problem: Problem, data: Data, w: PyTree) -> tuple[Scalar, PyTree]:
+    """sum_m pi_m F_m(w), and its gradient."""
+    return by_blocks(lambda X, y, s: jax.value_and_grad(problem.mean_loss)(w, X, y, s), data)
+
+
+def client_losses(problem: Problem, data: Data, w: PyTree) -> Float[Array, " clients"]:
+    """F_m(w) of each client."""
+    real = jnp.arange(data.X.shape[1], dtype=jnp.int32)[None, :] < data.sizes[:, None]
+    share = means(real, data.X.dtype)
+    return jax.lax.map(lambda one: problem.mean_loss(w, *one), (data.X, data.y, share))
+
+
+def correct(problem: Problem, data: Data, w: PyTree) -> Scalar:
+    """The weighted fraction of samples that the model gets right."""
+    right = jax.vmap(problem.loss.correct)
+    return by_blocks(lambda X, y, s: right(problem.predict(w, X), y) @ s, data)
+
+
+def row(
+    problem: Problem, data: Data, held_out: Data | None, own: dict[str, Callable], per_client: bool, w: PyTree
+) -> dict[str, Any]:
+    """One row of the history, but for what the engine itself counts."""
+    loss, gradient = smooth(problem, data, w)
+    psi = problem.regularizer
+    # How far from stationary: ||w - prox_1(w - grad F(w))||, zero exactly at stationary points.
+    residual = trees.sub(w, psi.prox(trees.sub(w, gradient), 1.0))
+    values = {"objective": loss + psi.value(w), "loss": loss, "prox_gradient": trees.norm(residual)}
+    structure = getattr(psi, "structure", None)
+    if structure == "density":
+        values["density"] = metrics.density()(w)
+    if structure == "rank":
+        values["rank"] = sum_of_ranks(w)
+    classifies = hasattr(problem.loss, "correct")
+    if classifies:
+        values["accuracy"] = correct(problem, data, w)
+    if held_out is not None:
+        values["test_loss"] = smooth(problem, held_out, w)[0]
+        if classifies:
+            values["test_accuracy"] = correct(problem, held_out, w)
+    for name, metric in own.items():
+        values[name] = jnp.asarray(metric(w)).astype(loss.dtype)
+    if per_client:
+        values["client_loss"] = client_losses(problem, data, w)
+    return values
+
+
+def sum_of_ranks(w: PyTree) -> Scalar:
+    """The rank, to round-off, of the model's matrices."""
+    matrices = [leaf for leaf in jax.tree.leaves(w) if leaf.ndim == 2]
+    ranks = []
+    for matrix in matrices:
+        values = jnp.linalg.svd(matrix, compute_uv=False)
+        level = values.max() * max(matrix.shape) * jnp.finfo(matrix.dtype).eps
+        ranks.append(jnp.sum((values > level).astype(matrix.dtype)))
+    return jnp.stack(ranks).sum()

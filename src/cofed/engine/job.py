@@ -1,0 +1,173 @@
+"""A run, checked and put in place: everything but its state."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from cofed.algorithms import base
+from cofed.engine.loop import Watch
+from cofed.engine.plan import Plan, check_fit, make_plan, pose
+from cofed.engine.steps import Data, make_steps
+from cofed.federation import Federation
+from cofed.problem import Problem
+
+BUFFER = 2**24  # entries that a chunk of rounds may record
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The numbers of a run, as they are written into a checkpoint."""
+
+    rounds: int
+    local_steps: int | None
+    local_epochs: int | None
+    batch_size: int | None
+    clients_per_round: int | None
+    seed: int
+    evaluate_every: int
+    keep_models: bool
+    per_client: bool
+
+
+@dataclasses.dataclass
+class Step:
+    """A stage, ready to run: its algorithm (numbers as arrays), its posed problem, its plan, where it ends."""
+
+    algorithm: Any
+    problem: Problem
+    plan: Plan
+    end: int
+    down: int  # bytes to one client in one round
+    up: int  # bytes from one client in one round
+
+
+@dataclasses.dataclass
+class Job:
+    """Everything that a run needs but its state."""
+
+    problem: Problem
+    names: tuple[str, ...]
+    data: Data
+    held_out: Data | None
+    stages: list[Step]
+    watch: Watch
+    settings: Settings
+
+
+def prepare(
+    problem: Problem,
+    federation: Federation,
+    algorithm: Any,
+    settings: Settings,
+    weights: Any,
+    metrics: Mapping[str, Callable] | None,
+    evaluation: Federation | None,
+) -> Job:
+    """Check everything that can be checked before compiling, and put it in place."""
+    check_kinds(problem, federation)
+    check_algorithm(algorithm)
+    problem.check(federation)
+    plan = make_plan(
+        federation,
+        settings.local_steps,
+        settings.local_epochs,
+        settings.batch_size,
+        settings.clients_per_round,
+    )
+    check_fit(algorithm, problem, plan)
+    data = Data(federation.X, federation.y, federation.sizes, federation.ids, federation.weights(weights))
+    held_out = None
+    if evaluation is not None:
+        if evaluation.X.shape[2:] != federation.X.shape[2:]:
+            raise ValueError(
+                f"the evaluation federation has samples of shape {evaluation.X.shape[2:]}, "
+                f"but the federation's are of shape {federation.X.shape[2:]}"
+            )
+        problem.check(evaluation)
+        held_out = Data(
+            evaluation.X.astype(data.X.dtype),
+            evaluation.y if jnp.issubdtype(evaluation.y.dtype, jnp.integer) else evaluation.y.astype(data.X.dtype),
+            evaluation.sizes,
+            evaluation.ids,
+            evaluation.weights("samples").astype(data.X.dtype),
+        )
+    start = jax.eval_shape(lambda: problem.start(federation, None, settings.seed))
+    own = check_metrics(metrics or {}, start)
+    entries = plan.participants + settings.per_client * plan.clients
+    if settings.keep_models:
+        entries += sum(leaf.size for leaf in jax.tree.leaves(start))
+    watch = Watch(own, settings.per_client, settings.keep_models, max(1, min(512, BUFFER // entries)))
+
+    stages, end = [], 0
+    for stage in base.stages_of(algorithm, problem, settings.rounds, settings.local_steps):
+        steps = settings.local_steps if stage.local_steps is None else stage.local_steps
+        plan = make_plan(federation, steps, settings.local_epochs, settings.batch_size, settings.clients_per_round)
+        check_fit(stage.algorithm, problem, plan)
+        posed = traced(pose(problem, plan), data.X.dtype)
+        method = traced(stage.algorithm, data.X.dtype)
+        end += stage.rounds
+        stages.append(Step(method, posed, plan, end, *wire(method, posed, data, plan, start)))
+    return Job(problem, federation.names, data, held_out, stages, watch, settings)
+
+
+def check_kinds(problem: Any, federation: Any) -> None:
+    """Arguments in the wrong order or of the wrong kind get a sentence."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"the first argument must be a cofed.Problem, got {type(problem).__name__}")
+    if not isinstance(federation, Federation):
+        raise TypeError(
+            f"the second argument must be a cofed.Federation, got {type(federation).__name__}; "
+            "make one with cofed.Federation.from_arrays([(X_1, y_1), ...])"
+        )
+
+
+def check_algorithm(algorithm: Any) -> None:
+    """What stands for the algorithm must be one."""
+    if isinstance(algorithm, type) or not (hasattr(algorithm, "local") or hasattr(algorithm, "stages")):
+        raise TypeError(
+            f"the third argument must be an algorithm such as cofed.FedDualAvg(client_lr=0.1), got {algorithm!r}"
+        )
+
+
+def check_metrics(metrics: Mapping[str, Callable], start: PyTree) -> tuple[tuple[str, Callable], ...]:
+    """Own metrics, tried on the shapes of the model: each must be a function of it that gives one number."""
+    for name, metric in metrics.items():
+        try:
+            shape = jax.eval_shape(lambda w, metric=metric: jnp.asarray(metric(w)), start).shape
+        except Exception as error:
+            raise ValueError(
+                f"the metric {name!r} cannot be computed from the model by JAX ({type(error).__name__}: {error})"
+            ) from error
+        if shape != ():
+            raise ValueError(f"the metric {name!r} must give one number, got an array of shape {shape}")
+    return tuple(metrics.items())
+
+
+def traced(tree: PyTree, dtype: Any) -> PyTree:
+    """The tree with every floating number an array of this dtype, so that a change of one never recompiles."""
+
+    def leaf(value):
+        inexact = isinstance(value, (jax.Array, np.ndarray)) and jnp.issubdtype(value.dtype, jnp.floating)
+        return jnp.asarray(value, dtype) if isinstance(value, float) or inexact else value
+
+    return jax.tree.map(leaf, tree)
+
+
+def wire(algorithm: Any, problem: Problem, data: Data, plan: Plan, start: PyTree) -> tuple[int, int]:
+    """Bytes down to and up from one client in one round: the sizes of `down` and `up`."""
+
+    def messages(w0, data):
+        down = algorithm.broadcast(algorithm.init(problem, w0))
+        zero = jnp.zeros((), jnp.int32)
+        own = (data.X[0], data.y[0]) if plan.batch is None else None
+        steps = make_steps(problem, data, plan, zero, own, jax.random.key(0), jnp.zeros((), data.X.dtype))
+        return down, algorithm.local(problem, down, algorithm.init_client(problem, w0), steps)[0]
+
+    down, up = jax.eval_shape(messages, start, data)
+    size = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))  # noqa: E731
+    return size(down), size(up)

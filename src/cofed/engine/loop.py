@@ -1,0 +1,90 @@
+"""The compiled loop: a chunk of rounds, with their evaluations, is one call.
+
+The number of rounds in a chunk is a number to the program, not a shape, so one program serves every length: chunking,
+resuming and stopping early compile nothing and give the same bits.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PyTree
+
+from cofed.engine import evaluate
+from cofed.engine.plan import Plan
+from cofed.engine.rounds import Roll, State, one_round
+from cofed.engine.steps import Data
+from cofed.problem import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class Watch:
+    """What to record: static, so a change of it compiles a new program."""
+
+    metrics: tuple[tuple[str, Callable], ...] = ()
+    per_client: bool = False
+    keep_models: bool = False
+    capacity: int = 64  # the most rounds of a chunk
+
+
+class Records(eqx.Module):
+    """What a chunk recorded; entry i is the chunk's i-th round."""
+
+    rows: dict[str, Array]  # evaluations; NaN in rounds that were not evaluated
+    models: PyTree  # models after each round; None where they are not kept
+    roll: Roll  # who took part
+
+
+def observe(
+    algorithm: Any, problem: Problem, data: Data, held_out: Data | None, state: State, watch: Watch
+) -> dict[str, Array]:
+    """The row of the present model."""
+    w = algorithm.model(problem, state.server)
+    return evaluate.row(problem, data, held_out, dict(watch.metrics), watch.per_client, w)
+
+
+look = eqx.filter_jit(observe)  # for the start, before any round
+
+
+@eqx.filter_jit
+def advance(
+    algorithm: Any,
+    problem: Problem,
+    data: Data,
+    held_out: Data | None,
+    state: State,
+    stop: Int[Array, ""],  # the round before which the chunk ends
+    last: Int[Array, ""],  # the last round of the run, which is always evaluated
+    every: Int[Array, ""],  # rounds between evaluations
+    plan: Plan,
+    watch: Watch,
+) -> tuple[State, Records]:
+    """Rounds state.round..stop-1, at most `watch.capacity` of them."""
+
+    def seen(state: State) -> tuple[dict[str, Array], PyTree]:
+        view = lambda: observe(algorithm, problem, data, held_out, state, watch)  # noqa: E731
+        due = ((state.round % every == 0) | (state.round == last)) & ~state.failed
+        row = jax.lax.cond(due, view, lambda: jax.tree.map(blank, jax.eval_shape(view)))
+        return row, algorithm.model(problem, state.server) if watch.keep_models else None
+
+    def body(carry):
+        i, state, records = carry
+        state, roll = one_round(algorithm, problem, data, state, plan)
+        new = Records(*seen(state), roll)
+        return i + 1, state, jax.tree.map(lambda buffer, v: buffer.at[i].set(v), records, new)
+
+    room = lambda s: jnp.zeros((watch.capacity, *s.shape), s.dtype)  # noqa: E731
+    who = jnp.zeros((watch.capacity, plan.participants), jnp.int32)
+    empty = Records(*jax.tree.map(room, jax.eval_shape(seen, state)), Roll(who, who.astype(bool)))
+    rounds = jnp.minimum(stop - state.round, watch.capacity)
+    start = (jnp.zeros((), jnp.int32), state, empty)
+    _, state, records = jax.lax.while_loop(lambda carry: carry[0] < rounds, body, start)
+    return state, records
+
+
+def blank(shape: jax.ShapeDtypeStruct) -> Array:
+    """A value that says: not evaluated."""
+    return jnp.full(shape.shape, jnp.nan if jnp.issubdtype(shape.dtype, jnp.floating) else 0, shape.dtype)

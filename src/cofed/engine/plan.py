@@ -1,0 +1,80 @@
+"""What one run does in every round, settled and checked before anything is compiled."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from cofed.algorithms import base
+from cofed.federation import Federation
+from cofed.problem import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The shape of a round: static, so a change of it compiles a new program."""
+
+    steps: int  # the most local steps of any client
+    equal: bool  # whether all clients take that many
+    epochs: int | None  # local epochs, or None where local steps are given
+    batch: int | None  # samples per batch; None: the full local gradient
+    participants: int  # clients per round
+    clients: int  # M
+
+    @property
+    def everyone(self) -> bool:
+        """Whether all clients take part in every round."""
+        return self.participants == self.clients
+
+
+def positive_integer(name: str, value: Any) -> int:
+    """An integer >= 1, or a sentence."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
+    return int(value)
+
+
+def make_plan(
+    federation: Federation,
+    local_steps: int | None,
+    local_epochs: int | None,
+    batch_size: int | None,
+    clients_per_round: int | None,
+) -> Plan:
+    """The plan of a run, or a sentence on what is wrong with its settings."""
+    clients = federation.n_clients
+    participants = clients
+    if clients_per_round is not None:
+        participants = positive_integer("clients_per_round", clients_per_round)
+        if participants > clients:
+            raise ValueError(f"clients_per_round is {participants}, but there are only {clients} clients")
+    batch = None if batch_size is None else positive_integer("batch_size", batch_size)
+    if local_steps is not None and local_epochs is not None:
+        raise ValueError(f"give local_steps or local_epochs, not both (got {local_steps} and {local_epochs})")
+    if local_steps is not None:
+        return Plan(positive_integer("local_steps", local_steps), True, None, batch, participants, clients)
+    epochs = 1 if local_epochs is None else positive_integer("local_epochs", local_epochs)
+    if batch is None:  # one full gradient is one pass over the data
+        return Plan(epochs, True, None, None, participants, clients)
+    sizes = np.asarray(federation.sizes)
+    most, least = math.ceil(sizes.max() / batch), math.ceil(sizes.min() / batch)
+    return Plan(epochs * most, most == least, epochs, batch, participants, clients)
+
+
+def pose(problem: Problem, plan: Plan) -> Problem:
+    """The problem with what server and clients agree on filled in."""
+    return dataclasses.replace(problem, local_steps=plan.steps if plan.equal else None, everyone=plan.everyone)
+
+
+def check_fit(algorithm: Any, problem: Problem, plan: Plan) -> None:
+    """Refuse a pair of algorithm and problem that does not fit."""
+    reason = base.refusal(algorithm, problem)
+    if reason:
+        raise ValueError(reason)
+    if algorithm.equal_steps and not plan.equal:
+        raise ValueError(
+            f"{type(algorithm).__name__} needs the same number of local steps on all clients, but local_epochs="
+            f"{plan.epochs} with batch_size={plan.batch} gives clients of different sizes different numbers; "
+            "give local_steps instead"
+        )

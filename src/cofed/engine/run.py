@@ -1,0 +1,330 @@
+"""`cofed.run` and `cofed.resume`: the in-process engine."""
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from cofed import trees
+from cofed.algorithms import base
+from cofed.engine import debug as debugging
+from cofed.engine.checkpoint import Store
+from cofed.engine.history import Communication, History, LeftOut, Log, Outcome, Result
+from cofed.engine.job import Job, Settings, Step, prepare
+from cofed.engine.loop import Records, advance, look
+from cofed.engine.plan import positive_integer
+from cofed.engine.progress import Bar, interruptible, wanted
+from cofed.engine.rounds import State, fresh
+from cofed.federation import Federation
+from cofed.problem import Problem
+
+CHUNK_SECONDS = 0.25  # a chunk of rounds is about so long: often enough for a progress bar and for Ctrl-C
+
+
+def run(
+    problem: Problem,
+    federation: Federation,
+    algorithm: Any,
+    *,
+    rounds: int,
+    local_steps: int | None = None,
+    local_epochs: int | None = None,
+    batch_size: int | None = None,
+    clients_per_round: int | None = None,
+    weights: Any = "uniform",
+    w0: Any = None,
+    seed: int = 0,
+    evaluate_every: int = 1,
+    keep_models: bool = False,
+    metrics: Mapping[str, Callable] | None = None,
+    evaluation: Federation | None = None,
+    per_client: bool = False,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int | None = None,
+    keep_checkpoints: int = 3,
+    progress: bool | None = None,
+    debug: bool = False,
+) -> Result:
+    """Run an algorithm on a federation, in this process.
+
+    rounds: R, how often clients and server talk.
+    local_steps: K local steps per round, on batches drawn uniformly at random; or
+    local_epochs: passes over a client's own data per round (default 1), each over a fresh shuffle.
+    batch_size: samples per batch; None is the full local gradient.
+    clients_per_round: how many clients are drawn for each round; None is everybody.
+    weights: pi_m, "uniform" or "samples", or one number per client.
+    w0: the start, as the model's pytree or a mapping such as {"coef": array}; None is the model's own.
+    evaluate_every: rounds between rows of the history; an evaluation passes over all data.
+    keep_models: keep the model after every round, in `result.models`.
+    metrics: own columns of the history, functions of the parameters, such as {"f1": cofed.metrics.f1(truth)}.
+    evaluation: a federation of held-out data: adds test_loss (and test_accuracy) to the history.
+    per_client: record every client's loss, for `result.history.clients()`.
+    checkpoint: a folder for the run's state, written every `checkpoint_every` rounds (default: about ten times); the
+        last `keep_checkpoints` are kept, and `cofed.resume(folder)` goes on from there.
+    progress: show a progress bar; None shows it where there is a terminal. Ctrl-C returns what is done.
+    debug: run eagerly, client by client, and raise at the first failure with its client, round and step.
+
+    >>> import numpy as np, cofed
+    >>> rng = np.random.default_rng(0)
+    >>> clients = [(X := rng.normal(size=(20, 3)), X @ np.array([1.0, 0.0, 2.0])) for _ in range(4)]
+    >>> federation = cofed.Federation.from_arrays(clients)
+    >>> problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), cofed.L1(0.01))
+    >>> result = cofed.run(problem, federation, cofed.FedDualAvg(client_lr=0.1), rounds=100, local_steps=2)
+    >>> result.model.coef.round(1).tolist()
+    [1.0, 0.0, 2.0]
+    """
+    settings = Settings(
+        rounds=positive_integer("rounds", rounds),
+        local_steps=local_steps,
+        local_epochs=local_epochs,
+        batch_size=batch_size,
+        clients_per_round=clients_per_round,
+        seed=seed,
+        evaluate_every=positive_integer("evaluate_every", evaluate_every),
+        keep_models=keep_models,
+        per_client=per_client,
+    )
+    job = prepare(problem, federation, algorithm, settings, weights, metrics, evaluation)
+    store = None
+    if checkpoint is not None:
+        every = max(1, rounds // 10) if checkpoint_every is None else checkpoint_every
+        store = Store(Path(checkpoint), positive_integer("checkpoint_every", every), keep_checkpoints)
+        store.begin(problem, federation, algorithm, settings, weights, metrics, evaluation)
+    start = problem.start(federation, w0, seed)
+    state = fresh_state(job, job.stages[0], start, jax.random.key(seed), 0)
+    log = Log(History([], [], [], federation.names), [])
+    return proceed(job, state, log, store, progress, debug)
+
+
+def resume(
+    checkpoint: str | Path,
+    *,
+    problem: Problem | None = None,
+    federation: Federation | None = None,
+    algorithm: Any = None,
+    metrics: Mapping[str, Callable] | None = None,
+    evaluation: Federation | None = None,
+    progress: bool | None = None,
+) -> Result:
+    """Go on with a run from its last checkpoint; it ends with the same bits as one that was never stopped.
+
+    The folder holds all that is needed, but for a user's own Python code: a problem with an own loss or model, an own
+    algorithm and own metrics must be given again.
+
+    >>> import tempfile, numpy as np, cofed
+    >>> federation = cofed.Federation.from_arrays([(np.eye(3), np.ones(3)), (2 * np.eye(3), np.ones(3))])
+    >>> folder = tempfile.mkdtemp() + "/run"
+    >>> first = cofed.run(cofed.Problem(), federation, cofed.FedAvg(0.1), rounds=4, checkpoint=folder)
+    >>> again = cofed.resume(folder)
+    >>> bool((again.model.coef == first.model.coef).all())
+    True
+    """
+    store = Store.open(Path(checkpoint))
+    saved = store.definition(problem, federation, algorithm, metrics, evaluation)
+    settings = Settings(**saved.settings)
+    job = prepare(
+        saved.problem,
+        saved.federation,
+        saved.algorithm,
+        settings,
+        saved.weights,
+        saved.metrics,
+        saved.evaluation,
+    )
+    start = saved.problem.start(saved.federation, None, settings.seed)
+    # The shapes of the state follow from the stage that the checkpoint was made in.
+    newest = store.newest()
+    stage = next((s for s in job.stages if newest.round < s.end), job.stages[-1])
+    template = fresh_state(job, stage, start, jax.random.key(settings.seed), 0)
+    state, log = store.load(newest, template, start, federation_names=saved.federation.names)
+    return proceed(job, state, log, store, progress, debug=False)
+
+
+def fresh_state(job: Job, stage: Step, w0: PyTree, key: Array, round: int) -> State:
+    """The state before a stage's first round, checked."""
+    state = fresh(stage.algorithm, stage.problem, w0, key, len(job.names), round)
+    if not trees.all_finite(state.server):
+        raise ValueError(
+            f"{type(stage.algorithm).__name__} cannot start from this w0: its state would not be finite "
+            "(the Entropy mirror, for one, needs a start with all entries > 0)"
+        )
+    return state
+
+
+def proceed(job: Job, state: State, log: Log, store: Store | None, progress: bool | None, debug: bool) -> Result:
+    """The loop over chunks of rounds: from the state to the end, with everything that happens between chunks."""
+    settings, outcome = job.settings, Outcome.COMPLETED
+    step = debug_chunk if debug else chunk
+    label = type(job.stages[-1].algorithm).__name__
+    with (
+        jax.disable_jit(debug),
+        interruptible() as asked,
+        Bar(label, settings.rounds, int(state.round), wanted(progress)) as bar,
+    ):
+        if not log.history.rows:
+            begin(job, state, log)
+            if store:
+                store.save(state, log)
+        pace = 1
+        for number, stage in enumerate(job.stages):
+            if int(state.round) >= stage.end and number < len(job.stages) - 1:
+                continue
+            if number and int(state.round) == job.stages[number - 1].end:
+                before = job.stages[number - 1]
+                w0 = base.output(before.algorithm, before.problem, state.server)
+                state = fresh_state(job, stage, w0, state.key, int(state.round))
+            if not debug and int(state.round) < stage.end:
+                log.history.compile_seconds += compile_now(job, stage, state)
+            while int(state.round) < stage.end and not bool(state.failed) and not asked.is_set():
+                stop = min(stage.end, int(state.round) + pace)
+                if store:
+                    stop = min(stop, (int(state.round) // store.every + 1) * store.every)
+                began = time.perf_counter()
+                state = step(job, stage, state, stop, log, number)
+                pace = next_pace(pace, time.perf_counter() - began, job.watch.capacity)
+                bar.update(int(state.round), log.history.rows[-1]["objective"])
+                if store and (int(state.round) % store.every == 0 or int(state.round) == settings.rounds):
+                    store.save(state, log)
+            if bool(state.failed) or asked.is_set():
+                break
+    if bool(state.failed):
+        outcome = Outcome.DIVERGED
+        warnings.warn(
+            f"{label} diverged in round {int(state.round)}: the next model would not be finite; the result holds the "
+            "last good one. Smaller steps (client_lr, server_lr) usually help.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    elif int(state.round) < settings.rounds:
+        outcome = Outcome.INTERRUPTED
+    if store and outcome is not Outcome.COMPLETED:
+        store.save(state, log)
+    return finish(job, stage, state, log, outcome)
+
+
+def begin(job: Job, state: State, log: Log) -> None:
+    """Row 0 of the history: the start."""
+    stage = job.stages[0]
+    row = look(stage.algorithm, stage.problem, job.data, job.held_out, state, job.watch)
+    add_row(log, 0, row, participants=0, stage=0)
+    if job.watch.keep_models:
+        log.models.append(to_numpy(stage.algorithm.model(stage.problem, state.server)))
+
+
+def compile_now(job: Job, stage: Step, state: State) -> float:
+    """Compile the loop by asking it for no rounds, and say how long that took."""
+    began = time.perf_counter()
+    jax.block_until_ready(call(advance, job, stage, state, int(state.round)))
+    return time.perf_counter() - began
+
+
+def call(advance: Callable, job: Job, stage: Step, state: State, stop: int) -> tuple[State, Records]:
+    """Advance the state to the round `stop`."""
+    number = lambda value: jnp.asarray(value, jnp.int32)  # noqa: E731
+    last, every = number(job.settings.rounds), number(job.settings.evaluate_every)
+    return advance(
+        stage.algorithm,
+        stage.problem,
+        job.data,
+        job.held_out,
+        state,
+        number(stop),
+        last,
+        every,
+        stage.plan,
+        job.watch,
+    )
+
+
+def chunk(job: Job, stage: Step, state: State, stop: int, log: Log, number: int) -> State:
+    """Rounds up to `stop`, recorded."""
+    began, first = time.perf_counter(), int(state.round)
+    state, records = jax.block_until_ready(call(advance, job, stage, state, stop))
+    log.seconds += time.perf_counter() - began
+    record(job, stage, log, first, state, jax.device_get(records), number)
+    return state
+
+
+def debug_chunk(job: Job, stage: Step, state: State, stop: int, log: Log, number: int) -> State:
+    """The same, eagerly."""
+    began, first = time.perf_counter(), int(state.round)
+    state, records = call(
+        lambda *arguments: debugging.debug_advance(*arguments, names=job.names), job, stage, state, stop
+    )
+    log.seconds += time.perf_counter() - began
+    record(job, stage, log, first, state, jax.device_get(records), number)
+    return state
+
+
+def next_pace(pace: int, seconds: float, capacity: int) -> int:
+    """How many rounds the next chunk should have."""
+    grown = pace * 4 if seconds < CHUNK_SECONDS / 4 else int(pace * CHUNK_SECONDS / seconds)
+    return max(1, min(grown, pace * 4, capacity))
+
+
+def record(job: Job, stage: Step, log: Log, first: int, state: State, records: Records, number: int) -> None:
+    """What a chunk recorded, into the log."""
+    done = int(state.round) - first
+    settings = job.settings
+    for i in range(done + bool(state.failed)):
+        now = first + i + 1
+        clients, heard = records.roll.clients[i], records.roll.heard[i]
+        log.history.left_out += [LeftOut(now - 1, job.names[m]) for m in clients[~heard]]
+        log.unreported += int((~heard).sum())
+        if i == done:  # the round that failed: who was left out is known, but it changed nothing
+            break
+        log.down += stage.down * clients.size
+        log.up += stage.up * clients.size
+        if job.watch.keep_models:
+            log.models.append(jax.tree.map(lambda leaf, i=i: leaf[i], records.models))
+        if now % settings.evaluate_every == 0 or now == settings.rounds:
+            row = {name: values[i] for name, values in records.rows.items()}
+            add_row(log, now, row, participants=clients.size, stage=number)
+
+
+def add_row(log: Log, round: int, values: dict[str, Any], participants: int, stage: int) -> None:
+    """One row of the history."""
+    losses = values.pop("client_loss", None)
+    if losses is not None:
+        log.history.client_losses.append((round, np.asarray(losses)))
+    log.history.rows.append(
+        {"round": round}
+        | {name: float(value) for name, value in values.items()}
+        | {
+            "participants": participants,
+            "left_out": log.unreported,
+            "bytes_down": log.down,
+            "bytes_up": log.up,
+            "seconds": log.seconds,
+            "stage": stage,
+        }
+    )
+    log.unreported = 0
+
+
+def finish(job: Job, stage: Step, state: State, log: Log, outcome: Outcome) -> Result:
+    """The result."""
+    ready = lambda w: job.problem.ready(to_numpy(w))  # noqa: E731
+    average = None
+    if hasattr(stage.algorithm, "average"):
+        average = ready(stage.algorithm.average(stage.problem, state.server))
+    return Result(
+        model=ready(stage.algorithm.model(stage.problem, state.server)),
+        history=log.history,
+        outcome=outcome,
+        communication=Communication(stage.down, stage.up, log.down, log.up),
+        models=[job.problem.ready(w) for w in log.models] if job.watch.keep_models else None,
+        average=average,
+        state=state,
+    )
+
+
+def to_numpy(w: PyTree) -> PyTree:
+    """The model's arrays as NumPy arrays."""
+    return jax.tree.map(np.asarray, w)

@@ -1,0 +1,610 @@
+"""Clients' data in; padded stacks, weights and splits out."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as pads
+from jax.core import Tracer
+from jaxtyping import Array, Bool, Float, Int, Num
+
+
+class Federation(eqx.Module):
+    """The data of all clients as one pytree of arrays: a client is a slice of the first axis.
+
+    Clients have different numbers of samples, so each is padded (with its first sample) to the largest; `sizes`
+    says where a client's data ends and `mask()` which entries are real. Build one with `from_arrays`, `from_frame`,
+    `from_parquet` or `from_csv`, which check everything first.
+
+    dtype: float32 features stay float32. float64 features stay float64, which turns on JAX's 64-bit mode.
+    Features that are integers for every client become float64 (exact up to 2**53). Clients that disagree are
+    refused, unless `dtype=` says what is meant. Float targets take the dtype of the features; integer and
+    boolean targets (labels, counts) are int32.
+
+    >>> fed = Federation.from_arrays({"A": ([[1.0, 2.0], [3.0, 4.0]], [0, 1]), "B": ([[5.0, 6.0]], [1])})
+    >>> fed
+    Federation(2 clients, 3 samples (min 1, median 1.5, max 2 per client), 2 features, float64)
+    >>> fed.X.shape, fed.sizes.tolist(), fed.names
+    ((2, 2, 2), [2, 1], ('A', 'B'))
+    """
+
+    X: Float[Array, "clients n_max *features"] = eqx.field(converter=jnp.asarray)
+    y: Num[Array, "clients n_max *targets"] = eqx.field(converter=jnp.asarray)
+    sizes: Int[Array, " clients"] = eqx.field(converter=jnp.asarray)  # n_m, the samples of client m
+    # The rank of a client's name, not its position: random draws follow the client when the order changes.
+    ids: Int[Array, " clients"] = eqx.field(converter=jnp.asarray)
+    names: tuple[str, ...] = eqx.field(static=True)
+    feature_names: tuple[str, ...] | None = eqx.field(static=True, default=None)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        clients: Any,
+        names: Iterable[Any] | None = None,
+        feature_names: Iterable[Any] | None = None,
+        dtype: Any = None,
+    ) -> "Federation":
+        """A federation from `[(X_1, y_1), ...]` or `{name: (X, y), ...}` of lists, NumPy, JAX or pandas data.
+
+        The first axis of X and y counts the samples, and they are matched by position (a pandas index is not
+        looked at). Columns of pandas frames become `feature_names` and are brought into the same order.
+        Without names, clients are called "0", "1", ...
+
+        >>> pairs = [([[1.0], [2.0]], [0.5, 1.5]), ([[3.0]], [2.5])]
+        >>> fed = Federation.from_arrays(pairs, names=["Rome", "Oslo"])
+        >>> fed.names, fed.ids.tolist()
+        (('Rome', 'Oslo'), [1, 0])
+        """
+        if isinstance(clients, Mapping):
+            if names is not None:
+                raise ValueError("a mapping of clients carries their names already; leave names= out")
+            names, clients = list(clients), list(clients.values())
+        elif isinstance(clients, (str, bytes)) or not isinstance(clients, Iterable):
+            raise TypeError(f"clients must be a list of (X, y) pairs or a mapping name -> (X, y), got {_kind(clients)}")
+        clients = list(clients)
+        if not clients:
+            raise ValueError("a federation needs at least one client, got none")
+        labels = _client_names(names, len(clients))
+        for name, pair in zip(labels, clients, strict=True):
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise TypeError(f"client {name!r}: expected a pair (X, y), got {_kind(pair)}")
+
+        columns = None if feature_names is None else tuple(str(c) for c in feature_names)
+        columns, Xs = _align([X for X, _ in clients], labels, columns)
+        Xs = [_features(X, name) for X, name in zip(Xs, labels, strict=True)]
+        ys = [_targets(y, name) for (_, y), name in zip(clients, labels, strict=True)]
+        _check_shapes(Xs, ys, labels, columns)
+        x_dtype = _common_dtype([X.dtype for X in Xs], labels, dtype)
+        y_dtype = _common_target_dtype([y.dtype for y in ys], labels, x_dtype)
+
+        n_max = max(len(X) for X in Xs)
+        X_all = np.empty((len(Xs), n_max, *Xs[0].shape[1:]), x_dtype)
+        y_all = np.empty((len(ys), n_max, *ys[0].shape[1:]), y_dtype)
+        for m, (X, y, name) in enumerate(zip(Xs, ys, labels, strict=True)):
+            _check_finite(X, y, name, columns)
+            with np.errstate(over="ignore"):
+                X_all[m, : len(X)], y_all[m, : len(y)] = X, y
+            # Padding counts nothing, but its loss is computed, and a real sample's is one that the loss accepts.
+            X_all[m, len(X) :], y_all[m, len(y) :] = X_all[m, 0], y_all[m, 0]
+            if X.dtype != x_dtype and not np.isfinite(X_all[m]).all():
+                raise ValueError(f"client {name!r}: X holds numbers too large for {x_dtype}; pass dtype='float64'")
+            if y.dtype.kind == "f" and y.dtype != y_dtype and not np.isfinite(y_all[m]).all():
+                raise ValueError(f"client {name!r}: y holds numbers too large for {x_dtype}; pass dtype='float64'")
+        if x_dtype == np.float64:
+            jax.config.update("jax_enable_x64", True)
+        sizes = np.array([len(X) for X in Xs], np.int32)
+        return cls(X_all, y_all, sizes, _ranks(labels), labels, columns)
+
+    @classmethod
+    def from_frame(
+        cls,
+        df: Any,
+        target: Any,
+        client: Any,
+        features: Sequence[Any] | None = None,
+        clients: Iterable[Any] | None = None,
+        dtype: Any = None,
+    ) -> "Federation":
+        """A federation from one pandas frame: a row is a sample, the column `client` says whose it is.
+
+        `target` is a column, or a list of columns for several targets. `features` are all other columns
+        unless given. `clients` names the clients to take, in this order, and refuses a frame that lacks one;
+        without it, clients are in the natural order of their names ("2" before "10").
+
+        >>> df = pd.DataFrame({"site": ["b", "a", "b"], "age": [50.0, 40.0, 60.0], "ill": [1, 0, 1]})
+        >>> fed = Federation.from_frame(df, target="ill", client="site")
+        >>> fed.names, fed.sizes.tolist(), fed.feature_names
+        (('a', 'b'), [1, 2], ('age',))
+        """
+        if not isinstance(df, pd.DataFrame):
+            raise TypeError(f"from_frame expects a pandas DataFrame, got {_kind(df)}; see from_arrays for arrays")
+        targets, columns = _columns(list(df.columns), target, client, features)
+        if len(df) == 0:
+            raise ValueError("the frame has no rows; a federation needs at least one sample")
+        missing = int(np.sum(df[client].isna().to_numpy()))
+        if missing:
+            raise ValueError(f"column {client!r} names the client, but {missing} of {len(df)} rows have no value there")
+
+        codes, values = pd.factorize(df[client])
+        found = [str(value) for value in values]
+        order = sorted(range(len(found)), key=lambda code: _natural(found[code]))
+        if clients is not None:
+            wanted = [str(name) for name in clients]
+            absent = [name for name in wanted if name not in set(found)]
+            if absent:
+                raise ValueError(f"client {_listed(absent)} not found in column {client!r}; there are {_listed(found)}")
+            order = [found.index(name) for name in wanted]
+        for column in [*columns, *targets]:
+            gaps = np.bincount(codes, weights=df[column].isna(), minlength=len(found)).astype(int)[order]
+            if gaps.any():
+                worst = int(gaps.argmax())
+                raise ValueError(
+                    f"client {found[order[worst]]!r} has {gaps[worst]} missing values in column {column!r} "
+                    f"({gaps.sum()} over all clients); drop these rows or fill them in"
+                )
+        # One stable sort brings every client's rows together, in their order in the frame.
+        rows = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes, minlength=len(found)))
+        X, y = _table(df[columns])[rows], _table(df[targets])[rows]
+        if len(targets) == 1 and targets[0] == target:
+            y = y[:, 0]
+        starts = np.concatenate([[0], ends[:-1]])
+        pairs = [(X[starts[c] : ends[c]], y[starts[c] : ends[c]]) for c in order]
+        return cls.from_arrays(pairs, [found[c] for c in order], columns, dtype)
+
+    @classmethod
+    def from_parquet(
+        cls,
+        path: Any,
+        target: Any,
+        client: Any,
+        features: Sequence[Any] | None = None,
+        clients: Iterable[Any] | None = None,
+        dtype: Any = None,
+    ) -> "Federation":
+        """A federation from a parquet file or a folder of them (`*.parquet`, also `client=.../` folders).
+
+        Only the columns that are used are read. The arguments are those of `from_frame`.
+
+        >>> import tempfile
+        >>> df = pd.DataFrame({"site": [1, 1, 2], "age": [50.0, 40.0, 60.0], "cost": [9.0, 8.0, 7.0]})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     df.to_parquet(f"{folder}/all.parquet")
+        ...     Federation.from_parquet(folder, target="cost", client="site").names
+        ('1', '2')
+        """
+        path = _existing(path)
+        files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+        if not files:
+            raise ValueError(f"the folder {path} holds no file that ends in .parquet")
+        try:
+            data = pads.dataset(
+                [str(file) for file in files],
+                format="parquet",
+                partitioning=pads.partitioning(flavor="hive"),
+                partition_base_dir=str(path) if path.is_dir() else None,
+            )
+            targets, columns = _columns(list(data.schema.names), target, client, features)
+            df = data.to_table(columns=[*columns, *targets, client]).to_pandas()
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+            raise ValueError(f"{path} could not be read as parquet: {error}") from error
+        return cls.from_frame(df, target, client, columns, clients, dtype)
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: Any,
+        target: Any,
+        client: Any,
+        features: Sequence[Any] | None = None,
+        clients: Iterable[Any] | None = None,
+        dtype: Any = None,
+    ) -> "Federation":
+        """A federation from a CSV file with a header; the arguments are those of `from_frame`.
+
+        Client names are read as text: "007" stays "007".
+
+        >>> import io
+        >>> text = io.StringIO("site,age,ill\\n007,50.5,1\\n008,40.5,0\\n")
+        >>> Federation.from_csv(text, target="ill", client="site").names
+        ('007', '008')
+        """
+        df = pd.read_csv(path if hasattr(path, "read") else _existing(path), dtype={client: str})
+        return cls.from_frame(df, target, client, features, clients, dtype)
+
+    @property
+    def n_clients(self) -> int:
+        """The number of clients."""
+        return len(self.names)
+
+    @property
+    def n_samples(self) -> int:
+        """The number of samples of all clients together."""
+        return int(np.asarray(self.sizes).sum())
+
+    @property
+    def feature_shape(self) -> tuple[int, ...]:
+        """The shape of one x."""
+        return tuple(self.X.shape[2:])
+
+    @property
+    def n_features(self) -> int:
+        """The number of entries of one x."""
+        return int(np.prod(self.feature_shape))
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the features, and so of the model."""
+        return self.X.dtype
+
+    def weights(self, kind: Any = "uniform") -> Float[Array, " clients"]:
+        """The clients' weights pi_m, which sum to 1: "uniform", "samples" (n_m / N) or one number per client.
+
+        >>> fed = Federation.from_arrays([([[1.0]], [1]), ([[2.0], [3.0], [4.0]], [1, 1, 1])])
+        >>> fed.weights("samples")
+        Array([0.25, 0.75], dtype=float64)
+        """
+        if isinstance(kind, str) and kind == "uniform":
+            raw = np.ones(self.n_clients)
+        elif isinstance(kind, str) and kind == "samples":
+            raw = np.asarray(self.sizes, float)
+        else:
+            try:
+                raw = np.asarray(kind, float)
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"weights must be 'uniform', 'samples' or one number per client, got {kind!r}"
+                ) from None
+            if raw.shape != (self.n_clients,):
+                raise ValueError(
+                    f"weights must be 'uniform', 'samples' or one number per client "
+                    f"({self.n_clients} clients), got {kind!r}"
+                )
+            if not (np.isfinite(raw).all() and (raw >= 0).all() and raw.sum() > 0):
+                raise ValueError(f"weights must be finite and nonnegative with a positive sum, got {raw.tolist()}")
+        return jnp.asarray((raw / raw.sum()).astype(self.dtype))
+
+    def mask(self) -> Bool[Array, "clients n_max"]:
+        """True where a sample is real, False where it is padding.
+
+        >>> Federation.from_arrays([([[1.0]], [1.0]), ([[2.0], [3.0]], [1.0, 1.0])]).mask().tolist()
+        [[True, False], [True, True]]
+        """
+        return jnp.arange(self.X.shape[1], dtype=self.sizes.dtype)[None, :] < self.sizes[:, None]
+
+    def pooled(self) -> tuple[np.ndarray, np.ndarray]:
+        """All samples in one place, client after client, without padding: for baselines and tests.
+
+        >>> Federation.from_arrays([([[1.0]], [7]), ([[2.0], [3.0]], [8, 9])]).pooled()[1]
+        array([7, 8, 9], dtype=int32)
+        """
+        mask = np.asarray(self.mask())
+        return np.asarray(self.X)[mask], np.asarray(self.y)[mask]
+
+    def client(self, which: Any) -> tuple[np.ndarray, np.ndarray]:
+        """X and y of one client, by its name or its position, without padding.
+
+        >>> Federation.from_arrays({"A": ([[1.0]], [7]), "B": ([[2.0], [3.0]], [8, 9])}).client("B")[0]
+        array([[2.],
+               [3.]])
+        """
+        m = self._position(which)
+        n = int(np.asarray(self.sizes)[m])
+        # NumPy looks at JAX's memory without a compiled slice; a copy, so that it may be changed.
+        return np.asarray(self.X)[m, :n].copy(), np.asarray(self.y)[m, :n].copy()
+
+    def select(self, names: Iterable[Any]) -> "Federation":
+        """The federation of these clients only, in this order.
+
+        >>> fed = Federation.from_arrays({"A": ([[1.0]], [7]), "B": ([[2.0], [3.0]], [8, 9])})
+        >>> fed.select(["B"]).n_samples
+        2
+        """
+        if isinstance(names, str):
+            raise TypeError(f"select expects a list of client names, got the string {names!r}")
+        chosen = [self._position(name) for name in names]
+        return self._rebuild({self.names[m]: self.client(m) for m in chosen})
+
+    def split(self, test: float = 0.25, seed: int = 0, groups: Any = None) -> tuple["Federation", "Federation"]:
+        """(train, test): about the share `test` of every client's samples is held out.
+
+        A client with two samples or more has at least one on each side; a client with one keeps it in train
+        and is absent from test. The draw depends on the seed and the client's name only, not on the others.
+
+        `groups` (an array per client in the clients' order, or a mapping from names to arrays; one entry per
+        sample) keeps the samples of one group, such as one person, on one side; then the share is of a
+        client's groups, and a client with a single group keeps it in train. Groups of different clients are
+        different groups, even under one label.
+
+        >>> fed = Federation.from_arrays([(np.arange(8.0).reshape(8, 1), np.arange(8.0))])
+        >>> train, test = fed.split(test=0.25)
+        >>> train.n_samples, test.n_samples
+        (6, 2)
+        """
+        if not (isinstance(test, (int, float)) and 0 < test < 1):
+            raise ValueError(f"split: test must be a share between 0 and 1 (both excluded), got {test!r}")
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ValueError(f"split: seed must be a whole number >= 0, got {seed!r}")
+        by_client = self._groups(groups)
+        sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+        for m, name in enumerate(self.names):
+            X, y = self.client(m)
+            labels = np.arange(len(y)) if by_client is None else np.unique(by_client[m], return_inverse=True)[1]
+            count = int(labels.max()) + 1
+            held = np.zeros(count, bool)
+            if count > 1:
+                rng = np.random.default_rng([int(seed), int.from_bytes(name.encode(), "big")])
+                held[rng.permutation(count)[: min(max(round(test * count), 1), count - 1)]] = True
+            out = held[labels]
+            for side, rows in zip(sides, (~out, out), strict=True):
+                if rows.any():
+                    side[name] = (X[rows], y[rows])
+        if not sides[1]:
+            raise ValueError("split: every client has one sample (or one group), so nothing is left to test on")
+        return self._rebuild(sides[0]), self._rebuild(sides[1])
+
+    def _rebuild(self, clients: dict[str, Any]) -> "Federation":
+        return Federation.from_arrays(clients, feature_names=self.feature_names)
+
+    def _position(self, which: Any) -> int:
+        if isinstance(which, str):
+            if which not in self.names:
+                raise ValueError(f"there is no client {which!r}; there are {_listed(self.names)}")
+            return self.names.index(which)
+        if isinstance(which, bool) or not isinstance(which, (int, np.integer)):
+            raise TypeError(f"a client is given by its name or position, got {_kind(which)}")
+        if not -self.n_clients <= which < self.n_clients:
+            raise ValueError(f"there is no client at position {which}; there are {self.n_clients} clients")
+        return int(which) % self.n_clients
+
+    def _groups(self, groups: Any) -> list[np.ndarray] | None:
+        if groups is None:
+            return None
+        if isinstance(groups, Mapping):
+            absent = [name for name in self.names if name not in groups]
+            if absent:
+                raise ValueError(f"split: groups lacks client {_listed(absent)}")
+            groups = [groups[name] for name in self.names]
+        arrays = [np.asarray(group) for group in groups]
+        if len(arrays) != self.n_clients:
+            raise ValueError(f"split: groups must be one array per client ({self.n_clients}), got {len(arrays)}")
+        for name, group, size in zip(self.names, arrays, np.asarray(self.sizes), strict=True):
+            if group.shape != (size,):
+                raise ValueError(f"split: client {name!r} has {size} samples, but its groups have shape {group.shape}")
+        return arrays
+
+    def __repr__(self) -> str:
+        features = f"{self.n_features} features" if len(self.feature_shape) == 1 else f"features {self.feature_shape}"
+        if isinstance(self.sizes, Tracer):  # inside jit the sizes are not known
+            return f"Federation({self.n_clients} clients, {features}, {self.dtype})"
+        sizes = np.asarray(self.sizes)
+        return (
+            f"Federation({self.n_clients} clients, {sizes.sum()} samples (min {sizes.min()}, "
+            f"median {np.median(sizes):g}, max {sizes.max()} per client), {features}, {self.dtype})"
+        )
+
+
+def _kind(value: Any) -> str:
+    return f"an object of type {type(value).__name__}"
+
+
+def _listed(names: Iterable[Any]) -> str:
+    """Names for a sentence; a thousand clients would bury it."""
+    shown = [repr(name) for name in names]
+    return ", ".join(shown[:10]) + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")
+
+
+def _natural(name: str) -> tuple[Any, ...]:
+    """A sort key with "2" < "10": digits compare as numbers (by length, then by value), the rest as text."""
+    parts = re.split(r"([0-9]+)", name)
+    numbers = [(0, len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (1, 0, part) for i, part in enumerate(parts)]
+    # The name itself breaks ties such as "1" and "01".
+    return (numbers, name)
+
+
+def _ranks(names: Sequence[str]) -> np.ndarray:
+    ranks = np.empty(len(names), np.int32)
+    ranks[sorted(range(len(names)), key=lambda m: _natural(names[m]))] = np.arange(len(names), dtype=np.int32)
+    return ranks
+
+
+def _client_names(names: Iterable[Any] | None, count: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(str(m) for m in range(count))
+    labels = tuple(str(name) for name in names)
+    if len(labels) != count:
+        raise ValueError(f"names= holds {len(labels)} names for {count} clients; give one name per client")
+    seen: set[str] = set()
+    for label in labels:
+        if label in seen:
+            raise ValueError(f"client names must differ, but {label!r} is given twice")
+        seen.add(label)
+    return labels
+
+
+def _align(
+    Xs: list[Any], names: Sequence[str], columns: tuple[str, ...] | None
+) -> tuple[tuple[str, ...] | None, list[Any]]:
+    """Pandas columns in the same order for every client."""
+    frames = [isinstance(X, pd.DataFrame) for X in Xs]
+    if not any(frames):
+        return columns, Xs
+    reference = names[frames.index(True)]
+    if not all(frames):
+        other = names[frames.index(False)]
+        raise ValueError(f"client {reference!r} has named columns, but client {other!r} has none; give frames for all")
+    wanted = columns or tuple(str(column) for column in Xs[0].columns)
+    source = "feature_names" if columns else f"client {reference!r}"
+    aligned = []
+    for X, name in zip(Xs, names, strict=True):
+        own = [str(column) for column in X.columns]
+        if len(set(own)) != len(own):
+            twice = next(column for column in own if own.count(column) > 1)
+            raise ValueError(f"client {name!r} has two columns called {twice!r}")
+        if set(own) != set(wanted):
+            lacks = [column for column in wanted if column not in own]
+            adds = [column for column in own if column not in wanted]
+            parts = [f"lacks {_listed(lacks)}"] * bool(lacks) + [f"has besides {_listed(adds)}"] * bool(adds)
+            raise ValueError(f"client {name!r}: its columns differ from those of {source}: it {' and '.join(parts)}")
+        aligned.append(X.iloc[:, [own.index(column) for column in wanted]])
+    return wanted, aligned
+
+
+def _table(df: Any, where: str = "") -> np.ndarray:
+    """A frame's numbers in their common dtype; pandas gives objects where booleans or gaps are mixed in."""
+    dtypes = []
+    for column, dtype in df.dtypes.items():
+        if not pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_complex_dtype(dtype):
+            raise TypeError(
+                f"{where}column {column!r} holds {dtype} values, and only numbers can be used; encode it "
+                "(for example with pandas.get_dummies or .cat.codes) or leave it out"
+            )
+        plain = np.dtype(getattr(dtype, "numpy_dtype", dtype))
+        if isinstance(dtype, pd.api.extensions.ExtensionDtype) and df[column].isna().any():
+            plain = np.result_type(plain, np.float32) if plain.kind == "f" else np.dtype(np.float64)
+        dtypes.append(np.dtype(np.uint8) if plain.kind == "b" and df.shape[1] > 1 else plain)
+    common = np.result_type(*dtypes) if dtypes else np.dtype(float)
+    return df.to_numpy(dtype=common, **({"na_value": np.nan} if common.kind == "f" else {}))
+
+
+def _array(value: Any, name: str, what: str) -> np.ndarray:
+    if isinstance(value, pd.DataFrame):
+        return _table(value, f"client {name!r}: ")
+    if isinstance(value, pd.Series):
+        return _table(value.to_frame(value.name or what), f"client {name!r}: ")[:, 0]
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # a ragged list
+        raise ValueError(f"client {name!r}: {what} is not a regular array: {error}") from None
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"client {name!r}: {what} holds {array.dtype} values, expected numbers; encode text as numbers")
+    return array
+
+
+def _features(value: Any, name: str) -> np.ndarray:
+    X = _array(value, name, "X")
+    if X.ndim < 2:
+        raise ValueError(
+            f"client {name!r}: X has shape {X.shape}, expected (samples, features...); "
+            "a single feature is X.reshape(-1, 1)"
+        )
+    return X
+
+
+def _targets(value: Any, name: str) -> np.ndarray:
+    y = _array(value, name, "y")
+    if y.ndim not in (1, 2):
+        raise ValueError(f"client {name!r}: y has shape {y.shape}, expected (samples,) or (samples, targets)")
+    return y
+
+
+def _check_shapes(
+    Xs: list[np.ndarray], ys: list[np.ndarray], names: Sequence[str], columns: tuple[str, ...] | None
+) -> None:
+    shape, targets = Xs[0].shape[1:], ys[0].shape[1:]
+    for X, y, name in zip(Xs, ys, names, strict=True):
+        if len(X) != len(y):
+            raise ValueError(f"client {name!r}: X has {len(X)} samples, but y has {len(y)}")
+        if len(X) == 0:
+            raise ValueError(f"client {name!r} is empty; every client needs at least one sample")
+        if X.shape[1:] != shape:
+            raise ValueError(
+                f"client {name!r} has {_features_text(X.shape[1:])}, but client {names[0]!r} has "
+                f"{_features_text(shape)}; all clients need the same"
+            )
+        if y.shape[1:] != targets:
+            raise ValueError(
+                f"client {name!r}: y has shape {y.shape} and that of client {names[0]!r} {ys[0].shape}; "
+                "all clients need the same number of targets"
+            )
+    if 0 in shape:
+        raise ValueError(f"X has no features: one sample of client {names[0]!r} has shape {shape}")
+    if columns is not None and len(columns) != shape[0]:
+        raise ValueError(f"feature_names holds {len(columns)} names, but X has {_features_text(shape)}")
+
+
+def _features_text(shape: tuple[int, ...]) -> str:
+    return f"{shape[0]} features" if len(shape) == 1 else f"features of shape {shape}"
+
+
+def _common_dtype(dtypes: list[np.dtype], names: Sequence[str], wanted: Any) -> np.dtype:
+    if wanted is not None:
+        try:
+            dtype = np.dtype(wanted)
+        except TypeError:
+            dtype = None
+        if dtype not in (np.float32, np.float64):
+            raise ValueError(f"dtype must be 'float32' or 'float64', got {wanted!r}")
+        return dtype
+    integer = [dtype.kind in "iub" for dtype in dtypes]
+    if all(integer):
+        return np.dtype(np.float64)
+    for dtype, name in zip(dtypes, names, strict=True):
+        if dtype != dtypes[0] and not (dtype.kind in "iub" and integer[0]):
+            raise ValueError(
+                f"client {names[0]!r} has {dtypes[0]} features and client {name!r} has {dtype}; "
+                "convert them to one type, or pass dtype='float32' or dtype='float64'"
+            )
+    if dtypes[0] not in (np.float32, np.float64):
+        raise ValueError(f"features are {dtypes[0]}; pass dtype='float32' or dtype='float64'")
+    return dtypes[0]
+
+
+def _common_target_dtype(dtypes: list[np.dtype], names: Sequence[str], x_dtype: np.dtype) -> np.dtype:
+    for dtype, name in zip(dtypes, names, strict=True):
+        if (dtype.kind == "f") != (dtypes[0].kind == "f"):
+            raise ValueError(
+                f"client {names[0]!r} has {dtypes[0]} targets and client {name!r} has {dtype}; "
+                "make y floats for all clients, or whole numbers for all"
+            )
+    return x_dtype if dtypes[0].kind == "f" else np.dtype(np.int32)
+
+
+def _check_finite(X: np.ndarray, y: np.ndarray, name: str, columns: tuple[str, ...] | None) -> None:
+    if X.dtype.kind == "f" and not np.isfinite(X).all():
+        row, *place = (int(i) for i in np.argwhere(~np.isfinite(X))[0])
+        at = place[0] if len(place) == 1 else tuple(place)
+        column = repr(columns[place[0]]) if columns and len(place) == 1 else at
+        _not_finite(X[(row, *place)], f"client {name!r}: X, column {column}, row {row}")
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
+        _not_finite(y[place], f"client {name!r}: y, row {place[0]}")
+    if y.dtype.kind in "iu" and (y.min() < -(2**31) or y.max() >= 2**31):
+        raise ValueError(f"client {name!r}: y holds whole numbers beyond 32 bits; pass y as floats")
+
+
+def _not_finite(value: Any, where: str) -> NoReturn:
+    raise ValueError(f"{where} is {'missing (NaN)' if np.isnan(value) else 'infinite'}; expected finite numbers")
+
+
+def _columns(have: list[Any], target: Any, client: Any, features: Any) -> tuple[list[Any], list[Any]]:
+    """(targets, features) of a table, refused where one is not there."""
+    targets = list(target) if isinstance(target, (list, tuple)) else [target]
+    if isinstance(features, str):
+        raise TypeError(f"features must be a list of columns, got the string {features!r}")
+    columns = list(features) if features is not None else [c for c in have if c not in targets and c != client]
+    roles = [("target", c) for c in targets] + [("client", client)] + [("feature", c) for c in columns]
+    for role, column in roles:
+        if column not in have:
+            raise ValueError(f"there is no {role} column {column!r}; the columns are {_listed(have)}")
+        if have.count(column) > 1:
+            raise ValueError(f"the column {column!r} is there {have.count(column)} times; column names must differ")
+    if client in targets or client in columns or set(targets) & set(columns):
+        raise ValueError("target, client and features must be different columns")
+    if not columns:
+        raise ValueError("no feature column is left beside the target and the client")
+    return targets, columns
+
+
+def _existing(path: Any) -> Path:
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file or folder {path}")
+    return path

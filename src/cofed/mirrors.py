@@ -1,0 +1,171 @@
+"""The geometry h of dual averaging, and its dual maps D_t(z) = argmin_w -<z,w> + t psi(w) + h(w)."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree, Scalar
+
+from cofed import trees
+from cofed.regularizers import Simplex
+from cofed.regularizers.leaves import cast, each, indicator, joint, size, tolerance
+from cofed.scalars import known, number
+
+
+class Euclidean(eqx.Module):
+    """h(w) = ||w||_2^2 / 2: primal and dual are the same, and D_t is the prox. Takes every regularizer.
+
+    >>> import jax.numpy as jnp
+    >>> from cofed.regularizers import L1
+    >>> Euclidean().to_primal(L1(1.0), jnp.array([3.0, -0.5]), 1.0).tolist()
+    [2.0, 0.0]
+    """
+
+    def refuses(self, regularizer: Any) -> str | None:
+        """None: every regularizer is fine."""
+        return None
+
+    def value(self, w: PyTree) -> Scalar:
+        """h(w)"""
+        return trees.dot(w, w) / 2
+
+    def to_dual(self, w: PyTree) -> PyTree:
+        """grad h(w) = w"""
+        return each(jnp.asarray, w)
+
+    def to_primal(self, regularizer: Any, z: PyTree, t: Any) -> PyTree:
+        """D_t(z) = prox_t(z)"""
+        return regularizer.prox(z, t)
+
+    def to_primal_smooth(self, z: PyTree) -> PyTree:
+        """grad h*(z) = z"""
+        return each(jnp.asarray, z)
+
+
+class PNorm(eqx.Module):
+    """h(w) = ||w||_q^2 / (2(q - 1)), 1/p + 1/q = 1, over all leaves together: for sparse models.
+
+    - `p` >= 2; None is max(2, 2 ln d), d the model's number of entries. p = 2 is `Euclidean`.
+
+    Only for psi = sum_j lambda_j |w_j| (trait `weighted_l1`), where D_t(z) = grad h*(soft(z, t lambda))
+    exactly.
+
+    >>> import jax.numpy as jnp
+    >>> from cofed.regularizers import L1
+    >>> PNorm(3.0).to_primal(L1(1.0), jnp.array([3.0, -0.5]), 1.0).tolist()
+    [1.0, 0.0]
+    """
+
+    p: Any = eqx.field(converter=lambda p: None if p is None else number(p), default=None)
+
+    def __check_init__(self):
+        if known(self.p) and not 2 <= float(self.p) < np.inf:
+            raise ValueError(f"PNorm: p must be a finite number >= 2 (None for 2 ln d), got {self.p}")
+
+    def refuses(self, regularizer: Any) -> str | None:
+        """None for a weighted l1 norm; for others why not."""
+        if regularizer.weighted_l1:
+            return None
+        return (
+            f"PNorm and {_title(regularizer)} do not fit: its dual map is known for a weighted l1 norm only, "
+            f"and {_title(regularizer)} lacks the trait weighted_l1"
+        )
+
+    def value(self, w: PyTree) -> Scalar:
+        """h(w)"""
+        x, _ = joint(w)
+        p = self._p(x)
+        top, _, norm = _scaled_norm(x, p / (p - 1))
+        return (p - 1) / 2 * (top * norm) ** 2
+
+    def to_dual(self, w: PyTree) -> PyTree:
+        """grad h(w) = ||w||_q^{2-q} sign(w) |w|^{q-1} / (q - 1)"""
+        x, back = joint(w)
+        p = self._p(x)
+        return back((p - 1) * _half_square_gradient(x, p / (p - 1)))
+
+    def to_primal(self, regularizer: Any, z: PyTree, t: Any) -> PyTree:
+        """D_t(z) = grad h*(soft(z, t lambda)): for a weighted l1 norm the prox is that soft thresholding."""
+        return self.to_primal_smooth(regularizer.prox(z, t))
+
+    def to_primal_smooth(self, z: PyTree) -> PyTree:
+        """grad h*(z) = ||z||_p^{2-p} sign(z) |z|^{p-1} / (p - 1)"""
+        x, back = joint(z)
+        p = self._p(x)
+        return back(_half_square_gradient(x, p) / (p - 1))
+
+    def _p(self, x: Array) -> Array:
+        return cast(max(2.0, 2 * float(np.log(size(x)))) if self.p is None else self.p, x)
+
+
+class Entropy(eqx.Module):
+    """h(w) = sum_j w_j ln w_j on the simplex, over all leaves together: multiplicative updates.
+
+    For psi = `Simplex(radius)`, where D_t(z) = radius * softmax(z), and for `Zero`, which stands for the unit
+    simplex.
+
+    >>> import jax.numpy as jnp
+    >>> from cofed.regularizers import Simplex
+    >>> Entropy().to_primal(Simplex(2.0), jnp.array([1.0, 1.0]), 1.0).tolist()
+    [1.0, 1.0]
+    """
+
+    def refuses(self, regularizer: Any) -> str | None:
+        """None for Simplex and Zero; for others why not."""
+        if isinstance(regularizer, Simplex) or regularizer.is_zero:
+            return None
+        return (
+            f"Entropy and {_title(regularizer)} do not fit: its dual map is known only on a simplex, "
+            f"and {_title(regularizer)} is neither Simplex nor Zero"
+        )
+
+    def value(self, w: PyTree) -> Scalar:
+        """sum_j w_j ln w_j, with 0 ln 0 = 0; infinite at a negative entry (beyond 64 units of round-off)"""
+        x, _ = joint(w)
+        positive = x > 0
+        safe = jnp.where(positive, x, 1.0)
+        return jnp.sum(safe * jnp.log(safe)) + indicator(jnp.all(x >= -tolerance(x.dtype)), x.dtype)
+
+    def to_dual(self, w: PyTree) -> PyTree:
+        """grad h(w) = 1 + ln w; at w = 0 the least finite value instead of -inf"""
+        return each(lambda x: 1 + jnp.log(jnp.maximum(x, jnp.finfo(x.dtype).tiny)), w)
+
+    def to_primal(self, regularizer: Any, z: PyTree, t: Any) -> PyTree:
+        """D_t(z) = radius * softmax(z), with radius 1 for Zero"""
+        radius = regularizer.radius if isinstance(regularizer, Simplex) else 1.0
+        return each(lambda x: cast(radius, x) * x, self.to_primal_smooth(z))
+
+    def to_primal_smooth(self, z: PyTree) -> PyTree:
+        """grad h*(z) = softmax(z)"""
+        x, back = joint(z)
+        return back(jax.nn.softmax(x))
+
+
+def _scaled_norm(x: Float[Array, " n"], p: Array) -> tuple[Array, Array, Array]:
+    """max|x| (1 if x = 0), |x| over it, and the p-norm of that: powers neither overflow nor all vanish."""
+    # The products of these do not depend on the scale, so its derivative is rightly left out.
+    top = jax.lax.stop_gradient(jnp.max(jnp.abs(x), initial=0.0))
+    top = jnp.where(top > 0, top, 1.0)
+    u = jnp.abs(x) / top
+    total = jnp.sum(_power(u, p))
+    return top, u, _power(total, 1 / p)
+
+
+def _half_square_gradient(x: Float[Array, " n"], p: Array) -> Float[Array, " n"]:
+    """grad ||x||_p^2 / 2 = ||x||_p^{2-p} sign(x) |x|^{p-1}, and 0 at 0."""
+    top, u, norm = _scaled_norm(x, p)
+    factor = jnp.where(norm > 0, jnp.where(norm > 0, norm, 1.0) ** (2 - p), 0.0)
+    return top * factor * jnp.sign(x) * _power(u, p - 1)
+
+
+def _power(u: Array, exponent: Array) -> Array:
+    """u^exponent for u >= 0, with 0^exponent = 0 and derivative 0 there (a root's would be infinite)."""
+    return jnp.where(u > 0, jnp.where(u > 0, u, 1.0) ** exponent, 0.0)
+
+
+def _title(regularizer: Any) -> str:
+    inner = getattr(regularizer, "regularizer", None)
+    name = type(regularizer).__name__
+    return name if inner is None else f"{name}({_title(inner)})"

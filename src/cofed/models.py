@@ -1,0 +1,195 @@
+"""Models: how a parameter pytree predicts from the features of ONE sample.
+
+A model is a description without parameters: `init(key, x, outputs)` makes them from the shape of one sample and
+the number of outputs that the loss asks for (None: a single number), and `model(w, x)` predicts. Any equinox
+module with `__call__(x)` serves as a model too: its floating arrays are the parameters.
+"""
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+Sample = Float[Array, "..."]
+
+
+class Weights(eqx.Module):
+    """Parameters of a linear model: `coef`, and `intercept` (None where the model has none)."""
+
+    coef: Any
+    intercept: Any = None
+
+
+class Linear(eqx.Module):
+    """x . coef + intercept, with `coef` of shape (d,), or (d, k) where the loss needs k outputs.
+
+    >>> import jax, jax.numpy as jnp
+    >>> w = Linear().init(jax.random.key(0), jnp.ones(3), None)
+    >>> w.coef.shape, w.intercept.shape
+    ((3,), ())
+    """
+
+    intercept: bool = eqx.field(static=True, default=True)
+
+    def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> Weights:
+        """All zero."""
+        if x.ndim != 1:
+            raise ValueError(
+                f"Linear expects each sample to be a vector, got samples of shape {x.shape}; "
+                "use Trace(d1, d2) for matrices or flatten them"
+            )
+        tail = () if outputs is None else (outputs,)
+        return Weights(jnp.zeros(x.shape + tail, x.dtype), jnp.zeros(tail, x.dtype) if self.intercept else None)
+
+    def __call__(self, w: Weights, x: Sample) -> Float[Array, "..."]:
+        prediction = x @ w.coef
+        return prediction if w.intercept is None else prediction + w.intercept
+
+
+class Trace(eqx.Module):
+    """<x, coef> + intercept with matrix covariates x and a matrix `coef` of shape (d1, d2).
+
+    >>> import jax, jax.numpy as jnp
+    >>> Trace(2, 3).init(jax.random.key(0), jnp.ones((2, 3)), None).coef.shape
+    (2, 3)
+    """
+
+    d1: int = eqx.field(static=True)
+    d2: int = eqx.field(static=True)
+    intercept: bool = eqx.field(static=True, default=False)
+
+    def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> Weights:
+        """All zero."""
+        if outputs is not None or math.prod(x.shape) != self.d1 * self.d2:
+            raise ValueError(
+                f"Trace({self.d1}, {self.d2}) expects samples of shape ({self.d1}, {self.d2}) and a loss of one "
+                f"output, got samples of shape {x.shape} and {outputs or 1} outputs"
+            )
+        intercept = jnp.zeros((), x.dtype) if self.intercept else None
+        return Weights(jnp.zeros((self.d1, self.d2), x.dtype), intercept)
+
+    def __call__(self, w: Weights, x: Sample) -> Float[Array, ""]:
+        # Flattened, so that a batch of predictions is one matrix-vector product.
+        prediction = jnp.ravel(x) @ jnp.ravel(w.coef)
+        return prediction if w.intercept is None else prediction + w.intercept
+
+
+class Layer(eqx.Module):
+    """Parameters of a dense or convolutional layer."""
+
+    kernel: Float[Array, "..."]
+    bias: Float[Array, " out"]
+
+
+def layer(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Layer:
+    """He's initialisation: the variance of the kernel is 2 over the number of inputs."""
+    inputs = math.prod(shape[:-1])
+    return Layer(jax.random.normal(key, shape, dtype) * math.sqrt(2 / inputs), jnp.zeros(shape[-1], dtype))
+
+
+class Layers(eqx.Module):
+    """Parameters of a network, layer by layer."""
+
+    layers: tuple[Layer, ...]
+
+
+class MLP(eqx.Module):
+    """A fully connected network; its leaves are `layers.0.kernel`, `layers.0.bias`, ...
+
+    >>> import jax, jax.numpy as jnp
+    >>> model = MLP(hidden=(8,))
+    >>> w = model.init(jax.random.key(0), jnp.ones(3), 2)
+    >>> model(w, jnp.ones(3)).shape
+    (2,)
+    """
+
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    activation: Callable = eqx.field(static=True, default=jax.nn.relu)
+
+    def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> Layers:
+        """He's initialisation."""
+        widths = (math.prod(x.shape), *self.hidden, outputs or 1)
+        keys = jax.random.split(key, len(widths) - 1)
+        return Layers(
+            tuple(layer(k, (i, o), x.dtype) for k, (i, o) in zip(keys, itertools.pairwise(widths), strict=True))
+        )
+
+    def __call__(self, w: Layers, x: Sample) -> Float[Array, "..."]:
+        return dense(w.layers, jnp.ravel(x), self.activation)
+
+
+class CNN(eqx.Module):
+    """The network of zhang2025, Section 4.2: 3x3 convolutions of `maps` maps with padding, each followed by 2x2 max
+    pooling, then dense layers. With the defaults, on 28 x 28 images and 10 classes, it has 112,394 parameters.
+
+    >>> import jax, jax.numpy as jnp
+    >>> w = CNN().init(jax.random.key(0), jnp.ones((28, 28)), 10)
+    >>> sum(leaf.size for leaf in jax.tree.leaves(w))
+    112394
+    """
+
+    image: tuple[int, int, int] = eqx.field(static=True, default=(28, 28, 1))
+    maps: tuple[int, ...] = eqx.field(static=True, default=(32, 32))
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 32))
+    activation: Callable = eqx.field(static=True, default=jax.nn.relu)
+
+    def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> Layers:
+        """He's initialisation."""
+        height, width, channels = self.image
+        if math.prod(x.shape) != math.prod(self.image):
+            raise ValueError(f"CNN(image={self.image}) expects images of that size, got samples of shape {x.shape}")
+        shapes: list[tuple[int, ...]] = []
+        for maps in self.maps:
+            shapes.append((3, 3, channels, maps))
+            height, width, channels = height // 2, width // 2, maps
+        widths = (height * width * channels, *self.hidden, outputs or 1)
+        shapes += list(itertools.pairwise(widths))
+        keys = jax.random.split(key, len(shapes))
+        return Layers(tuple(layer(k, shape, x.dtype) for k, shape in zip(keys, shapes, strict=True)))
+
+    def __call__(self, w: Layers, x: Sample) -> Float[Array, "..."]:
+        h = jnp.reshape(x, (1, *self.image))
+        for conv in w.layers[: len(self.maps)]:
+            h = jax.lax.conv_general_dilated(h, conv.kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+            h = self.activation(h + conv.bias.reshape(1, 1, 1, -1))
+            h = jax.lax.reduce_window(h, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+        return dense(w.layers[len(self.maps) :], jnp.ravel(h), self.activation)
+
+
+def dense(layers: tuple[Layer, ...], h: Float[Array, " d"], activation: Callable) -> Float[Array, "..."]:
+    """Dense layers with the activation between them; a single output is a number."""
+    for i, one in enumerate(layers):
+        h = h @ one.kernel + one.bias
+        if i < len(layers) - 1:
+            h = activation(h)
+    return h[0] if h.shape == (1,) else h
+
+
+class EquinoxModel(eqx.Module):
+    """A user's own equinox module: `module(x)` predicts from one sample, its floating arrays are the parameters.
+
+    >>> import equinox as eqx, jax, jax.numpy as jnp
+    >>> model = EquinoxModel(eqx.nn.Linear(3, 1, key=jax.random.key(0)))
+    >>> w = model.init(jax.random.key(0), jnp.ones(3), None)
+    >>> model(w, jnp.ones(3)).shape
+    (1,)
+    """
+
+    module: Any
+
+    def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> PyTree:
+        """The module's own arrays, in the dtype of the data."""
+        arrays = eqx.filter(self.module, eqx.is_inexact_array)
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, x.dtype), arrays)
+
+    def __call__(self, w: PyTree, x: Sample) -> Float[Array, "..."]:
+        return self.ready(w)(x)
+
+    def ready(self, w: PyTree) -> Any:
+        """The module with these parameters."""
+        return eqx.combine(w, eqx.filter(self.module, eqx.is_inexact_array, inverse=True))

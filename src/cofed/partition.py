@@ -1,0 +1,162 @@
+"""Pooled data out, a federation in: ways to hand samples to clients, each sample exactly once."""
+
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cofed.federation import Federation
+from cofed.scalars import require_positive
+
+
+def iid(X: Any, y: Any, clients: int, seed: int = 0) -> Federation:
+    """Shuffle, then cut into equal parts: sizes differ by one at most.
+
+    >>> iid(np.ones((10, 2)), np.arange(10), clients=3).sizes.tolist()
+    [4, 3, 3]
+    """
+    n = _check("iid", X, y, clients)
+    return _hand_out(X, y, np.array_split(np.random.default_rng(seed).permutation(n), clients))
+
+
+def by_label(X: Any, y: Any, clients: int, labels_per_client: int = 2, seed: int = 0) -> Federation:
+    """Every client sees at most `labels_per_client` labels; the clients that see a label share its samples.
+
+    A client sees fewer labels only where a label has fewer samples than clients that could see it.
+
+    >>> fed = by_label(np.ones((12, 1)), np.repeat([0, 1, 2, 3], 3), clients=4, labels_per_client=2)
+    >>> [len(set(fed.client(m)[1].tolist())) for m in range(4)]
+    [2, 2, 2, 2]
+    """
+    _check("by_label", X, y, clients)
+    labels, codes, counts = _labels("by_label", y)
+    if not 1 <= labels_per_client <= len(labels):
+        raise ValueError(
+            f"by_label: labels_per_client must be between 1 and the number of labels ({len(labels)}), "
+            f"got {labels_per_client}"
+        )
+    if clients * labels_per_client < len(labels):
+        raise ValueError(
+            f"by_label: {clients} clients with {labels_per_client} labels each cannot hold all "
+            f"{len(labels)} labels; raise clients or labels_per_client"
+        )
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(labels))
+    # First labels: each client gets one, and no label more clients than samples, so that nobody stays empty.
+    holders = np.zeros(len(labels), int)
+    first = [int(label) for label in order[:clients]]
+    holders[first] = 1
+    while len(first) < clients:
+        first.append(int(np.argmax(counts / holders)))
+        holders[first[-1]] += 1
+    sees = [[label] for label in first]
+    # Further labels: those with the fewest clients come first, so that every label is seen by somebody.
+    for own in sees:
+        for _ in range(labels_per_client - 1):
+            free = [int(label) for label in order if label not in own]
+            own.append(min(free, key=lambda label: holders[label]))
+            holders[own[-1]] += 1
+    parts: list[list[np.ndarray]] = [[] for _ in range(clients)]
+    for label in range(len(labels)):
+        # Those who have it as their first label come first: array_split makes the early parts larger.
+        seers = sorted((m for m in range(clients) if label in sees[m]), key=lambda m: sees[m][0] != label)
+        rows = rng.permutation(np.flatnonzero(codes == label))
+        for m, part in zip(seers, np.array_split(rows, len(seers)), strict=True):
+            parts[m].append(part)
+    return _hand_out(X, y, [np.concatenate(part) for part in parts])
+
+
+def dirichlet(X: Any, y: Any, clients: int, alpha: float, min_size: int = 1, seed: int = 0) -> Federation:
+    """Label skew: the shares of a label that go to the clients are Dirichlet(alpha), drawn per label.
+
+    A small alpha gives a label to few clients, a large one to all alike. A client left with fewer than
+    `min_size` samples takes random samples of the largest clients; so the draw always ends.
+
+    >>> fed = dirichlet(np.ones((100, 1)), np.arange(100) % 5, clients=10, alpha=0.1, min_size=3)
+    >>> fed.n_samples, int(fed.sizes.min()) >= 3
+    (100, True)
+    """
+    n = _check("dirichlet", X, y, clients)
+    require_positive("dirichlet", alpha=alpha)
+    if min_size < 1 or min_size * clients > n:
+        raise ValueError(
+            f"dirichlet: min_size must be at least 1, and {clients} clients times min_size at most "
+            f"the {n} samples, got min_size={min_size}"
+        )
+    labels, codes, _ = _labels("dirichlet", y)
+    rng = np.random.default_rng(seed)
+    parts: list[list[int]] = [[] for _ in range(clients)]
+    for label in range(len(labels)):
+        rows = rng.permutation(np.flatnonzero(codes == label))
+        cuts = np.rint(np.cumsum(_proportions(rng, alpha, clients))[:-1] * len(rows)).astype(int)
+        for part, share in zip(parts, np.split(rows, cuts), strict=True):
+            part.extend(share.tolist())
+    # While a client has less than min_size the largest has more: there are enough samples for all.
+    largest = [(-len(part), m) for m, part in enumerate(parts)]
+    heapq.heapify(largest)
+    for part in sorted(parts, key=len):
+        while len(part) < min_size:
+            size, donor = heapq.heappop(largest)
+            given = parts[donor]
+            pick = int(rng.integers(len(given)))
+            given[pick], given[-1] = given[-1], given[pick]
+            part.append(given.pop())
+            heapq.heappush(largest, (size + 1, donor))
+    return _hand_out(X, y, [np.array(part) for part in parts])
+
+
+def by_column(X: Any, y: Any, column: Any) -> Federation:
+    """One client per value of `column` (a writer, a hospital), which has one entry per sample.
+
+    >>> fed = by_column(np.ones((3, 1)), [1.0, 2.0, 3.0], column=["Oslo", "Rome", "Oslo"])
+    >>> fed.names, fed.client("Oslo")[1]
+    (('Oslo', 'Rome'), array([1., 3.]))
+    """
+    n = _check("by_column", X, y, 1)
+    column = pd.Series(np.asarray(column))
+    if len(column) != n:
+        raise ValueError(f"by_column: column has {len(column)} entries for {n} samples")
+    missing = int(np.sum(column.isna().to_numpy()))
+    if missing:
+        raise ValueError(f"by_column: {missing} of {n} entries of column are missing, so their client is not known")
+    codes, values = pd.factorize(column, sort=True)
+    ends = np.cumsum(np.bincount(codes))
+    parts = np.split(np.argsort(codes, kind="stable"), ends[:-1])
+    return _hand_out(X, y, parts, [str(value) for value in values])
+
+
+def _proportions(rng: np.random.Generator, alpha: float, clients: int) -> np.ndarray:
+    """A draw of Dirichlet(alpha, ..., alpha), by logarithms: gamma variables of a tiny alpha underflow."""
+    log_gamma = np.log(rng.gamma(alpha + 1, size=clients)) + np.log1p(-rng.random(clients)) / alpha
+    shares = np.exp(log_gamma - log_gamma.max())
+    return shares / shares.sum()
+
+
+def _labels(owner: str, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise ValueError(f"{owner}: y has shape {y.shape}, expected one label per sample")
+    return np.unique(y, return_inverse=True, return_counts=True)
+
+
+def _check(owner: str, X: Any, y: Any, clients: Any) -> int:
+    if isinstance(clients, bool) or not isinstance(clients, (int, np.integer)):
+        raise TypeError(f"{owner}: clients must be a whole number, got {clients!r}")
+    if len(X) != len(y):
+        raise ValueError(f"{owner}: X has {len(X)} samples, but y has {len(y)}")
+    if clients < 1:
+        raise ValueError(f"{owner}: clients must be at least 1, got {clients}")
+    if clients > len(X):
+        raise ValueError(f"{owner}: {clients} clients cannot share {len(X)} samples; every client needs one")
+    return len(X)
+
+
+def _hand_out(X: Any, y: Any, parts: Sequence[np.ndarray], names: list[str] | None = None) -> Federation:
+    return Federation.from_arrays([(_rows(X, part), _rows(y, part)) for part in parts], names)
+
+
+def _rows(values: Any, rows: np.ndarray) -> Any:
+    # Frames stay frames, so that their column names reach the federation.
+    return values.iloc[rows] if isinstance(values, (pd.DataFrame, pd.Series)) else np.asarray(values)[rows]

@@ -1,0 +1,129 @@
+"""The problem: minimise over w  sum_m pi_m F_m(w) + psi(w)."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Num, PyTree, Scalar
+
+from cofed import trees
+from cofed.federation import Federation
+from cofed.losses import FunctionLoss, Squared
+from cofed.models import EquinoxModel, Linear
+from cofed.regularizers import Zero
+
+
+def as_loss(loss: Any) -> Any:
+    """A loss as a module: a plain function of (prediction, y) is wrapped."""
+    if isinstance(loss, eqx.Module):
+        return loss
+    if callable(loss) and not isinstance(loss, type):
+        return FunctionLoss(loss)
+    raise TypeError(f"loss must be a cofed loss such as Squared() or a function of (prediction, y), got {loss!r}")
+
+
+def as_model(model: Any) -> Any:
+    """A model as a description with `init`: an equinox module with its own parameters is wrapped."""
+    if hasattr(model, "init") and callable(model) and not isinstance(model, type):
+        return model
+    if isinstance(model, eqx.Module) and callable(model):
+        return EquinoxModel(model)
+    raise TypeError(f"model must be a cofed model such as Linear() or an equinox module, got {model!r}")
+
+
+def as_regularizer(regularizer: Any) -> Any:
+    """A regularizer is anything with `value` and `prox`."""
+    if hasattr(regularizer, "value") and hasattr(regularizer, "prox") and not isinstance(regularizer, type):
+        return regularizer
+    raise TypeError(f"regularizer must have value(w) and prox(v, step), such as L1(0.01), got {regularizer!r}")
+
+
+class Problem(eqx.Module):
+    """A model, a loss of its predictions, and a regularizer of its parameters.
+
+    `local_steps` (K) and `everyone` are what the server and the clients agree on before round one. The engine
+    fills them in: K is None where clients take different numbers of steps, `everyone` says that all clients take
+    part in every round.
+
+    >>> import cofed
+    >>> problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), cofed.L1(0.1))
+    >>> problem.regularizer.strength
+    0.1
+    """
+
+    model: Any = eqx.field(converter=as_model, default_factory=Linear)
+    loss: Any = eqx.field(converter=as_loss, default_factory=Squared)
+    regularizer: Any = eqx.field(converter=as_regularizer, default_factory=Zero)
+    local_steps: int | None = eqx.field(static=True, default=None)
+    everyone: bool = eqx.field(static=True, default=True)
+
+    def predict(self, w: PyTree, X: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+        """The model's predictions for a batch."""
+        return jax.vmap(lambda x: self.model(w, x))(X)
+
+    def losses(self, w: PyTree, X: Float[Array, "n ..."], y: Num[Array, "n ..."]) -> Float[Array, " n"]:
+        """The loss of each sample."""
+        return jax.vmap(lambda x, label: self.loss(self.model(w, x), label))(X, y)
+
+    def mean_loss(
+        self, w: PyTree, X: Float[Array, "n ..."], y: Num[Array, "n ..."], share: Float[Array, " n"]
+    ) -> Scalar:
+        """The samples' losses, each counted by its share: shares of 1/n give the mean, a share of 0 is padding."""
+        return self.losses(w, X, y) @ share
+
+    def start(self, federation: Federation, w0: Any = None, seed: int = 0) -> PyTree:
+        """The parameters to begin with: the model's own, or the given pytree or mapping of leaf names to arrays."""
+        y = np.asarray(federation.y)
+        outputs = self.loss.outputs(y) if hasattr(self.loss, "outputs") else None
+        fresh = self.model.init(jax.random.key(seed), federation.X[0, 0], outputs)
+        if w0 is None:
+            return fresh
+        return like(fresh, w0)
+
+    def ready(self, w: PyTree) -> Any:
+        """The model for the user: parameters, or a callable module where the user gave one."""
+        return self.model.ready(w) if hasattr(self.model, "ready") else w
+
+    def check(self, federation: Federation) -> None:
+        """Refuse labels outside the loss's domain, naming the client."""
+        if not hasattr(self.loss, "refuses"):
+            return
+        y, sizes = np.asarray(federation.y), np.asarray(federation.sizes)
+        for name, labels, size in zip(federation.names, y, sizes, strict=True):
+            reason = self.loss.refuses(labels[:size])
+            if reason:
+                raise ValueError(f"client {name!r}: {reason}")
+        # Each client may be fine alone and still disagree: 0/1 at one, -1/+1 at another.
+        reason = self.loss.refuses(np.concatenate([labels[:size] for labels, size in zip(y, sizes, strict=True)]))
+        if reason:
+            raise ValueError(f"the clients' labels together: {reason}")
+
+
+def like(template: PyTree, given: Any) -> PyTree:
+    """The given parameters in the structure, shapes and dtype of the template, or a sentence that says what differs."""
+    names = trees.names(template)
+    leaves, structure = jax.tree.flatten(template)
+    if isinstance(given, dict):
+        unknown = sorted(set(given) - set(names))
+        missing = [name for name in names if name not in given]
+        if unknown or missing:
+            raise ValueError(f"w0 has the entries {sorted(given)}, but the model's are {names}")
+        values = [given[name] for name in names]
+    else:
+        values = jax.tree.leaves(eqx.filter(given, eqx.is_array_like))
+        if len(values) != len(leaves):
+            raise ValueError(
+                f"w0 has {len(values)} arrays, but the model has {len(leaves)}: {names}; "
+                'give the model\'s own pytree or a mapping such as {"coef": array}'
+            )
+    arrays = []
+    for name, leaf, value in zip(names, leaves, values, strict=True):
+        array = np.asarray(value)
+        if array.shape != leaf.shape:
+            raise ValueError(f"w0[{name!r}] has shape {array.shape}, but the model's is {leaf.shape}")
+        if not np.all(np.isfinite(array)):
+            raise ValueError(f"w0[{name!r}] has NaN or infinite entries")
+        arrays.append(jnp.asarray(array, leaf.dtype))
+    return jax.tree.unflatten(structure, arrays)

@@ -1,0 +1,191 @@
+"""New regularizers from old: multiples, translations, sums over disjoint leaves."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree, Scalar
+
+from cofed import trees
+from cofed.regularizers.base import Regularizer
+from cofed.regularizers.leaves import cast, each, require_regularizer, spread
+from cofed.regularizers.on import On
+from cofed.scalars import number, require_positive
+
+
+class Scaled(eqx.Module):
+    """psi(w) = factor * regularizer(w).
+
+    - `factor` > 0: a factor of 0 would have to turn the infinite values of an indicator into 0.
+
+    >>> import jax.numpy as jnp
+    >>> from cofed.regularizers.l1 import L1
+    >>> Scaled(L1(0.5), 4.0).prox(jnp.array([3.0, -0.5]), 1.0).tolist()
+    [1.0, 0.0]
+    """
+
+    regularizer: Regularizer
+    factor: Any = eqx.field(converter=number)
+
+    convex = property(lambda self: self.regularizer.convex)
+    separable = property(lambda self: self.regularizer.separable)
+    is_indicator = property(lambda self: self.regularizer.is_indicator)
+    weak_convexity = property(lambda self: self.factor * self.regularizer.weak_convexity)
+    weighted_l1 = property(lambda self: self.regularizer.weighted_l1)
+    is_zero = property(lambda self: self.regularizer.is_zero)
+    is_norm = property(lambda self: self.regularizer.is_norm)
+    structure = property(lambda self: self.regularizer.structure)
+
+    def __check_init__(self):
+        require_regularizer("Scaled", self.regularizer)
+        require_positive("Scaled", factor=self.factor)
+
+    def value(self, w: PyTree) -> Scalar:
+        """factor * regularizer(w)"""
+        inner = self.regularizer.value(w)
+        return cast(self.factor, inner) * inner
+
+    def prox(self, v: PyTree, step: Any) -> PyTree:
+        """The regularizer's prox with step * factor."""
+        return self.regularizer.prox(v, self._step(v, step))
+
+    def subgradient(self, w: PyTree) -> PyTree:
+        """factor * the regularizer's"""
+        return each(lambda x: cast(self.factor, x) * x, self.regularizer.subgradient(w))
+
+    def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
+        """The regularizer's with step * factor; the ball is that of the norm itself and does not scale."""
+        if not self.is_norm:
+            raise TypeError(f"Scaled: {type(self.regularizer).__name__} is not a norm (trait is_norm) and has no ball")
+        regularizer: Any = self.regularizer
+        return regularizer.prox_in_ball(v, self._step(v, step), anchor, radius)
+
+    def _step(self, v: PyTree, step: Any) -> Any:
+        dtype = trees.dtype(v)
+        return jnp.asarray(step, dtype) * jnp.asarray(self.factor, dtype)
+
+
+class Translated(eqx.Module):
+    """psi(w) = regularizer(w - center).
+
+    - `center`: a pytree like the model, or one array or number for each leaf.
+
+    >>> import jax.numpy as jnp
+    >>> from cofed.regularizers.l1 import L1
+    >>> Translated(L1(1.0), jnp.array([2.0, 2.0])).prox(jnp.array([5.0, 1.5]), 1.0).tolist()
+    [4.0, 2.0]
+    """
+
+    regularizer: Regularizer
+    center: PyTree
+
+    convex = property(lambda self: self.regularizer.convex)
+    separable = property(lambda self: self.regularizer.separable)
+    is_indicator = property(lambda self: self.regularizer.is_indicator)
+    weak_convexity = property(lambda self: self.regularizer.weak_convexity)
+    is_zero = property(lambda self: self.regularizer.is_zero)
+    weighted_l1 = False
+    is_norm = False
+    structure = None
+
+    def __check_init__(self):
+        require_regularizer("Translated", self.regularizer)
+
+    def value(self, w: PyTree) -> Scalar:
+        """regularizer(w - center)"""
+        return self.regularizer.value(self._moved(w))
+
+    def prox(self, v: PyTree, step: Any) -> PyTree:
+        """center + the regularizer's prox at v - center"""
+        return each(jnp.add, self.regularizer.prox(self._moved(v), step), self._center(v))
+
+    def subgradient(self, w: PyTree) -> PyTree:
+        """The regularizer's at w - center"""
+        return self.regularizer.subgradient(self._moved(w))
+
+    def _moved(self, w: PyTree) -> PyTree:
+        return each(jnp.subtract, w, self._center(w))
+
+    def _center(self, w: PyTree) -> PyTree:
+        return spread("Translated", "center", self.center, w)
+
+
+class Sum(eqx.Module):
+    """psi(w) = the sum of the parts, which lie `On` disjoint leaves, so that their proxes do not meet.
+
+    >>> import jax.numpy as jnp
+    >>> from cofed.regularizers.l1 import L1
+    >>> from cofed.regularizers.l2_ball import L2Ball
+    >>> model = {"coef": jnp.array([3.0, -0.5]), "scale": jnp.array([4.0])}
+    >>> both = Sum(On(L1(1.0), "coef"), On(L2Ball(1.0), "scale")).prox(model, 1.0)
+    >>> both["coef"].tolist(), both["scale"].tolist()
+    ([2.0, 0.0], [1.0])
+    """
+
+    parts: tuple[Regularizer, ...]
+
+    convex = property(lambda self: all(part.convex for part in self.parts))
+    separable = property(lambda self: all(part.separable for part in self.parts))
+    is_indicator = property(lambda self: all(part.is_indicator for part in self.parts))
+    weighted_l1 = property(lambda self: all(part.weighted_l1 for part in self.parts))
+    is_zero = property(lambda self: all(part.is_zero for part in self.parts))
+    is_norm = False
+
+    def __init__(self, *parts: Any):
+        if not parts:
+            raise ValueError("Sum: give at least one regularizer")
+        for part in parts:
+            require_regularizer("Sum", part)
+        self.parts = parts
+
+    @property
+    def weak_convexity(self) -> Any:
+        """The largest of the parts': on disjoint leaves they do not add up."""
+        constants = [part.weak_convexity for part in self.parts]
+        if all(isinstance(constant, float) for constant in constants):
+            return max(constants)
+        return jnp.max(jnp.stack([jnp.asarray(constant, float) for constant in constants]))
+
+    @property
+    def structure(self) -> str | None:
+        """What the parts have in common."""
+        found = {part.structure for part in self.parts}
+        return found.pop() if len(found) == 1 else None
+
+    def value(self, w: PyTree) -> Scalar:
+        """The sum of the parts' values"""
+        self._refuse_overlap(w)
+        return jnp.sum(jnp.stack([part.value(w) for part in self.parts]))
+
+    def prox(self, v: PyTree, step: Any) -> PyTree:
+        """The parts' proxes, one after another."""
+        self._refuse_overlap(v)
+        for part in self.parts:
+            v = part.prox(v, step)
+        return v
+
+    def subgradient(self, w: PyTree) -> PyTree:
+        """The sum of the parts' subgradients; refused if one part is an indicator."""
+        self._refuse_overlap(w)
+        parts = [part.subgradient(w) for part in self.parts]
+        return jax.tree.map(lambda *leaves: sum(leaves[1:], leaves[0]), *parts)
+
+    def _refuse_overlap(self, w: PyTree) -> None:
+        for name, *marks in zip(trees.names(w), *(covers(part, w) for part in self.parts), strict=True):
+            if sum(marks) > 1:
+                owners = ", ".join(type(part).__name__ for part, mark in zip(self.parts, marks, strict=True) if mark)
+                raise ValueError(
+                    f"Sum: the parts must lie On disjoint leaves, but {name!r} is in {sum(marks)}: {owners}"
+                )
+
+
+def covers(regularizer: Any, w: PyTree) -> list[bool]:
+    """Which leaves, in order, the regularizer depends on."""
+    if isinstance(regularizer, On):
+        return regularizer.covers(w)
+    if isinstance(regularizer, (Scaled, Translated)):
+        return covers(regularizer.regularizer, w)
+    if isinstance(regularizer, Sum):
+        return [any(marks) for marks in zip(*(covers(part, w) for part in regularizer.parts), strict=True)]
+    return [not regularizer.is_zero] * len(jax.tree.leaves(w))

@@ -1,0 +1,53 @@
+"""At most k non-zero coordinates: hard thresholding by count."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree, Scalar
+
+from cofed.regularizers.leaves import indicator, joint, no_subgradient
+
+
+class L0Ball(eqx.Module):
+    """psi(w) = 0 if at most k coordinates are not 0, else inf; over all leaves together (`On`: per leaf).
+
+    - `k` (s, the sparsity): an integer >= 0. Not convex. `value` counts exactly, without a tolerance.
+
+    >>> import jax.numpy as jnp
+    >>> L0Ball(2).prox(jnp.array([1.0, -3.0, 1.0]), 1.0).tolist()
+    [1.0, -3.0, 0.0]
+    """
+
+    k: int = eqx.field(static=True)
+
+    convex = False
+    separable = False
+    is_indicator = True
+    weak_convexity = math.inf
+    weighted_l1 = False
+    is_zero = False
+    is_norm = False
+    structure = "density"
+
+    def __check_init__(self):
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 0:
+            raise ValueError(f"L0Ball: k must be an integer >= 0, got {self.k!r}")
+
+    def value(self, w: PyTree) -> Scalar:
+        """0 if at most k coordinates are not 0, else inf"""
+        x, _ = joint(w)
+        return indicator(jnp.sum(x != 0) <= self.k, x.dtype)
+
+    def prox(self, v: PyTree, step: Any) -> PyTree:
+        """The k largest entries in absolute value, the rest 0; among equals the lowest index stays."""
+        x, back = joint(v)
+        # top_k returns the lower index first among equals.
+        _, kept = jax.lax.top_k(jnp.abs(x), min(self.k, x.size))
+        return back(jnp.where(jnp.zeros(x.shape, bool).at[kept].set(True), x, 0.0))
+
+    def subgradient(self, w: PyTree) -> PyTree:
+        """Refused: an indicator has none."""
+        no_subgradient("L0Ball")

@@ -1,0 +1,75 @@
+"""The l1 norm, plain or weighted: the lasso."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree, Scalar
+
+from cofed.regularizers import l1_prox_in_ball
+from cofed.regularizers.leaves import cast, coordinates, each, require_weights, spread, total
+from cofed.regularizers.thresholds import soft
+from cofed.scalars import number, require_nonnegative
+
+
+class L1(eqx.Module):
+    """psi(w) = strength * sum_j weights_j |w_j|.
+
+    - `strength` (lambda) >= 0.
+    - `weights` >= 0: an array of the model's shape, or a pytree like the model; None is 1 everywhere. A
+      weight of 0 leaves its coordinate unpenalised.
+
+    >>> import jax.numpy as jnp
+    >>> L1(1.0).prox(jnp.array([3.0, -0.5]), 2.0).tolist()
+    [1.0, 0.0]
+    >>> float(L1(0.5, weights=[1.0, 0.0]).value(jnp.array([3.0, -4.0])))
+    1.5
+    """
+
+    strength: Any = eqx.field(converter=number)
+    weights: Any = eqx.field(converter=coordinates, default=None)
+
+    convex = True
+    separable = True
+    is_indicator = False
+    weak_convexity = 0.0
+    weighted_l1 = True
+    is_zero = False
+    is_norm = True
+    structure = "density"
+
+    def __check_init__(self):
+        require_nonnegative("L1", strength=self.strength)
+        require_weights("L1", self.weights)
+
+    def value(self, w: PyTree) -> Scalar:
+        """strength * sum_j weights_j |w_j|"""
+        amount = total(lambda x, c: jnp.sum(c * jnp.abs(x)), w, self._weights(w))
+        return cast(self.strength, amount) * amount
+
+    def prox(self, v: PyTree, step: Any) -> PyTree:
+        """Soft thresholding at step * strength * weights."""
+        if self.weights is None:
+            return each(lambda x: soft(x, cast(step, x) * cast(self.strength, x)), v)
+        return each(lambda x, c: soft(x, cast(step, x) * cast(self.strength, x) * c), v, self._weights(v))
+
+    def subgradient(self, w: PyTree) -> PyTree:
+        """strength * weights * sign(w), with sign(0) = 0"""
+        return each(lambda x, c: cast(self.strength, x) * c * jnp.sign(x), w, self._weights(w))
+
+    def dual_norm(self, z: PyTree) -> Scalar:
+        """max_j |z_j| / weights_j; infinite where a weight is 0 and z_j is not"""
+
+        def leaf(x: Any, c: Any) -> Any:
+            ratio = jnp.abs(x) / jnp.where(c > 0, c, 1.0)
+            return jnp.max(jnp.where((c > 0) | (x == 0), ratio, jnp.inf), initial=0.0)
+
+        return jnp.max(jnp.stack(jax.tree.leaves(each(leaf, z, self._weights(z)))))
+
+    def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
+        """argmin ||w - v||^2/2 + step psi(w) subject to R(w - anchor) <= radius, psi = strength R; exactly"""
+        return l1_prox_in_ball.prox_in_ball(v, step, self.strength, self._weights(v), anchor, radius)
+
+    def _weights(self, tree: PyTree) -> PyTree:
+        return spread("L1", "weights", 1.0 if self.weights is None else self.weights, tree)

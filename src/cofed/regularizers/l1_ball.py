@@ -1,0 +1,50 @@
+"""The l1 ball."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import PyTree, Scalar
+
+from cofed.regularizers.leaves import cast, indicator, joint, no_subgradient, tolerance
+from cofed.regularizers.thresholds import shrink
+from cofed.scalars import number, require_nonnegative
+
+
+class L1Ball(eqx.Module):
+    """psi(w) = 0 if |w|_1 <= radius, else inf; over all leaves together (per leaf through `On`).
+
+    - `radius` >= 0. `value` forgives a relative round-off of 64 units in the last place.
+
+    >>> import jax.numpy as jnp
+    >>> L1Ball(2.0).prox(jnp.array([3.0, -2.0, 0.5]), 1.0).tolist()
+    [1.5, -0.5, 0.0]
+    """
+
+    radius: Any = eqx.field(converter=number)
+
+    convex = True
+    separable = False
+    is_indicator = True
+    weak_convexity = 0.0
+    weighted_l1 = False
+    is_zero = False
+    is_norm = False
+    structure = "density"
+
+    def __check_init__(self):
+        require_nonnegative("L1Ball", radius=self.radius)
+
+    def value(self, w: PyTree) -> Scalar:
+        """0 in the ball, inf outside"""
+        x, _ = joint(w)
+        return indicator(jnp.sum(jnp.abs(x)) <= cast(self.radius, x) * (1 + tolerance(x.dtype)), x.dtype)
+
+    def prox(self, v: PyTree, step: Any) -> PyTree:
+        """The projection, by sorting; points inside stay as they are."""
+        x, back = joint(v)
+        return back(jnp.sign(x) * shrink(jnp.abs(x), jnp.ones_like(x), cast(self.radius, x)))
+
+    def subgradient(self, w: PyTree) -> PyTree:
+        """Refused: an indicator has none."""
+        no_subgradient("L1Ball")

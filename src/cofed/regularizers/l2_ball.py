@@ -1,0 +1,52 @@
+"""The Euclidean ball."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import PyTree, Scalar
+
+from cofed.regularizers.leaves import cast, indicator, joint, no_subgradient, tolerance
+from cofed.regularizers.thresholds import safe_norm
+from cofed.scalars import number, require_nonnegative
+
+
+class L2Ball(eqx.Module):
+    """psi(w) = 0 if ||w||_2 <= radius, else inf; over all leaves together (per leaf through `On`).
+
+    - `radius` >= 0. `value` forgives a relative round-off of 64 units in the last place.
+
+    >>> import jax.numpy as jnp
+    >>> L2Ball(2.5).prox(jnp.array([3.0, -4.0]), 1.0).tolist()
+    [1.5, -2.0]
+    """
+
+    radius: Any = eqx.field(converter=number)
+
+    convex = True
+    separable = False
+    is_indicator = True
+    weak_convexity = 0.0
+    weighted_l1 = False
+    is_zero = False
+    is_norm = False
+    structure = None
+
+    def __check_init__(self):
+        require_nonnegative("L2Ball", radius=self.radius)
+
+    def value(self, w: PyTree) -> Scalar:
+        """0 in the ball, inf outside"""
+        x, _ = joint(w)
+        return indicator(safe_norm(x) <= cast(self.radius, x) * (1 + tolerance(x.dtype)), x.dtype)
+
+    def prox(self, v: PyTree, step: Any) -> PyTree:
+        """The projection; points inside stay as they are."""
+        x, back = joint(v)
+        norm, radius = safe_norm(x), cast(self.radius, x)
+        outside = norm > radius
+        return back(x * jnp.where(outside, radius / jnp.where(outside, norm, 1.0), 1.0))
+
+    def subgradient(self, w: PyTree) -> PyTree:
+        """Refused: an indicator has none."""
+        no_subgradient("L2Ball")

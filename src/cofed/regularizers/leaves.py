@@ -1,0 +1,124 @@
+"""What the regularizers share: hyperparameters against leaves, and the model as one vector."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float, PyTree, Scalar
+
+from cofed import trees
+from cofed.regularizers.base import Regularizer
+from cofed.scalars import number
+
+
+def cast(value: Any, like: Any) -> Array:
+    """The hyperparameter in the dtype of an array: float32 models stay float32 also in 64-bit mode."""
+    return jnp.asarray(value, dtype=jnp.asarray(like).dtype)
+
+
+def each(f: Callable[..., Any], tree: PyTree, *rest: PyTree) -> PyTree:
+    """f on corresponding leaves, as JAX arrays also where the model is given in NumPy's."""
+    return jax.tree.map(lambda *leaves: f(*map(jnp.asarray, leaves)), tree, *rest)
+
+
+def total(f: Callable[..., Any], tree: PyTree, *rest: PyTree) -> Scalar:
+    """The sum of f over corresponding leaves."""
+    return trees.sum_leaves(lambda *leaves: f(*map(jnp.asarray, leaves)), tree, *rest)
+
+
+def tolerance(dtype: Any) -> float:
+    """The relative round-off that the indicators forgive: 64 units in the last place."""
+    return 64 * float(jnp.finfo(dtype).eps)
+
+
+def indicator(inside: Any, dtype: Any) -> Scalar:
+    """0 inside, inf outside."""
+    return jnp.where(inside, jnp.zeros((), dtype), jnp.full((), jnp.inf, dtype))
+
+
+def no_subgradient(owner: str) -> NoReturn:
+    """Refuse the subgradient of an indicator."""
+    raise TypeError(f"{owner} is the indicator of a set and has no subgradient to step along; use its prox")
+
+
+def require_regularizer(owner: str, part: Any) -> None:
+    """Refuse what is not a regularizer."""
+    if isinstance(part, type) or not isinstance(part, Regularizer):
+        raise TypeError(f"{owner} combines regularizers such as L1(0.1), got {part!r}")
+
+
+def joint(tree: PyTree) -> tuple[Float[Array, " n"], Callable[[Array], PyTree]]:
+    """All leaves as one vector, and the way back."""
+    leaves, treedef = jax.tree.flatten(tree)
+    leaves = [jnp.asarray(leaf) for leaf in leaves]
+    dtype = trees.dtype(leaves)
+    vector = jnp.concatenate([leaf.ravel().astype(dtype) for leaf in leaves])
+    ends = np.cumsum([leaf.size for leaf in leaves])[:-1].tolist()
+
+    def back(flat: Array) -> PyTree:
+        parts = zip(jnp.split(flat, ends), leaves, strict=True)
+        return jax.tree.unflatten(treedef, [part.reshape(leaf.shape).astype(leaf.dtype) for part, leaf in parts])
+
+    return vector, back
+
+
+def coordinates(value: Any) -> Any:
+    """A converter for a number, an array, or a pytree like the model; lists of numbers become arrays."""
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)) and all(isinstance(item, (int, float, np.number)) for item in value):
+        return np.asarray(value, float)
+    return jax.tree.map(lambda leaf: leaf.astype(float) if _integers(leaf) else _number(leaf), value)
+
+
+def _integers(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray) and not np.issubdtype(leaf.dtype, np.floating)
+
+
+def _number(leaf: Any) -> Any:
+    return number(leaf) if isinstance(leaf, (bool, str, int, float, np.number)) else leaf
+
+
+def concrete(value: Any) -> list[np.ndarray]:
+    """The numbers of a field that can be looked at now (not tracers, not placeholders)."""
+    leaves = [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, (float, int, np.ndarray, jax.Array))]
+    return [np.asarray(leaf) for leaf in leaves if not isinstance(leaf, Tracer)]
+
+
+def require_weights(owner: str, weights: Any) -> None:
+    """Refuse weights that are negative or not finite."""
+    for leaf in concrete(weights):
+        if not (np.isfinite(leaf) & (leaf >= 0)).all():
+            raise ValueError(f"{owner}: weights must be finite and >= 0, got {leaf}")
+
+
+def spread(owner: str, field: str, value: Any, tree: PyTree) -> PyTree:
+    """One entry of `value` per leaf of the tree, in the leaf's dtype and (but for numbers) shape.
+
+    A number or a single array serves every leaf; a pytree is matched by its structure, or else by its leaves'
+    names.
+    """
+    leaves, treedef = jax.tree.flatten(tree)
+    given = jax.tree.leaves(value)
+    if jax.tree.structure(value) != treedef:
+        here, there = trees.names(tree), trees.names(value)
+        if there == [""]:
+            given = given * len(leaves)
+        elif sorted(here) == sorted(there):
+            given = [given[there.index(name)] for name in here]
+        else:
+            raise ValueError(f"{owner}: {field} has the leaves {there}, the model has {here}")
+    for name, entry, leaf in zip(trees.names(tree), given, leaves, strict=True):
+        if np.shape(entry) not in ((), np.shape(leaf)):
+            place = f"the leaf {name!r}" if name else "the model"
+            raise ValueError(f"{owner}: {field} has shape {np.shape(entry)}, {place} has shape {np.shape(leaf)}")
+    return jax.tree.unflatten(treedef, [cast(entry, leaf) for entry, leaf in zip(given, leaves, strict=True)])
+
+
+def size(tree: PyTree) -> int:
+    """The number of entries in all leaves together."""
+    return sum(math.prod(np.shape(leaf)) for leaf in jax.tree.leaves(tree))

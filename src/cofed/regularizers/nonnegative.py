@@ -1,0 +1,44 @@
+"""The nonnegative orthant."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import PyTree, Scalar
+
+from cofed.regularizers.leaves import each, indicator, joint, no_subgradient, tolerance
+
+
+class NonNegative(eqx.Module):
+    """psi(w) = 0 if w >= 0 in every coordinate, else inf.
+
+    `value` forgives a round-off of 64 units in the last place of the largest entry (or of 1, if that is
+    more).
+
+    >>> import jax.numpy as jnp
+    >>> NonNegative().prox(jnp.array([3.0, -4.0]), 1.0).tolist()
+    [3.0, 0.0]
+    """
+
+    convex = True
+    separable = True
+    is_indicator = True
+    weak_convexity = 0.0
+    weighted_l1 = False
+    is_zero = False
+    is_norm = False
+    structure = None
+
+    def value(self, w: PyTree) -> Scalar:
+        """0 in the orthant, inf outside"""
+        x, _ = joint(w)
+        room = tolerance(x.dtype) * jnp.max(jnp.abs(x), initial=1.0)
+        return indicator(jnp.all(x >= -room), x.dtype)
+
+    def prox(self, v: PyTree, step: Any) -> PyTree:
+        """max(v, 0)"""
+        return each(lambda x: jnp.maximum(x, 0.0), v)
+
+    def subgradient(self, w: PyTree) -> PyTree:
+        """Refused: an indicator has none."""
+        no_subgradient("NonNegative")

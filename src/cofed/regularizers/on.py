@@ -1,0 +1,120 @@
+"""A regularizer on some of the model's leaves."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree, Scalar
+
+from cofed import trees
+from cofed.regularizers.base import Regularizer
+from cofed.regularizers.leaves import require_regularizer
+
+
+class On(eqx.Module):
+    """psi(w) = the sum of regularizer(leaf) over the named leaves, each on its own; the others are free.
+
+    - `names`: a leaf's path in dots ("layers.0.weight"), or a part of it between dots ("weight": every
+      weight; "layers": everything in there). A name that is nowhere in the model is refused.
+
+    >>> import jax.numpy as jnp
+    >>> from cofed.regularizers.l1 import L1
+    >>> model = {"coef": jnp.array([3.0, -0.5]), "intercept": jnp.array(0.5)}
+    >>> shrunk = On(L1(1.0), "coef").prox(model, 1.0)
+    >>> shrunk["coef"].tolist(), float(shrunk["intercept"])
+    ([2.0, 0.0], 0.5)
+    """
+
+    regularizer: Regularizer
+    names: tuple[str, ...] = eqx.field(static=True)
+
+    def __init__(self, regularizer: Any, *names: str):
+        require_regularizer("On", regularizer)
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise ValueError(f"On: give the names of leaves, such as On(L1(0.1), 'coef'), got {names}")
+        self.regularizer = regularizer
+        self.names = names
+
+    @property
+    def convex(self) -> bool:
+        """As the regularizer's."""
+        return self.regularizer.convex
+
+    @property
+    def separable(self) -> bool:
+        """As the regularizer's."""
+        return self.regularizer.separable
+
+    @property
+    def is_indicator(self) -> bool:
+        """As the regularizer's."""
+        return self.regularizer.is_indicator
+
+    @property
+    def weak_convexity(self) -> Any:
+        """As the regularizer's."""
+        return self.regularizer.weak_convexity
+
+    @property
+    def weighted_l1(self) -> bool:
+        """As the regularizer's: the other leaves have weight 0."""
+        return self.regularizer.weighted_l1
+
+    @property
+    def is_zero(self) -> bool:
+        """As the regularizer's."""
+        return self.regularizer.is_zero
+
+    @property
+    def is_norm(self) -> bool:
+        """As the regularizer's: a seminorm on the whole model."""
+        return self.regularizer.is_norm
+
+    @property
+    def structure(self) -> str | None:
+        """As the regularizer's."""
+        return self.regularizer.structure
+
+    def covers(self, w: PyTree) -> list[bool]:
+        """Which leaves, in order, are named."""
+        paths = trees.names(w)
+        for name in self.names:
+            if not any(_within(name, path) for path in paths):
+                known = ", ".join(path or "(one array without a name)" for path in paths)
+                raise ValueError(f"On: no leaf of the model is named {name!r}; its leaves are: {known}")
+        return [any(_within(name, path) for name in self.names) for path in paths]
+
+    def value(self, w: PyTree) -> Scalar:
+        """The sum over the named leaves"""
+        values = [self.regularizer.value(leaf) for leaf in self._chosen(w)]
+        return jnp.sum(jnp.stack(values))
+
+    def prox(self, v: PyTree, step: Any) -> PyTree:
+        """The prox of each named leaf; the other leaves as they are."""
+        return self._replaced(v, [self.regularizer.prox(leaf, step) for leaf in self._chosen(v)], v)
+
+    def subgradient(self, w: PyTree) -> PyTree:
+        """The subgradient of each named leaf; 0 for the other leaves."""
+        parts = [self.regularizer.subgradient(leaf) for leaf in self._chosen(w)]
+        return self._replaced(w, parts, trees.zeros_like(w))
+
+    def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
+        """The named leaves together within one ball around the anchor; the other leaves as they are."""
+        if not self.is_norm:
+            raise TypeError(f"On: {type(self.regularizer).__name__} is not a norm (trait is_norm) and has no ball")
+        regularizer: Any = self.regularizer
+        return self._replaced(v, regularizer.prox_in_ball(self._chosen(v), step, self._chosen(anchor), radius), v)
+
+    def _chosen(self, w: PyTree) -> list:
+        return [leaf for leaf, named in zip(jax.tree.leaves(w), self.covers(w), strict=True) if named]
+
+    def _replaced(self, w: PyTree, parts: list, others: PyTree) -> PyTree:
+        left = iter(parts)
+        leaves = zip(jax.tree.leaves(others), self.covers(w), strict=True)
+        filled = [next(left) if named else jnp.asarray(leaf) for leaf, named in leaves]
+        return jax.tree.unflatten(jax.tree.structure(w), filled)
+
+
+def _within(name: str, path: str) -> bool:
+    return f".{name}." in f".{path}."

@@ -1,0 +1,59 @@
+"""The elementary maps that several regularizers are made of."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def soft(v: Float[Array, "*n"], threshold: Float[Array, "*#n"]) -> Float[Array, "*n"]:
+    """sign(v) max(|v| - threshold, 0), in a form that one fused loop computes, passing inf and NaN."""
+    return v - jnp.clip(v, -threshold, threshold)
+
+
+def safe_norm(x: Float[Array, "*n"]) -> Float[Array, ""]:
+    """||x||_2 over all entries, without overflow, and with derivative 0 (not NaN) at 0."""
+    # The value does not depend on the scale, so its derivative is rightly left out.
+    top = jax.lax.stop_gradient(jnp.max(jnp.abs(x), initial=0.0))
+    top = jnp.where(top > 0, top, jnp.ones_like(top))
+    squares = jnp.sum((x / top) ** 2)
+    positive = squares > 0
+    return jnp.where(positive, top * jnp.sqrt(jnp.where(positive, squares, 1.0)), jnp.zeros_like(squares))
+
+
+def fill(excess: Float[Array, " n"], weights: Float[Array, " n"], radius: Float[Array, ""]) -> Float[Array, " n"]:
+    """m = max(excess + weights * delta, 0) with the delta for which sum(weights * m) = radius, by sorting.
+
+    `excess` is <= 0 with a 0 in it: measured from the top, so that nothing large cancels when the point is
+    far away.
+    """
+    positive = weights > 0
+    divisor = jnp.where(positive, weights, 1.0)
+    e, c = jax.lax.stop_gradient((excess, weights))
+    breakpoints = jnp.where(positive, -e / jax.lax.stop_gradient(divisor), jnp.inf)
+    order = jnp.argsort(breakpoints)
+    ordered = c[order]
+    mass, slope = jnp.cumsum(-e[order] * ordered), jnp.cumsum(ordered**2)
+    deltas = (jax.lax.stop_gradient(radius) + mass) / jnp.where(slope > 0, slope, 1.0)
+    count = jnp.sum(deltas > breakpoints[order])
+    delta = deltas[jnp.maximum(count - 1, 0)]
+    # The support is known now: the sums over it alone are more exact than the running ones, and carry the
+    # derivative.
+    active = (breakpoints < delta) | (breakpoints <= breakpoints[order[0]])
+    slope = jnp.sum(jnp.where(active, weights**2, 0.0))
+    delta = (radius - jnp.sum(jnp.where(active, weights * excess, 0.0))) / jnp.where(slope > 0, slope, 1.0)
+    filled = jnp.maximum(excess + weights * delta, 0.0)
+    total = jax.lax.stop_gradient(jnp.sum(weights * filled))
+    # Rounding alone is left; without this the sum of many small roundings would leave the set.
+    return filled * jnp.where(total > 0, jax.lax.stop_gradient(radius) / jnp.where(total > 0, total, 1.0), 1.0)
+
+
+def shrink(sizes: Float[Array, " n"], weights: Float[Array, " n"], radius: Float[Array, ""]) -> Float[Array, " n"]:
+    """Projects sizes >= 0 onto {m >= 0: sum(weights * m) <= radius}; points inside stay as they are."""
+    inside = jnp.sum(weights * sizes) <= radius
+    positive = weights > 0
+    # Inside, the other branch still runs: give it numbers for which it (and its derivative) is finite.
+    safe_radius = jnp.where(inside, 1.0, radius)
+    divisor = jnp.where(positive, weights, 1.0)
+    top = jnp.max(jnp.where(positive, sizes / divisor, 0.0), initial=0.0)
+    outside = fill(jnp.where(positive, sizes - weights * top, 0.0), weights, safe_radius)
+    return jnp.where(inside | ~positive, sizes, outside)

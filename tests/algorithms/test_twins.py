@@ -1,0 +1,238 @@
+"""Each algorithm beside a slow twin: the pseudo-code of its paper as NumPy loops, full gradients, all clients."""
+
+import numpy as np
+import pytest
+from tests import worlds
+
+import cofed
+
+K, ROUNDS, LAM = 3, 6, 0.07
+FED = worlds.linear()
+W0 = worlds.start()["coef"]
+M = FED.n_clients
+PI = np.asarray(FED.weights("samples"))
+G = [lambda w, m=m: worlds.gradient(FED, m, w) for m in range(M)]
+
+
+def mean(values):
+    return sum(p * v for p, v in zip(PI, values, strict=True))
+
+
+def fedavg(lr, slr):
+    w, out = W0, [W0]
+    for _ in range(ROUNDS):
+        moves = []
+        for g in G:
+            x = w
+            for _ in range(K):
+                x = x - lr * (g(x) + LAM * np.sign(x))
+            moves.append(x - w)
+        w = w + slr * mean(moves)
+        out.append(w)
+    return out
+
+
+def fedmid(lr, slr, client_prox):
+    w, out = W0, [W0]
+    for _ in range(ROUNDS):
+        moves = []
+        for g in G:
+            x = w
+            for _ in range(K):
+                x = x - lr * g(x)
+                if client_prox:
+                    x = worlds.soft(x, lr * LAM)
+            moves.append(x - w)
+        w = worlds.soft(w + slr * mean(moves), slr * lr * K * LAM)
+        out.append(w)
+    return out
+
+
+def feddualavg(lr, slr, client_prox):
+    z, out = W0, [W0]
+    for r in range(ROUNDS):
+        ends = []
+        for g in G:
+            x = z
+            for k in range(K):
+                w = worlds.soft(x, (slr * lr * r * K + lr * k) * LAM) if client_prox else x
+                x = x - lr * g(w)
+            ends.append(x - z)
+        z = z + slr * mean(ends)
+        out.append(worlds.soft(z, slr * lr * (r + 1) * K * LAM))
+    return out
+
+
+def fastfedda(mu, L):
+    def P(z, t):
+        A, gamma = (t + 1) * (t + 2) / 2, L * (t + 1)
+        c = mu * A / 2 + gamma
+        return worlds.soft((gamma * W0 - z) / c, A / c * LAM)
+
+    g, v, w, out = np.zeros_like(W0), W0, W0, [W0]
+    for r in range(ROUNDS):
+        gs, vs = [], []
+        for grad in G:
+            gi, vi, wi = g, v, w
+            for k in range(K):
+                t = r * K + k
+                gi = gi + (t + 1) * grad(wi)
+                if k < K - 1:
+                    wi = P(gi - mu * vi / 2, t)
+                    vi = vi + (t + 2) * wi
+            gs.append(gi)
+            vs.append(vi)
+        t = (r + 1) * K - 1
+        g, v = mean(gs), mean(vs)
+        w = P(g - mu * v / 2, t)
+        v = v + (t + 2) * w
+        out.append(w)
+    return out
+
+
+def cfedda(mu, L):
+    def C(z, r):
+        A, gamma = (r + 1) * (r + 2) / 2, (L + mu) * (r + 1)
+        c = (mu * A / 2 + gamma) * K
+        return worlds.soft((gamma * K * W0 - z) / c, A * K / c * LAM)
+
+    g, v, w, out = np.zeros_like(W0), W0, W0, [W0]
+    for r in range(ROUNDS):
+        gs = []
+        for grad in G:
+            gi, x = g, w
+            for k in range(K):
+                gi = gi + (r + 1) * grad(x)
+                if k < K - 1:
+                    x = C(gi - mu * K * v / 2, r)
+            gs.append(gi)
+        g = mean(gs)
+        w = C(g - mu * K * v / 2, r)
+        v = v + (r + 2) * w
+        out.append(w)
+    return out
+
+
+def feddecouple(lr, slr):
+    total = lr * slr * K
+    x, c = W0, [np.zeros_like(W0)] * M
+    out = [worlds.soft(x, total * LAM)]
+    for _ in range(ROUNDS):
+        p = worlds.soft(x, total * LAM)
+        ends, means = [], []
+        for m, g in enumerate(G):
+            zhat = z = p
+            total_gradient = 0
+            for k in range(K):
+                now = g(z)
+                zhat = zhat - lr * (now + c[m])
+                z = worlds.soft(zhat, (k + 1) * lr * LAM)
+                total_gradient = total_gradient + now
+            ends.append(zhat)
+            means.append(total_gradient / K)
+        x = p + slr * (mean(ends) - p)
+        c = [(p - x) / total - means[m] for m in range(M)]
+        out.append(worlds.soft(x, total * LAM))
+    return out
+
+
+def feddr(lr, eta, alpha):
+    xs, ys, xhats = [W0] * M, [W0] * M, [W0] * M
+    xtilde = W0
+    out = [worlds.soft(W0, eta * LAM)]
+    for _ in range(ROUNDS):
+        xbar, new = out[-1], []
+        for m, g in enumerate(G):
+            ys[m] = ys[m] + alpha * (xbar - xs[m])
+            for _ in range(K):
+                xs[m] = xs[m] - lr * (g(xs[m]) + (xs[m] - ys[m]) / eta)
+            new.append(2 * xs[m] - ys[m])
+        xtilde = xtilde + mean([a - b for a, b in zip(new, xhats, strict=True)])
+        xhats = new
+        out.append(worlds.soft(xtilde, eta * LAM))
+    return out
+
+
+def fedadmm(lr, eta):
+    xs, ls = [W0] * M, [np.zeros_like(W0)] * M
+    out = [worlds.soft(W0, eta * LAM)]
+    for _ in range(ROUNDS):
+        xbar = out[-1]
+        for m, g in enumerate(G):
+            for _ in range(K):
+                xs[m] = xs[m] - lr * (g(xs[m]) + ls[m] + (xs[m] - xbar) / eta)
+            ls[m] = ls[m] + (xs[m] - xbar) / eta
+        out.append(worlds.soft(mean([x + eta * dual for x, dual in zip(xs, ls, strict=True)]), eta * LAM))
+    return out
+
+
+PAIRS = {
+    "FedAvg": (cofed.FedAvg(0.05, 1.7), lambda: fedavg(0.05, 1.7)),
+    "FedMiD": (cofed.FedMiD(0.05, 1.7), lambda: fedmid(0.05, 1.7, True)),
+    "FedMiD-OSP": (cofed.FedMiD(0.05, 1.7, client_prox=False), lambda: fedmid(0.05, 1.7, False)),
+    "FedDualAvg": (cofed.FedDualAvg(0.05, 1.7), lambda: feddualavg(0.05, 1.7, True)),
+    "FedDualAvg-OSP": (cofed.FedDualAvg(0.05, 1.7, client_prox=False), lambda: feddualavg(0.05, 1.7, False)),
+    "FastFedDA": (cofed.FastFedDA(0.3, 8.0), lambda: fastfedda(0.3, 8.0)),
+    "CFedDA": (cofed.CFedDA(0.3, 8.0), lambda: cfedda(0.3, 8.0)),
+    "CFedDA, huge ball": (cofed.CFedDA(0.3, 8.0, radius=1e6), lambda: cfedda(0.3, 8.0)),
+    "FedDecouple": (cofed.FedDecouple(0.05, 1.7), lambda: feddecouple(0.05, 1.7)),
+    "FedDR": (cofed.FedDR(0.05, 0.8, 0.9), lambda: feddr(0.05, 0.8, 0.9)),
+    "FedADMM": (cofed.FedADMM(0.05, 0.8), lambda: fedadmm(0.05, 0.8)),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_trajectory_is_that_of_the_papers_pseudo_code(name):
+    algorithm, twin = PAIRS[name]
+    result = cofed.run(
+        worlds.problem(cofed.L1(LAM)),
+        FED,
+        algorithm,
+        rounds=ROUNDS,
+        local_steps=K,
+        weights="samples",
+        w0={"coef": W0},
+        keep_models=True,
+    )
+    np.testing.assert_allclose(worlds.coefs(result), np.stack(twin()), rtol=0, atol=1e-11)
+
+
+def test_the_averaged_outputs_are_the_weighted_means_of_the_models():
+    models = np.stack(fastfedda(0.3, 8.0))[1:]
+    alpha = np.array([(r + 1) * K + 1.0 for r in range(ROUNDS)])
+    run = lambda algorithm: cofed.run(  # noqa: E731
+        worlds.problem(cofed.L1(LAM)), FED, algorithm, rounds=ROUNDS, local_steps=K, weights="samples", w0={"coef": W0}
+    )
+    fast = run(cofed.FastFedDA(0.3, 8.0)).average.coef
+    np.testing.assert_allclose(fast, alpha @ models / alpha.sum(), atol=1e-11)
+    models = np.stack(cfedda(0.3, 8.0))[1:]
+    alpha = np.arange(1.0, ROUNDS + 1)
+    constrained = run(cofed.CFedDA(0.3, 8.0)).average.coef
+    np.testing.assert_allclose(constrained, alpha @ models / alpha.sum(), atol=1e-11)
+
+
+def test_multi_stage_restarts_from_the_averaged_output_with_its_strength_and_radius():
+    kwargs = {"local_steps": K, "weights": "samples"}
+    many = cofed.MCFedDA(0.3, 8.0, strengths=(4 * LAM, 2 * LAM, LAM), radii=(3.0, 2.0, 1.0), stage_rounds=(2, 3, 2))
+    result = cofed.run(worlds.problem(cofed.L1(LAM)), FED, many, rounds=7, w0={"coef": W0}, keep_models=True, **kwargs)
+    start, models = W0, [W0]
+    for factor, radius, rounds in ((4, 3.0, 2), (2, 2.0, 3), (1, 1.0, 2)):
+        one = cofed.CFedDA(0.3, 8.0, radius=radius)
+        problem = worlds.problem(cofed.L1(factor * LAM))
+        stage = cofed.run(problem, FED, one, rounds=rounds, w0={"coef": start}, keep_models=True, **kwargs)
+        models += [w.coef for w in stage.models[1:]]
+        assert all(np.abs(w.coef - start).sum() <= radius * (1 + 1e-12) for w in stage.models)
+        start = stage.average.coef
+    np.testing.assert_allclose(worlds.coefs(result), np.stack(models), atol=1e-12)
+    np.testing.assert_allclose(result.average.coef, start, atol=1e-12)
+    assert result.history["stage"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+
+
+def test_multi_stage_defaults_follow_the_paper():
+    problem = worlds.problem(cofed.On(cofed.L1(LAM), "coef"))
+    stages = cofed.MCFedDA(0.5, 8.0, sparsity=2).stages(problem, 10, None)
+    assert [stage.rounds for stage in stages] == [4, 3, 3]
+    np.testing.assert_allclose([stage.algorithm.scale for stage in stages], [4, 2, 1])
+    np.testing.assert_allclose(
+        [stage.algorithm.radius for stage in stages], [108 * 2 * f * LAM / 0.5 for f in (4, 2, 1)]
+    )

@@ -1,11 +1,17 @@
 """Every test runs in 64 bits, with strict promotion of dtypes and ranks: a silent cast would hide an error."""
 
+from pathlib import Path
+
 import jax
 from hypothesis import settings
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# Most of the time goes into compiling: what one worker or an earlier run has compiled, the others take from disk.
+jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".jax-cache"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 # Compilation makes the first example slow and the rest fast, so a deadline per example says nothing.
 settings.register_profile("cofed", deadline=None, max_examples=25, derandomize=True)

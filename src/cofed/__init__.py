@@ -17,6 +17,7 @@ from cofed.baselines import Solution, solve_local, solve_pooled
 from cofed.engine.debug import DebugFailure
 from cofed.engine.history import Communication, History, LeftOut, Outcome, Result
 from cofed.engine.run import resume, run
+from cofed.engine.tune import Tuning, tune
 from cofed.federation import Federation
 from cofed.losses import Huber, Logistic, Poisson, Softmax, Squared
 from cofed.mirrors import Entropy, Euclidean, PNorm

@@ -3,13 +3,33 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PyTree, Scalar
+from jaxtyping import Array, Bool, PyTree, Scalar
 
 from cofed import trees
 
+# Metrics are modules, not closures: their numbers and truths are arrays, so another truth compiles nothing new.
 Metric = Callable[[PyTree], Any]
+
+
+class Density(eqx.Module):
+    threshold: float
+    leaf: str | None = eqx.field(static=True)
+
+    def __call__(self, w: PyTree) -> Scalar:
+        entries = flat(w, self.leaf)
+        return jnp.mean((jnp.abs(entries) > self.threshold).astype(entries.dtype))
+
+
+class Rank(eqx.Module):
+    threshold: float
+    leaf: str = eqx.field(static=True)
+
+    def __call__(self, w: PyTree) -> Scalar:
+        values = jnp.linalg.svd(pick(w, self.leaf), compute_uv=False)
+        return jnp.sum((values > self.threshold).astype(values.dtype))
 
 
 def density(threshold: float = 0.0, leaf: str | None = None) -> Metric:
@@ -19,12 +39,7 @@ def density(threshold: float = 0.0, leaf: str | None = None) -> Metric:
     >>> float(density()({"coef": jnp.array([0.0, 2.0, 0.0, 1.0])}))
     0.5
     """
-
-    def metric(w: PyTree) -> Scalar:
-        entries = flat(w, leaf)
-        return jnp.mean((jnp.abs(entries) > threshold).astype(entries.dtype))
-
-    return metric
+    return Density(threshold, leaf)
 
 
 def rank(threshold: float = 1e-2, leaf: str = "coef") -> Metric:
@@ -34,12 +49,39 @@ def rank(threshold: float = 1e-2, leaf: str = "coef") -> Metric:
     >>> float(rank()({"coef": jnp.diag(jnp.array([3.0, 1.0, 0.0]))}))
     2.0
     """
+    return Rank(threshold, leaf)
 
-    def metric(w: PyTree) -> Scalar:
-        values = jnp.linalg.svd(pick(w, leaf), compute_uv=False)
-        return jnp.sum((values > threshold).astype(values.dtype))
 
-    return metric
+class Support(eqx.Module):
+    """How the model's support (entries above the threshold) meets the truth's: both, found, true."""
+
+    true: Bool[Array, "..."]
+    threshold: float
+    leaf: str = eqx.field(static=True)
+
+    def counts(self, w: PyTree) -> tuple[Scalar, Scalar, Scalar]:
+        values = pick(w, self.leaf)
+        found = jnp.abs(values) > self.threshold
+        both, f, t = (jnp.sum(flags.astype(values.dtype)) for flags in (found & self.true, found, self.true))
+        return both, f, t
+
+
+class Precision(Support):
+    def __call__(self, w: PyTree) -> Scalar:
+        both, found, _ = self.counts(w)
+        return both / jnp.maximum(found, 1)
+
+
+class Recall(Support):
+    def __call__(self, w: PyTree) -> Scalar:
+        both, _, true = self.counts(w)
+        return both / jnp.maximum(true, 1)
+
+
+class F1(Support):
+    def __call__(self, w: PyTree) -> Scalar:
+        both, found, true = self.counts(w)
+        return 2 * both / jnp.maximum(found + true, 1)
 
 
 def support(truth: Any, threshold: float = 1e-2, leaf: str = "coef") -> dict[str, Metric]:
@@ -50,27 +92,9 @@ def support(truth: Any, threshold: float = 1e-2, leaf: str = "coef") -> dict[str
     >>> {name: round(float(m({"coef": jnp.array([1.0, 0.0, 1.0, 0.0])})), 2) for name, m in metrics.items()}
     {'precision': 0.5, 'recall': 0.5, 'f1': 0.5}
     """
-    true = jnp.asarray(truth if not isinstance(truth, Mapping) else truth[leaf]) != 0
-
-    def counts(w: PyTree) -> tuple[Scalar, Scalar, Scalar]:
-        values = pick(w, leaf)
-        found = jnp.abs(values) > threshold
-        both, f, t = (jnp.sum(flags.astype(values.dtype)) for flags in (found & true, found, true))
-        return both, f, t
-
-    def precision(w: PyTree) -> Scalar:
-        both, found, _ = counts(w)
-        return both / jnp.maximum(found, 1)
-
-    def recall(w: PyTree) -> Scalar:
-        both, _, actual = counts(w)
-        return both / jnp.maximum(actual, 1)
-
-    def score(w: PyTree) -> Scalar:
-        both, found, actual = counts(w)
-        return 2 * both / jnp.maximum(found + actual, 1)
-
-    return {"precision": precision, "recall": recall, "f1": score}
+    true = jnp.asarray(leaf_of(truth, leaf)) != 0
+    kinds = {"precision": Precision, "recall": Recall, "f1": F1}
+    return {name: kind(true, threshold, leaf) for name, kind in kinds.items()}
 
 
 def f1(truth: Any, threshold: float = 1e-2, leaf: str = "coef") -> Metric:
@@ -83,6 +107,16 @@ def f1(truth: Any, threshold: float = 1e-2, leaf: str = "coef") -> Metric:
     return support(truth, threshold, leaf)["f1"]
 
 
+class Distance(eqx.Module):
+    target: Array
+    order: int = eqx.field(static=True)
+    leaf: str = eqx.field(static=True)
+
+    def __call__(self, w: PyTree) -> Scalar:
+        entries = pick(w, self.leaf)
+        return jnp.linalg.norm(jnp.ravel(entries - self.target.astype(entries.dtype)), ord=self.order)
+
+
 def distance(truth: Any, order: int = 2, leaf: str = "coef") -> Metric:
     """The distance to the truth in the l1 or l2 norm of the entries.
 
@@ -90,13 +124,12 @@ def distance(truth: Any, order: int = 2, leaf: str = "coef") -> Metric:
     >>> float(distance(jnp.array([3.0, 0.0]))({"coef": jnp.array([0.0, 4.0])}))
     5.0
     """
-    target = jnp.asarray(truth if not isinstance(truth, Mapping) else truth[leaf])
+    return Distance(jnp.asarray(leaf_of(truth, leaf)), order, leaf)
 
-    def metric(w: PyTree) -> Scalar:
-        entries = pick(w, leaf)
-        return jnp.linalg.norm(jnp.ravel(entries - target.astype(entries.dtype)), ord=order)
 
-    return metric
+def leaf_of(truth: Any, leaf: str) -> Any:
+    """The truth of one leaf: an array stands for itself, a mapping is looked into."""
+    return truth[leaf] if isinstance(truth, Mapping) else truth
 
 
 def pick(w: PyTree, leaf: str) -> Array:

@@ -82,6 +82,8 @@ class MCFedDA(eqx.Module):
         else:
             radii = (None,) * count
         split = self.stage_rounds or tuple(rounds // count + (m < rounds % count) for m in range(count))
+        if rounds < count:
+            raise ValueError(f"MCFedDA has {count} stages and needs as many rounds at least, got rounds={rounds}")
         if sum(split) != rounds:
             raise ValueError(f"MCFedDA: stage_rounds {split} add up to {sum(split)}, but rounds={rounds}")
         return [

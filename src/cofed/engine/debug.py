@@ -61,6 +61,7 @@ def debug_advance(
     problem: Problem,
     data: Data,
     held_out: Data | None,
+    metrics: dict[str, Callable],
     state: State,
     stop: Int[Array, ""],
     last: Int[Array, ""],
@@ -72,7 +73,7 @@ def debug_advance(
     """What `loop.advance` does, without compilation."""
     done: list[Records] = []
     rounds = min(int(stop - state.round), watch.capacity)
-    while len(done) < rounds and not bool(state.failed):
+    while len(done) < rounds and int(state.failed_at) < 0:
         at = int(state.round)
 
         def make(problem, data, plan, client, *rest, at=at):
@@ -95,7 +96,7 @@ def debug_advance(
 
         state, roll = one_round(algorithm, problem, data, state, plan, one_by_one, make)
         w = algorithm.model(problem, state.server)
-        row = evaluate.row(problem, data, held_out, dict(watch.metrics), watch.per_client, w)
+        row = evaluate.row(problem, data, held_out, metrics, watch.per_client, w)
         done.append(Records(row, w if watch.keep_models else None, roll))
     if not done:
         return state, Records({}, None, None)  # pyright: ignore[reportArgumentType]

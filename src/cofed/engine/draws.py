@@ -1,7 +1,7 @@
 """Every random draw of a run: which clients take part, and which samples make a batch.
 
 A draw depends on (seed, round, client id, local step) alone. The id is the rank of the client's name, so the order of
-the clients, the chunking of the rounds and the engine change nothing; nor does the padding of a client's data.
+the clients, the chunking of the rounds and the engine change nothing. (Shuffles know the largest client's size too.)
 """
 
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 FEW = 64  # up to so many distinct draws are found one by one, more by sorting
+PACKED = 4096  # up to so many samples, a position and 20 random bits fit into one sort key
 
 
 def round_key(seed_key: PRNGKeyArray, round: Int[Array, ""]) -> PRNGKeyArray:
@@ -54,8 +55,13 @@ def shuffled(key: PRNGKeyArray, n: Int[Array, ""], most: int) -> Int[Array, " mo
     """0..n-1 in random order, followed by the rest of 0..most-1."""
     position = jnp.arange(most, dtype=jnp.int32)
     order = jax.random.bits(key, (most,), jnp.uint32)
-    # Two sort keys: what lies beyond n goes last, whatever was drawn for it.
-    return jax.lax.sort((position >= n, order, position), num_keys=2)[2]
+    order = jnp.where(position < n, order, jnp.uint32(2**32 - 1))
+    if most > PACKED:
+        return jax.lax.sort((order, position), num_keys=1, is_stable=True)[1]
+    # The position in the low bits, in place of random ones: sorting one array is several times faster than two.
+    low = jnp.uint32(max(1, (most - 1).bit_length()))
+    packed = (order >> low << low) | position.astype(jnp.uint32)
+    return (jnp.sort(packed) & ((jnp.uint32(1) << low) - jnp.uint32(1))).astype(jnp.int32)
 
 
 def random_batches(

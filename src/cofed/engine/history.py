@@ -58,7 +58,7 @@ class History:
     [2.0]
     """
 
-    rows: list[dict[str, float]]
+    rows: list[dict[str, Any]]
     left_out: list[LeftOut]
     client_losses: list[tuple[int, np.ndarray]]  # (round, loss of each client), where asked for
     names: tuple[str, ...] = ()

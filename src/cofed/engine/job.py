@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from cofed import trees
 from cofed.algorithms import base
 from cofed.engine.loop import Watch
 from cofed.engine.plan import Plan, check_fit, make_plan, pose
@@ -54,6 +55,7 @@ class Job:
     names: tuple[str, ...]
     data: Data
     held_out: Data | None
+    metrics: dict[str, Callable]
     stages: list[Step]
     watch: Watch
     settings: Settings
@@ -101,7 +103,7 @@ def prepare(
     entries = plan.participants + settings.per_client * plan.clients
     if settings.keep_models:
         entries += sum(leaf.size for leaf in jax.tree.leaves(start))
-    watch = Watch(own, settings.per_client, settings.keep_models, max(1, min(512, BUFFER // entries)))
+    watch = Watch(settings.per_client, settings.keep_models, max(1, min(512, BUFFER // entries)))
 
     stages, end = [], 0
     for stage in base.stages_of(algorithm, problem, settings.rounds, settings.local_steps):
@@ -112,7 +114,7 @@ def prepare(
         method = traced(stage.algorithm, data.X.dtype)
         end += stage.rounds
         stages.append(Step(method, posed, plan, end, *wire(method, posed, data, plan, start)))
-    return Job(problem, federation.names, data, held_out, stages, watch, settings)
+    return Job(problem, federation.names, data, held_out, own, stages, watch, settings)
 
 
 def check_kinds(problem: Any, federation: Any) -> None:
@@ -134,7 +136,7 @@ def check_algorithm(algorithm: Any) -> None:
         )
 
 
-def check_metrics(metrics: Mapping[str, Callable], start: PyTree) -> tuple[tuple[str, Callable], ...]:
+def check_metrics(metrics: Mapping[str, Callable], start: PyTree) -> dict[str, Callable]:
     """Own metrics, tried on the shapes of the model: each must be a function of it that gives one number."""
     for name, metric in metrics.items():
         try:
@@ -145,7 +147,7 @@ def check_metrics(metrics: Mapping[str, Callable], start: PyTree) -> tuple[tuple
             ) from error
         if shape != ():
             raise ValueError(f"the metric {name!r} must give one number, got an array of shape {shape}")
-    return tuple(metrics.items())
+    return {name: traced(metric, trees.dtype(start)) for name, metric in metrics.items()}
 
 
 def traced(tree: PyTree, dtype: Any) -> PyTree:

@@ -24,7 +24,6 @@ from cofed.problem import Problem
 class Watch:
     """What to record: static, so a change of it compiles a new program."""
 
-    metrics: tuple[tuple[str, Callable], ...] = ()
     per_client: bool = False
     keep_models: bool = False
     capacity: int = 64  # the most rounds of a chunk
@@ -39,22 +38,28 @@ class Records(eqx.Module):
 
 
 def observe(
-    algorithm: Any, problem: Problem, data: Data, held_out: Data | None, state: State, watch: Watch
+    algorithm: Any,
+    problem: Problem,
+    data: Data,
+    held_out: Data | None,
+    metrics: dict[str, Callable],
+    state: State,
+    watch: Watch,
 ) -> dict[str, Array]:
     """The row of the present model."""
     w = algorithm.model(problem, state.server)
-    return evaluate.row(problem, data, held_out, dict(watch.metrics), watch.per_client, w)
+    return evaluate.row(problem, data, held_out, metrics, watch.per_client, w)
 
 
 look = eqx.filter_jit(observe)  # for the start, before any round
 
 
-@eqx.filter_jit
 def advance(
     algorithm: Any,
     problem: Problem,
     data: Data,
     held_out: Data | None,
+    metrics: dict[str, Callable],
     state: State,
     stop: Int[Array, ""],  # the round before which the chunk ends
     last: Int[Array, ""],  # the last round of the run, which is always evaluated
@@ -65,8 +70,8 @@ def advance(
     """Rounds state.round..stop-1, at most `watch.capacity` of them."""
 
     def seen(state: State) -> tuple[dict[str, Array], PyTree]:
-        view = lambda: observe(algorithm, problem, data, held_out, state, watch)  # noqa: E731
-        due = ((state.round % every == 0) | (state.round == last)) & ~state.failed
+        view = lambda: observe(algorithm, problem, data, held_out, metrics, state, watch)  # noqa: E731
+        due = (state.round % every == 0) | (state.round == last)
         row = jax.lax.cond(due, view, lambda: jax.tree.map(blank, jax.eval_shape(view)))
         return row, algorithm.model(problem, state.server) if watch.keep_models else None
 
@@ -83,6 +88,9 @@ def advance(
     start = (jnp.zeros((), jnp.int32), state, empty)
     _, state, records = jax.lax.while_loop(lambda carry: carry[0] < rounds, body, start)
     return state, records
+
+
+run_chunk = eqx.filter_jit(advance)
 
 
 def blank(shape: jax.ShapeDtypeStruct) -> Array:

@@ -11,21 +11,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class Bar:
-    """A progress bar over the rounds, or nothing."""
+    """A progress bar, or nothing."""
 
-    def __init__(self, label: str, rounds: int, done: int, show: bool):
+    def __init__(self, label: str, total: int, done: int, show: bool, unit: str = "rounds"):
         self.progress: Progress | None = None
         if show:
             self.progress = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
                 MofNCompleteColumn(),
-                TextColumn("rounds  {task.fields[objective]}"),
+                TextColumn(unit + "  {task.fields[objective]}"),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
                 transient=True,
             )
-            self.task = self.progress.add_task(label, total=rounds, completed=done, objective="compiling")
+            self.task = self.progress.add_task(label, total=total, completed=done, objective="compiling")
 
     def __enter__(self) -> "Bar":
         if self.progress:
@@ -37,7 +37,7 @@ class Bar:
             self.progress.stop()
 
     def update(self, done: int, objective: float) -> None:
-        """So many rounds are done, and this is the objective."""
+        """So much is done, and this is the objective."""
         if self.progress:
             self.progress.update(self.task, completed=done, objective=f"objective {objective:.6g}")
 

@@ -23,10 +23,10 @@ class State(eqx.Module):
     server: PyTree
     clients: PyTree  # what each client keeps, stacked; () where nothing
     key: PRNGKeyArray  # of the seed; rounds and clients are folded into it
-    round: Int[Array, ""]  # rounds done, over all stages
+    round: Int[Array, ""]  # the next round, over all stages; it does not depend on how the run fares
     begun: Int[Array, ""]  # the round in which the present stage began
     empty: Int[Array, ""]  # rounds in a row without a finite update
-    failed: Bool[Array, ""]  # the server's state was about to become non-finite; nothing changes any more
+    failed_at: Int[Array, ""]  # the round that would have made the server non-finite, or -1; nothing changes after it
 
 
 class Roll(eqx.Module):
@@ -41,8 +41,8 @@ def fresh(algorithm: Any, problem: Problem, w0: PyTree, key: PRNGKeyArray, clien
     one = algorithm.init_client(problem, w0)
     stacked = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (clients, *leaf.shape)), one)
     at = jnp.asarray(round, jnp.int32)
-    zero, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-    return State(algorithm.init(problem, w0), stacked, key, at, at, zero, no)
+    zero = jnp.zeros((), jnp.int32)
+    return State(algorithm.init(problem, w0), stacked, key, at, at, zero, zero - 1)
 
 
 def together(client: Callable, *stacked: PyTree) -> PyTree:
@@ -87,20 +87,20 @@ def one_round(
 
     anyone = jnp.any(heard)
     empty = jnp.where(anyone, 0, state.empty + 1)
-    failed = state.failed | ~trees.all_finite(server) | (empty >= EMPTY_ROUNDS)
-    go = anyone & ~failed
+    fails = ~trees.all_finite(server) | (empty >= EMPTY_ROUNDS)
+    failed_at = jnp.where((state.failed_at < 0) & fails, state.round, state.failed_at)
+    go = anyone & (failed_at < 0)
     keeps = jax.tree.map(lambda new, old: jnp.where(column(go & heard, new), new, old), keeps, kept)
     if not plan.everyone:
         keeps = jax.tree.map(lambda everybody, new: everybody.at[who].set(new), state.clients, keeps)
-    # A failed run keeps its last good model and its round: later rounds of the chunk change nothing.
     state = State(
-        server=trees.where(go, server, state.server),
+        server=trees.where(go, server, state.server),  # a failed run keeps its last good model
         clients=keeps,
         key=state.key,
-        round=jnp.where(failed, state.round, state.round + 1),
+        round=state.round + 1,
         begun=state.begun,
         empty=empty,
-        failed=failed,
+        failed_at=failed_at,
     )
     return state, Roll(who, heard)
 

@@ -17,7 +17,7 @@ from cofed.engine import debug as debugging
 from cofed.engine.checkpoint import Store
 from cofed.engine.history import Communication, History, LeftOut, Log, Outcome, Result
 from cofed.engine.job import Job, Settings, Step, prepare
-from cofed.engine.loop import Records, advance, look
+from cofed.engine.loop import Records, look, run_chunk
 from cofed.engine.plan import positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.rounds import State, fresh
@@ -140,7 +140,7 @@ def resume(
     start = saved.problem.start(saved.federation, None, settings.seed)
     # The shapes of the state follow from the stage that the checkpoint was made in.
     newest = store.newest()
-    stage = next((s for s in job.stages if newest.round < s.end), job.stages[-1])
+    stage = next(s for s in job.stages if newest.round <= s.end)
     template = fresh_state(job, stage, start, jax.random.key(settings.seed), 0)
     state, log = store.load(newest, template, start, federation_names=saved.federation.names)
     return proceed(job, state, log, store, progress, debug=False)
@@ -181,7 +181,7 @@ def proceed(job: Job, state: State, log: Log, store: Store | None, progress: boo
                 state = fresh_state(job, stage, w0, state.key, int(state.round))
             if not debug and int(state.round) < stage.end:
                 log.history.compile_seconds += compile_now(job, stage, state)
-            while int(state.round) < stage.end and not bool(state.failed) and not asked.is_set():
+            while int(state.round) < stage.end and not failed(state) and not asked.is_set():
                 stop = min(stage.end, int(state.round) + pace)
                 if store:
                     stop = min(stop, (int(state.round) // store.every + 1) * store.every)
@@ -191,36 +191,56 @@ def proceed(job: Job, state: State, log: Log, store: Store | None, progress: boo
                 bar.update(int(state.round), log.history.rows[-1]["objective"])
                 if store and (int(state.round) % store.every == 0 or int(state.round) == settings.rounds):
                     store.save(state, log)
-            if bool(state.failed) or asked.is_set():
+            if failed(state) or asked.is_set():
                 break
-    if bool(state.failed):
+    if failed(state):
         outcome = Outcome.DIVERGED
         warnings.warn(
-            f"{label} diverged in round {int(state.round)}: the next model would not be finite; the result holds the "
-            "last good one. Smaller steps (client_lr, server_lr) usually help.",
+            f"{label} diverged in round {int(state.failed_at)}: the next model would not be finite, the result holds "
+            "the last good one. Smaller steps (client_lr, server_lr) usually help.",
             RuntimeWarning,
             stacklevel=3,
         )
     elif int(state.round) < settings.rounds:
         outcome = Outcome.INTERRUPTED
-    if store and outcome is not Outcome.COMPLETED:
-        store.save(state, log)
+    if outcome is not Outcome.COMPLETED:
+        close(job, stage, state, log)
+        if store:
+            store.save(state, log)
     return finish(job, stage, state, log, outcome)
+
+
+def failed(state: State) -> bool:
+    """Whether the run has diverged."""
+    return int(state.failed_at) >= 0
+
+
+def rounds_done(state: State) -> int:
+    """The rounds that brought the model to where it is."""
+    return int(state.failed_at) if failed(state) else int(state.round)
 
 
 def begin(job: Job, state: State, log: Log) -> None:
     """Row 0 of the history: the start."""
     stage = job.stages[0]
-    row = look(stage.algorithm, stage.problem, job.data, job.held_out, state, job.watch)
+    row = look(stage.algorithm, stage.problem, job.data, job.held_out, job.metrics, state, job.watch)
     add_row(log, 0, row, participants=0, stage=0)
     if job.watch.keep_models:
         log.models.append(to_numpy(stage.algorithm.model(stage.problem, state.server)))
 
 
+def close(job: Job, stage: Step, state: State, log: Log) -> None:
+    """The row of the last good model, where a run ended between two evaluations."""
+    done = rounds_done(state)
+    if log.history.rows[-1]["round"] < done:
+        row = look(stage.algorithm, stage.problem, job.data, job.held_out, job.metrics, state, job.watch)
+        add_row(log, done, row, participants=stage.plan.participants, stage=job.stages.index(stage))
+
+
 def compile_now(job: Job, stage: Step, state: State) -> float:
     """Compile the loop by asking it for no rounds, and say how long that took."""
     began = time.perf_counter()
-    jax.block_until_ready(call(advance, job, stage, state, int(state.round)))
+    jax.block_until_ready(call(run_chunk, job, stage, state, int(state.round)))
     return time.perf_counter() - began
 
 
@@ -233,6 +253,7 @@ def call(advance: Callable, job: Job, stage: Step, state: State, stop: int) -> t
         stage.problem,
         job.data,
         job.held_out,
+        job.metrics,
         state,
         number(stop),
         last,
@@ -245,7 +266,7 @@ def call(advance: Callable, job: Job, stage: Step, state: State, stop: int) -> t
 def chunk(job: Job, stage: Step, state: State, stop: int, log: Log, number: int) -> State:
     """Rounds up to `stop`, recorded."""
     began, first = time.perf_counter(), int(state.round)
-    state, records = jax.block_until_ready(call(advance, job, stage, state, stop))
+    state, records = jax.block_until_ready(call(run_chunk, job, stage, state, stop))
     log.seconds += time.perf_counter() - began
     record(job, stage, log, first, state, jax.device_get(records), number)
     return state
@@ -270,9 +291,9 @@ def next_pace(pace: int, seconds: float, capacity: int) -> int:
 
 def record(job: Job, stage: Step, log: Log, first: int, state: State, records: Records, number: int) -> None:
     """What a chunk recorded, into the log."""
-    done = int(state.round) - first
+    done = rounds_done(state) - first
     settings = job.settings
-    for i in range(done + bool(state.failed)):
+    for i in range(done + failed(state)):
         now = first + i + 1
         clients, heard = records.roll.clients[i], records.roll.heard[i]
         log.history.left_out += [LeftOut(now - 1, job.names[m]) for m in clients[~heard]]

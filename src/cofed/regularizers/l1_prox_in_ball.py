@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed.regularizers.leaves import cast, joint
+from cofed.regularizers.thresholds import soft
 
 
 def prox_in_ball(v: PyTree, step: Any, strength: Any, weights: PyTree, anchor: PyTree, radius: Any) -> PyTree:
@@ -26,14 +27,16 @@ def prox_in_ball(v: PyTree, step: Any, strength: Any, weights: PyTree, anchor: P
 
     fixed = jax.lax.stop_gradient((x, a, c, kappa))
     limit = jax.lax.stop_gradient(bound)
-    active = distance(jnp.zeros_like(kappa), *fixed) > limit
+    free = soft(x, kappa * c)
+    active = jax.lax.stop_gradient(jnp.sum(c * jnp.abs(free - a))) > limit
     nu = jax.lax.stop_gradient(_halve(lambda nu: distance(nu, *fixed) <= limit, *fixed, active))
     # nu depends on the data through distance(nu) = radius: this term is 0 and carries that derivative.
     slope = jax.lax.stop_gradient(_slope(*fixed, nu))
     gap = distance(nu, x, a, c, kappa) - jnp.where(active, bound, 0.0)
     moving = active & (slope > 0)
     nu = nu + jnp.where(moving, (gap - jax.lax.stop_gradient(gap)) / jnp.where(moving, slope, 1.0), 0.0)
-    return back(coordinatewise(x, kappa * c, a, nu * c))
+    # Without need for the ball, the prox itself: not even its rounding may differ.
+    return back(jnp.where(active, coordinatewise(x, kappa * c, a, nu * c), free))
 
 
 def coordinatewise(

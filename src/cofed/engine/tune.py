@@ -1,0 +1,265 @@
+"""`cofed.tune`: a whole grid of hyperparameters as one vmapped program."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jaxtyping import PyTree
+
+from cofed.algorithms import base
+from cofed.engine.job import Job, Settings, Step, check_algorithm, check_kinds, prepare, traced
+from cofed.engine.loop import advance
+from cofed.engine.plan import positive_integer
+from cofed.engine.progress import Bar, interruptible, wanted
+from cofed.engine.rounds import State, fresh
+from cofed.federation import Federation
+from cofed.problem import Problem
+
+MEMORY = 2**31  # bytes that the configurations of one slice may take together
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """A tuned grid: `table` has one row per configuration, best first; `best` is the best algorithm with its `score`.
+
+    `curves` maps a column of the history to an array (configurations as given, evaluated rounds); `rounds` are those.
+    """
+
+    table: pd.DataFrame
+    best: Any
+    score: float
+    curves: dict[str, np.ndarray]
+    rounds: np.ndarray
+
+
+def tune(
+    problem: Problem,
+    federation: Federation,
+    grid: Iterable[Any],
+    *,
+    rounds: int,
+    score: str = "objective",
+    last: int = 1,
+    maximise: bool = False,
+    local_steps: int | None = None,
+    local_epochs: int | None = None,
+    batch_size: int | None = None,
+    clients_per_round: int | None = None,
+    weights: Any = "uniform",
+    w0: Any = None,
+    seed: int = 0,
+    evaluate_every: int | None = None,
+    metrics: Mapping[str, Callable] | None = None,
+    evaluation: Federation | None = None,
+    memory: int = MEMORY,
+    progress: bool | None = None,
+) -> Tuning:
+    """Run every algorithm of a grid on the same batches, and rank them.
+
+    grid: algorithms, such as [cofed.FedDualAvg(c, s) for c in rates for s in rates]. Those that differ in numbers only
+        run as one vmapped program, in slices that fit `memory` (bytes).
+    score: the history's column to rank by, averaged over the last `last` evaluations; `maximise` for an accuracy or F1.
+    evaluate_every: rounds between evaluations; None evaluates about 20 times.
+    A configuration that diverges is marked in the table and ranked last. The other arguments are those of `cofed.run`.
+
+    >>> import numpy as np, cofed
+    >>> rng = np.random.default_rng(0)
+    >>> clients = [(X := rng.normal(size=(20, 3)), X @ np.array([1.0, 0.0, 2.0])) for _ in range(4)]
+    >>> federation = cofed.Federation.from_arrays(clients)
+    >>> grid = [cofed.FedDualAvg(client_lr=rate) for rate in (0.001, 0.1, 100.0)]
+    >>> tuning = cofed.tune(cofed.Problem(), federation, grid, rounds=50, local_steps=2)
+    >>> tuning.best.client_lr, tuning.table["diverged"].tolist()
+    (0.1, [False, False, True])
+    """
+    check_kinds(problem, federation)
+    algorithms = list(grid)
+    if not algorithms:
+        raise ValueError("the grid is empty: give at least one algorithm")
+    for algorithm in algorithms:
+        check_algorithm(algorithm)
+    rounds = positive_integer("rounds", rounds)
+    every = max(1, rounds // 20) if evaluate_every is None else positive_integer("evaluate_every", evaluate_every)
+    settings = Settings(
+        rounds,
+        local_steps,
+        local_epochs,
+        batch_size,
+        clients_per_round,
+        seed,
+        every,
+        keep_models=False,
+        per_client=False,
+    )
+    start = problem.start(federation, w0, seed)
+    curves: list[dict[str, np.ndarray]] = [{} for _ in algorithms]
+    failed_at = np.full(len(algorithms), -1)
+    with interruptible() as asked, Bar("tuning", len(algorithms), 0, wanted(progress), "configurations") as bar:
+        done = 0
+        for group in alike(algorithms, problem, settings, federation.dtype):
+            job = prepare(problem, federation, algorithms[group.members[0]], settings, weights, metrics, evaluation)
+            for part in slices(len(group.members), job, start, memory):
+                if asked.is_set():
+                    raise KeyboardInterrupt("tuning was stopped before the grid was done")
+                rows, failures = run_together(job, [group.stages[i] for i in part], start)
+                for place, i in enumerate(group.members[i] for i in part):
+                    curves[i] = {name: values[place] for name, values in rows.items()}
+                    failed_at[i] = failures[place]
+                done += len(part)
+                bar.update(done, float(min(np.nan_to_num(c["objective"][-1], nan=np.inf) for c in curves if c)))
+    evaluated = np.array([r for r in range(1, rounds + 1) if r % every == 0 or r == rounds])
+    return rank(algorithms, curves, failed_at, evaluated, score, last, maximise)
+
+
+@dataclasses.dataclass
+class Group:
+    """Configurations that differ in numbers only, and so can be one program."""
+
+    members: list[int]  # their places in the grid
+    stages: list[list[Any]]  # for each its algorithms, stage by stage, with numbers as arrays
+
+
+def alike(algorithms: list[Any], problem: Problem, settings: Settings, dtype: Any) -> list[Group]:
+    """The grid in groups."""
+    groups: dict[Any, Group] = {}
+    for i, algorithm in enumerate(algorithms):
+        reason = base.refusal(algorithm, problem)
+        if reason:
+            raise ValueError(reason)
+        stages = base.stages_of(algorithm, problem, settings.rounds, settings.local_steps)
+        methods = [traced(stage.algorithm, dtype) for stage in stages]
+        shapes = tuple(leaf.shape for leaf in jax.tree.leaves(methods))
+        ends = tuple((stage.rounds, stage.local_steps) for stage in stages)
+        group = groups.setdefault((jax.tree.structure(methods), shapes, ends), Group([], []))
+        group.members.append(i)
+        group.stages.append(methods)
+    return list(groups.values())
+
+
+def slices(count: int, job: Job, start: PyTree, memory: int) -> list[range]:
+    """A group in parts whose states, and what a round makes of them, fit into memory."""
+    size = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))  # noqa: E731
+    step = job.stages[0]
+    state = jax.eval_shape(lambda: fresh(step.algorithm, step.problem, start, jax.random.key(0), len(job.names), 0))
+    one = 3 * (size(state.server) + size(state.clients)) + 6 * step.plan.participants * size(start)
+    width = max(1, int(memory // one))
+    return [range(i, min(i + width, count)) for i in range(0, count, width)]
+
+
+def run_together(job: Job, members: list[list[Any]], start: PyTree) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """All rows (configurations, evaluations) of one slice, and the rounds in which configurations failed."""
+    settings, rows, state = job.settings, [], None
+    w0 = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(members), *leaf.shape)), start)
+    key = jax.random.key(settings.seed)
+    last, every = number_of(settings.rounds), number_of(settings.evaluate_every)
+    for step, *same_stage in zip(job.stages, *members, strict=True):
+        algorithms = jax.tree.map(lambda *leaves: jnp.stack(leaves), *same_stage)
+        began = 0 if state is None else int(state.round)
+        new = begin_together(algorithms, step, w0, key, began, len(job.names))
+        if state is not None:  # what failed in an earlier stage stays failed
+            new = dataclasses.replace(new, failed_at=state.failed_at)
+        state = new
+        while int(state.round) < step.end:
+            before, end = int(state.round), number_of(step.end)
+            state, records = advance_together(
+                algorithms,
+                step.problem,
+                job.data,
+                job.held_out,
+                job.metrics,
+                state,
+                end,
+                last,
+                every,
+                step.plan,
+                job.watch,
+            )
+            done = range(before + 1, int(state.round) + 1)
+            due = [i for i, r in enumerate(done) if r % settings.evaluate_every == 0 or r == settings.rounds]
+            rows.append({name: np.asarray(values)[:, due] for name, values in records.items()})
+        w0 = outputs(algorithms, step.problem, state)
+    assert state is not None
+    joined = {name: np.concatenate([part[name] for part in rows], axis=1) for name in rows[0]}
+    return joined, np.asarray(state.failed_at)
+
+
+def number_of(value: int) -> jax.Array:
+    """A number that a change of does not recompile."""
+    return jnp.asarray(value, jnp.int32)
+
+
+def begin_together(algorithms: Any, step: Step, w0: PyTree, key: Any, round: int, clients: int) -> State:
+    """The states of all configurations before a stage."""
+
+    def begin(algorithm, w0):
+        state = fresh(algorithm, step.problem, w0, key, clients, round)
+        return state.server, state.clients, state.empty, state.failed_at
+
+    server, keeps, empty, failed_at = jax.vmap(begin)(algorithms, w0)
+    return State(server, keeps, key, number_of(round), number_of(round), empty, failed_at)
+
+
+@eqx.filter_jit
+def outputs(algorithms: Any, problem: Problem, state: State) -> PyTree:
+    """What each configuration hands to its next stage."""
+    return jax.vmap(lambda algorithm, server: base.output(algorithm, problem, server))(algorithms, state.server)
+
+
+@eqx.filter_jit
+def advance_together(algorithms, problem, data, held_out, metrics, state, stop, last, every, plan, watch):
+    """`loop.advance` of all configurations; data, the key and the clock are shared, and so are all batches."""
+
+    def one(algorithm, server, clients, empty, failed_at):
+        mine = State(server, clients, state.key, state.round, state.begun, empty, failed_at)
+        mine, records = advance(algorithm, problem, data, held_out, metrics, mine, stop, last, every, plan, watch)
+        return (mine.server, mine.clients, mine.empty, mine.failed_at), records.rows, mine.round
+
+    own = (state.server, state.clients, state.empty, state.failed_at)
+    own, rows, round = jax.vmap(one, out_axes=(0, 0, None))(algorithms, *own)
+    server, clients, empty, failed_at = own
+    return State(server, clients, state.key, round, state.begun, empty, failed_at), rows
+
+
+def rank(
+    algorithms: list[Any],
+    curves: list[dict[str, np.ndarray]],
+    failed_at: np.ndarray,
+    rounds: np.ndarray,
+    score: str,
+    last: int,
+    maximise: bool,
+) -> Tuning:
+    """The table, best first."""
+    if score not in curves[0]:
+        raise ValueError(f"score={score!r} is not a column of the history; it has {sorted(curves[0])}")
+    sign = -1 if maximise else 1
+    records = []
+    for algorithm, curve, failure in zip(algorithms, curves, failed_at, strict=True):
+        value = float(np.mean(curve[score][-last:]))
+        diverged = bool(failure >= 0) or not math.isfinite(value)
+        numbers = {
+            name: getattr(algorithm, name)
+            for name in algorithm.__dataclass_fields__
+            if isinstance(getattr(algorithm, name), (bool, int, float))
+        }
+        final = {name: float(values[-1]) for name, values in curve.items()}
+        records.append(
+            {"algorithm": type(algorithm).__name__}
+            | numbers
+            | {"score": value, "diverged": diverged, "diverged_at": int(failure) if failure >= 0 else None}
+            | final
+        )
+    table = pd.DataFrame(records)
+    order = sorted(
+        range(len(records)), key=lambda i: (records[i]["diverged"], sign * np.nan_to_num(records[i]["score"]))
+    )
+    best = order[0]
+    if records[best]["diverged"]:
+        raise ValueError("every configuration of the grid diverged; add smaller learning rates")
+    joined = {name: np.stack([curve[name] for curve in curves]) for name in curves[0]}
+    return Tuning(table.iloc[order], algorithms[best], records[best]["score"], joined, rounds)

@@ -1,0 +1,245 @@
+"""What every algorithm must pass. Adding an algorithm is one row of TABLE."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests import worlds
+
+import cofed
+from cofed.engine import run as engine
+from cofed.engine.evaluate import smooth
+from cofed.engine.job import Settings, prepare
+from cofed.engine.rounds import fresh, one_round
+
+
+class Row(NamedTuple):
+    algorithm: Any
+    other: Any  # the same algorithm with other numbers
+    regularizer: Any = cofed.L1(0.05)
+    down: int = 1  # vectors to a client per round
+    up: int = 1  # vectors from a client per round
+    scalars: tuple[int, int] = (0, 0)  # numbers beside them
+
+
+TABLE = {
+    "FedAvg": Row(cofed.FedAvg(0.02, 1.3), cofed.FedAvg(0.01, 0.7)),
+    "FedMiD": Row(cofed.FedMiD(0.02, 1.3), cofed.FedMiD(0.01, 0.7), scalars=(0, 1)),
+    "FedMiD-OSP": Row(
+        cofed.FedMiD(0.02, 1.3, client_prox=False), cofed.FedMiD(0.01, 0.7, client_prox=False), scalars=(0, 1)
+    ),
+    "FedDualAvg": Row(cofed.FedDualAvg(0.02, 1.3), cofed.FedDualAvg(0.01, 0.7), scalars=(1, 1)),
+    "FedDualAvg-OSP": Row(
+        cofed.FedDualAvg(0.02, 1.3, client_prox=False), cofed.FedDualAvg(0.01, 0.7, client_prox=False), scalars=(1, 1)
+    ),
+    "FedDualAvg, p-norm": Row(
+        cofed.FedDualAvg(0.02, 1.3, mirror=cofed.PNorm(3.0)),
+        cofed.FedDualAvg(0.01, 0.7, mirror=cofed.PNorm(2.5)),
+        scalars=(1, 1),
+    ),
+    "FastFedDA": Row(cofed.FastFedDA(0.1, 20.0), cofed.FastFedDA(0.2, 30.0), down=3, up=2),
+    "CFedDA": Row(cofed.CFedDA(0.1, 20.0), cofed.CFedDA(0.2, 30.0), down=3),
+    "CFedDA, ball": Row(cofed.CFedDA(0.1, 20.0, 2.0), cofed.CFedDA(0.2, 30.0, 3.0), down=3),
+    "MCFedDA": Row(
+        cofed.MCFedDA(0.1, 20.0, strengths=(0.1, 0.05)), cofed.MCFedDA(0.2, 30.0, strengths=(0.2, 0.1)), down=3
+    ),
+    "FedDecouple": Row(cofed.FedDecouple(0.02, 1.3), cofed.FedDecouple(0.01, 0.7), down=2),
+    "Scaffold": Row(cofed.Scaffold(0.02, 1.3), cofed.Scaffold(0.01, 0.7), cofed.Zero(), down=2, up=2),
+    "FedDR": Row(cofed.FedDR(0.02, 0.5, 0.9), cofed.FedDR(0.01, 0.4, 1.1)),
+    "FedADMM": Row(cofed.FedADMM(0.02, 0.5), cofed.FedADMM(0.01, 0.4)),
+}
+SCHEDULE = {"rounds": 6, "local_steps": 3, "batch_size": 2, "clients_per_round": 3}
+
+
+def test_the_table_has_every_algorithm():
+    assert {type(row.algorithm).__name__ for row in TABLE.values()} == set(cofed.algorithms.__all__)
+    assert all(getattr(cofed, name) for name in cofed.algorithms.__all__)
+
+
+@pytest.fixture(params=TABLE, ids=str)
+def row(request):
+    return TABLE[request.param]
+
+
+def go(row, federation=None, **changes):
+    federation = worlds.linear() if federation is None else federation
+    options = SCHEDULE | {"w0": worlds.start(), "keep_models": True} | changes
+    algorithm = options.pop("algorithm", row.algorithm)
+    return cofed.run(worlds.problem(row.regularizer), federation, algorithm, **options)
+
+
+def test_pytree_parameters(row):
+    """A network of four leaves trains like a vector."""
+    problem = cofed.Problem(cofed.MLP(hidden=(4,)), cofed.Squared(), row.regularizer)
+    result = cofed.run(problem, worlds.linear(), row.algorithm, **SCHEDULE)
+    start = cofed.run(problem, worlds.linear(), row.algorithm, **(SCHEDULE | {"rounds": 2})).model
+    assert [leaf.shape for leaf in jax.tree.leaves(result.model)] == [(6, 4), (4,), (4, 1), (1,)]
+    moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), result.model, start)
+    assert all(0 < change < np.inf for change in jax.tree.leaves(moved))
+
+
+def test_a_changed_number_compiles_nothing(row):
+    traces = []
+
+    def loss(prediction, y):
+        traces.append(1)
+        return (prediction - y) ** 2 / 2
+
+    federation = worlds.linear()
+    psi, scaled = row.regularizer, row.regularizer
+    if hasattr(psi, "strength"):
+        scaled = dataclasses.replace(psi, strength=0.01)
+
+    def run(algorithm, regularizer, rounds, seed):
+        options = SCHEDULE | {"rounds": rounds, "seed": seed, "evaluate_every": rounds}
+        cofed.run(worlds.problem(regularizer, cofed.losses.FunctionLoss(loss)), federation, algorithm, **options)
+
+    run(row.algorithm, psi, 6, 0)
+    before = len(traces)
+    run(row.algorithm, psi, 6, 0)
+    shapes_only = len(traces) - before  # what looks at shapes before a run, without compiling
+    assert shapes_only < before / 2
+    run(row.other, scaled, 9, 7)
+    assert len(traces) - before == 2 * shapes_only
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_dtype_is_that_of_the_data(row, dtype):
+    result = go(row, worlds.linear(dtype=dtype))
+    assert result.model.coef.dtype == dtype
+    state = [leaf for leaf in jax.tree.leaves((result.state.server, result.state.clients)) if leaf.size]
+    assert {leaf.dtype for leaf in state} == {np.dtype(dtype)}
+
+
+def test_permuting_the_clients_changes_nothing(row):
+    names = ["a", "b", "c", "d", "e"]
+    federation = worlds.linear(names=names)
+    order = [3, 0, 4, 2, 1]
+    pairs = [federation.client(name) for name in names]
+    moved = cofed.Federation.from_arrays([pairs[i] for i in order], names=[names[i] for i in order])
+    np.testing.assert_allclose(worlds.coefs(go(row)), worlds.coefs(go(row, moved)), rtol=0, atol=1e-12)
+
+
+def test_chunking_changes_no_bit(row, monkeypatch):
+    whole = go(row)
+    monkeypatch.setattr(engine, "next_pace", lambda pace, seconds, capacity: 1)
+    one_by_one = go(row)
+    np.testing.assert_array_equal(worlds.coefs(whole), worlds.coefs(one_by_one))
+    drop = lambda result: [{k: v for k, v in row.items() if k != "seconds"} for row in result.history.rows]  # noqa: E731
+    assert drop(whole) == drop(one_by_one)
+
+
+def test_resuming_changes_no_bit(row, tmp_path, monkeypatch):
+    whole = go(row, checkpoint=tmp_path / "whole", checkpoint_every=2)
+
+    def killed(job, stage, state, *rest, chunk=engine.chunk):
+        if int(state.round) >= 4:
+            raise SystemExit
+        return chunk(job, stage, state, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "chunk", killed)
+        with pytest.raises(SystemExit):
+            go(row, checkpoint=tmp_path / "part", checkpoint_every=2)
+    resumed = cofed.resume(tmp_path / "part")
+    np.testing.assert_array_equal(worlds.coefs(whole), worlds.coefs(resumed))
+    for a, b in zip(jax.tree.leaves(whole.state), jax.tree.leaves(resumed.state), strict=True):
+        data = jax.random.key_data if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else np.asarray
+        np.testing.assert_array_equal(data(a), data(b))
+    assert len(resumed.history) == len(whole.history)
+    assert resumed.communication == whole.communication
+
+
+def test_the_debug_engine_gives_the_same_trajectory(row):
+    federation = worlds.linear(sizes=(3, 4, 3))
+    options = {"rounds": 2, "local_steps": 2, "clients_per_round": 2}
+    if isinstance(row.algorithm, cofed.MCFedDA):
+        options["rounds"] = 3
+    fast, slow = (go(row, federation, debug=debug, **options) for debug in (False, True))
+    np.testing.assert_allclose(worlds.coefs(fast), worlds.coefs(slow), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(fast.history["objective"], slow.history["objective"], rtol=1e-12)
+
+
+def test_gradients_through_a_round_are_finite_under_vmap(row):
+    """d objective / d hyperparameters through two rounds, for two sets of hyperparameters at once."""
+    if isinstance(row.algorithm, cofed.MCFedDA):
+        pytest.skip("its stages are C-FedDA, a row of its own")
+    federation = worlds.linear()
+    settings = Settings(2, 3, None, 2, 3, 0, 1, False, False)
+    job = prepare(worlds.problem(row.regularizer), federation, row.algorithm, settings, "uniform", None, None)
+    other = prepare(worlds.problem(row.regularizer), federation, row.other, settings, "uniform", None, None)
+    stage = job.stages[0]
+    w0 = job.problem.start(federation, worlds.start())
+
+    def objective(algorithm):
+        state = fresh(algorithm, stage.problem, w0, jax.random.key(0), federation.n_clients, 0)
+        step = lambda state, _: (one_round(algorithm, stage.problem, job.data, state, stage.plan)[0], None)  # noqa: E731
+        state, _ = jax.lax.scan(step, state, length=2)
+        return smooth(stage.problem, job.data, algorithm.model(stage.problem, state.server))[0]
+
+    both = jax.tree.map(lambda a, b: jnp.stack([a, b]), stage.algorithm, other.stages[0].algorithm)
+    gradients = jax.tree.leaves(jax.jit(jax.vmap(jax.grad(objective)))(both))
+    assert all(np.all(np.isfinite(g)) for g in gradients)
+    assert any(np.abs(g).max() > 0 for g in gradients)
+
+
+def test_bytes_are_the_sizes_of_the_messages(row):
+    result, d = go(row), worlds.D
+    assert result.communication.down_per_client == 8 * (row.down * d + row.scalars[0])
+    assert result.communication.up_per_client == 8 * (row.up * d + row.scalars[1])
+    assert result.communication.up == 6 * 3 * result.communication.up_per_client
+    assert result.history["bytes_down"][-1] == result.communication.down
+
+
+def test_decoupling_sends_one_vector_each_way_where_everybody_takes_part():
+    result = go(TABLE["FedDecouple"], clients_per_round=None)
+    assert (result.communication.down_per_client, result.communication.up_per_client) == (8 * 6, 8 * 6)
+
+
+def test_clients_outside_the_sample_never_change_anything(row):
+    federation = worlds.linear()
+    result = go(row, rounds=2, seed=3, per_client=False)
+    took_part = {int(m) for m in np.concatenate(participants(row, federation, 2, 3))}
+    absent = [m for m in range(5) if m not in took_part]
+    assert absent, "choose a seed that leaves somebody out"
+    pairs = [federation.client(m) for m in range(5)]
+    for m in absent:
+        pairs[m] = (pairs[m][0] * 3 + 1, pairs[m][1] - 7)
+    changed = go(row, cofed.Federation.from_arrays(pairs), rounds=2, seed=3)
+    np.testing.assert_array_equal(worlds.coefs(result), worlds.coefs(changed))
+    if not isinstance(row.algorithm, cofed.MCFedDA):
+        job_clients = jax.tree.leaves(result.state.clients)
+        start = jax.tree.leaves(
+            row.algorithm.init_client(
+                dataclasses.replace(worlds.problem(row.regularizer), local_steps=3, everyone=False),
+                {"coef": jnp.asarray(worlds.start()["coef"])},
+            )
+        )
+        for leaf, initial in zip(job_clients, start, strict=True):
+            for m in absent:
+                np.testing.assert_array_equal(leaf[m], initial)
+
+
+def participants(row, federation, rounds, seed):
+    """Who takes part in each round."""
+    from cofed.engine import draws
+
+    place = np.argsort(np.asarray(federation.ids))
+    key = jax.random.key(seed)
+    rounds = jnp.arange(rounds, dtype=jnp.int32)
+    return [place[np.asarray(draws.participants(draws.round_key(key, r), 5, 3))] for r in rounds]
+
+
+def test_weights_by_samples_equal_repeated_clients(row):
+    """A client of weight 2/3 against one of 1/3 counts like two copies of it."""
+    X, y = worlds.linear().client(1)
+    X2, y2 = worlds.linear().client(2)
+    pair = cofed.Federation.from_arrays([(X, y), (X2, y2)])
+    three = cofed.Federation.from_arrays([(X, y), (X, y), (X2, y2)])
+    options = {"batch_size": None, "clients_per_round": None}
+    np.testing.assert_allclose(
+        worlds.coefs(go(row, pair, weights=[2.0, 1.0], **options)), worlds.coefs(go(row, three, **options)), atol=1e-12
+    )

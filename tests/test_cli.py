@@ -1,0 +1,241 @@
+"""The command line, by real runs: what it prints, what it writes, how it refuses and how it is stopped."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import cofed
+from cofed import demo
+from cofed.cli import app
+from cofed.demo import Row, sentence
+from cofed.engine.history import Outcome
+from cofed.engine.progress import Bar
+
+METHODS = ["FedAvg", "FedMiD", "FedDualAvg"]
+FILES = ["demo.png", "history.csv", "history.parquet"]
+
+
+def invoke(*arguments: str):
+    """A command, in this process, on a terminal of 80 columns."""
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"})
+
+
+def flat(text: str) -> str:
+    """Text without its line breaks and boxes, so that a wrapped sentence can be found."""
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """One quick demo, for several tests."""
+    folder = tmp_path_factory.mktemp("demo") / "new" / "folder"
+    began = time.perf_counter()
+    result = invoke("demo", "--quick", "--out", str(folder))
+    return result, folder, time.perf_counter() - began
+
+
+def test_demo_ends_well_and_is_quick(quick):
+    result, _, seconds = quick
+    assert result.exit_code == 0, result.output
+    assert seconds < 60
+
+
+def test_demo_writes_a_picture_and_the_history_twice(quick):
+    _, folder, _ = quick
+    assert sorted(os.listdir(folder)) == FILES
+    picture = (folder / "demo.png").read_bytes()
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    assert len(picture) > 10_000
+    csv, parquet = pd.read_csv(folder / "history.csv"), pd.read_parquet(folder / "history.parquet")
+    assert list(csv.columns) == list(parquet.columns)
+    assert list(csv.columns[:3]) == ["method", "round", "objective"]
+    pd.testing.assert_frame_equal(csv, parquet, check_dtype=False)
+    assert list(csv["method"].unique()) == METHODS
+    assert (csv.groupby("method")["round"].agg(["min", "max"]) == [0, demo.QUICK_ROUNDS]).all(axis=None)
+
+
+def test_table_says_what_the_files_say(quick):
+    result, folder, _ = quick
+    last = pd.read_csv(folder / "history.csv").groupby("method").last()
+    for method in METHODS:
+        line = next(line for line in result.output.splitlines() if line.strip().startswith(method))
+        row = last.loc[method]
+        megabytes = (row["bytes_down"] + row["bytes_up"]) / 1e6
+        for text in (f"{row['f1']:.3f}", f"{row['density']:.3f}", f"{row['objective']:.2f}", f"{megabytes:.1f}"):
+            assert text in line.split()
+    assert "…" not in result.output  # nothing is cut off at 80 columns
+    for method, (client_lr, server_lr) in demo.RATES.items():
+        assert f"{method} {client_lr:g}/{server_lr:g}" in flat(result.output)
+
+
+def test_sentence_agrees_with_the_files(quick):
+    result, folder, _ = quick
+    last = pd.read_csv(folder / "history.csv").groupby("method").last()
+    said = flat(result.output)
+    others = [method for method in METHODS if method != "FedDualAvg"]
+    wins = all(round(last.loc["FedDualAvg", "f1"], 3) > round(last.loc[method, "f1"], 3) for method in others)
+    assert ("FedDualAvg recovers the support best" in said) == wins
+    assert ("does not win" in said) == (not wins)
+    denser = (last.loc[others, "density"] > max(0.5, last.loc["FedDualAvg", "density"])).all()
+    assert ("denser than the truth" in said) == (wins and denser)
+    assert f"F1 {last.loc['FedDualAvg', 'f1']:.3f} at density {last.loc['FedDualAvg', 'density']:.3f}" in said
+
+
+def test_demo_shows_the_curse(quick):
+    _, folder, _ = quick
+    last = pd.read_csv(folder / "history.csv").groupby("method").last()
+    assert last.loc["FedDualAvg", "f1"] > 0.99
+    assert last.loc["FedDualAvg", "density"] < 0.52
+    assert last.loc[["FedAvg", "FedMiD"], "density"].min() > 0.8
+
+
+def row(method: str, f1: float, density: float = 0.5, round: int = 9, outcome=Outcome.COMPLETED) -> Row:
+    return Row(method, f1, density, 50.0, round, 1.0, 1.0, None, outcome)
+
+
+@pytest.mark.parametrize(
+    ("rows", "parts"),
+    [
+        (
+            [row("FedAvg", 0.8, 0.7), row("FedMiD", 0.9, 0.6), row("FedDualAvg", 1.0)],
+            ["After 9 rounds FedDualAvg recovers", "F1 1.000", "FedMiD 0.900 at 0.600 and FedAvg 0.800", "denser than"],
+        ),
+        (
+            [row("FedMiD", 0.9, 0.45), row("FedDualAvg", 1.0)],
+            ["FedDualAvg recovers the support best", "0.900 at 0.450 (truth: 1 at 0.500)."],
+        ),
+        (
+            [row("FedAvg", 0.8), row("FedMiD", 0.99), row("FedDualAvg", 0.95)],
+            ["FedDualAvg does not win: FedMiD recovers the support best, with F1 0.990", "FedDualAvg has 0.950"],
+        ),
+        (
+            [row("FedAvg", 0.8), row("FedMiD", 0.95001), row("FedDualAvg", 0.95)],
+            ["FedDualAvg does not win alone: it is level with FedMiD at F1 0.950"],
+        ),
+        (
+            [row("FedMiD", 0.6, 0.8), row("FedDualAvg", 0.666, 0.998)],
+            ["no method has found the support: the best is FedDualAvg 0.666 at 0.998", "has F1 0.667"],
+        ),
+        ([row("FedAvg", 0.8, round=5)], ["Stopped before FedDualAvg ran", "FedAvg 0.800"]),
+        (
+            [row("FedAvg", 0.6, 0.9, 3, Outcome.DIVERGED), row("FedDualAvg", 1.0)],
+            ["As far as the runs went, FedDualAvg recovers", "denser than"],
+        ),
+    ],
+)
+def test_sentence_follows_the_numbers(rows, parts):
+    said = sentence(rows, rounds=9)
+    for part in parts:
+        assert part in said
+    assert said.endswith(".")
+    assert not re.search(r"\.\s", said)  # one sentence
+    assert ("denser" in said) == ("denser than" in parts)
+
+
+def test_ctrl_c_keeps_and_shows_what_was_done(monkeypatch, tmp_path):
+    def update(self, done, objective):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Bar, "update", update)
+    result = invoke("demo", "--quick", "--clients", "4", "--rounds", "1000", "--out", str(tmp_path))
+    assert result.exit_code == 130, result.output
+    assert "FedAvg, " in result.output
+    assert "FedDualAvg 0" not in result.output
+    assert "Stopped before FedDualAvg ran" in flat(result.output)
+    assert "Stopped by Ctrl-C" in result.output
+    assert "Traceback" not in result.output
+    assert sorted(os.listdir(tmp_path)) == FILES
+    assert set(pd.read_csv(tmp_path / "history.csv")["method"]) == {"FedAvg"}
+
+
+def test_ctrl_c_before_the_first_method(monkeypatch, tmp_path):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cofed.datasets, "yuan_lasso", interrupt)
+    result = invoke("demo", "--out", str(tmp_path))
+    assert result.exit_code == 130
+    assert "nothing to show" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--rounds", "0"], "'--rounds': it must be at least 1, got 0."),
+        (["--rounds", "many"], "Invalid value for '--rounds'"),
+        (["--clients", "0"], "'--clients': it must be from 1 to 1024, got 0."),
+        (["--seed", "-1"], "'--seed': it must be from 0 to 2147483647, got -1."),
+        (["--speed", "3"], "No such option: --speed"),
+    ],
+)
+def test_bad_options_get_a_sentence(arguments, words, tmp_path):
+    result = invoke("demo", "--out", str(tmp_path), *arguments)
+    assert result.exit_code == 2
+    assert words in flat(result.output)
+    assert "Traceback" not in result.output
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_is_no_folder_to_write_into(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("taken").write_text("here")
+    for out in ("taken", "taken/deeper"):
+        result = invoke("demo", "--out", out)
+        assert result.exit_code == 2
+        assert f"{out} or a part of it is a file; give the name of a folder." in flat(result.output)
+    assert Path("taken").read_text() == "here"
+
+
+def test_algorithms_names_all():
+    result = invoke("algorithms")
+    assert result.exit_code == 0, result.output
+    lines = [line.split() for line in result.output.splitlines()]
+    for name in cofed.algorithms.__all__:
+        assert any(line[:1] == [name] for line in lines)
+    assert "…" not in result.output
+
+
+def test_algorithms_as_json():
+    result = invoke("algorithms", "--json")
+    methods = {method["name"]: method for method in json.loads(result.output)}
+    assert list(methods) == list(cofed.algorithms.__all__)
+    assert all(method["description"] and method["paper"] for method in methods.values())
+    about = methods["FastFedDA"]
+    assert (about["vectors_down"], about["vectors_up"]) == (3, 2)
+    assert about["needs"] == ["a convex regularizer", "the same number of local steps on all clients"]
+    assert methods["FedDualAvg"]["hyperparameters"][:2] == [
+        {"name": "client_lr", "symbol": "η_c", "required": True, "default": None},
+        {"name": "server_lr", "symbol": "η_s", "required": False, "default": "1.0"},
+    ]
+    assert methods["Scaffold"]["needs"] == ["no regularizer, that is Zero()"]
+
+
+def test_help_teaches_and_every_option_explains_itself():
+    general = flat(invoke("--help").output)
+    for example in ("cofed demo", "cofed demo --seed 1", "cofed algorithms", "cofed.run("):
+        assert example in general
+    assert flat(invoke("-h").output) == general
+    options = flat(invoke("demo", "--help").output)
+    for option in ("--rounds", "--clients", "--seed", "--out", "--quick"):
+        assert option in options
+
+
+def test_version_and_refusal_through_the_module_and_the_entry_point():
+    module = [sys.executable, "-W", "error", "-m", "cofed.cli"]
+    done = subprocess.run([*module, "--version"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"cofed {cofed.__version__}\n", "")
+    script = Path(sys.executable).with_name("cofed")
+    command = [str(script)] if script.exists() else module
+    done = subprocess.run([*command, "demo", "--rounds", "0"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "it must be at least 1, got 0." in flat(done.stderr)
+    assert "Traceback" not in done.stderr

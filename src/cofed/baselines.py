@@ -53,7 +53,7 @@ def solve_pooled(
     >>> import numpy as np, cofed
     >>> federation = cofed.Federation.from_arrays([(np.eye(2), np.array([1.0, 3.0]))])
     >>> problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), cofed.L1(1.0))
-    >>> cofed.solve_pooled(problem, federation).model.coef.tolist()
+    >>> cofed.solve_pooled(problem, federation).model.coef.round(6).tolist()
     [0.0, 1.0]
     """
     check_kinds(problem, federation)
@@ -81,7 +81,7 @@ def solve_local(
     >>> import numpy as np, cofed
     >>> federation = cofed.Federation.from_arrays({"Oslo": (np.eye(2), np.ones(2)), "Rome": (np.eye(2), np.zeros(2))})
     >>> problem = cofed.Problem(cofed.Linear(intercept=False))
-    >>> cofed.solve_local(problem, federation, "Oslo").model.coef.tolist()
+    >>> cofed.solve_local(problem, federation, "Oslo").model.coef.round(6).tolist()
     [1.0, 1.0]
     """
     name = federation.names[client] if isinstance(client, int) else client

@@ -90,7 +90,7 @@ class Softmax(eqx.Module):
 
     def correct(self, prediction: Prediction, y: Label) -> Scalar:
         """1 where the largest output is the label's."""
-        return (jnp.argmax(prediction) == y.astype(jnp.int32)).astype(prediction.dtype)
+        return (jnp.argmax(prediction).astype(jnp.int32) == y.astype(jnp.int32)).astype(prediction.dtype)
 
 
 class Huber(eqx.Module):

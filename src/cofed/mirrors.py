@@ -114,7 +114,7 @@ class Entropy(eqx.Module):
 
     def refuses(self, regularizer: Any) -> str | None:
         """None for Simplex and Zero; for others why not."""
-        if isinstance(regularizer, Simplex) or regularizer.is_zero:
+        if isinstance(regularizer, Simplex) or getattr(regularizer, "is_zero", False):
             return None
         return (
             f"Entropy and {_title(regularizer)} do not fit: its dual map is known only on a simplex, "

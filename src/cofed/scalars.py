@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 
 def number(value: Any) -> Any:
@@ -25,7 +26,7 @@ def number(value: Any) -> Any:
 def known(value: Any) -> bool:
     """Whether the value can be looked at now: a number, and not a tracer, a grid or a placeholder."""
     return isinstance(value, (int, float)) or (
-        isinstance(value, (jax.Array, np.ndarray)) and not isinstance(value, jax.core.Tracer) and value.ndim == 0
+        isinstance(value, (jax.Array, np.ndarray)) and not isinstance(value, Tracer) and value.ndim == 0
     )
 
 

@@ -158,17 +158,17 @@ def test_sum_refuses_overlap(second):
 
 
 class Model(eqx.Module):
-    coef: jax.Array
-    intercept: jax.Array
+    weight: jax.Array  # before `bias`, against the alphabet: a mapping has the other order
+    bias: jax.Array
 
 
 def test_weights_follow_the_model():
     """By structure, by the names of leaves, or one array for every leaf."""
     model = Model(jnp.array([3.0, -4.0]), jnp.array(5.0))
-    for weights in (Model(jnp.array([1.0, 0.5]), jnp.array(0.0)), {"intercept": 0.0, "coef": np.array([1.0, 0.5])}):
+    for weights in (Model(jnp.array([1.0, 0.5]), jnp.array(0.0)), {"bias": 0.0, "weight": np.array([1.0, 0.5])}):
         w = R.L1(2.0, weights).prox(model, 1.0)
-        assert w.coef.tolist() == [1.0, -3.0]
-        assert float(w.intercept) == 5.0
+        assert w.weight.tolist() == [1.0, -3.0]
+        assert float(w.bias) == 5.0
         assert float(R.L1(2.0, weights).value(model)) == 10.0
     pair = {"a": jnp.array([3.0, -4.0]), "b": jnp.array([5.0, 6.0])}
     assert R.L1(1.0, [1.0, 2.0]).prox(pair, 1.0)["b"].tolist() == [4.0, 4.0]

@@ -86,6 +86,17 @@ def test_dual_norm_is_the_least_strength_that_kills(row, data):
         assert float(jnp.abs(row.prox(z, 1e6)).max()) > 0
 
 
+@dual_rows
+def test_dual_norm_derivative(row):
+    z, direction = array(row.draw(21)), array(row.draw(22))
+    if "weighted" in row.name:  # finite only without entries of weight 0
+        z, direction = (jnp.where(row.subgradient(jnp.ones_like(x)) > 0, x, 0.0) for x in (z, direction))
+    along = jax.jit(jax.value_and_grad(lambda h: row.dual_norm(z + h * direction)))
+    difference = (along(1e-6)[0] - along(-1e-6)[0]) / 2e-6
+    assert abs(float(difference)) > 1e-3
+    close(along(0.0)[1], difference, 1e-7)
+
+
 def test_dual_norm_edges():
     z = jnp.array([3.0, -4.0, 1.0])
     assert float(R.L1(0.1).dual_norm(z)) == 4.0

@@ -30,7 +30,7 @@ class FedAvg(eqx.Module):
 
     >>> import cofed
     >>> cofed.FedAvg(client_lr=0.1)
-    FedAvg(client_lr=0.1, server_lr=1.0)
+    FedAvg(client_lr=0.1)
     """
 
     client_lr: Any = eqx.field(converter=number)

@@ -38,7 +38,7 @@ class FedDR(eqx.Module):
 
     >>> import cofed
     >>> cofed.FedDR(client_lr=0.05, eta=1.0)
-    FedDR(client_lr=0.05, eta=1.0, alpha=1.0)
+    FedDR(client_lr=0.05, eta=1.0)
     """
 
     client_lr: Any = eqx.field(converter=number)

@@ -40,7 +40,7 @@ class Scaffold(eqx.Module):
 
     >>> import cofed
     >>> cofed.Scaffold(client_lr=0.1)
-    Scaffold(client_lr=0.1, server_lr=1.0)
+    Scaffold(client_lr=0.1)
     """
 
     client_lr: Any = eqx.field(converter=number)

@@ -1,0 +1,1 @@
+"""The in-process engine: the loop, local steps, sampling, history, checkpoints and tuning."""

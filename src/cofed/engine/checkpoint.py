@@ -128,7 +128,7 @@ class Store:
                         f"the run in {self.folder} has a {part} with code of its own, which no file can hold: "
                         f"pass {part}= to resume"
                     )
-                given[part] = decode(written[part])
+                given[part] = decode(written[part], self.folder / "run.json")
         if type(given["algorithm"]).__name__ != written["algorithm_name"]:
             raise ValueError(
                 f"the run in {self.folder} is one of {written['algorithm_name']}, "
@@ -147,7 +147,7 @@ class Store:
         return Definition(
             federation=federation,
             settings=written["settings"],
-            weights=decode(written["weights"]),
+            weights=decode(written["weights"], self.folder / "run.json"),
             metrics=metrics,
             evaluation=evaluation,
             **given,
@@ -245,7 +245,7 @@ def unflatten(template: PyTree, tensors: dict[str, np.ndarray], path: Path) -> P
     if set(tensors) != set(expected):
         raise ValueError(f"{path} does not fit this run: it has {sorted(set(tensors) - set(expected))} too many")
     leaves = [
-        jax.random.wrap_key_data(tensors[name]) if is_key(leaf) else jnp.asarray(tensors[name])
+        jax.random.wrap_key_data(jnp.asarray(tensors[name])) if is_key(leaf) else jnp.asarray(tensors[name])
         for name, leaf in zip(trees.names(template), jax.tree.leaves(template), strict=True)
     ]
     return jax.tree.unflatten(jax.tree.structure(template), leaves)

@@ -77,12 +77,16 @@ def epoch_batches(
     key: PRNGKeyArray, n: Int[Array, ""], most: int, batch: int, epochs: int
 ) -> tuple[Int[Array, "steps batch"], Bool[Array, "steps batch"]]:
     """Batches over a fresh shuffle of the n samples per epoch, ceil(n/batch) steps each, the last one short."""
-    per_epoch = (n + batch - 1) // batch
-    steps = jnp.arange(epochs * -(-most // batch), dtype=jnp.int32)
+    width = -(-most // batch)  # steps of the largest client's epoch
     keys = jax.vmap(lambda e: jax.random.fold_in(key, e))(jnp.arange(epochs, dtype=jnp.int32))
     orders = jax.vmap(lambda k: shuffled(k, n, most))(keys)
-    epoch, start = steps // per_epoch, (steps % per_epoch) * batch
-    place = start[:, None] + jnp.arange(batch, dtype=jnp.int32)[None, :]
-    real = place < n
-    chosen = orders[jnp.minimum(epoch, epochs - 1)[:, None], jnp.where(real, place, 0)]
+    place = jnp.arange(width * batch, dtype=jnp.int32).reshape(width, batch)
+    chosen = jnp.pad(orders, ((0, 0), (0, width * batch - most))).reshape(epochs, width, batch)
+    real = jnp.broadcast_to(place < n, (epochs, width, batch))
+    if epochs > 1:  # a smaller client's next epoch begins right after its own last step
+        step = jnp.arange(epochs * width, dtype=jnp.int32)
+        per_epoch = (n + batch - 1) // batch
+        epoch, within = jnp.minimum(step // per_epoch, epochs - 1), step % per_epoch
+        chosen, real = chosen[epoch, within], real[epoch, within]
+    chosen, real = chosen.reshape(-1, batch), real.reshape(-1, batch)
     return jnp.where(real, chosen, 0), real

@@ -1,5 +1,7 @@
 """cofed's own objects as JSON and back. No pickle: only cofed's classes can come out of a file."""
 
+import dataclasses
+import inspect
 import math
 from typing import Any
 
@@ -42,7 +44,7 @@ def encode(value: Any) -> Any:
         array = np.asarray(value)
         return {"array": array.tolist(), "dtype": str(array.dtype), "shape": list(array.shape)}
     if isinstance(value, eqx.Module) and classes().get(type(value).__name__) is type(value):
-        fields = {name: encode(getattr(value, name)) for name in value.__dataclass_fields__}
+        fields = {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"type": type(value).__name__, "fields": fields}
     name = getattr(value, "__name__", "")
     if name and getattr(jax.nn, name, None) is value:
@@ -50,8 +52,8 @@ def encode(value: Any) -> Any:
     raise NotOurs(f"{value!r} is not a part of cofed")
 
 
-def decode(value: Any) -> Any:
-    """The value that `encode` wrote.
+def decode(value: Any, source: Any = "the file") -> Any:
+    """The value that `encode` wrote; `source` is named where it did not.
 
     >>> import cofed
     >>> decode(encode(cofed.L1(0.5))).strength
@@ -62,14 +64,22 @@ def decode(value: Any) -> Any:
     if "float" in value:
         return float(value["float"])
     if "tuple" in value:
-        return tuple(decode(item) for item in value["tuple"])
+        return tuple(decode(item, source) for item in value["tuple"])
     if "array" in value:
         return np.asarray(value["array"], dtype=value["dtype"]).reshape(value["shape"])
     if "jax.nn" in value:
         return getattr(jax.nn, value["jax.nn"])
-    kind = classes()[value["type"]]
-    module = object.__new__(kind)
-    # Fields were checked and converted when the object was first made; they are put back as they were.
-    for name, field in value["fields"].items():
-        object.__setattr__(module, name, decode(field))
-    return module
+    kind = classes().get(value.get("type", ""))
+    if kind is None:
+        raise ValueError(f"{source} names something that is not a part of cofed: {value.get('type')!r}")
+    return make(kind, {name: decode(field, source) for name, field in value["fields"].items()})
+
+
+def make(kind: type, fields: dict[str, Any]) -> Any:
+    """An object of this class with these fields, through its own constructor, which may take `*names`."""
+    parameters = inspect.signature(kind).parameters
+    many = [name for name, p in parameters.items() if p.kind is inspect.Parameter.VAR_POSITIONAL]
+    if not many:
+        return kind(**fields)
+    single = [fields[name] for name in parameters if name not in many]
+    return kind(*single, *fields[many[0]])

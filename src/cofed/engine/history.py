@@ -68,7 +68,7 @@ class History:
         """The rows as a table."""
         table = pd.DataFrame(self.rows)
         first = [name for name in COLUMNS if name in table]
-        return table[first + [name for name in table if name not in first]]
+        return table.loc[:, first + [name for name in table if name not in first]]
 
     def clients(self) -> pd.DataFrame:
         """The loss of each client in each evaluated round (with `per_client=True`), clients as columns."""

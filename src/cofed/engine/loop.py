@@ -11,6 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Int, PyTree
 
 from cofed.engine import evaluate
@@ -69,30 +70,31 @@ def advance(
 ) -> tuple[State, Records]:
     """Rounds state.round..stop-1, at most `watch.capacity` of them."""
 
-    def seen(state: State) -> tuple[dict[str, Array], PyTree]:
-        view = lambda: observe(algorithm, problem, data, held_out, metrics, state, watch)  # noqa: E731
+    def view(state: State) -> dict[str, Array]:
+        return observe(algorithm, problem, data, held_out, metrics, state, watch)
+
+    # Within the loop a row is one vector: one small write per round instead of one per column.
+    shapes = jax.eval_shape(view, state)
+    flat, back = ravel_pytree(jax.tree.map(lambda s: jnp.full(s.shape, jnp.nan, s.dtype), shapes))
+
+    def seen(state: State) -> tuple[Array, PyTree]:
         due = (state.round % every == 0) | (state.round == last)
-        row = jax.lax.cond(due, view, lambda: jax.tree.map(blank, jax.eval_shape(view)))
+        row = jax.lax.cond(due, lambda: ravel_pytree(view(state))[0], lambda: flat)
         return row, algorithm.model(problem, state.server) if watch.keep_models else None
 
     def body(carry):
         i, state, records = carry
         state, roll = one_round(algorithm, problem, data, state, plan)
-        new = Records(*seen(state), roll)
+        new = (*seen(state), roll)
         return i + 1, state, jax.tree.map(lambda buffer, v: buffer.at[i].set(v), records, new)
 
     room = lambda s: jnp.zeros((watch.capacity, *s.shape), s.dtype)  # noqa: E731
     who = jnp.zeros((watch.capacity, plan.participants), jnp.int32)
-    empty = Records(*jax.tree.map(room, jax.eval_shape(seen, state)), Roll(who, who.astype(bool)))
+    empty = (*jax.tree.map(room, jax.eval_shape(seen, state)), Roll(who, who.astype(bool)))
     rounds = jnp.minimum(stop - state.round, watch.capacity)
     start = (jnp.zeros((), jnp.int32), state, empty)
-    _, state, records = jax.lax.while_loop(lambda carry: carry[0] < rounds, body, start)
-    return state, records
+    _, state, (rows, models, roll) = jax.lax.while_loop(lambda carry: carry[0] < rounds, body, start)
+    return state, Records(jax.vmap(back)(rows), models, roll)
 
 
 run_chunk = eqx.filter_jit(advance)
-
-
-def blank(shape: jax.ShapeDtypeStruct) -> Array:
-    """A value that says: not evaluated."""
-    return jnp.full(shape.shape, jnp.nan if jnp.issubdtype(shape.dtype, jnp.floating) else 0, shape.dtype)

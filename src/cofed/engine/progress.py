@@ -23,7 +23,7 @@ class Bar:
                 TextColumn(unit + "  {task.fields[objective]}"),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
-                transient=True,
+                transient=sys.stderr.isatty(),  # in a log, the last state stays
             )
             self.task = self.progress.add_task(label, total=total, completed=done, objective="compiling")
 

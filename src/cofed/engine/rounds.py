@@ -25,8 +25,10 @@ class State(eqx.Module):
     key: PRNGKeyArray  # of the seed; rounds and clients are folded into it
     round: Int[Array, ""]  # the next round, over all stages; it does not depend on how the run fares
     begun: Int[Array, ""]  # the round in which the present stage began
-    empty: Int[Array, ""]  # rounds in a row without a finite update
-    failed_at: Int[Array, ""]  # the round that would have made the server non-finite, or -1; nothing changes after it
+    empty: Int[Array, "*grid"]  # rounds in a row without a finite update
+    failed_at: Int[
+        Array, "*grid"
+    ]  # the round that would have made the server non-finite, or -1; nothing changes after it
 
 
 class Roll(eqx.Module):

@@ -1,5 +1,7 @@
 """`cofed.run` and `cofed.resume`: the in-process engine."""
 
+import dataclasses
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -150,10 +152,7 @@ def fresh_state(job: Job, stage: Step, w0: PyTree, key: Array, round: int) -> St
     """The state before a stage's first round, checked."""
     state = fresh(stage.algorithm, stage.problem, w0, key, len(job.names), round)
     if not trees.all_finite(state.server):
-        raise ValueError(
-            f"{type(stage.algorithm).__name__} cannot start from this w0: its state would not be finite "
-            "(the Entropy mirror, for one, needs a start with all entries > 0)"
-        )
+        raise ValueError(f"{type(stage.algorithm).__name__} cannot start from this w0: its state would not be finite")
     return state
 
 
@@ -171,7 +170,7 @@ def proceed(job: Job, state: State, log: Log, store: Store | None, progress: boo
             begin(job, state, log)
             if store:
                 store.save(state, log)
-        pace = 1
+        pace, stage = 1, job.stages[0]
         for number, stage in enumerate(job.stages):
             if int(state.round) >= stage.end and number < len(job.stages) - 1:
                 continue
@@ -189,6 +188,10 @@ def proceed(job: Job, state: State, log: Log, store: Store | None, progress: boo
                 state = step(job, stage, state, stop, log, number)
                 pace = next_pace(pace, time.perf_counter() - began, job.watch.capacity)
                 bar.update(int(state.round), log.history.rows[-1]["objective"])
+                rows = log.history.rows
+                if math.isfinite(rows[0]["loss"]) and not math.isfinite(rows[-1]["loss"]):
+                    # A model of 1e30 is finite, but its loss is not any more: that too is divergence.
+                    state = dataclasses.replace(state, failed_at=state.round)
                 if store and (int(state.round) % store.every == 0 or int(state.round) == settings.rounds):
                     store.save(state, log)
             if failed(state) or asked.is_set():

@@ -12,7 +12,7 @@ from cofed.engine import draws
 from cofed.engine.plan import Plan
 from cofed.problem import Problem
 
-UNROLL = 4  # local steps compiled as straight code; see benchmarks/rounds.py for what it gives
+UNROLL = 16  # local steps compiled as straight code; see benchmarks/rounds.py for what it gives
 
 
 class Data(eqx.Module):
@@ -29,10 +29,9 @@ class Steps(eqx.Module):
     """The local steps of one client in one round (the contract is in algorithms/base.py)."""
 
     problem: Problem
-    X: Float[Array, "..."]  # all clients' features; where gradients are full, this client's alone
-    y: Num[Array, "..."]  # likewise the labels
-    client: Int[Array, ""]  # the client's position in X, where X holds all clients
-    chosen: Int[Array, "steps batch"] | None  # the samples of each batch; None: the full gradient
+    X: Float[Array, "samples ..."]  # the samples of all clients, one after another; this client's where rows is None
+    y: Num[Array, "..."]  # this client's labels: of each batch, or all where gradients are full
+    rows: Int[Array, "steps batch"] | None  # where in X the samples of each batch are; None: the full gradient
     share: Float[Array, "..."]  # what each sample counts in the mean
     round: Float[Array, ""]
     count: Float[Array, ""]
@@ -40,12 +39,12 @@ class Steps(eqx.Module):
 
     def batch(self, k: Float[Array, ""]) -> tuple[Array, Array, Array]:
         """The k-th batch: features, labels, and what each sample counts."""
-        if self.chosen is None:
+        if self.rows is None:
             return self.X, self.y, self.share
         i = k.astype(jnp.int32)
-        rows = self.chosen[i]
         # One gather of the batch's rows out of all clients' data: no client's data is copied.
-        return self.X[self.client, rows], self.y[self.client, rows], self.share[i]
+        X = self.X.at[self.rows[i]].get(mode="promise_in_bounds")
+        return X, self.y[i], self.share[i]
 
     def gradient(self, w: PyTree, k: Float[Array, ""]) -> PyTree:
         """G_k(w)"""
@@ -80,15 +79,16 @@ def make_steps(
     if plan.batch is None:
         assert own is not None
         share = means(jnp.arange(most, dtype=jnp.int32) < n, dtype)
-        count = jnp.asarray(plan.steps, dtype)
-        return Steps(problem, *own, client, None, share, round, count, plan)
+        return Steps(problem, *own, None, share, round, jnp.asarray(plan.steps, dtype), plan)
     if plan.epochs is None:
         chosen, real = draws.random_batches(key, n, most, plan.batch, plan.steps)
         count = jnp.asarray(plan.steps, dtype)
     else:
         chosen, real = draws.epoch_batches(key, n, most, plan.batch, plan.epochs)
         count = (plan.epochs * ((n + plan.batch - 1) // plan.batch)).astype(dtype)
-    return Steps(problem, data.X, data.y, client, chosen, means(real, dtype), round, count, plan)
+    X, y = (a.reshape((-1, *a.shape[2:])) for a in (data.X, data.y))
+    rows = client * most + chosen
+    return Steps(problem, X, y[rows], rows, means(real, dtype), round, count, plan)
 
 
 def means(real: Bool[Array, "..."], dtype: Any) -> Float[Array, "..."]:

@@ -243,9 +243,9 @@ def rank(
         value = float(np.mean(curve[score][-last:]))
         diverged = bool(failure >= 0) or not math.isfinite(value)
         numbers = {
-            name: getattr(algorithm, name)
-            for name in algorithm.__dataclass_fields__
-            if isinstance(getattr(algorithm, name), (bool, int, float))
+            field.name: getattr(algorithm, field.name)
+            for field in dataclasses.fields(algorithm)
+            if isinstance(getattr(algorithm, field.name), (bool, int, float))
         }
         final = {name: float(values[-1]) for name, values in curve.items()}
         records.append(

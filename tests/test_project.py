@@ -10,6 +10,7 @@ import jax
 import pytest
 
 import cofed
+from tests import worlds
 
 ROOT = Path(cofed.__file__).parent
 FREE = {"scalars", "trees"}  # plain helpers that everybody may use
@@ -86,3 +87,30 @@ def test_public_names_have_docstrings_with_an_example(name):
 
 # What a user reads but never makes: shown in the examples of what gives it.
 WITHOUT_EXAMPLE = {"Communication", "DebugFailure", "LeftOut", "Outcome", "Result", "Solution", "Tuning"}
+
+
+def code_blocks(path: Path) -> list[str]:
+    """The Python examples of a page."""
+    return [part.split("```")[0] for part in path.read_text().split("```python\n")[1:]]
+
+
+def test_the_readmes_first_example_runs(capsys):
+    with jax.numpy_dtype_promotion("standard"):
+        scope: dict = {}
+        exec(code_blocks(ROOT.parent.parent / "README.md")[0], scope)
+    found = scope["result"].model.coef
+    assert (abs(found[:5]) > 0.5).all()
+    assert (abs(found) > 1e-6).sum() < 25
+    assert "objective" in capsys.readouterr().out
+
+
+def test_the_skeleton_of_an_algorithm_works():
+    scope: dict = {"__name__": "heavyball"}
+    exec(code_blocks(ROOT.parent.parent / "docs" / "adding-an-algorithm.md")[0], scope)
+    problem = worlds.problem()
+    result = cofed.run(
+        problem, worlds.linear(), scope["HeavyBall"](0.01), rounds=300, local_steps=2, clients_per_round=4
+    )
+    assert result.history["objective"][-1] < 0.5 * result.history["objective"][0]
+    with pytest.raises(ValueError, match="HeavyBall does not fit the regularizer L1"):
+        cofed.run(worlds.problem(cofed.L1(0.1)), worlds.linear(), scope["HeavyBall"](0.01), rounds=1)

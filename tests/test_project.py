@@ -26,7 +26,8 @@ ARROWS = {
     "metrics": set(),
     "problem": {"regularizers", "losses", "models", "federation"},
     "algorithms": {"problem", "regularizers", "mirrors", "losses", "models"},
-    "engine": {"algorithms.base", "problem", "federation", "metrics"},
+    "gossip": {"algorithms.base", "problem", "regularizers", "mirrors"},
+    "engine": {"algorithms.base", "problem", "federation", "metrics", "gossip.topologies"},
 }
 
 
@@ -37,7 +38,7 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "cofed":
             inner = node.module.split(".")[1:]
             names = [[*inner, alias.name] for alias in node.names] if len(inner) <= 1 else [inner]
-            found |= {".".join(parts[:2] if parts[0] == "algorithms" else parts[:1]) for parts in names}
+            found |= {".".join(parts[:2] if parts[0] in ("algorithms", "gossip") else parts[:1]) for parts in names}
         elif isinstance(node, ast.Import):
             found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("cofed.")}
     return found

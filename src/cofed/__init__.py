@@ -19,6 +19,7 @@ from cofed.engine.history import Communication, History, LeftOut, Outcome, Resul
 from cofed.engine.run import resume, run
 from cofed.engine.tune import Tuning, tune
 from cofed.federation import Federation
+from cofed.gossip import DASM, DFedDA, DFedMiD, DScaffold, MReFedDAGT, ReFedDAGT, topologies
 from cofed.losses import Huber, Logistic, Poisson, Softmax, Squared
 from cofed.mirrors import Entropy, Euclidean, PNorm
 from cofed.models import CNN, MLP, Linear, Trace

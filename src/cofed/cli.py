@@ -44,9 +44,16 @@ SYMBOLS = {
     "radius": "ε",
     "strengths": "λ_m",
     "radii": "ε_m",
-    "sparsity": "Ψ²",
+    "sparsity": "Ψ², s",
+    "radius_squared": "Q",
+    "step": "a",
 }
-PAPERS = {"yuan2021": "Yuan et al. 2021", "bao2022": "Bao et al. 2022", "zhang2025": "Zhang et al. 2025"}
+PAPERS = {
+    "yuan2021": "Yuan et al. 2021",
+    "bao2022": "Bao et al. 2022",
+    "liang2023": "Liang et al. 2023",
+    "zhang2025": "Zhang et al. 2025",
+}
 
 
 def say_version(asked: bool) -> bool:
@@ -153,7 +160,8 @@ def algorithms(
 
     table = Table(box=box.SIMPLE_HEAD, caption_justify="left", show_lines=True)
     table.caption = (
-        "Vectors: what one client receives and sends in one round, in sizes of the model, where everybody takes part.\n"
+        "Vectors: what one client receives and sends in one round (by gossip: sends to each neighbour), in sizes of the\n"
+        "model, where everybody takes part.\n"
         "Example: cofed.FedDualAvg(client_lr=0.01, server_lr=1.0). More: help(cofed.FedDualAvg)."
     )
     table.add_column("method", style="bold", no_wrap=True)
@@ -168,7 +176,9 @@ def algorithms(
         ]
         table.add_row(
             method["name"],
-            method["description"] + (f"\nNeeds {needs}." if needs else "") + f"\n[dim]{method['paper']}[/dim]",
+            method["description"]
+            + (f"\nNeeds {needs}." if needs else "")
+            + f"\n[dim]{method['paper']}; through {' or '.join(method['talks'])}[/dim]",
             "\n".join(options),
             f"{method['vectors_down']}/{method['vectors_up']}",
         )
@@ -181,14 +191,16 @@ def default(entry: dict[str, Any]) -> str:
 
 
 def describe_all() -> list[dict[str, Any]]:
-    """All methods with a server, in words.
+    """All methods, in words: those with a server, then those by gossip.
 
     >>> [method["name"] for method in describe_all()][:2]
     ['CFedDA', 'FastFedDA']
     """
-    import cofed.algorithms
+    import cofed
+    from cofed import algorithms, gossip
 
-    return [describe(getattr(cofed.algorithms, name)) for name in cofed.algorithms.__all__]
+    names = [*algorithms.__all__, *(name for name in gossip.__all__ if name != "topologies")]
+    return [describe(getattr(cofed, name)) for name in names]
 
 
 def describe(method: type) -> dict[str, Any]:
@@ -217,26 +229,31 @@ def describe(method: type) -> dict[str, Any]:
                 "default": None if required else repr(value),
             }
         )
-    example = method(**{entry["name"]: 1.0 for entry in entries if entry["required"]})
+    one = {"sparsity": 1}  # the hyperparameters that count something
+    example = method(**{entry["name"]: one.get(entry["name"], 1.0) for entry in entries if entry["required"]})
     # What stands in brackets in a docstring's first line or in a trait is for its reader there.
     plain = lambda text: re.sub(r"\s+\([^)]*\)", "", text).strip()  # noqa: E731
     needs = [plain(TRAITS[need].words) for need in example.needs]
     if method.equal_steps:
         needs.append("the same number of local steps on all clients")
-    down, up = vectors(example)
+    form = getattr(method, "stage_form", method)
+    talks = [words for name, words in (("local", "a server"), ("local_node", "a topology")) if hasattr(form, name)]
+    down, up = vectors(example, form)
     return {
         "name": method.__name__,
         "description": plain((inspect.getdoc(method) or "").splitlines()[0]),
         "hyperparameters": entries,
         "needs": needs,
+        "talks": talks,
         "vectors_down": down,
         "vectors_up": up,
         "paper": PAPERS.get(method.paper, method.paper),
     }
 
 
-def vectors(algorithm: Any) -> tuple[int, int]:
-    """How many vectors of the model's size go down to and up from one client in one round, by the engine's count."""
+def vectors(algorithm: Any, form: type) -> tuple[int, int]:
+    """How many vectors of the model's size go down to and up from one client in one round, by the engine's count; by
+    gossip, how many go to each neighbour."""
     import numpy as np
 
     import cofed
@@ -257,7 +274,8 @@ def vectors(algorithm: Any) -> tuple[int, int]:
         keep_models=False,
         per_client=False,
     )
-    stage = prepare(problem, federation, algorithm, settings, "uniform", None, None).stages[0]
+    topology = None if hasattr(form, "local") else cofed.topologies.ring(2)
+    stage = prepare(problem, federation, algorithm, settings, "uniform", None, None, topology).stages[0]
     size = d * federation.X.dtype.itemsize
     return round(stage.down / size), round(stage.up / size)
 

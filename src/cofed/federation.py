@@ -1,7 +1,7 @@
 """Clients' data in; padded stacks, weights and splits out."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -42,6 +42,7 @@ class Federation(eqx.Module):
     ids: Int[Array, " clients"] = eqx.field(converter=jnp.asarray)
     names: tuple[str, ...] = eqx.field(static=True)
     feature_names: tuple[str, ...] | None = eqx.field(static=True, default=None)
+    draw: Callable | None = eqx.field(static=True, default=None)  # of a stream: (key, client, size) -> (X, y)
 
     @classmethod
     def from_arrays(
@@ -101,6 +102,37 @@ class Federation(eqx.Module):
             jax.config.update("jax_enable_x64", True)
         sizes = np.array([len(X) for X in Xs], np.int32)
         return cls(X_all, y_all, sizes, _ranks(labels), labels, columns)
+
+    @classmethod
+    def from_stream(
+        cls, draw: Callable, clients: int, *, samples: int = 256, names: Iterable[Any] | None = None, seed: int = 0
+    ) -> "Federation":
+        """A federation whose clients draw fresh samples at every local step.
+
+        `draw(key, client, size)` is a pure JAX function that gives (X, y) of so many samples of client 0, 1, ...; the
+        same key gives the same samples. Runs need local_steps and batch_size. What the history shows is measured on
+        `samples` samples of each client, drawn once here.
+
+        >>> import jax, jax.numpy as jnp
+        >>> def draw(key, client, size):
+        ...     X = jax.random.normal(key, (size, 3), jnp.float32)
+        ...     return X, X.sum(axis=1) + client
+        >>> Federation.from_stream(draw, clients=4, samples=10)
+        Federation(4 clients, a stream, 3 features, float32)
+        """
+        if isinstance(clients, bool) or not isinstance(clients, int) or clients < 1:
+            raise ValueError(f"clients must be an integer >= 1, got {clients!r}")
+        keys = jax.random.split(jax.random.key(seed), clients)
+        pairs = []
+        for m, key in enumerate(keys):
+            try:
+                X, y = draw(key, jnp.asarray(m, jnp.int32), samples)
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}"
+                raise ValueError(f"draw(key, {m}, {samples}) must give a pair (X, y) of arrays, but {what}") from error
+            pairs.append((np.asarray(X), np.asarray(y)))
+        fixed = cls.from_arrays(pairs, names)
+        return cls(fixed.X, fixed.y, fixed.sizes, fixed.ids, fixed.names, None, draw)
 
     @classmethod
     def from_frame(
@@ -384,6 +416,8 @@ class Federation(eqx.Module):
         features = f"{self.n_features} features" if len(self.feature_shape) == 1 else f"features {self.feature_shape}"
         if isinstance(self.sizes, Tracer):  # inside jit the sizes are not known
             return f"Federation({self.n_clients} clients, {features}, {self.dtype})"
+        if self.draw is not None:
+            return f"Federation({self.n_clients} clients, a stream, {features}, {self.dtype})"
         sizes = np.asarray(self.sizes)
         return (
             f"Federation({self.n_clients} clients, {sizes.sum()} samples (min {sizes.min()}, "

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PyTree, Scalar
 from cofed import trees
 from cofed.regularizers import Simplex
 from cofed.regularizers.leaves import cast, each, indicator, joint, size, tolerance
+from cofed.regularizers.thresholds import safe_norm
 from cofed.scalars import known, number
 
 
@@ -30,6 +31,10 @@ class Euclidean(eqx.Module):
     def value(self, w: PyTree) -> Scalar:
         """h(w)"""
         return trees.dot(w, w) / 2
+
+    def norm(self, w: PyTree) -> Scalar:
+        """||w||_2, with a finite derivative at 0"""
+        return safe_norm(joint(w)[0])
 
     def to_dual(self, w: PyTree) -> PyTree:
         """grad h(w) = w"""
@@ -66,7 +71,7 @@ class PNorm(eqx.Module):
 
     def refuses(self, regularizer: Any) -> str | None:
         """None for a weighted l1 norm; for others why not."""
-        if regularizer.weighted_l1:
+        if getattr(regularizer, "weighted_l1", False):
             return None
         return (
             f"PNorm and {_title(regularizer)} do not fit: its dual map is known for a weighted l1 norm only, "
@@ -79,6 +84,13 @@ class PNorm(eqx.Module):
         p = self._p(x)
         top, _, norm = _scaled_norm(x, p / (p - 1))
         return (p - 1) / 2 * (top * norm) ** 2
+
+    def norm(self, w: PyTree) -> Scalar:
+        """||w||_q"""
+        x, _ = joint(w)
+        p = self._p(x)
+        top, _, norm = _scaled_norm(x, p / (p - 1))
+        return top * norm
 
     def to_dual(self, w: PyTree) -> PyTree:
         """grad h(w) = ||w||_q^{2-q} sign(w) |w|^{q-1} / (q - 1)"""

@@ -37,11 +37,12 @@ COLOURS: dict[str, str] = {
     "ReFedDAGT": "#E69F00",
     "MReFedDAGT": "#882255",
     "DASM": "#000000",
+    "DScaffold": "#999933",
     "FedProx": "#009E73",
     "PureLocal": "#999933",
     "Alternative": "#CC79A7",
 }
-DASHED = {"DFedMiD", "DFedDA", "ReFedDAGT", "MReFedDAGT", "DASM"}
+DASHED = {"DFedMiD", "DFedDA", "ReFedDAGT", "MReFedDAGT", "DASM", "DScaffold"}
 REFERENCE = "#6B6B6B"  # the truth, a pooled solution: what runs are compared with
 
 WORDS = {
@@ -270,3 +271,27 @@ def save(figure: Figure, path: str | Path) -> Path:
     with matplotlib.rc_context({"svg.hashsalt": "cofed"}):
         atomically(path, lambda name: figure.savefig(name, format=kind, metadata=undated))
     return path
+
+
+def draw_graph(graph: Any, title: str, path: str | Path | None = None) -> Figure:
+    """A picture of a networkx graph: round where it is small, by springs where it is not.
+
+    >>> import networkx as nx
+    >>> figure = draw_graph(nx.path_graph(3), "a chain")
+    """
+    import networkx as nx
+
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    axes = figure.subplots()
+    many = graph.number_of_nodes() > 60
+    place = nx.spring_layout(graph, seed=0) if many else nx.kamada_kawai_layout(graph)
+    size = 30 if many else 320
+    nx.draw_networkx_edges(graph, place, ax=axes, edge_color="0.6")
+    nx.draw_networkx_nodes(graph, place, ax=axes, node_size=size, node_color=COLOURS["FedDualAvg"])
+    if not many:
+        nx.draw_networkx_labels(graph, place, ax=axes, font_size=9, font_color="white")
+    axes.set_title(title, fontsize=9)
+    axes.set_axis_off()
+    if path is not None:
+        save(figure, path)
+    return figure

@@ -13,7 +13,6 @@ import cofed
 from cofed.engine import run as engine
 from cofed.engine.evaluate import smooth
 from cofed.engine.job import Settings, prepare
-from cofed.engine.rounds import fresh, one_round
 
 
 class Row(NamedTuple):
@@ -175,10 +174,13 @@ def test_gradients_through_a_round_are_finite_under_vmap(row):
     w0 = job.problem.start(federation, worlds.start())
 
     def objective(algorithm):
-        state = fresh(algorithm, stage.problem, w0, jax.random.key(0), federation.n_clients, 0)
-        step = lambda state, _: (one_round(algorithm, stage.problem, job.data, state, stage.plan)[0], None)  # noqa: E731
-        state, _ = jax.lax.scan(step, state, length=2)
-        return smooth(stage.problem, job.data, algorithm.model(stage.problem, state.server))[0]
+        state = job.exchange.fresh(algorithm, stage.problem, w0, job.data, jax.random.key(0), 0, stage.plan)
+        turn = lambda state, _: (  # noqa: E731
+            job.exchange.one_round(algorithm, stage.problem, job.data, state, stage.plan)[0],
+            None,
+        )
+        state, _ = jax.lax.scan(turn, state, length=2)
+        return smooth(stage.problem, job.data, job.exchange.model(algorithm, stage.problem, state))[0]
 
     both = jax.tree.map(lambda a, b: jnp.stack([a, b]), stage.algorithm, other.stages[0].algorithm)
     gradients = jax.tree.leaves(jax.jit(jax.vmap(jax.grad(objective)))(both))

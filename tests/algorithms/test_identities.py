@@ -12,7 +12,6 @@ from tests import worlds
 
 import cofed
 from cofed.engine.job import Settings, prepare
-from cofed.engine.rounds import fresh, one_round
 
 TOLERANCE = 1e-9
 FED = worlds.linear()
@@ -135,10 +134,10 @@ def test_the_corrections_of_decoupling_sum_to_zero_in_every_round():
     lr, slr = 0.03, 1.3
     job, stage = posed(cofed.FedDecouple(lr, slr), cofed.L1(0.2))
     w0 = job.problem.start(FED, W0)
-    state = fresh(stage.algorithm, stage.problem, w0, jax.random.key(0), FED.n_clients, 0)
+    state = job.exchange.fresh(stage.algorithm, stage.problem, w0, job.data, jax.random.key(0), 0, stage.plan)
     pi = np.asarray(FED.weights("samples"))
     for _ in range(6):
-        state, _ = one_round(stage.algorithm, stage.problem, job.data, state, stage.plan)
+        state, _ = job.exchange.one_round(stage.algorithm, stage.problem, job.data, state, stage.plan)
         client = state.clients
         x, p, gradient = (np.asarray(a.coef) for a in (state.server.x, client.p, client.gradient))
         c = (p - x) / (lr * slr * 3) - gradient
@@ -155,12 +154,12 @@ def test_the_optimum_is_a_fixed_point_of_decoupling():
     mean = np.asarray(FED.weights("samples")) @ gradients
     like = job.problem.start(FED)
     tree = lambda a: dataclasses.replace(like, coef=jnp.asarray(a))  # noqa: E731
-    state = fresh(stage.algorithm, stage.problem, like, jax.random.key(0), FED.n_clients, 0)
+    state = job.exchange.fresh(stage.algorithm, stage.problem, like, job.data, jax.random.key(0), 0, stage.plan)
     server = state.server._replace(x=tree(best - total * mean))
     # A client keeps p and its mean gradient; c_i = (p - x)/eta~ - gradient = grad f(x*) - grad f_i(x*).
     keeps = state.clients._replace(p=tree(np.tile(best, (FED.n_clients, 1))), gradient=tree(gradients))
     state = dataclasses.replace(state, server=server, clients=keeps)
-    after, _ = one_round(stage.algorithm, stage.problem, job.data, state, stage.plan)
+    after, _ = job.exchange.one_round(stage.algorithm, stage.problem, job.data, state, stage.plan)
     np.testing.assert_allclose(after.server.x.coef, server.x.coef, atol=1e-10)
     np.testing.assert_allclose(stage.algorithm.model(stage.problem, after.server).coef, best, atol=1e-10)
 

@@ -41,7 +41,7 @@ class Algorithm(Protocol):
 
     Optional: `average(problem, server)`, a second output (an averaged model), which is also what a multi-stage method
     hands to its next stage; `refuses(problem)`, a sentence on why a problem does not fit; `stages(problem, rounds,
-    local_steps)`, for methods that are a list of stages.
+    local_steps)`, for methods that are a list of stages, with `stage_form`, the class of those.
     """
 
     needs: ClassVar[tuple[str, ...]]  # traits of the regularizer, keys of TRAITS
@@ -71,6 +71,31 @@ class Algorithm(Protocol):
 
     def model(self, problem: Problem, server: PyTree) -> PyTree:
         """The primal model, ready to use."""
+        ...
+
+
+@runtime_checkable
+class GossipAlgorithm(Protocol):
+    """What every algorithm without a server offers. A method may offer both contracts, so the names differ.
+
+    Optional: `exchanges_first` with `first_node(problem, node, steps) -> (node, up)` and `mix_first(problem, node,
+    mixed) -> node`, an exchange before round 0; `average_node(problem, node)`, what `average` is with a server.
+    """
+
+    def init_node(self, problem: Problem, w0: PyTree) -> PyTree:
+        """A node's state before round 0."""
+        ...
+
+    def local_node(self, problem: Problem, node: PyTree, steps: LocalSteps) -> tuple[PyTree, PyTree]:
+        """One node's round: what it keeps, and what it sends to its neighbours."""
+        ...
+
+    def mix(self, problem: Problem, node: PyTree, mixed: PyTree) -> PyTree:
+        """The node's step after the exchange: `mixed` is sum_j u_jm up^j."""
+        ...
+
+    def model_node(self, problem: Problem, node: PyTree) -> PyTree:
+        """The node's model; of the mean of all nodes, the federation's."""
         ...
 
 

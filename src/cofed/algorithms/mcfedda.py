@@ -48,6 +48,7 @@ class MCFedDA(eqx.Module):
 
     equal_steps: ClassVar[bool] = True
     paper: ClassVar[str] = "bao2022"
+    stage_form: ClassVar[type] = CFedDA
 
     @property
     def needs(self) -> tuple[str, ...]:

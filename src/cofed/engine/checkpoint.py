@@ -28,6 +28,7 @@ from cofed.engine.files import atomically
 from cofed.engine.history import History, LeftOut, Log
 from cofed.engine.rounds import State
 from cofed.federation import Federation
+from cofed.gossip.topologies import Topology
 
 FORMAT = 1
 
@@ -43,6 +44,8 @@ class Definition:
     weights: Any
     metrics: Mapping[str, Callable] | None
     evaluation: Federation | None
+    topology: Topology | None
+    link_failure: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +73,8 @@ class Store:
         weights: Any,
         metrics: Mapping[str, Callable] | None,
         evaluation: Federation | None,
+        topology: Topology | None,
+        link_failure: float,
     ) -> None:
         """Write the definition of a new run."""
         if (self.folder / "run.json").exists():
@@ -97,6 +102,9 @@ class Store:
                 "metrics": sorted(metrics or {}),
                 "evaluation": evaluation is not None,
                 "fingerprint": fingerprint(federation),
+                "topology": encode(topology),
+                "link_failure": float(link_failure),
+                "stream": federation.draw is not None,
             },
         )
 
@@ -138,6 +146,11 @@ class Store:
             raise ValueError(
                 f"the run in {self.folder} has the metrics {written['metrics']}: pass the same as metrics= to resume"
             )
+        if federation is None and written["stream"]:
+            raise ValueError(
+                f"the federation of the run in {self.folder} draws its samples with code of its own, which no file can "
+                "hold: pass federation= to resume"
+            )
         if federation is None:
             federation = read_federation(self.folder / "federation.safetensors")
         if fingerprint(federation) != written["fingerprint"]:
@@ -150,6 +163,8 @@ class Store:
             weights=decode(written["weights"], self.folder / "run.json"),
             metrics=metrics,
             evaluation=evaluation,
+            topology=decode(written["topology"], self.folder / "run.json"),
+            link_failure=written["link_failure"],
             **given,
         )
 

@@ -9,10 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from cofed import trees
-from cofed.engine import evaluate
-from cofed.engine.loop import Records, Watch
+from cofed.engine.loop import Records, Watch, observe
 from cofed.engine.plan import Plan
-from cofed.engine.rounds import State, one_round
+from cofed.engine.rounds import Centre, Peers, State
 from cofed.engine.steps import Data, Steps, make_steps
 from cofed.problem import Problem
 
@@ -59,6 +58,7 @@ class WatchedSteps(Steps):
 def debug_advance(
     algorithm: Any,
     problem: Problem,
+    exchange: Centre | Peers,
     data: Data,
     held_out: Data | None,
     metrics: dict[str, Callable],
@@ -94,10 +94,10 @@ def debug_advance(
                     raise DebugFailure(names[int(position)], at, None, what) from error
             return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
 
-        state, roll = one_round(algorithm, problem, data, state, plan, one_by_one, make)
-        w = algorithm.model(problem, state.server)
-        row = evaluate.row(problem, data, held_out, metrics, watch.per_client, w)
-        done.append(Records(row, w if watch.keep_models else None, roll))
+        state, roll = exchange.one_round(algorithm, problem, data, state, plan, one_by_one, make)
+        row = observe(algorithm, problem, exchange, data, held_out, metrics, state, watch)
+        model = exchange.model(algorithm, problem, state) if watch.keep_models else None
+        done.append(Records(row, model, roll))
     if not done:
         return state, Records({}, None, None)  # pyright: ignore[reportArgumentType]
     return state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *done)

@@ -6,7 +6,7 @@ the clients, the chunking of the rounds and the engine change nothing. (Shuffles
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 FEW = 64  # up to so many distinct draws are found one by one, more by sorting
 PACKED = 4096  # up to so many samples, a position and 20 random bits fit into one sort key
@@ -25,6 +25,11 @@ def client_key(key: PRNGKeyArray, client_id: Int[Array, ""]) -> PRNGKeyArray:
 def participants(key: PRNGKeyArray, clients: int, count: int) -> Int[Array, " count"]:
     """The ids of the clients that take part in a round: distinct, uniform, in rising order."""
     return jnp.sort(distinct(jax.random.fold_in(key, 0), jnp.asarray(clients, jnp.int32), clients, 1, count)[0])
+
+
+def working_links(key: PRNGKeyArray, failure: Float[Array, ""], edges: int) -> Bool[Array, " edges"]:
+    """Which links work in a round, each failing with this probability."""
+    return jax.random.uniform(jax.random.fold_in(key, 2**32 - 1), (edges,), failure.dtype) >= failure
 
 
 def distinct(key: PRNGKeyArray, n: Int[Array, ""], most: int, rows: int, count: int) -> Int[Array, "rows count"]:

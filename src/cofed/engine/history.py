@@ -24,12 +24,18 @@ class Outcome(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Communication:
-    """Bytes on the wire: per client and round (the sizes of `down` and `up`), and so far in total."""
+    """Bytes on the wire: per client and round (the sizes of `down` and `up`), and in total.
+
+    By gossip nothing comes down: `up_per_client` is one message to one neighbour, `per_edge` what a link carries in a
+    round (both ways) and `per_node` what each node sends in a round, where no link fails; `up` counts each once.
+    """
 
     down_per_client: int
     up_per_client: int
     down: int
     up: int
+    per_edge: int | None = None
+    per_node: tuple[int, ...] | None = None
 
     @property
     def total(self) -> int:

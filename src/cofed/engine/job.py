@@ -13,8 +13,10 @@ from cofed import trees
 from cofed.algorithms import base
 from cofed.engine.loop import Watch
 from cofed.engine.plan import Plan, check_fit, make_plan, pose
-from cofed.engine.steps import Data, make_steps
+from cofed.engine.rounds import Centre, Peers
+from cofed.engine.steps import Data
 from cofed.federation import Federation
+from cofed.gossip.topologies import Topology, links
 from cofed.problem import Problem
 
 BUFFER = 2**24  # entries that a chunk of rounds may record
@@ -44,7 +46,8 @@ class Step:
     plan: Plan
     end: int
     down: int  # bytes to one client in one round
-    up: int  # bytes from one client in one round
+    up: int  # bytes from one client in one round; along a graph, of one message to a neighbour
+    first: int  # bytes of a message in the exchange before the first round
 
 
 @dataclasses.dataclass
@@ -53,6 +56,7 @@ class Job:
 
     problem: Problem
     names: tuple[str, ...]
+    exchange: Centre | Peers
     data: Data
     held_out: Data | None
     metrics: dict[str, Callable]
@@ -69,6 +73,8 @@ def prepare(
     weights: Any,
     metrics: Mapping[str, Callable] | None,
     evaluation: Federation | None,
+    topology: Topology | None = None,
+    link_failure: float = 0.0,
 ) -> Job:
     """Check everything that can be checked before compiling, and put it in place."""
     check_kinds(problem, federation)
@@ -81,8 +87,12 @@ def prepare(
         settings.batch_size,
         settings.clients_per_round,
     )
-    check_fit(algorithm, problem, plan)
-    data = Data(federation.X, federation.y, federation.sizes, federation.ids, federation.weights(weights))
+    check_stream(federation, plan)
+    exchange = make_exchange(algorithm, federation, settings, weights, topology, link_failure)
+    check_fit(algorithm, pose(problem, plan), plan)
+    data = Data(
+        federation.X, federation.y, federation.sizes, federation.ids, federation.weights(weights), federation.draw
+    )
     held_out = None
     if evaluation is not None:
         if evaluation.X.shape[2:] != federation.X.shape[2:]:
@@ -109,12 +119,12 @@ def prepare(
     for stage in base.stages_of(algorithm, problem, settings.rounds, settings.local_steps):
         steps = settings.local_steps if stage.local_steps is None else stage.local_steps
         plan = make_plan(federation, steps, settings.local_epochs, settings.batch_size, settings.clients_per_round)
-        check_fit(stage.algorithm, problem, plan)
+        check_fit(stage.algorithm, pose(problem, plan), plan)
         posed = traced(pose(problem, plan), data.X.dtype)
         method = traced(stage.algorithm, data.X.dtype)
         end += stage.rounds
-        stages.append(Step(method, posed, plan, end, *wire(method, posed, data, plan, start)))
-    return Job(problem, federation.names, data, held_out, own, stages, watch, settings)
+        stages.append(Step(method, posed, plan, end, *wire(exchange, method, posed, data, plan, start)))
+    return Job(problem, federation.names, exchange, data, held_out, own, stages, watch, settings)
 
 
 def check_kinds(problem: Any, federation: Any) -> None:
@@ -130,10 +140,52 @@ def check_kinds(problem: Any, federation: Any) -> None:
 
 def check_algorithm(algorithm: Any) -> None:
     """What stands for the algorithm must be one."""
-    if isinstance(algorithm, type) or not (hasattr(algorithm, "local") or hasattr(algorithm, "stages")):
+    offers = ("local", "local_node", "stages")
+    if isinstance(algorithm, type) or not any(hasattr(algorithm, name) for name in offers):
         raise TypeError(
             f"the third argument must be an algorithm such as cofed.FedDualAvg(client_lr=0.1), got {algorithm!r}"
         )
+
+
+def check_stream(federation: Federation, plan: Plan) -> None:
+    """Samples that are drawn afresh have no full gradient and no epochs."""
+    if federation.draw is not None and (plan.batch is None or plan.epochs is not None):
+        raise ValueError(
+            "the clients of this federation draw fresh samples at every step: give local_steps and batch_size "
+            "(there is no full gradient and no epoch of a stream)"
+        )
+
+
+def make_exchange(
+    algorithm: Any,
+    federation: Federation,
+    settings: Settings,
+    weights: Any,
+    topology: Topology | None,
+    link_failure: float,
+) -> Centre | Peers:
+    """A server, or a graph where a topology is given; refused where the algorithm or a setting does not go with it."""
+    name, forms = type(algorithm).__name__, getattr(algorithm, "stage_form", algorithm)
+    if topology is None:
+        if not hasattr(forms, "local"):
+            raise ValueError(f"{name} has no server: give a topology, such as topology=cofed.topologies.ring(16)")
+        if link_failure:
+            raise ValueError("link_failure is for runs with a topology")
+        return Centre()
+    if not isinstance(topology, Topology):
+        raise TypeError(f"topology must be made with cofed.topologies, such as ring(16), got {type(topology).__name__}")
+    if not hasattr(forms, "local_node"):
+        raise ValueError(f"{name} needs a server and has no form by gossip; leave topology out, or use DFedDA")
+    if topology.nodes != federation.n_clients:
+        raise ValueError(f"the topology has {topology.nodes} nodes, but there are {federation.n_clients} clients")
+    if settings.clients_per_round is not None:
+        raise ValueError("clients_per_round is for runs with a server; by gossip every node takes part in every round")
+    if not (isinstance(weights, str) and weights == "uniform"):
+        raise ValueError("by gossip all nodes count alike: weights must be 'uniform'")
+    if not 0 <= link_failure < 1:
+        raise ValueError(f"link_failure is a probability in [0, 1), got {link_failure}")
+    dtype = federation.X.dtype
+    return Peers(links(topology, dtype), jnp.asarray(link_failure, dtype) if link_failure else None)
 
 
 def check_metrics(metrics: Mapping[str, Callable], start: PyTree) -> dict[str, Callable]:
@@ -160,16 +212,9 @@ def traced(tree: PyTree, dtype: Any) -> PyTree:
     return jax.tree.map(leaf, tree)
 
 
-def wire(algorithm: Any, problem: Problem, data: Data, plan: Plan, start: PyTree) -> tuple[int, int]:
-    """Bytes down to and up from one client in one round: the sizes of `down` and `up`."""
-
-    def messages(w0, data):
-        down = algorithm.broadcast(algorithm.init(problem, w0))
-        zero = jnp.zeros((), jnp.int32)
-        own = (data.X[0], data.y[0]) if plan.batch is None else None
-        steps = make_steps(problem, data, plan, zero, own, jax.random.key(0), jnp.zeros((), data.X.dtype))
-        return down, algorithm.local(problem, down, algorithm.init_client(problem, w0), steps)[0]
-
-    down, up = jax.eval_shape(messages, start, data)
+def wire(exchange: Centre | Peers, algorithm: Any, problem: Problem, data: Data, plan: Plan, w0: PyTree) -> list[int]:
+    """Bytes of the messages of one round (one client's down and up; along a graph one link's), and of the exchange
+    before the first round, where there is one."""
     size = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))  # noqa: E731
-    return size(down), size(up)
+    down, up = jax.eval_shape(lambda w0, data: exchange.messages(algorithm, problem, data, plan, w0), w0, data)
+    return [size(down), size(up), size(w0) if getattr(algorithm, "exchanges_first", False) else 0]

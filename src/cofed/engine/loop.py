@@ -16,7 +16,7 @@ from jaxtyping import Array, Int, PyTree
 
 from cofed.engine import evaluate
 from cofed.engine.plan import Plan
-from cofed.engine.rounds import Roll, State, one_round
+from cofed.engine.rounds import Centre, Peers, Roll, State
 from cofed.engine.steps import Data
 from cofed.problem import Problem
 
@@ -41,6 +41,7 @@ class Records(eqx.Module):
 def observe(
     algorithm: Any,
     problem: Problem,
+    exchange: Centre | Peers,
     data: Data,
     held_out: Data | None,
     metrics: dict[str, Callable],
@@ -48,8 +49,9 @@ def observe(
     watch: Watch,
 ) -> dict[str, Array]:
     """The row of the present model."""
-    w = algorithm.model(problem, state.server)
-    return evaluate.row(problem, data, held_out, metrics, watch.per_client, w)
+    w = exchange.model(algorithm, problem, state)
+    row = evaluate.row(problem, data, held_out, metrics, watch.per_client, w)
+    return row | exchange.columns(algorithm, problem, data, metrics, state)
 
 
 look = eqx.filter_jit(observe)  # for the start, before any round
@@ -58,6 +60,7 @@ look = eqx.filter_jit(observe)  # for the start, before any round
 def advance(
     algorithm: Any,
     problem: Problem,
+    exchange: Centre | Peers,
     data: Data,
     held_out: Data | None,
     metrics: dict[str, Callable],
@@ -71,7 +74,7 @@ def advance(
     """Rounds state.round..stop-1, at most `watch.capacity` of them."""
 
     def view(state: State) -> dict[str, Array]:
-        return observe(algorithm, problem, data, held_out, metrics, state, watch)
+        return observe(algorithm, problem, exchange, data, held_out, metrics, state, watch)
 
     # Within the loop a row is one vector: one small write per round instead of one per column.
     shapes = jax.eval_shape(view, state)
@@ -80,17 +83,17 @@ def advance(
     def seen(state: State) -> tuple[Array, PyTree]:
         due = (state.round % every == 0) | (state.round == last)
         row = jax.lax.cond(due, lambda: ravel_pytree(view(state))[0], lambda: flat)
-        return row, algorithm.model(problem, state.server) if watch.keep_models else None
+        return row, exchange.model(algorithm, problem, state) if watch.keep_models else None
 
     def body(carry):
         i, state, records = carry
-        state, roll = one_round(algorithm, problem, data, state, plan)
+        state, roll = exchange.one_round(algorithm, problem, data, state, plan)
         new = (*seen(state), roll)
         return i + 1, state, jax.tree.map(lambda buffer, v: buffer.at[i].set(v), records, new)
 
     room = lambda s: jnp.zeros((watch.capacity, *s.shape), s.dtype)  # noqa: E731
     who = jnp.zeros((watch.capacity, plan.participants), jnp.int32)
-    empty = (*jax.tree.map(room, jax.eval_shape(seen, state)), Roll(who, who.astype(bool)))
+    empty = (*jax.tree.map(room, jax.eval_shape(seen, state)), Roll(who, who.astype(bool), who[:, 0]))
     rounds = jnp.minimum(stop - state.round, watch.capacity)
     start = (jnp.zeros((), jnp.int32), state, empty)
     _, state, (rows, models, roll) = jax.lax.while_loop(lambda carry: carry[0] < rounds, body, start)

@@ -67,11 +67,16 @@ def pose(problem: Problem, plan: Plan) -> Problem:
     return dataclasses.replace(problem, local_steps=plan.steps if plan.equal else None, everyone=plan.everyone)
 
 
-def check_fit(algorithm: Any, problem: Problem, plan: Plan) -> None:
-    """Refuse a pair of algorithm and problem that does not fit."""
+def check_refusal(algorithm: Any, problem: Problem) -> None:
+    """Refuse a problem that lacks what the algorithm needs."""
     reason = base.refusal(algorithm, problem)
     if reason:
         raise ValueError(reason)
+
+
+def check_fit(algorithm: Any, problem: Problem, plan: Plan) -> None:
+    """Refuse a pair of algorithm and problem that does not fit."""
+    check_refusal(algorithm, problem)
     if algorithm.equal_steps and not plan.equal:
         raise ValueError(
             f"{type(algorithm).__name__} needs the same number of local steps on all clients, but local_epochs="

@@ -8,22 +8,23 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
 from cofed import trees
-from cofed.algorithms import base
 from cofed.engine import debug as debugging
 from cofed.engine.checkpoint import Store
-from cofed.engine.history import Communication, History, LeftOut, Log, Outcome, Result
+from cofed.engine.history import History, LeftOut, Log, Outcome, Result
 from cofed.engine.job import Job, Settings, Step, prepare
 from cofed.engine.loop import Records, look, run_chunk
 from cofed.engine.plan import positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
-from cofed.engine.rounds import State, fresh
+from cofed.engine.rounds import State
 from cofed.federation import Federation
+from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
 
 CHUNK_SECONDS = 0.25  # a chunk of rounds is about so long: often enough for a progress bar and for Ctrl-C
@@ -40,6 +41,8 @@ def run(
     batch_size: int | None = None,
     clients_per_round: int | None = None,
     weights: Any = "uniform",
+    topology: Topology | None = None,
+    link_failure: float = 0.0,
     w0: Any = None,
     seed: int = 0,
     evaluate_every: int = 1,
@@ -61,6 +64,8 @@ def run(
     batch_size: samples per batch; None is the full local gradient.
     clients_per_round: how many clients are drawn for each round; None is everybody.
     weights: pi_m, "uniform" or "samples", or one number per client.
+    topology: who talks to whom, such as cofed.topologies.ring(16), for methods without a server; client m is node m.
+    link_failure: the probability that a link of the topology fails in a round (drawn anew every round, by seed).
     w0: the start, as the model's pytree or a mapping such as {"coef": array}; None is the model's own.
     evaluate_every: rounds between rows of the history; an evaluation passes over all data.
     keep_models: keep the model after every round, in `result.models`.
@@ -92,14 +97,14 @@ def run(
         keep_models=keep_models,
         per_client=per_client,
     )
-    job = prepare(problem, federation, algorithm, settings, weights, metrics, evaluation)
+    job = prepare(problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
     store = None
     if checkpoint is not None:
         every = max(1, rounds // 10) if checkpoint_every is None else checkpoint_every
         store = Store(Path(checkpoint), positive_integer("checkpoint_every", every), keep_checkpoints)
-        store.begin(problem, federation, algorithm, settings, weights, metrics, evaluation)
+        store.begin(problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
     start = problem.start(federation, w0, seed)
-    state = fresh_state(job, job.stages[0], start, jax.random.key(seed), 0)
+    state = begin_stage(job, 0, start, jax.random.key(seed), 0)
     log = Log(History([], [], [], federation.names), [])
     return proceed(job, state, log, store, progress, debug)
 
@@ -138,20 +143,28 @@ def resume(
         saved.weights,
         saved.metrics,
         saved.evaluation,
+        saved.topology,
+        saved.link_failure,
     )
     start = saved.problem.start(saved.federation, None, settings.seed)
     # The shapes of the state follow from the stage that the checkpoint was made in.
     newest = store.newest()
-    stage = next(s for s in job.stages if newest.round <= s.end)
-    template = fresh_state(job, stage, start, jax.random.key(settings.seed), 0)
+    number = next(i for i, stage in enumerate(job.stages) if newest.round <= stage.end)
+    template = begin_stage(job, number, start, jax.random.key(settings.seed), 0)
     state, log = store.load(newest, template, start, federation_names=saved.federation.names)
     return proceed(job, state, log, store, progress, debug=False)
 
 
-def fresh_state(job: Job, stage: Step, w0: PyTree, key: Array, round: int) -> State:
+def begin_stage(job: Job, number: int, w0: PyTree, key: Array, round: int) -> State:
+    """The state before a stage, from one start for all."""
+    return fresh_state(job, job.stages[number], job.exchange.starts(w0, job.stages[number].plan), key, round)
+
+
+def fresh_state(job: Job, stage: Step, starts: PyTree, key: Array, round: int) -> State:
     """The state before a stage's first round, checked."""
-    state = fresh(stage.algorithm, stage.problem, w0, key, len(job.names), round)
-    if not trees.all_finite(state.server):
+    at = jnp.asarray(round, jnp.int32)
+    state = enter(stage.algorithm, stage.problem, job.exchange, starts, job.data, key, at, stage.plan)
+    if not trees.all_finite((at, state.server, state.clients)):
         raise ValueError(f"{type(stage.algorithm).__name__} cannot start from this w0: its state would not be finite")
     return state
 
@@ -176,8 +189,9 @@ def proceed(job: Job, state: State, log: Log, store: Store | None, progress: boo
                 continue
             if number and int(state.round) == job.stages[number - 1].end:
                 before = job.stages[number - 1]
-                w0 = base.output(before.algorithm, before.problem, state.server)
-                state = fresh_state(job, stage, w0, state.key, int(state.round))
+                starts = job.exchange.output(before.algorithm, before.problem, state)
+                state = fresh_state(job, stage, starts, state.key, int(state.round))
+                count_first(job, stage, state, log)
             if not debug and int(state.round) < stage.end:
                 log.history.compile_seconds += compile_now(job, stage, state)
             while int(state.round) < stage.end and not failed(state) and not asked.is_set():
@@ -226,17 +240,30 @@ def rounds_done(state: State) -> int:
 def begin(job: Job, state: State, log: Log) -> None:
     """Row 0 of the history: the start."""
     stage = job.stages[0]
-    row = look(stage.algorithm, stage.problem, job.data, job.held_out, job.metrics, state, job.watch)
+    count_first(job, stage, state, log)
+    row = look(stage.algorithm, stage.problem, job.exchange, job.data, job.held_out, job.metrics, state, job.watch)
     add_row(log, 0, row, participants=0, stage=0)
     if job.watch.keep_models:
-        log.models.append(to_numpy(stage.algorithm.model(stage.problem, state.server)))
+        log.models.append(to_numpy(job.exchange.model(stage.algorithm, stage.problem, state)))
+
+
+def count_first(job: Job, stage: Step, state: State, log: Log) -> None:
+    """The bytes of the exchange before a stage's first round, where the method has one."""
+    if stage.first:
+        log.up += stage.first * job.exchange.first_messages(state)
+
+
+@eqx.filter_jit
+def enter(algorithm, problem, exchange, starts, data, key, round, plan):
+    """The state before a stage's first round."""
+    return exchange.fresh(algorithm, problem, starts, data, key, round, plan)
 
 
 def close(job: Job, stage: Step, state: State, log: Log) -> None:
     """The row of the last good model, where a run ended between two evaluations."""
     done = rounds_done(state)
     if log.history.rows[-1]["round"] < done:
-        row = look(stage.algorithm, stage.problem, job.data, job.held_out, job.metrics, state, job.watch)
+        row = look(stage.algorithm, stage.problem, job.exchange, job.data, job.held_out, job.metrics, state, job.watch)
         add_row(log, done, row, participants=stage.plan.participants, stage=job.stages.index(stage))
 
 
@@ -254,6 +281,7 @@ def call(advance: Callable, job: Job, stage: Step, state: State, stop: int) -> t
     return advance(
         stage.algorithm,
         stage.problem,
+        job.exchange,
         job.data,
         job.held_out,
         job.metrics,
@@ -303,8 +331,8 @@ def record(job: Job, stage: Step, log: Log, first: int, state: State, records: R
         log.unreported += int((~heard).sum())
         if i == done:  # the round that failed: who was left out is known, but it changed nothing
             break
-        log.down += stage.down * clients.size
-        log.up += stage.up * clients.size
+        log.down += stage.down * int(records.roll.messages[i])
+        log.up += stage.up * int(records.roll.messages[i])
         if job.watch.keep_models:
             log.models.append(jax.tree.map(lambda leaf, i=i: leaf[i], records.models))
         if now % settings.evaluate_every == 0 or now == settings.rounds:
@@ -335,16 +363,16 @@ def add_row(log: Log, round: int, values: dict[str, Any], participants: int, sta
 def finish(job: Job, stage: Step, state: State, log: Log, outcome: Outcome) -> Result:
     """The result."""
     ready = lambda w: job.problem.ready(to_numpy(w))  # noqa: E731
-    average = None
-    if hasattr(stage.algorithm, "average"):
-        average = ready(stage.algorithm.average(stage.problem, state.server))
+    view = lambda of: of(stage.algorithm, stage.problem, state)  # noqa: E731
+    average, personal = view(job.exchange.average), view(job.exchange.personal)
     return Result(
-        model=ready(stage.algorithm.model(stage.problem, state.server)),
+        model=ready(view(job.exchange.model)),
         history=log.history,
         outcome=outcome,
-        communication=Communication(stage.down, stage.up, log.down, log.up),
+        communication=job.exchange.communication(stage.down, stage.up, log.down, log.up),
         models=[job.problem.ready(w) for w in log.models] if job.watch.keep_models else None,
-        average=average,
+        average=None if average is None else ready(average),
+        personal_models=None if personal is None else to_numpy(personal),
         state=state,
     )
 

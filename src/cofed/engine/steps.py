@@ -23,6 +23,20 @@ class Data(eqx.Module):
     sizes: Int[Array, " clients"]
     ids: Int[Array, " clients"]
     weights: Float[Array, " clients"]  # pi_m
+    draw: Callable | None = eqx.field(static=True, default=None)  # of a stream: (key, client, size) -> (X, y)
+
+
+class Stream(eqx.Module):
+    """Samples that are drawn afresh at every local step, by a pure function of key and client."""
+
+    key: PRNGKeyArray
+    client: Int[Array, ""]
+    size: int = eqx.field(static=True)
+    draw: Callable = eqx.field(static=True)
+
+    def batch(self, k: Float[Array, ""]) -> tuple[Array, Array]:
+        """The samples of the k-th step."""
+        return self.draw(jax.random.fold_in(self.key, k.astype(jnp.int32)), self.client, self.size)
 
 
 class Steps(eqx.Module):
@@ -36,9 +50,12 @@ class Steps(eqx.Module):
     round: Float[Array, ""]
     count: Float[Array, ""]
     plan: Plan = eqx.field(static=True)
+    stream: Stream | None = None  # where samples come from, if they are drawn afresh at every step
 
     def batch(self, k: Float[Array, ""]) -> tuple[Array, Array, Array]:
         """The k-th batch: features, labels, and what each sample counts."""
+        if self.stream is not None:
+            return *self.stream.batch(k), self.share
         if self.rows is None:
             return self.X, self.y, self.share
         i = k.astype(jnp.int32)
@@ -76,6 +93,11 @@ def make_steps(
     n, dtype = data.sizes[client], data.X.dtype
     most = data.X.shape[1]
     key = draws.client_key(key, data.ids[client])
+    if data.draw is not None:
+        assert plan.batch is not None
+        share = jnp.full(plan.batch, 1 / plan.batch, dtype)
+        stream = Stream(key, client, plan.batch, data.draw)
+        return Steps(problem, data.X[0], data.y[0], None, share, round, jnp.asarray(plan.steps, dtype), plan, stream)
     if plan.batch is None:
         assert own is not None
         share = means(jnp.arange(most, dtype=jnp.int32) < n, dtype)

@@ -15,10 +15,11 @@ from jaxtyping import PyTree
 from cofed.algorithms import base
 from cofed.engine.job import Job, Settings, Step, check_algorithm, check_kinds, prepare, traced
 from cofed.engine.loop import advance
-from cofed.engine.plan import positive_integer
+from cofed.engine.plan import check_refusal, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
-from cofed.engine.rounds import State, fresh
+from cofed.engine.rounds import State, at, copies
 from cofed.federation import Federation
+from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
 
 MEMORY = 2**31  # bytes that the configurations of one slice may take together
@@ -52,6 +53,8 @@ def tune(
     batch_size: int | None = None,
     clients_per_round: int | None = None,
     weights: Any = "uniform",
+    topology: Topology | None = None,
+    link_failure: float = 0.0,
     w0: Any = None,
     seed: int = 0,
     evaluate_every: int | None = None,
@@ -102,7 +105,8 @@ def tune(
     with interruptible() as asked, Bar("tuning", len(algorithms), 0, wanted(progress), "configurations") as bar:
         done = 0
         for group in alike(algorithms, problem, settings, federation.dtype):
-            job = prepare(problem, federation, algorithms[group.members[0]], settings, weights, metrics, evaluation)
+            one = algorithms[group.members[0]]
+            job = prepare(problem, federation, one, settings, weights, metrics, evaluation, topology, link_failure)
             for part in slices(len(group.members), job, start, memory):
                 if asked.is_set():
                     raise KeyboardInterrupt("tuning was stopped before the grid was done")
@@ -128,9 +132,7 @@ def alike(algorithms: list[Any], problem: Problem, settings: Settings, dtype: An
     """The grid in groups."""
     groups: dict[Any, Group] = {}
     for i, algorithm in enumerate(algorithms):
-        reason = base.refusal(algorithm, problem)
-        if reason:
-            raise ValueError(reason)
+        check_refusal(algorithm, problem)
         stages = base.stages_of(algorithm, problem, settings.rounds, settings.local_steps)
         methods = [traced(stage.algorithm, dtype) for stage in stages]
         shapes = tuple(leaf.shape for leaf in jax.tree.leaves(methods))
@@ -145,7 +147,10 @@ def slices(count: int, job: Job, start: PyTree, memory: int) -> list[range]:
     """A group in parts whose states, and what a round makes of them, fit into memory."""
     size = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))  # noqa: E731
     step = job.stages[0]
-    state = jax.eval_shape(lambda: fresh(step.algorithm, step.problem, start, jax.random.key(0), len(job.names), 0))
+    begin = lambda data: job.exchange.fresh(  # noqa: E731
+        step.algorithm, step.problem, job.exchange.starts(start, step.plan), data, jax.random.key(0), 0, step.plan
+    )
+    state = jax.eval_shape(begin, job.data)
     one = 3 * (size(state.server) + size(state.clients)) + 6 * step.plan.participants * size(start)
     width = max(1, int(memory // one))
     return [range(i, min(i + width, count)) for i in range(0, count, width)]
@@ -154,13 +159,13 @@ def slices(count: int, job: Job, start: PyTree, memory: int) -> list[range]:
 def run_together(job: Job, members: list[list[Any]], start: PyTree) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """All rows (configurations, evaluations) of one slice, and the rounds in which configurations failed."""
     settings, rows, state = job.settings, [], None
-    w0 = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(members), *leaf.shape)), start)
+    w0 = copies(job.exchange.starts(start, job.stages[0].plan), len(members))
     key = jax.random.key(settings.seed)
     last, every = number_of(settings.rounds), number_of(settings.evaluate_every)
     for step, *same_stage in zip(job.stages, *members, strict=True):
         algorithms = jax.tree.map(lambda *leaves: jnp.stack(leaves), *same_stage)
         began = 0 if state is None else int(state.round)
-        new = begin_together(algorithms, step, w0, key, began, len(job.names))
+        new = begin_together(algorithms, step, job, w0, key, began)
         if state is not None:  # what failed in an earlier stage stays failed
             new = dataclasses.replace(new, failed_at=state.failed_at)
         state = new
@@ -169,6 +174,7 @@ def run_together(job: Job, members: list[list[Any]], start: PyTree) -> tuple[dic
             state, records = advance_together(
                 algorithms,
                 step.problem,
+                job.exchange,
                 job.data,
                 job.held_out,
                 job.metrics,
@@ -182,7 +188,7 @@ def run_together(job: Job, members: list[list[Any]], start: PyTree) -> tuple[dic
             done = range(before + 1, int(state.round) + 1)
             due = [i for i, r in enumerate(done) if r % settings.evaluate_every == 0 or r == settings.rounds]
             rows.append({name: np.asarray(values)[:, due] for name, values in records.items()})
-        w0 = outputs(algorithms, step.problem, state)
+        w0 = outputs(algorithms, step.problem, job.exchange, state)
     assert state is not None
     joined = {name: np.concatenate([part[name] for part in rows], axis=1) for name in rows[0]}
     return joined, np.asarray(state.failed_at)
@@ -193,11 +199,11 @@ def number_of(value: int) -> jax.Array:
     return jnp.asarray(value, jnp.int32)
 
 
-def begin_together(algorithms: Any, step: Step, w0: PyTree, key: Any, round: int, clients: int) -> State:
+def begin_together(algorithms: Any, step: Step, job: Job, w0: PyTree, key: Any, round: int) -> State:
     """The states of all configurations before a stage."""
 
     def begin(algorithm, w0):
-        state = fresh(algorithm, step.problem, w0, key, clients, round)
+        state = job.exchange.fresh(algorithm, step.problem, w0, job.data, key, round, step.plan)
         return state.server, state.clients, state.empty, state.failed_at
 
     server, keeps, empty, failed_at = jax.vmap(begin)(algorithms, w0)
@@ -205,18 +211,24 @@ def begin_together(algorithms: Any, step: Step, w0: PyTree, key: Any, round: int
 
 
 @eqx.filter_jit
-def outputs(algorithms: Any, problem: Problem, state: State) -> PyTree:
+def outputs(algorithms: Any, problem: Problem, exchange: Any, state: State) -> PyTree:
     """What each configuration hands to its next stage."""
-    return jax.vmap(lambda algorithm, server: base.output(algorithm, problem, server))(algorithms, state.server)
+
+    def one(algorithm, server, clients):
+        return exchange.output(algorithm, problem, at(state, server, clients))
+
+    return jax.vmap(one)(algorithms, state.server, state.clients)
 
 
 @eqx.filter_jit
-def advance_together(algorithms, problem, data, held_out, metrics, state, stop, last, every, plan, watch):
+def advance_together(algorithms, problem, exchange, data, held_out, metrics, state, stop, last, every, plan, watch):
     """`loop.advance` of all configurations; data, the key and the clock are shared, and so are all batches."""
 
     def one(algorithm, server, clients, empty, failed_at):
         mine = State(server, clients, state.key, state.round, state.begun, empty, failed_at)
-        mine, records = advance(algorithm, problem, data, held_out, metrics, mine, stop, last, every, plan, watch)
+        mine, records = advance(
+            algorithm, problem, exchange, data, held_out, metrics, mine, stop, last, every, plan, watch
+        )
         return (mine.server, mine.clients, mine.empty, mine.failed_at), records.rows, mine.round
 
     own = (state.server, state.clients, state.empty, state.failed_at)

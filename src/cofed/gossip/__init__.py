@@ -1,0 +1,11 @@
+"""Without a server: topologies, and the algorithms that gossip along them, one file each."""
+
+from cofed.gossip import topologies
+from cofed.gossip.dasm import DASM
+from cofed.gossip.dfedda import DFedDA
+from cofed.gossip.dfedmid import DFedMiD
+from cofed.gossip.dscaffold import DScaffold
+from cofed.gossip.mrefeddagt import MReFedDAGT
+from cofed.gossip.refeddagt import ReFedDAGT
+
+__all__ = ["DASM", "DFedDA", "DFedMiD", "DScaffold", "MReFedDAGT", "ReFedDAGT", "topologies"]

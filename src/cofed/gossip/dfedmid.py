@@ -1,0 +1,70 @@
+"""DFedMiD: decentralised mirror descent, Euclidean.
+
+Problem     min_w  mean_m F_m(w) + psi(w); node m talks to its neighbours only
+Local       x <- D_{eta_c}(x - eta_c G_k(x)),  D_t = prox of t psi, from x = w^m
+Exchange    w^m <- D_{eta_s eta_c K}(sum_j u_jm (w^j + eta_s (x_K^j - w^j)))
+Model       of a node w^m, of the federation mean_m w^m
+Reference   liang2023, Section 7 (a baseline: FedMiD of yuan2021 without a server).
+Deviations  Where nodes take different numbers of steps, eta_c K is mixed like the models.
+
+With U = J/M this is FedMiD, with its fixed point of 2 psi for a finite psi; see there.
+"""
+
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+from jaxtyping import Array, Float, PyTree
+
+from cofed import trees
+from cofed.algorithms.base import LocalSteps
+from cofed.problem import Problem
+from cofed.scalars import number, require_positive
+
+
+class Node(NamedTuple):
+    w: PyTree  # w^m, the node's model
+
+
+class Up(NamedTuple):
+    w: PyTree  # w + eta_s (x_K - w)
+    elapsed: Float[Array, ""]  # eta_s eta_c K_m
+
+
+class DFedMiD(eqx.Module):
+    """Proximal steps by gossip (see the file's head for the update).
+
+    `client_lr` is eta_c, `server_lr` is eta_s; `client_prox=False` leaves psi out of the local steps.
+
+    >>> import cofed
+    >>> cofed.DFedMiD(client_lr=0.1).server_lr
+    1.0
+    """
+
+    client_lr: Any = eqx.field(converter=number)
+    server_lr: Any = eqx.field(converter=number, default=1.0)
+    client_prox: bool = eqx.field(static=True, default=True)
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    equal_steps: ClassVar[bool] = False
+    paper: ClassVar[str] = "liang2023"
+
+    def __check_init__(self):
+        require_positive("DFedMiD", client_lr=self.client_lr, server_lr=self.server_lr)
+
+    def init_node(self, problem: Problem, w0: PyTree) -> Node:
+        return Node(w0)
+
+    def local_node(self, problem: Problem, node: Node, steps: LocalSteps):
+        def step(k, x):
+            x = trees.axpy(-self.client_lr, steps.gradient(x, k), x)
+            return problem.regularizer.prox(x, self.client_lr) if self.client_prox else x
+
+        move = trees.sub(steps.run(step, node.w), node.w)
+        up = Up(trees.axpy(self.server_lr, move, node.w), self.server_lr * self.client_lr * steps.count)
+        return node, up
+
+    def mix(self, problem: Problem, node: Node, mixed: Up) -> Node:
+        return Node(problem.regularizer.prox(mixed.w, mixed.elapsed))
+
+    def model_node(self, problem: Problem, node: Node) -> PyTree:
+        return node.w

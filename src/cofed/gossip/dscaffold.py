@@ -1,0 +1,72 @@
+"""DScaffold: gradient tracking for smooth losses, Scaffold without a server.
+
+Problem     min_w  mean_m F_m(w)   (psi = 0); node m talks to its neighbours only
+Start       x^m = w_0, c^m = 0
+Local       y <- y - eta_c (G_k(y) + c^m), from y = x^m
+Exchange    Delta^m = (y_K - x)/(K eta_c);  c^m <- c^m + Delta^m - sum_j u_jm Delta^j;
+            x^m <- sum_j u_jm (x^j + K eta_s eta_c Delta^j)
+Model       of a node x^m, of the federation mean_m x^m
+Reference   Karimireddy et al. 2020 for the server; liang2023, Algorithm 2, in the Euclidean geometry for the exchange.
+Deviations  Trackers start at 0, as Scaffold's do: with U = J/M this is Scaffold.
+"""
+
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+from jaxtyping import PyTree
+
+from cofed import trees
+from cofed.algorithms.base import LocalSteps
+from cofed.problem import Problem
+from cofed.scalars import number, require_positive
+
+
+class Node(NamedTuple):
+    x: PyTree  # x^m, the node's model
+    c: PyTree  # c^m, the tracker
+    delta: PyTree  # Delta^m of the round
+
+
+class Up(NamedTuple):
+    x: PyTree  # x + K eta_s eta_c Delta
+    delta: PyTree  # Delta
+
+
+class DScaffold(eqx.Module):
+    """Gradient tracking by gossip for smooth problems (see the file's head for the update).
+
+    `client_lr` is eta_c, `server_lr` is eta_s.
+
+    >>> import cofed
+    >>> cofed.DScaffold(client_lr=0.1).server_lr
+    1.0
+    """
+
+    client_lr: Any = eqx.field(converter=number)
+    server_lr: Any = eqx.field(converter=number, default=1.0)
+
+    needs: ClassVar[tuple[str, ...]] = ("zero",)
+    equal_steps: ClassVar[bool] = False
+    paper: ClassVar[str] = "liang2023"
+
+    def __check_init__(self):
+        require_positive("DScaffold", client_lr=self.client_lr, server_lr=self.server_lr)
+
+    def init_node(self, problem: Problem, w0: PyTree) -> Node:
+        zero = trees.zeros_like(w0)
+        return Node(w0, zero, zero)
+
+    def local_node(self, problem: Problem, node: Node, steps: LocalSteps):
+        def step(k, y):
+            return trees.axpy(-self.client_lr, trees.add(steps.gradient(y, k), node.c), y)
+
+        move = trees.sub(steps.run(step, node.x), node.x)
+        delta = trees.scale(1 / (self.client_lr * steps.count), move)
+        return node._replace(delta=delta), Up(trees.axpy(self.server_lr, move, node.x), delta)
+
+    def mix(self, problem: Problem, node: Node, mixed: Up) -> Node:
+        c = trees.add(node.c, trees.sub(node.delta, mixed.delta))
+        return Node(mixed.x, c, node.delta)
+
+    def model_node(self, problem: Problem, node: Node) -> PyTree:
+        return node.x

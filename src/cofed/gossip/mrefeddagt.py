@@ -1,0 +1,58 @@
+"""MReFedDA-GT: multi-stage ReFedDA-GT, with a server or by gossip.
+
+Problem     min_w  mean_m F_m(w)   (psi = 0), the solution s-sparse
+Stages      n = 0, 1, ...: ReFedDA-GT with Q_n = Q_0 2^-n, restarted (trackers back to 0) from the last stage's output
+Reference   liang2023, Algorithm 4, Theorem 6.1: the squared l1 error halves per stage.
+Deviations  The run's rounds are split evenly over the stages (the first ones take the remainder).
+"""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+
+from cofed.algorithms.base import Stage
+from cofed.gossip.refeddagt import ReFedDAGT
+from cofed.mirrors import PNorm
+from cofed.problem import Problem
+from cofed.scalars import number, require_positive
+
+
+class MReFedDAGT(eqx.Module):
+    """ReFedDA-GT in stages of shrinking balls (see the file's head).
+
+    `radius_squared` is Q_0, `sparsity` is s, `stages_count` the number of stages; the rest is ReFedDA-GT's.
+
+    >>> import cofed
+    >>> method = cofed.MReFedDAGT(client_lr=0.1, radius_squared=4.0, sparsity=3, stages_count=2)
+    >>> [stage.algorithm.radius_squared for stage in method.stages(cofed.Problem(), 10, None)]
+    [4.0, 2.0]
+    """
+
+    client_lr: Any = eqx.field(converter=number)
+    radius_squared: Any = eqx.field(converter=number)
+    sparsity: int = eqx.field(static=True)
+    server_lr: Any = eqx.field(converter=number, default=1.0)
+    stages_count: int = eqx.field(static=True, default=4)
+    mirror: Any = eqx.field(default_factory=PNorm)
+
+    needs: ClassVar[tuple[str, ...]] = ("zero",)
+    equal_steps: ClassVar[bool] = False
+    paper: ClassVar[str] = "liang2023"
+    stage_form: ClassVar[type] = ReFedDAGT
+
+    def __check_init__(self):
+        require_positive("MReFedDAGT", client_lr=self.client_lr, radius_squared=self.radius_squared)
+        require_positive("MReFedDAGT", server_lr=self.server_lr, stages_count=self.stages_count)
+
+    def stages(self, problem: Problem, rounds: int, local_steps: int | None) -> list[Stage]:
+        """One ReFedDA-GT per ball."""
+        count = self.stages_count
+        if rounds < count:
+            raise ValueError(f"MReFedDAGT has {count} stages and needs as many rounds at least, got rounds={rounds}")
+        return [
+            Stage(
+                ReFedDAGT(self.client_lr, self.server_lr, self.radius_squared / 2**n, self.sparsity, self.mirror),
+                rounds // count + (n < rounds % count),
+            )
+            for n in range(count)
+        ]

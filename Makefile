@@ -30,6 +30,7 @@ format: .venv/installed        ## let ruff mend what it can
 
 bench: .venv/installed         ## rounds per second beside a NumPy loop
 	$(BIN)/python -m benchmarks.rounds
+	$(BIN)/python -m benchmarks.gossip
 
 clean:
 	rm -rf .venv build dist

@@ -2,9 +2,9 @@
 
     python -m benchmarks.gossip [--rounds N]
 
-First job: DFedDA with gradient tracking, 16 nodes on a chain, d = 1024, 10 local steps of batch 10, float32, on fixed data
-(256 samples per node) and on a stream (1.6 million fresh normals per round). Second: the cost per round on rings of 10 to
-10,000 nodes (d = 32, 5 local steps of batch 10), which should grow like the number of nodes.
+First job: DFedDA with gradient tracking, 16 nodes on a chain, d = 1024, 10 local steps of batch 10, float32, on fixed
+data (256 samples per node) and on a stream (1.6 million fresh normals per round). Second: the cost per round on rings
+of 10 to 10,000 nodes (d = 32, 5 local steps of batch 10), which should grow like the number of nodes.
 """
 
 import argparse

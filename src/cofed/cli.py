@@ -160,8 +160,8 @@ def algorithms(
 
     table = Table(box=box.SIMPLE_HEAD, caption_justify="left", show_lines=True)
     table.caption = (
-        "Vectors: what one client receives and sends in one round (by gossip: sends to each neighbour), in sizes of the\n"
-        "model, where everybody takes part.\n"
+        "Vectors: what one client receives and sends in one round (by gossip: sends to each neighbour), in sizes of "
+        "the model, where everybody takes part.\n"
         "Example: cofed.FedDualAvg(client_lr=0.01, server_lr=1.0). More: help(cofed.FedDualAvg)."
     )
     table.add_column("method", style="bold", no_wrap=True)
@@ -264,7 +264,7 @@ def vectors(algorithm: Any, form: type) -> tuple[int, int]:
     regularizer = cofed.Zero() if "zero" in algorithm.needs else cofed.L1(1.0)
     problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), regularizer)
     settings = Settings(
-        rounds=3,
+        rounds=10,
         local_steps=1,
         local_epochs=None,
         batch_size=None,

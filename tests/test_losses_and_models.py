@@ -1,5 +1,6 @@
 """Losses and models: values and gradients against NumPy and scikit-learn, and what they refuse."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -161,7 +162,28 @@ def test_the_pooled_baseline_agrees_with_scikit_learn(name):
 
 def test_the_pooled_baseline_says_where_it_did_not_get_there():
     problem = cofed.Problem(cofed.Linear(), cofed.Squared())
-    assert not cofed.solve_pooled(problem, worlds.linear(), max_iterations=3).converged
+    with pytest.warns(RuntimeWarning, match="stopped after 3 iterations at a residual of"):
+        assert not cofed.solve_pooled(problem, worlds.linear(), max_iterations=3).converged
+
+
+def test_the_pooled_baseline_ends_where_the_loss_does():
+    federation = cofed.Federation.from_arrays([(np.ones((3, 2)), np.zeros(3))])
+    problem = worlds.problem(cofed.L1(100.0), lambda p, y: jnp.sqrt((p - y) ** 2))
+    with pytest.warns(RuntimeWarning, match="pooled solver stopped"):
+        assert not cofed.solve_pooled(problem, federation, w0={"coef": np.ones(2)}).converged
+
+
+def test_several_targets_have_a_coefficient_each_and_shapes_must_agree():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    B = np.array([[1.0, -1.0], [2.0, 3.0]])
+    federation = cofed.Federation.from_arrays([(X[:15], X[:15] @ B), (X[15:], X[15:] @ B)])
+    result = cofed.run(cofed.Problem(cofed.Linear()), federation, cofed.FedDecouple(0.2), rounds=200, local_steps=2)
+    np.testing.assert_allclose(result.model.coef, B, atol=1e-6)
+    module = eqx.nn.Linear(2, 5, key=jax.random.key(0))
+    single = cofed.Federation.from_arrays([(X, X[:, 0])])
+    with pytest.raises(ValueError, match=r"Squared compares a prediction of shape \(5,\) with a label of shape \(\)"):
+        cofed.run(cofed.Problem(module), single, cofed.FedAvg(0.1), rounds=1)
 
 
 def test_one_client_alone_is_the_pooled_problem_of_its_data():

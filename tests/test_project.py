@@ -95,14 +95,20 @@ def code_blocks(path: Path) -> list[str]:
     return [part.split("```")[0] for part in path.read_text().split("```python\n")[1:]]
 
 
-def test_the_readmes_first_example_runs(capsys):
+def test_the_readmes_examples_run_one_after_another(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, *others = code_blocks(ROOT.parent.parent / "README.md")
+    scope: dict = {}
     with jax.numpy_dtype_promotion("standard"):
-        scope: dict = {}
-        exec(code_blocks(ROOT.parent.parent / "README.md")[0], scope)
-    found = scope["result"].model.coef
-    assert (abs(found[:5]) > 0.5).all()
-    assert (abs(found) > 1e-6).sum() < 25
-    assert "objective" in capsys.readouterr().out
+        exec(first, scope)
+        found = scope["result"].model.coef
+        assert (abs(found[:5]) > 0.5).all()
+        assert (abs(found) > 1e-6).sum() < 25
+        assert "objective" in capsys.readouterr().out
+        for block in others:
+            exec(block, scope)
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "history.parquet", "ring.png"}
+    assert scope["result"].personal_models.coef.shape == (4, 50)
 
 
 def test_the_skeleton_of_an_algorithm_works():

@@ -1,5 +1,6 @@
 """What federation is compared with: the pooled data solved to a stated precision, and one client alone."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -64,6 +65,13 @@ def solve_pooled(
     best, converged = fista(traced(problem, dtype), data, start, jnp.asarray(tol, dtype), max_iterations)
     objective = evaluate.smooth(traced(problem, dtype), data, best.w)[0] + problem.regularizer.value(best.w)
     model = problem.ready(jax.tree.map(np.asarray, best.w))
+    if not bool(converged):
+        warnings.warn(
+            f"the pooled solver stopped after {int(best.k)} iterations at a residual of {float(best.residual):.3g}, "
+            f"short of tol={tol:g}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return Solution(model, float(objective), float(best.residual), int(best.k), bool(converged))
 
 
@@ -113,7 +121,8 @@ def fista(
             bound = value + trees.dot(gradient, d) + trees.dot(d, d) / (2 * step) + slack
             return ~(loss(w) <= bound)
 
-        step = jax.lax.while_loop(too_long, lambda step: step / 2, step)
+        least = step * 2.0**-100  # a loss that is not finite would shrink the step for ever
+        step = jax.lax.while_loop(lambda s: too_long(s) & (s > least), lambda s: s / 2, step)
         return point(step), step
 
     def iterate(state: Iterate) -> Iterate:
@@ -136,5 +145,8 @@ def fista(
         floor = 4 * jnp.finfo(dtype).eps * trees.norm(state.w) / state.step
         return jnp.maximum(tol * scale, floor)
 
-    last = jax.lax.while_loop(lambda state: (state.residual > target(state)) & (state.k < most), iterate, first)
+    def more(state: Iterate) -> Bool[Array, ""]:
+        return (state.residual > target(state)) & (state.k < most) & trees.all_finite(state.v)
+
+    last = jax.lax.while_loop(more, iterate, first)
     return last, last.residual <= target(last)

@@ -209,7 +209,7 @@ def describe(method: type) -> dict[str, Any]:
     >>> import cofed
     >>> about = describe(cofed.FedAvg)
     >>> about["description"], about["vectors_up"], about["needs"]
-    ('Local subgradient steps, averaged.', 1, ['a finite regularizer'])
+    ('Local subgradient steps, averaged.', 1, ['a finite regularizer with a subgradient'])
     """
     import dataclasses
     import inspect

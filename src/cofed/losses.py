@@ -6,7 +6,7 @@ labels they accept, how many outputs the model needs, and when a prediction coun
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -30,6 +30,8 @@ class Squared(eqx.Module):
     4.0
     """
 
+    elementwise: ClassVar[bool] = True  # the label has the prediction's shape
+
     half: bool = eqx.field(static=True, default=True)
 
     def __call__(self, prediction: Prediction, y: Label) -> Scalar:
@@ -44,6 +46,8 @@ class Logistic(eqx.Module):
     >>> round(float(Logistic()(jnp.array(0.0), jnp.array(1))), 4)
     0.6931
     """
+
+    elementwise: ClassVar[bool] = True  # the label has the prediction's shape
 
     def __call__(self, prediction: Prediction, y: Label) -> Scalar:
         return jnp.sum(jax.nn.softplus(jnp.where(y > 0, -prediction, prediction)))
@@ -101,6 +105,8 @@ class Huber(eqx.Module):
     2.5
     """
 
+    elementwise: ClassVar[bool] = True  # the label has the prediction's shape
+
     delta: Any = eqx.field(converter=number, default=1.0)
 
     def __check_init__(self):
@@ -119,6 +125,8 @@ class Poisson(eqx.Module):
     >>> float(Poisson()(jnp.array(0.0), jnp.array(3)))
     1.0
     """
+
+    elementwise: ClassVar[bool] = True  # the label has the prediction's shape
 
     def __call__(self, prediction: Prediction, y: Label) -> Scalar:
         return jnp.sum(jnp.exp(prediction) - y.astype(prediction.dtype) * prediction)
@@ -140,7 +148,7 @@ class FunctionLoss(eqx.Module):
 
     function: Callable[[Any, Any], Any] = eqx.field(static=True)
 
-    def __call__(self, prediction: Prediction, y: Label) -> Scalar:
+    def __call__(self, prediction: Prediction, y: Label) -> Any:
         return self.function(prediction, y)
 
 

@@ -76,7 +76,8 @@ class Problem(eqx.Module):
     def start(self, federation: Federation, w0: Any = None, seed: int = 0) -> PyTree:
         """The parameters to begin with: the model's own, or the given pytree or mapping of leaf names to arrays."""
         y = np.asarray(federation.y)
-        outputs = self.loss.outputs(y) if hasattr(self.loss, "outputs") else None
+        several = y.shape[2] if y.ndim == 3 else None  # as many outputs as a label has entries
+        outputs = self.loss.outputs(y) if hasattr(self.loss, "outputs") else several
         fresh = self.model.init(jax.random.key(seed), federation.X[0, 0], outputs)
         if w0 is None:
             return fresh

@@ -16,9 +16,7 @@ def number(value: Any) -> Any:
     >>> number(1)
     1.0
     """
-    if isinstance(value, (bool, str)) or value is None:
-        raise TypeError(f"expected a number, got {value!r}")
-    if isinstance(value, (int, float, np.number)):
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
         return float(value)
     return value
 
@@ -30,9 +28,16 @@ def known(value: Any) -> bool:
     )
 
 
+def require_number(owner: str, name: str, value: Any) -> None:
+    """Refuse what is no number at all (strings, None, flags), naming the owner and the field."""
+    if value is None or isinstance(value, (bool, str, list, tuple, dict)):
+        raise TypeError(f"{owner}: {name} must be a number, got {value!r}")
+
+
 def require_positive(owner: str, **fields: Any) -> None:
     """Refuse numbers that are not finite and > 0, naming the owner and the field."""
     for name, value in fields.items():
+        require_number(owner, name, value)
         if known(value) and not (float(value) > 0 and math.isfinite(float(value))):
             raise ValueError(f"{owner}: {name} must be a finite number > 0, got {value}")
 
@@ -40,5 +45,6 @@ def require_positive(owner: str, **fields: Any) -> None:
 def require_nonnegative(owner: str, **fields: Any) -> None:
     """Refuse numbers that are not finite and >= 0, naming the owner and the field."""
     for name, value in fields.items():
+        require_number(owner, name, value)
         if known(value) and not (float(value) >= 0 and math.isfinite(float(value))):
             raise ValueError(f"{owner}: {name} must be a finite number >= 0, got {value}")

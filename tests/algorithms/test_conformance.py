@@ -134,10 +134,10 @@ def test_chunking_changes_no_bit(row, monkeypatch):
 def test_resuming_changes_no_bit(row, tmp_path, monkeypatch):
     whole = go(row, checkpoint=tmp_path / "whole", checkpoint_every=2)
 
-    def killed(job, stage, state, *rest, chunk=engine.chunk):
+    def killed(job, number, state, *rest, chunk=engine.chunk):
         if int(state.round) >= 4:
             raise SystemExit
-        return chunk(job, stage, state, *rest)
+        return chunk(job, number, state, *rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(engine, "chunk", killed)
@@ -170,19 +170,19 @@ def test_gradients_through_a_round_are_finite_under_vmap(row):
     settings = Settings(2, 3, None, 2, 3, 0, 1, False, False)
     job = prepare(worlds.problem(row.regularizer), federation, row.algorithm, settings, "uniform", None, None)
     other = prepare(worlds.problem(row.regularizer), federation, row.other, settings, "uniform", None, None)
-    stage = job.stages[0]
+    task = job.stages[0].task
     w0 = job.problem.start(federation, worlds.start())
 
     def objective(algorithm):
-        state = job.exchange.fresh(algorithm, stage.problem, w0, job.data, jax.random.key(0), 0, stage.plan)
+        mine = dataclasses.replace(task, algorithm=algorithm)
         turn = lambda state, _: (  # noqa: E731
-            job.exchange.one_round(algorithm, stage.problem, job.data, state, stage.plan)[0],
+            mine.exchange.one_round(algorithm, mine.problem, mine.data, state, mine.plan)[0],
             None,
         )
-        state, _ = jax.lax.scan(turn, state, length=2)
-        return smooth(stage.problem, job.data, job.exchange.model(algorithm, stage.problem, state))[0]
+        state, _ = jax.lax.scan(turn, mine.begin(w0, jax.random.key(0), 0), length=2)
+        return smooth(mine.problem, mine.data, mine.model(state))[0]
 
-    both = jax.tree.map(lambda a, b: jnp.stack([a, b]), stage.algorithm, other.stages[0].algorithm)
+    both = jax.tree.map(lambda a, b: jnp.stack([a, b]), task.algorithm, other.stages[0].task.algorithm)
     gradients = jax.tree.leaves(jax.jit(jax.vmap(jax.grad(objective)))(both))
     assert all(np.all(np.isfinite(g)) for g in gradients)
     assert any(np.abs(g).max() > 0 for g in gradients)

@@ -127,17 +127,17 @@ def posed(algorithm, regularizer, federation=FED, local_steps=3, **kwargs):
     """A job of the engine, to look inside its rounds."""
     settings = Settings(10, local_steps, None, None, kwargs.pop("clients_per_round", None), 0, 1, False, False)
     job = prepare(worlds.problem(regularizer), federation, algorithm, settings, "samples", None, None)
-    return job, job.stages[0]
+    return job, job.stages[0].task
 
 
 def test_the_corrections_of_decoupling_sum_to_zero_in_every_round():
     lr, slr = 0.03, 1.3
-    job, stage = posed(cofed.FedDecouple(lr, slr), cofed.L1(0.2))
+    job, task = posed(cofed.FedDecouple(lr, slr), cofed.L1(0.2))
     w0 = job.problem.start(FED, W0)
-    state = job.exchange.fresh(stage.algorithm, stage.problem, w0, job.data, jax.random.key(0), 0, stage.plan)
+    state = task.begin(w0, jax.random.key(0), 0)
     pi = np.asarray(FED.weights("samples"))
     for _ in range(6):
-        state, _ = job.exchange.one_round(stage.algorithm, stage.problem, job.data, state, stage.plan)
+        state, _ = task.exchange.one_round(task.algorithm, task.problem, task.data, state, task.plan)
         client = state.clients
         x, p, gradient = (np.asarray(a.coef) for a in (state.server.x, client.p, client.gradient))
         c = (p - x) / (lr * slr * 3) - gradient
@@ -148,20 +148,20 @@ def test_the_corrections_of_decoupling_sum_to_zero_in_every_round():
 def test_the_optimum_is_a_fixed_point_of_decoupling():
     lr, slr, lam = 0.03, 1.3, 0.2
     total = lr * slr * 3
-    job, stage = posed(cofed.FedDecouple(lr, slr), cofed.L1(lam))
+    job, task = posed(cofed.FedDecouple(lr, slr), cofed.L1(lam))
     best = cofed.solve_pooled(job.problem, FED, weights="samples", tol=1e-14).model.coef
     gradients = np.stack([worlds.gradient(FED, m, best) for m in range(FED.n_clients)])
     mean = np.asarray(FED.weights("samples")) @ gradients
     like = job.problem.start(FED)
     tree = lambda a: dataclasses.replace(like, coef=jnp.asarray(a))  # noqa: E731
-    state = job.exchange.fresh(stage.algorithm, stage.problem, like, job.data, jax.random.key(0), 0, stage.plan)
+    state = task.begin(like, jax.random.key(0), 0)
     server = state.server._replace(x=tree(best - total * mean))
     # A client keeps p and its mean gradient; c_i = (p - x)/eta~ - gradient = grad f(x*) - grad f_i(x*).
     keeps = state.clients._replace(p=tree(np.tile(best, (FED.n_clients, 1))), gradient=tree(gradients))
     state = dataclasses.replace(state, server=server, clients=keeps)
-    after, _ = job.exchange.one_round(stage.algorithm, stage.problem, job.data, state, stage.plan)
+    after, _ = task.exchange.one_round(task.algorithm, task.problem, task.data, state, task.plan)
     np.testing.assert_allclose(after.server.x.coef, server.x.coef, atol=1e-10)
-    np.testing.assert_allclose(stage.algorithm.model(stage.problem, after.server).coef, best, atol=1e-10)
+    np.testing.assert_allclose(task.model(after).coef, best, atol=1e-10)
 
 
 def test_fast_dual_averaging_with_one_step_is_classical():

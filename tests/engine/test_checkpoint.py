@@ -33,10 +33,10 @@ def go(folder=None, federation=None, problem=None, **options):
 def stop_at(monkeypatch, round):
     """Let the engine end abruptly once it has done so many rounds."""
 
-    def chunk(job, stage, state, *rest, real=engine.chunk):
+    def chunk(job, number, state, *rest, real=engine.chunk):
         if int(state.round) >= round:
             raise SystemExit
-        return real(job, stage, state, *rest)
+        return real(job, number, state, *rest)
 
     monkeypatch.setattr(engine, "chunk", chunk)
 
@@ -235,3 +235,53 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         atomically(target, fail)
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_other_files_in_the_folder_are_left_alone(half):
+    (half / ".gitignore").write_text("*")
+    (half / ".git").mkdir()
+    (half / ".run.json.abc.json").write_text("half of a write")
+    (half / "round-abc.json").write_text("{}")
+    cofed.resume(half)
+    assert (half / ".gitignore").exists()
+    assert (half / ".git").exists()
+    assert not (half / ".run.json.abc.json").exists()
+
+
+def test_a_refused_run_leaves_the_folder_free(tmp_path):
+    with pytest.raises(ValueError, match="w0"):
+        go(tmp_path / "run", w0={"coef": np.zeros(2)})
+    with pytest.raises(ValueError, match="keep_checkpoints must be an integer"):
+        go(tmp_path / "run", keep_checkpoints=0)
+    go(tmp_path / "run")
+    assert cofed.resume(tmp_path / "run").outcome is cofed.Outcome.COMPLETED
+
+
+def test_a_diverged_run_stays_so(tmp_path):
+    method = cofed.MCFedDA(0.1, 10.0, stage_rounds=(1, 5, 6))
+    problem = worlds.problem(cofed.L1(0.05), lambda p, y: jnp.nan * p)
+    with pytest.warns(RuntimeWarning, match="MCFedDA diverged in round 3.*no client has sent a finite update"):
+        first = cofed.run(problem, worlds.linear(), method, rounds=12, local_steps=2, checkpoint=tmp_path / "run")
+    with pytest.warns(RuntimeWarning, match="MCFedDA diverged in round 3"):
+        again = cofed.resume(tmp_path / "run", problem=problem)
+    assert first.outcome is again.outcome is cofed.Outcome.DIVERGED
+    np.testing.assert_array_equal(first.model.coef, again.model.coef)
+
+
+def test_an_interrupted_run_goes_on_as_if_it_was_not(tmp_path, monkeypatch):
+    options = {"rounds": 20, "evaluate_every": 8, "checkpoint_every": 100}
+
+    def chunk(job, number, state, *rest, real=engine.chunk):
+        if int(state.round) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return real(job, number, state, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "chunk", chunk)
+        part = go(tmp_path / "run", **options)
+    assert part.outcome is cofed.Outcome.INTERRUPTED
+    assert part.history["round"][-1] < 20
+    whole, resumed = go(**(options | {"checkpoint_every": None})), cofed.resume(tmp_path / "run")
+    assert resumed.history["round"].tolist() == [0, 8, 16, 20]
+    np.testing.assert_array_equal(whole.history["objective"], resumed.history["objective"])
+    np.testing.assert_array_equal(whole.model.coef, resumed.model.coef)

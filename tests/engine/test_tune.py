@@ -87,6 +87,7 @@ def test_other_numbers_compile_nothing():
         ([], {}, "grid is empty"),
         ([cofed.FedAvg(0.1), cofed.Scaffold(0.1)], {}, "Scaffold does not fit"),
         ([cofed.FedAvg(0.01)], {"score": "f1"}, "score='f1' is not a column"),
+        ([cofed.FedAvg(0.01)], {"last": 0}, "last must be an integer >= 1"),
         ([cofed.FedAvg(0.01)], {"rounds": 0}, "rounds must be an integer"),
     ],
 )

@@ -206,10 +206,10 @@ class TestConformance:
         options = {"batch_size": 2, "link_failure": 0.3, "keep_models": False}
         whole = go(method, t.chain(M), psi, **options)
 
-        def killed(job, stage, state, *rest, chunk=engine.chunk):
+        def killed(job, number, state, *rest, chunk=engine.chunk):
             if int(state.round) >= 4:
                 raise SystemExit
-            return chunk(job, stage, state, *rest)
+            return chunk(job, number, state, *rest)
 
         with monkeypatch.context() as patch:
             patch.setattr(engine, "chunk", killed)

@@ -118,7 +118,7 @@ TRAITS: dict[str, Trait] = {
     "convex": Trait(lambda psi: getattr(psi, "convex", False), "a convex regularizer"),
     "finite": Trait(
         lambda psi: not getattr(psi, "is_indicator", False) and hasattr(psi, "subgradient"),
-        "a finite regularizer (an indicator of a set has no subgradient to follow)",
+        "a finite regularizer with a subgradient (an indicator of a set has none)",
     ),
     "zero": Trait(lambda psi: getattr(psi, "is_zero", False), "no regularizer, that is Zero()"),
     "norm": Trait(

@@ -51,6 +51,8 @@ class FedDR(eqx.Module):
 
     def __check_init__(self):
         require_positive("FedDR", client_lr=self.client_lr, eta=self.eta, alpha=self.alpha)
+        if isinstance(self.alpha, float) and self.alpha >= 2:
+            raise ValueError(f"FedDR: alpha must be in (0, 2), got {self.alpha}")
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
         return self.server(problem, w0)

@@ -17,12 +17,14 @@ import equinox as eqx
 from cofed.algorithms.base import Stage
 from cofed.algorithms.cfedda import CFedDA
 from cofed.problem import Problem
-from cofed.scalars import number, require_positive
+from cofed.scalars import number, require_nonnegative, require_positive
 
 
 def optional_numbers(values: Any) -> Any:
-    """A tuple of numbers, or None."""
-    return None if values is None else tuple(number(value) for value in values)
+    """A tuple of numbers, or None; a single number is a list of one."""
+    if values is None:
+        return None
+    return tuple(number(value) for value in values) if isinstance(values, (list, tuple)) else (number(values),)
 
 
 class MCFedDA(eqx.Module):
@@ -43,7 +45,7 @@ class MCFedDA(eqx.Module):
     sparsity: Any = None
     radii: Any = eqx.field(converter=optional_numbers, default=None)
     stage_rounds: tuple[int, ...] | None = eqx.field(
-        static=True, default=None, converter=lambda r: None if r is None else tuple(r)
+        static=True, default=None, converter=lambda r: tuple(r) if isinstance(r, (list, tuple)) else r
     )
 
     equal_steps: ClassVar[bool] = True
@@ -55,7 +57,17 @@ class MCFedDA(eqx.Module):
         return ("convex", "norm")
 
     def __check_init__(self):
-        require_positive("MCFedDA", L=self.L, **({} if self.sparsity is None else {"sparsity": self.sparsity}))
+        require_nonnegative("MCFedDA", mu=self.mu)
+        require_positive("MCFedDA", L=self.L)
+        if self.sparsity is not None:  # the radii are 108 sparsity lambda_m / mu
+            require_positive("MCFedDA", sparsity=self.sparsity, mu=self.mu)
+        if self.strengths == ():
+            raise ValueError("MCFedDA: strengths must have at least one entry")
+        for rounds in self.stage_rounds if isinstance(self.stage_rounds, tuple) else ():
+            if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+                raise ValueError(f"MCFedDA: each of stage_rounds must be an integer >= 1, got {self.stage_rounds}")
+        if not isinstance(self.stage_rounds, tuple | None):
+            raise TypeError(f"MCFedDA: stage_rounds must be a list of integers, got {self.stage_rounds!r}")
         for i, strength in enumerate(self.strengths or ()):
             require_positive("MCFedDA", **{f"strengths[{i}]": strength})
         if self.radii is not None and self.sparsity is not None:

@@ -77,13 +77,11 @@ class Store:
         link_failure: float,
     ) -> None:
         """Write the definition of a new run."""
-        if (self.folder / "run.json").exists():
+        if self.all():
             raise ValueError(
                 f"{self.folder} holds a run already; go on with it by cofed.resume({str(self.folder)!r}), "
                 "or give another folder"
             )
-        if self.keep < 1:
-            raise ValueError(f"keep_checkpoints must be at least 1, got {self.keep}")
         write_federation(self.folder / "federation.safetensors", federation)
         if evaluation is not None:
             write_federation(self.folder / "evaluation.safetensors", evaluation)
@@ -112,10 +110,12 @@ class Store:
     def open(cls, folder: Path) -> "Store":
         """The store in a folder that a run has written."""
         definition = read_json(folder / "run.json", f"{folder} holds no run: there is no whole run.json in it")
-        if definition.get("format") != FORMAT or "settings" not in definition:
+        parts = {"settings", "checkpoint_every", "keep_checkpoints", "problem", "algorithm", "fingerprint", "topology"}
+        if definition.get("format") != FORMAT or not parts <= set(definition):
             raise ValueError(f"{folder / 'run.json'} was not written by this version of cofed")
-        for leftover in folder.glob(".*"):  # of a write that was killed
-            leftover.unlink()
+        for name in ("round-*", "run.json", "federation.safetensors", "evaluation.safetensors"):
+            for leftover in folder.glob(f".{name}.*"):  # of a write that was killed
+                leftover.unlink()
         return cls(folder, definition["checkpoint_every"], definition["keep_checkpoints"])
 
     def definition(
@@ -201,7 +201,8 @@ class Store:
 
     def all(self) -> list[Saved]:
         """The whole checkpoints, oldest first."""
-        return [Saved(int(path.stem.split("-")[1]), path) for path in sorted(self.folder.glob("round-*.json"))]
+        found = sorted(self.folder.glob("round-*.json"))
+        return [Saved(int(path.stem[6:]), path) for path in found if path.stem[6:].isdecimal()]
 
     def newest(self) -> Saved:
         """The checkpoint to go on from."""

@@ -1,19 +1,17 @@
 """The debug engine: the same rounds, eagerly, client by client, stopping at the first failure with its address."""
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.engine.loop import Records, Watch, observe
-from cofed.engine.plan import Plan
-from cofed.engine.rounds import Centre, Peers, State
-from cofed.engine.steps import Data, Steps, make_steps
-from cofed.problem import Problem
+from cofed.engine.loop import Clock, Records, Task
+from cofed.engine.rounds import State
+from cofed.engine.steps import Steps, make_steps
 
 
 class DebugFailure(RuntimeError):
@@ -36,9 +34,11 @@ class WatchedSteps(Steps):
         if not trees.all_finite(w):
             raise DebugFailure(self.name, self.at, int(k), "the model is not finite before the gradient")
         try:
-            gradient = super().gradient(w, k)
+            loss, gradient = jax.value_and_grad(self.problem.mean_loss)(w, *self.batch(k))
         except Exception as error:
             raise DebugFailure(self.name, self.at, int(k), f"{type(error).__name__}: {error}") from error
+        if not jnp.isfinite(loss):
+            raise DebugFailure(self.name, self.at, int(k), f"the loss is {loss} (||w|| = {float(trees.norm(w)):.3g})")
         if not trees.all_finite(gradient):
             bad = [
                 name
@@ -55,30 +55,16 @@ class WatchedSteps(Steps):
         return gradient
 
 
-def debug_advance(
-    algorithm: Any,
-    problem: Problem,
-    exchange: Centre | Peers,
-    data: Data,
-    held_out: Data | None,
-    metrics: dict[str, Callable],
-    state: State,
-    stop: Int[Array, ""],
-    last: Int[Array, ""],
-    every: Int[Array, ""],
-    plan: Plan,
-    watch: Watch,
-    names: tuple[str, ...],
-) -> tuple[State, Records]:
+def debug_advance(task: Task, state: State, clock: Clock, names: tuple[str, ...]) -> tuple[State, Records]:
     """What `loop.advance` does, without compilation."""
     done: list[Records] = []
-    rounds = min(int(stop - state.round), watch.capacity)
+    rounds = min(int(clock.stop - state.round), task.watch.capacity)
     while len(done) < rounds and int(state.failed_at) < 0:
         at = int(state.round)
 
         def make(problem, data, plan, client, *rest, at=at):
             steps = make_steps(problem, data, plan, client, *rest)
-            fields = {name: getattr(steps, name) for name in steps.__dataclass_fields__}
+            fields = {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
             return WatchedSteps(**fields, at=at, name=names[int(client)])
 
         def one_by_one(client: Callable, who: Array, *stacked: PyTree, at=at) -> PyTree:
@@ -92,12 +78,12 @@ def debug_advance(
                 except Exception as error:
                     what = f"{type(error).__name__}: {error}"
                     raise DebugFailure(names[int(position)], at, None, what) from error
+                if not trees.all_finite(results[-1]):
+                    raise DebugFailure(names[int(position)], at, None, "its update is not finite after the last step")
             return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
 
-        state, roll = exchange.one_round(algorithm, problem, data, state, plan, one_by_one, make)
-        row = observe(algorithm, problem, exchange, data, held_out, metrics, state, watch)
-        model = exchange.model(algorithm, problem, state) if watch.keep_models else None
-        done.append(Records(row, model, roll))
-    if not done:
-        return state, Records({}, None, None)  # pyright: ignore[reportArgumentType]
+        state, roll = task.exchange.one_round(
+            task.algorithm, task.problem, task.data, state, task.plan, one_by_one, make
+        )
+        done.append(Records(task.row(state), task.model(state) if task.watch.keep_models else None, roll))
     return state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *done)

@@ -40,6 +40,8 @@ def encode(value: Any) -> Any:
         return value if math.isfinite(value) else {"float": repr(value)}
     if isinstance(value, (tuple, list)):
         return {"tuple": [encode(item) for item in value]}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {"dict": {key: encode(item) for key, item in value.items()}}
     if isinstance(value, (jax.Array, np.ndarray, np.generic)):
         array = np.asarray(value)
         return {"array": array.tolist(), "dtype": str(array.dtype), "shape": list(array.shape)}
@@ -65,6 +67,8 @@ def decode(value: Any, source: Any = "the file") -> Any:
         return float(value["float"])
     if "tuple" in value:
         return tuple(decode(item, source) for item in value["tuple"])
+    if "dict" in value:
+        return {key: decode(item, source) for key, item in value["dict"].items()}
     if "array" in value:
         return np.asarray(value["array"], dtype=value["dtype"]).reshape(value["shape"])
     if "jax.nn" in value:

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PyTree, Scalar
 from cofed import metrics, trees
 from cofed.engine.steps import Data, means
 from cofed.problem import Problem
+from cofed.regularizers.calculus import part_of
 
 ROWS = 1024  # samples per pass: small enough for a network's activations and for a cache
 
@@ -71,9 +72,9 @@ def row(
     values = {"objective": loss + psi.value(w), "loss": loss, "prox_gradient": trees.norm(residual)}
     structure = getattr(psi, "structure", None)
     if structure == "density":
-        values["density"] = metrics.density()(w)
+        values["density"] = metrics.density()(part_of(psi, w))
     if structure == "rank":
-        values["rank"] = sum_of_ranks(w)
+        values["rank"] = sum_of_ranks(part_of(psi, w))
     classifies = hasattr(problem.loss, "correct")
     if classifies:
         values["accuracy"] = correct(problem, data, w)

@@ -11,7 +11,8 @@ from jaxtyping import PyTree
 
 from cofed import trees
 from cofed.algorithms import base
-from cofed.engine.loop import Watch
+from cofed.engine.history import COLUMNS
+from cofed.engine.loop import Task, Watch
 from cofed.engine.plan import Plan, check_fit, make_plan, pose
 from cofed.engine.rounds import Centre, Peers
 from cofed.engine.steps import Data
@@ -19,6 +20,10 @@ from cofed.federation import Federation
 from cofed.gossip.topologies import Topology, links
 from cofed.problem import Problem
 
+RESERVED = {
+    *COLUMNS,
+    *("participants", "left_out", "bytes_down", "bytes_up", "seconds", "stage", "client_loss", "consensus"),
+} - {"density", "rank", "accuracy"}  # what the loss and regularizer add may be measured in another way
 BUFFER = 2**24  # entries that a chunk of rounds may record
 
 
@@ -38,12 +43,10 @@ class Settings:
 
 
 @dataclasses.dataclass
-class Step:
-    """A stage, ready to run: its algorithm (numbers as arrays), its posed problem, its plan, where it ends."""
+class ReadyStage:
+    """A stage, ready to run: its task, the round before which it ends, and the bytes of its messages."""
 
-    algorithm: Any
-    problem: Problem
-    plan: Plan
+    task: Task
     end: int
     down: int  # bytes to one client in one round
     up: int  # bytes from one client in one round; along a graph, of one message to a neighbour
@@ -54,13 +57,11 @@ class Step:
 class Job:
     """Everything that a run needs but its state."""
 
+    name: str  # of the algorithm
     problem: Problem
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of the clients
     exchange: Centre | Peers
-    data: Data
-    held_out: Data | None
-    metrics: dict[str, Callable]
-    stages: list[Step]
+    stages: list[ReadyStage]
     watch: Watch
     settings: Settings
 
@@ -95,12 +96,7 @@ def prepare(
     )
     held_out = None
     if evaluation is not None:
-        if evaluation.X.shape[2:] != federation.X.shape[2:]:
-            raise ValueError(
-                f"the evaluation federation has samples of shape {evaluation.X.shape[2:]}, "
-                f"but the federation's are of shape {federation.X.shape[2:]}"
-            )
-        problem.check(evaluation)
+        check_evaluation(problem, federation, evaluation)
         held_out = Data(
             evaluation.X.astype(data.X.dtype),
             evaluation.y if jnp.issubdtype(evaluation.y.dtype, jnp.integer) else evaluation.y.astype(data.X.dtype),
@@ -109,6 +105,7 @@ def prepare(
             evaluation.weights("samples").astype(data.X.dtype),
         )
     start = jax.eval_shape(lambda: problem.start(federation, None, settings.seed))
+    check_prediction(problem, federation, start)
     own = check_metrics(metrics or {}, start)
     entries = plan.participants + settings.per_client * plan.clients
     if settings.keep_models:
@@ -120,11 +117,20 @@ def prepare(
         steps = settings.local_steps if stage.local_steps is None else stage.local_steps
         plan = make_plan(federation, steps, settings.local_epochs, settings.batch_size, settings.clients_per_round)
         check_fit(stage.algorithm, pose(problem, plan), plan)
-        posed = traced(pose(problem, plan), data.X.dtype)
-        method = traced(stage.algorithm, data.X.dtype)
+        check_numbers(stage.algorithm)
+        task = Task(
+            traced(stage.algorithm, data.X.dtype),
+            traced(pose(problem, plan), data.X.dtype),
+            exchange,
+            data,
+            held_out,
+            own,
+            plan,
+            watch,
+        )
         end += stage.rounds
-        stages.append(Step(method, posed, plan, end, *wire(exchange, method, posed, data, plan, start)))
-    return Job(problem, federation.names, exchange, data, held_out, own, stages, watch, settings)
+        stages.append(ReadyStage(task, end, *wire(task, start)))
+    return Job(type(algorithm).__name__, problem, federation.names, exchange, stages, watch, settings)
 
 
 def check_kinds(problem: Any, federation: Any) -> None:
@@ -144,6 +150,51 @@ def check_algorithm(algorithm: Any) -> None:
     if isinstance(algorithm, type) or not any(hasattr(algorithm, name) for name in offers):
         raise TypeError(
             f"the third argument must be an algorithm such as cofed.FedDualAvg(client_lr=0.1), got {algorithm!r}"
+        )
+
+
+def check_evaluation(problem: Problem, federation: Federation, evaluation: Federation) -> None:
+    """Held-out data must look like the data."""
+    if evaluation.X.shape[2:] != federation.X.shape[2:]:
+        raise ValueError(
+            f"the evaluation federation has samples of shape {evaluation.X.shape[2:]}, "
+            f"but the federation's are of shape {federation.X.shape[2:]}"
+        )
+    if evaluation.feature_names and federation.feature_names and evaluation.feature_names != federation.feature_names:
+        raise ValueError(
+            f"the evaluation federation has the features {list(evaluation.feature_names)}, "
+            f"but the federation's are {list(federation.feature_names)}, in this order"
+        )
+    problem.check(evaluation)
+    if hasattr(problem.loss, "outputs"):
+        known, there = (problem.loss.outputs(np.asarray(f.y)) for f in (federation, evaluation))
+        if there > known:
+            raise ValueError(
+                f"the evaluation federation has {there} classes, but the federation only {known}; "
+                f"give the loss their number, such as Softmax({there})"
+            )
+
+
+def check_prediction(problem: Problem, federation: Federation, start: PyTree) -> None:
+    """The loss of a sample must be one number, made of a prediction that fits the label."""
+    x = jax.ShapeDtypeStruct(federation.X.shape[2:], federation.X.dtype)
+    y = jax.ShapeDtypeStruct(federation.y.shape[2:], federation.y.dtype)
+    try:
+        prediction = jax.eval_shape(problem.model, start, x)
+        loss = jax.eval_shape(lambda p, y: jnp.asarray(problem.loss(p, y)), prediction, y)
+    except Exception as error:
+        line = str(error).strip().splitlines()
+        what = f"{type(error).__name__}: {line[0] if line else ''}"
+        raise ValueError(
+            f"the model and the loss cannot be computed for one sample of shape {x.shape} and label of shape {y.shape} "
+            f"by JAX ({what}); an own loss is a function of (prediction, y) in jax.numpy"
+        ) from error
+    if loss.shape != ():
+        raise ValueError(f"the loss of one sample must be one number, got an array of shape {loss.shape}")
+    if getattr(problem.loss, "elementwise", False) and prediction.shape != y.shape:
+        raise ValueError(
+            f"{type(problem.loss).__name__} compares a prediction of shape {prediction.shape} with a label of shape "
+            f"{y.shape}; they must agree"
         )
 
 
@@ -190,12 +241,19 @@ def make_exchange(
 
 def check_metrics(metrics: Mapping[str, Callable], start: PyTree) -> dict[str, Callable]:
     """Own metrics, tried on the shapes of the model: each must be a function of it that gives one number."""
+    if not isinstance(metrics, Mapping):
+        raise TypeError(f"metrics must be a mapping of names to functions of the model, got {type(metrics).__name__}")
+    taken = sorted(set(metrics) & RESERVED)
+    if taken:
+        raise ValueError(f"the history has columns of its own named {taken}; give these metrics other names")
     for name, metric in metrics.items():
         try:
             shape = jax.eval_shape(lambda w, metric=metric: jnp.asarray(metric(w)), start).shape
         except Exception as error:
+            line = str(error).strip().splitlines()
             raise ValueError(
-                f"the metric {name!r} cannot be computed from the model by JAX ({type(error).__name__}: {error})"
+                f"the metric {name!r} cannot be computed from the model by JAX "
+                f"({type(error).__name__}: {line[0] if line else ''}); use jax.numpy in it"
             ) from error
         if shape != ():
             raise ValueError(f"the metric {name!r} must give one number, got an array of shape {shape}")
@@ -212,9 +270,21 @@ def traced(tree: PyTree, dtype: Any) -> PyTree:
     return jax.tree.map(leaf, tree)
 
 
-def wire(exchange: Centre | Peers, algorithm: Any, problem: Problem, data: Data, plan: Plan, w0: PyTree) -> list[int]:
+def wire(task: Task, w0: PyTree) -> list[int]:
     """Bytes of the messages of one round (one client's down and up; along a graph one link's), and of the exchange
     before the first round, where there is one."""
     size = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))  # noqa: E731
-    down, up = jax.eval_shape(lambda w0, data: exchange.messages(algorithm, problem, data, plan, w0), w0, data)
-    return [size(down), size(up), size(w0) if getattr(algorithm, "exchanges_first", False) else 0]
+    down, up = jax.eval_shape(
+        lambda w0, data: task.exchange.messages(task.algorithm, task.problem, data, task.plan, w0), w0, task.data
+    )
+    return [size(down), size(up), size(w0) if getattr(task.algorithm, "exchanges_first", False) else 0]
+
+
+def check_numbers(algorithm: Any) -> None:
+    """Each hyperparameter of a run is one number; several make a grid, which is `tune`'s."""
+    for name, leaf in zip(trees.names(algorithm), jax.tree.leaves(algorithm), strict=True):
+        if jnp.ndim(leaf):
+            raise ValueError(
+                f"{type(algorithm).__name__}: {name} must be one number, got an array of shape {jnp.shape(leaf)}; "
+                "for several values give cofed.tune a list of algorithms"
+            )

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Bool, Int, PyTree
 
 from cofed.engine import evaluate
 from cofed.engine.plan import Plan
@@ -30,6 +30,46 @@ class Watch:
     capacity: int = 64  # the most rounds of a chunk
 
 
+class Task(eqx.Module):
+    """All that the rounds of a stage work with and never change: arrays, and numbers as arrays."""
+
+    algorithm: Any
+    problem: Problem
+    exchange: Centre | Peers
+    data: Data
+    held_out: Data | None
+    metrics: dict[str, Callable]
+    plan: Plan = eqx.field(static=True)
+    watch: Watch = eqx.field(static=True)
+
+    def begin(self, starts: PyTree, key: Any, round: Any) -> State:
+        """The state before the first round of the stage."""
+        return self.exchange.fresh(self.algorithm, self.problem, starts, self.data, key, round, self.plan)
+
+    def model(self, state: State) -> PyTree:
+        """The present model."""
+        return self.exchange.model(self.algorithm, self.problem, state)
+
+    def row(self, state: State) -> dict[str, Array]:
+        """The row of the present model."""
+        w = self.model(state)
+        found = evaluate.row(self.problem, self.data, self.held_out, self.metrics, self.watch.per_client, w)
+        return found | self.exchange.columns(self.algorithm, self.problem, self.data, self.metrics, state)
+
+
+class Clock(eqx.Module):
+    """When things happen: numbers, so a change compiles nothing."""
+
+    stop: Int[Array, ""]  # the round before which the chunk ends
+    last: Int[Array, ""]  # the last round of the run, which is always evaluated
+    every: Int[Array, ""]  # rounds between evaluations
+    finite: Bool[Array, ""]  # whether the loss was finite at the start: if so, one that is not means divergence
+
+    def due(self, round: Int[Array, ""]) -> Bool[Array, ""]:
+        """Whether the model after so many rounds is evaluated."""
+        return (round % self.every == 0) | (round == self.last)
+
+
 class Records(eqx.Module):
     """What a chunk recorded; entry i is the chunk's i-th round."""
 
@@ -38,66 +78,35 @@ class Records(eqx.Module):
     roll: Roll  # who took part
 
 
-def observe(
-    algorithm: Any,
-    problem: Problem,
-    exchange: Centre | Peers,
-    data: Data,
-    held_out: Data | None,
-    metrics: dict[str, Callable],
-    state: State,
-    watch: Watch,
-) -> dict[str, Array]:
-    """The row of the present model."""
-    w = exchange.model(algorithm, problem, state)
-    row = evaluate.row(problem, data, held_out, metrics, watch.per_client, w)
-    return row | exchange.columns(algorithm, problem, data, metrics, state)
-
-
-look = eqx.filter_jit(observe)  # for the start, before any round
-
-
-def advance(
-    algorithm: Any,
-    problem: Problem,
-    exchange: Centre | Peers,
-    data: Data,
-    held_out: Data | None,
-    metrics: dict[str, Callable],
-    state: State,
-    stop: Int[Array, ""],  # the round before which the chunk ends
-    last: Int[Array, ""],  # the last round of the run, which is always evaluated
-    every: Int[Array, ""],  # rounds between evaluations
-    plan: Plan,
-    watch: Watch,
-) -> tuple[State, Records]:
-    """Rounds state.round..stop-1, at most `watch.capacity` of them."""
-
-    def view(state: State) -> dict[str, Array]:
-        return observe(algorithm, problem, exchange, data, held_out, metrics, state, watch)
-
+def advance(task: Task, state: State, clock: Clock) -> tuple[State, Records]:
+    """Rounds state.round..clock.stop-1, at most `watch.capacity` of them."""
+    watch, plan = task.watch, task.plan
     # Within the loop a row is one vector: one small write per round instead of one per column.
-    shapes = jax.eval_shape(view, state)
+    shapes = jax.eval_shape(task.row, state)
     flat, back = ravel_pytree(jax.tree.map(lambda s: jnp.full(s.shape, jnp.nan, s.dtype), shapes))
 
     def seen(state: State) -> tuple[Array, PyTree]:
-        due = (state.round % every == 0) | (state.round == last)
-        row = jax.lax.cond(due, lambda: ravel_pytree(view(state))[0], lambda: flat)
-        return row, exchange.model(algorithm, problem, state) if watch.keep_models else None
+        row = jax.lax.cond(clock.due(state.round), lambda: ravel_pytree(task.row(state))[0], lambda: flat)
+        return row, task.model(state) if watch.keep_models else None
 
     def body(carry):
-        i, state, records = carry
-        state, roll = exchange.one_round(algorithm, problem, data, state, plan)
-        new = (*seen(state), roll)
+        i, old, records = carry
+        state, roll = task.exchange.one_round(task.algorithm, task.problem, task.data, old, plan)
+        row, model = seen(state)
+        bad = clock.finite & clock.due(state.round) & ~jnp.isfinite(back(row)["loss"])
+        state = task.exchange.undo(bad, state, old)
+        new = (row, model, roll)
         return i + 1, state, jax.tree.map(lambda buffer, v: buffer.at[i].set(v), records, new)
 
     room = lambda s: jnp.zeros((watch.capacity, *s.shape), s.dtype)  # noqa: E731
     who = jnp.zeros((watch.capacity, plan.participants), jnp.int32)
     empty = (*jax.tree.map(room, jax.eval_shape(seen, state)), Roll(who, who.astype(bool), who[:, 0]))
-    rounds = jnp.minimum(stop - state.round, watch.capacity)
+    rounds = jnp.minimum(clock.stop - state.round, watch.capacity)
     start = (jnp.zeros((), jnp.int32), state, empty)
     _, state, (rows, models, roll) = jax.lax.while_loop(lambda carry: carry[0] < rounds, body, start)
     return state, Records(jax.vmap(back)(rows), models, roll)
 
 
 run_chunk = eqx.filter_jit(advance)
+enter = eqx.filter_jit(Task.begin)
+look = eqx.filter_jit(Task.row)  # for the start, before any round

@@ -35,6 +35,18 @@ def positive_integer(name: str, value: Any) -> int:
     return int(value)
 
 
+def optional_integer(name: str, value: Any) -> int | None:
+    """An integer >= 1, or None, or a sentence."""
+    return None if value is None else positive_integer(name, value)
+
+
+def check_seed(seed: Any) -> int:
+    """A seed is an integer that fits 32 bits."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be an integer from 0 to 2**32 - 1, got {seed!r}")
+    return int(seed)
+
+
 def make_plan(
     federation: Federation,
     local_steps: int | None,
@@ -49,7 +61,10 @@ def make_plan(
         participants = positive_integer("clients_per_round", clients_per_round)
         if participants > clients:
             raise ValueError(f"clients_per_round is {participants}, but there are only {clients} clients")
-    batch = None if batch_size is None else positive_integer("batch_size", batch_size)
+    batch = optional_integer("batch_size", batch_size)
+    sizes = np.asarray(federation.sizes)
+    if batch is not None and federation.draw is None:
+        batch = min(batch, int(sizes.max()))  # a larger batch is the same, at the cost of its padding
     if local_steps is not None and local_epochs is not None:
         raise ValueError(f"give local_steps or local_epochs, not both (got {local_steps} and {local_epochs})")
     if local_steps is not None:
@@ -57,7 +72,6 @@ def make_plan(
     epochs = 1 if local_epochs is None else positive_integer("local_epochs", local_epochs)
     if batch is None:  # one full gradient is one pass over the data
         return Plan(epochs, True, None, None, participants, clients)
-    sizes = np.asarray(federation.sizes)
     most, least = math.ceil(sizes.max() / batch), math.ceil(sizes.min() / batch)
     return Plan(epochs * most, most == least, epochs, batch, participants, clients)
 

@@ -55,6 +55,9 @@ def interruptible() -> Iterator[threading.Event]:
         yield asked  # only the main thread may set signal handlers; elsewhere Ctrl-C is the caller's affair
         return
     before = signal.getsignal(signal.SIGINT)
+    if before in (signal.SIG_IGN, None):  # ignored on purpose, or not Python's to restore
+        yield asked
+        return
 
     def handler(*_: object) -> None:
         asked.set()

@@ -2,8 +2,8 @@
 
 The two exchanges offer the same: `starts` and `fresh` (the state before a stage), `one_round`, `model` (of the
 federation), `average` and `output` (what the next stage begins from), `personal` (a model per client), `columns` (what
-they add to the history), `messages`, `first_messages` and `communication` (what goes over the wire). All else of the
-engine is the same for both.
+they add to the history), `undo` (a round that went wrong), `messages`, `first_messages` and `communication` (what
+goes over the wire). All else of the engine is the same for both.
 """
 
 from collections.abc import Callable
@@ -117,15 +117,19 @@ class Centre(eqx.Module):
         mean, share = weighted_mean(up, data.weights[who], heard)
         server = algorithm.aggregate(problem, state.server, mean, share)
 
-        anyone = jnp.any(heard)
-        new = moved(state, (), (), anyone, ~trees.all_finite(server))
-        go = anyone & (new.failed_at < 0)
+        new = moved(state, (), (), jnp.any(heard), ~trees.all_finite(server))
+        # Participants whose weights are all 0 have nothing to say: the server stays as it is.
+        go = (share > 0) & (new.failed_at < 0)
         keeps = select(go & heard, keeps, kept)
         if not plan.everyone:
             keeps = jax.tree.map(lambda everybody, some: everybody.at[who].set(some), state.clients, keeps)
         server = trees.where(go, server, state.server)
         messages = jnp.asarray(plan.participants, jnp.int32)
         return at(new, server, keeps), Roll(who, heard, messages)
+
+    def undo(self, bad: Bool[Array, ""], state: State, old: State) -> State:
+        """The state, or, where the round was bad, a failed one with the model of before."""
+        return failed_where(bad, at(state, trees.where(bad, old.server, state.server), state.clients), old)
 
     def first_messages(self, state: State) -> int:
         """How many messages go before the first round of a stage."""
@@ -233,6 +237,10 @@ class Peers(eqx.Module):
         who = jnp.arange(plan.clients, dtype=jnp.int32)
         return at(new, (), nodes), Roll(who, heard, 2 * jnp.sum(alive.astype(jnp.int32)).astype(jnp.int32))
 
+    def undo(self, bad: Bool[Array, ""], state: State, old: State) -> State:
+        """The state, or, where the round was bad, a failed one with the nodes of before."""
+        return failed_where(bad, at(state, (), trees.where(bad, old.clients, state.clients)), old)
+
     def first_messages(self, state: State) -> int:
         """How many messages go before the first round of a stage."""
         key = draws.round_key(state.key, -1 - state.begun)
@@ -296,6 +304,12 @@ def first_steps(problem: Problem, data: Data, plan: Plan) -> Any:
 def at(state: State, server: PyTree, clients: PyTree) -> State:
     """The state with these parts."""
     return State(server, clients, state.key, state.round, state.begun, state.empty, state.failed_at)
+
+
+def failed_where(bad: Bool[Array, ""], state: State, old: State) -> State:
+    """The state, marked as failed in the old one's round where that was bad and nothing failed before."""
+    failed_at = jnp.where(bad & (state.failed_at < 0), old.round, state.failed_at)
+    return State(state.server, state.clients, state.key, state.round, state.begun, state.empty, failed_at)
 
 
 def copies(one: PyTree, count: int) -> PyTree:

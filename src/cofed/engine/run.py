@@ -1,6 +1,5 @@
 """`cofed.run` and `cofed.resume`: the in-process engine."""
 
-import dataclasses
 import math
 import time
 import warnings
@@ -8,21 +7,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
 from cofed import trees
-from cofed.engine import debug as debugging
 from cofed.engine.checkpoint import Store
+from cofed.engine.debug import debug_advance
 from cofed.engine.history import History, LeftOut, Log, Outcome, Result
-from cofed.engine.job import Job, Settings, Step, prepare
-from cofed.engine.loop import Records, look, run_chunk
-from cofed.engine.plan import positive_integer
+from cofed.engine.job import Job, ReadyStage, Settings, prepare
+from cofed.engine.loop import Clock, Records, Task, enter, look, run_chunk
+from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
-from cofed.engine.rounds import State
+from cofed.engine.rounds import EMPTY_ROUNDS, State
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
@@ -88,23 +86,26 @@ def run(
     """
     settings = Settings(
         rounds=positive_integer("rounds", rounds),
-        local_steps=local_steps,
-        local_epochs=local_epochs,
-        batch_size=batch_size,
-        clients_per_round=clients_per_round,
-        seed=seed,
+        local_steps=optional_integer("local_steps", local_steps),
+        local_epochs=optional_integer("local_epochs", local_epochs),
+        batch_size=optional_integer("batch_size", batch_size),
+        clients_per_round=optional_integer("clients_per_round", clients_per_round),
+        seed=check_seed(seed),
         evaluate_every=positive_integer("evaluate_every", evaluate_every),
         keep_models=keep_models,
         per_client=per_client,
     )
     job = prepare(problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
+    state = begin_stage(job, 0, problem.start(federation, w0, settings.seed))
     store = None
-    if checkpoint is not None:
+    if checkpoint is not None:  # everything is checked before a folder is begun
         every = max(1, rounds // 10) if checkpoint_every is None else checkpoint_every
-        store = Store(Path(checkpoint), positive_integer("checkpoint_every", every), keep_checkpoints)
+        every, keep = (
+            positive_integer("checkpoint_every", every),
+            positive_integer("keep_checkpoints", keep_checkpoints),
+        )
+        store = Store(Path(checkpoint), every, keep)
         store.begin(problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
-    start = problem.start(federation, w0, seed)
-    state = begin_stage(job, 0, start, jax.random.key(seed), 0)
     log = Log(History([], [], [], federation.names), [])
     return proceed(job, state, log, store, progress, debug)
 
@@ -150,81 +151,89 @@ def resume(
     # The shapes of the state follow from the stage that the checkpoint was made in.
     newest = store.newest()
     number = next(i for i, stage in enumerate(job.stages) if newest.round <= stage.end)
-    template = begin_stage(job, number, start, jax.random.key(settings.seed), 0)
+    template = begin_stage(job, number, start)
     state, log = store.load(newest, template, start, federation_names=saved.federation.names)
     return proceed(job, state, log, store, progress, debug=False)
 
 
-def begin_stage(job: Job, number: int, w0: PyTree, key: Array, round: int) -> State:
+def begin_stage(job: Job, number: int, w0: PyTree) -> State:
     """The state before a stage, from one start for all."""
-    return fresh_state(job, job.stages[number], job.exchange.starts(w0, job.stages[number].plan), key, round)
+    task = job.stages[number].task
+    return fresh_state(task, job.exchange.starts(w0, task.plan), jax.random.key(job.settings.seed), 0)
 
 
-def fresh_state(job: Job, stage: Step, starts: PyTree, key: Array, round: int) -> State:
+def fresh_state(task: Task, starts: PyTree, key: Array, round: int) -> State:
     """The state before a stage's first round, checked."""
-    at = jnp.asarray(round, jnp.int32)
-    state = enter(stage.algorithm, stage.problem, job.exchange, starts, job.data, key, at, stage.plan)
-    if not trees.all_finite((at, state.server, state.clients)):
-        raise ValueError(f"{type(stage.algorithm).__name__} cannot start from this w0: its state would not be finite")
+    state = enter(task, starts, key, jnp.asarray(round, jnp.int32))
+    if not trees.all_finite((state.round, state.server, state.clients)):
+        raise ValueError(f"{type(task.algorithm).__name__} cannot start from this w0: its state would not be finite")
     return state
 
 
 def proceed(job: Job, state: State, log: Log, store: Store | None, progress: bool | None, debug: bool) -> Result:
-    """The loop over chunks of rounds: from the state to the end, with everything that happens between chunks."""
-    settings, outcome = job.settings, Outcome.COMPLETED
-    step = debug_chunk if debug else chunk
-    label = type(job.stages[-1].algorithm).__name__
+    """From the state to the end, with everything that happens between chunks of rounds."""
+    settings, number = job.settings, 0
     with (
         jax.disable_jit(debug),
         interruptible() as asked,
-        Bar(label, settings.rounds, int(state.round), wanted(progress)) as bar,
+        Bar(job.name, settings.rounds, int(state.round), wanted(progress)) as bar,
     ):
         if not log.history.rows:
             begin(job, state, log)
             if store:
                 store.save(state, log)
-        pace, stage = 1, job.stages[0]
+        pace = 1
         for number, stage in enumerate(job.stages):
-            if int(state.round) >= stage.end and number < len(job.stages) - 1:
+            if failed(state) or asked.is_set() or (int(state.round) >= stage.end and number < len(job.stages) - 1):
                 continue
             if number and int(state.round) == job.stages[number - 1].end:
-                before = job.stages[number - 1]
-                starts = job.exchange.output(before.algorithm, before.problem, state)
-                state = fresh_state(job, stage, starts, state.key, int(state.round))
-                count_first(job, stage, state, log)
+                state = next_stage(job, number, state, log)
             if not debug and int(state.round) < stage.end:
-                log.history.compile_seconds += compile_now(job, stage, state)
+                log.history.compile_seconds += compile_now(job, stage, state, log)
             while int(state.round) < stage.end and not failed(state) and not asked.is_set():
                 stop = min(stage.end, int(state.round) + pace)
                 if store:
                     stop = min(stop, (int(state.round) // store.every + 1) * store.every)
-                began = time.perf_counter()
-                state = step(job, stage, state, stop, log, number)
-                pace = next_pace(pace, time.perf_counter() - began, job.watch.capacity)
+                state, seconds = chunk(job, number, state, stop, log, debug)
+                pace = next_pace(pace, seconds, job.watch.capacity)
                 bar.update(int(state.round), log.history.rows[-1]["objective"])
-                rows = log.history.rows
-                if math.isfinite(rows[0]["loss"]) and not math.isfinite(rows[-1]["loss"]):
-                    # A model of 1e30 is finite, but its loss is not any more: that too is divergence.
-                    state = dataclasses.replace(state, failed_at=state.round)
                 if store and (int(state.round) % store.every == 0 or int(state.round) == settings.rounds):
                     store.save(state, log)
-            if failed(state) or asked.is_set():
-                break
-    if failed(state):
-        outcome = Outcome.DIVERGED
-        warnings.warn(
-            f"{label} diverged in round {int(state.failed_at)}: the next model would not be finite, the result holds "
-            "the last good one. Smaller steps (client_lr, server_lr) usually help.",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-    elif int(state.round) < settings.rounds:
-        outcome = Outcome.INTERRUPTED
+    number = next(i for i, stage in enumerate(job.stages) if rounds_done(state) <= stage.end)
+    outcome = judge(job, state)
     if outcome is not Outcome.COMPLETED:
-        close(job, stage, state, log)
-        if store:
+        if store:  # without the row that only an ended run has
             store.save(state, log)
-    return finish(job, stage, state, log, outcome)
+        close(job, number, state, log)
+    return finish(job, job.stages[number], state, log, outcome)
+
+
+def next_stage(job: Job, number: int, state: State, log: Log) -> State:
+    """The state before a later stage, from what the one before hands over."""
+    before, task = job.stages[number - 1].task, job.stages[number].task
+    starts = job.exchange.output(before.algorithm, before.problem, state)
+    state = fresh_state(task, starts, state.key, int(state.round))
+    count_first(job, job.stages[number], state, log)
+    return state
+
+
+def judge(job: Job, state: State) -> Outcome:
+    """How the run ended, with a warning where it diverged."""
+    if not failed(state):
+        return Outcome.COMPLETED if int(state.round) >= job.settings.rounds else Outcome.INTERRUPTED
+    if int(state.empty) >= EMPTY_ROUNDS:
+        why = (
+            f"no client has sent a finite update in {EMPTY_ROUNDS} rounds; result.history.left_out names them, and "
+            "debug=True the step where it begins"
+        )
+    else:
+        why = "the next model, or its loss, would not be finite. Smaller steps (client_lr, server_lr) usually help"
+    warnings.warn(
+        f"{job.name} diverged in round {int(state.failed_at)}, the result holds the last good model: {why}.",
+        RuntimeWarning,
+        stacklevel=4,
+    )
+    return Outcome.DIVERGED
 
 
 def failed(state: State) -> bool:
@@ -241,77 +250,48 @@ def begin(job: Job, state: State, log: Log) -> None:
     """Row 0 of the history: the start."""
     stage = job.stages[0]
     count_first(job, stage, state, log)
-    row = look(stage.algorithm, stage.problem, job.exchange, job.data, job.held_out, job.metrics, state, job.watch)
-    add_row(log, 0, row, participants=0, stage=0)
+    add_row(log, 0, look(stage.task, state), participants=0, stage=0, seconds=0.0)
     if job.watch.keep_models:
-        log.models.append(to_numpy(job.exchange.model(stage.algorithm, stage.problem, state)))
+        log.models.append(to_numpy(stage.task.model(state)))
 
 
-def count_first(job: Job, stage: Step, state: State, log: Log) -> None:
+def count_first(job: Job, stage: ReadyStage, state: State, log: Log) -> None:
     """The bytes of the exchange before a stage's first round, where the method has one."""
     if stage.first:
         log.up += stage.first * job.exchange.first_messages(state)
 
 
-@eqx.filter_jit
-def enter(algorithm, problem, exchange, starts, data, key, round, plan):
-    """The state before a stage's first round."""
-    return exchange.fresh(algorithm, problem, starts, data, key, round, plan)
-
-
-def close(job: Job, stage: Step, state: State, log: Log) -> None:
+def close(job: Job, number: int, state: State, log: Log) -> None:
     """The row of the last good model, where a run ended between two evaluations."""
-    done = rounds_done(state)
+    done, task = rounds_done(state), job.stages[number].task
     if log.history.rows[-1]["round"] < done:
-        row = look(stage.algorithm, stage.problem, job.exchange, job.data, job.held_out, job.metrics, state, job.watch)
-        add_row(log, done, row, participants=stage.plan.participants, stage=job.stages.index(stage))
+        add_row(log, done, look(task, state), task.plan.participants, number, log.seconds)
 
 
-def compile_now(job: Job, stage: Step, state: State) -> float:
+def compile_now(job: Job, stage: ReadyStage, state: State, log: Log) -> float:
     """Compile the loop by asking it for no rounds, and say how long that took."""
     began = time.perf_counter()
-    jax.block_until_ready(call(run_chunk, job, stage, state, int(state.round)))
+    jax.block_until_ready(run_chunk(stage.task, state, clock(job, int(state.round), log)))
     return time.perf_counter() - began
 
 
-def call(advance: Callable, job: Job, stage: Step, state: State, stop: int) -> tuple[State, Records]:
-    """Advance the state to the round `stop`."""
-    number = lambda value: jnp.asarray(value, jnp.int32)  # noqa: E731
-    last, every = number(job.settings.rounds), number(job.settings.evaluate_every)
-    return advance(
-        stage.algorithm,
-        stage.problem,
-        job.exchange,
-        job.data,
-        job.held_out,
-        job.metrics,
-        state,
-        number(stop),
-        last,
-        every,
-        stage.plan,
-        job.watch,
-    )
+def clock(job: Job, stop: int, log: Log) -> Clock:
+    """When things happen in a chunk that ends before the round `stop`."""
+    numbers = (jnp.asarray(n, jnp.int32) for n in (stop, job.settings.rounds, job.settings.evaluate_every))
+    return Clock(*numbers, finite=jnp.asarray(math.isfinite(log.history.rows[0]["loss"])))
 
 
-def chunk(job: Job, stage: Step, state: State, stop: int, log: Log, number: int) -> State:
-    """Rounds up to `stop`, recorded."""
-    began, first = time.perf_counter(), int(state.round)
-    state, records = jax.block_until_ready(call(run_chunk, job, stage, state, stop))
-    log.seconds += time.perf_counter() - began
-    record(job, stage, log, first, state, jax.device_get(records), number)
-    return state
-
-
-def debug_chunk(job: Job, stage: Step, state: State, stop: int, log: Log, number: int) -> State:
-    """The same, eagerly."""
-    began, first = time.perf_counter(), int(state.round)
-    state, records = call(
-        lambda *arguments: debugging.debug_advance(*arguments, names=job.names), job, stage, state, stop
-    )
-    log.seconds += time.perf_counter() - began
-    record(job, stage, log, first, state, jax.device_get(records), number)
-    return state
+def chunk(job: Job, number: int, state: State, stop: int, log: Log, debug: bool) -> tuple[State, float]:
+    """Rounds up to `stop`, recorded, and how long they took."""
+    began, first, stage = time.perf_counter(), int(state.round), job.stages[number]
+    when = clock(job, stop, log)
+    if debug:
+        state, records = debug_advance(stage.task, state, when, job.names)
+    else:
+        state, records = jax.block_until_ready(run_chunk(stage.task, state, when))
+    seconds = time.perf_counter() - began
+    record(job, stage, log, first, state, jax.device_get(records), number, seconds)
+    return state, seconds
 
 
 def next_pace(pace: int, seconds: float, capacity: int) -> int:
@@ -320,10 +300,13 @@ def next_pace(pace: int, seconds: float, capacity: int) -> int:
     return max(1, min(grown, pace * 4, capacity))
 
 
-def record(job: Job, stage: Step, log: Log, first: int, state: State, records: Records, number: int) -> None:
-    """What a chunk recorded, into the log."""
-    done = rounds_done(state) - first
-    settings = job.settings
+def record(
+    job: Job, stage: ReadyStage, log: Log, first: int, state: State, records: Records, number: int, seconds: float
+) -> None:
+    """What a chunk recorded, into the log. Its rounds share its seconds evenly."""
+    done, took = rounds_done(state) - first, seconds / max(1, int(state.round) - first)
+    settings, began = job.settings, log.seconds
+    log.seconds += seconds
     for i in range(done + failed(state)):
         now = first + i + 1
         clients, heard = records.roll.clients[i], records.roll.heard[i]
@@ -337,10 +320,10 @@ def record(job: Job, stage: Step, log: Log, first: int, state: State, records: R
             log.models.append(jax.tree.map(lambda leaf, i=i: leaf[i], records.models))
         if now % settings.evaluate_every == 0 or now == settings.rounds:
             row = {name: values[i] for name, values in records.rows.items()}
-            add_row(log, now, row, participants=clients.size, stage=number)
+            add_row(log, now, row, clients.size, number, began + (i + 1) * took)
 
 
-def add_row(log: Log, round: int, values: dict[str, Any], participants: int, stage: int) -> None:
+def add_row(log: Log, round: int, values: dict[str, Any], participants: int, stage: int, seconds: float) -> None:
     """One row of the history."""
     losses = values.pop("client_loss", None)
     if losses is not None:
@@ -353,17 +336,17 @@ def add_row(log: Log, round: int, values: dict[str, Any], participants: int, sta
             "left_out": log.unreported,
             "bytes_down": log.down,
             "bytes_up": log.up,
-            "seconds": log.seconds,
+            "seconds": seconds,
             "stage": stage,
         }
     )
     log.unreported = 0
 
 
-def finish(job: Job, stage: Step, state: State, log: Log, outcome: Outcome) -> Result:
+def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome) -> Result:
     """The result."""
     ready = lambda w: job.problem.ready(to_numpy(w))  # noqa: E731
-    view = lambda of: of(stage.algorithm, stage.problem, state)  # noqa: E731
+    view = lambda of: of(stage.task.algorithm, stage.task.problem, state)  # noqa: E731
     average, personal = view(job.exchange.average), view(job.exchange.personal)
     return Result(
         model=ready(view(job.exchange.model)),

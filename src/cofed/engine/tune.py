@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -13,11 +15,12 @@ import pandas as pd
 from jaxtyping import PyTree
 
 from cofed.algorithms import base
-from cofed.engine.job import Job, Settings, Step, check_algorithm, check_kinds, prepare, traced
-from cofed.engine.loop import advance
-from cofed.engine.plan import check_refusal, positive_integer
+from cofed.engine.job import Job, Settings, check_algorithm, check_kinds, prepare, traced
+from cofed.engine.loop import Clock, Task, advance
+from cofed.engine.plan import check_refusal, check_seed, optional_integer, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.rounds import State, at, copies
+from cofed.engine.run import next_pace
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
@@ -81,20 +84,21 @@ def tune(
     (0.1, [False, False, True])
     """
     check_kinds(problem, federation)
-    algorithms = list(grid)
+    algorithms = [grid] if hasattr(grid, "local") or hasattr(grid, "stages") else list(grid)
     if not algorithms:
         raise ValueError("the grid is empty: give at least one algorithm")
     for algorithm in algorithms:
         check_algorithm(algorithm)
     rounds = positive_integer("rounds", rounds)
     every = max(1, rounds // 20) if evaluate_every is None else positive_integer("evaluate_every", evaluate_every)
+    last = positive_integer("last", last)
     settings = Settings(
         rounds,
-        local_steps,
-        local_epochs,
-        batch_size,
-        clients_per_round,
-        seed,
+        optional_integer("local_steps", local_steps),
+        optional_integer("local_epochs", local_epochs),
+        optional_integer("batch_size", batch_size),
+        optional_integer("clients_per_round", clients_per_round),
+        check_seed(seed),
         every,
         keep_models=False,
         per_client=False,
@@ -107,10 +111,9 @@ def tune(
         for group in alike(algorithms, problem, settings, federation.dtype):
             one = algorithms[group.members[0]]
             job = prepare(problem, federation, one, settings, weights, metrics, evaluation, topology, link_failure)
+            check_score(score, job, start)
             for part in slices(len(group.members), job, start, memory):
-                if asked.is_set():
-                    raise KeyboardInterrupt("tuning was stopped before the grid was done")
-                rows, failures = run_together(job, [group.stages[i] for i in part], start)
+                rows, failures = run_together(job, [group.stages[i] for i in part], start, asked)
                 for place, i in enumerate(group.members[i] for i in part):
                     curves[i] = {name: values[place] for name, values in rows.items()}
                     failed_at[i] = failures[place]
@@ -128,6 +131,13 @@ class Group:
     stages: list[list[Any]]  # for each its algorithms, stage by stage, with numbers as arrays
 
 
+def is_number(value: Any) -> bool:
+    """What a column of the table can show: a number, or a few."""
+    return isinstance(value, (bool, int, float, tuple)) or (
+        isinstance(value, (jax.Array, np.ndarray)) and value.ndim == 0
+    )
+
+
 def alike(algorithms: list[Any], problem: Problem, settings: Settings, dtype: Any) -> list[Group]:
     """The grid in groups."""
     groups: dict[Any, Group] = {}
@@ -143,52 +153,53 @@ def alike(algorithms: list[Any], problem: Problem, settings: Settings, dtype: An
     return list(groups.values())
 
 
+def check_score(score: str, job: Job, start: PyTree) -> None:
+    """The column to rank by must be there, before anything runs."""
+    task = job.stages[0].task
+    columns = jax.eval_shape(lambda: task.row(task.begin(job.exchange.starts(start, task.plan), jax.random.key(0), 0)))
+    if score not in columns:
+        raise ValueError(f"score={score!r} is not a column of the history; it has {sorted(columns)}")
+
+
 def slices(count: int, job: Job, start: PyTree, memory: int) -> list[range]:
     """A group in parts whose states, and what a round makes of them, fit into memory."""
     size = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))  # noqa: E731
-    step = job.stages[0]
-    begin = lambda data: job.exchange.fresh(  # noqa: E731
-        step.algorithm, step.problem, job.exchange.starts(start, step.plan), data, jax.random.key(0), 0, step.plan
-    )
-    state = jax.eval_shape(begin, job.data)
-    one = 3 * (size(state.server) + size(state.clients)) + 6 * step.plan.participants * size(start)
+    task = job.stages[0].task
+    state = jax.eval_shape(lambda: task.begin(job.exchange.starts(start, task.plan), jax.random.key(0), 0))
+    one = 3 * (size(state.server) + size(state.clients)) + 6 * task.plan.participants * size(start)
     width = max(1, int(memory // one))
     return [range(i, min(i + width, count)) for i in range(0, count, width)]
 
 
-def run_together(job: Job, members: list[list[Any]], start: PyTree) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def run_together(
+    job: Job, members: list[list[Any]], start: PyTree, asked: threading.Event
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """All rows (configurations, evaluations) of one slice, and the rounds in which configurations failed."""
     settings, rows, state = job.settings, [], None
-    w0 = copies(job.exchange.starts(start, job.stages[0].plan), len(members))
+    starts = copies(job.exchange.starts(start, job.stages[0].task.plan), len(members))
     key = jax.random.key(settings.seed)
-    last, every = number_of(settings.rounds), number_of(settings.evaluate_every)
-    for step, *same_stage in zip(job.stages, *members, strict=True):
+    finite, pace = None, 1
+    for stage, *same_stage in zip(job.stages, *members, strict=True):
         algorithms = jax.tree.map(lambda *leaves: jnp.stack(leaves), *same_stage)
         began = 0 if state is None else int(state.round)
-        new = begin_together(algorithms, step, job, w0, key, began)
+        new = begin_together(algorithms, stage.task, starts, key, began)
         if state is not None:  # what failed in an earlier stage stays failed
             new = dataclasses.replace(new, failed_at=state.failed_at)
         state = new
-        while int(state.round) < step.end:
-            before, end = int(state.round), number_of(step.end)
-            state, records = advance_together(
-                algorithms,
-                step.problem,
-                job.exchange,
-                job.data,
-                job.held_out,
-                job.metrics,
-                state,
-                end,
-                last,
-                every,
-                step.plan,
-                job.watch,
-            )
+        if finite is None:
+            finite = jnp.isfinite(losses_together(algorithms, stage.task, state)).all()
+        while int(state.round) < stage.end:
+            if asked.is_set():
+                raise KeyboardInterrupt("tuning was stopped before the grid was done")
+            before, since = int(state.round), time.perf_counter()
+            stop = min(stage.end, before + pace)
+            when = Clock(*(number_of(n) for n in (stop, settings.rounds, settings.evaluate_every)), finite=finite)
+            state, records = jax.block_until_ready(advance_together(algorithms, stage.task, state, when))
+            pace = next_pace(pace, time.perf_counter() - since, job.watch.capacity)
             done = range(before + 1, int(state.round) + 1)
             due = [i for i, r in enumerate(done) if r % settings.evaluate_every == 0 or r == settings.rounds]
             rows.append({name: np.asarray(values)[:, due] for name, values in records.items()})
-        w0 = outputs(algorithms, step.problem, job.exchange, state)
+        starts = outputs(algorithms, stage.task, state)
     assert state is not None
     joined = {name: np.concatenate([part[name] for part in rows], axis=1) for name in rows[0]}
     return joined, np.asarray(state.failed_at)
@@ -199,36 +210,46 @@ def number_of(value: int) -> jax.Array:
     return jnp.asarray(value, jnp.int32)
 
 
-def begin_together(algorithms: Any, step: Step, job: Job, w0: PyTree, key: Any, round: int) -> State:
-    """The states of all configurations before a stage."""
-
-    def begin(algorithm, w0):
-        state = job.exchange.fresh(algorithm, step.problem, w0, job.data, key, round, step.plan)
-        return state.server, state.clients, state.empty, state.failed_at
-
-    server, keeps, empty, failed_at = jax.vmap(begin)(algorithms, w0)
-    return State(server, keeps, key, number_of(round), number_of(round), empty, failed_at)
+def of(task: Task, algorithm: Any) -> Task:
+    """The task with another algorithm."""
+    return dataclasses.replace(task, algorithm=algorithm)
 
 
 @eqx.filter_jit
-def outputs(algorithms: Any, problem: Problem, exchange: Any, state: State) -> PyTree:
+def begin_together(algorithms: Any, task: Task, starts: PyTree, key: Any, round: int) -> State:
+    """The states of all configurations before a stage."""
+
+    def begin(algorithm, starts):
+        state = of(task, algorithm).begin(starts, key, round)
+        return state.server, state.clients, state.empty, state.failed_at
+
+    server, clients, empty, failed_at = jax.vmap(begin)(algorithms, starts)
+    return State(server, clients, key, number_of(round), number_of(round), empty, failed_at)
+
+
+@eqx.filter_jit
+def losses_together(algorithms: Any, task: Task, state: State) -> jax.Array:
+    """The loss of every configuration's start."""
+    return jax.vmap(lambda a, s, c: of(task, a).row(at(state, s, c))["loss"])(algorithms, state.server, state.clients)
+
+
+@eqx.filter_jit
+def outputs(algorithms: Any, task: Task, state: State) -> PyTree:
     """What each configuration hands to its next stage."""
 
     def one(algorithm, server, clients):
-        return exchange.output(algorithm, problem, at(state, server, clients))
+        return task.exchange.output(algorithm, task.problem, at(state, server, clients))
 
     return jax.vmap(one)(algorithms, state.server, state.clients)
 
 
 @eqx.filter_jit
-def advance_together(algorithms, problem, exchange, data, held_out, metrics, state, stop, last, every, plan, watch):
+def advance_together(algorithms: Any, task: Task, state: State, clock: Clock):
     """`loop.advance` of all configurations; data, the key and the clock are shared, and so are all batches."""
 
     def one(algorithm, server, clients, empty, failed_at):
         mine = State(server, clients, state.key, state.round, state.begun, empty, failed_at)
-        mine, records = advance(
-            algorithm, problem, exchange, data, held_out, metrics, mine, stop, last, every, plan, watch
-        )
+        mine, records = advance(of(task, algorithm), mine, clock)
         return (mine.server, mine.clients, mine.empty, mine.failed_at), records.rows, mine.round
 
     own = (state.server, state.clients, state.empty, state.failed_at)
@@ -247,8 +268,6 @@ def rank(
     maximise: bool,
 ) -> Tuning:
     """The table, best first."""
-    if score not in curves[0]:
-        raise ValueError(f"score={score!r} is not a column of the history; it has {sorted(curves[0])}")
     sign = -1 if maximise else 1
     records = []
     for algorithm, curve, failure in zip(algorithms, curves, failed_at, strict=True):
@@ -257,7 +276,7 @@ def rank(
         numbers = {
             field.name: getattr(algorithm, field.name)
             for field in dataclasses.fields(algorithm)
-            if isinstance(getattr(algorithm, field.name), (bool, int, float))
+            if is_number(getattr(algorithm, field.name))
         }
         final = {name: float(values[-1]) for name, values in curve.items()}
         records.append(

@@ -41,6 +41,10 @@ class Scaled(eqx.Module):
         require_regularizer("Scaled", self.regularizer)
         require_positive("Scaled", factor=self.factor)
 
+    def part(self, w: PyTree) -> PyTree:
+        """The leaves that it is on."""
+        return part_of(self.regularizer, w)
+
     def value(self, w: PyTree) -> Scalar:
         """factor * regularizer(w)"""
         inner = self.regularizer.value(w)
@@ -91,6 +95,10 @@ class Translated(eqx.Module):
 
     def __check_init__(self):
         require_regularizer("Translated", self.regularizer)
+
+    def part(self, w: PyTree) -> PyTree:
+        """The leaves that it is on."""
+        return part_of(self.regularizer, w)
 
     def value(self, w: PyTree) -> Scalar:
         """regularizer(w - center)"""
@@ -153,6 +161,10 @@ class Sum(eqx.Module):
         found = {part.structure for part in self.parts}
         return found.pop() if len(found) == 1 else None
 
+    def part(self, w: PyTree) -> list:
+        """The leaves that the parts are on."""
+        return [part_of(part, w) for part in self.parts]
+
     def value(self, w: PyTree) -> Scalar:
         """The sum of the parts' values"""
         self._refuse_overlap(w)
@@ -189,3 +201,8 @@ def covers(regularizer: Any, w: PyTree) -> list[bool]:
     if isinstance(regularizer, Sum):
         return [any(marks) for marks in zip(*(covers(part, w) for part in regularizer.parts), strict=True)]
     return [not regularizer.is_zero] * len(jax.tree.leaves(w))
+
+
+def part_of(regularizer: Any, w: PyTree) -> PyTree:
+    """The leaves that a regularizer is on: all, unless it says otherwise."""
+    return regularizer.part(w) if hasattr(regularizer, "part") else w

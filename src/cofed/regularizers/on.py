@@ -85,6 +85,10 @@ class On(eqx.Module):
                 raise ValueError(f"On: no leaf of the model is named {name!r}; its leaves are: {known}")
         return [any(_within(name, path) for name in self.names) for path in paths]
 
+    def part(self, w: PyTree) -> list:
+        """The named leaves."""
+        return self._chosen(w)
+
     def value(self, w: PyTree) -> Scalar:
         """The sum over the named leaves"""
         values = [self.regularizer.value(leaf) for leaf in self._chosen(w)]

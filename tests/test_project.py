@@ -13,7 +13,7 @@ import cofed
 from tests import worlds
 
 ROOT = Path(cofed.__file__).parent
-FREE = {"scalars", "trees"}  # plain helpers that everybody may use
+FREE = {"scalars", "trees", "intake"}  # plain helpers that everybody may use
 # What a room may import of cofed, beside itself and the helpers.
 ARROWS = {
     "regularizers": set(),
@@ -27,7 +27,7 @@ ARROWS = {
     "problem": {"regularizers", "losses", "models", "federation"},
     "algorithms": {"problem", "regularizers", "mirrors", "losses", "models"},
     "gossip": {"algorithms.base", "problem", "regularizers", "mirrors"},
-    "engine": {"algorithms.base", "problem", "federation", "metrics", "gossip.topologies"},
+    "engine": {"algorithms.base", "problem", "federation", "metrics", "regularizers", "gossip.topologies"},
 }
 
 

@@ -1,9 +1,7 @@
 """Clients' data in; padded stacks, weights and splits out."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,6 +12,8 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Num
+
+from cofed import intake
 
 
 class Federation(eqx.Module):
@@ -68,28 +68,30 @@ class Federation(eqx.Module):
                 raise ValueError("a mapping of clients carries their names already; leave names= out")
             names, clients = list(clients), list(clients.values())
         elif isinstance(clients, (str, bytes)) or not isinstance(clients, Iterable):
-            raise TypeError(f"clients must be a list of (X, y) pairs or a mapping name -> (X, y), got {_kind(clients)}")
+            raise TypeError(
+                f"clients must be a list of (X, y) pairs or a mapping name -> (X, y), got {intake.kind(clients)}"
+            )
         clients = list(clients)
         if not clients:
             raise ValueError("a federation needs at least one client, got none")
-        labels = _client_names(names, len(clients))
+        labels = intake.client_names(names, len(clients))
         for name, pair in zip(labels, clients, strict=True):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise TypeError(f"client {name!r}: expected a pair (X, y), got {_kind(pair)}")
+                raise TypeError(f"client {name!r}: expected a pair (X, y), got {intake.kind(pair)}")
 
         columns = None if feature_names is None else tuple(str(c) for c in feature_names)
-        columns, Xs = _align([X for X, _ in clients], labels, columns)
-        Xs = [_features(X, name) for X, name in zip(Xs, labels, strict=True)]
-        ys = [_targets(y, name) for (_, y), name in zip(clients, labels, strict=True)]
-        _check_shapes(Xs, ys, labels, columns)
-        x_dtype = _common_dtype([X.dtype for X in Xs], labels, dtype)
-        y_dtype = _common_target_dtype([y.dtype for y in ys], labels, x_dtype)
+        columns, Xs = intake.align([X for X, _ in clients], labels, columns)
+        Xs = [intake.features(X, name) for X, name in zip(Xs, labels, strict=True)]
+        ys = [intake.targets(y, name) for (_, y), name in zip(clients, labels, strict=True)]
+        intake.check_shapes(Xs, ys, labels, columns)
+        x_dtype = intake.common_dtype([X.dtype for X in Xs], labels, dtype)
+        y_dtype = intake.common_target_dtype([y.dtype for y in ys], labels, x_dtype)
 
         n_max = max(len(X) for X in Xs)
         X_all = np.empty((len(Xs), n_max, *Xs[0].shape[1:]), x_dtype)
         y_all = np.empty((len(ys), n_max, *ys[0].shape[1:]), y_dtype)
         for m, (X, y, name) in enumerate(zip(Xs, ys, labels, strict=True)):
-            _check_finite(X, y, name, columns)
+            intake.check_finite(X, y, name, columns)
             with np.errstate(over="ignore"):
                 X_all[m, : len(X)], y_all[m, : len(y)] = X, y
             # Padding counts nothing, but its loss is computed, and a real sample's is one that the loss accepts.
@@ -101,7 +103,7 @@ class Federation(eqx.Module):
         if x_dtype == np.float64:
             jax.config.update("jax_enable_x64", True)
         sizes = np.array([len(X) for X in Xs], np.int32)
-        return cls(X_all, y_all, sizes, _ranks(labels), labels, columns)
+        return cls(X_all, y_all, sizes, intake.ranks(labels), labels, columns)
 
     @classmethod
     def from_stream(
@@ -156,8 +158,8 @@ class Federation(eqx.Module):
         (('a', 'b'), [1, 2], ('age',))
         """
         if not isinstance(df, pd.DataFrame):
-            raise TypeError(f"from_frame expects a pandas DataFrame, got {_kind(df)}; see from_arrays for arrays")
-        targets, columns = _columns(list(df.columns), target, client, features)
+            raise TypeError(f"from_frame expects a pandas DataFrame, got {intake.kind(df)}; see from_arrays for arrays")
+        targets, columns = intake.columns(list(df.columns), target, client, features)
         if len(df) == 0:
             raise ValueError("the frame has no rows; a federation needs at least one sample")
         missing = int(np.sum(df[client].isna().to_numpy()))
@@ -166,12 +168,14 @@ class Federation(eqx.Module):
 
         codes, values = pd.factorize(df[client])
         found = [str(value) for value in values]
-        order = sorted(range(len(found)), key=lambda code: _natural(found[code]))
+        order = sorted(range(len(found)), key=lambda code: intake.natural(found[code]))
         if clients is not None:
             wanted = [str(name) for name in clients]
             absent = [name for name in wanted if name not in set(found)]
             if absent:
-                raise ValueError(f"client {_listed(absent)} not found in column {client!r}; there are {_listed(found)}")
+                raise ValueError(
+                    f"client {intake.listed(absent)} not found in column {client!r}; there are {intake.listed(found)}"
+                )
             order = [found.index(name) for name in wanted]
         for column in [*columns, *targets]:
             gaps = np.bincount(codes, weights=df[column].isna(), minlength=len(found)).astype(int)[order]
@@ -184,7 +188,7 @@ class Federation(eqx.Module):
         # One stable sort brings every client's rows together, in their order in the frame.
         rows = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes, minlength=len(found)))
-        X, y = _table(df[columns])[rows], _table(df[targets])[rows]
+        X, y = intake.table(df[columns])[rows], intake.table(df[targets])[rows]
         if len(targets) == 1 and targets[0] == target:
             y = y[:, 0]
         starts = np.concatenate([[0], ends[:-1]])
@@ -212,7 +216,7 @@ class Federation(eqx.Module):
         ...     Federation.from_parquet(folder, target="cost", client="site").names
         ('1', '2')
         """
-        path = _existing(path)
+        path = intake.existing(path)
         files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
         if not files:
             raise ValueError(f"the folder {path} holds no file that ends in .parquet")
@@ -223,7 +227,7 @@ class Federation(eqx.Module):
                 partitioning=pads.partitioning(flavor="hive"),
                 partition_base_dir=str(path) if path.is_dir() else None,
             )
-            targets, columns = _columns(list(data.schema.names), target, client, features)
+            targets, columns = intake.columns(list(data.schema.names), target, client, features)
             df = data.to_table(columns=[*columns, *targets, client]).to_pandas()
         except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
             raise ValueError(f"{path} could not be read as parquet: {error}") from error
@@ -248,7 +252,7 @@ class Federation(eqx.Module):
         >>> Federation.from_csv(text, target="ill", client="site").names
         ('007', '008')
         """
-        df = pd.read_csv(path if hasattr(path, "read") else _existing(path), dtype={client: str})
+        df = pd.read_csv(path if hasattr(path, "read") else intake.existing(path), dtype={client: str})
         return cls.from_frame(df, target, client, features, clients, dtype)
 
     @property
@@ -388,10 +392,10 @@ class Federation(eqx.Module):
     def _position(self, which: Any) -> int:
         if isinstance(which, str):
             if which not in self.names:
-                raise ValueError(f"there is no client {which!r}; there are {_listed(self.names)}")
+                raise ValueError(f"there is no client {which!r}; there are {intake.listed(self.names)}")
             return self.names.index(which)
         if isinstance(which, bool) or not isinstance(which, (int, np.integer)):
-            raise TypeError(f"a client is given by its name or position, got {_kind(which)}")
+            raise TypeError(f"a client is given by its name or position, got {intake.kind(which)}")
         if not -self.n_clients <= which < self.n_clients:
             raise ValueError(f"there is no client at position {which}; there are {self.n_clients} clients")
         return int(which) % self.n_clients
@@ -402,7 +406,7 @@ class Federation(eqx.Module):
         if isinstance(groups, Mapping):
             absent = [name for name in self.names if name not in groups]
             if absent:
-                raise ValueError(f"split: groups lacks client {_listed(absent)}")
+                raise ValueError(f"split: groups lacks client {intake.listed(absent)}")
             groups = [groups[name] for name in self.names]
         arrays = [np.asarray(group) for group in groups]
         if len(arrays) != self.n_clients:
@@ -423,222 +427,3 @@ class Federation(eqx.Module):
             f"Federation({self.n_clients} clients, {sizes.sum()} samples (min {sizes.min()}, "
             f"median {np.median(sizes):g}, max {sizes.max()} per client), {features}, {self.dtype})"
         )
-
-
-def _kind(value: Any) -> str:
-    return f"an object of type {type(value).__name__}"
-
-
-def _listed(names: Iterable[Any]) -> str:
-    """Names for a sentence; a thousand clients would bury it."""
-    shown = [repr(name) for name in names]
-    return ", ".join(shown[:10]) + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")
-
-
-def _natural(name: str) -> tuple[Any, ...]:
-    """A sort key with "2" < "10": digits compare as numbers (by length, then by value), the rest as text."""
-    parts = re.split(r"([0-9]+)", name)
-    numbers = [(0, len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (1, 0, part) for i, part in enumerate(parts)]
-    # The name itself breaks ties such as "1" and "01".
-    return (numbers, name)
-
-
-def _ranks(names: Sequence[str]) -> np.ndarray:
-    ranks = np.empty(len(names), np.int32)
-    ranks[sorted(range(len(names)), key=lambda m: _natural(names[m]))] = np.arange(len(names), dtype=np.int32)
-    return ranks
-
-
-def _client_names(names: Iterable[Any] | None, count: int) -> tuple[str, ...]:
-    if names is None:
-        return tuple(str(m) for m in range(count))
-    labels = tuple(str(name) for name in names)
-    if len(labels) != count:
-        raise ValueError(f"names= holds {len(labels)} names for {count} clients; give one name per client")
-    seen: set[str] = set()
-    for label in labels:
-        if label in seen:
-            raise ValueError(f"client names must differ, but {label!r} is given twice")
-        seen.add(label)
-    return labels
-
-
-def _align(
-    Xs: list[Any], names: Sequence[str], columns: tuple[str, ...] | None
-) -> tuple[tuple[str, ...] | None, list[Any]]:
-    """Pandas columns in the same order for every client."""
-    frames = [isinstance(X, pd.DataFrame) for X in Xs]
-    if not any(frames):
-        return columns, Xs
-    reference = names[frames.index(True)]
-    if not all(frames):
-        other = names[frames.index(False)]
-        raise ValueError(f"client {reference!r} has named columns, but client {other!r} has none; give frames for all")
-    wanted = columns or tuple(str(column) for column in Xs[0].columns)
-    source = "feature_names" if columns else f"client {reference!r}"
-    aligned = []
-    for X, name in zip(Xs, names, strict=True):
-        own = [str(column) for column in X.columns]
-        if len(set(own)) != len(own):
-            twice = next(column for column in own if own.count(column) > 1)
-            raise ValueError(f"client {name!r} has two columns called {twice!r}")
-        if set(own) != set(wanted):
-            lacks = [column for column in wanted if column not in own]
-            adds = [column for column in own if column not in wanted]
-            parts = [f"lacks {_listed(lacks)}"] * bool(lacks) + [f"has besides {_listed(adds)}"] * bool(adds)
-            raise ValueError(f"client {name!r}: its columns differ from those of {source}: it {' and '.join(parts)}")
-        aligned.append(X.iloc[:, [own.index(column) for column in wanted]])
-    return wanted, aligned
-
-
-def _table(df: Any, where: str = "") -> np.ndarray:
-    """A frame's numbers in their common dtype; pandas gives objects where booleans or gaps are mixed in."""
-    dtypes = []
-    for column, dtype in df.dtypes.items():
-        if not pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_complex_dtype(dtype):
-            raise TypeError(
-                f"{where}column {column!r} holds {dtype} values, and only numbers can be used; encode it "
-                "(for example with pandas.get_dummies or .cat.codes) or leave it out"
-            )
-        plain = np.dtype(getattr(dtype, "numpy_dtype", dtype))
-        if isinstance(dtype, pd.api.extensions.ExtensionDtype) and df[column].isna().any():
-            plain = np.result_type(plain, np.float32) if plain.kind == "f" else np.dtype(np.float64)
-        dtypes.append(np.dtype(np.uint8) if plain.kind == "b" and df.shape[1] > 1 else plain)
-    common = np.result_type(*dtypes) if dtypes else np.dtype(float)
-    return df.to_numpy(dtype=common, **({"na_value": np.nan} if common.kind == "f" else {}))
-
-
-def _array(value: Any, name: str, what: str) -> np.ndarray:
-    if isinstance(value, pd.DataFrame):
-        return _table(value, f"client {name!r}: ")
-    if isinstance(value, pd.Series):
-        return _table(value.to_frame(value.name or what), f"client {name!r}: ")[:, 0]
-    try:
-        array = np.asarray(value)
-    except ValueError as error:  # a ragged list
-        raise ValueError(f"client {name!r}: {what} is not a regular array: {error}") from None
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"client {name!r}: {what} holds {array.dtype} values, expected numbers; encode text as numbers")
-    return array
-
-
-def _features(value: Any, name: str) -> np.ndarray:
-    X = _array(value, name, "X")
-    if X.ndim < 2:
-        raise ValueError(
-            f"client {name!r}: X has shape {X.shape}, expected (samples, features...); "
-            "a single feature is X.reshape(-1, 1)"
-        )
-    return X
-
-
-def _targets(value: Any, name: str) -> np.ndarray:
-    y = _array(value, name, "y")
-    if y.ndim not in (1, 2):
-        raise ValueError(f"client {name!r}: y has shape {y.shape}, expected (samples,) or (samples, targets)")
-    return y
-
-
-def _check_shapes(
-    Xs: list[np.ndarray], ys: list[np.ndarray], names: Sequence[str], columns: tuple[str, ...] | None
-) -> None:
-    shape, targets = Xs[0].shape[1:], ys[0].shape[1:]
-    for X, y, name in zip(Xs, ys, names, strict=True):
-        if len(X) != len(y):
-            raise ValueError(f"client {name!r}: X has {len(X)} samples, but y has {len(y)}")
-        if len(X) == 0:
-            raise ValueError(f"client {name!r} is empty; every client needs at least one sample")
-        if X.shape[1:] != shape:
-            raise ValueError(
-                f"client {name!r} has {_features_text(X.shape[1:])}, but client {names[0]!r} has "
-                f"{_features_text(shape)}; all clients need the same"
-            )
-        if y.shape[1:] != targets:
-            raise ValueError(
-                f"client {name!r}: y has shape {y.shape} and that of client {names[0]!r} {ys[0].shape}; "
-                "all clients need the same number of targets"
-            )
-    if 0 in shape:
-        raise ValueError(f"X has no features: one sample of client {names[0]!r} has shape {shape}")
-    if columns is not None and len(columns) != shape[0]:
-        raise ValueError(f"feature_names holds {len(columns)} names, but X has {_features_text(shape)}")
-
-
-def _features_text(shape: tuple[int, ...]) -> str:
-    return f"{shape[0]} features" if len(shape) == 1 else f"features of shape {shape}"
-
-
-def _common_dtype(dtypes: list[np.dtype], names: Sequence[str], wanted: Any) -> np.dtype:
-    if wanted is not None:
-        try:
-            dtype = np.dtype(wanted)
-        except TypeError:
-            dtype = None
-        if dtype not in (np.float32, np.float64):
-            raise ValueError(f"dtype must be 'float32' or 'float64', got {wanted!r}")
-        return dtype
-    integer = [dtype.kind in "iub" for dtype in dtypes]
-    if all(integer):
-        return np.dtype(np.float64)
-    for dtype, name in zip(dtypes, names, strict=True):
-        if dtype != dtypes[0] and not (dtype.kind in "iub" and integer[0]):
-            raise ValueError(
-                f"client {names[0]!r} has {dtypes[0]} features and client {name!r} has {dtype}; "
-                "convert them to one type, or pass dtype='float32' or dtype='float64'"
-            )
-    if dtypes[0] not in (np.float32, np.float64):
-        raise ValueError(f"features are {dtypes[0]}; pass dtype='float32' or dtype='float64'")
-    return dtypes[0]
-
-
-def _common_target_dtype(dtypes: list[np.dtype], names: Sequence[str], x_dtype: np.dtype) -> np.dtype:
-    for dtype, name in zip(dtypes, names, strict=True):
-        if (dtype.kind == "f") != (dtypes[0].kind == "f"):
-            raise ValueError(
-                f"client {names[0]!r} has {dtypes[0]} targets and client {name!r} has {dtype}; "
-                "make y floats for all clients, or whole numbers for all"
-            )
-    return x_dtype if dtypes[0].kind == "f" else np.dtype(np.int32)
-
-
-def _check_finite(X: np.ndarray, y: np.ndarray, name: str, columns: tuple[str, ...] | None) -> None:
-    if X.dtype.kind == "f" and not np.isfinite(X).all():
-        row, *place = (int(i) for i in np.argwhere(~np.isfinite(X))[0])
-        at = place[0] if len(place) == 1 else tuple(place)
-        column = repr(columns[place[0]]) if columns and len(place) == 1 else at
-        _not_finite(X[(row, *place)], f"client {name!r}: X, column {column}, row {row}")
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
-        _not_finite(y[place], f"client {name!r}: y, row {place[0]}")
-    if y.dtype.kind in "iu" and (y.min() < -(2**31) or y.max() >= 2**31):
-        raise ValueError(f"client {name!r}: y holds whole numbers beyond 32 bits; pass y as floats")
-
-
-def _not_finite(value: Any, where: str) -> NoReturn:
-    raise ValueError(f"{where} is {'missing (NaN)' if np.isnan(value) else 'infinite'}; expected finite numbers")
-
-
-def _columns(have: list[Any], target: Any, client: Any, features: Any) -> tuple[list[Any], list[Any]]:
-    """(targets, features) of a table, refused where one is not there."""
-    targets = list(target) if isinstance(target, (list, tuple)) else [target]
-    if isinstance(features, str):
-        raise TypeError(f"features must be a list of columns, got the string {features!r}")
-    columns = list(features) if features is not None else [c for c in have if c not in targets and c != client]
-    roles = [("target", c) for c in targets] + [("client", client)] + [("feature", c) for c in columns]
-    for role, column in roles:
-        if column not in have:
-            raise ValueError(f"there is no {role} column {column!r}; the columns are {_listed(have)}")
-        if have.count(column) > 1:
-            raise ValueError(f"the column {column!r} is there {have.count(column)} times; column names must differ")
-    if client in targets or client in columns or set(targets) & set(columns):
-        raise ValueError("target, client and features must be different columns")
-    if not columns:
-        raise ValueError("no feature column is left beside the target and the client")
-    return targets, columns
-
-
-def _existing(path: Any) -> Path:
-    path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file or folder {path}")
-    return path

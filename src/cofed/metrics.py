@@ -55,7 +55,7 @@ def rank(threshold: float = 1e-2, leaf: str = "coef") -> Metric:
 class Support(eqx.Module):
     """How the model's support (entries above the threshold) meets the truth's: both, found, true."""
 
-    true: Bool[Array, "..."]
+    true: Bool[Array, "..."] = eqx.field(converter=jnp.asarray)
     threshold: float
     leaf: str = eqx.field(static=True)
 
@@ -108,7 +108,7 @@ def f1(truth: Any, threshold: float = 1e-2, leaf: str = "coef") -> Metric:
 
 
 class Distance(eqx.Module):
-    target: Array
+    target: Array = eqx.field(converter=jnp.asarray)
     order: int = eqx.field(static=True)
     leaf: str = eqx.field(static=True)
 

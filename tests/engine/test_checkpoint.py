@@ -87,17 +87,19 @@ def test_everything_of_the_definition_comes_back(tmp_path, monkeypatch):
 
 def test_own_code_must_be_given_again(tmp_path, monkeypatch):
     problem = worlds.problem(cofed.L1(0.05), lambda p, y: jnp.abs(p - y))
-    metrics = {"first": lambda w: w.coef[0]}
+    metrics = {"first": lambda w: w.coef[0], "l2": cofed.metrics.distance(np.ones(6))}
     with monkeypatch.context() as patch:
         stop_at(patch, 6)
         with pytest.raises(SystemExit):
             go(tmp_path / "run", problem=problem, metrics=metrics, checkpoint_every=3)
     with pytest.raises(ValueError, match=r"problem with code of its own.*pass problem="):
         cofed.resume(tmp_path / "run")
-    with pytest.raises(ValueError, match=r"has the metrics \['first'\]"):
+    with pytest.raises(ValueError, match=r"has the metrics \['first', 'l2'\], some with code of their own"):
         cofed.resume(tmp_path / "run", problem=problem)
-    resumed = cofed.resume(tmp_path / "run", problem=problem, metrics=metrics)
-    np.testing.assert_array_equal(resumed.history["first"], go(problem=problem, metrics=metrics).history["first"])
+    resumed = cofed.resume(tmp_path / "run", problem=problem, metrics={"first": metrics["first"]})
+    whole = go(problem=problem, metrics=metrics)
+    for name in metrics:
+        np.testing.assert_array_equal(resumed.history[name], whole.history[name])
 
 
 SCRIPT = """

@@ -97,7 +97,7 @@ class Store:
                 "algorithm": encode_or_none(algorithm),
                 "algorithm_name": type(algorithm).__name__,
                 "weights": encode(weights if isinstance(weights, str) else np.asarray(weights)),
-                "metrics": sorted(metrics or {}),
+                "metrics": {name: encode_or_none(metric) for name, metric in (metrics or {}).items()},
                 "evaluation": evaluation is not None,
                 "fingerprint": fingerprint(federation),
                 "topology": encode(topology),
@@ -142,10 +142,14 @@ class Store:
                 f"the run in {self.folder} is one of {written['algorithm_name']}, "
                 f"not of {type(given['algorithm']).__name__}"
             )
-        if sorted(metrics or {}) != written["metrics"]:
+        known = {name: metric for name, metric in written["metrics"].items() if metric is not None}
+        metrics = {name: decode(metric, self.folder / "run.json") for name, metric in known.items()} | (metrics or {})
+        if sorted(metrics) != sorted(written["metrics"]):
             raise ValueError(
-                f"the run in {self.folder} has the metrics {written['metrics']}: pass the same as metrics= to resume"
+                f"the run in {self.folder} has the metrics {sorted(written['metrics'])}, some with code of their own, "
+                "which no file can hold: pass them as metrics= to resume"
             )
+        metrics = {name: metrics[name] for name in written["metrics"]}
         if federation is None and written["stream"]:
             raise ValueError(
                 f"the federation of the run in {self.folder} draws its samples with code of its own, which no file can "

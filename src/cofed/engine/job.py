@@ -13,8 +13,9 @@ from cofed import trees
 from cofed.algorithms import base
 from cofed.engine.history import COLUMNS
 from cofed.engine.loop import Task, Watch
+from cofed.engine.peers import Peers
 from cofed.engine.plan import Plan, check_fit, make_plan, pose
-from cofed.engine.rounds import Centre, Peers
+from cofed.engine.rounds import Centre
 from cofed.engine.steps import Data
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology, links

@@ -15,8 +15,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Int, PyTree
 
 from cofed.engine import evaluate
+from cofed.engine.peers import Peers
 from cofed.engine.plan import Plan
-from cofed.engine.rounds import Centre, Peers, Roll, State
+from cofed.engine.rounds import Centre, Roll, State
 from cofed.engine.steps import Data
 from cofed.problem import Problem
 

@@ -1,4 +1,4 @@
-"""One round as a pure function, all clients as one vmap: through a server (`Centre`) or along a graph (`Peers`).
+"""One round as a pure function, all clients as one vmap: through a server (`Centre`), or along a graph (`peers.Peers`).
 
 The two exchanges offer the same: `starts` and `fresh` (the state before a stage), `one_round`, `model` (of the
 federation), `average` and `output` (what the next stage begins from), `personal` (a model per client), `columns` (what
@@ -12,20 +12,17 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
 from cofed import trees
 from cofed.algorithms import base
-from cofed.engine import draws, evaluate
+from cofed.engine import draws
 from cofed.engine.history import Communication
 from cofed.engine.plan import Plan
 from cofed.engine.steps import Data, make_steps
-from cofed.gossip.topologies import Links
 from cofed.problem import Problem
 
 EMPTY_ROUNDS = 3  # so many rounds in a row without one finite update end a run
-NODE_EVALUATIONS = 10**7  # up to so many (node, sample) pairs, every node's own objective is in the history
 
 
 class State(eqx.Module):
@@ -164,134 +161,6 @@ class Centre(eqx.Module):
         down = algorithm.broadcast(algorithm.init(problem, w0))
         steps = first_steps(problem, data, plan)
         return down, algorithm.local(problem, down, algorithm.init_client(problem, w0), steps)[0]
-
-
-class Peers(eqx.Module):
-    """Rounds along a graph: every node takes part, and what it sends is mixed with what its neighbours send."""
-
-    links: Links
-    failure: Float[Array, ""] | None = None  # the probability that a link fails in a round
-
-    def alive(self, key: PRNGKeyArray, heard: Bool[Array, " nodes"]) -> Bool[Array, " edges"]:
-        """Which links work in a round: those that do not fail, between nodes that have something finite to say."""
-        works = heard[self.links.first] & heard[self.links.second]
-        if self.failure is None:
-            return works
-        return works & draws.working_links(key, self.failure, works.shape[0])
-
-    def starts(self, w0: PyTree, plan: Plan) -> PyTree:
-        """Where the first stage of each node begins, stacked."""
-        return copies(w0, plan.clients)
-
-    def fresh(
-        self, algorithm: Any, problem: Problem, w0: PyTree, data: Data, key: PRNGKeyArray, round: Any, plan: Plan
-    ) -> State:
-        """The state before a stage, after the exchange that some methods begin with."""
-        nodes = jax.vmap(lambda one: algorithm.init_node(problem, one))(w0)
-        if getattr(algorithm, "exchanges_first", False):
-            # Rounds before the first have negative numbers, so that their draws are their own.
-            at = -1 - jnp.asarray(round, jnp.int32)
-            fresh_key = draws.round_key(key, at)
-            nodes, up = self.each_node(
-                algorithm.first_node, problem, data, plan, nodes, fresh_key, at, together, make_steps
-            )
-            mixed = self.links.mix(up, self.alive(fresh_key, jnp.ones(plan.clients, bool)))
-            nodes = jax.vmap(lambda node, m: algorithm.mix_first(problem, node, m))(nodes, mixed)
-        return started((), nodes, key, round)
-
-    def each_node(self, work, problem, data, plan, nodes, key, stage_round, for_each, make) -> tuple[PyTree, PyTree]:
-        """The work of every node."""
-        r = stage_round.astype(data.X.dtype)
-
-        def one(position, node, own):
-            return work(problem, node, make(problem, data, plan, position, own, key, r))
-
-        who = jnp.arange(plan.clients, dtype=jnp.int32)
-        return for_each(one, who, nodes, (data.X, data.y) if plan.batch is None else None)
-
-    def one_round(
-        self,
-        algorithm: Any,
-        problem: Problem,
-        data: Data,
-        state: State,
-        plan: Plan,
-        for_each: Callable = together,
-        make: Callable = make_steps,
-    ) -> tuple[State, Roll]:
-        """Local steps of all nodes, then one exchange with their neighbours."""
-        key = draws.round_key(state.key, state.round)
-        nodes, up = self.each_node(
-            algorithm.local_node, problem, data, plan, state.clients, key, state.round - state.begun, for_each, make
-        )
-        heard = jax.vmap(trees.all_finite)((nodes, up))
-        alive = self.alive(key, heard)
-        # A node that is not finite talks to nobody in this round and stays as it was.
-        up = select(heard, up, trees.zeros_like(up))
-        mixed = self.links.mix(up, alive)
-        nodes = jax.vmap(lambda node, m: algorithm.mix(problem, node, m))(nodes, mixed)
-        fine = heard & jax.vmap(trees.all_finite)(nodes)
-        anyone = jnp.any(heard)
-        new = moved(state, (), (), anyone, anyone & ~jnp.any(fine))
-        nodes = select(fine & (new.failed_at < 0), nodes, state.clients)
-        who = jnp.arange(plan.clients, dtype=jnp.int32)
-        return at(new, (), nodes), Roll(who, heard, 2 * jnp.sum(alive.astype(jnp.int32)).astype(jnp.int32))
-
-    def undo(self, bad: Bool[Array, ""], state: State, old: State) -> State:
-        """The state, or, where the round was bad, a failed one with the nodes of before."""
-        return failed_where(bad, at(state, (), trees.where(bad, old.clients, state.clients)), old)
-
-    def first_messages(self, state: State) -> int:
-        """How many messages go before the first round of a stage."""
-        key = draws.round_key(state.key, -1 - state.begun)
-        return 2 * int(jnp.sum(self.alive(key, jnp.ones(self.links.nodes, bool))))
-
-    def communication(self, down_each: int, up_each: int, down: int, up: int) -> Communication:
-        """The bytes of a run, also by link and by node."""
-        ends = np.concatenate([self.links.first, self.links.second])
-        by_node = np.bincount(ends, minlength=self.links.nodes) * up_each
-        return Communication(down_each, up_each, down, up, 2 * up_each, tuple(by_node.tolist()))
-
-    def mean_node(self, state: State) -> PyTree:
-        """The node that would be, if all had agreed."""
-        return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), state.clients)
-
-    def model(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
-        """The federation's model: that of the mean of all nodes."""
-        return algorithm.model_node(problem, self.mean_node(state))
-
-    def average(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
-        """The averaged model of the mean node, or None where the method defines none."""
-        return algorithm.average_node(problem, self.mean_node(state)) if hasattr(algorithm, "average_node") else None
-
-    def output(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
-        """What each node's next stage begins from, stacked."""
-        own = getattr(algorithm, "average_node", algorithm.model_node)
-        return jax.vmap(lambda node: own(problem, node))(state.clients)
-
-    def personal(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
-        """Every node's model, stacked."""
-        return jax.vmap(lambda node: algorithm.model_node(problem, node))(state.clients)
-
-    def columns(self, algorithm: Any, problem: Problem, data: Data, metrics: dict[str, Callable], state: State):
-        """How far the nodes are from each other, and the best, mean and worst of them."""
-        models = self.personal(algorithm, problem, state)
-        centre = self.model(algorithm, problem, state)
-        apart = jax.vmap(lambda w: trees.dot(d := trees.sub(w, centre), d))(models)
-        found = {"consensus": jnp.sqrt(jnp.mean(apart))}
-        over_nodes = {name: jax.vmap(metric)(models) for name, metric in metrics.items()}
-        if data.X.shape[0] * data.X.shape[0] * data.X.shape[1] <= NODE_EVALUATIONS:
-            each = jax.vmap(problem.mean_loss, in_axes=(0, None, None, None))
-            losses = evaluate.by_blocks(lambda X, y, s: each(models, X, y, s), data)
-            over_nodes["objective"] = losses + jax.vmap(problem.regularizer.value)(models)
-        for name, values in over_nodes.items():
-            values = values.astype(data.X.dtype)
-            found |= {f"{name}_min": values.min(), f"{name}_mean": values.mean(), f"{name}_max": values.max()}
-        return found
-
-    def messages(self, algorithm: Any, problem: Problem, data: Data, plan: Plan, w0: PyTree) -> tuple[PyTree, PyTree]:
-        """What goes along a link, each way, in one round; nothing comes down."""
-        return (), algorithm.local_node(problem, algorithm.init_node(problem, w0), first_steps(problem, data, plan))[1]
 
 
 def first_steps(problem: Problem, data: Data, plan: Plan) -> Any:

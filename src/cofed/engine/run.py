@@ -123,7 +123,7 @@ def resume(
     """Go on with a run from its last checkpoint; it ends with the same bits as one that was never stopped.
 
     The folder holds all that is needed, but for a user's own Python code: a problem with an own loss or model, an own
-    algorithm and own metrics must be given again.
+    algorithm, own metrics (not those of `cofed.metrics`) and a stream must be given again.
 
     >>> import tempfile, numpy as np, cofed
     >>> federation = cofed.Federation.from_arrays([(np.eye(3), np.ones(3)), (2 * np.eye(3), np.ones(3))])

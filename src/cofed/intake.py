@@ -1,0 +1,228 @@
+"""What comes in from users: names, arrays and tables, checked, with a sentence where something is wrong."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pandas as pd
+
+
+def kind(value: Any) -> str:
+    return f"an object of type {type(value).__name__}"
+
+
+def listed(names: Iterable[Any]) -> str:
+    """Names for a sentence; a thousand clients would bury it."""
+    shown = [repr(name) for name in names]
+    return ", ".join(shown[:10]) + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")
+
+
+def natural(name: str) -> tuple[Any, ...]:
+    """A sort key with "2" < "10": digits compare as numbers (by length, then by value), the rest as text."""
+    parts = re.split(r"([0-9]+)", name)
+    numbers = [(0, len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (1, 0, part) for i, part in enumerate(parts)]
+    # The name itself breaks ties such as "1" and "01".
+    return (numbers, name)
+
+
+def ranks(names: Sequence[str]) -> np.ndarray:
+    ranks = np.empty(len(names), np.int32)
+    ranks[sorted(range(len(names)), key=lambda m: natural(names[m]))] = np.arange(len(names), dtype=np.int32)
+    return ranks
+
+
+def client_names(names: Iterable[Any] | None, count: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(str(m) for m in range(count))
+    labels = tuple(str(name) for name in names)
+    if len(labels) != count:
+        raise ValueError(f"names= holds {len(labels)} names for {count} clients; give one name per client")
+    seen: set[str] = set()
+    for label in labels:
+        if label in seen:
+            raise ValueError(f"client names must differ, but {label!r} is given twice")
+        seen.add(label)
+    return labels
+
+
+def align(
+    Xs: list[Any], names: Sequence[str], columns: tuple[str, ...] | None
+) -> tuple[tuple[str, ...] | None, list[Any]]:
+    """Pandas columns in the same order for every client."""
+    frames = [isinstance(X, pd.DataFrame) for X in Xs]
+    if not any(frames):
+        return columns, Xs
+    reference = names[frames.index(True)]
+    if not all(frames):
+        other = names[frames.index(False)]
+        raise ValueError(f"client {reference!r} has named columns, but client {other!r} has none; give frames for all")
+    wanted = columns or tuple(str(column) for column in Xs[0].columns)
+    source = "feature_names" if columns else f"client {reference!r}"
+    aligned = []
+    for X, name in zip(Xs, names, strict=True):
+        own = [str(column) for column in X.columns]
+        if len(set(own)) != len(own):
+            twice = next(column for column in own if own.count(column) > 1)
+            raise ValueError(f"client {name!r} has two columns called {twice!r}")
+        if set(own) != set(wanted):
+            lacks = [column for column in wanted if column not in own]
+            adds = [column for column in own if column not in wanted]
+            parts = [f"lacks {listed(lacks)}"] * bool(lacks) + [f"has besides {listed(adds)}"] * bool(adds)
+            raise ValueError(f"client {name!r}: its columns differ from those of {source}: it {' and '.join(parts)}")
+        aligned.append(X.iloc[:, [own.index(column) for column in wanted]])
+    return wanted, aligned
+
+
+def table(df: Any, where: str = "") -> np.ndarray:
+    """A frame's numbers in their common dtype; pandas gives objects where booleans or gaps are mixed in."""
+    dtypes = []
+    for column, dtype in df.dtypes.items():
+        if not pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_complex_dtype(dtype):
+            raise TypeError(
+                f"{where}column {column!r} holds {dtype} values, and only numbers can be used; encode it "
+                "(for example with pandas.get_dummies or .cat.codes) or leave it out"
+            )
+        plain = np.dtype(getattr(dtype, "numpy_dtype", dtype))
+        if isinstance(dtype, pd.api.extensions.ExtensionDtype) and df[column].isna().any():
+            plain = np.result_type(plain, np.float32) if plain.kind == "f" else np.dtype(np.float64)
+        dtypes.append(np.dtype(np.uint8) if plain.kind == "b" and df.shape[1] > 1 else plain)
+    common = np.result_type(*dtypes) if dtypes else np.dtype(float)
+    return df.to_numpy(dtype=common, **({"na_value": np.nan} if common.kind == "f" else {}))
+
+
+def array(value: Any, name: str, what: str) -> np.ndarray:
+    if isinstance(value, pd.DataFrame):
+        return table(value, f"client {name!r}: ")
+    if isinstance(value, pd.Series):
+        return table(value.to_frame(value.name or what), f"client {name!r}: ")[:, 0]
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # a ragged list
+        raise ValueError(f"client {name!r}: {what} is not a regular array: {error}") from None
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"client {name!r}: {what} holds {array.dtype} values, expected numbers; encode text as numbers")
+    return array
+
+
+def features(value: Any, name: str) -> np.ndarray:
+    X = array(value, name, "X")
+    if X.ndim < 2:
+        raise ValueError(
+            f"client {name!r}: X has shape {X.shape}, expected (samples, features...); "
+            "a single feature is X.reshape(-1, 1)"
+        )
+    return X
+
+
+def targets(value: Any, name: str) -> np.ndarray:
+    y = array(value, name, "y")
+    if y.ndim not in (1, 2):
+        raise ValueError(f"client {name!r}: y has shape {y.shape}, expected (samples,) or (samples, targets)")
+    return y
+
+
+def check_shapes(
+    Xs: list[np.ndarray], ys: list[np.ndarray], names: Sequence[str], columns: tuple[str, ...] | None
+) -> None:
+    shape, targets = Xs[0].shape[1:], ys[0].shape[1:]
+    for X, y, name in zip(Xs, ys, names, strict=True):
+        if len(X) != len(y):
+            raise ValueError(f"client {name!r}: X has {len(X)} samples, but y has {len(y)}")
+        if len(X) == 0:
+            raise ValueError(f"client {name!r} is empty; every client needs at least one sample")
+        if X.shape[1:] != shape:
+            raise ValueError(
+                f"client {name!r} has {features_text(X.shape[1:])}, but client {names[0]!r} has "
+                f"{features_text(shape)}; all clients need the same"
+            )
+        if y.shape[1:] != targets:
+            raise ValueError(
+                f"client {name!r}: y has shape {y.shape} and that of client {names[0]!r} {ys[0].shape}; "
+                "all clients need the same number of targets"
+            )
+    if 0 in shape:
+        raise ValueError(f"X has no features: one sample of client {names[0]!r} has shape {shape}")
+    if columns is not None and len(columns) != shape[0]:
+        raise ValueError(f"feature_names holds {len(columns)} names, but X has {features_text(shape)}")
+
+
+def features_text(shape: tuple[int, ...]) -> str:
+    return f"{shape[0]} features" if len(shape) == 1 else f"features of shape {shape}"
+
+
+def common_dtype(dtypes: list[np.dtype], names: Sequence[str], wanted: Any) -> np.dtype:
+    if wanted is not None:
+        try:
+            dtype = np.dtype(wanted)
+        except TypeError:
+            dtype = None
+        if dtype not in (np.float32, np.float64):
+            raise ValueError(f"dtype must be 'float32' or 'float64', got {wanted!r}")
+        return dtype
+    integer = [dtype.kind in "iub" for dtype in dtypes]
+    if all(integer):
+        return np.dtype(np.float64)
+    for dtype, name in zip(dtypes, names, strict=True):
+        if dtype != dtypes[0] and not (dtype.kind in "iub" and integer[0]):
+            raise ValueError(
+                f"client {names[0]!r} has {dtypes[0]} features and client {name!r} has {dtype}; "
+                "convert them to one type, or pass dtype='float32' or dtype='float64'"
+            )
+    if dtypes[0] not in (np.float32, np.float64):
+        raise ValueError(f"features are {dtypes[0]}; pass dtype='float32' or dtype='float64'")
+    return dtypes[0]
+
+
+def common_target_dtype(dtypes: list[np.dtype], names: Sequence[str], x_dtype: np.dtype) -> np.dtype:
+    for dtype, name in zip(dtypes, names, strict=True):
+        if (dtype.kind == "f") != (dtypes[0].kind == "f"):
+            raise ValueError(
+                f"client {names[0]!r} has {dtypes[0]} targets and client {name!r} has {dtype}; "
+                "make y floats for all clients, or whole numbers for all"
+            )
+    return x_dtype if dtypes[0].kind == "f" else np.dtype(np.int32)
+
+
+def check_finite(X: np.ndarray, y: np.ndarray, name: str, columns: tuple[str, ...] | None) -> None:
+    if X.dtype.kind == "f" and not np.isfinite(X).all():
+        row, *place = (int(i) for i in np.argwhere(~np.isfinite(X))[0])
+        at = place[0] if len(place) == 1 else tuple(place)
+        column = repr(columns[place[0]]) if columns and len(place) == 1 else at
+        not_finite(X[(row, *place)], f"client {name!r}: X, column {column}, row {row}")
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
+        not_finite(y[place], f"client {name!r}: y, row {place[0]}")
+    if y.dtype.kind in "iu" and (y.min() < -(2**31) or y.max() >= 2**31):
+        raise ValueError(f"client {name!r}: y holds whole numbers beyond 32 bits; pass y as floats")
+
+
+def not_finite(value: Any, where: str) -> NoReturn:
+    raise ValueError(f"{where} is {'missing (NaN)' if np.isnan(value) else 'infinite'}; expected finite numbers")
+
+
+def columns(have: list[Any], target: Any, client: Any, features: Any) -> tuple[list[Any], list[Any]]:
+    """(targets, features) of a table, refused where one is not there."""
+    targets = list(target) if isinstance(target, (list, tuple)) else [target]
+    if isinstance(features, str):
+        raise TypeError(f"features must be a list of columns, got the string {features!r}")
+    columns = list(features) if features is not None else [c for c in have if c not in targets and c != client]
+    roles = [("target", c) for c in targets] + [("client", client)] + [("feature", c) for c in columns]
+    for role, column in roles:
+        if column not in have:
+            raise ValueError(f"there is no {role} column {column!r}; the columns are {listed(have)}")
+        if have.count(column) > 1:
+            raise ValueError(f"the column {column!r} is there {have.count(column)} times; column names must differ")
+    if client in targets or client in columns or set(targets) & set(columns):
+        raise ValueError("target, client and features must be different columns")
+    if not columns:
+        raise ValueError("no feature column is left beside the target and the client")
+    return targets, columns
+
+
+def existing(path: Any) -> Path:
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file or folder {path}")
+    return path

@@ -143,7 +143,9 @@ class Store:
                 f"not of {type(given['algorithm']).__name__}"
             )
         known = {name: metric for name, metric in written["metrics"].items() if metric is not None}
-        metrics = {name: decode(metric, self.folder / "run.json") for name, metric in known.items()} | (metrics or {})
+        metrics = {name: decode(metric, self.folder / "run.json") for name, metric in known.items()} | dict(
+            metrics or {}
+        )
         if sorted(metrics) != sorted(written["metrics"]):
             raise ValueError(
                 f"the run in {self.folder} has the metrics {sorted(written['metrics'])}, some with code of their own, "

@@ -1,6 +1,10 @@
 """Every test runs in 64 bits, with strict promotion of dtypes and ranks: a silent cast would hide an error."""
 
+import os
 from pathlib import Path
+
+# Tests compile much and run little, so the compiler may take less care; set before JAX is loaded.
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
 
 import jax
 from hypothesis import settings

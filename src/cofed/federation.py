@@ -343,6 +343,7 @@ class Federation(eqx.Module):
         >>> fed.select(["B"]).n_samples
         2
         """
+        self._refuse_stream("select")
         if isinstance(names, str):
             raise TypeError(f"select expects a list of client names, got the string {names!r}")
         chosen = [self._position(name) for name in names]
@@ -364,6 +365,7 @@ class Federation(eqx.Module):
         >>> train.n_samples, test.n_samples
         (6, 2)
         """
+        self._refuse_stream("split")
         if not (isinstance(test, (int, float)) and 0 < test < 1):
             raise ValueError(f"split: test must be a share between 0 and 1 (both excluded), got {test!r}")
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
@@ -385,6 +387,10 @@ class Federation(eqx.Module):
         if not sides[1]:
             raise ValueError("split: every client has one sample (or one group), so nothing is left to test on")
         return self._rebuild(sides[0]), self._rebuild(sides[1])
+
+    def _refuse_stream(self, what: str) -> None:
+        if self.draw is not None:
+            raise ValueError(f"a stream has no fixed samples to {what}: make another one with from_stream")
 
     def _rebuild(self, clients: dict[str, Any]) -> "Federation":
         return Federation.from_arrays(clients, feature_names=self.feature_names)

@@ -42,6 +42,13 @@ def require_positive(owner: str, **fields: Any) -> None:
             raise ValueError(f"{owner}: {name} must be a finite number > 0, got {value}")
 
 
+def require_count(owner: str, **fields: Any) -> None:
+    """Refuse what is not an integer >= 1, naming the owner and the field."""
+    for name, value in fields.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{owner}: {name} must be an integer >= 1, got {value!r}")
+
+
 def require_nonnegative(owner: str, **fields: Any) -> None:
     """Refuse numbers that are not finite and >= 0, naming the owner and the field."""
     for name, value in fields.items():

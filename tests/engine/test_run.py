@@ -289,6 +289,7 @@ REFUSED = {
     "w0 nan": ({"w0": {"coef": np.full(6, np.nan)}}, "NaN"),
     "w0 leaves": ({"w0": (np.zeros(6), np.zeros(1))}, "w0 has 2 arrays, but the model has 1"),
     "reserved": ({"metrics": {"loss": lambda w: 0.0}}, r"columns of its own named \['loss'\]"),
+    "reserved by node": ({"metrics": {"objective_max": lambda w: 0.0}}, r"columns of its own named"),
     "seed": ({"seed": -1}, r"seed must be an integer from 0 to 2\*\*32 - 1, got -1"),
     "grid": ({"algorithm": cofed.FedDualAvg(np.array([0.1, 0.2]))}, r"client_lr must be one number, got an array"),
     "vector loss": (

@@ -281,6 +281,14 @@ class TestLimits:
         assert all(error**2 <= Q / 2 ** (n + 1) for n, error in enumerate(errors))
         assert np.all(np.diff(np.log2(errors)) <= -1)
 
+    def test_nodes_go_on_agreeing_in_later_stages(self):
+        method = cofed.MReFedDAGT(0.003, 1e4, 6, stages_count=3, mirror=cofed.Euclidean())
+        best = cofed.solve_pooled(worlds.problem(), self.fed, tol=1e-13).model.coef
+        options = {"topology": t.chain(16), "rounds": 9000, "local_steps": 2, "evaluate_every": 3000}
+        result = cofed.run(worlds.problem(), self.fed, method, **options)
+        assert np.linalg.norm(result.personal_models.coef - best, axis=1).max() < 1e-3
+        assert result.history["consensus"][-1] < 1e-4
+
     def test_dasm_approaches_the_optimum(self):
         problem = worlds.problem(cofed.L1(0.1))
         best = cofed.solve_pooled(problem, self.fed).objective
@@ -388,7 +396,7 @@ REFUSED = {
         {"algorithm": cofed.FedAvg(0.1), "topology": None, "link_failure": 0.1},
         "link_failure is for runs with a topology",
     ),
-    "steps": ({"algorithm": cofed.DASM(0.1), "local_steps": 3}, "DASM takes one step per round, but local_steps=3"),
+    "steps": ({"algorithm": cofed.DASM(0.1), "local_steps": 3}, "DASM takes one step per round, not 3"),
     "psi": ({"algorithm": cofed.DScaffold(0.1), "regularizer": cofed.L1(0.1)}, "DScaffold does not fit"),
 }
 
@@ -470,6 +478,40 @@ class TestStreams:
             with pytest.raises(ValueError, match="draw fresh samples at every step"):
                 cofed.run(worlds.problem(), self.fed, cofed.FedAvg(0.1), rounds=1, **options)
 
+    def test_streams_that_do_not_keep_their_word_are_refused(self):
+        def run(draw):
+            federation = cofed.Federation.from_stream(draw, clients=2, samples=5)
+            cofed.run(worlds.problem(), federation, cofed.FedAvg(0.1), rounds=1, local_steps=1, batch_size=3)
+
+        with pytest.raises(ValueError, match=r"gave X, y of shapes \(5, 2\), \(5,\), expected"):
+            run(lambda key, client, size: (jnp.ones((5, 2)), jnp.ones(5)))
+        with pytest.raises(ValueError, match="JAX function of a traced key and client"):
+            run(lambda key, client, size: (jnp.ones((size, 2)), jnp.ones(size) if client == 0 else jnp.zeros(size)))
+
+        def forgetful(key, client, size):  # of the dtype: float32 when the federation was made, float64 later
+            dtype = jnp.float64 if isinstance(client, jax.core.Tracer) else jnp.float32
+            return jnp.ones((size, 2), dtype), jnp.ones(size, dtype)
+
+        with pytest.raises(ValueError, match="gave X of dtype float64, but the federation is of float32"):
+            run(forgetful)
+        with pytest.raises(ValueError, match="no fixed samples to split"):
+            self.fed.split()
+
+    def test_a_node_whose_first_gradient_is_not_finite_is_left_out_of_the_first_exchange(self):
+        def sick(key, client, size):
+            X = jax.random.normal(key, (size, 3))
+            return X, jnp.where(client == 0, jnp.nan, 1.0) * X.sum(axis=1)
+
+        pairs = [draw(jax.random.key(m), m, 9) for m in range(3)]
+        fixed = cofed.Federation.from_arrays([(np.asarray(X), np.asarray(y)) for X, y in pairs])
+        federation = cofed.Federation(fixed.X, fixed.y, fixed.sizes, fixed.ids, fixed.names, None, sick)
+        method = cofed.DFedDA(0.02, gradient_tracking=True)
+        options = {"topology": t.ring(3), "rounds": 4, "local_steps": 2, "batch_size": 4}
+        result = cofed.run(worlds.problem(), federation, method, **options)
+        assert {event.client for event in result.history.left_out} == {"0"}
+        np.testing.assert_array_equal(result.personal_models.coef[0], 0)
+        np.testing.assert_allclose(np.asarray(result.state.clients.c.coef).sum(axis=0), 0, atol=1e-12)
+
     def test_a_draw_that_fails_is_named(self):
         with pytest.raises(ValueError, match=r"draw\(key, 0, 256\) must give a pair"):
             cofed.Federation.from_stream(lambda key, client, size: 3, clients=2)
@@ -479,3 +521,18 @@ class TestStreams:
         with pytest.raises(ValueError, match="draws its samples with code of its own"):
             cofed.resume(tmp_path / "run")
         cofed.resume(tmp_path / "run", federation=self.fed)
+
+    def test_the_streams_of_the_paper_have_its_truths(self):
+        data = cofed.datasets.liang_linear_stream(clients=4, d=8, s=2, samples=4000, dtype="float64")
+        X, y = data.federation.client(2)
+        np.testing.assert_allclose(np.linalg.lstsq(X, y)[0], data.local["coef"][2], atol=0.1)
+        np.testing.assert_allclose(data.local["coef"].mean(axis=0), data.truth["coef"], atol=1e-12)
+        assert (X[:, 0] == 1).all()
+        data = cofed.datasets.liang_logistic_stream(clients=4, d=8, s=2, samples=20000, dtype="float64")
+        X, y = data.federation.pooled()
+        gradient = X.T @ (1 / (1 + np.exp(-X @ data.truth["coef"])) - y) / len(y)
+        assert np.linalg.norm(gradient) < 0.02  # the truth is the federation's optimum
+        options = {"rounds": 20, "local_steps": 2, "batch_size": 10}
+        problem = worlds.problem(loss=cofed.Logistic())
+        result = cofed.run(problem, data.federation, cofed.FedDualAvg(0.2), evaluate_every=20, **options)
+        assert result.history["loss"][-1] < result.history["loss"][0]

@@ -105,6 +105,14 @@ def bad(entries, n=3):
         (bad({(0, 1): 0.5}), r"not symmetric: u\[0,1\] = 0.5"),
         (bad({(0, 0): 0.5}), "not doubly stochastic: row 0 sums to 1.16"),
         (np.eye(3), "not connected: it has 3 parts"),
+        ([[0, 1], [1, 0]], "never agrees"),
+        (np.zeros((0, 0)), "must be square"),
+        (np.ones((2, 2, 2)), "must be square"),
+        (np.eye(2) * 1j, "real numbers"),
+        (
+            scipy.sparse.csr_array((np.array([1.0, 0, 0, 1]), (np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])))),
+            "not connected: it has 2 parts",
+        ),
     ],
 )
 def test_a_bad_matrix_is_refused_with_the_property_that_fails(matrix, sentence):
@@ -125,6 +133,19 @@ def test_a_bad_matrix_is_refused_with_the_property_that_fails(matrix, sentence):
 def test_bad_graphs_are_refused(make, sentence):
     with pytest.raises(ValueError, match=sentence):
         make()
+
+
+def test_entries_that_are_given_in_parts_are_added():
+    whole = scipy.sparse.csr_array(t.complete(18).matrix())
+    data, rows, columns = np.tile(whole.data / 2, 2), np.tile(whole.tocoo().row, 2), np.tile(whole.tocoo().col, 2)
+    order = np.argsort(rows, kind="stable")
+    pointers = np.concatenate([[0], np.cumsum(np.bincount(rows))])
+    halves = scipy.sparse.csr_array((data[order], columns[order], pointers), shape=whole.shape)
+    topology = t.from_matrix(halves)
+    assert len(topology.first) == 153
+    x = jnp.asarray(np.random.default_rng(0).normal(size=18))
+    mixed = links(topology, jnp.float64).mix(x, jnp.ones(153, bool))
+    np.testing.assert_allclose(mixed, np.full(18, x.mean()), atol=1e-14)
 
 
 def test_directed_graphs_are_refused():

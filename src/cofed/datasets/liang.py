@@ -1,14 +1,18 @@
 """Liang et al. (2023), federated dual averaging with gradient tracking: Section 7, Appendix D.1.
 
-The paper streams fresh samples; here each client has a fixed set, so the stated optima are those of the
-population, and a fit to the samples is near them. Covariates are Gaussian and not truncated, as in D.1.2.
+The paper streams fresh samples: `liang_linear_stream` and `liang_logistic_stream` do. In `liang_linear` and
+`liang_logistic` each client has a fixed set, so the stated optima are those of the population, and a fit to the samples
+is near them. Covariates are Gaussian and not truncated, as in D.1.2.
 """
 
 from collections.abc import Iterable
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from cofed.datasets.synthetic import Pair, Synthetic, check_at_most, check_sizes, federation, sigmoid
+from cofed.federation import Federation
 
 
 def liang_linear(
@@ -34,9 +38,7 @@ def liang_linear(
     check_sizes("liang_linear", clients=clients, samples=samples, d=d)
     check_at_most("liang_linear", "s", s, "d", d)
     rng = np.random.default_rng(seed)
-    coef = (np.arange(d) < s).astype(float)
-    deviations = rng.standard_normal((clients, d))
-    local = coef + heterogeneity * (deviations - deviations.mean(axis=0))
+    coef, local = _linear_truths(rng, clients, d, s, heterogeneity)
 
     def draw() -> Iterable[Pair]:
         for w in local:
@@ -71,15 +73,8 @@ def liang_logistic(
     """
     check_sizes("liang_logistic", clients=clients, samples=samples, d=d, s=s)
     check_at_most("liang_logistic", "s", s, "d", d)
-    if clients % 2:
-        raise ValueError(f"liang_logistic: clients come in pairs, so their number must be even, got {clients}")
     rng = np.random.default_rng(seed)
-    alpha = 1 + 0.1 * rng.standard_normal((clients // 2, s))
-    beta = heterogeneity * rng.standard_normal((clients // 2, d - s))
-    pairs = np.stack([np.hstack([alpha, beta]), np.hstack([alpha, -beta])], axis=1)
-    local = pairs.reshape(clients, d)
-    coef = np.zeros(d)
-    coef[:s] = _logistic_optimum(local)[:s]
+    coef, local = _logistic_truths(rng, clients, d, s, heterogeneity)
 
     def draw(count: int) -> Iterable[Pair]:
         for w in local:
@@ -89,6 +84,88 @@ def liang_logistic(
     train = federation(draw(samples), dtype)
     test = federation(draw(test_samples), dtype) if test_samples else None
     return Synthetic(train, {"coef": coef}, {"coef": local}, test)
+
+
+def liang_linear_stream(
+    clients: int = 16,
+    d: int = 1024,
+    s: int = 16,
+    heterogeneity: float = 1.0,
+    noise: float = 1.0,
+    samples: int = 256,
+    seed: int = 0,
+    dtype: str = "float32",
+) -> Synthetic:
+    """`liang_linear` with fresh samples at every local step; the history shows `samples` fixed ones per client.
+
+    >>> liang_linear_stream(clients=4, d=6, s=2, samples=5).federation
+    Federation(4 clients, a stream, 6 features, float32)
+    """
+    check_sizes("liang_linear_stream", clients=clients, samples=samples, d=d)
+    check_at_most("liang_linear_stream", "s", s, "d", d)
+    coef, local = _linear_truths(np.random.default_rng(seed), clients, d, s, heterogeneity)
+    known = local.astype(dtype)
+
+    def draw(key, client, size):
+        sample = jax.random.normal(
+            key, (size, d + 1), dtype
+        )  # one call: the features, and the noise in the last column
+        X = sample[:, :d].at[:, 0].set(1)
+        return X, X @ jnp.asarray(known)[client] + jnp.asarray(noise, dtype) * sample[:, d]
+
+    return Synthetic(Federation.from_stream(draw, clients, samples=samples, seed=seed), {"coef": coef}, {"coef": local})
+
+
+def liang_logistic_stream(
+    clients: int = 16,
+    d: int = 1024,
+    s: int = 16,
+    heterogeneity: float = 0.1,
+    samples: int = 256,
+    seed: int = 0,
+    dtype: str = "float32",
+) -> Synthetic:
+    """`liang_logistic` with fresh samples at every local step; the history shows `samples` fixed ones per client.
+
+    >>> liang_logistic_stream(clients=4, d=6, s=2, samples=5).federation
+    Federation(4 clients, a stream, 6 features, float32)
+    """
+    check_sizes("liang_logistic_stream", clients=clients, samples=samples, d=d, s=s)
+    check_at_most("liang_logistic_stream", "s", s, "d", d)
+    coef, local = _logistic_truths(np.random.default_rng(seed), clients, d, s, heterogeneity)
+    known = local.astype(dtype)
+
+    def draw(key, client, size):
+        features, labels = jax.random.split(key)
+        X = jax.random.normal(features, (size, d), dtype)
+        chance = jax.nn.sigmoid(X @ jnp.asarray(known)[client])
+        return X, (jax.random.uniform(labels, (size,), dtype) < chance).astype(jnp.int32)
+
+    return Synthetic(Federation.from_stream(draw, clients, samples=samples, seed=seed), {"coef": coef}, {"coef": local})
+
+
+def _linear_truths(
+    rng: np.random.Generator, clients: int, d: int, s: int, heterogeneity: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """w*, and dense w_m whose average it is."""
+    coef = (np.arange(d) < s).astype(float)
+    deviations = rng.standard_normal((clients, d))
+    return coef, coef + heterogeneity * (deviations - deviations.mean(axis=0))
+
+
+def _logistic_truths(
+    rng: np.random.Generator, clients: int, d: int, s: int, heterogeneity: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """w*, and the w_m in pairs (alpha, beta), (alpha, -beta)."""
+    if clients % 2:
+        raise ValueError(f"liang_logistic: clients come in pairs, so their number must be even, got {clients}")
+    alpha = 1 + 0.1 * rng.standard_normal((clients // 2, s))
+    beta = heterogeneity * rng.standard_normal((clients // 2, d - s))
+    pairs = np.stack([np.hstack([alpha, beta]), np.hstack([alpha, -beta])], axis=1)
+    local = pairs.reshape(clients, d)
+    coef = np.zeros(d)
+    coef[:s] = _logistic_optimum(local)[:s]
+    return coef, local
 
 
 def _logistic_optimum(local: np.ndarray) -> np.ndarray:

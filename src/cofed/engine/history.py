@@ -58,7 +58,9 @@ class History:
     Columns: round, objective, loss (the smooth part), prox_gradient (||w - prox_1(w - grad F(w))||, zero at stationary
     points), density or rank where the regularizer has one, accuracy where the loss has one, test_loss and
     test_accuracy with an evaluation federation, own metrics, participants and left_out (since the row before),
-    bytes_down and bytes_up (so far), seconds (so far, without compilation), stage.
+    bytes_down and bytes_up (so far), seconds (so far, without compilation), stage. Without a server also consensus
+    (the root mean squared distance of the nodes' models from the federation's) and, of the nodes' own models, the
+    objective_min, _mean and _max (where nodes x samples is at most 10^7) and those of every own metric.
 
     >>> History([{"round": 0, "objective": 2.0}], [], []).to_pandas()["objective"].tolist()
     [2.0]
@@ -77,7 +79,7 @@ class History:
         return table.loc[:, first + [name for name in table if name not in first]]
 
     def clients(self) -> pd.DataFrame:
-        """The loss of each client in each evaluated round (with `per_client=True`), clients as columns."""
+        """The loss of the model at each client in each evaluated round (with `per_client=True`), clients as columns."""
         if not self.client_losses:
             raise ValueError("the run did not record values per client; pass per_client=True")
         rounds, values = zip(*self.client_losses, strict=True)
@@ -118,7 +120,7 @@ class Result:
     """What a run gives back.
 
     `model` is the last model, `average` the averaged one where the method defines it, `models` the models after every
-    round (entry 0 is the start) with `keep_models=True`, `personal_models` one model per client (personal methods).
+    round (entry 0 is the start) with `keep_models=True`, `personal_models` one model per client, stacked (gossip).
     """
 
     model: Any

@@ -200,11 +200,30 @@ def check_prediction(problem: Problem, federation: Federation, start: PyTree) ->
 
 
 def check_stream(federation: Federation, plan: Plan) -> None:
-    """Samples that are drawn afresh have no full gradient and no epochs."""
-    if federation.draw is not None and (plan.batch is None or plan.epochs is not None):
+    """Samples that are drawn afresh have no full gradient and no epochs, and come from a JAX function."""
+    if federation.draw is None:
+        return
+    if plan.batch is None or plan.epochs is not None:
         raise ValueError(
             "the clients of this federation draw fresh samples at every step: give local_steps and batch_size "
             "(there is no full gradient and no epoch of a stream)"
+        )
+    draw, size = federation.draw, plan.batch
+    try:
+        X, y = jax.eval_shape(lambda key, client: draw(key, client, size), jax.random.key(0), jnp.zeros((), jnp.int32))
+    except Exception as error:
+        line = str(error).strip().splitlines()
+        raise ValueError(
+            f"draw(key, client, {size}) must be a JAX function of a traced key and client that gives (X, y), but "
+            f"{type(error).__name__}: {line[0] if line else ''}"
+        ) from error
+    expected = [(size, *federation.X.shape[2:]), (size, *federation.y.shape[2:])]
+    if [X.shape, y.shape] != expected:
+        raise ValueError(f"draw(key, client, {size}) gave X, y of shapes {X.shape}, {y.shape}, expected {expected}")
+    if X.dtype != federation.dtype:
+        raise ValueError(
+            f"draw(key, client, {size}) gave X of dtype {X.dtype}, but the federation is of {federation.dtype}; "
+            "fix the dtype in draw, such as jax.random.normal(key, shape, jnp.float32)"
         )
 
 
@@ -234,8 +253,8 @@ def make_exchange(
         raise ValueError("clients_per_round is for runs with a server; by gossip every node takes part in every round")
     if not (isinstance(weights, str) and weights == "uniform"):
         raise ValueError("by gossip all nodes count alike: weights must be 'uniform'")
-    if not 0 <= link_failure < 1:
-        raise ValueError(f"link_failure is a probability in [0, 1), got {link_failure}")
+    if not isinstance(link_failure, (int, float)) or not 0 <= link_failure < 1:
+        raise ValueError(f"link_failure is a probability in [0, 1), got {link_failure!r}")
     dtype = federation.X.dtype
     return Peers(links(topology, dtype), jnp.asarray(link_failure, dtype) if link_failure else None)
 
@@ -244,7 +263,8 @@ def check_metrics(metrics: Mapping[str, Callable], start: PyTree) -> dict[str, C
     """Own metrics, tried on the shapes of the model: each must be a function of it that gives one number."""
     if not isinstance(metrics, Mapping):
         raise TypeError(f"metrics must be a mapping of names to functions of the model, got {type(metrics).__name__}")
-    taken = sorted(set(metrics) & RESERVED)
+    by_node = {f"{name}_{part}" for name in ("objective", *metrics) for part in ("min", "mean", "max")}
+    taken = sorted(set(metrics) & (RESERVED | by_node))
     if taken:
         raise ValueError(f"the history has columns of its own named {taken}; give these metrics other names")
     for name, metric in metrics.items():

@@ -47,11 +47,13 @@ class Peers(eqx.Module):
             # Rounds before the first have negative numbers, so that their draws are their own.
             at = -1 - jnp.asarray(round, jnp.int32)
             fresh_key = draws.round_key(key, at)
-            nodes, up = self.each_node(
+            began, up = self.each_node(
                 algorithm.first_node, problem, data, plan, nodes, fresh_key, at, together, make_steps
             )
-            mixed = self.links.mix(up, self.alive(fresh_key, jnp.ones(plan.clients, bool)))
-            nodes = jax.vmap(lambda node, m: algorithm.mix_first(problem, node, m))(nodes, mixed)
+            heard = jax.vmap(trees.all_finite)((began, up))
+            mixed = self.links.mix(select(heard, up, trees.zeros_like(up)), self.alive(fresh_key, heard))
+            began = jax.vmap(lambda node, m: algorithm.mix_first(problem, node, m))(began, mixed)
+            nodes = select(heard, began, nodes)
         return started((), nodes, key, round)
 
     def each_node(self, work, problem, data, plan, nodes, key, stage_round, for_each, make) -> tuple[PyTree, PyTree]:

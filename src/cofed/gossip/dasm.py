@@ -53,7 +53,7 @@ class DASM(eqx.Module):
 
     def refuses(self, problem: Problem) -> str | None:
         if problem.local_steps not in (None, 1):
-            return f"DASM takes one step per round, but local_steps={problem.local_steps}; give local_steps=1"
+            return f"DASM takes one step per round, not {problem.local_steps}; give local_steps=1"
         return self.mirror.refuses(problem.regularizer)
 
     def init_node(self, problem: Problem, w0: PyTree) -> Node:

@@ -7,6 +7,7 @@ Model       of a node w^m, of the federation mean_m w^m
 Reference   liang2023, Section 7 (a baseline: FedMiD of yuan2021 without a server).
 Deviations  Where nodes take different numbers of steps, eta_c K is mixed like the models.
 
+The mean of nodes in a non-convex set (L0Ball) need not lie in it: look at the nodes' own models there.
 With U = J/M this is FedMiD, with its fixed point of 2 psi for a finite psi; see there.
 """
 

@@ -3,7 +3,9 @@
 Problem     min_w  mean_m F_m(w)   (psi = 0), the solution s-sparse
 Stages      n = 0, 1, ...: ReFedDA-GT with Q_n = Q_0 2^-n, restarted (trackers back to 0) from the last stage's output
 Reference   liang2023, Algorithm 4, Theorem 6.1: the squared l1 error halves per stage.
-Deviations  The run's rounds are split evenly over the stages (the first ones take the remainder).
+Deviations  The run's rounds are split evenly over the stages (the first ones take the remainder). By gossip each node
+            restarts from its own output, and the nodes' starts are mixed like z (one vector more per message), since
+            a disagreement in w_0 would otherwise stay for ever.
 """
 
 from typing import Any, ClassVar
@@ -14,7 +16,7 @@ from cofed.algorithms.base import Stage
 from cofed.gossip.refeddagt import ReFedDAGT
 from cofed.mirrors import PNorm
 from cofed.problem import Problem
-from cofed.scalars import number, require_positive
+from cofed.scalars import number, require_count, require_positive
 
 
 class MReFedDAGT(eqx.Module):
@@ -42,7 +44,8 @@ class MReFedDAGT(eqx.Module):
 
     def __check_init__(self):
         require_positive("MReFedDAGT", client_lr=self.client_lr, radius_squared=self.radius_squared)
-        require_positive("MReFedDAGT", server_lr=self.server_lr, stages_count=self.stages_count)
+        require_positive("MReFedDAGT", server_lr=self.server_lr)
+        require_count("MReFedDAGT", sparsity=self.sparsity, stages_count=self.stages_count)
 
     def stages(self, problem: Problem, rounds: int, local_steps: int | None) -> list[Stage]:
         """One ReFedDA-GT per ball."""
@@ -51,7 +54,14 @@ class MReFedDAGT(eqx.Module):
             raise ValueError(f"MReFedDAGT has {count} stages and needs as many rounds at least, got rounds={rounds}")
         return [
             Stage(
-                ReFedDAGT(self.client_lr, self.server_lr, self.radius_squared / 2**n, self.sparsity, self.mirror),
+                ReFedDAGT(
+                    self.client_lr,
+                    self.server_lr,
+                    self.radius_squared / 2**n,
+                    self.sparsity,
+                    self.mirror,
+                    mix_start=n > 0,
+                ),
                 rounds // count + (n < rounds % count),
             )
             for n in range(count)

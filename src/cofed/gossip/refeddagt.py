@@ -7,7 +7,8 @@ Local       z <- z - eta_c (G_k(x) - c^m + c)
 Client      c^m+ = c^m - c - (z_K - z)/(K eta_c)
 Server      z <- z + eta_s mean_S(z_K - z),  c <- c + (1/M) sum_S (c^m+ - c^m)
 Gossip      DFedDA's recursions with this x: tracker c^m <- c^m + Delta^m - sum_j u_jm Delta^j from 0,
-            z^m <- sum_j u_jm (z^j + K eta_s eta_c Delta^j),  Delta^m = (z_K - z)/(K eta_c)
+            z^m <- sum_j u_jm (z^j + K eta_s eta_c Delta^j),  Delta^m = (z_K - z)/(K eta_c); where the nodes' starts
+            differ (`mix_start`, the later stages of MReFedDA-GT) also w_0^m <- sum_j u_jm w_0^j
 Output      `average`: the s largest entries (ties: lowest index) of the mean of w_{r,0}, r = 0..R-1
 Reference   liang2023, Algorithm 3 (the gossip form: DReFedDA-GT of Section 7).
 Deviations  The printed Prox(w_0, z) has the wrong sign, the printed Delta_r telescopes to nothing and is not used, and
@@ -25,7 +26,7 @@ from cofed.algorithms.base import LocalSteps
 from cofed.mirrors import PNorm
 from cofed.problem import Problem
 from cofed.regularizers import L0Ball
-from cofed.scalars import number, require_positive
+from cofed.scalars import number, require_count, require_positive
 
 
 class Server(NamedTuple):
@@ -58,6 +59,7 @@ class Node(NamedTuple):
 class Up(NamedTuple):
     z: PyTree  # with a server z_K - z; by gossip z + K eta_s eta_c Delta
     c: PyTree  # with a server c^m+ - c^m; by gossip Delta
+    w0: PyTree = None  # by gossip w_0^m, where the nodes' starts differ
 
 
 class ReFedDAGT(eqx.Module):
@@ -77,6 +79,7 @@ class ReFedDAGT(eqx.Module):
     radius_squared: Any = eqx.field(converter=number, default=float("inf"))
     sparsity: int | None = eqx.field(static=True, default=None)
     mirror: Any = eqx.field(default_factory=PNorm)
+    mix_start: bool = eqx.field(static=True, default=False)
 
     needs: ClassVar[tuple[str, ...]] = ("zero",)
     equal_steps: ClassVar[bool] = False
@@ -86,6 +89,8 @@ class ReFedDAGT(eqx.Module):
         require_positive("ReFedDAGT", client_lr=self.client_lr, server_lr=self.server_lr)
         if isinstance(self.radius_squared, float) and not self.radius_squared > 0:
             raise ValueError(f"ReFedDAGT: radius_squared must be > 0, got {self.radius_squared}")
+        if self.sparsity is not None:
+            require_count("ReFedDAGT", sparsity=self.sparsity)
         if not hasattr(self.mirror, "norm"):
             raise ValueError(f"ReFedDAGT needs a mirror with a norm, PNorm or Euclidean, got {self.mirror}")
 
@@ -129,14 +134,15 @@ class ReFedDAGT(eqx.Module):
     def local_node(self, problem: Problem, node: Node, steps: LocalSteps):
         move = self.walk(node.z, node.w0, node.c, steps)
         delta = trees.scale(1 / (self.client_lr * steps.count), move)
-        return node._replace(delta=delta), Up(trees.axpy(self.server_lr, move, node.z), delta)
+        start = node.w0 if self.mix_start else None
+        return node._replace(delta=delta), Up(trees.axpy(self.server_lr, move, node.z), delta, start)
 
     def mix(self, problem: Problem, node: Node, mixed: Up) -> Node:
         began = self.point(node.z, node.w0)
         return Node(
             z=mixed.z,
             c=trees.add(node.c, trees.sub(node.delta, mixed.c)),
-            w0=node.w0,
+            w0=mixed.w0 if self.mix_start else node.w0,
             total=trees.add(node.total, began),
             rounds=node.rounds + 1,
             delta=node.delta,

@@ -99,7 +99,7 @@ class Links(eqx.Module):
         def leaf(x: Array) -> Array:
             flat = x.reshape(self.nodes, -1)
             w = weight.astype(x.dtype)
-            # x_i + sum_j u_ij (x_j - x_i): exact for equal x, whatever the rounding of the weights.
+            # x_i + sum_j u_ij (x_j - x_i): nodes that agree keep agreeing, whatever the rounding of the weights.
             if self.kind == "rows":
                 own = jnp.pad(w, (0, 1))[self.edge]
                 mixed = flat
@@ -218,8 +218,8 @@ def erdos_renyi(nodes: int, probability: float, seed: int = 0, tries: int = 100)
     >>> cofed.topologies.erdos_renyi(10, 0.4, seed=1).nodes
     10
     """
-    if not 0 < probability <= 1:
-        raise ValueError(f"the probability of an edge must be in (0, 1], got {probability}")
+    if not isinstance(probability, (int, float)) or not 0 < probability <= 1:
+        raise ValueError(f"the probability of an edge must be in (0, 1], got {probability!r}")
     count(nodes)
     for attempt in range(tries):
         graph = nx.gnp_random_graph(nodes, probability, seed=seed + 1_000_003 * attempt)
@@ -261,9 +261,14 @@ def from_matrix(matrix: Any, name: str = "matrix") -> Topology:
     >>> cofed.topologies.from_matrix([[0.5, 0.5], [0.5, 0.5]]).second_eigenvalue
     0.0
     """
-    U: Any = scipy.sparse.csr_array(matrix if scipy.sparse.issparse(matrix) else np.asarray(matrix, float))
-    if U.ndim != 2 or U.shape[0] != U.shape[1]:
-        raise ValueError(f"a gossip matrix must be square, got shape {U.shape}")
+    given: Any = matrix if scipy.sparse.issparse(matrix) else np.asarray(matrix)
+    if len(given.shape) != 2 or given.shape[0] != given.shape[1] or given.shape[0] == 0:
+        raise ValueError(f"a gossip matrix must be square, got shape {given.shape}")
+    if np.iscomplexobj(given) or given.dtype == object:
+        raise ValueError(f"a gossip matrix must be of real numbers, got {given.dtype}")
+    U: Any = scipy.sparse.csr_array(given, dtype=float, copy=True)
+    U.sum_duplicates()
+    U.eliminate_zeros()
     if not np.all(np.isfinite(U.data)):
         raise ValueError("the gossip matrix is not finite: it has NaN or infinite entries")
     if U.data.size and U.data.min() < 0:
@@ -280,7 +285,12 @@ def from_matrix(matrix: Any, name: str = "matrix") -> Topology:
     if parts > 1:
         raise ValueError(f"the gossip matrix is not connected: it has {parts} parts, which would never agree")
     upper = scipy.sparse.triu(U, k=1).tocoo()
-    return make(upper.row.astype(int), upper.col.astype(int), upper.data, U.shape[0], name)
+    topology = make(upper.row.astype(int), upper.col.astype(int), upper.data, U.shape[0], name)
+    if topology.second_eigenvalue > 1 - 1e-12:
+        raise ValueError(
+            "the gossip matrix never agrees: it has the eigenvalue -1, two sides that only swap what they hold"
+        )
+    return topology
 
 
 def make(first: np.ndarray, second: np.ndarray, weight: np.ndarray, nodes: int, name: str) -> Topology:
@@ -309,7 +319,7 @@ def second_eigenvalue(U: Any) -> float:
     eigenvalues: Any = scipy.sparse.linalg.eigsh
     options = {"v0": start, "return_eigenvectors": False}
     top = eigenvalues(U.tocsc(), k=2, sigma=1 + 1e-6, **options).min()
-    least = eigenvalues(U, k=1, which="SA", tol=1e-4, **options).min()
+    least = eigenvalues(U, k=1, which="SA", **options).min()
     return float(max(top, -least))
 
 

@@ -1,5 +1,6 @@
 """Every test runs in 64 bits, with strict promotion of dtypes and ranks: a silent cast would hide an error."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from pathlib import Path
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
 
 import jax
+import pytest
 from hypothesis import settings
 
 jax.config.update("jax_enable_x64", True)
@@ -20,3 +22,14 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 # Compilation makes the first example slow and the rest fast, so a deadline per example says nothing.
 settings.register_profile("cofed", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("cofed")
+
+
+@pytest.fixture(autouse=True)
+def room_for_programs():
+    """Every compiled program maps memory, and a process may have only so many maps (65,530 on Linux): past that the
+    compiler crashes. So programs are dropped long before."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+        jax.clear_caches()
+        gc.collect()

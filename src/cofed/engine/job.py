@@ -184,11 +184,9 @@ def check_prediction(problem: Problem, federation: Federation, start: PyTree) ->
         prediction = jax.eval_shape(problem.model, start, x)
         loss = jax.eval_shape(lambda p, y: jnp.asarray(problem.loss(p, y)), prediction, y)
     except Exception as error:
-        line = str(error).strip().splitlines()
-        what = f"{type(error).__name__}: {line[0] if line else ''}"
         raise ValueError(
             f"the model and the loss cannot be computed for one sample of shape {x.shape} and label of shape {y.shape} "
-            f"by JAX ({what}); an own loss is a function of (prediction, y) in jax.numpy"
+            f"by JAX ({in_a_line(error)}); an own loss is a function of (prediction, y) in jax.numpy"
         ) from error
     if loss.shape != ():
         raise ValueError(f"the loss of one sample must be one number, got an array of shape {loss.shape}")
@@ -212,10 +210,9 @@ def check_stream(federation: Federation, plan: Plan) -> None:
     try:
         X, y = jax.eval_shape(lambda key, client: draw(key, client, size), jax.random.key(0), jnp.zeros((), jnp.int32))
     except Exception as error:
-        line = str(error).strip().splitlines()
         raise ValueError(
             f"draw(key, client, {size}) must be a JAX function of a traced key and client that gives (X, y), but "
-            f"{type(error).__name__}: {line[0] if line else ''}"
+            f"{in_a_line(error)}"
         ) from error
     expected = [(size, *federation.X.shape[2:]), (size, *federation.y.shape[2:])]
     if [X.shape, y.shape] != expected:
@@ -271,10 +268,8 @@ def check_metrics(metrics: Mapping[str, Callable], start: PyTree) -> dict[str, C
         try:
             shape = jax.eval_shape(lambda w, metric=metric: jnp.asarray(metric(w)), start).shape
         except Exception as error:
-            line = str(error).strip().splitlines()
             raise ValueError(
-                f"the metric {name!r} cannot be computed from the model by JAX "
-                f"({type(error).__name__}: {line[0] if line else ''}); use jax.numpy in it"
+                f"the metric {name!r} cannot be computed from the model by JAX ({in_a_line(error)}); use jax.numpy"
             ) from error
         if shape != ():
             raise ValueError(f"the metric {name!r} must give one number, got an array of shape {shape}")
@@ -309,3 +304,8 @@ def check_numbers(algorithm: Any) -> None:
                 f"{type(algorithm).__name__}: {name} must be one number, got an array of shape {jnp.shape(leaf)}; "
                 "for several values give cofed.tune a list of algorithms"
             )
+
+
+def in_a_line(error: Exception) -> str:
+    """An error's kind and its first line: JAX's go on for a page."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -16,15 +16,15 @@ ROWS = 1024  # samples per pass: small enough for a network's activations and fo
 
 
 def shares(data: Data) -> Float[Array, "clients n_max"]:
-    """What each sample counts in sum_m pi_m F_m."""
+    """What each sample counts in its client's F_m."""
     real = jnp.arange(data.X.shape[1], dtype=jnp.int32)[None, :] < data.sizes[:, None]
-    return means(real, data.X.dtype) * data.weights[:, None]
+    return means(real, data.X.dtype)
 
 
 def by_blocks(f: Callable[..., PyTree], data: Data, rows: int = ROWS) -> PyTree:
-    """The sum of f(X, y, share) over blocks of samples, without copying the data."""
+    """The sum of f(X, y, share) over blocks of samples, with shares in sum_m pi_m F_m; the data is not copied."""
     flat = lambda a: a.reshape((-1, *a.shape[2:]))  # noqa: E731
-    X, y, share = flat(data.X), flat(data.y), flat(shares(data))
+    X, y, share = flat(data.X), flat(data.y), flat(shares(data) * data.weights[:, None])
     total, rows = X.shape[0], min(rows, X.shape[0])
     blocks = -(-total // rows)
     if blocks == 1:
@@ -50,9 +50,7 @@ def smooth(problem: Problem, data: Data, w: PyTree) -> tuple[Scalar, PyTree]:
 
 def client_losses(problem: Problem, data: Data, w: PyTree) -> Float[Array, " clients"]:
     """F_m(w) of each client."""
-    real = jnp.arange(data.X.shape[1], dtype=jnp.int32)[None, :] < data.sizes[:, None]
-    share = means(real, data.X.dtype)
-    return jax.lax.map(lambda one: problem.mean_loss(w, *one), (data.X, data.y, share))
+    return jax.lax.map(lambda one: problem.mean_loss(w, *one), (data.X, data.y, shares(data)))
 
 
 def correct(problem: Problem, data: Data, w: PyTree) -> Scalar:

@@ -172,7 +172,7 @@ def fresh_state(task: Task, starts: PyTree, key: Array, round: int) -> State:
 
 def proceed(job: Job, state: State, log: Log, store: Store | None, progress: bool | None, debug: bool) -> Result:
     """From the state to the end, with everything that happens between chunks of rounds."""
-    settings, number = job.settings, 0
+    settings = job.settings
     with (
         jax.disable_jit(debug),
         interruptible() as asked,
@@ -186,7 +186,7 @@ def proceed(job: Job, state: State, log: Log, store: Store | None, progress: boo
         for number, stage in enumerate(job.stages):
             if failed(state) or asked.is_set() or (int(state.round) >= stage.end and number < len(job.stages) - 1):
                 continue
-            if number and int(state.round) == job.stages[number - 1].end:
+            if number > stage_number(job, state):
                 state = next_stage(job, number, state, log)
             if not debug and int(state.round) < stage.end:
                 log.history.compile_seconds += compile_now(job, stage, state, log)
@@ -199,7 +199,7 @@ def proceed(job: Job, state: State, log: Log, store: Store | None, progress: boo
                 bar.update(int(state.round), log.history.rows[-1]["objective"])
                 if store and (int(state.round) % store.every == 0 or int(state.round) == settings.rounds):
                     store.save(state, log)
-    number = next(i for i, stage in enumerate(job.stages) if rounds_done(state) <= stage.end)
+    number = stage_number(job, state)
     outcome = judge(job, state)
     if outcome is not Outcome.COMPLETED:
         if store:  # without the row that only an ended run has
@@ -215,6 +215,11 @@ def next_stage(job: Job, number: int, state: State, log: Log) -> State:
     state = fresh_state(task, starts, state.key, int(state.round))
     count_first(job, job.stages[number], state, log)
     return state
+
+
+def stage_number(job: Job, state: State) -> int:
+    """Which stage a state is of: the one that began in its round `begun`."""
+    return [0, *(stage.end for stage in job.stages)].index(int(state.begun))
 
 
 def judge(job: Job, state: State) -> Outcome:

@@ -179,30 +179,45 @@ def draw(panel: Axes, histories: Mapping[str, History], column: str, x: str, ref
             solid_capstyle="round",
         )
     for label, value in references.items():
-        panel.axhline(value, color=REFERENCE, linestyle=":", linewidth=1.5, zorder=1)
-        panel.annotate(
-            label,
-            (1.0, value),
-            xycoords=panel.get_yaxis_transform(),
-            xytext=(-2, -4),
-            textcoords="offset points",
-            ha="right",
-            va="top",
-            fontsize=SMALL,
-            color=REFERENCE,
-        )
+        level(panel, label, value)
     panel.margins(x=0.02, y=0.1 if references else 0.05)
     decades = spread([history[column] for history in histories.values()])
     if column in FRACTIONS:
         panel.set_ylim(-0.02, 1.03)
     elif decades > DECADES:
-        panel.set_yscale("log")
-        if decades < 3:  # powers of ten alone would be too few
-            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            panel.yaxis.set_minor_formatter(NullFormatter())
-    panel.set_xlabel(WORDS[x], fontsize=LARGE)
-    panel.set_ylabel(WORDS.get(column, column.replace("_", " ")), fontsize=LARGE)
+        logarithmic(panel, decades)
+    dress(panel, WORDS[x], WORDS.get(column, column.replace("_", " ")))
+
+
+def level(panel: Axes, label: str, value: float) -> None:
+    """A horizontal line to compare with, and its name."""
+    panel.axhline(value, color=REFERENCE, linestyle=":", linewidth=1.5, zorder=1)
+    panel.annotate(
+        label,
+        (1.0, value),
+        xycoords=panel.get_yaxis_transform(),
+        xytext=(-2, -4),
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        fontsize=SMALL,
+        color=REFERENCE,
+    )
+
+
+def logarithmic(panel: Axes, decades: float) -> None:
+    """A logarithmic vertical axis for values that span so many powers of ten."""
+    panel.set_yscale("log")
+    if decades < 3:  # powers of ten alone would be too few
+        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.yaxis.set_minor_formatter(NullFormatter())
+
+
+def dress(panel: Axes, x: str, y: str) -> None:
+    """Names of the axes, a quiet grid."""
+    panel.set_xlabel(x, fontsize=LARGE)
+    panel.set_ylabel(y, fontsize=LARGE)
     panel.tick_params(labelsize=SMALL)
     panel.grid(True, color="#E3E3E3", linewidth=0.7)
     panel.set_axisbelow(True)

@@ -1,0 +1,113 @@
+"""The figure of an experiment: the paper's panels in a row, one line per method, the spread over seeds as a band."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from cofed import plotting
+from cofed.experiments.declare import Experiment, Sweep, View
+from cofed.experiments.seen import Seen
+
+LINES = ("-", "--", "-.", ":")
+WORDS = plotting.WORDS | {"l1_error": "l1 error", "l2_error": "l2 error", "optimality": "optimality"}
+WIDEST = 4  # panels in a row
+
+
+def write(experiment: Experiment, seen: Seen, folder: Path, size: str) -> None:
+    """The figure as PNG and SVG."""
+    whole = draw(experiment, seen, size)
+    for ending in ("png", "svg"):
+        plotting.save(whole, folder / f"figure.{ending}")
+
+
+def draw(experiment: Experiment, seen: Seen, size: str) -> Figure:
+    """All panels, under one legend."""
+    views = list(experiment.views) or [View("objective", panel=panel) for panel in experiment.panels]
+    rows = math.ceil(len(views) / WIDEST)
+    across = math.ceil(len(views) / rows)
+    whole = Figure(figsize=(max(6.0, 3.7 * across), 0.9 + 3.3 * rows), dpi=110, layout="constrained")
+    places = list(whole.subplots(rows, across, squeeze=False).flat)
+    whole.get_layout_engine().set(wspace=0.06, hspace=0.06)  # type: ignore[union-attr]
+    labels = list(dict.fromkeys(seen.table["algorithm"]))
+    styles = distinct(labels)
+    x = experiment.measure.x if isinstance(experiment.measure, Sweep) else plotting.WORDS["round"]
+    for place, view in zip(places, views, strict=False):
+        panel(place, view, seen, styles, x)
+    for place in places[len(views) :]:
+        place.set_visible(False)
+    sizes = {"quick": ", quick size", "full": "", "user": ""}
+    title = f"{experiment.title}  [{experiment.id}{sizes[size]}]" if size != "user" else experiment.title
+    plotting.legend(whole, places[: len(views)], True, title)
+    return whole
+
+
+def distinct(labels: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """A colour and a line for each method: its own everywhere; kin of the same colour differ in their lines.
+
+    >>> distinct(["DFedDA", "DFedDA-GT"])
+    {'DFedDA': ('#0072B2', '--'), 'DFedDA-GT': ('#0072B2', '-')}
+    """
+    taken: dict[str, tuple[str, str]] = {}
+    for label in labels:
+        colour = plotting.colour(label)
+        wanted = [plotting.style(label), *LINES]
+        line = next((line for line in wanted if (colour, line) not in taken.values()), LINES[0])
+        taken[label] = (colour, line)
+    return taken
+
+
+def panel(place: Axes, view: View, seen: Seen, styles: dict[str, tuple[str, str]], x: str) -> None:
+    """One panel: lines (or dots), the baselines' levels, its axes."""
+    table = seen.table[seen.table["panel"] == view.panel]
+    shown: list[np.ndarray] = []
+    for label in dict.fromkeys(table["algorithm"]):
+        own = table[(table["algorithm"] == label) & table[view.column].map(np.isfinite)]
+        colour, line = styles[label]
+        if view.dots:
+            marker = {"-": "o", "--": "x"}.get(line, "s")
+            place.plot(own[seen.axis], own[view.column], marker, color=colour, label=label, markersize=5, alpha=0.75)
+            shown.append(own[view.column].to_numpy())
+        else:
+            shown.append(curve(place, own, seen.axis, view.column, label, colour, line))
+    references = {
+        name: values[view.column]
+        for name, values in seen.references.get(view.panel, {}).items()
+        if view.column in values
+    }
+    for name, value in references.items():
+        plotting.level(place, name, value)
+    axes(place, view, shown, x)
+
+
+def curve(place: Axes, own: pd.DataFrame, axis: str, column: str, label: str, colour: str, line: str) -> np.ndarray:
+    """The mean over seeds, and a band of one standard deviation (inside the positive numbers)."""
+    by_x = own.groupby(axis)[column]
+    mean, spread = by_x.mean(), by_x.std(ddof=0).fillna(0.0)
+    place.plot(mean.index, mean, line, color=colour, label=label, linewidth=1.9)
+    if own["seed"].nunique() > 1:
+        low = np.maximum(mean - spread, by_x.min())  # never below what was seen: a log axis has no negative numbers
+        place.fill_between(mean.index, low, mean + spread, color=colour, alpha=0.18, linewidth=0)
+    return mean.to_numpy()
+
+
+def axes(place: Axes, view: View, shown: list[np.ndarray], x: str) -> None:
+    """Scales, limits and names."""
+    place.margins(x=0.02, y=0.06)
+    decades = plotting.spread(shown) if shown else 0.0
+    if view.log_x:
+        place.set_xscale("log")
+    if view.column in plotting.FRACTIONS and view.log is None:
+        place.set_ylim(-0.02, 1.03)
+    elif view.log or (view.log is None and decades > plotting.DECADES):
+        plotting.logarithmic(place, decades)
+    if view.limits is not None:
+        place.set_ylim(*view.limits)
+    plotting.dress(place, x, view.label or WORDS.get(view.column, view.column.replace("_", " ")))
+    if view.title:
+        place.set_title(view.title, fontsize=plotting.LARGE)

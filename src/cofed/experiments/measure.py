@@ -1,0 +1,301 @@
+"""The loops of all experiments: tune, run, sweep, in parts that are kept, so that an interrupted one goes on."""
+
+import dataclasses
+import functools
+import json
+import re
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pandas as pd
+
+import cofed
+from cofed import trees
+from cofed.engine import evaluate
+from cofed.engine.files import atomically
+from cofed.engine.history import Outcome, Result
+from cofed.engine.job import traced
+from cofed.engine.steps import Data
+from cofed.experiments.declare import Comparison, Experiment, Method, Setup, Sweep
+
+TOGETHER = 4  # a grid runs about so many times faster per configuration than one by one: for the time that is left
+
+
+class Measured(NamedTuple):
+    """All that was measured of an experiment."""
+
+    table: pd.DataFrame  # the curves, or the points of a sweep
+    tuning: pd.DataFrame | None  # one row per configuration of the grids
+    references: dict[str, dict[str, dict[str, float]]]  # by panel, baseline and column
+    algorithms: list[dict[str, Any]]  # what ran with which hyperparameters
+    setup: dict[str, Any]  # data and problem, in words
+
+
+class Piece(NamedTuple):
+    """A part of the work, which is done as a whole or not at all."""
+
+    name: str
+    work: float  # how much of it there is, in rounds of one configuration
+    do: Callable[[], tuple[pd.DataFrame, dict[str, Any]]]
+
+
+class Parts:
+    """Finished pieces of an experiment on disk: a table and a record each. Those of another definition are dropped."""
+
+    def __init__(self, folder: Path, definition: str):
+        self.folder, mark = folder, folder / "definition.json"
+        if folder.exists() and (not mark.exists() or mark.read_text() != definition):
+            shutil.rmtree(folder)
+        atomically(mark, lambda name: Path(name).write_text(definition))
+
+    def __contains__(self, name: str) -> bool:
+        return self.path(name, "json").exists()
+
+    def path(self, name: str, ending: str) -> Path:
+        """Where a part is kept; the record is written last, so it says that the part is whole."""
+        return self.folder / f"{re.sub('[^A-Za-z0-9.=-]+', '_', name)}.{ending}"
+
+    def get(self, name: str) -> tuple[pd.DataFrame, dict[str, Any]]:
+        """A finished part."""
+        return pd.read_parquet(self.path(name, "parquet")), json.loads(self.path(name, "json").read_text())
+
+    def put(self, name: str, table: pd.DataFrame, record: dict[str, Any]) -> None:
+        """Keep a part."""
+        atomically(self.path(name, "parquet"), lambda file: table.to_parquet(file, index=False))
+        atomically(self.path(name, "json"), lambda file: Path(file).write_text(json.dumps(record)))
+
+    def done(self, piece: Piece) -> tuple[pd.DataFrame, dict[str, Any]]:
+        """A part, done now where it is not done yet."""
+        if piece.name not in self:
+            self.put(piece.name, *piece.do())
+        return self.get(piece.name)
+
+
+def measure(
+    experiment: Experiment, size: str, seeds: list[int], parts: Parts, tick: Callable[[float, float, str], None]
+) -> Measured:
+    """Everything that an experiment measures. `tick(done, total, what)` hears of the progress, in units of work."""
+    kind = comparison if isinstance(experiment.measure, Comparison) else sweep
+    pieces = list(kind(experiment, size, seeds, parts))
+    total, done, tables = sum(piece.work for piece in pieces), 0.0, {}
+    for piece in pieces:
+        tick(done, total, piece.name)
+        tables[piece.name] = parts.done(piece)
+        done += piece.work
+    tick(done, total, "")
+    return gather(experiment, size, seeds, tables)
+
+
+def comparison(experiment: Experiment, size: str, seeds: list[int], parts: Parts) -> Iterator[Piece]:
+    """The pieces of a comparison: for each panel the baselines, then each method's grid, then its runs."""
+    what = experiment.measure
+    assert isinstance(what, Comparison)
+
+    @functools.lru_cache(maxsize=1)
+    def setup(panel: str, seed: int) -> Setup:
+        return what.setup(experiment.numbers(size, panel), seed)
+
+    for panel in experiment.panels:
+        numbers = experiment.numbers(size, panel)
+        yield Piece(f"{panel} setup", 20, lambda panel=panel: look(setup(panel, seeds[0])))
+        for method in what.methods(numbers):
+            grid = method.algorithms()
+            tuning = f"{panel} {method.label} tuning"
+            if len(grid) > 1:
+                work = numbers.rounds * len(grid) / TOGETHER
+                yield Piece(
+                    tuning,
+                    work,
+                    lambda panel=panel, method=method, numbers=numbers: tune(
+                        what, setup(panel, seeds[0]), method, numbers, seeds[0]
+                    ),
+                )
+            for seed in seeds:
+
+                def once(panel=panel, method=method, seed=seed, grid=grid, tuning=tuning):
+                    best = parts.get(tuning)[1]["best"] if len(grid) > 1 else 0
+                    return run(setup(panel, seed), method, best, seed)
+
+                yield Piece(f"{panel} {method.label} seed {seed}", numbers.rounds, once)
+
+
+def look(setup: Setup) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The baselines' models, measured like the methods' (one row each), and the setup in words."""
+    problem, rows = setup.problem, []
+    for label, solve in setup.baselines.items():
+        rows.append({"baseline": label} | measured(setup, solve()))
+    record = {
+        "data": {"federation": repr(setup.federation), "source": setup.data},
+        "problem": {name: repr(getattr(problem, name)) for name in ("model", "loss", "regularizer")},
+        "run": {name: described(value) for name, value in setup.run.items()},
+    }
+    return pd.DataFrame(rows, columns=None if rows else ["baseline"]), record
+
+
+def measured(setup: Setup, model: Any) -> dict[str, float]:
+    """A model's row, as the history of a run would have it."""
+
+    def data(federation, weights):
+        return Data(federation.X, federation.y, federation.sizes, federation.ids, federation.weights(weights))
+
+    dtype = setup.federation.X.dtype
+    held_out = None if setup.evaluation is None else data(setup.evaluation, "samples")
+    model = jax.tree.map(lambda leaf: jax.numpy.asarray(leaf, dtype), model)
+    row = evaluate.row(
+        traced(setup.problem, dtype),
+        data(setup.federation, setup.run.get("weights", "uniform")),
+        held_out,
+        {name: traced(metric, dtype) for name, metric in setup.metrics.items()},
+        False,
+        model,
+    )
+    return {name: float(value) for name, value in row.items()}
+
+
+def arguments(setup: Setup, method: Method, seed: int) -> dict[str, Any]:
+    """What `cofed.run` and `cofed.tune` are called with."""
+    given = {"metrics": setup.metrics, "evaluation": setup.evaluation, "seed": seed}
+    return given | dict(setup.run) | dict(method.run)
+
+
+def tune(
+    what: Comparison, setup: Setup, method: Method, numbers: Any, seed: int
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """A method's whole grid, ranked."""
+    every = getattr(numbers, "tune_every", None)
+    given = arguments(setup, method, seed) | {"evaluate_every": every}
+    over = max(1, getattr(numbers, "tuned_over", 1) // (every or max(1, given["rounds"] // 20)))
+    tuning = cofed.tune(
+        setup.problem,
+        setup.federation,
+        (grid := method.algorithms()),
+        score=what.score,
+        maximise=what.maximise,
+        last=over,
+        progress=False,
+        **given,
+    )
+    best = next(i for i, algorithm in enumerate(grid) if algorithm is tuning.best)
+    choices = pd.DataFrame([{k: described(v) for k, v in choice.items()} for choice in method.choices()])
+    table = choices.join(tuning.table[["score", "diverged"]])  # the table's index is the place in the grid
+    return table, {"best": best, "score": tuning.score}
+
+
+def run(setup: Setup, method: Method, best: int, seed: int) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """One run of a method with its best hyperparameters."""
+    algorithm, choice = method.algorithms()[best], method.choices()[best]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".* diverged in round", category=RuntimeWarning)  # the record says it
+        result: Result = cofed.run(
+            setup.problem, setup.federation, algorithm, progress=False, **arguments(setup, method, seed)
+        )
+    if result.outcome is Outcome.INTERRUPTED:
+        raise KeyboardInterrupt("the run was stopped before its rounds were done")
+    table = result.history.to_pandas()
+    return table.assign(seed=seed), {
+        "algorithm": type(algorithm).__name__,
+        "hyperparameters": {name: described(value) for name, value in choice.items()},
+        "outcome": result.outcome.name.lower(),
+        "compile_seconds": result.history.compile_seconds,
+        "parameters": sum(np.size(leaf) for leaf in jax.tree.leaves(trees_of(result.model))),
+    }
+
+
+def trees_of(model: Any) -> Any:
+    """A model's arrays."""
+    return [leaf for leaf in jax.tree.leaves(model) if hasattr(leaf, "shape")]
+
+
+def sweep(experiment: Experiment, size: str, seeds: list[int], parts: Parts) -> Iterator[Piece]:
+    """The pieces of a sweep: each point, each seed."""
+    what = experiment.measure
+    assert isinstance(what, Sweep)
+    for panel in experiment.panels:
+        numbers = experiment.numbers(size, panel)
+        for point in what.points(numbers):
+            for seed in seeds:
+
+                def once(numbers=numbers, point=point, seed=seed):
+                    return pd.DataFrame(what.measure(numbers, point, seed)).assign(seed=seed), {}
+
+                yield Piece(f"{panel} {what.x} = {point} seed {seed}", 1, once)
+
+
+def gather(experiment: Experiment, size: str, seeds: list[int], tables: dict[str, Any]) -> Measured:
+    """The parts, put together."""
+    what, curves, tunings, algorithms = experiment.measure, [], [], []
+    references: dict[str, dict[str, dict[str, float]]] = {}
+    words: dict[str, Any] = {}
+    for panel in experiment.panels:
+        numbers = experiment.numbers(size, panel)
+        if isinstance(what, Sweep):
+            for point in what.points(numbers):
+                found = [tables[f"{panel} {what.x} = {point} seed {seed}"][0] for seed in seeds]
+                table = pd.concat(found)
+                curves.append(table if "panel" in table else table.assign(panel=panel))
+            algorithms += [declared(method, panel) for method in what.methods(numbers)]
+            continue
+        baselines, words[panel] = tables[f"{panel} setup"]
+        references[panel] = {
+            row.pop("baseline"): {k: v for k, v in row.items() if pd.notna(v)} for row in baselines.to_dict("records")
+        }
+        for method in what.methods(numbers):
+            entry = declared(method, panel)
+            tuned = tables.get(f"{panel} {method.label} tuning")
+            if tuned:
+                tunings.append(tuned[0].assign(panel=panel, algorithm=method.label))
+                entry |= {"tuned": True, "score": tuned[1]["score"]}
+            for seed in seeds:
+                table, record = tables[f"{panel} {method.label} seed {seed}"]
+                curves.append(table.assign(panel=panel, algorithm=method.label))
+                entry["algorithm"], entry["hyperparameters"] = record["algorithm"], record["hyperparameters"]
+                entry.setdefault("outcomes", {})[str(seed)] = record["outcome"]
+            algorithms.append(entry)
+    table = pd.concat(curves, ignore_index=True)
+    if isinstance(what, Sweep):
+        table = table.assign(x_name=what.x)
+    first = ["panel", "algorithm", "seed", *(("x", "x_name") if isinstance(what, Sweep) else ("round",))]
+    table = table[first + [column for column in table if column not in first]]
+    tuning = pd.concat(tunings, ignore_index=True) if tunings else None
+    if tuning is not None:
+        tuning = tuning[["panel", "algorithm", *(c for c in tuning if c not in ("panel", "algorithm"))]]
+    setup = next(iter(words.values()), {})
+    if len(words) > 1:
+        setup = setup | {"panels": words}
+    return Measured(table, tuning, references, algorithms, setup)
+
+
+def declared(method: Method, panel: str) -> dict[str, Any]:
+    """A method, for the configuration."""
+    several = {name: [described(v) for v in values] for name, values in method.grid.items()}
+    tuned = any(len(values) > 1 for values in several.values())
+    return {
+        "label": method.label,
+        "panel": panel,
+        "algorithm": type(method.algorithms()[0]).__name__,
+        "hyperparameters": {name: values[0] for name, values in several.items()},
+        "tuned": tuned,
+        "paper_hyperparameters": None if method.paper is None else {k: described(v) for k, v in method.paper.items()},
+        "grid": several if tuned else None,
+        "run": {name: described(value) for name, value in method.run.items()},
+    }
+
+
+def described(value: Any) -> Any:
+    """A value as JSON has it: what is no number, text or list of them, in words."""
+    if isinstance(value, (bool, int, float, str)) or value is None:
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return [described(entry) for entry in value]
+    if isinstance(value, dict):
+        return {str(key): described(entry) for key, entry in value.items()}
+    if dataclasses.is_dataclass(value) and trees.names(value) == [] and not dataclasses.fields(value):
+        return type(value).__name__
+    return repr(value)

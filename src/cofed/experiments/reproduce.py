@@ -1,0 +1,118 @@
+"""Experiments one after the other, with progress for a person; what is finished is not run again."""
+
+import contextlib
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from cofed.experiments import results
+from cofed.experiments.declare import Experiment
+
+MARKS = {True: "[green]holds[/]", False: "[red]does not hold[/]", None: "[dim]not judged[/]"}
+
+
+def reproduce(
+    experiments: Sequence[Experiment], out: Path, size: str, seeds: int, again: bool = False, screen: Any = None
+) -> dict[str, str]:
+    """Carry experiments out into folders below `out`; gives what became of each: done, kept, or why it was left out."""
+    screen, became = screen or Console(stderr=True), {}
+    for number, experiment in enumerate(experiments, 1):
+        folder, wanted = out / experiment.id, list(range(seeds))
+        if not again and results.finished(folder, results.definition(experiment, size, wanted)):
+            became[experiment.id] = "kept"
+            continue
+        count = f"{number}/{len(experiments)} " if len(experiments) > 1 else ""
+        with following(f"{count}{experiment.id}", screen) as tick:
+            try:
+                results.carry_out(experiment, folder, size, wanted, tick, time.perf_counter)
+            except FileNotFoundError as error:
+                became[experiment.id] = str(error)
+                tidy(folder)
+                continue
+        became[experiment.id] = "done"
+        room_for_programs()
+    return became
+
+
+def room_for_programs() -> None:
+    """Forget compiled programs before there are too many: each maps memory, and a process may have only so many maps
+    (65,530 on Linux)."""
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+        jax.clear_caches()
+        gc.collect()
+
+
+def tidy(folder: Path) -> None:
+    """Take away the beginnings of an experiment that has nothing to keep."""
+    with contextlib.suppress(OSError):
+        (folder / "parts" / "definition.json").unlink(missing_ok=True)
+        (folder / "parts").rmdir()
+        folder.rmdir()
+
+
+@contextlib.contextmanager
+def following(title: str, screen: Console) -> Iterator[Callable[[float, float, str], None]]:
+    """A bar with the time that is left, and what is being done; in a log one line at the end."""
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("[dim]{task.fields[what]}[/]"),
+        console=screen,
+        transient=screen.is_terminal,
+        disable=not screen.is_terminal,
+        speed_estimate_period=600,
+    )
+    began = time.perf_counter()
+    with bar:
+        task = bar.add_task(title, total=None, what="")
+
+        def tick(done: float, total: float, what: str) -> None:
+            bar.update(task, total=total, completed=done, what=what.strip())
+
+        yield tick
+    screen.print(f"{title}: {time.perf_counter() - began:.0f} s", style="dim", highlight=False)
+
+
+def claims_table(experiments: Sequence[Experiment], out: Path, became: dict[str, str]) -> Table:
+    """The claims of all experiments, with what was measured."""
+    table = Table(title=None, show_lines=True)
+    table.add_column("experiment", style="bold", no_wrap=True)
+    table.add_column("the paper's claim", ratio=4)
+    table.add_column("measured", ratio=5)
+    table.add_column("verdict", no_wrap=True)
+    for experiment in experiments:
+        if became.get(experiment.id) not in ("done", "kept"):
+            table.add_row(experiment.id, "", became.get(experiment.id, "not run"), "[yellow]left out[/]")
+            continue
+        for claim in results.read(out / experiment.id / "claims.json"):
+            measured = claim["measured"] + (f"\n[dim]Why: {claim['why']}[/]" if claim["why"] else "")
+            table.add_row(experiment.id, claim["claim"], measured, MARKS[claim["holds"]])
+    return table
+
+
+def listing(experiments: Sequence[Experiment]) -> Table:
+    """All experiments, for `--list`."""
+    table = Table(show_lines=False)
+    table.add_column("experiment", style="bold", no_wrap=True)
+    table.add_column("what it shows")
+    table.add_column("claims", justify="right")
+    table.add_column("data", no_wrap=True)
+    for experiment in experiments:
+        data = "data folder" if experiment.folder else "generated"
+        table.add_row(experiment.id, experiment.title, str(len(experiment.claims)), data)
+    return table
+
+

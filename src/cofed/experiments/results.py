@@ -1,0 +1,142 @@
+"""The folder of an experiment's results: config.json, numbers, tuning, claims.json, figure."""
+
+import datetime
+import hashlib
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import cofed
+from cofed.engine.files import atomically
+from cofed.experiments import figure
+from cofed.experiments.declare import Comparison, Experiment, Verdict
+from cofed.experiments.measure import Measured, Parts, described, declared, measure
+from cofed.experiments.seen import Seen
+
+Tick = Callable[[float, float, str], None]
+
+
+def definition(experiment: Experiment, size: str, seeds: list[int]) -> str:
+    """What the results depend on, as text: where it is the same, the experiment need not run again."""
+    panels = {}
+    for panel in experiment.panels:
+        numbers = experiment.numbers(size, panel)
+        methods = [declared(method, panel) for method in experiment.measure.methods(numbers)]
+        panels[panel] = {"numbers": described(vars(numbers)), "methods": methods}
+    about = {"id": experiment.id, "cofed": cofed.__version__, "seeds": seeds, "panels": panels}
+    if isinstance(experiment.measure, Comparison):
+        about["score"] = [experiment.measure.score, experiment.measure.maximise]
+    return json.dumps(about, sort_keys=True)
+
+
+def fingerprint(text: str) -> str:
+    """A short name of a definition."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def finished(folder: Path, text: str) -> bool:
+    """Whether the folder holds the results of this definition."""
+    config = read(folder / "config.json")
+    whole = all((folder / name).exists() for name in ("numbers.parquet", "claims.json", "figure.png"))
+    return bool(config) and whole and config.get("definition") == fingerprint(text)
+
+
+def read(path: Path) -> Any:
+    """A JSON file, or nothing where there is none."""
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def carry_out(experiment: Experiment, folder: Path, size: str, seeds: list[int], tick: Tick, clock: Any) -> None:
+    """Measure, judge, draw and write. Finished parts are kept until everything is written."""
+    text = definition(experiment, size, seeds)
+    parts, began = Parts(folder / "parts", text), clock()
+    found = measure(experiment, size, seeds, parts, tick)
+    write(experiment, folder, size, seeds, found, fingerprint(text), clock() - began)
+    shutil.rmtree(parts.folder)
+
+
+def write(
+    experiment: Experiment, folder: Path, size: str, seeds: list[int], found: Measured, mark: str, seconds: float
+) -> None:
+    """The whole folder; config.json last, since it says that all is there."""
+    (folder / "config.json").unlink(missing_ok=True)
+    atomically(folder / "numbers.parquet", lambda name: found.table.to_parquet(name, index=False))
+    atomically(folder / "numbers.csv", lambda name: found.table.to_csv(name, index=False, float_format="%.7g"))
+    if found.tuning is not None:
+        atomically(folder / "tuning.parquet", lambda name: found.tuning.to_parquet(name, index=False))
+    judge(experiment, folder, size, Seen(found.table, found.references))
+    numbers = experiment.numbers(size, next(iter(experiment.panels)))
+    config = {
+        "id": experiment.id,
+        "title": experiment.title,
+        "paper": experiment.paper,
+        "size": size,
+        "seeds": seeds,
+        "cofed": cofed.__version__,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+        "note": experiment.note,
+        "data": found.setup.get("data", {}),
+        "problem": found.setup.get("problem", {}),
+        "rounds": getattr(numbers, "rounds", None),
+        "numbers": described(vars(numbers)),
+        "run": found.setup.get("run", {}),
+        "panels": {panel: described(dict(other)) for panel, other in experiment.panels.items()},
+        "references": found.references,
+        "algorithms": found.algorithms,
+        "definition": mark,
+    }
+    to_json(folder / "config.json", config)
+
+
+def judge(experiment: Experiment, folder: Path, size: str, seen: Seen) -> None:
+    """The claims and the figure, from the measured numbers."""
+    to_json(folder / "claims.json", [judged(claim, seen, size) for claim in experiment.claims])
+    figure.write(experiment, seen, folder, size)
+
+
+def judged(claim: Any, seen: Seen, size: str) -> dict[str, Any]:
+    """A claim with its verdict."""
+    verdict: Verdict = claim.judge(seen)
+    holds = None if size == "quick" and not claim.quick else verdict.holds
+    return {
+        "claim": claim.text,
+        "holds": None if holds is None else bool(holds),
+        "measured": verdict.measured,
+        "figures": {name: plain(value) for name, value in verdict.figures.items()},
+        "why": claim.why if holds is False and size == "full" else "",
+    }
+
+
+def plain(value: Any) -> float | int | None:
+    """A figure as JSON has it: infinite and missing ones are null."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return value if isinstance(value, int) else float(value)
+
+
+def again(experiment: Experiment, folder: Path) -> None:
+    """Judge and draw what was measured before, after a claim or the figure has changed."""
+    config = read(folder / "config.json")
+    seen = Seen(pd.read_parquet(folder / "numbers.parquet"), config["references"])
+    judge(experiment, folder, config["size"], seen)
+    to_json(folder / "config.json", config | {"title": experiment.title, "note": experiment.note})
+
+
+def to_json(path: Path, value: Any) -> None:
+    """JSON for people and programs."""
+    atomically(path, lambda name: Path(name).write_text(json.dumps(clean(value), indent=2, ensure_ascii=False) + "\n"))
+
+
+def clean(value: Any) -> Any:
+    """JSON knows no infinite numbers and no NaN."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: clean(entry) for key, entry in value.items()}
+    return [clean(entry) for entry in value] if isinstance(value, list) else value

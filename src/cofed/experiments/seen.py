@@ -1,0 +1,87 @@
+"""The measured numbers of an experiment, as its claims ask for them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+
+class Seen:
+    """A long table of curves with ways to read it: values are means over the seeds.
+
+    >>> rows = [{"panel": "", "algorithm": "A", "seed": 0, "round": r, "f1": r / 10} for r in range(11)]
+    >>> seen = Seen(pd.DataFrame(rows), {})
+    >>> seen.last("A", "f1"), seen.first("A", "f1", at_least=0.7), seen.first("A", "f1", at_least=2)
+    (1.0, 7, None)
+    """
+
+    def __init__(self, table: pd.DataFrame, references: Mapping[str, Mapping[str, Mapping[str, float]]]):
+        self.table = table
+        self.references = references  # by panel, label and column
+        self.axis = "x" if "x" in table else "round"
+
+    def labels(self, panel: str = "") -> list[str]:
+        """The methods, in the order in which they were measured."""
+        return list(dict.fromkeys(self.table.loc[self.table["panel"] == panel, "algorithm"]))
+
+    def rows(self, label: str, panel: str = "") -> pd.DataFrame:
+        """All rows of a method."""
+        found = self.table[(self.table["algorithm"] == label) & (self.table["panel"] == panel)]
+        if found.empty:
+            raise KeyError(f"nothing was measured of {label!r} in panel {panel!r}")
+        return found
+
+    def curve(self, label: str, column: str, panel: str = "") -> pd.Series:
+        """A column over rounds (or over the sweep's axis), the mean over the seeds."""
+        return self.rows(label, panel).groupby(self.axis)[column].mean()
+
+    def last(self, label: str, column: str, panel: str = "", rounds: int = 1) -> float:
+        """The mean of a column over the last rounds."""
+        curve = self.curve(label, column, panel)
+        return float(curve[curve.index > curve.index[-1] - rounds].mean())
+
+    def best(self, label: str, column: str, panel: str = "", maximise: bool = False) -> float:
+        """The best that was reached."""
+        curve = self.curve(label, column, panel)
+        return float(curve.max() if maximise else curve.min())
+
+    def first(
+        self,
+        label: str,
+        column: str,
+        panel: str = "",
+        at_least: float | None = None,
+        at_most: float | None = None,
+        stays: bool = False,
+    ) -> int | None:
+        """The first evaluated round in which a column is on this side of a level (and stays there); None: never."""
+        curve = self.curve(label, column, panel)
+        there = np.ones(len(curve), bool)
+        if at_least is not None:
+            there &= curve.to_numpy() >= at_least
+        if at_most is not None:
+            there &= curve.to_numpy() <= at_most
+        if stays:
+            there = np.logical_and.accumulate(there[::-1])[::-1]
+        places = np.flatnonzero(there)
+        return int(curve.index[places[0]]) if places.size else None
+
+    def reference(self, label: str, column: str, panel: str = "") -> float:
+        """A column of a baseline's model."""
+        return float(self.references[panel][label][column])
+
+    def slope(self, label: str, column: str, panel: str = "", low: float = -np.inf, high: float = np.inf) -> float:
+        """The slope of log(column) against log(x) over low <= x <= high, by least squares."""
+        curve = self.curve(label, column, panel)
+        curve = curve[(curve.index >= low) & (curve.index <= high)]
+        return float(np.polyfit(np.log(curve.index.to_numpy(float)), np.log(curve.to_numpy()), 1)[0])
+
+
+def each(values: Mapping[str, Any], form: str = "{:.3g}") -> str:
+    """Several methods' figures for a sentence.
+
+    >>> each({"FedMiD": 0.91234, "FedDualAvg": None})
+    'FedMiD 0.912, FedDualAvg never'
+    """
+    return ", ".join(f"{name} {'never' if value is None else form.format(value)}" for name, value in values.items())

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from cofed.experiments.seen import Seen
 from cofed.federation import Federation
 from cofed.problem import Problem
@@ -90,6 +92,7 @@ class Comparison:
     methods: Callable[[Numbers], Sequence[Method]]
     score: str = "objective"
     maximise: bool = False
+    derive: Mapping[str, Callable[[pd.DataFrame], Any]] = field(default_factory=dict)  # columns made of a run's others
 
 
 @dataclass(frozen=True)

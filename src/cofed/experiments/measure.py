@@ -119,7 +119,8 @@ def comparison(experiment: Experiment, size: str, seeds: list[int], parts: Parts
 
                 def once(panel=panel, method=method, seed=seed, grid=grid, tuning=tuning):
                     best = parts.get(tuning)[1]["best"] if len(grid) > 1 else 0
-                    return run(setup(panel, seed), method, best, seed)
+                    table, record = run(setup(panel, seed), method, best, seed)
+                    return table.assign(**{name: make(table) for name, make in what.derive.items()}), record
 
                 yield Piece(f"{panel} {method.label} seed {seed}", numbers.rounds, once)
 

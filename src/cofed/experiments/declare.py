@@ -86,12 +86,17 @@ class Setup:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Methods compared over rounds. Each is tuned on the first seed, by the mean of a column over its last rounds."""
+    """Methods compared over rounds. Each is tuned on the first seed, by the mean of a column over its last rounds.
+
+    Configurations whose scores differ from the best by at most `ties` count as equal; of these the one whose column is
+    best on the mean over all rounds is taken, which is the fastest.
+    """
 
     setup: Callable[[Numbers, int], Setup]
     methods: Callable[[Numbers], Sequence[Method]]
     score: str = "objective"
     maximise: bool = False
+    ties: float = 0.0
     derive: Mapping[str, Callable[[pd.DataFrame], Any]] = field(default_factory=dict)  # columns made of a run's others
 
 

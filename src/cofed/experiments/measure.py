@@ -174,17 +174,24 @@ def tune(
     tuning = cofed.tune(
         setup.problem,
         setup.federation,
-        (grid := method.algorithms()),
+        method.algorithms(),
         score=what.score,
         maximise=what.maximise,
         last=over,
         progress=False,
         **given,
     )
-    best = next(i for i, algorithm in enumerate(grid) if algorithm is tuning.best)
+    curves = tuning.curves[what.score]
+    sign = -1 if what.maximise else 1
+    equal = [
+        int(place)
+        for place, row in tuning.table.iterrows()
+        if not row["diverged"] and abs(row["score"] - tuning.score) <= what.ties
+    ]
+    best = min(equal, key=lambda place: sign * curves[place].mean())
     choices = pd.DataFrame([{k: described(v) for k, v in choice.items()} for choice in method.choices()])
     table = choices.join(tuning.table[["score", "diverged"]])  # the table's index is the place in the grid
-    return table, {"best": best, "score": tuning.score}
+    return table, {"best": best, "score": float(tuning.table["score"][best])}
 
 
 def run(setup: Setup, method: Method, best: int, seed: int) -> tuple[pd.DataFrame, dict[str, Any]]:

@@ -114,5 +114,3 @@ def listing(experiments: Sequence[Experiment]) -> Table:
         data = "data folder" if experiment.folder else "generated"
         table.add_row(experiment.id, experiment.title, str(len(experiment.claims)), data)
     return table
-
-

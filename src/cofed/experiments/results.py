@@ -30,7 +30,8 @@ def definition(experiment: Experiment, size: str, seeds: list[int]) -> str:
         panels[panel] = {"numbers": described(vars(numbers)), "methods": methods}
     about = {"id": experiment.id, "cofed": cofed.__version__, "seeds": seeds, "panels": panels}
     if isinstance(experiment.measure, Comparison):
-        about["score"] = [experiment.measure.score, experiment.measure.maximise]
+        what = experiment.measure
+        about["score"] = [what.score, what.maximise, what.ties]
     return json.dumps(about, sort_keys=True)
 
 

@@ -5,7 +5,7 @@ Their method has no name in the paper; here it is FedDecouple. FedDA is FedDualA
 What the paper leaves open: how the (alpha, beta) data of Li et al. (2018) are scaled. As generated, the features have
 norms of about 25, and the printed steps (client 4, server 15) are far above what proximal gradient tolerates; so rows are
 divided by their norms. Even then the printed product, 60, is too long: with one local step the method is proximal
-gradient, and its longest stable step is between 7 and 15. The steps are (7, 1) here, for both values of tau.
+gradient, and its longest stable step is between 9 and 11. The steps are (9, 1) here, for both values of tau.
 """
 
 import numpy as np
@@ -105,24 +105,29 @@ def fewer_rounds(seen: Seen) -> Verdict:
 FIG2 = Experiment(
     id="zhang2025-fig2",
     title="Sparse logistic regression, full gradients",
-    measure=Comparison(
-        logistic, full_gradient_methods, score="prox_gradient", derive={"optimality": optimality}
-    ),
+    measure=Comparison(logistic, full_gradient_methods, score="prox_gradient", derive={"optimality": optimality}),
     full={
         "samples": 100,
         "strength": 0.003,
-        "client_lr": 7.0,
+        "client_lr": 9.0,
         "batch": None,
         "tune_every": 500,
     },
     quick={},
     panels={
         ONE: {"local_steps": 1, "rounds": 25_000, "evaluate_every": 100},
-        TEN: {"local_steps": 10, "rounds": 3_000, "evaluate_every": 10},
+        TEN: {"local_steps": 10, "rounds": 2_000, "evaluate_every": 10},
     },
     views=(View("optimality", ONE, ONE, log=True), View("optimality", TEN, TEN, log=True)),
     claims=(
-        Claim("tau = 1: FedDA and the new algorithm both converge to machine precision.", machine_precision_at_one),
+        Claim(
+            "tau = 1: FedDA and the new algorithm both converge to machine precision.",
+            machine_precision_at_one,
+            why="FedDualAvg does. FedDecouple stops at about 1e-10: its corrections must sum to zero over the clients, and "
+            "each client finds its own from the difference of two models (that is why one vector down is enough), which "
+            "is rounded to the models' size. The sum drifts by about one rounding per round and nothing pulls it back; "
+            "over the 10,000 rounds that one local step needs this adds up, over the 1,000 of tau = 10 it does not.",
+        ),
         Claim(
             "tau = 1: both have exactly the same curve.",
             same_curve,
@@ -131,10 +136,13 @@ FIG2 = Experiment(
             "what a coordinate gathered while it was zero and proximal gradient does not, so the curves differ until the "
             "support is found.",
         ),
-        Claim("tau = 10: only the new algorithm still converges exactly; FedDA, FedMiD and Fast-FedDA do not.", only_ours_is_exact),
+        Claim(
+            "tau = 10: only the new algorithm still converges exactly; FedDA, FedMiD and Fast-FedDA do not.",
+            only_ours_is_exact,
+        ),
         Claim("tau = 10: it needs about 1/tau of the rounds.", fewer_rounds),
     ),
-    note="Rows are normalised and the steps are (7, 1): with the printed (4, 15) proximal gradient itself does not "
+    note="Rows are normalised and the steps are (9, 1): with the printed (4, 15) proximal gradient itself does not "
     "converge, on the data as generated or normalised. The gradient mapping has step 1.",
 )
 
@@ -175,7 +183,9 @@ def lowest_floor(seen: Seen) -> Verdict:
     holds = all(values["FedDecouple"] <= min(values.values()) for values in found.values())
     return Verdict(
         holds,
-        "Optimality in the end: " + "; ".join(f"{panel}: {each(values, '{:.2g}')}" for panel, values in found.items()) + ".",
+        "Optimality in the end: "
+        + "; ".join(f"{panel}: {each(values, '{:.2g}')}" for panel, values in found.items())
+        + ".",
         {f"{label} {panel}": value for panel, values in found.items() for label, value in values.items()},
     )
 
@@ -244,10 +254,14 @@ def more_accurate_sooner(seen: Seen) -> Verdict:
     for panel in (FIVE, TEN):
         ours, theirs = (seen.last(label, "test_accuracy", panel) for label in ("FedDecouple", "FedDualAvg"))
         level = seen.best("FedDualAvg", "test_accuracy", panel, maximise=True)
-        at = {label: seen.first(label, "test_accuracy", panel, at_least=level) for label in ("FedDecouple", "FedDualAvg")}
+        at = {
+            label: seen.first(label, "test_accuracy", panel, at_least=level) for label in ("FedDecouple", "FedDualAvg")
+        }
         mine, other = at["FedDecouple"], at["FedDualAvg"]
         holds &= ours > theirs and mine is not None and other is not None and mine < other
-        texts.append(f"{panel}: {ours:.4f} against {theirs:.4f} in the end, {level:.4f} first in round {each(at, '{:d}')}")
+        texts.append(
+            f"{panel}: {ours:.4f} against {theirs:.4f} in the end, {level:.4f} first in round {each(at, '{:d}')}"
+        )
         figures |= {f"FedDecouple {panel}": ours, f"FedDualAvg {panel}": theirs}
     return Verdict(holds, "Test accuracy, " + "; ".join(texts) + ".", figures)
 
@@ -261,7 +275,9 @@ FIG4 = Experiment(
     panels={FIVE: {"local_steps": 5}, TEN: {"local_steps": 10}},
     views=(View("test_accuracy", FIVE, FIVE), View("test_accuracy", TEN, TEN)),
     claims=(
-        Claim("A higher test accuracy in fewer rounds than FedDA, for tau = 5 and 10.", more_accurate_sooner, quick=False),
+        Claim(
+            "A higher test accuracy in fewer rounds than FedDA, for tau = 5 and 10.", more_accurate_sooner, quick=False
+        ),
     ),
     note="The paper's number of rounds is not stated. Of the 60,000 images it deals out 33,000 (3,000 by label); here half "
     "are dealt out evenly and half by label.",

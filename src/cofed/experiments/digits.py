@@ -1,0 +1,29 @@
+"""Handwritten digits by writer, for the figures that need FEMNIST: the real files, or what stands in for them."""
+
+from typing import Any
+
+import numpy as np
+
+import cofed
+from cofed.datasets.images import Images
+from cofed.federation import Federation
+
+
+def by_writer(n: Any, seed: int) -> tuple[Federation, Federation, str]:
+    """Training clients, test data and what they are: FEMNIST, else MNIST dealt out to pseudo-writers.
+
+    `n.writers` and `n.images` say how many; the stand-in's test data are MNIST's own, up to `n.images` of them.
+    """
+    try:
+        train = cofed.datasets.femnist(writers=n.writers)
+        test = cofed.datasets.femnist(test=True, writers=train.names)
+        return train, test, f"FEMNIST, digits of {train.n_clients} writers"
+    except (FileNotFoundError, ModuleNotFoundError):
+        images = cofed.datasets.mnist()
+    order = np.random.default_rng(seed).permutation(len(images.train_y))[: n.images]
+    some = Images(images.train_X[order], images.train_y[order], images.test_X, images.test_y)
+    train = cofed.datasets.mnist_by_writer(some, n.writers, seed=seed)
+    held_out = images.test_X[: n.images].reshape(-1, 28 * 28), images.test_y[: n.images]
+    test = Federation.from_arrays([held_out])
+    words = f"a stand-in for FEMNIST: {n.images} images of MNIST dealt out to {n.writers} pseudo-writers by label"
+    return train, test, f"{words}, seed {seed}"

@@ -1,4 +1,4 @@
-"""The command line: `cofed demo`, `cofed algorithms`. JAX is imported inside the commands that need it."""
+"""The command line: demo, algorithms, reproduce, run, tune, init. JAX is imported inside the commands that need it."""
 
 import json
 import os
@@ -19,6 +19,12 @@ Try it:
 - [bold]cofed demo --seed 1 --out seed1[/bold]  the same on other data
 
 - [bold]cofed algorithms[/bold]  which methods there are, and what each needs
+
+- [bold]cofed reproduce --list[/bold]  the papers' figures, as experiments to run
+
+- [bold]cofed reproduce yuan2021-fig3 --quick[/bold]  one of them, on a small setup
+
+- [bold]cofed init[/bold]  an example of an experiment file of your own; [bold]cofed run experiment.toml[/bold] runs it
 
 In Python: [bold]cofed.run(problem, federation, cofed.FedDualAvg(client_lr=0.01), rounds=100)[/bold],
 and help(cofed.run) says more.
@@ -183,6 +189,169 @@ def algorithms(
             f"{method['vectors_down']}/{method['vectors_up']}",
         )
     Console().print(table)
+
+
+@app.command()
+def reproduce(
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="Experiments, such as yuan2021-fig3.", show_default=False)
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All experiments.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Say which experiments there are, and leave.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="The small setup: a minute or less for each.")] = False,
+    seeds: Annotated[int, typer.Option(callback=between(1, 1000), help="Repetitions; mean and spread are drawn.")] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the results; by default cofed-results/quick or /full.", show_default=False),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with MNIST, FEMNIST or Haxby's scans; by default that of COFED_DATA.", show_default=False
+        ),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Run also what is finished.")] = False,
+    judge: Annotated[bool, typer.Option("--judge", help="Run nothing; judge and draw again what is finished.")] = False,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            help="Copy figures and claims of what is finished there, with a page that shows all.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Reproduce the papers' figures, and check their claims.
+
+    Each experiment writes a folder: the figure (PNG, SVG), the numbers (Parquet, CSV), the exact configuration, and
+    claims.json with each claim, what was measured, and whether it holds. What is finished is not run again; an
+    interrupted experiment goes on where it was.
+    """
+    from cofed import experiments
+    from cofed.experiments import page as pages
+    from cofed.experiments import reproduce as work
+
+    known = experiments.everything()
+    screen = Console()
+    if listed:
+        screen.print(work.listing(list(known.values())))
+        return
+    wanted = list(known) if everything else list(dict.fromkeys(ids or []))
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        near = nearest(unknown[0], list(known))
+        refuse(f"there is no experiment {unknown[0]!r}{near}; `cofed reproduce --list` lists them")
+    if not wanted:
+        refuse("name at least one experiment, or give --all; `cofed reproduce --list` lists them")
+    if data is not None:
+        if not data.is_dir():
+            refuse(f"--data: there is no folder {data}")
+        os.environ["COFED_DATA"] = str(data)
+    size = "quick" if quick else "full"
+    target = folder(out or Path("cofed-results") / size)
+    chosen = [known[name] for name in wanted]
+    try:
+        became = work.judge_again(chosen, target) if judge else work.reproduce(chosen, target, size, seeds, again)
+    except KeyboardInterrupt:
+        screen.print(
+            f"Stopped. What is done is kept in {target}; the same command goes on from there.", highlight=False
+        )
+        raise typer.Exit(130) from None
+    screen.print(work.claims_table(chosen, target, became))
+    screen.print(f"Written: {target}", style="dim", highlight=False, soft_wrap=True)
+    if page is not None:
+        screen.print(f"Page: {pages.publish(target, folder(page), list(known.values()))}", style="dim", highlight=False)
+    if len(chosen) == 1 and became[chosen[0].id] not in ("done", "kept"):
+        raise typer.Exit(1)
+
+
+def refuse(sentence: str) -> None:
+    """Say what is wrong and leave."""
+    Console(stderr=True).print(f"[red]Error:[/] {sentence}", highlight=False, soft_wrap=True)
+    raise typer.Exit(2)
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """What somebody may have meant, as a question."""
+    import difflib
+
+    found = difflib.get_close_matches(word, known, 1)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
+EXPERIMENT = Annotated[Path, typer.Argument(help="An experiment file; `cofed init` writes an example.")]
+
+
+@app.command()
+def run(
+    experiment: EXPERIMENT,
+    out: Annotated[Path, typer.Option(help="Folder for the results, one folder per experiment file.")] = Path(
+        "cofed-results"
+    ),
+    seeds: Annotated[
+        int | None,
+        typer.Option(callback=between(1, 1000), help="Repetitions; by default the file's.", show_default=False),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Run it also where it is finished.")] = False,
+) -> None:
+    """Run a comparison of your own, from an experiment file.
+
+    Algorithms with several values for a hyperparameter are tuned first. The folder has the figure, the numbers, the
+    tuning and the configuration; `cofed report` makes a page of it.
+    """
+    from cofed.experiments import schema
+    from cofed.experiments import user as work
+
+    try:
+        target = work.run_file(experiment, folder(out), seeds, again)
+    except (schema.FileError, ValueError, TypeError, FileNotFoundError) as error:
+        refuse(str(error))
+    except KeyboardInterrupt:
+        Console().print(
+            f"Stopped. What is done is kept in {out}; the same command goes on from there.", highlight=False
+        )
+        raise typer.Exit(130) from None
+    else:
+        screen = Console()
+        screen.print(work.summary(target))
+        screen.print(f"Written: {target}", style="dim", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def tune(
+    experiment: EXPERIMENT,
+    out: Annotated[Path | None, typer.Option(help="Write the whole table there, as CSV.", show_default=False)] = None,
+) -> None:
+    """Search the grids of an experiment file, each as one program, and say which values are best."""
+    from cofed.experiments import schema
+    from cofed.experiments import user as work
+
+    try:
+        table = work.tune_file(experiment)
+    except (schema.FileError, ValueError, TypeError, FileNotFoundError) as error:
+        refuse(str(error))
+    except KeyboardInterrupt:
+        Console().print("Stopped before the grids were done.")
+        raise typer.Exit(130) from None
+    else:
+        screen = Console()
+        screen.print(work.ranking(table))
+        if out is not None:
+            from cofed.engine.files import atomically
+
+            atomically(out, lambda name: table.to_csv(name, index=False))
+            screen.print(f"Written: {out}", style="dim", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def init(
+    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("experiment.toml"),
+) -> None:
+    """Write a commented example of an experiment file."""
+    from cofed.experiments import user as work
+
+    if path.exists():
+        refuse(f"{path} exists already; give another name")
+    work.write_example(path)
+    Console().print(f"Written: {path}. Run it with: cofed run {path}", highlight=False, soft_wrap=True)
 
 
 def default(entry: dict[str, Any]) -> str:

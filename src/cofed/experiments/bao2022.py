@@ -1,7 +1,7 @@
 """Bao, Crawshaw, Luo, Liu (2022), Fast Composite Optimization and Statistical Recovery in FL: Section 4, Appendix F.
 
-FedDA is FedDualAvg. C-FedDA's and MC-FedDA's L is divided by K = 10 here: in Algorithm 2 as it is printed, the quadratic
-term of the prox has the factor K, so that L = 600 means a step of 1/6000 per gradient, at which nothing moves; without
+FedDA is FedDualAvg. C-FedDA's and MC-FedDA's L is divided by K = 10 here: in Algorithm 2 as printed, the quadratic term
+of the prox has the factor K, so that L = 600 means a step of 1/6000 per gradient, at which nothing moves; without
 that factor L = 600 and L = 60 are the same step, and 50 is the edge of stability. Rounds are not stated in the paper.
 """
 
@@ -57,9 +57,7 @@ def sparse(n: Numbers, seed: int) -> Setup:
         "l2_error": cofed.metrics.distance(data.truth, 2),
     }
     pooled = lambda: cofed.solve_pooled(problem, data.federation, tol=1e-5).model  # noqa: E731
-    return Setup(
-        problem, data.federation, schedule(n), metrics, None, {"pooled": pooled}, f"bao_sparse, seed {seed}"
-    )
+    return Setup(problem, data.federation, schedule(n), metrics, None, {"pooled": pooled}, f"bao_sparse, seed {seed}")
 
 
 def low_rank(n: Numbers, seed: int) -> Setup:
@@ -73,9 +71,7 @@ def low_rank(n: Numbers, seed: int) -> Setup:
         "operator_error": lambda w: jnp.linalg.norm(w.coef - truth.astype(w.coef.dtype), ord=2),
     }
     pooled = lambda: cofed.solve_pooled(problem, data.federation, tol=1e-5).model  # noqa: E731
-    return Setup(
-        problem, data.federation, schedule(n), metrics, None, {"pooled": pooled}, f"bao_low_rank, seed {seed}"
-    )
+    return Setup(problem, data.federation, schedule(n), metrics, None, {"pooled": pooled}, f"bao_low_rank, seed {seed}")
 
 
 def near_perfect_support(seen: Seen) -> Verdict:
@@ -113,7 +109,8 @@ def fewer_rounds(column: str, seen: Seen) -> Verdict:
     )
     return Verdict(
         holds,
-        f"First round with {column.replace('_', ' ')} <= {level:.3g}: {each(rounds, '{:d}')}; in the end: {each(ends)}.",
+        f"First round with {column.replace('_', ' ')} <= {level:.3g}: {each(rounds, '{:d}')}; in the end: "
+        f"{each(ends)}.",
         {f"round {label}": value for label, value in rounds.items()}
         | {f"end {label}": value for label, value in ends.items()},
     )
@@ -131,9 +128,10 @@ def one_after_first_stage(seen: Seen) -> Verdict:
     )
 
 
-SLOWER = """With growing weights a step is 1/L on the present gradient while the start keeps the weight L/t: a ridge towards
-w_0 = 0 that fades like 1/t. On these data that bias, not the noise, is what is left, so a constant step of 0.001 is
-faster. A smaller L is not stable (350 diverges for Fast-FedDA, 40 for C-FedDA), and mu from 0.1 to 10 does not help."""
+SLOWER = """With growing weights a step is 1/L on the present gradient while the start keeps the weight L/t: a ridge
+towards w_0 = 0 that fades like 1/t. On these data that bias, not the noise, is what is left, so a constant step of
+0.001 is faster. A smaller L is not stable (350 diverges for Fast-FedDA, 40 for C-FedDA), and mu from 0.1 to 10 does
+not help."""
 FAST = "Fast-FedDA, C-FedDA and MC-FedDA converge in fewer rounds than FedDA and FedMiD."
 
 FIG1 = Experiment(
@@ -154,16 +152,16 @@ FIG1 = Experiment(
             "All but FedMiD reach nearly perfect support.",
             near_perfect_support,
             quick=False,
-            why="""All reach it, FedMiD too: it takes two proximal steps per step of the gradient, so its fixed point is
-            that of twice the strength, and at 0.5^4 the support is just as easy.""",
+            why="""All reach it, FedMiD too: it takes two proximal steps per step of the gradient, so its fixed
+            point is that of twice the strength, and at 0.5^4 the support is just as easy.""",
         ),
         Claim(FAST, partial(fewer_rounds, "l2_error"), quick=False, why=SLOWER),
         Claim(
             "MC-FedDA's F1 is 1 already after its first stage.",
             one_after_first_stage,
             quick=False,
-            why="""It is close (the strength of the first stage is four times the target), and 1 to two digits later on;
-            where the first stage ends depends on the rounds, which the paper does not state.""",
+            why="""It is close (the strength of the first stage is four times the target), and 1 to two digits later
+            on; where the first stage ends depends on the rounds, which the paper does not state.""",
         ),
     ),
     note="""Squared loss with the half. C-FedDA and MC-FedDA have L = 600/K, since the printed prox has a factor K.
@@ -192,8 +190,8 @@ FIG2 = Experiment(
             "All but FedMiD recover the true rank.",
             partial(true_rank, 16),
             quick=False,
-            why="""Which methods have the exact rank after these rounds depends on how far they are: see the ranks. FedMiD's
-            doubled strength makes its rank low sooner.""",
+            why="""Which methods have the exact rank after these rounds depends on how far they are: see the ranks.
+            FedMiD's doubled strength makes its rank low sooner.""",
         ),
         Claim(FAST, partial(fewer_rounds, "frobenius_error"), quick=False, why=SLOWER),
     ),
@@ -293,13 +291,13 @@ def digit_figure(number: int, words: str, local_steps: int, rounds: int) -> Expe
         ),
         claims=(
             Claim(
-                "Fast-FedDA, C-FedDA and MC-FedDA reach a lower loss and a higher accuracy, sooner, than FedDA and FedMiD.",
+                "Fast-, C- and MC-FedDA reach a lower loss and a higher accuracy, sooner, than FedDA and FedMiD.",
                 better_and_sooner,
                 quick=False,
             ),
         ),
-        note="""FEMNIST where its files are in the data folder; else MNIST dealt out to pseudo-writers, who differ in
-        which digits they have and not in their hand. Fewer rounds than the paper's 15,000 (figure 4) and 75,000
+        note="""FEMNIST where its files are in the data folder; else MNIST dealt out to pseudo-writers, who differ
+        in which digits they have and not in their hand. Fewer rounds than the paper's 15,000 (figure 4) and 75,000
         (figure 3). The penalty is on all parameters.""",
         folder=True,
     )

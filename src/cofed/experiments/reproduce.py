@@ -41,6 +41,17 @@ def reproduce(
     return became
 
 
+def judge_again(experiments: Sequence[Experiment], out: Path) -> dict[str, str]:
+    """Judge and draw what is finished, without running anything."""
+    became = {}
+    for experiment in experiments:
+        there = (out / experiment.id / "config.json").exists()
+        if there:
+            results.again(experiment, out / experiment.id)
+        became[experiment.id] = "kept" if there else "not run yet"
+    return became
+
+
 def room_for_programs() -> None:
     """Forget compiled programs before there are too many: each maps memory, and a process may have only so many maps
     (65,530 on Linux)."""

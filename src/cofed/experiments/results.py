@@ -15,7 +15,7 @@ import cofed
 from cofed.engine.files import atomically
 from cofed.experiments import figure
 from cofed.experiments.declare import Comparison, Experiment, Verdict
-from cofed.experiments.measure import Measured, Parts, described, declared, measure
+from cofed.experiments.measure import Measured, Parts, declared, described, measure
 from cofed.experiments.seen import Seen
 
 Tick = Callable[[float, float, str], None]
@@ -81,7 +81,7 @@ def write(
         "cofed": cofed.__version__,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 1),
-        "note": experiment.note,
+        "note": one_line(experiment.note),
         "data": found.setup.get("data", {}),
         "problem": found.setup.get("problem", {}),
         "rounds": getattr(numbers, "rounds", None),
@@ -110,8 +110,13 @@ def judged(claim: Any, seen: Seen, size: str) -> dict[str, Any]:
         "holds": None if holds is None else bool(holds),
         "measured": verdict.measured,
         "figures": {name: plain(value) for name, value in verdict.figures.items()},
-        "why": claim.why if holds is False and size == "full" else "",
+        "why": one_line(claim.why) if holds is False and size == "full" else "",
     }
+
+
+def one_line(text: str) -> str:
+    """Text that was written over several lines."""
+    return " ".join(text.split())
 
 
 def plain(value: Any) -> float | int | None:
@@ -126,7 +131,7 @@ def again(experiment: Experiment, folder: Path) -> None:
     config = read(folder / "config.json")
     seen = Seen(pd.read_parquet(folder / "numbers.parquet"), config["references"])
     judge(experiment, folder, config["size"], seen)
-    to_json(folder / "config.json", config | {"title": experiment.title, "note": experiment.note})
+    to_json(folder / "config.json", config | {"title": experiment.title, "note": one_line(experiment.note)})
 
 
 def to_json(path: Path, value: Any) -> None:

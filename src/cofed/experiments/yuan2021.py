@@ -1,8 +1,9 @@
 """Yuan, Zaheer, Reddi (2021), Federated Composite Optimization: Section 5 and Appendix B.
 
-Open in the paper, chosen here: the strengths lambda (the paper: "so that the centralized solver can successfully recover
-the sparse pattern"; here: the one with the best F1, or the smallest with the true rank, of a pooled solver), and how the
-validation data are drawn (fresh clients). "FedMiD-OSP" and "FedDualAvg-OSP" take proximal steps on the server only.
+Open in the paper, chosen here: the strengths lambda (the paper: "so that the centralized solver can successfully
+recover the sparse pattern"; here: the one with the best F1, or the smallest with the true rank, of a pooled solver),
+and how the validation data are drawn (fresh clients). "FedMiD-OSP" and "FedDualAvg-OSP" take proximal steps on the
+server only.
 """
 
 from functools import partial
@@ -110,10 +111,10 @@ def perfect_within(rounds: int, seen: Seen) -> Verdict:
     at, best = seen.first("FedDualAvg", "f1", at_least=ONE), seen.best("FedDualAvg", "f1", maximise=True)
     pooled = seen.reference("pooled", "f1")
     level = seen.first("FedDualAvg", "f1", at_least=min(pooled, ONE))
-    when = f"in round {at}" if at is not None else "never"
     return Verdict(
         at is not None and at < rounds,
-        f"FedDualAvg's F1 reaches 1 (>= {ONE}) {when}; its best is {best:.3f}, its last {seen.last('FedDualAvg', 'f1'):.3f}; "
+        f"FedDualAvg's F1 reaches 1 (>= {ONE}) {when(at)}; its best is {best:.3f}, its last "
+        f"{seen.last('FedDualAvg', 'f1'):.3f}; "
         f"the pooled solver's F1 is {pooled:.3f}, which it reaches in round {level}.",
         {"round": at, "best f1": best, "pooled f1": pooled, "round of the pooled f1": level},
     )
@@ -152,12 +153,10 @@ def far_behind(seen: Seen) -> Verdict:
     )
 
 
-F1_NOT_ONE = (
-    "The optimum itself does not have F1 = 1 on these data: the clients' means make the features correlated (64 or 256 "
-    "random directions of variance), so that at every strength a few false coefficients of the pooled solution exceed 0.01 "
-    "(its F1 is at most about 0.997, 0.977, 1 and 0.993 on sets I to IV, over strengths from 0.05 to 1). FedDualAvg reaches "
-    "the pooled solver's F1."
-)
+F1_NOT_ONE = """The optimum itself does not have F1 = 1 on these data: the clients' means make the features
+correlated (64 or 256 random directions of variance), so that at every strength a few false coefficients of the
+pooled solution exceed 0.01 (its F1 is at most about 0.997, 0.977, 1 and 0.993 on sets I to IV, over strengths from
+0.05 to 1)."""
 LASSO = {
     "clients": 64,
     "samples": 128,
@@ -182,11 +181,10 @@ QUICK = {
     "server_lrs": (0.3, 1.0, 3.0),
 }
 LASSO_VIEWS = (View("f1"), View("density"), View("precision"), View("recall"))
-LASSO_NOTE = (
-    "The features are not scaled, so the largest stable client step on these data is near 0.001, the smallest of the "
-    "paper's grid; the paper's best pair for FedDualAvg (0.01, 1) diverges here. Below the grid, at client_lr 0.0003 and "
-    "server_lr 3, FedMiD and FedAvg reach an F1 of 0.99 as well, in two to three times FedDualAvg's rounds."
-)
+LASSO_NOTE = """The features are not scaled, so the largest stable client step on these data is near 0.001, the
+smallest of the paper's grid; the paper's best pair for FedDualAvg (0.01, 1) diverges here. Below the grid, at
+client_lr 0.0003 and server_lr 3, FedMiD and FedAvg reach an F1 of 0.99 on data set I as well, in two to three times
+FedDualAvg's rounds."""
 
 
 def sparse_recovery(number: int, words: str, claims: tuple[Claim, ...], **full) -> Experiment:
@@ -212,8 +210,9 @@ LASSOS = [
             Claim(
                 "FedDualAvg identifies most of the sparsity pattern: the best F1.",
                 best_f1,
-                why="FedDualAvg-OSP ends 0.002 higher. Both are as good as perfect: the pooled optimum itself has a few "
-                "false coefficients above 0.01 (F1 0.997), and FedDualAvg, which is at that optimum, has them too.",
+                why="""FedDualAvg-OSP ends 0.002 higher. Both are as good as perfect: the pooled optimum itself has
+                a few false coefficients above 0.01 (F1 0.997), and FedDualAvg, which is at that optimum, has them
+                too.""",
             ),
             Claim("FedDualAvg is the fastest of the four to find it.", first_to_find),
             Claim("FedMiD has the densest solution of the four (the curse of primal averaging).", fedmid_is_densest),
@@ -292,8 +291,8 @@ def primal_slower(rank: int, seen: Seen) -> Verdict:
     holds = all(later(loss[label], loss["FedDualAvg"]) and later(exact[label], exact["FedDualAvg"]) for label in PRIMAL)
     return Verdict(
         holds,
-        f"First round with an objective <= {level:.4g}: {each(loss, '{:d}')}; with the true rank: {each(exact, '{:d}')}; "
-        f"ranks in the end: {each(ranks)}.",
+        f"First round with an objective <= {level:.4g}: {each(loss, '{:d}')}; with the true rank: "
+        f"{each(exact, '{:d}')}; ranks in the end: {each(ranks)}.",
         {f"round of the loss, {label}": value for label, value in loss.items()}
         | {f"round of the rank, {label}": value for label, value in exact.items()},
     )

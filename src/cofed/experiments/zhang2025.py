@@ -3,8 +3,8 @@
 Their method has no name in the paper; here it is FedDecouple. FedDA is FedDualAvg.
 
 What the paper leaves open: how the (alpha, beta) data of Li et al. (2018) are scaled. As generated, the features have
-norms of about 25, and the printed steps (client 4, server 15) are far above what proximal gradient tolerates; so rows are
-divided by their norms. Even then the printed product, 60, is too long: with one local step the method is proximal
+norms of about 25, and the printed steps (client 4, server 15) are far above what proximal gradient tolerates; so rows
+are divided by their norms. Even then the printed product, 60, is too long: with one local step the method is proximal
 gradient, and its longest stable step is between 9 and 11. The steps are (9, 1) here, for both values of tau.
 """
 
@@ -123,18 +123,19 @@ FIG2 = Experiment(
         Claim(
             "tau = 1: FedDA and the new algorithm both converge to machine precision.",
             machine_precision_at_one,
-            why="FedDualAvg does. FedDecouple stops at about 1e-10: its corrections must sum to zero over the clients, and "
-            "each client finds its own from the difference of two models (that is why one vector down is enough), which "
-            "is rounded to the models' size. The sum drifts by about one rounding per round and nothing pulls it back; "
-            "over the 10,000 rounds that one local step needs this adds up, over the 1,000 of tau = 10 it does not.",
+            why="""FedDualAvg does. FedDecouple stops at about 1e-10: its corrections must sum to zero over the
+            clients, and each client finds its own from the difference of two models (that is why one vector down is
+            enough), which is rounded to the models' size. The sum drifts by about one rounding per round and
+            nothing pulls it back; over the 10,000 rounds that one local step needs this adds up, over the 1,000 of
+            tau = 10 it does not.""",
         ),
         Claim(
             "tau = 1: both have exactly the same curve.",
             same_curve,
-            why="With one local step FedDecouple is proximal gradient and FedDA is dual averaging. They move alike on "
-            "coordinates that are non-zero and keep their sign, so the rate is the same; but dual averaging remembers "
-            "what a coordinate gathered while it was zero and proximal gradient does not, so the curves differ until the "
-            "support is found.",
+            why="""With one local step FedDecouple is proximal gradient and FedDA is dual averaging. They move alike
+            on coordinates that are non-zero and keep their sign, so the rate is the same; but dual averaging
+            remembers what a coordinate gathered while it was zero and proximal gradient does not, so the curves
+            differ until the support is found.""",
         ),
         Claim(
             "tau = 10: only the new algorithm still converges exactly; FedDA, FedMiD and Fast-FedDA do not.",
@@ -212,8 +213,8 @@ FIG3 = Experiment(
         Claim("The floor falls when the batch grows from 1 to 20.", floor_falls_with_batch, quick=False),
         Claim("The new algorithm's floor is the lowest.", lowest_floor, quick=False),
     ),
-    note="Rows are normalised; with the printed steps (2, 8) neither method settles. Steps are tuned by the optimality in "
-    "the end, for each batch size.",
+    note="""Rows are normalised; with the printed steps (2, 8) neither method settles. Steps are tuned by the
+    optimality in the end, for each batch size.""",
 )
 
 
@@ -279,8 +280,8 @@ FIG4 = Experiment(
             "A higher test accuracy in fewer rounds than FedDA, for tau = 5 and 10.", more_accurate_sooner, quick=False
         ),
     ),
-    note="The paper's number of rounds is not stated. Of the 60,000 images it deals out 33,000 (3,000 by label); here half "
-    "are dealt out evenly and half by label.",
+    note="""The paper's number of rounds is not stated. Of the 60,000 images it deals out 30,000 evenly and "the
+    remaining 3,000" by label; here half of the images are dealt out evenly and half by label.""",
     folder=True,
 )
 

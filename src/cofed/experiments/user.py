@@ -1,0 +1,98 @@
+"""A user's own experiment file, carried out by the same machinery as the papers' experiments."""
+
+import time
+from importlib import resources
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from cofed.engine.files import atomically
+from cofed.experiments import measure, results, schema
+from cofed.experiments.declare import Comparison, Experiment
+from cofed.experiments.reproduce import following
+
+
+def opened(path: Path) -> tuple[schema.ExperimentFile, Experiment]:
+    """An experiment file, checked: also that every algorithm and the problem can be made."""
+    file = schema.load(path)
+    experiment = schema.declared(file, path.stem, path.parent)
+    assert isinstance(experiment.measure, Comparison)
+    for method in experiment.measure.methods(experiment.numbers("user")):
+        method.algorithms()
+    schema.problem(file.problem)
+    return file, experiment
+
+
+def run_file(path: Path, out: Path, seeds: int | None = None, again: bool = False) -> Path:
+    """Run an experiment file into a folder of its name; gives that folder. What is finished is not run again."""
+    file, experiment = opened(path)
+    folder, wanted = out / experiment.id, list(range(seeds or file.seeds))
+    if again or not results.finished(folder, results.definition(experiment, "user", wanted)):
+        with following(experiment.id, Console(stderr=True)) as tick:
+            results.carry_out(experiment, folder, "user", wanted, tick, time.perf_counter)
+    return folder
+
+
+def tune_file(path: Path) -> pd.DataFrame:
+    """Every configuration of an experiment file's grids, best first for each algorithm."""
+    _, experiment = opened(path)
+    what, numbers = experiment.measure, experiment.numbers("user")
+    assert isinstance(what, Comparison)
+    setup, tables = what.setup(numbers, 0), []
+    with following(experiment.id, Console(stderr=True)) as tick:
+        methods = what.methods(numbers)
+        for i, method in enumerate(methods):
+            tick(i, len(methods), method.label)
+            table, record = measure.tune(what, setup, method, numbers, 0)
+            order = table.sort_values(["diverged", "score"], ascending=[True, not what.maximise])
+            tables.append(order.assign(algorithm=method.label, best=order.index == record["best"]))
+    whole = pd.concat(tables, ignore_index=True)
+    return whole[["algorithm", *(c for c in whole if c not in ("algorithm", "score", "diverged", "best")), *LAST]]
+
+
+LAST = ["score", "diverged", "best"]
+
+
+def ranking(table: pd.DataFrame) -> Table:
+    """The configurations, for a terminal: the first few of each algorithm."""
+    shown = Table()
+    for column in table.columns:
+        shown.add_column(column, justify="left" if column == "algorithm" else "right")
+    for _, rows in table.groupby("algorithm", sort=False):
+        for _, row in rows.head(5).iterrows():
+            cells = [text(row[column]) for column in table.columns]
+            shown.add_row(*cells, style="bold" if row["best"] else "")
+        shown.add_section()
+    return shown
+
+
+def text(value: object) -> str:
+    """A cell; what an algorithm does not have is empty."""
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.6g}"
+    return str(value)
+
+
+def summary(folder: Path) -> Table:
+    """How each algorithm of a finished experiment ended, the mean over its seeds."""
+    config = results.read(folder / "config.json")
+    numbers = pd.read_parquet(folder / "numbers.parquet")
+    last = numbers.loc[numbers.groupby(["algorithm", "seed"])["round"].idxmax()]
+    asked = config["numbers"]["file"]
+    columns = [c for c in (*asked["columns"], *asked["metrics"], "seconds") if c in numbers]
+    shown = Table(title=config["title"])
+    for name in ("algorithm", "hyperparameters", *columns):
+        shown.add_column(name, justify="left" if name in ("algorithm", "hyperparameters") else "right")
+    for entry in config["algorithms"]:
+        rows = last[last["algorithm"] == entry["label"]]
+        values = ", ".join(f"{name} {value}" for name, value in entry["hyperparameters"].items())
+        shown.add_row(entry["label"], values, *(text(float(rows[c].mean())) for c in columns))
+    return shown
+
+
+def write_example(path: Path) -> None:
+    """The commented example of an experiment file."""
+    example = resources.files("cofed.experiments").joinpath("example.toml").read_text()
+    atomically(path, lambda name: Path(name).write_text(example))

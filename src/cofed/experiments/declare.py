@@ -25,7 +25,7 @@ class Verdict(NamedTuple):
 
     holds: bool | None
     measured: str
-    figures: dict[str, float | None]
+    figures: Mapping[str, float | None]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def by_writer(n: Any, seed: int) -> tuple[Federation, Federation, str]:
         train = cofed.datasets.femnist(writers=n.writers)
         test = cofed.datasets.femnist(test=True, writers=train.names)
         return train, test, f"FEMNIST, digits of {train.n_clients} writers"
-    except (FileNotFoundError, ModuleNotFoundError):
+    except (FileNotFoundError, ImportError):
         images = cofed.datasets.mnist()
     order = np.random.default_rng(seed).permutation(len(images.train_y))[: n.images]
     some = Images(images.train_X[order], images.train_y[order], images.test_X, images.test_y)

@@ -27,7 +27,8 @@ def write(experiment: Experiment, seen: Seen, folder: Path, size: str) -> None:
 
 def draw(experiment: Experiment, seen: Seen, size: str) -> Figure:
     """All panels, under one legend."""
-    views = list(experiment.views) or [View("objective", panel=panel) for panel in experiment.panels]
+    there = set(seen.table["panel"])
+    views = [view for view in experiment.views if view.panel in there]
     rows = math.ceil(len(views) / WIDEST)
     across = math.ceil(len(views) / rows)
     whole = Figure(figsize=(max(6.0, 3.7 * across), 0.9 + 3.3 * rows), dpi=110, layout="constrained")
@@ -38,6 +39,8 @@ def draw(experiment: Experiment, seen: Seen, size: str) -> Figure:
     x = experiment.measure.x if isinstance(experiment.measure, Sweep) else plotting.WORDS["round"]
     for place, view in zip(places, views, strict=False):
         panel(place, view, seen, styles, x)
+    if seen.source:
+        whole.supxlabel(f"Data: {seen.source}", fontsize=plotting.SMALL, color=plotting.REFERENCE)
     for place in places[len(views) :]:
         place.set_visible(False)
     sizes = {"quick": ", quick size", "full": "", "user": ""}

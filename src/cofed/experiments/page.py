@@ -15,7 +15,7 @@ HEAD = """# The papers' claims, measured
 
 Every row is a claim of a paper, judged by a program on measured numbers. A claim that does not hold is left so, with
 what was found about why. Written by `cofed reproduce --all --page docs/results`; each folder has the figure, the
-verdicts (`claims.json`), the exact configuration (`config.json`) and, where it is small, the measured numbers (`numbers.csv`).
+verdicts (`claims.json`), the exact configuration (`config.json`) and, where they are few, the numbers (`numbers.csv`).
 """
 
 

@@ -70,7 +70,8 @@ def write(
     atomically(folder / "numbers.csv", lambda name: found.table.to_csv(name, index=False, float_format="%.7g"))
     if found.tuning is not None:
         atomically(folder / "tuning.parquet", lambda name: found.tuning.to_parquet(name, index=False))
-    judge(experiment, folder, size, Seen(found.table, found.references))
+    source = found.setup.get("data", {}).get("source", "")
+    judge(experiment, folder, size, Seen(found.table, found.references, source))
     numbers = experiment.numbers(size, next(iter(experiment.panels)))
     config = {
         "id": experiment.id,
@@ -129,7 +130,8 @@ def plain(value: Any) -> float | int | None:
 def again(experiment: Experiment, folder: Path) -> None:
     """Judge and draw what was measured before, after a claim or the figure has changed."""
     config = read(folder / "config.json")
-    seen = Seen(pd.read_parquet(folder / "numbers.parquet"), config["references"])
+    source = config["data"].get("source", "")
+    seen = Seen(pd.read_parquet(folder / "numbers.parquet"), config["references"], source)
     judge(experiment, folder, config["size"], seen)
     to_json(folder / "config.json", config | {"title": experiment.title, "note": one_line(experiment.note)})
 

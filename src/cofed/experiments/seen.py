@@ -16,8 +16,11 @@ class Seen:
     (1.0, 7, None)
     """
 
-    def __init__(self, table: pd.DataFrame, references: Mapping[str, Mapping[str, Mapping[str, float]]]):
+    def __init__(
+        self, table: pd.DataFrame, references: Mapping[str, Mapping[str, Mapping[str, float]]], source: str = ""
+    ):
         self.table = table
+        self.source = source  # what the data are, in words
         self.references = references  # by panel, label and column
         self.axis = "x" if "x" in table else "round"
 

@@ -374,12 +374,11 @@ class Federation(eqx.Module):
         sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
         for m, name in enumerate(self.names):
             X, y = self.client(m)
-            labels = np.arange(len(y)) if by_client is None else np.unique(by_client[m], return_inverse=True)[1]
-            count = int(labels.max()) + 1
+            labels, order = self._shuffled(m, by_client, seed)
+            count = len(order)
             held = np.zeros(count, bool)
             if count > 1:
-                rng = np.random.default_rng([int(seed), int.from_bytes(name.encode(), "big")])
-                held[rng.permutation(count)[: min(max(round(test * count), 1), count - 1)]] = True
+                held[order[: min(max(round(test * count), 1), count - 1)]] = True
             out = held[labels]
             for side, rows in zip(sides, (~out, out), strict=True):
                 if rows.any():
@@ -387,6 +386,43 @@ class Federation(eqx.Module):
         if not sides[1]:
             raise ValueError("split: every client has one sample (or one group), so nothing is left to test on")
         return self._rebuild(sides[0]), self._rebuild(sides[1])
+
+    def folds(self, count: int = 5, seed: int = 0, groups: Any = None) -> list[tuple["Federation", "Federation"]]:
+        """(train, test) for each of `count` folds: every client's samples are dealt out, each held out once.
+
+        A client with fewer samples (or groups) than folds is absent from some tests, one with a single sample from
+        all. `groups` is as in `split`.
+
+        >>> fed = Federation.from_arrays([(np.arange(5.0).reshape(5, 1), np.arange(5.0))])
+        >>> [test.n_samples for train, test in fed.folds(2)]
+        [3, 2]
+        """
+        self._refuse_stream("split")
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 2:
+            raise ValueError(f"folds: count must be an integer >= 2, got {count!r}")
+        by_client = self._groups(groups)
+        sides: list[tuple[dict[str, Any], dict[str, Any]]] = [({}, {}) for _ in range(count)]
+        for m, name in enumerate(self.names):
+            X, y = self.client(m)
+            labels, order = self._shuffled(m, by_client, seed)
+            fold = np.full(len(order), -1)
+            if len(order) > 1:
+                fold[order] = np.arange(len(order)) % count
+            for k, both in enumerate(sides):
+                out = fold[labels] == k
+                for side, rows in zip(both, (~out, out), strict=True):
+                    if rows.any():
+                        side[name] = (X[rows], y[rows])
+        if not sides[0][1]:
+            raise ValueError("folds: every client has one sample (or one group), so nothing is left to test on")
+        return [(self._rebuild(train), self._rebuild(test)) for train, test in sides if test]
+
+    def _shuffled(self, m: int, by_client: list[np.ndarray] | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """The group of each sample of a client (itself without groups), and the groups in a random order."""
+        n = int(np.asarray(self.sizes)[m])
+        labels = np.arange(n) if by_client is None else np.unique(by_client[m], return_inverse=True)[1]
+        rng = np.random.default_rng([int(seed), int.from_bytes(self.names[m].encode(), "big")])
+        return labels, rng.permutation(int(labels.max()) + 1)
 
     def _refuse_stream(self, what: str) -> None:
         if self.draw is not None:

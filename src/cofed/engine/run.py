@@ -10,14 +10,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from jaxtyping import Array, PyTree
 
 from cofed import trees
 from cofed.engine.checkpoint import Store
-from cofed.engine.debug import debug_advance
+from cofed.engine.choose import choose
+from cofed.engine.debug import debug_advance, watched
 from cofed.engine.history import History, LeftOut, Log, Outcome, Result
-from cofed.engine.job import Job, ReadyStage, Settings, prepare
-from cofed.engine.loop import Clock, Records, Task, enter, look, run_chunk
+from cofed.engine.job import Job, ReadyStage, Settings, check_kinds, prepare
+from cofed.engine.loop import Clock, Personal, Records, Task, conclude, enter, look, personal, run_chunk
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.rounds import EMPTY_ROUNDS, State
@@ -84,6 +86,37 @@ def run(
     >>> result.model.coef.round(1).tolist()
     [1.0, 0.0, 2.0]
     """
+    if hasattr(algorithm, "candidates"):
+        check_kinds(problem, federation)
+        if topology is not None or checkpoint is not None:
+            raise ValueError(
+                f"{type(algorithm).__name__} trains several methods through a server: it has no topology and no "
+                "checkpoint of its own; run its candidates one by one for these"
+            )
+
+        def go(part: Federation, candidate: Any, held_out: Federation | None) -> Result:
+            return run(
+                problem,
+                part,
+                candidate,
+                rounds=rounds,
+                local_steps=local_steps,
+                local_epochs=local_epochs,
+                batch_size=batch_size,
+                clients_per_round=clients_per_round,
+                weights=weights,
+                w0=w0,
+                seed=seed,
+                evaluate_every=evaluate_every,
+                keep_models=keep_models,
+                metrics=metrics,
+                evaluation=held_out,
+                per_client=per_client,
+                progress=progress,
+                debug=debug,
+            )
+
+        return choose(problem, federation, algorithm, weights, evaluation, check_seed(seed), go)
     settings = Settings(
         rounds=positive_integer("rounds", rounds),
         local_steps=optional_integer("local_steps", local_steps),
@@ -205,7 +238,7 @@ def proceed(job: Job, state: State, log: Log, store: Store | None, progress: boo
         if store:  # without the row that only an ended run has
             store.save(state, log)
         close(job, number, state, log)
-    return finish(job, job.stages[number], state, log, outcome)
+    return finish(job, job.stages[number], state, log, outcome, debug)
 
 
 def next_stage(job: Job, number: int, state: State, log: Log) -> State:
@@ -348,11 +381,12 @@ def add_row(log: Log, round: int, values: dict[str, Any], participants: int, sta
     log.unreported = 0
 
 
-def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome) -> Result:
+def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome, debug: bool) -> Result:
     """The result."""
     ready = lambda w: job.problem.ready(to_numpy(w))  # noqa: E731
     view = lambda of: of(stage.task.algorithm, stage.task.problem, state)  # noqa: E731
-    average, personal = view(job.exchange.average), view(job.exchange.personal)
+    average = view(job.exchange.average)
+    last = end_of_clients(job, stage, state, log, debug)
     return Result(
         model=ready(view(job.exchange.model)),
         history=log.history,
@@ -360,9 +394,40 @@ def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome
         communication=job.exchange.communication(stage.down, stage.up, log.down, log.up),
         models=[job.problem.ready(w) for w in log.models] if job.watch.keep_models else None,
         average=None if average is None else ready(average),
-        personal_models=None if personal is None else to_numpy(personal),
+        personal_models=None if last is None else to_numpy(last.models),
+        clients=None if last is None else client_table(job, stage.task, last),
         state=state,
     )
+
+
+def end_of_clients(job: Job, stage: ReadyStage, state: State, log: Log, debug: bool) -> Personal | None:
+    """The clients' own models, after the last piece of work where the method has such: counted, failures named."""
+    task = stage.task
+    if not job.exchange.has_personal(task.algorithm):
+        return None
+    if hasattr(task.algorithm, "last_local") and not failed(state):
+        if debug:
+            with jax.disable_jit():
+                state, heard = task.conclude(state, *watched(job.names, int(state.round)))
+        else:
+            state, heard = conclude(task, state)
+        log.down += stage.down * len(job.names)  # the last model goes to everybody
+        left = np.flatnonzero(~np.asarray(heard))
+        log.history.left_out += [LeftOut(int(state.round), job.names[m]) for m in left]
+    return personal(task, state)
+
+
+def client_table(job: Job, task: Task, last: Personal) -> pd.DataFrame:
+    """A row per client: how many samples it has, and how its own model does on them."""
+    table = pd.DataFrame({"samples": np.asarray(task.data.sizes)}, index=pd.Index(job.names, name="client"))
+    for name, values in last.scores.items():
+        table[name] = np.asarray(values)
+    if last.tests and task.held_out is not None:
+        names = [job.names[m] for m in np.asarray(task.held_out.owners)]
+        tests = {"samples": np.asarray(task.held_out.sizes), **{n: np.asarray(v) for n, v in last.tests.items()}}
+        for name, values in tests.items():
+            table[f"test_{name}"] = pd.Series(values, index=names)
+    return table
 
 
 def to_numpy(w: PyTree) -> PyTree:

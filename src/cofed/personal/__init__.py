@@ -1,0 +1,7 @@
+"""A model for each client, one model for all, or something between: chen2021."""
+
+from cofed.personal.alternative import Alternative
+from cofed.personal.fedprox import FedProx
+from cofed.personal.purelocal import PureLocal
+
+__all__ = ["Alternative", "FedProx", "PureLocal"]

@@ -2,6 +2,8 @@
 
 from cofed.personal.alternative import Alternative
 from cofed.personal.fedprox import FedProx
+from cofed.personal.fits import LocalFits, local_fits
+from cofed.personal.heterogeneity import Heterogeneity, heterogeneity, heterogeneity_of
 from cofed.personal.purelocal import PureLocal
 
 __all__ = ["Alternative", "FedProx", "PureLocal"]

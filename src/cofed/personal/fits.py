@@ -4,7 +4,8 @@ Fit         theta_i = argmin  F_i(theta) - log det(n_i H_i(theta)) / (2 n_i),  H
             (Firth's bias-reduced estimate: finite where classes are separated, and without the maximum-likelihood
             estimate's first-order bias, which clients have in common and which grows as they get smaller)
 Covariance  V_i = A^-1 (sum_j s_j s_j' / (1 - h_j)) A^-1,  A the Hessian of n_i times the fit's objective, s_j the
-            centred scores and h_j the leverages (the sandwich of type HC2, which does not rely on the model)
+            centred scores and h_j the leverages (the sandwich of type HC2, which does not rely on the model); scores
+            of one group, such as one person, are summed first
 Reference   Firth 1993, Biometrika 80; MacKinnon and White 1985, Journal of Econometrics 29.
 """
 
@@ -15,10 +16,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Num
+from jaxtyping import Array, Bool, Float, Int, Num
 
 from cofed.federation import Federation
-from cofed.models import Linear
+from cofed.personal import glm
+from cofed.personal.glm import Glm
 from cofed.problem import Problem
 
 SAMPLES_PER_PARAMETER = 5  # below this a client's own fit says next to nothing
@@ -42,10 +44,11 @@ class LocalFits:
     left_out: dict[str, str]  # clients without a fit, and why
 
 
-def local_fits(problem: Problem, federation: Federation) -> LocalFits:
+def local_fits(problem: Problem, federation: Federation, groups: Any = None) -> LocalFits:
     """Fit every client alone, and say how precise each fit is. The regularizer plays no part.
 
-    For linear, logistic, multinomial and Poisson models.
+    For linear, logistic, multinomial and Poisson models. `groups` (as in `Federation.split`) says which samples belong
+    together, such as those of one person.
 
     >>> import numpy as np, cofed
     >>> rng = np.random.default_rng(0)
@@ -54,18 +57,18 @@ def local_fits(problem: Problem, federation: Federation) -> LocalFits:
     >>> fits.names, fits.left_out
     (('Oslo', 'Rome'), {'Bonn': '5 samples for 3 parameters, at least 15 are needed'})
     """
-    check(problem, federation)
-    basis = contrasts(problem, federation)
+    glm.check("heterogeneity", problem, federation)
+    basis = glm.directions(problem, federation)
     count = (federation.n_features + problem.model.intercept) * basis.shape[1]
     if count > PARAMETERS:
         raise ValueError(
             f"the local fits have {count} parameters, and heterogeneity works with up to {PARAMETERS}; "
             "choose fewer features"
         )
+    by_client = federation.groups(groups)
     left_out, kept = {}, []
     for name in federation.names:
-        X, y = federation.client(name)
-        reason = unfit(problem, federation, X, y, count)
+        reason = unfit(problem, federation, *federation.client(name), count)
         if reason:
             left_out[name] = reason
         else:
@@ -77,12 +80,13 @@ def local_fits(problem: Problem, federation: Federation) -> LocalFits:
             + (f" ({reasons})" if reasons else "")
         )
     part = federation.select(kept)
-    X = np.asarray(part.X, np.float64)
-    if problem.model.intercept:
-        X = np.concatenate([X, np.ones((*X.shape[:2], 1))], axis=2)
+    labels = np.broadcast_to(np.arange(part.X.shape[1], dtype=np.int32), part.X.shape[:2]).copy()
+    if by_client is not None:
+        for row, name in zip(labels, kept, strict=True):
+            own = np.unique(by_client[federation.names.index(name)], return_inverse=True)[1]
+            row[: len(own)] = own
     with jax.enable_x64(True):
-        y = jnp.asarray(np.asarray(part.y), jnp.float64) if np.asarray(part.y).dtype.kind == "f" else part.y
-        fits = fit_all(problem.loss, jnp.asarray(basis), jnp.asarray(X), y, part.mask())
+        fits = fit_all(glm.of_clients(problem, part, basis), jnp.asarray(labels))
         theta, covariance, converged = (np.asarray(each) for each in fits)
     fine = converged & np.isfinite(covariance).all(axis=(1, 2))
     left_out |= {name: "its fit did not converge" for name, good in zip(kept, fine, strict=True) if not good}
@@ -95,29 +99,6 @@ def local_fits(problem: Problem, federation: Federation) -> LocalFits:
         covariance[fine],
         left_out,
     )
-
-
-def check(problem: Problem, federation: Federation) -> None:
-    """Refuse what has no such fit."""
-    if not isinstance(problem.model, Linear) or not getattr(problem.loss, "likelihood", False):
-        raise ValueError(
-            "heterogeneity is for Linear() with Squared(), Logistic(), Softmax() or Poisson(), got "
-            f"{type(problem.model).__name__} with {type(problem.loss).__name__}"
-        )
-    if federation.draw is not None:
-        raise ValueError("heterogeneity needs fixed samples, and this federation is a stream")
-    if federation.y.ndim > 2:
-        raise ValueError("heterogeneity is for one target, got several")
-    problem.check(federation)
-
-
-def contrasts(problem: Problem, federation: Federation) -> np.ndarray:
-    """Orthonormal directions in the outputs that data can tell apart: all of one output, k - 1 of k classes."""
-    if not hasattr(problem.loss, "outputs"):
-        return np.ones((1, 1))
-    k = problem.loss.outputs(np.asarray(federation.y))
-    # The columns of Q that are orthogonal to the vector of ones.
-    return np.linalg.qr(np.column_stack([np.ones(k), np.eye(k)[:, : k - 1]]))[0][:, 1:]
 
 
 def unfit(problem: Problem, federation: Federation, X: np.ndarray, y: np.ndarray, count: int) -> str | None:
@@ -139,69 +120,53 @@ def unfit(problem: Problem, federation: Federation, X: np.ndarray, y: np.ndarray
 
 @eqx.filter_jit
 def fit_all(
-    loss: Any, basis: Float[Array, "k r"], X: Float[Array, "m n p"], y: Num[Array, "m n"], real: Bool[Array, "m n"]
+    data: Glm, groups: Int[Array, "m n"]
 ) -> tuple[Float[Array, "m q"], Float[Array, "m q q"], Bool[Array, " m"]]:
     """The fits of all clients, one after another: a client's own arrays stay small."""
-    return jax.lax.map(lambda one: fit_one(loss, basis, *one), (X, y, real))
+
+    def one(part):
+        X, y, w, group = part
+        return fit_one(Glm(X, y, w, data.basis, data.loss), group)
+
+    return jax.lax.map(one, (data.X, data.y, data.w, groups))
 
 
-def fit_one(
-    loss: Any, basis: Float[Array, "k r"], X: Float[Array, "n p"], y: Num[Array, " n"], real: Bool[Array, " n"]
-) -> tuple[Float[Array, " q"], Float[Array, "q q"], Bool[Array, ""]]:
+def fit_one(data: Glm, group: Int[Array, " n"]) -> tuple[Float[Array, " q"], Float[Array, "q q"], Bool[Array, ""]]:
     """One client's fit, its covariance, and whether Newton's method converged."""
-    rank, width = basis.shape[1], X.shape[1] * basis.shape[1]
-    w = real.astype(X.dtype)
-
-    def outcome(u: Float[Array, " r"], label: Num[Array, ""]) -> Float[Array, ""]:
-        z = basis @ u
-        return loss(z if hasattr(loss, "outputs") else z[0], label)
-
-    def linear(theta):
-        return X @ theta.reshape(X.shape[1], rank)
-
-    def total(theta):
-        return jax.vmap(outcome)(linear(theta), y) @ w
-
-    def scores(theta):
-        slopes = jax.vmap(jax.grad(outcome))(linear(theta), y)
-        return (X[:, :, None] * slopes[:, None, :]).reshape(-1, width) * w[:, None]
-
-    def information(theta):
-        curvature = jax.vmap(jax.hessian(outcome))(linear(theta), y) * w[:, None, None]
-        return jnp.einsum("np,nq,nab->paqb", X, X, curvature, optimize=True).reshape(width, width)
 
     def objective(theta):
-        return total(theta) - jnp.linalg.slogdet(information(theta))[1] / 2
+        return data.total(theta) - jnp.linalg.slogdet(data.information(theta))[1] / 2
 
     def newton(state):
         theta, _, k = state
         gradient = jax.grad(objective)(theta)
-        direction = jnp.linalg.solve(information(theta), gradient)
+        direction = jnp.linalg.solve(data.information(theta), gradient)
         value, slope = objective(theta), gradient @ direction
 
         def too_long(t):
             new = objective(theta - t * direction)
             return ~(new <= value - 1e-4 * t * slope + 1e-12 * jnp.abs(value)) & (t > 2.0**-HALVINGS)
 
-        t = jax.lax.while_loop(too_long, lambda t: t / 2, jnp.ones((), X.dtype))
+        t = jax.lax.while_loop(too_long, lambda t: t / 2, jnp.ones((), theta.dtype))
         return theta - t * direction, jnp.linalg.norm(t * direction), k + 1
 
-    def more(state):
-        theta, moved, k = state
-        return (moved > TOLERANCE * (1 + jnp.linalg.norm(theta))) & (k < STEPS)
+    def settled(theta, moved):
+        return moved <= TOLERANCE * (1 + jnp.linalg.norm(theta))
 
-    start = (jnp.zeros(width, X.dtype), jnp.asarray(jnp.inf, X.dtype), jnp.zeros((), jnp.int32))
+    start = (jnp.zeros(data.size, data.X.dtype), jnp.asarray(jnp.inf, data.X.dtype), jnp.zeros((), jnp.int32))
+    more = lambda state: ~settled(*state[:2]) & (state[2] < STEPS)  # noqa: E731
     theta, moved, _ = jax.lax.while_loop(more, newton, start)
 
-    A = jax.jacfwd(jax.grad(objective))(theta)
-    info = information(theta)
-    s = scores(theta)
-    towards = jnp.linalg.solve(info, s.T).T  # I^-1 s_j
-    curvature = jax.vmap(jax.hessian(outcome))(linear(theta), y) * w[:, None, None]
-    along = jnp.einsum("np,npr->nr", X, towards.reshape(-1, X.shape[1], rank))
+    s = data.scores(theta)
+    towards = jnp.linalg.solve(data.information(theta), s.T).T  # I^-1 s_j
+    along = jnp.einsum("np,npr->nr", data.X, towards.reshape(len(s), data.X.shape[1], -1))
     # The leverage in the score's own direction: that of the hat matrix where there is one output.
     size = jnp.einsum("nq,nq->n", s, towards)
-    leverage = jnp.einsum("na,nab,nb->n", along, curvature, along) / jnp.where(size > 0, size, 1)
-    centred = (s - w[:, None] * (s.sum(axis=0) / w.sum())[None, :]) / jnp.sqrt(1 - jnp.minimum(leverage, 0.99))[:, None]
-    spread = jnp.linalg.solve(A, centred.T)
-    return theta, spread @ spread.T, moved <= TOLERANCE * (1 + jnp.linalg.norm(theta))
+    leverage = jnp.einsum("na,nab,nb->n", along, data.curvatures(theta), along) / jnp.where(size > 0, size, 1)
+    centred = (s - data.w[:, None] * (s.sum(axis=0) / data.w.sum())[None, :]) / jnp.sqrt(
+        1 - jnp.minimum(leverage, 0.99)
+    )[:, None]
+    by_group = jax.ops.segment_sum(centred, group, num_segments=len(s))
+    A = jax.jacfwd(jax.grad(objective))(theta)
+    spread = jnp.linalg.solve(A, by_group.T)
+    return theta, spread @ spread.T, settled(theta, moved)

@@ -70,12 +70,13 @@ class Heterogeneity:
         return self.advice
 
 
-def heterogeneity(problem: Problem, federation: Federation, level: float = 0.95) -> Heterogeneity:
+def heterogeneity(problem: Problem, federation: Federation, level: float = 0.95, groups: Any = None) -> Heterogeneity:
     """Estimate how different the clients' models are, from what they can share: their own fits, and how precise.
 
     For linear, logistic, multinomial and Poisson models; the regularizer plays no part. Distances are of coefficients,
     so bring the features to one scale first. A client with fewer than 5 samples per parameter, one class, or columns
-    that are constant there, is left out by name.
+    that are constant there, is left out by name. `groups` (as in `Federation.split`) says which samples belong
+    together, such as those of one person.
 
     >>> import numpy as np, cofed
     >>> rng = np.random.default_rng(0)
@@ -83,11 +84,9 @@ def heterogeneity(problem: Problem, federation: Federation, level: float = 0.95)
     >>> clients = [(X := rng.normal(size=(200, 2)), X @ w + rng.normal(size=200)) for w in truths]
     >>> found = cofed.heterogeneity(cofed.Problem(cofed.Linear(intercept=False)), cofed.Federation.from_arrays(clients))
     >>> round(found.R_squared, 1), found.verdict
-    (1.1, 'separate')
+    (1.0, 'separate')
     """
-    if not isinstance(problem, Problem) or not isinstance(federation, Federation):
-        raise TypeError("heterogeneity expects a cofed.Problem and a cofed.Federation")
-    return heterogeneity_of(local_fits(problem, federation), level)
+    return heterogeneity_of(local_fits(problem, federation, groups), level)
 
 
 def heterogeneity_of(fits: LocalFits, level: float = 0.95) -> Heterogeneity:
@@ -148,7 +147,7 @@ class Law:
     def interval(self, scatter: float, level: float) -> tuple[float, float]:
         """The R^2 for which the scatter is neither among the rarest small nor the rarest large ones."""
         # The variance is an estimate from so many clients: the tail is that of Student's distribution.
-        tail = stats.norm.sf(stats.t.isf((1 - level) / 2, self.clients - 1))
+        tail = float(stats.norm.sf(stats.t.isf((1 - level) / 2, self.clients - 1)))
 
         def solve(probability: float) -> float:
             if self.below(scatter, 0.0) <= probability:
@@ -156,7 +155,7 @@ class Law:
             high = scatter
             while self.below(scatter, high) > probability:
                 high *= 2
-            return float(optimize.brentq(lambda r: self.below(scatter, r) - probability, 0.0, high))
+            return optimize.brentq(lambda r: self.below(scatter, r) - probability, 0.0, high, full_output=False)  # type: ignore
 
         return solve(1 - tail), solve(tail)
 

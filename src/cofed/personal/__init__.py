@@ -5,5 +5,6 @@ from cofed.personal.fedprox import FedProx
 from cofed.personal.fits import LocalFits, local_fits
 from cofed.personal.heterogeneity import Heterogeneity, heterogeneity, heterogeneity_of
 from cofed.personal.purelocal import PureLocal
+from cofed.personal.risk import ExcessRisk, excess_risk
 
 __all__ = ["Alternative", "FedProx", "PureLocal"]

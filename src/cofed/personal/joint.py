@@ -99,8 +99,8 @@ def cross_validate(
     ridge: float = 0.0,
     after_fold: Callable[[int], None] = lambda fold: None,
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The loss of every sample by models that have not seen it, (strengths, samples) per client; and which samples these
-    are: a client with a single sample (or group) has none. `after_fold(k)` is called after each fold."""
+    """The loss of every sample by models that have not seen it, (strengths, samples) per client; and which samples
+    these are: a client with a single sample (or group) has none. `after_fold(k)` is called after each fold."""
     fold_of = federation.fold_of(folds, seed, groups)
     width = federation.X.shape[1]
     held = np.stack([np.pad(fold, (0, width - len(fold)), constant_values=-1) for fold in fold_of])

@@ -292,8 +292,13 @@ def test_missing_and_broken_scans_are_named(tmp_path):
     whole = (tmp_path / "bold.nii.gz").read_bytes()
     for damaged in (whole[:-100], b"text, no scans", b""):
         (tmp_path / "bold.nii.gz").write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"bold.nii.gz .*is not a whole NIfTI file"):
+        with pytest.raises(ValueError, match=r"bold.nii.gz is not a whole NIfTI file"):
             datasets.haxby(tmp_path)
+    (tmp_path / "bold.nii.gz").write_bytes(whole)
+    (tmp_path / "mask.nii.gz").write_bytes(b"text, no mask")
+    with pytest.raises(ValueError, match=r"mask.nii.gz is not a whole NIfTI file"):
+        datasets.haxby(tmp_path)
+    write_mask(tmp_path / "mask.nii.gz")
     nibabel.save(nibabel.Nifti1Image(np.ones((3, 2, 2), np.int16), np.eye(4)), tmp_path / "bold.nii.gz")
     with pytest.raises(ValueError, match="expected four axes: three of space, then time"):
         datasets.haxby(tmp_path)

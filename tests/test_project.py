@@ -13,7 +13,7 @@ import cofed
 from tests import worlds
 
 ROOT = Path(cofed.__file__).parent
-FREE = {"scalars", "trees", "intake"}  # plain helpers that everybody may use
+FREE = {"scalars", "trees", "intake", "extras"}  # plain helpers that everybody may use
 # What a room may import of cofed, beside itself and the helpers.
 ARROWS = {
     "regularizers": set(),
@@ -22,12 +22,13 @@ ARROWS = {
     "models": set(),
     "federation": set(),
     "partition": {"federation"},
-    "datasets": {"federation"},
+    "datasets": {"federation", "partition"},
     "metrics": set(),
     "problem": {"regularizers", "losses", "models", "federation"},
     "algorithms": {"problem", "regularizers", "mirrors", "losses", "models"},
     "gossip": {"algorithms.base", "problem", "regularizers", "mirrors"},
     "engine": {"algorithms.base", "problem", "federation", "metrics", "regularizers", "gossip.topologies"},
+    "loggers": {"engine"},
 }
 
 

@@ -3,7 +3,7 @@
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pandas as pd
 from jaxtyping import Array, PyTree
 
 from cofed import trees
+from cofed.engine.callbacks import Listeners, RunInfo
 from cofed.engine.checkpoint import Store
 from cofed.engine.choose import choose
 from cofed.engine.debug import debug_advance, watched
@@ -55,6 +56,7 @@ def run(
     keep_checkpoints: int = 3,
     progress: bool | None = None,
     debug: bool = False,
+    callbacks: Iterable[Any] = (),
 ) -> Result:
     """Run an algorithm on a federation, in this process.
 
@@ -76,6 +78,8 @@ def run(
         last `keep_checkpoints` are kept, and `cofed.resume(folder)` goes on from there.
     progress: show a progress bar; None shows it where there is a terminal. Ctrl-C returns what is done.
     debug: run eagerly, client by client, and raise at the first failure with its client, round and step.
+    callbacks: objects that are told of the start, of each row and of the end, such as cofed.loggers.CSV("rows.csv");
+        see cofed.engine.callbacks.Callback. One that answers a row with False ends the run.
 
     >>> import numpy as np, cofed
     >>> rng = np.random.default_rng(0)
@@ -112,11 +116,13 @@ def run(
                 metrics=metrics,
                 evaluation=held_out,
                 per_client=per_client,
+                callbacks=callbacks,
                 progress=progress,
                 debug=debug,
             )
 
         return choose(problem, federation, algorithm, weights, evaluation, check_seed(seed), go)
+    listeners = Listeners(callbacks)
     settings = Settings(
         rounds=positive_integer("rounds", rounds),
         local_steps=optional_integer("local_steps", local_steps),
@@ -140,7 +146,8 @@ def run(
         store = Store(Path(checkpoint), every, keep)
         store.begin(problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
     log = Log(History([], [], [], federation.names), [])
-    return proceed(job, state, log, store, progress, debug)
+    listeners.start(RunInfo(algorithm, problem, federation, settings, weights, topology, link_failure))
+    return proceed(job, state, log, store, progress, debug, listeners)
 
 
 def resume(
@@ -152,11 +159,12 @@ def resume(
     metrics: Mapping[str, Callable] | None = None,
     evaluation: Federation | None = None,
     progress: bool | None = None,
+    callbacks: Iterable[Any] = (),
 ) -> Result:
     """Go on with a run from its last checkpoint; it ends with the same bits as one that was never stopped.
 
     The folder holds all that is needed, but for a user's own Python code: a problem with an own loss or model, an own
-    algorithm, own metrics (not those of `cofed.metrics`) and a stream must be given again.
+    algorithm, own metrics (not those of `cofed.metrics`) and a stream must be given again. So must callbacks.
 
     >>> import tempfile, numpy as np, cofed
     >>> federation = cofed.Federation.from_arrays([(np.eye(3), np.ones(3)), (2 * np.eye(3), np.ones(3))])
@@ -166,6 +174,7 @@ def resume(
     >>> bool((again.model.coef == first.model.coef).all())
     True
     """
+    listeners = Listeners(callbacks)
     store = Store.open(Path(checkpoint))
     saved = store.definition(problem, federation, algorithm, metrics, evaluation)
     settings = Settings(**saved.settings)
@@ -186,7 +195,9 @@ def resume(
     number = next(i for i, stage in enumerate(job.stages) if newest.round <= stage.end)
     template = begin_stage(job, number, start)
     state, log = store.load(newest, template, start, federation_names=saved.federation.names)
-    return proceed(job, state, log, store, progress, debug=False)
+    parts = (saved.problem, saved.federation, settings, saved.weights, saved.topology, saved.link_failure)
+    listeners.start(RunInfo(saved.algorithm, *parts, rows=tuple(dict(row) for row in log.history.rows)))
+    return proceed(job, state, log, store, progress, debug=False, listeners=listeners)
 
 
 def begin_stage(job: Job, number: int, w0: PyTree) -> State:
@@ -203,7 +214,15 @@ def fresh_state(task: Task, starts: PyTree, key: Array, round: int) -> State:
     return state
 
 
-def proceed(job: Job, state: State, log: Log, store: Store | None, progress: bool | None, debug: bool) -> Result:
+def proceed(
+    job: Job,
+    state: State,
+    log: Log,
+    store: Store | None,
+    progress: bool | None,
+    debug: bool,
+    listeners: Listeners,
+) -> Result:
     """From the state to the end, with everything that happens between chunks of rounds."""
     settings = job.settings
     with (
@@ -215,6 +234,8 @@ def proceed(job: Job, state: State, log: Log, store: Store | None, progress: boo
             begin(job, state, log)
             if store:
                 store.save(state, log)
+            if not listeners.rows(log.history.rows):
+                asked.set()
         pace = 1
         for number, stage in enumerate(job.stages):
             if failed(state) or asked.is_set() or (int(state.round) >= stage.end and number < len(job.stages) - 1):
@@ -232,13 +253,16 @@ def proceed(job: Job, state: State, log: Log, store: Store | None, progress: boo
                 bar.update(int(state.round), log.history.rows[-1]["objective"])
                 if store and (int(state.round) % store.every == 0 or int(state.round) == settings.rounds):
                     store.save(state, log)
+                if not listeners.rows(log.history.rows):
+                    asked.set()
     number = stage_number(job, state)
     outcome = judge(job, state)
     if outcome is not Outcome.COMPLETED:
         if store:  # without the row that only an ended run has
             store.save(state, log)
         close(job, number, state, log)
-    return finish(job, job.stages[number], state, log, outcome, debug)
+        listeners.rows(log.history.rows)
+    return listeners.end(finish(job, job.stages[number], state, log, outcome, debug))
 
 
 def next_stage(job: Job, number: int, state: State, log: Log) -> State:

@@ -15,8 +15,8 @@ from cofed.problem import Problem
 
 @dataclasses.dataclass(frozen=True)
 class ExcessRisk:
-    """`individual` is IER_i of every client, `average` is AER = sum_i p_i IER_i; `standard_error` is that of the average,
-    for the fresh samples it was measured on are finite."""
+    """`individual` is IER_i of every client, `average` is AER = sum_i p_i IER_i; `standard_error` is that of the
+    average, for the fresh samples it was measured on are finite."""
 
     individual: np.ndarray
     average: float
@@ -29,12 +29,12 @@ def excess_risk(
     """IER_i = E[loss of client i's model - loss of its best model] on fresh samples of client i, and their mean AER.
 
     `fresh` has many new samples of every client, in the clients' order. `models` is a stack of one model per client
-    (`result.personal_models`), or one model for all (`result.model`); `truth` likewise, the best models, as a pytree or a
-    mapping such as {"coef": array}. `weights` are p_i: "uniform", one number per client (the n_i of the training data),
-    or "samples", which counts those of `fresh`.
+    (`result.personal_models`), or one model for all (`result.model`); `truth` likewise, the best models, as a pytree or
+    a mapping such as {"coef": array}. `weights` are p_i: "uniform", one number per client (the n_i of the training
+    data), or "samples", which counts those of `fresh`.
 
     >>> import cofed
-    >>> data = cofed.datasets.chen_logistic(clients=3, samples=20, heterogeneity=1.0, test_samples=1000)
+    >>> data = cofed.datasets.chen_logistic(clients=3, samples=20, heterogeneity=2.0, test_samples=1000)
     >>> problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Logistic())
     >>> cofed.excess_risk(problem, data.test, data.local, data.local).average
     0.0

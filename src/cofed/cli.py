@@ -1,4 +1,4 @@
-"""The command line: `cofed demo`, `cofed algorithms`. JAX is imported inside the commands that need it."""
+"""The command line. JAX is imported inside the commands that need it."""
 
 import json
 import os
@@ -17,6 +17,8 @@ Try it:
 - [bold]cofed demo[/bold]  the curse of primal averaging, in under a minute
 
 - [bold]cofed demo --seed 1 --out seed1[/bold]  the same on other data
+
+- [bold]cofed advise patients.csv --target ill --client hospital[/bold]  one model for all sites, or a model each?
 
 - [bold]cofed algorithms[/bold]  which methods there are, and what each needs
 
@@ -144,6 +146,72 @@ def demo(
     if done.interrupted:
         screen.print(f"Stopped by Ctrl-C; {', '.join(done.results)} until then.")
         raise typer.Exit(130)
+
+
+@app.command()
+def advise(
+    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file with the rows of all sites.", show_default=False)],
+    target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
+    client: Annotated[str, typer.Option(help="The column that says which site a row is of.", show_default=False)],
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "--split-by", help="Rows with one value here, such as a person, stay together."),
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option(help="The columns to predict from, with commas; by default all others.")
+    ] = None,
+    drop: Annotated[str | None, typer.Option(help="Columns not to use, with commas.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="linear, logistic, multinomial or poisson; by default what the target suggests.")
+    ] = None,
+    folds: Annotated[int, typer.Option(callback=between(2, 50), help="Parts of the cross-validation.")] = 5,
+    seed: Annotated[int, typer.Option(callback=between(0, 2**31 - 1), help="Of the cross-validation's parts.")] = 0,
+    html: Annotated[Path | None, typer.Option(help="Write the page, with a figure, to this HTML file.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Write the figure to this .png, .svg or .pdf file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON, for programs.")] = False,
+) -> None:
+    """Should the sites share one model, have a model each, or something between?
+
+    Every choice is trained and judged inside the sites by cross-validation: one model for all, a model each, and
+    FedProx, which holds the sites' models together with a strength between the two. The page says how different the
+    sites are, what each choice gives, overall and site by site, what to choose, and how sure that is.
+
+    Example: cofed advise patients.csv --target ill --client hospital --group patient --html advice.html
+    """
+    from rich.progress import Progress
+
+    from cofed.advise import show
+    from cofed.advise.advice import advise as judge
+    from cofed.advise.table import prepare, read
+
+    names = lambda text: None if text is None else [name.strip() for name in text.split(",") if name.strip()]  # noqa: E731
+    for path, endings in ((html, (".html", ".htm")), (figure, (".png", ".svg", ".pdf"))):
+        if path is not None and path.suffix.lower() not in endings:
+            raise typer.BadParameter(f"{path} must end in {' or '.join(endings)}.")
+        if path is not None:
+            folder(path.parent)
+    try:
+        ready = prepare(read(data, client), target, client, group, names(features), names(drop), model, folds)
+        with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
+            task = bar.add_task("comparing", total=None)
+            found = judge(ready, folds, seed, lambda done, total: bar.update(task, completed=done, total=total))
+    except (ValueError, TypeError) as error:
+        raise typer.BadParameter(f"{error}".rstrip(".") + ".") from None
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Stopped before there was anything to say.")
+        raise typer.Exit(130) from None
+    if html:
+        show.save_page(found, html)
+    if figure:
+        show.save_figure(found, figure)
+    if as_json:
+        print(show.as_json(found))
+        return
+    screen = Console()
+    screen.print(show.terminal(found))
+    written = [str(path) for path in (html, figure) if path]
+    if written:
+        screen.print("Written: " + ", ".join(written), style="dim", highlight=False, soft_wrap=True)
 
 
 @app.command()

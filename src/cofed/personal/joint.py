@@ -180,7 +180,7 @@ def solve_joint(data: Glm, p: Array, rho: Array, strength: Array, start: Float[A
     def step(theta):
         gradient, hessian = derivatives(data, rho, theta)
         r = gradient + strength * spread(theta)
-        B = jnp.linalg.inv(hessian + strength * jnp.eye(theta.shape[1]))
+        B = jnp.linalg.inv(hessian + (strength * jnp.eye(theta.shape[1]))[None])
         Br = jnp.einsum("mab,mb->ma", B, r)
         matrix = jnp.einsum("m,mab,mbc->ac", p, B, hessian)
         d = jnp.linalg.solve(matrix, -(p @ Br))

@@ -68,7 +68,9 @@ def histories() -> pd.DataFrame:
         problem = cofed.Problem(cofed.Linear(), cofed.Squared(), cofed.On(cofed.L1(0.1), "coef"))
         for label, method in METHODS.items():
             metrics = {"f1": cofed.metrics.f1(data.truth, 1e-2)}
-            result = cofed.run(problem, data.federation, method, rounds=ROUNDS, local_steps=5, seed=seed, metrics=metrics)
+            result = cofed.run(
+                problem, data.federation, method, rounds=ROUNDS, local_steps=5, seed=seed, metrics=metrics
+            )
             parts.append(result.history.to_pandas().assign(panel="", algorithm=label, seed=seed))
     return pd.concat(parts, ignore_index=True)
 
@@ -108,8 +110,11 @@ def write_all(folder: Path) -> pd.DataFrame:
         config("lasso", "A federated LASSO", algorithms=entries(labels)),
         CLAIMS,
     )
-    scores = [{"panel": "", "algorithm": m, "client_lr": lr, "score": lr * 2, "diverged": lr > 0.05}
-              for m in labels for lr in (0.001, 0.01, 0.1)]
+    scores = [
+        {"panel": "", "algorithm": m, "client_lr": lr, "score": lr * 2, "diverged": lr > 0.05}
+        for m in labels
+        for lr in (0.001, 0.01, 0.1)
+    ]
     pd.DataFrame(scores).to_parquet(lasso / "tuning.parquet")
     panels = pd.concat(
         [numbers[numbers["seed"] == seed].assign(panel=f"data set {seed + 1}", seed=0) for seed in SEEDS]
@@ -121,7 +126,9 @@ def write_all(folder: Path) -> pd.DataFrame:
         CLAIMS[:1],
     )
     last = numbers[numbers["round"].isin([5, 10, 20, 40])]
-    sweep = last.assign(x=last["round"] / 10, x_name="heterogeneity R")[["panel", "algorithm", "seed", "x", "x_name", "objective", "f1"]]
+    sweep = last.assign(x=last["round"] / 10, x_name="heterogeneity R")[
+        ["panel", "algorithm", "seed", "x", "x_name", "objective", "f1"]
+    ]
     write_run(folder / "sweep", sweep, config("sweep", "A sweep", paper="Chen et al. 2021"), CLAIMS[2:])
     renamed = numbers[numbers["seed"] == 0].replace({"algorithm": {"FedMiD": HOSTILE}}).rename(columns={"f1": HOSTILE})
     write_run(

@@ -114,10 +114,58 @@ function nearest(list, value) {
   return Math.abs(list[high] - value) < Math.abs(list[low] - value) ? high : low;
 }
 
+// The smallest and the largest that lines reach along x or y; within a window of x where there is one.
+function extent(lines, which, { xLog = false, yLog = false, bands = false, window = null }) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const line of lines) {
+    for (let i = 0; i < line.x.length; i += 1) {
+      const x = line.x[i];
+      if (x === null || line.mean[i] === null || (xLog && x <= 0) || (window && (x < window[0] || x > window[1]))) continue;
+      const values = which === "x" ? [x] : bands && line.low ? [line.mean[i], line.low[i], line.high[i]] : [line.mean[i]];
+      for (const value of values) {
+        if (value === null || (which === "y" && yLog && value <= 0)) continue;
+        if (value < low) low = value;
+        if (value > high) high = value;
+      }
+    }
+  }
+  return low <= high ? [low, high] : null;
+}
+
+// Some room around an extent.
+function padded(found, log, share) {
+  if (!found) return log ? [1, 10] : [0, 1];
+  const [low, high] = found;
+  if (low === high) return log ? [low / 2, high * 2] : [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1];
+  const room = log ? (high / low) ** share : share * (high - low);
+  return log ? [low / room, high * room] : [low - room, high + room];
+}
+
+// Where a point is on the screen; nothing where it cannot be drawn.
+function place({ x: across, y: up }, x, y) {
+  if (x === null || y === null || (across.log && x <= 0) || (up.log && y <= 0)) return null;
+  const rounded = (v) => Math.round(Math.max(-1e5, Math.min(1e5, v)) * 100) / 100;
+  return [rounded(across.to(x)), rounded(up.to(y))];
+}
+
+// A line's path, with gaps where values are missing, and dots where it has few points or a lonely one.
+function trace(scales, line, all = false) {
+  const points = line.x.map((x, i) => place(scales, x, line.mean[i]));
+  const dots = [];
+  let path = "";
+  points.forEach((point, i) => {
+    if (!point) return;
+    path += `${points[i - 1] ? "L" : "M"}${point[0]} ${point[1]}`;
+    if (all || points.length <= 30 || (!points[i - 1] && !points[i + 1])) dots.push(point);
+  });
+  return { path, dots };
+}
+
 let charts = 0;
 
 class Chart {
-  // lines: [{series: {label, light, dark, dash}, x, mean, low, high}]; options: {title, xName, yName, xLog, yLog, unit}.
+  // lines: [{series: {label, light, dark, dash}, x, mean, low, high}]; options: {title, xName, yName, xLog, yLog, bands,
+  // dots (no lines), fraction (drawn from 0 to 1), levels ({name: value}, drawn across), axis (another one ends the zoom)}.
   constructor(lines, options) {
     this.lines = lines;
     this.options = options;
@@ -169,44 +217,25 @@ class Chart {
     });
   }
 
+  // The levels to compare with that the vertical axis can show.
+  get levels() {
+    return Object.entries(this.options.levels ?? {}).filter(([, value]) => value !== null && (value > 0 || !this.options.yLog));
+  }
+
   get visible() {
     return this.lines.filter((line) => !this.hidden.has(line.series.label));
   }
 
-  // The smallest and the largest of what is drawn, within the zoom of the other axis.
-  extent(which) {
-    const { xLog, yLog } = this.options;
-    const window = which === "y" ? this.zoom.x : null;
-    let [low, high] = [Infinity, -Infinity];
-    for (const line of this.visible) {
-      for (let i = 0; i < line.x.length; i += 1) {
-        const x = line.x[i];
-        if (x === null || line.mean[i] === null || (xLog && x <= 0) || (window && (x < window[0] || x > window[1]))) continue;
-        const values = which === "x" ? [x] : this.options.bands && line.low ? [line.mean[i], line.low[i], line.high[i]] : [line.mean[i]];
-        for (const value of values) {
-          if (value === null || (which === "y" && yLog && value <= 0)) continue;
-          if (value < low) low = value;
-          if (value > high) high = value;
-        }
-      }
-    }
-    return low <= high ? [low, high] : null;
-  }
-
   domain(which) {
-    const log = which === "x" ? this.options.xLog : this.options.yLog;
     if (this.zoom[which]) return this.zoom[which];
-    const found = this.extent(which);
-    if (!found) return log ? [1, 10] : [0, 1];
-    let [low, high] = found;
-    if (which === "y" && this.options.fraction && !log && !this.zoom.x && low >= 0 && high <= 1) return [-0.02, 1.03];
-    if (low === high) return log ? [low / 2, high * 2] : [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1];
-    const pad = which === "x" ? 0.015 : 0.05;
-    if (log) {
-      const room = (high / low) ** pad;
-      return [low / room, high * room];
+    const { xLog, yLog, bands, fraction } = this.options;
+    const window = which === "y" ? this.zoom.x : null;
+    const found = extent(this.visible, which, { xLog, yLog, bands, window });
+    if (which === "y" && found && !window) {
+      for (const [, value] of this.levels) [found[0], found[1]] = [Math.min(found[0], value), Math.max(found[1], value)];
     }
-    return [low - pad * (high - low), high + pad * (high - low)];
+    if (which === "y" && fraction && !yLog && !window && found?.[0] >= 0 && found?.[1] <= 1) return [-0.02, 1.03];
+    return which === "x" ? padded(found, xLog, 0.015) : padded(found, yLog, 0.05);
   }
 
   draw() {
@@ -236,7 +265,7 @@ class Chart {
       labels.append(s("text", { x, y: this.area.bottom + 18, "text-anchor": "middle" }, tickLabel(value, xTicks, xLog)));
     }
     labels.append(s("text", { class: "name", x: (left + this.area.right) / 2, y: height - 6, "text-anchor": "middle" }, this.options.xName));
-    if (!this.extent("y")) {
+    if (!extent(this.visible, "y", { xLog, yLog })) {
       const why = this.visible.length ? (yLog || xLog ? "no positive values for a logarithmic axis" : "no values here") : "all series are hidden";
       labels.append(s("text", { class: "none", x: (left + this.area.right) / 2, y: height / 2, "text-anchor": "middle" }, why));
     }
@@ -245,9 +274,14 @@ class Chart {
     const curves = s("g", { "clip-path": `url(#${this.id})` });
     if (this.options.bands) for (const line of this.visible) if (line.low) curves.append(paint(s("path", { class: "band", d: this.band(line) }), line.series));
     for (const line of this.visible) {
-      const { path, dots } = this.trace(line);
-      curves.append(paint(s("path", { class: "line", d: path, "data-label": line.series.label, "stroke-dasharray": line.series.dash || null }), line.series));
+      const { path, dots } = trace(this.scales, line, this.options.dots);
+      if (!this.options.dots) curves.append(paint(s("path", { class: "line", d: path, "data-label": line.series.label, "stroke-dasharray": line.series.dash || null }), line.series));
       for (const [x, y] of dots) curves.append(paint(s("circle", { class: "dot", cx: x, cy: y, r: 3.2 }), line.series));
+    }
+    for (const [name, value] of this.levels) {
+      const y = yScale.to(value);
+      curves.append(s("line", { class: "level", x1: left, x2: this.area.right, y1: y, y2: y, "data-label": name }));
+      curves.append(s("text", { class: "level", x: this.area.right - 4, y: y > this.area.top + 18 ? y - 5 : y + 14, "text-anchor": "end" }, name));
     }
     this.guide = s("g", { class: "guide" });
     this.box = s("rect", { class: "box", visibility: "hidden" });
@@ -257,32 +291,10 @@ class Chart {
     if (this.at !== null) this.point(this.at);
   }
 
-  // Where a point is on the screen; nothing where it cannot be drawn.
-  place(x, y) {
-    const { xLog, yLog } = this.options;
-    if (x === null || y === null || (xLog && x <= 0) || (yLog && y <= 0)) return null;
-    const rounded = (v) => Math.round(Math.max(-1e5, Math.min(1e5, v)) * 100) / 100;
-    return [rounded(this.scales.x.to(x)), rounded(this.scales.y.to(y))];
-  }
-
-  // A line's path, with gaps where values are missing, and dots where it has few points or a lonely one.
-  trace(line) {
-    const points = line.x.map((x, i) => this.place(x, line.mean[i]));
-    const few = points.length <= 30;
-    let path = "";
-    const dots = [];
-    points.forEach((point, i) => {
-      if (!point) return;
-      path += `${points[i - 1] ? "L" : "M"}${point[0]} ${point[1]}`;
-      if (few || (!points[i - 1] && !points[i + 1])) dots.push(point);
-    });
-    return { path, dots };
-  }
-
   // The area from the lowest to the highest seed; on a logarithmic axis what is not positive ends at the bottom.
   band(line) {
     const floor = this.options.yLog ? this.scales.y.domain[0] / 10 : null;
-    const edge = (values) => values.map((v, i) => this.place(line.x[i], v !== null && floor !== null && v <= 0 ? floor : v));
+    const edge = (values) => values.map((v, i) => place(this.scales, line.x[i], v !== null && floor !== null && v <= 0 ? floor : v));
     const [low, high] = [edge(line.low), edge(line.high)];
     let path = "";
     let start = 0;
@@ -319,15 +331,18 @@ class Chart {
   }
 
   // Show the values at the measured x that is nearest.
-  point(x, pixel = null) {
+  point(x) {
     const stops = this.stops;
-    if (!stops.length) return this.leave();
+    if (!stops.length) {
+      this.leave();
+      return;
+    }
     this.at = stops[nearest(stops, x)];
     const across = this.scales.x.to(this.at);
     this.guide.replaceChildren(s("line", { x1: across, x2: across, y1: this.area.top, y2: this.area.bottom }));
     const rows = [];
     for (const { line, i } of this.values(this.at)) {
-      const spot = i === null ? null : this.place(line.x[i], line.mean[i]);
+      const spot = i === null ? null : place(this.scales, line.x[i], line.mean[i]);
       if (spot && spot[1] >= this.area.top - 4 && spot[1] <= this.area.bottom + 4) this.guide.append(paint(s("circle", { cx: spot[0], cy: spot[1], r: 4 }), line.series));
       const range = i !== null && line.low && line.low[i] !== null ? `${figure(line.low[i], 4)} to ${figure(line.high[i], 4)}` : null;
       rows.push(
@@ -343,14 +358,13 @@ class Chart {
     }
     this.tip.replaceChildren(h("div", { class: "where" }, `${this.options.xName} ${figure(this.at)}`), h("table", {}, h("tbody", {}, rows)));
     this.tip.hidden = false;
-    const width = this.plot.clientWidth;
-    const room = this.tip.offsetWidth;
-    const right = across + 14 + room <= width;
-    const x0 = right ? across + 14 : across - 14 - room >= 0 ? across - 14 - room : (width - room) / 2;
-    this.tip.style.left = `${Math.max(0, x0)}px`;
-    // Where there is no room beside the guide, below the axis, so that the lines stay seen.
-    this.tip.style.top = right || across - 14 - room >= 0 ? `${this.area.top + 4}px` : `${this.area.bottom + 26}px`;
-    return undefined;
+    // Beside the guide where the window has room, else below the axis, so that the lines stay seen.
+    const [room, edge] = [this.tip.offsetWidth, this.plot.getBoundingClientRect().left];
+    const right = edge + across + 14 + room <= document.documentElement.clientWidth - 8;
+    const left = edge + across - 14 - room >= 8;
+    const middle = Math.max(0, Math.min(this.plot.clientWidth - room, across - room / 2));
+    this.tip.style.left = `${right ? across + 14 : left ? across - 14 - room : middle}px`;
+    this.tip.style.top = right || left ? `${this.area.top + 4}px` : `${this.area.bottom + 26}px`;
   }
 
   leave() {
@@ -497,9 +511,11 @@ function swatch(series) {
 
 // A chart without axes, of the size of a card.
 function sparkline(lines, yLog) {
-  const chart = Object.assign(Object.create(Chart.prototype), { lines, hidden: new Set(), zoom: { x: null, y: null }, options: { yLog, xLog: false } });
   const [width, height] = [240, 64];
-  chart.scales = { x: scale(chart.domain("x"), [2, width - 2], false), y: scale(chart.domain("y"), [height - 3, 3], yLog) };
-  const paths = lines.map((line) => paint(s("path", { class: "line", d: chart.trace(line).path, "stroke-dasharray": line.series.dash || null }), line.series));
+  const scales = {
+    x: scale(padded(extent(lines, "x", { yLog }), false, 0), [2, width - 2], false),
+    y: scale(padded(extent(lines, "y", { yLog }), yLog, 0), [height - 3, 3], yLog),
+  };
+  const paths = lines.map((line) => paint(s("path", { class: "line", d: trace(scales, line).path, "stroke-dasharray": line.series.dash || null }), line.series));
   return s("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" }, paths);
 }

@@ -5,41 +5,38 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from cofed.plotting import DECADES, FRACTIONS, WORDS, colour, spread, style
-from cofed.report.runs import Run
+from cofed.report.runs import Frame, Run
 
 IDENTITY = {"panel", "algorithm", "seed", "round", "x", "x_name"}
 BOOKKEEPING = {"bytes_down", "bytes_up", "megabytes", "seconds", "stage", "participants", "left_out"}
-DETAILS = ("_min", "_max", "_mean")  # of the nodes' own models: there to be chosen, not shown at first
-# What is shown at first: the run's own metrics, then these; the rest is there to be chosen.
+DETAILS = ("_min", "_max", "_mean")  # of the nodes' own models
 COMMON = ("objective", "density", "rank", "test_accuracy", "accuracy", "loss", "prox_gradient", "test_loss")
-CHARTS = 4  # as many charts a run shows at first
+PARTS = ("precision", "recall")  # of F1
 DIGITS = 6  # significant digits of a number on the page
 DASHES = ("", "7 4", "2 3", "9 3 2 3", "14 4", "5 2 1 2 1 2", "1 4", "12 3 5 3")
 STYLES = {"-": "", "--": "7 4", "-.": "9 3 2 3"}  # matplotlib's, as SVG has them
 DARK = "#16191d"  # the ground of the page's dark theme
+CONTRAST = 3.5  # of a line with its ground; WCAG asks for 3
 
 
 def columns_of(run: Run) -> list[str]:
-    """The columns that can be drawn: those with numbers, beside the bookkeeping of rounds."""
+    """The columns that can be drawn, in the order in which they are offered."""
     hidden = IDENTITY if run.sweep else IDENTITY | BOOKKEEPING
     numbers = run.numbers.select_dtypes(float)
-    return [name for name in numbers if name not in hidden and numbers[name].notna().any()]
+    return in_order([name for name in numbers if name not in hidden and numbers[name].notna().any()])
 
 
-def shown_first(columns: Sequence[str], panels: int) -> list[str]:
-    """The columns that are drawn before the reader chooses.
+def in_order(columns: Sequence[str]) -> list[str]:
+    """The run's own metrics first, then the common ones, then details.
 
-    >>> shown_first(["objective", "loss", "density", "f1"], panels=1)
-    ['f1', 'objective', 'density', 'loss']
-    >>> shown_first(["objective", "loss", "f1"], panels=3)
-    ['f1']
+    >>> in_order(["objective", "loss", "consensus_max", "density", "f1"])
+    ['f1', 'objective', 'density', 'loss', 'consensus_max']
     """
-    own = [name for name in columns if name not in COMMON and not name.endswith(DETAILS)]
-    order = own + [name for name in COMMON if name in columns] + [name for name in columns if name.endswith(DETAILS)]
-    return order[: max(1, CHARTS // panels)]
+    details = [name for name in columns if name.endswith(DETAILS)]
+    own = [name for name in columns if name not in (*COMMON, *PARTS, *details)]
+    return own + [name for name in (*COMMON, *PARTS) if name in columns] + details
 
 
 def words(column: str) -> str:
@@ -76,17 +73,20 @@ def on_dark(shade: str) -> str:
     """
     if shade == "#000000":
         return "#f2f2f2"
-    parts = np.array([int(shade[i : i + 2], 16) for i in (1, 3, 5)], float)
-    for lighter in np.linspace(0, 1, 41):
-        mixed = parts + lighter * (255 - parts)
-        if (luminance(mixed) + 0.05) / (luminance(DARK) + 0.05) >= 3.5:  # WCAG asks for 3 between a line and its ground
-            break
-    return shade if lighter == 0 else "#" + "".join(f"{round(part):02x}" for part in mixed)
+    parts = channels(shade)
+    ground = luminance(channels(DARK)) + 0.05
+    mixes = (parts + lighter * (255 - parts) for lighter in np.linspace(0, 1, 41))
+    mixed = next(mix for mix in mixes if (luminance(mix) + 0.05) / ground >= CONTRAST)
+    return shade if (mixed == parts).all() else "#" + "".join(f"{round(part):02x}" for part in mixed)
 
 
-def luminance(shade: str | np.ndarray) -> float:
-    """The relative luminance of a colour, as WCAG defines it."""
-    parts = np.array([int(shade[i : i + 2], 16) for i in (1, 3, 5)]) if isinstance(shade, str) else shade
+def channels(shade: str) -> np.ndarray:
+    """Red, green and blue of a colour such as #0072B2."""
+    return np.array([int(shade[i : i + 2], 16) for i in (1, 3, 5)], float)
+
+
+def luminance(parts: np.ndarray) -> float:
+    """The relative luminance of red, green and blue, as WCAG defines it."""
     linear = np.where(parts <= 0.04045 * 255, parts / 255 / 12.92, ((parts / 255 + 0.055) / 1.055) ** 2.4)
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
@@ -113,6 +113,7 @@ def panels_of(run: Run, points: int) -> list[dict[str, Any]]:
             {
                 "name": name,
                 "x_name": str(panel["x_name"].iloc[0]) if "x_name" in panel else "x",
+                "references": levels(run, str(name), columns),
                 "log": [column for column in columns if log_by_default(panel[column].to_numpy(), column)],
                 "curves": [
                     {"series": labels.index(str(label)), **curve(part, columns, axes_of(run), points)}
@@ -123,7 +124,22 @@ def panels_of(run: Run, points: int) -> list[dict[str, Any]]:
     return panels
 
 
-def curve(rows: pd.DataFrame, columns: list[str], axes: list[str], points: int) -> dict[str, Any]:
+def levels(run: Run, panel: str, columns: list[str]) -> dict[str, dict[str, float | int | None]]:
+    """What the curves are compared with, such as a pooled solution: levels by column and name."""
+    found: dict[str, dict[str, float | int | None]] = {}
+    for name, values in entries_of(entries_of(run.config.get("references")).get(panel)).items():
+        for column, value in entries_of(values).items():
+            if column in columns and isinstance(value, int | float):
+                found.setdefault(column, {})[name] = short(float(value))
+    return found
+
+
+def entries_of(value: Any) -> dict[str, Any]:
+    """An object of the configuration; an empty one where it is something else."""
+    return value if isinstance(value, dict) else {}
+
+
+def curve(rows: Frame, columns: list[str], axes: list[str], points: int) -> dict[str, Any]:
     """One algorithm's curve: the mean over seeds of every column, and its lowest and highest where there are several.
 
     `of` is how many points were measured.

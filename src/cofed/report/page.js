@@ -11,16 +11,18 @@ const VERDICTS = {
 const FRACTIONS = new Set(["density", "accuracy", "test_accuracy", "f1", "precision", "recall"]);
 const main = document.getElementById("main");
 
-// Every run has an address of its own: its id, numbered where two have the same.
-const runs = data.runs;
+// The runs paper by paper; each has a name of its own, which is its address too: its id, with its size or a number
+// where two have the same.
+const runs = byPaper(data.runs).flatMap(([, members]) => members);
 const addresses = new Map();
 for (const run of runs) {
-  let address = run.id || "run";
-  for (let i = 2; addresses.has(address); i += 1) address = `${run.id}-${i}`;
-  run.address = address;
-  addresses.set(address, run);
+  const twice = runs.filter(({ id }) => id === run.id).length > 1;
+  const name = twice && run.config.size ? `${run.id} (${run.config.size})` : run.id;
+  run.name = name;
+  for (let i = 2; addresses.has(run.name); i += 1) run.name = `${name} ${i}`;
+  addresses.set(run.name, run);
 }
-const link = (run) => `#${encodeURIComponent(run.address)}`;
+const link = (run) => `#${encodeURIComponent(run.name)}`;
 const verdict = (claim) => VERDICTS[claim.holds];
 const count = (claims, kind) => claims.filter((claim) => verdict(claim).kind === kind).length;
 const plural = (n, word) => `${n.toLocaleString("en-GB")} ${word}${n === 1 ? "" : "s"}`;
@@ -82,8 +84,8 @@ function frame() {
   jump.append(h("option", { value: "#" }, "Overview"));
   for (const [name, members] of byPaper(runs)) {
     side.append(h("h2", {}, name));
-    side.append(h("ul", {}, members.map((run) => h("li", {}, h("a", { href: link(run) }, h("span", { class: "name" }, run.id), tally(run.claims))))));
-    jump.append(h("optgroup", { label: name }, members.map((run) => h("option", { value: link(run) }, run.id))));
+    side.append(h("ul", {}, members.map((run) => h("li", {}, h("a", { href: link(run) }, h("span", { class: "name" }, run.name), tally(run.claims))))));
+    jump.append(h("optgroup", { label: name }, members.map((run) => h("option", { value: link(run) }, run.name))));
   }
   jump.addEventListener("change", () => (location.hash = jump.value));
   document.querySelector(".skip").addEventListener("click", (event) => {
@@ -125,8 +127,9 @@ function theme() {
 
 // ---- tables
 
-// A table that sorts by a click on a column's name. cells: text, a number, [mean, low, high], null or an element.
-function table({ columns, rows, left_out: leftOut }, caption, paintFirst = null) {
+// A table that sorts by a click on a column's name. Cells are text, a number, [mean, low, high], null or an element;
+// dress gives another element to show for a cell, or nothing.
+function table({ columns, rows, left_out: leftOut }, caption, dress = () => null) {
   const sortable = (cell) => (Array.isArray(cell) ? cell[0] : cell instanceof Node ? cell.textContent : cell);
   const numeric = columns.map((_, i) => rows.some((row) => typeof sortable(row[i]) === "number"));
   const body = h("tbody");
@@ -143,12 +146,12 @@ function table({ columns, rows, left_out: leftOut }, caption, paintFirst = null)
         h(
           "tr",
           {},
-          row.map((cell, i) => h(i === 0 ? "th" : "td", { scope: i === 0 ? "row" : null, class: numeric[i] ? "number" : null }, paintFirst?.(columns[i], cell), show(cell))),
+          row.map((cell, i) => h(i === 0 ? "th" : "td", { scope: i === 0 ? "row" : null, class: numeric[i] ? "number" : String(cell ?? "").length < 28 ? "brief" : null }, dress(columns[i], cell) ?? show(cell))),
         ),
       ),
     );
   const sort = (i) => {
-    down = by === i ? !down : numeric[i] && by !== i ? false : false;
+    down = by === i && !down;
     by = i;
     heads.forEach((head, j) => (j === i ? head.setAttribute("aria-sort", down ? "descending" : "ascending") : head.removeAttribute("aria-sort")));
     const empty = (v) => v === null || v === undefined || v === "";
@@ -177,7 +180,7 @@ function overview() {
   const all = claims.map(({ claim }) => claim);
   const tiles = [
     [runs.length, runs.length === 1 ? "run" : "runs", ""],
-    ...(all.length ? Object.values(VERDICTS).map(({ name, kind }) => [count(all, kind), `claims: ${name}`, kind]) : []),
+    ...(all.length ? [["good", "hold"], ["bad", "do not hold"], ["open", "not judged"]].map(([kind, words]) => [count(all, kind), `claims ${words}`, kind]) : []),
   ];
   const cards = h("div");
   const claimRows = h("div");
@@ -185,7 +188,7 @@ function overview() {
   const fill = () => {
     const wanted = (run) =>
       (!filter.kind || run.claims.some((claim) => verdict(claim).kind === filter.kind)) &&
-      [run.id, run.title, paper(run), ...run.series.map((line) => line.label)].join(" ").toLowerCase().includes(filter.text.toLowerCase());
+      [run.name, run.title, paper(run), ...run.series.map((line) => line.label)].join(" ").toLowerCase().includes(filter.text.toLowerCase());
     const kept = runs.filter(wanted);
     cards.replaceChildren(
       ...byPaper(kept).map(([name, members]) => h("section", { class: "group" }, h("h2", {}, name), h("div", { class: "cards" }, members.map(card)))),
@@ -193,8 +196,8 @@ function overview() {
     );
     const rows = claims
       .filter(({ run, claim }) => wanted(run) && (!filter.kind || verdict(claim).kind === filter.kind))
-      .map(({ run, claim }) => [h("a", { href: link(run) }, run.id), claim.claim, badge(claim), claim.measured]);
-    claimRows.replaceChildren(...(rows.length ? [h("section", {}, h("h2", {}, "All claims"), table({ columns: ["run", "claim", "verdict", "measured"], rows }, "All claims"))] : []));
+      .map(({ run, claim }) => [h("a", { href: link(run) }, run.name), claim.claim, badge(claim), claim.measured]);
+    claimRows.replaceChildren(...(rows.length ? [h("section", { class: "sheet" }, h("h2", {}, "All claims"), table({ columns: ["run", "claim", "verdict", "measured"], rows }, "All claims"))] : []));
   };
   fill();
   return [
@@ -236,7 +239,7 @@ function card(run) {
   return h(
     "a",
     { class: "card", href: link(run) },
-    h("span", { class: "id" }, run.id),
+    h("span", { class: "id" }, run.name),
     h("strong", {}, run.title),
     picture,
     column ? h("span", { class: "hint" }, `${run.columns.find(({ key }) => key === column).words} over ${run.sweep ? panel.x_name : "rounds"}`) : null,
@@ -255,7 +258,7 @@ function lines(run, panel, column, axis) {
 // What the reader has chosen on a run's page; kept while the report is open.
 const choices = new Map();
 function chosen(run) {
-  if (!choices.has(run)) choices.set(run, { columns: new Set(run.shown), axis: run.axes[0], x: "linear", y: "auto", bands: true, hidden: new Set() });
+  if (!choices.has(run)) choices.set(run, { columns: new Set(run.shown), axis: run.axes[0], x: run.x_log ? "log" : "linear", y: "auto", bands: true, hidden: new Set() });
   return choices.get(run);
 }
 
@@ -282,7 +285,7 @@ function curves(run) {
       run.panels.forEach((panel, i) => {
         const name = `${i} ${key}`;
         const options = { axis: state.axis, xName: xName(panel), xLog: state.x === "log", yLog: logarithmic(panel, key), bands: state.bands };
-        if (!made.has(name)) made.set(name, new Chart([], { ...options, title: panel.name, yName: words, fraction: FRACTIONS.has(key) }));
+        if (!made.has(name)) made.set(name, new Chart([], { ...options, title: panel.name, yName: words, fraction: FRACTIONS.has(key), dots: run.dots, levels: panel.references[key] }));
         const chart = made.get(name);
         chart.lines = lines(run, panel, key, state.axis);
         chart.hidden = state.hidden;
@@ -415,7 +418,7 @@ function readable(value) {
   if (value !== null && typeof value === "object") {
     const entries = Object.entries(value);
     if (!entries.length) return h("span", {}, "none");
-    return h("dl", { class: "config" }, entries.map(([key, item]) => h("div", { class: item !== null && typeof item === "object" && !Array.isArray(item) ? "nested" : null }, h("dt", {}, key.replaceAll("_", " ")), h("dd", {}, readable(item)))));
+    return h("dl", { class: "config" }, entries.map(([key, item]) => h("div", { class: item !== null && typeof item === "object" && !Array.isArray(item) ? "nested" : null }, h("dt", {}, key), h("dd", {}, readable(item)))));
   }
   if (typeof value === "boolean") return h("span", {}, value ? "yes" : "no");
   return h("span", {}, value === null || value === "" ? "none" : figure(value));
@@ -436,21 +439,21 @@ function configuration(run) {
 function page(run) {
   const place = runs.indexOf(run);
   const [before, after] = [runs[place - 1], runs[place + 1]];
-  const first = (column, cell) => {
+  const dress = (column, cell) => {
     const series = column === "algorithm" && run.series.find(({ label }) => label === cell);
-    return series ? swatch(series) : null;
+    return series ? h("span", { class: "named" }, swatch(series), h("span", {}, series.label)) : null;
   };
   const section = (id, name, content) => h("section", { class: "sheet", id }, h("h2", {}, name), content);
   return [
-    h("div", { class: "title" }, h("p", { class: "over" }, run.config.paper ? `${paper(run)} · ${run.id}` : run.id), h("h1", {}, run.title), h("p", { class: "facts" }, facts(run).join(" · "))),
+    h("div", { class: "title" }, h("p", { class: "over" }, run.config.paper ? `${paper(run)} · ${run.name}` : run.name), h("h1", {}, run.title), h("p", { class: "facts" }, facts(run).join(" · "))),
     run.notes.map((note) => h("p", { class: "notice", role: "note" }, note)),
     claimsOf(run),
     run.columns.length ? curves(run) : h("p", { class: "notice" }, "The run has no numbers to draw."),
-    run.final.rows.length ? section("final", run.sweep ? "Values" : "Final values", table(run.final, "Final values", first)) : null,
-    run.hyperparameters.rows.length ? section("hyperparameters", "Hyperparameters", table(run.hyperparameters, "Hyperparameters", first)) : null,
-    run.tuning ? section("tuning", "Tuning", h("details", {}, h("summary", {}, plural(run.tuning.rows.length + run.tuning.left_out, "configuration")), table(run.tuning, "Tuning", first))) : null,
+    run.final.rows.length ? section("final", run.sweep ? "Values" : "Final values", table(run.final, "Final values", dress)) : null,
+    run.hyperparameters.rows.length ? section("hyperparameters", "Hyperparameters", table(run.hyperparameters, "Hyperparameters", dress)) : null,
+    run.tuning ? section("tuning", "Tuning", h("details", {}, h("summary", {}, plural(run.tuning.rows.length + run.tuning.left_out, "configuration")), table(run.tuning, "Tuning", dress))) : null,
     configuration(run),
-    h("nav", { class: "turn", "aria-label": "Neighbouring runs" }, before ? h("a", { href: link(before) }, `← ${before.id}`) : h("span"), after ? h("a", { href: link(after) }, `${after.id} →`) : h("span")),
+    h("nav", { class: "turn", "aria-label": "Neighbouring runs" }, before ? h("a", { href: link(before) }, `← ${before.name}`) : h("span"), after ? h("a", { href: link(after) }, `${after.name} →`) : h("span")),
   ];
 }
 
@@ -465,7 +468,7 @@ function route() {
   }
   const run = addresses.get(address) ?? (runs.length === 1 && !data.unreadable.length ? runs[0] : null);
   main.replaceChildren(...(run ? page(run) : overview()).flat().filter(Boolean));
-  document.title = run ? `${run.id}: ${run.title}` : "cofed report";
+  document.title = run ? `${run.name}: ${run.title}` : "cofed report";
   const here = run ? link(run) : "#";
   document.getElementById("jump").value = here;
   for (const anchor of document.querySelectorAll("#side a")) {

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from cofed.engine.files import atomically
-from cofed.report.curves import axes_of, columns_of, labels_of, panels_of, shown_first, styled, words
+from cofed.report.curves import axes_of, columns_of, labels_of, log_by_default, panels_of, styled, words
 from cofed.report.runs import Run, UnreadableRun, find_runs, read_run
 from cofed.report.tables import final_values, hyperparameters, tuning
 
-NUMBERS = 800_000  # on one page: about 7 MB
+NUMBERS = 1_000_000  # on one page: about 8 MB
 FEWEST, MOST = 50, 1000  # points of a curve
+CHARTS = 4  # as many as a run shows at first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,9 +99,11 @@ def described(run: Run, points: int) -> dict[str, Any]:
         "claims": run.claims,
         "notes": [*([text(config["note"])] if config.get("note") else []), *run.notes],
         "sweep": run.sweep,
+        "dots": config.get("dots") is True,
+        "x_log": run.sweep and log_by_default(run.numbers["x"].to_numpy(), "x"),
         "axes": axes_of(run),
         "columns": [{"key": column, "words": words(column)} for column in columns],
-        "shown": shown_first(columns, len(panels)),
+        "shown": columns[: max(1, CHARTS // len(panels))],
         "series": styled(labels_of(run)),
         "seeds": int(run.numbers["seed"].nunique()),
         "panels": panels,
@@ -117,11 +120,16 @@ def text(value: Any) -> str:
 
 def points_per_curve(runs: Sequence[Run]) -> int:
     """As many points as the page can hold: all runs share its numbers."""
-    curves = 0
+    curves: list[tuple[int, int]] = []  # points measured, numbers per point
     for run in runs:
-        each = len(axes_of(run)) + len(columns_of(run)) * (3 if run.numbers["seed"].nunique() > 1 else 1)
-        curves += each * len(run.numbers[["panel", "algorithm"]].drop_duplicates())
-    return max(FEWEST, min(MOST, NUMBERS // max(1, curves)))
+        axes = axes_of(run)
+        each = len(axes) + len(columns_of(run)) * (3 if run.numbers["seed"].nunique() > 1 else 1)
+        lengths = run.numbers.groupby(["panel", "algorithm"])[axes[0]].nunique()
+        curves += [(int(length), each) for length in lengths]
+    fits = (
+        points for points in range(MOST, FEWEST, -10) if sum(min(n, points) * each for n, each in curves) <= NUMBERS
+    )
+    return next(fits, FEWEST)
 
 
 def embedded(content: Any) -> str:

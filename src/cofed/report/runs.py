@@ -11,6 +11,9 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
+# A pandas table or column. Its annotations let every column be a table, which no type checker can follow.
+Frame = Any
+
 CONFIG, NUMBERS, CLAIMS, TUNING = "config.json", "numbers.parquet", "claims.json", "tuning.parquet"
 
 
@@ -24,9 +27,9 @@ class Run:
 
     folder: Path
     config: dict[str, Any]
-    numbers: pd.DataFrame
+    numbers: Frame
     claims: list[dict[str, Any]]
-    tuning: pd.DataFrame | None
+    tuning: Frame
     notes: list[str]
 
     @property
@@ -93,7 +96,7 @@ def read_json(path: Path) -> Any:
         raise UnreadableRun(f"{path.name} cannot be read ({error.strerror})") from None
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_table(path: Path) -> Frame:
     """The content of a Parquet file, with every column once."""
     try:
         table = pyarrow.parquet.ParquetFile(path).read().to_pandas(ignore_metadata=True)
@@ -105,7 +108,7 @@ def read_table(path: Path) -> pd.DataFrame:
     return table
 
 
-def check_numbers(table: pd.DataFrame) -> pd.DataFrame:
+def check_numbers(table: Frame) -> Frame:
     """The numbers in the form that the page needs, or a sentence on what is missing.
 
     Every number is a float, NaN where it is not finite; `megabytes` is what was sent so far, both ways.
@@ -125,7 +128,7 @@ def check_numbers(table: pd.DataFrame) -> pd.DataFrame:
         raise UnreadableRun(f"{NUMBERS} needs a column 'round' (curves) or 'x' (sweeps), {has}")
     if table.empty:
         raise UnreadableRun(f"{NUMBERS} has no rows")
-    places = pd.to_numeric(table[across], errors="coerce")
+    places: Frame = pd.Series(pd.to_numeric(table[across], errors="coerce"), dtype=float)
     if places.isna().all():
         raise UnreadableRun(f"the column '{across}' of {NUMBERS} has no numbers")
     numeric = [name for name in table if pd.api.types.is_numeric_dtype(table[name]) and name != "seed"]

@@ -1,13 +1,13 @@
 """The tables of a run: final values, hyperparameters beside the paper's, the tuning."""
 
 import json
+import math
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from cofed.report.curves import axes_of, columns_of, compact, labels_of, short, words
-from cofed.report.runs import Run
+from cofed.report.curves import axes_of, columns_of, compact, entries_of, labels_of, short, words
+from cofed.report.runs import Frame, Run
 
 MOST = 400  # rows of a table on the page
 ENDS = {"round": "last round", "megabytes": "megabytes sent", "seconds": "seconds"}
@@ -37,7 +37,7 @@ def final_values(run: Run) -> Table:
     return tidy(["panel", "algorithm", *map(words, columns), *map(ENDS.get, axes), "seeds", "remark"], rows)
 
 
-def over_seeds(values: pd.Series) -> Any:
+def over_seeds(values: Frame) -> Any:
     """A number where there is one, else the mean with the lowest and the highest.
 
     >>> over_seeds(pd.Series([1.0])), over_seeds(pd.Series([1.0, 4.0])), over_seeds(pd.Series([float("nan")]))
@@ -52,10 +52,8 @@ def hyperparameters(run: Run) -> Table:
     """What every algorithm ran with, beside the paper's choice and the grid that was searched."""
     rows = []
     for entry in run.entries:
-        used, papers, grid = (
-            value if isinstance(value := entry.get(name), dict) else {}
-            for name in ("hyperparameters", "paper_hyperparameters", "grid")
-        )
+        names = ("hyperparameters", "paper_hyperparameters", "grid")
+        used, papers, grid = (entries_of(entry.get(name)) for name in names)
         for name in dict.fromkeys([*used, *papers]):
             origin = "tuned" if entry.get("tuned") and name in grid else "given"
             cells = (plain(used.get(name)), plain(papers.get(name)), plain(grid.get(name)))
@@ -69,7 +67,7 @@ def tuning(run: Run) -> Table | None:
     if run.tuning is None or run.tuning.empty:
         return None
     rows = [[plain(cell) for cell in row] for row in run.tuning.itertuples(index=False, name=None)]
-    return tidy([words(str(name)) for name in run.tuning.columns], rows)
+    return tidy([str(name) for name in run.tuning.columns], rows)
 
 
 def plain(value: Any) -> Any:
@@ -78,11 +76,13 @@ def plain(value: Any) -> Any:
     >>> plain(0.1), plain([0.1, 1]), plain(None), plain(True), plain(np.float32(0.5)), plain(float("inf"))
     (0.1, '0.1, 1', None, 'yes', 0.5, 'inf')
     """
-    value = value.item() if isinstance(value, np.generic) else value.tolist() if isinstance(value, np.ndarray) else value
+    value = (
+        value.item() if isinstance(value, np.generic) else value.tolist() if isinstance(value, np.ndarray) else value
+    )
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return value if (number := short(float(value))) is None and isinstance(value, int) else number or str(value)
+        return short(value) if math.isfinite(value) else str(value)
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, list | tuple):

@@ -27,6 +27,7 @@ ARROWS = {
     "problem": {"regularizers", "losses", "models", "federation"},
     "algorithms": {"problem", "regularizers", "mirrors", "losses", "models"},
     "gossip": {"algorithms.base", "problem", "regularizers", "mirrors"},
+    "report": {"engine", "plotting"},
     "engine": {"algorithms.base", "problem", "federation", "metrics", "regularizers", "gossip.topologies"},
 }
 

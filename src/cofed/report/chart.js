@@ -165,7 +165,7 @@ let charts = 0;
 
 class Chart {
   // lines: [{series: {label, light, dark, dash}, x, mean, low, high}]; options: {title, xName, yName, xLog, yLog, bands,
-  // dots (no lines), fraction (drawn from 0 to 1), levels ({name: value}, drawn across), axis (another one ends the zoom)}.
+  // dots (no lines), fraction (drawn from 0 to 1), levels ([{series, value}], drawn across), axis (another one ends the zoom)}.
   constructor(lines, options) {
     this.lines = lines;
     this.options = options;
@@ -219,7 +219,7 @@ class Chart {
 
   // The levels to compare with that the vertical axis can show.
   get levels() {
-    return Object.entries(this.options.levels ?? {}).filter(([, value]) => value !== null && (value > 0 || !this.options.yLog));
+    return (this.options.levels ?? []).filter(({ value }) => value > 0 || !this.options.yLog);
   }
 
   get visible() {
@@ -232,7 +232,7 @@ class Chart {
     const window = which === "y" ? this.zoom.x : null;
     const found = extent(this.visible, which, { xLog, yLog, bands, window });
     if (which === "y" && found && !window) {
-      for (const [, value] of this.levels) [found[0], found[1]] = [Math.min(found[0], value), Math.max(found[1], value)];
+      for (const { value } of this.levels) [found[0], found[1]] = [Math.min(found[0], value), Math.max(found[1], value)];
     }
     if (which === "y" && fraction && !yLog && !window && found?.[0] >= 0 && found?.[1] <= 1) return [-0.02, 1.03];
     return which === "x" ? padded(found, xLog, 0.015) : padded(found, yLog, 0.05);
@@ -278,10 +278,9 @@ class Chart {
       if (!this.options.dots) curves.append(paint(s("path", { class: "line", d: path, "data-label": line.series.label, "stroke-dasharray": line.series.dash || null }), line.series));
       for (const [x, y] of dots) curves.append(paint(s("circle", { class: "dot", cx: x, cy: y, r: 3.2 }), line.series));
     }
-    for (const [name, value] of this.levels) {
+    for (const { series, value } of this.levels) {
       const y = yScale.to(value);
-      curves.append(s("line", { class: "level", x1: left, x2: this.area.right, y1: y, y2: y, "data-label": name }));
-      curves.append(s("text", { class: "level", x: this.area.right - 4, y: y > this.area.top + 18 ? y - 5 : y + 14, "text-anchor": "end" }, name));
+      curves.append(paint(s("line", { class: "line level", x1: left, x2: this.area.right, y1: y, y2: y, "stroke-dasharray": series.dash, "data-label": series.label }), series));
     }
     this.guide = s("g", { class: "guide" });
     this.box = s("rect", { class: "box", visibility: "hidden" });
@@ -341,21 +340,15 @@ class Chart {
     const across = this.scales.x.to(this.at);
     this.guide.replaceChildren(s("line", { x1: across, x2: across, y1: this.area.top, y2: this.area.bottom }));
     const rows = [];
+    const row = (series, value, range) =>
+      h("tr", { "data-label": series.label }, h("td", {}, swatch(series)), h("th", { scope: "row" }, series.label), h("td", { class: "value" }, value), h("td", { class: "range" }, range));
     for (const { line, i } of this.values(this.at)) {
       const spot = i === null ? null : place(this.scales, line.x[i], line.mean[i]);
       if (spot && spot[1] >= this.area.top - 4 && spot[1] <= this.area.bottom + 4) this.guide.append(paint(s("circle", { cx: spot[0], cy: spot[1], r: 4 }), line.series));
-      const range = i !== null && line.low && line.low[i] !== null ? `${figure(line.low[i], 4)} to ${figure(line.high[i], 4)}` : null;
-      rows.push(
-        h(
-          "tr",
-          { "data-label": line.series.label },
-          h("td", {}, swatch(line.series)),
-          h("th", { scope: "row" }, line.series.label),
-          h("td", { class: "value" }, i === null ? "–" : figure(line.mean[i])),
-          h("td", { class: "range" }, range ?? ""),
-        ),
-      );
+      const range = i !== null && line.low && line.low[i] !== null ? `${figure(line.low[i], 4)} to ${figure(line.high[i], 4)}` : "";
+      rows.push(row(line.series, i === null ? "–" : figure(line.mean[i]), range));
     }
+    for (const { series, value } of this.levels) rows.push(row(series, figure(value), ""));
     this.tip.replaceChildren(h("div", { class: "where" }, `${this.options.xName} ${figure(this.at)}`), h("table", {}, h("tbody", {}, rows)));
     this.tip.hidden = false;
     // Beside the guide where the window has room, else below the axis, so that the lines stay seen.

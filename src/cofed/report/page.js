@@ -278,6 +278,11 @@ function curves(run) {
   const grid = h("div", { class: "grid-of-charts" });
   const made = new Map(); // charts by column and panel, so that a switch changes what is there
   const logarithmic = (panel, column) => (state.y === "auto" ? panel.log.includes(column) : state.y === "log");
+  const levels = (panel, column) =>
+    run.references.flatMap((series) => {
+      const value = panel.references[column]?.[series.label] ?? null;
+      return value === null ? [] : [{ series, value }];
+    });
   const xName = (panel) => (run.sweep ? panel.x_name : AXES[state.axis][1]);
   const refresh = () => {
     const wanted = [];
@@ -285,7 +290,7 @@ function curves(run) {
       run.panels.forEach((panel, i) => {
         const name = `${i} ${key}`;
         const options = { axis: state.axis, xName: xName(panel), xLog: state.x === "log", yLog: logarithmic(panel, key), bands: state.bands };
-        if (!made.has(name)) made.set(name, new Chart([], { ...options, title: panel.name, yName: words, fraction: FRACTIONS.has(key), dots: run.dots, levels: panel.references[key] }));
+        if (!made.has(name)) made.set(name, new Chart([], { ...options, title: panel.name, yName: words, fraction: FRACTIONS.has(key), dots: run.dots, levels: levels(panel, key) }));
         const chart = made.get(name);
         chart.lines = lines(run, panel, key, state.axis);
         chart.hidden = state.hidden;
@@ -373,7 +378,7 @@ function curves(run) {
         h("button", { type: "button", class: "quiet", id: "reset", onclick: () => made.forEach((chart) => chart.reset()) }, "Reset zoom"),
       ),
     ),
-    h("div", { class: "legend", role: "group", "aria-label": "Series" }, legend.map(([, button]) => button)),
+    h("div", { class: "legend", role: "group", "aria-label": "Series" }, legend.map(([, button]) => button), run.references.map((series) => h("span", { class: "level" }, swatch(series), series.label))),
     grid,
     h(
       "p",
@@ -402,7 +407,7 @@ function claimsOf(run) {
           h("div", { class: "claim" }, badge(claim), h("p", {}, claim.claim)),
           claim.measured ? h("p", { class: "measured" }, h("b", {}, "Measured: "), claim.measured) : null,
           claim.why ? h("p", { class: "why" }, h("b", {}, claim.holds === null ? "Why not judged: " : "Why: "), claim.why) : null,
-          figures.length ? h("details", {}, h("summary", {}, plural(figures.length, "figure")), h("dl", { class: "figures" }, figures.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, typeof value === "object" ? JSON.stringify(value) : figure(value)))))) : null,
+          figures.length ? h("details", {}, h("summary", {}, plural(figures.length, "figure")), h("dl", { class: "figures" }, figures.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value !== null && typeof value === "object" ? JSON.stringify(value) : figure(value)))))) : null,
         );
       }),
     ),

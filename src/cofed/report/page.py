@@ -3,7 +3,6 @@
 import base64
 import dataclasses
 import hashlib
-import html
 import json
 import math
 import string
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cofed.engine.files import atomically
-from cofed.report.curves import axes_of, columns_of, labels_of, log_by_default, panels_of, styled, words
+from cofed.report.curves import axes_of, columns_of, labels_of, log_by_default, panels_of, references, styled, words
 from cofed.report.runs import Run, UnreadableRun, find_runs, read_run
 from cofed.report.tables import final_values, hyperparameters, tuning
 
@@ -75,9 +74,7 @@ def page(runs: Sequence[Run], unreadable: dict[Path, str]) -> str:
         "runs": [described(run, points) for run in runs],
         "unreadable": [{"folder": str(folder), "why": why} for folder, why in unreadable.items()],
     }
-    title = f"cofed: {content['runs'][0]['title']}" if len(runs) == 1 else f"cofed: {len(runs)} runs"
     return string.Template((files / "page.html").read_text("utf-8")).substitute(
-        title=html.escape(title),
         policy=f"default-src 'none'; style-src {digest(style)}; script-src {digest(chart)} {digest(script)}",
         style=style,
         chart=chart,
@@ -95,8 +92,8 @@ def described(run: Run, points: int) -> dict[str, Any]:
         "id": name,
         "title": text(config.get("title")) or name,
         "folder": str(run.folder),
-        "config": config,
-        "claims": run.claims,
+        "config": finite(config),
+        "claims": finite(run.claims),
         "notes": [*([text(config["note"])] if config.get("note") else []), *run.notes],
         "sweep": run.sweep,
         "dots": config.get("dots") is True,
@@ -104,6 +101,7 @@ def described(run: Run, points: int) -> dict[str, Any]:
         "axes": axes_of(run),
         "columns": [{"key": column, "words": words(column)} for column in columns],
         "shown": columns[: max(1, CHARTS // len(panels))],
+        "references": references(panels),
         "series": styled(labels_of(run)),
         "seeds": int(run.numbers["seed"].nunique()),
         "panels": panels,
@@ -138,12 +136,16 @@ def embedded(content: Any) -> str:
     >>> print(embedded({"label": "</script><b>"}))
     {"label":"\u003c/script\u003e\u003cb\u003e"}
     """
-    encoded = json.dumps(finite(content), separators=(",", ":"), allow_nan=False)
+    encoded = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return encoded.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def finite(value: Any) -> Any:
-    """The same, with numbers that JSON does not have as text."""
+    """The same, with numbers that JSON does not have as text.
+
+    >>> finite({"a": [float("nan"), 1.0]})
+    {'a': ['nan', 1.0]}
+    """
     if isinstance(value, dict):
         return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

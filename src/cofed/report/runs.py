@@ -133,8 +133,9 @@ def check_numbers(table: Frame) -> Frame:
         raise UnreadableRun(f"the column '{across}' of {NUMBERS} has no numbers")
     numeric = [name for name in table if pd.api.types.is_numeric_dtype(table[name]) and name != "seed"]
     table = table.astype(dict.fromkeys(numeric, float)).replace([np.inf, -np.inf], np.nan).assign(**{across: places})
-    text = {name: table[name].astype(object).fillna("").astype(str) for name in ("panel", "algorithm") if name in table}
-    table = table.assign(**{"panel": "", "seed": 0} | {name: table[name] for name in ("seed",) if name in table} | text)
+    table = table.assign(**{name: value for name, value in (("panel", ""), ("seed", 0)) if name not in table})
+    text = {name: table[name].astype(object).fillna("").astype(str) for name in ("panel", "algorithm")}
+    table = table.assign(**text, seed=table["seed"].fillna(0))
     sent = [table[name] for name in ("bytes_down", "bytes_up") if name in numeric]
     if sent and across == "round":
         table = table.assign(megabytes=sum(sent[1:], sent[0]) / 1e6)
@@ -152,7 +153,7 @@ def check_claims(claims: Any) -> list[dict[str, Any]]:
     checked = []
     for claim in claims:
         holds, figures = claim.get("holds"), claim.get("figures")
-        if holds not in (True, False, None):
+        if not (holds is None or isinstance(holds, bool)):
             raise UnreadableRun(f"'holds' in {CLAIMS} must be true, false or null, got {holds!r}")
         texts = {name: str(claim.get(name) or "") for name in ("claim", "measured", "why")}
         checked.append({**texts, "holds": holds, "figures": figures if isinstance(figures, dict) else {}})

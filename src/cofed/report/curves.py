@@ -199,6 +199,6 @@ def compact(values: np.ndarray) -> list[float | int | None]:
     return [float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None for value in values.tolist()]
 
 
-def short(value: float) -> float | int | None:
+def short(value: float | int) -> float | int | None:
     """One number as the page holds it."""
     return compact(np.array([value], float))[0]

@@ -40,8 +40,9 @@ def final_values(run: Run) -> Table:
 def over_seeds(values: Frame) -> Any:
     """A number where there is one, else the mean with the lowest and the highest.
 
+    >>> import pandas as pd
     >>> over_seeds(pd.Series([1.0])), over_seeds(pd.Series([1.0, 4.0])), over_seeds(pd.Series([float("nan")]))
-    (1, [2.5, 1, 4], None)
+    (1, [2.5, 1.0, 4.0], None)
     """
     if len(values) == 1 or values.isna().all():
         return short(float(values.mean()))

@@ -77,7 +77,7 @@ class Page:
 
     def texts(self, selector: str) -> list[str]:
         """The texts of all elements of a selector, seen or not."""
-        return [element.get_property("textContent") for element in self.all(selector)]
+        return self.read("html", selector, "item.textContent")
 
     def plot(self, place: int = 0) -> WebElement:
         """A chart."""
@@ -85,12 +85,16 @@ class Page:
 
     def paths(self) -> dict[str, str]:
         """The lines of the first chart, as they are drawn, by label."""
-        lines = self.plot().find_elements(By.CSS_SELECTOR, "path.line")
-        return {line.get_attribute("data-label"): line.get_attribute("d") for line in lines}
+        return dict(self.read(".plot", "path.line", "[item.dataset.label, item.getAttribute('d')]"))
 
     def labels(self) -> list[str]:
         """The labels at the axes of the first chart."""
-        return [label.text for label in self.plot().find_elements(By.CSS_SELECTOR, ".labels text")]
+        return self.read(".plot", ".labels text", "item.textContent")
+
+    def read(self, within: str, selector: str, what: str) -> list[Any]:
+        """Something of all elements of a selector in the first of another, read at once: charts are drawn anew."""
+        script = "return [...document.querySelector(arguments[0]).querySelectorAll(arguments[1])].map(item => {})"
+        return self.browser.execute_script(script.format(what), within, selector)
 
     def changes(self, action: Any) -> dict[str, str]:
         """The lines after an action that must change them."""
@@ -146,6 +150,11 @@ class Page:
 
 def number(text: str) -> float | None:
     """A number as the page writes it; None for a dash."""
-    text = text.replace("\N{MINUS SIGN}", "-").replace(",", "").replace("\N{MULTIPLICATION SIGN}10", "e")
+    text = (
+        text.removeprefix("≈ ")
+        .replace("\N{MINUS SIGN}", "-")
+        .replace(",", "")
+        .replace("\N{MULTIPLICATION SIGN}10", "e")
+    )
     text = text.translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-"))
     return None if text == "\N{EN DASH}" else float(text)

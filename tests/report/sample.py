@@ -75,29 +75,34 @@ def histories() -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-CLAIMS = [
-    {
-        "claim": "FedDualAvg reaches the best F1, first.",
-        "holds": True,
-        "measured": "F1 of 0.9 after 12 rounds, against 31 (FedMiD).",
-        "figures": {"rounds FedDualAvg": 12, "rounds FedMiD": 31},
-        "why": "",
-    },
-    {
-        "claim": "FedMiD has the densest solution.",
-        "holds": False,
-        "measured": "Density 0.41 of FedMiD, 1.0 of FedAvg.",
-        "figures": {"density FedMiD": 0.41, "density FedAvg": 1.0},
-        "why": "FedAvg with subgradients never sets a coefficient to zero.",
-    },
-    {
-        "claim": "F1 is 1 in fewer than 100 rounds.",
-        "holds": None,
-        "measured": "",
-        "figures": {},
-        "why": "The quick size has too few rounds.",
-    },
-]
+def claims(numbers: pd.DataFrame) -> list[dict[str, Any]]:
+    """A claim of each verdict, judged by the last round."""
+    ends = numbers[numbers["round"] == ROUNDS].groupby("algorithm")[["f1", "density"]].mean()
+    f1, density = ends["f1"].to_dict(), ends["density"].to_dict()
+    said = ", ".join(f"{label} {value:.3f}" for label, value in f1.items())
+    return [
+        {
+            "claim": "FedAvg with subgradients finds no zeros.",
+            "holds": density["FedAvg"] == 1,
+            "measured": f"Density in the end: {density['FedAvg']:.3f}.",
+            "figures": {f"density {label}": value for label, value in density.items()},
+            "why": "",
+        },
+        {
+            "claim": "FedDualAvg reaches the best F1.",
+            "holds": max(f1, key=f1.__getitem__) == "FedDualAvg",
+            "measured": f"F1 in the end: {said}.",
+            "figures": {f"F1 {label}": value for label, value in f1.items()},
+            "why": "All methods run with the same step size here; none is tuned.",
+        },
+        {
+            "claim": "F1 is 1 in fewer than 100 rounds.",
+            "holds": None,
+            "measured": "",
+            "figures": {},
+            "why": f"The quick size has {ROUNDS} rounds.",
+        },
+    ]
 
 
 TRUTH = {"density": 8 / 64, "f1": 1.0}
@@ -106,9 +111,9 @@ TRUTH = {"density": 8 / 64, "f1": 1.0}
 def write_all(folder: Path) -> pd.DataFrame:
     """A curve with seeds, one with panels, a sweep, and one with labels that try to break the page."""
     numbers = histories()
-    labels = list(METHODS)
+    labels, judged = list(METHODS), claims(numbers)
     about = config("lasso", "A federated LASSO", algorithms=entries(labels))
-    lasso = write_run(folder / "lasso", numbers, about | {"references": {"": {"truth": TRUTH}}}, CLAIMS)
+    lasso = write_run(folder / "lasso", numbers, about | {"references": {"": {"truth": TRUTH}}}, judged)
     ends = numbers[numbers["round"] == ROUNDS].groupby("algorithm", as_index=False)["objective"].mean()
     ends.assign(panel="", client_lr=0.01, diverged=False).to_parquet(lasso / "tuning.parquet", index=False)
     panels = pd.concat(
@@ -118,13 +123,13 @@ def write_all(folder: Path) -> pd.DataFrame:
         folder / "panels",
         panels.drop(columns=["bytes_down", "bytes_up"]),
         config("panels", "Three data sets", algorithms=entries(labels)),
-        CLAIMS[:1],
+        judged[:1],
     )
     few = numbers[numbers["round"].isin([5, 10, 20, 40])]
     sweep = few.assign(x=few["round"], x_name="rounds allowed").drop(
         columns=["round", "bytes_down", "bytes_up", "seconds"]
     )
-    write_run(folder / "sweep", sweep, config("sweep", "A sweep", paper="Chen et al. 2021"), CLAIMS[2:])
+    write_run(folder / "sweep", sweep, config("sweep", "A sweep", paper="Chen et al. 2021"), judged[2:])
     renamed = numbers[numbers["seed"] == 0].replace({"algorithm": {"FedMiD": HOSTILE}}).rename(columns={"f1": HOSTILE})
     write_run(
         folder / "hostile",

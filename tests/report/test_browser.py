@@ -5,10 +5,13 @@ from urllib.parse import quote
 import pandas as pd
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.actions.action_builder import ActionBuilder
+from selenium.webdriver.common.actions.pointer_input import PointerInput
 from selenium.webdriver.common.keys import Keys
 
-from tests.report.browser import NARROW
-from tests.report.sample import HOSTILE, METHODS
+from cofed.report import write_report
+from tests.report.browser import NARROW, Page
+from tests.report.sample import HOSTILE, METHODS, config, write_run
 
 pytestmark = pytest.mark.browser
 
@@ -21,7 +24,7 @@ def test_every_page_renders_without_a_complaint_or_a_request(page, run):
     page.open(run)
     assert page.one("h1").text
     assert page.browser.execute_script("return performance.getEntriesByType('resource').length") == 0
-    drawn = [line.get_attribute("d") for line in page.all("main path.line")]
+    drawn = page.read("main", "path.line", "item.getAttribute('d')")
     assert len(drawn) >= 3
     assert all("L" in path and "NaN" not in path for path in drawn)
 
@@ -49,13 +52,16 @@ def test_the_overview_leads_to_the_runs_and_counts_their_claims(page):
     page.until(lambda: page.one("h1").text == "A federated LASSO")
 
 
-def test_claims_show_their_verdicts_figures_and_reasons(page):
+def test_claims_show_their_verdicts_figures_and_reasons(page, runs):
     page.open("lasso")
     assert page.texts(".claims .verdict") == ["✓ holds", "✗ does not hold", "\N{EN DASH} not judged"]
-    assert "Density 0.41 of FedMiD" in page.texts(".measured")[1]
-    assert "never sets a coefficient to zero" in page.texts(".why")[0]
+    assert "Density in the end: 1.000." in page.texts(".measured")[0]
+    assert "none is tuned" in page.texts(".why")[0]
     page.press(page.one(".claims summary"))
-    assert page.one(".figures").text.split("\n") == ["rounds FedDualAvg", "12", "rounds FedMiD", "31"]
+    shown = page.one(".figures").text.split("\n")
+    ends = runs.numbers[runs.numbers["round"] == 40].groupby("algorithm")["density"].mean()
+    assert shown[::2] == [f"density {label}" for label in ends.index]
+    assert [float(value) for value in shown[1::2]] == pytest.approx(ends.tolist(), rel=1e-4)
 
 
 def test_the_horizontal_axis_can_be_switched(page):
@@ -172,11 +178,24 @@ def test_the_pointer_shows_the_numbers_of_the_run(page, runs, x):
     assert [float(end) for end in ranges["FedMiD"].split(" to ")] == pytest.approx([seeds.min(), seeds.max()], rel=1e-3)
 
 
+def test_a_tap_shows_the_numbers_too(page, runs):
+    page.size(*NARROW)
+    page.open("lasso")
+    touch = ActionBuilder(page.browser, mouse=PointerInput("touch", "finger"))
+    touch.pointer_action.move_to(page.plot(), 30, 0).pointer_down().pointer_up()
+    touch.perform()
+    shown = page.tip()
+    assert shown["FedMiD"] == pytest.approx(expected(runs.numbers, "f1", shown[""])["FedMiD"], rel=1e-4)
+
+
 def test_the_pointer_shows_numbers_over_megabytes_too(page, runs):
     page.open("lasso")
     page.changes(lambda: page.choose("Horizontal axis", "Megabytes"))
     page.move(50).perform()
     shown = page.tip()
+    assert any(
+        text.startswith("≈") for text in page.texts(".tip:not([hidden]) .value")
+    )  # bytes of sparse rounds differ
     rounds = runs.numbers.assign(sent=(runs.numbers["bytes_down"] + runs.numbers["bytes_up"]) / 1e6)
     for label in METHODS:
         mean = rounds[rounds["algorithm"] == label].groupby("round")[["sent", "f1"]].mean()
@@ -228,6 +247,32 @@ def test_hostile_text_is_shown_as_text(page):
     assert HOSTILE in page.texts("figcaption strong")
     page.move(0).perform()
     assert HOSTILE in page.tip()
+
+
+ODD = {
+    "huge": [1e-250, 1e250, 1.0, 2.0],
+    "infinite": [1.0, float("inf"), float("nan"), 1e308],
+    "zero": [0.0, 0.0, 0.0, 0.0],
+    "constant": [5.0, 5.0, 5.0, 5.0],
+    "negative": [-1e-9, -3.0, -1e12, -2.0],
+    "denormal": [5e-324, 1e-300, 1e-310, 1e-320],
+}
+
+
+@pytest.mark.parametrize("scales", ["Linear", "Log"])
+def test_odd_numbers_are_drawn_where_they_can_be(browser, tmp_path, scales):
+    numbers = pd.DataFrame({"algorithm": "FedAvg", "round": range(4)} | ODD)
+    write_run(tmp_path / "odd", numbers, config("odd", "Odd numbers"), [])
+    page = Page(browser, write_report([tmp_path], tmp_path / "report.html").path)
+    page.open("odd")
+    for column in set(ODD) - set(page.texts("figcaption strong")):
+        page.press(page.one(f"[data-column={column}]"))
+    page.choose("Scale of y", scales)
+    page.until(lambda: len(page.all(".plot path.line")) == len(ODD))
+    drawn = page.read("main", ".plot", "item.querySelector('path.line').getAttribute('d') + item.textContent")
+    assert not [chart for chart in drawn if "NaN" in chart or "Infinity" in chart]
+    assert sum("no positive values" in chart for chart in drawn) == (2 if scales == "Log" else 0)
+    assert page.errors() == []
 
 
 @pytest.mark.parametrize("run", ALL, ids=NAMES)

@@ -71,7 +71,7 @@ function scale([low, high], [start, end], log) {
 function ticks({ domain: [low, high], log }, count) {
   if (log) {
     const [first, last] = [Math.ceil(Math.log10(low) - 1e-9), Math.floor(Math.log10(high) + 1e-9)];
-    const decades = Math.log10(high / low);
+    const decades = Math.log10(high) - Math.log10(low);
     if (decades < 0.7) return ticks({ domain: [low, high], log: false }, count).filter((v) => v > 0);
     const found = [];
     const step = Math.max(1, Math.ceil((last - first + 1) / count));
@@ -137,8 +137,9 @@ function padded(found, log, share) {
   if (!found) return log ? [1, 10] : [0, 1];
   const [low, high] = found;
   if (low === high) return log ? [low / 2, high * 2] : [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1];
-  const room = log ? (high / low) ** share : share * (high - low);
-  return log ? [low / room, high * room] : [low - room, high + room];
+  if (!log) return [low - share * (high - low), high + share * (high - low)];
+  const room = 10 ** (share * (Math.log10(high) - Math.log10(low)));
+  return [Math.max(low / room, Number.MIN_VALUE), high * room];
 }
 
 // Where a point is on the screen; nothing where it cannot be drawn.
@@ -183,7 +184,6 @@ class Chart {
         tabindex: "0",
         role: "application",
         "aria-roledescription": "chart",
-        "aria-label": `${options.yName} over ${options.xName}${options.title ? ", " + options.title : ""}. Left and right read values, plus and minus zoom, 0 resets.`,
       },
       this.svg,
       this.tip,
@@ -284,6 +284,8 @@ class Chart {
     }
     this.guide = s("g", { class: "guide" });
     this.box = s("rect", { class: "box", visibility: "hidden" });
+    const { title, xName, yName } = this.options;
+    set(this.plot, { "aria-label": `${yName} over ${xName}${title ? ", " + title : ""}. Left and right read values, plus and minus zoom, 0 resets.` });
     set(this.svg, { width, height, viewBox: `0 0 ${width} ${height}` });
     this.svg.replaceChildren(s("defs", {}, clip), grid, labels, curves, this.guide, this.box);
     this.plot.dataset.zoomed = Boolean(this.zoom.x || this.zoom.y);
@@ -315,8 +317,10 @@ class Chart {
     return [...all].sort((a, b) => a - b);
   }
 
-  // The measured value of every visible line that is nearest to x; a line that does not reach so far has none.
+  // The measured point of every visible line that is nearest to x, the highest first; none of a line that does not
+  // reach so far.
   values(x) {
+    const height = ({ line, i }) => (i === null ? null : line.mean[i]) ?? -Infinity;
     return this.visible
       .map((line) => {
         const known = line.x.flatMap((value, i) => (value !== null ? [i] : []));
@@ -326,7 +330,7 @@ class Chart {
         const slack = ((last - first) / Math.max(1, known.length - 1)) * 1.01;
         return { line, i: x < first - slack || x > last + slack ? null : i };
       })
-      .sort((a, b) => (b.i === null ? -Infinity : (b.line.mean[b.i] ?? -Infinity)) - (a.i === null ? -Infinity : (a.line.mean[a.i] ?? -Infinity)) || 0);
+      .sort((a, b) => height(b) - height(a) || 0);
   }
 
   // Show the values at the measured x that is nearest.
@@ -340,24 +344,32 @@ class Chart {
     const across = this.scales.x.to(this.at);
     this.guide.replaceChildren(s("line", { x1: across, x2: across, y1: this.area.top, y2: this.area.bottom }));
     const rows = [];
+    const heights = [];
     const row = (series, value, range) =>
       h("tr", { "data-label": series.label }, h("td", {}, swatch(series)), h("th", { scope: "row" }, series.label), h("td", { class: "value" }, value), h("td", { class: "range" }, range));
     for (const { line, i } of this.values(this.at)) {
       const spot = i === null ? null : place(this.scales, line.x[i], line.mean[i]);
-      if (spot && spot[1] >= this.area.top - 4 && spot[1] <= this.area.bottom + 4) this.guide.append(paint(s("circle", { cx: spot[0], cy: spot[1], r: 4 }), line.series));
+      if (spot && spot[1] >= this.area.top - 4 && spot[1] <= this.area.bottom + 4) {
+        this.guide.append(paint(s("circle", { cx: spot[0], cy: spot[1], r: 4 }), line.series));
+        heights.push(spot[1]);
+      }
       const range = i !== null && line.low && line.low[i] !== null ? `${figure(line.low[i], 4)} to ${figure(line.high[i], 4)}` : "";
-      rows.push(row(line.series, i === null ? "–" : figure(line.mean[i]), range));
+      const exact = i === null || Math.abs(line.x[i] - this.at) <= 1e-5 * Math.abs(this.at);
+      rows.push(row(line.series, i === null ? "–" : `${exact ? "" : "≈ "}${figure(line.mean[i])}`, range));
     }
     for (const { series, value } of this.levels) rows.push(row(series, figure(value), ""));
     this.tip.replaceChildren(h("div", { class: "where" }, `${this.options.xName} ${figure(this.at)}`), h("table", {}, h("tbody", {}, rows)));
     this.tip.hidden = false;
-    // Beside the guide where the window has room, else below the axis, so that the lines stay seen.
+    // Beside the guide, away from the points; below the axis where the window has no room.
+    const { top, bottom } = this.area;
     const [room, edge] = [this.tip.offsetWidth, this.plot.getBoundingClientRect().left];
+    const high = heights.reduce((sum, y) => sum + y, 0) < (heights.length * (top + bottom)) / 2;
     const right = edge + across + 14 + room <= document.documentElement.clientWidth - 8;
     const left = edge + across - 14 - room >= 8;
     const middle = Math.max(0, Math.min(this.plot.clientWidth - room, across - room / 2));
     this.tip.style.left = `${right ? across + 14 : left ? across - 14 - room : middle}px`;
-    this.tip.style.top = right || left ? `${this.area.top + 4}px` : `${this.area.bottom + 26}px`;
+    const beside = high ? Math.max(top, bottom - 6 - this.tip.offsetHeight) : top + 4;
+    this.tip.style.top = `${right || left ? beside : bottom + 26}px`;
   }
 
   leave() {
@@ -441,7 +453,8 @@ class Chart {
       from = null;
       if (this.box) set(this.box, { visibility: "hidden" });
     });
-    plot.addEventListener("pointerleave", () => from || this.leave());
+    // A finger leaves when it is lifted; what it tapped stays until the next tap.
+    plot.addEventListener("pointerleave", (event) => from || event.pointerType === "touch" || this.leave());
     plot.addEventListener("blur", () => this.leave());
     plot.addEventListener("dblclick", () => this.reset());
     // The wheel scrolls the page until the chart is chosen by a click or the keyboard, or Ctrl is held.

@@ -1,6 +1,5 @@
 """The curves of a run, ready to be drawn: the mean over seeds with its range, thinned to what a screen can show."""
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ DETAILS = ("_min", "_max", "_mean")  # of the nodes' own models
 COMMON = ("objective", "density", "rank", "test_accuracy", "accuracy", "loss", "prox_gradient", "test_loss")
 PARTS = ("precision", "recall")  # of F1
 DIGITS = 6  # significant digits of a number on the page
+LARGEST = 1e300  # beyond it a number counts as infinite, so that a browser can reckon with it
 DASHES = ("", "7 4", "2 3", "9 3 2 3", "14 4", "5 2 1 2 1 2", "1 4", "12 3 5 3")
 LEVELS = ("2 4", "8 5", "2 3 8 3", "1 2")  # of what curves are compared with
 STYLES = {"-": "", "--": "7 4", "-.": "9 3 2 3"}  # matplotlib's, as SVG has them
@@ -189,14 +189,14 @@ def thin(values: np.ndarray, points: int) -> np.ndarray:
 
 
 def compact(values: np.ndarray) -> list[float | int | None]:
-    """Numbers as the page holds them: few digits, and nothing where they are not finite.
+    """Numbers as the page holds them: few digits, and nothing where they are not finite (or nearly so).
 
     >>> compact(np.array([0.123456789, np.nan, 1e-20])), compact(np.array([1.0, 100.0]))
     ([0.123457, None, 1e-20], [1, 100])
     """
     if (np.abs(values) < 1e9).all() and (values == values.round()).all():
         return values.astype(int).tolist()
-    return [float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None for value in values.tolist()]
+    return [float(f"{value:.{DIGITS}g}") if abs(value) < LARGEST else None for value in values.tolist()]
 
 
 def short(value: float | int) -> float | int | None:

@@ -264,7 +264,7 @@ function chosen(run) {
 
 // One of several, as radio buttons: the keyboard works as it should.
 function segments(name, options, value, choose) {
-  const id = `segment-${(segments.n = (segments.n ?? 0) + 1)}`;
+  const id = name.toLowerCase().replaceAll(" ", "-");
   return h(
     "fieldset",
     { class: "segments" },
@@ -383,7 +383,7 @@ function curves(run) {
     h(
       "p",
       { class: "hint" },
-      "Drag to zoom, Shift and drag to move, double-click to reset. Click a chart to zoom with the wheel; arrow keys read values.",
+      "Drag to zoom, Shift and drag to move, double-click to reset. Click a chart to zoom with the wheel; arrow keys read values. ≈ stands before the nearest point of a line that was not measured just there.",
       several ? ` Lines are the mean over seeds, shades reach from the lowest to the highest of ${run.seeds}.` : "",
       drawn < longest ? ` ${plural(longest, "measured point")} per curve, ${drawn} drawn.` : "",
     ),
@@ -435,7 +435,7 @@ function configuration(run) {
     "section",
     { class: "sheet", id: "configuration" },
     h("h2", {}, "Configuration"),
-    h("details", { open: false }, h("summary", {}, "Settings"), readable(run.config)),
+    h("details", {}, h("summary", {}, "Settings"), readable(run.config)),
     h("details", {}, h("summary", {}, "config.json as it is"), h("pre", { tabindex: "0" }, source)),
     h("p", { class: "hint" }, "Folder: ", h("code", {}, run.folder)),
   );

@@ -196,8 +196,9 @@ def report(
 ) -> None:
     """Write one page for any set of runs: interactive curves, tables, configurations, claims with their verdicts.
 
-    A run is a folder with config.json and numbers.parquet, as [bold]cofed reproduce[/bold] and [bold]cofed run[/bold]
-    write it. The page is a single file; it opens from disk, without a network.
+    A run is any folder with config.json and numbers.parquet. One that cannot be read is listed with the reason.
+
+    The page is a single file that opens from disk, without a network.
     """
     from cofed.report import write_report
 

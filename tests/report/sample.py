@@ -126,9 +126,7 @@ def write_all(folder: Path) -> pd.DataFrame:
         judged[:1],
     )
     few = numbers[numbers["round"].isin([5, 10, 20, 40])]
-    sweep = few.assign(x=few["round"], x_name="rounds allowed").drop(
-        columns=["round", "bytes_down", "bytes_up", "seconds"]
-    )
+    sweep = few.assign(x=few["round"], x_name="rounds allowed").drop(columns="round")
     write_run(folder / "sweep", sweep, config("sweep", "A sweep", paper="Chen et al. 2021"), judged[2:])
     renamed = numbers[numbers["seed"] == 0].replace({"algorithm": {"FedMiD": HOSTILE}}).rename(columns={"f1": HOSTILE})
     write_run(

@@ -57,6 +57,8 @@ def test_axes_follow_from_the_columns(runs):
     assert run_of(runs, "panels")["axes"] == ["round", "seconds"]
     assert run_of(runs, "sweep")["axes"] == ["x"]
     assert run_of(runs, "sweep")["panels"][0]["x_name"] == "rounds allowed"
+    columns = [column["key"] for column in run_of(runs, "sweep")["columns"]]
+    assert columns == ["f1", "objective", "density", "loss", "prox_gradient", "bytes_down", "bytes_up", "seconds"]
 
 
 def test_final_values_are_those_of_the_last_round(runs):

@@ -8,8 +8,8 @@ import numpy as np
 from cofed.plotting import DECADES, FRACTIONS, REFERENCE, WORDS, colour, spread, style
 from cofed.report.runs import Frame, Run
 
-IDENTITY = {"panel", "algorithm", "seed", "round", "x", "x_name"}
-BOOKKEEPING = {"bytes_down", "bytes_up", "megabytes", "seconds", "stage", "participants", "left_out"}
+NEVER = {"panel", "algorithm", "seed", "round", "x", "x_name", "stage", "participants", "left_out"}  # not drawn
+COSTS = {"bytes_down", "bytes_up", "megabytes", "seconds"}  # axes of curves; a sweep may have measured them
 DETAILS = ("_min", "_max", "_mean")  # of the nodes' own models
 COMMON = ("objective", "density", "rank", "test_accuracy", "accuracy", "loss", "prox_gradient", "test_loss")
 PARTS = ("precision", "recall")  # of F1
@@ -24,20 +24,20 @@ CONTRAST = 3.3  # of a line with its ground; WCAG asks for 3
 
 def columns_of(run: Run) -> list[str]:
     """The columns that can be drawn, in the order in which they are offered."""
-    hidden = IDENTITY if run.sweep else IDENTITY | BOOKKEEPING
+    hidden = NEVER if run.sweep else NEVER | COSTS
     numbers = run.numbers.select_dtypes(float)
     return in_order([name for name in numbers if name not in hidden and numbers[name].notna().any()])
 
 
 def in_order(columns: Sequence[str]) -> list[str]:
-    """The run's own metrics first, then the common ones, then details.
+    """The run's own metrics first, then the common ones, then details and costs.
 
-    >>> in_order(["objective", "loss", "consensus_max", "density", "f1"])
-    ['f1', 'objective', 'density', 'loss', 'consensus_max']
+    >>> in_order(["objective", "loss", "consensus_max", "seconds", "density", "f1"])
+    ['f1', 'objective', 'density', 'loss', 'consensus_max', 'seconds']
     """
-    details = [name for name in columns if name.endswith(DETAILS)]
-    own = [name for name in columns if name not in (*COMMON, *PARTS, *details)]
-    return own + [name for name in (*COMMON, *PARTS) if name in columns] + details
+    late = [name for name in columns if name.endswith(DETAILS) or name in COSTS]
+    own = [name for name in columns if name not in (*COMMON, *PARTS, *late)]
+    return own + [name for name in (*COMMON, *PARTS) if name in columns] + late
 
 
 def words(column: str) -> str:

@@ -33,6 +33,7 @@ ARROWS = {
         "personal.compare",
     },
     "loggers": {"engine"},
+    "report": {"engine", "plotting"},
 }
 
 

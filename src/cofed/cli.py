@@ -22,6 +22,8 @@ Try it:
 
 - [bold]cofed algorithms[/bold]  which methods there are, and what each needs
 
+- [bold]cofed report results[/bold]  all runs below a folder on one page to open in a browser
+
 In Python: [bold]cofed.run(problem, federation, cofed.FedDualAvg(client_lr=0.01), rounds=100)[/bold],
 and help(cofed.run) says more.
 """
@@ -251,6 +253,36 @@ def algorithms(
             f"{method['vectors_down']}/{method['vectors_up']}",
         )
     Console().print(table)
+
+
+@app.command()
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Folders with runs in them or below.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+) -> None:
+    """Write one page for any set of runs: interactive curves, tables, configurations, claims with their verdicts.
+
+    A run is any folder with config.json and numbers.parquet. One that cannot be read is listed with the reason.
+
+    The page is a single file that opens from disk, without a network.
+    """
+    from cofed.report import write_report
+
+    if out.is_dir():
+        raise typer.BadParameter(f"{out} is a folder; give the name of a file such as {out / 'report.html'}.")
+    try:
+        done = write_report(folders, out)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}.") from None
+    except OSError as error:
+        raise typer.BadParameter(f"{out} cannot be written: {error.strerror}.") from None
+    screen = Console()
+    for unread, why in done.unreadable.items():
+        screen.print(f"Not shown: {unread}: {why}.", highlight=False, soft_wrap=True, markup=False)
+    shown = f"{len(done.runs)} run{'' if len(done.runs) == 1 else 's'}"
+    screen.print(f"{done.path} shows {shown}; open it in a browser.", highlight=False, soft_wrap=True, markup=False)
 
 
 def default(entry: dict[str, Any]) -> str:

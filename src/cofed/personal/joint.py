@@ -48,7 +48,7 @@ class Path:
 def joint_path(
     problem: Problem,
     federation: Federation,
-    strengths: Sequence[float],
+    strengths: Sequence[Any],
     weights: Any = "samples",
     ridge: float = 0.0,
     counted: Bool[np.ndarray, "clients n_max"] | None = None,
@@ -91,7 +91,7 @@ def joint_path(
 def cross_validate(
     problem: Problem,
     federation: Federation,
-    strengths: Sequence[float],
+    strengths: Sequence[Any],
     folds: int = 5,
     seed: int = 0,
     groups: Any = None,

@@ -46,6 +46,7 @@ SYMBOLS = {
     "alpha": "α",  # noqa: RUF001
     "mirror": "h",
     "radius": "ε",
+    "strength": "λ",
     "strengths": "λ_m",
     "radii": "ε_m",
     "sparsity": "Ψ², s",
@@ -57,6 +58,7 @@ PAPERS = {
     "bao2022": "Bao et al. 2022",
     "liang2023": "Liang et al. 2023",
     "zhang2025": "Zhang et al. 2025",
+    "chen2021": "Chen et al. 2021",
 }
 
 
@@ -291,15 +293,15 @@ def default(entry: dict[str, Any]) -> str:
 
 
 def describe_all() -> list[dict[str, Any]]:
-    """All methods, in words: those with a server, then those by gossip.
+    """All methods, in words: those with a server, those with a model for each client, then those by gossip.
 
     >>> [method["name"] for method in describe_all()][:2]
     ['CFedDA', 'FastFedDA']
     """
     import cofed
-    from cofed import algorithms, gossip
+    from cofed import algorithms, gossip, personal
 
-    names = [*algorithms.__all__, *(name for name in gossip.__all__ if name != "topologies")]
+    names = [*algorithms.__all__, *personal.__all__, *(name for name in gossip.__all__ if name != "topologies")]
     return [describe(getattr(cofed, name)) for name in names]
 
 
@@ -330,14 +332,16 @@ def describe(method: type) -> dict[str, Any]:
             }
         )
     one = {"sparsity": 1}  # the hyperparameters that count something
-    example = method(**{entry["name"]: one.get(entry["name"], 1.0) for entry in entries if entry["required"]})
+    given = [entry["name"] for entry in entries if entry["required"] or entry["name"] == "client_lr"]
+    example = method(**{name: one.get(name, 1.0) for name in given})
     # What stands in brackets in a docstring's first line or in a trait is for its reader there.
     plain = lambda text: re.sub(r"\s+\([^)]*\)", "", text).strip()  # noqa: E731
     needs = [plain(TRAITS[need].words) for need in example.needs]
     if method.equal_steps:
         needs.append("the same number of local steps on all clients")
     form = getattr(method, "stage_form", method)
-    talks = [words for name, words in (("local", "a server"), ("local_node", "a topology")) if hasattr(form, name)]
+    offers = (("local", "a server"), ("candidates", "a server"), ("local_node", "a topology"))
+    talks = [words for name, words in offers if callable(getattr(form, name, None))]
     down, up = vectors(example, form)
     return {
         "name": method.__name__,
@@ -359,6 +363,9 @@ def vectors(algorithm: Any, form: type) -> tuple[int, int]:
     import cofed
     from cofed.engine.job import Settings, prepare
 
+    if hasattr(algorithm, "candidates"):  # it trains them all
+        each = [vectors(one, type(one)) for one in algorithm.candidates(cofed.Problem())]
+        return sum(down for down, _ in each), sum(up for _, up in each)
     d = 1000
     federation = cofed.Federation.from_arrays([(np.ones((1, d), np.float32), np.ones(1, np.float32))] * 2)
     regularizer = cofed.Zero() if "zero" in algorithm.needs else cofed.L1(1.0)

@@ -8,7 +8,7 @@ BIN := .venv/bin
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test test-slow check format bench clean
+.PHONY: demo test test-slow test-browser check format bench clean
 
 demo: .venv/installed          ## the curse of primal averaging, in under a minute
 	$(BIN)/cofed demo
@@ -18,6 +18,12 @@ test: .venv/installed check    ## lint, types and every fast test
 
 test-slow: .venv/installed     ## the tests that take long
 	$(BIN)/pytest -n 2 -m slow
+
+test-browser: .venv/installed  ## the report in a real browser, which is installed where it is missing
+	command -v chromium && command -v chromedriver || { \
+	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$root apt-get update && $$root apt-get install --yes --no-install-recommends chromium chromium-driver; }
+	$(BIN)/pytest -m browser tests/report
 
 check: .venv/installed         ## ruff and pyright
 	$(BIN)/ruff check .

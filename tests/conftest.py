@@ -6,6 +6,7 @@ from pathlib import Path
 
 # Tests compile much and run little, so the compiler may take less care; set before JAX is loaded.
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # tests talk to nobody
 
 import jax
 import pytest

@@ -292,8 +292,13 @@ def test_missing_and_broken_scans_are_named(tmp_path):
     whole = (tmp_path / "bold.nii.gz").read_bytes()
     for damaged in (whole[:-100], b"text, no scans", b""):
         (tmp_path / "bold.nii.gz").write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"bold.nii.gz .*is not a whole NIfTI file"):
+        with pytest.raises(ValueError, match=r"bold.nii.gz is not a whole NIfTI file"):
             datasets.haxby(tmp_path)
+    (tmp_path / "bold.nii.gz").write_bytes(whole)
+    (tmp_path / "mask.nii.gz").write_bytes(b"text, no mask")
+    with pytest.raises(ValueError, match=r"mask.nii.gz is not a whole NIfTI file"):
+        datasets.haxby(tmp_path)
+    write_mask(tmp_path / "mask.nii.gz")
     nibabel.save(nibabel.Nifti1Image(np.ones((3, 2, 2), np.int16), np.eye(4)), tmp_path / "bold.nii.gz")
     with pytest.raises(ValueError, match="expected four axes: three of space, then time"):
         datasets.haxby(tmp_path)
@@ -379,3 +384,18 @@ def test_a_package_that_is_broken_says_so_itself(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="not_there_at_all"):
         extras.imported("halfway", "This", "halfway", "data")
+
+
+def test_the_pages_example_runs(monkeypatch, capsys):
+    monkeypatch.setenv("COFED_DATA", str(real("mnist")))
+    real("haxby-slice")
+    scope: dict = {}
+    exec(code_blocks("data.md")[0], scope)
+    assert "Haxby 2001, " in capsys.readouterr().out
+    assert scope["by_digit"].X.shape[2:] == (28, 28)
+    assert scope["held_out"].n_clients == 14
+
+
+def code_blocks(page: str) -> list[str]:
+    text = (Path(__file__).parents[1] / "docs" / page).read_text()
+    return [part.split("```")[0] for part in text.split("```python\n")[1:]]

@@ -1,6 +1,6 @@
 """cofed: federated composite optimization, for data that stays with its owners."""
 
-from cofed import datasets, metrics, partition
+from cofed import datasets, loggers, metrics, partition
 from cofed.algorithms import (
     CFedDA,
     FastFedDA,
@@ -23,6 +23,7 @@ from cofed.gossip import DASM, DFedDA, DFedMiD, DScaffold, MReFedDAGT, ReFedDAGT
 from cofed.losses import Huber, Logistic, Poisson, Softmax, Squared
 from cofed.mirrors import Entropy, Euclidean, PNorm
 from cofed.models import CNN, MLP, Linear, Trace
+from cofed.personal import Alternative, ExcessRisk, FedProx, Heterogeneity, PureLocal, excess_risk, heterogeneity
 from cofed.problem import Problem
 from cofed.regularizers import (
     L1,

@@ -1,4 +1,4 @@
-"""The command line: demo, algorithms, reproduce, run, tune, init. JAX is imported inside the commands that need it."""
+"""The command line. JAX is imported inside the commands that need it."""
 
 import json
 import os
@@ -18,6 +18,8 @@ Try it:
 
 - [bold]cofed demo --seed 1 --out seed1[/bold]  the same on other data
 
+- [bold]cofed advise patients.csv --target ill --client hospital[/bold]  one model for all sites, or a model each?
+
 - [bold]cofed algorithms[/bold]  which methods there are, and what each needs
 
 - [bold]cofed reproduce --list[/bold]  the papers' figures, as experiments to run
@@ -25,6 +27,8 @@ Try it:
 - [bold]cofed reproduce yuan2021-fig3 --quick[/bold]  one of them, on a small setup
 
 - [bold]cofed init[/bold]  an example of an experiment file of your own; [bold]cofed run experiment.toml[/bold] runs it
+
+- [bold]cofed report results[/bold]  all runs below a folder on one page to open in a browser
 
 In Python: [bold]cofed.run(problem, federation, cofed.FedDualAvg(client_lr=0.01), rounds=100)[/bold],
 and help(cofed.run) says more.
@@ -48,6 +52,7 @@ SYMBOLS = {
     "alpha": "α",  # noqa: RUF001
     "mirror": "h",
     "radius": "ε",
+    "strength": "λ",
     "strengths": "λ_m",
     "radii": "ε_m",
     "sparsity": "Ψ², s",
@@ -59,6 +64,7 @@ PAPERS = {
     "bao2022": "Bao et al. 2022",
     "liang2023": "Liang et al. 2023",
     "zhang2025": "Zhang et al. 2025",
+    "chen2021": "Chen et al. 2021",
 }
 
 
@@ -150,6 +156,72 @@ def demo(
     if done.interrupted:
         screen.print(f"Stopped by Ctrl-C; {', '.join(done.results)} until then.")
         raise typer.Exit(130)
+
+
+@app.command()
+def advise(
+    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file with the rows of all sites.", show_default=False)],
+    target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
+    client: Annotated[str, typer.Option(help="The column that says which site a row is of.", show_default=False)],
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "--split-by", help="Rows with one value here, such as a person, stay together."),
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option(help="The columns to predict from, with commas; by default all others.")
+    ] = None,
+    drop: Annotated[str | None, typer.Option(help="Columns not to use, with commas.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="linear, logistic, multinomial or poisson; by default what the target suggests.")
+    ] = None,
+    folds: Annotated[int, typer.Option(callback=between(2, 50), help="Parts of the cross-validation.")] = 5,
+    seed: Annotated[int, typer.Option(callback=between(0, 2**31 - 1), help="Of the cross-validation's parts.")] = 0,
+    html: Annotated[Path | None, typer.Option(help="Write the page, with a figure, to this HTML file.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Write the figure to this .png, .svg or .pdf file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON, for programs.")] = False,
+) -> None:
+    """Should the sites share one model, have a model each, or something between?
+
+    Every choice is trained and judged inside the sites by cross-validation: one model for all, a model each, and
+    FedProx, which holds the sites' models together with a strength between the two. The page says how different the
+    sites are, what each choice gives, overall and site by site, what to choose, and how sure that is.
+
+    Example: cofed advise patients.csv --target ill --client hospital --group patient --html advice.html
+    """
+    from rich.progress import Progress
+
+    from cofed.advise import show
+    from cofed.advise.advice import advise as judge
+    from cofed.advise.table import prepare, read
+
+    names = lambda text: None if text is None else [name.strip() for name in text.split(",") if name.strip()]  # noqa: E731
+    for path, endings in ((html, (".html", ".htm")), (figure, (".png", ".svg", ".pdf"))):
+        if path is not None and path.suffix.lower() not in endings:
+            raise typer.BadParameter(f"{path} must end in {' or '.join(endings)}.")
+        if path is not None:
+            folder(path.parent)
+    try:
+        ready = prepare(read(data, client), target, client, group, names(features), names(drop), model, folds)
+        with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
+            task = bar.add_task("comparing", total=None)
+            found = judge(ready, folds, seed, lambda done, total: bar.update(task, completed=done, total=total))
+    except (ValueError, TypeError) as error:
+        raise typer.BadParameter(f"{error}".rstrip(".") + ".") from None
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Stopped before there was anything to say.")
+        raise typer.Exit(130) from None
+    if html:
+        show.save_page(found, html)
+    if figure:
+        show.save_figure(found, figure)
+    if as_json:
+        print(show.as_json(found))
+        return
+    screen = Console()
+    screen.print(show.terminal(found))
+    written = [str(path) for path in (html, figure) if path]
+    if written:
+        screen.print("Written: " + ", ".join(written), style="dim", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -354,21 +426,51 @@ def init(
     Console().print(f"Written: {path}. Run it with: cofed run {path}", highlight=False, soft_wrap=True)
 
 
+@app.command()
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Folders with runs in them or below.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+) -> None:
+    """Write one page for any set of runs: interactive curves, tables, configurations, claims with their verdicts.
+
+    A run is any folder with config.json and numbers.parquet. One that cannot be read is listed with the reason.
+
+    The page is a single file that opens from disk, without a network.
+    """
+    from cofed.report import write_report
+
+    if out.is_dir():
+        raise typer.BadParameter(f"{out} is a folder; give the name of a file such as {out / 'report.html'}.")
+    try:
+        done = write_report(folders, out)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}.") from None
+    except OSError as error:
+        raise typer.BadParameter(f"{out} cannot be written: {error.strerror}.") from None
+    screen = Console()
+    for unread, why in done.unreadable.items():
+        screen.print(f"Not shown: {unread}: {why}.", highlight=False, soft_wrap=True, markup=False)
+    shown = f"{len(done.runs)} run{'' if len(done.runs) == 1 else 's'}"
+    screen.print(f"{done.path} shows {shown}; open it in a browser.", highlight=False, soft_wrap=True, markup=False)
+
+
 def default(entry: dict[str, Any]) -> str:
     """A hyperparameter's default, as it is written in a call."""
     return "" if entry["required"] else f" = {entry['default']}"
 
 
 def describe_all() -> list[dict[str, Any]]:
-    """All methods, in words: those with a server, then those by gossip.
+    """All methods, in words: those with a server, those with a model for each client, then those by gossip.
 
     >>> [method["name"] for method in describe_all()][:2]
     ['CFedDA', 'FastFedDA']
     """
     import cofed
-    from cofed import algorithms, gossip
+    from cofed import algorithms, gossip, personal
 
-    names = [*algorithms.__all__, *(name for name in gossip.__all__ if name != "topologies")]
+    names = [*algorithms.__all__, *personal.__all__, *(name for name in gossip.__all__ if name != "topologies")]
     return [describe(getattr(cofed, name)) for name in names]
 
 
@@ -399,14 +501,16 @@ def describe(method: type) -> dict[str, Any]:
             }
         )
     one = {"sparsity": 1}  # the hyperparameters that count something
-    example = method(**{entry["name"]: one.get(entry["name"], 1.0) for entry in entries if entry["required"]})
+    given = [entry["name"] for entry in entries if entry["required"] or entry["name"] == "client_lr"]
+    example = method(**{name: one.get(name, 1.0) for name in given})
     # What stands in brackets in a docstring's first line or in a trait is for its reader there.
     plain = lambda text: re.sub(r"\s+\([^)]*\)", "", text).strip()  # noqa: E731
     needs = [plain(TRAITS[need].words) for need in example.needs]
     if method.equal_steps:
         needs.append("the same number of local steps on all clients")
     form = getattr(method, "stage_form", method)
-    talks = [words for name, words in (("local", "a server"), ("local_node", "a topology")) if hasattr(form, name)]
+    offers = (("local", "a server"), ("candidates", "a server"), ("local_node", "a topology"))
+    talks = [words for name, words in offers if callable(getattr(form, name, None))]
     down, up = vectors(example, form)
     return {
         "name": method.__name__,
@@ -428,6 +532,9 @@ def vectors(algorithm: Any, form: type) -> tuple[int, int]:
     import cofed
     from cofed.engine.job import Settings, prepare
 
+    if hasattr(algorithm, "candidates"):  # it trains them all
+        each = [vectors(one, type(one)) for one in algorithm.candidates(cofed.Problem())]
+        return sum(down for down, _ in each), sum(up for _, up in each)
     d = 1000
     federation = cofed.Federation.from_arrays([(np.ones((1, d), np.float32), np.ones(1, np.float32))] * 2)
     regularizer = cofed.Zero() if "zero" in algorithm.needs else cofed.L1(1.0)

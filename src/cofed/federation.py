@@ -370,16 +370,15 @@ class Federation(eqx.Module):
             raise ValueError(f"split: test must be a share between 0 and 1 (both excluded), got {test!r}")
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise ValueError(f"split: seed must be a whole number >= 0, got {seed!r}")
-        by_client = self._groups(groups)
+        by_client = self.groups(groups)
         sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
         for m, name in enumerate(self.names):
             X, y = self.client(m)
-            labels = np.arange(len(y)) if by_client is None else np.unique(by_client[m], return_inverse=True)[1]
-            count = int(labels.max()) + 1
+            labels, order = self._shuffled(m, by_client, seed)
+            count = len(order)
             held = np.zeros(count, bool)
             if count > 1:
-                rng = np.random.default_rng([int(seed), int.from_bytes(name.encode(), "big")])
-                held[rng.permutation(count)[: min(max(round(test * count), 1), count - 1)]] = True
+                held[order[: min(max(round(test * count), 1), count - 1)]] = True
             out = held[labels]
             for side, rows in zip(sides, (~out, out), strict=True):
                 if rows.any():
@@ -387,6 +386,71 @@ class Federation(eqx.Module):
         if not sides[1]:
             raise ValueError("split: every client has one sample (or one group), so nothing is left to test on")
         return self._rebuild(sides[0]), self._rebuild(sides[1])
+
+    def folds(self, count: int = 5, seed: int = 0, groups: Any = None) -> list[tuple["Federation", "Federation"]]:
+        """(train, test) for each of `count` folds: every client's samples are dealt out, each held out once.
+
+        A client with fewer samples (or groups) than folds is absent from some tests, one with a single sample from
+        all. `groups` is as in `split`.
+
+        >>> fed = Federation.from_arrays([(np.arange(5.0).reshape(5, 1), np.arange(5.0))])
+        >>> [test.n_samples for train, test in fed.folds(2)]
+        [3, 2]
+        """
+        sides: list[tuple[dict[str, Any], dict[str, Any]]] = [({}, {}) for _ in range(count)]
+        for m, (name, fold) in enumerate(zip(self.names, self.fold_of(count, seed, groups), strict=True)):
+            X, y = self.client(m)
+            for k, both in enumerate(sides):
+                out = fold == k
+                for side, rows in zip(both, (~out, out), strict=True):
+                    if rows.any():
+                        side[name] = (X[rows], y[rows])
+        return [(self._rebuild(train), self._rebuild(test)) for train, test in sides if test]
+
+    def fold_of(self, count: int = 5, seed: int = 0, groups: Any = None) -> list[np.ndarray]:
+        """The fold in which each sample of each client is held out; -1 for samples that never are.
+
+        >>> fed = Federation.from_arrays([(np.arange(4.0).reshape(4, 1), np.arange(4.0)), ([[1.0]], [1.0])])
+        >>> [sorted(folds.tolist()) for folds in fed.fold_of(2)]
+        [[0, 0, 1, 1], [-1]]
+        """
+        self._refuse_stream("split")
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 2:
+            raise ValueError(f"folds: count must be an integer >= 2, got {count!r}")
+        by_client, found = self.groups(groups), []
+        for m in range(self.n_clients):
+            labels, order = self._shuffled(m, by_client, seed)
+            fold = np.full(len(order), -1)
+            if len(order) > 1:
+                fold[order] = np.arange(len(order)) % count
+            found.append(fold[labels])
+        if all((folds < 0).all() for folds in found):
+            raise ValueError("folds: every client has one sample (or one group), so nothing is left to test on")
+        return found
+
+    def groups(self, groups: Any) -> list[np.ndarray] | None:
+        """An array of group labels per client, in the clients' order and checked, from what `split` takes."""
+        if groups is None:
+            return None
+        if isinstance(groups, Mapping):
+            absent = [name for name in self.names if name not in groups]
+            if absent:
+                raise ValueError(f"groups lacks client {intake.listed(absent)}")
+            groups = [groups[name] for name in self.names]
+        arrays = [np.asarray(group) for group in groups]
+        if len(arrays) != self.n_clients:
+            raise ValueError(f"groups must be one array per client ({self.n_clients}), got {len(arrays)}")
+        for name, group, size in zip(self.names, arrays, np.asarray(self.sizes), strict=True):
+            if group.shape != (size,):
+                raise ValueError(f"client {name!r} has {size} samples, but its groups have shape {group.shape}")
+        return arrays
+
+    def _shuffled(self, m: int, by_client: list[np.ndarray] | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """The group of each sample of a client (itself without groups), and the groups in a random order."""
+        n = int(np.asarray(self.sizes)[m])
+        labels = np.arange(n) if by_client is None else np.unique(by_client[m], return_inverse=True)[1]
+        rng = np.random.default_rng([int(seed), int.from_bytes(self.names[m].encode(), "big")])
+        return labels, rng.permutation(int(labels.max()) + 1)
 
     def _refuse_stream(self, what: str) -> None:
         if self.draw is not None:
@@ -405,22 +469,6 @@ class Federation(eqx.Module):
         if not -self.n_clients <= which < self.n_clients:
             raise ValueError(f"there is no client at position {which}; there are {self.n_clients} clients")
         return int(which) % self.n_clients
-
-    def _groups(self, groups: Any) -> list[np.ndarray] | None:
-        if groups is None:
-            return None
-        if isinstance(groups, Mapping):
-            absent = [name for name in self.names if name not in groups]
-            if absent:
-                raise ValueError(f"split: groups lacks client {intake.listed(absent)}")
-            groups = [groups[name] for name in self.names]
-        arrays = [np.asarray(group) for group in groups]
-        if len(arrays) != self.n_clients:
-            raise ValueError(f"split: groups must be one array per client ({self.n_clients}), got {len(arrays)}")
-        for name, group, size in zip(self.names, arrays, np.asarray(self.sizes), strict=True):
-            if group.shape != (size,):
-                raise ValueError(f"split: client {name!r} has {size} samples, but its groups have shape {group.shape}")
-        return arrays
 
     def __repr__(self) -> str:
         features = f"{self.n_features} features" if len(self.feature_shape) == 1 else f"features {self.feature_shape}"

@@ -31,6 +31,7 @@ class Squared(eqx.Module):
     """
 
     elementwise: ClassVar[bool] = True  # the label has the prediction's shape
+    likelihood: ClassVar[bool] = True  # with Linear, a generalised linear model in its natural parameter
 
     half: bool = eqx.field(static=True, default=True)
 
@@ -48,6 +49,7 @@ class Logistic(eqx.Module):
     """
 
     elementwise: ClassVar[bool] = True  # the label has the prediction's shape
+    likelihood: ClassVar[bool] = True  # with Linear, a generalised linear model in its natural parameter
 
     def __call__(self, prediction: Prediction, y: Label) -> Scalar:
         return jnp.sum(jax.nn.softplus(jnp.where(y > 0, -prediction, prediction)))
@@ -73,6 +75,8 @@ class Softmax(eqx.Module):
     >>> round(float(Softmax()(jnp.zeros(4), jnp.array(2))), 4)
     1.3863
     """
+
+    likelihood: ClassVar[bool] = True  # with Linear, a generalised linear model in its natural parameter
 
     classes: int | None = eqx.field(static=True, default=None)
 
@@ -127,6 +131,7 @@ class Poisson(eqx.Module):
     """
 
     elementwise: ClassVar[bool] = True  # the label has the prediction's shape
+    likelihood: ClassVar[bool] = True  # with Linear, a generalised linear model in its natural parameter
 
     def __call__(self, prediction: Prediction, y: Label) -> Scalar:
         return jnp.sum(jnp.exp(prediction) - y.astype(prediction.dtype) * prediction)

@@ -234,7 +234,7 @@ def spread(columns: Iterable[np.ndarray]) -> float:
     values = np.concatenate([column[np.isfinite(column)] for column in columns])
     if values.size == 0 or values.min() <= 0:
         return 0.0
-    return math.log10(values.max() / values.min())
+    return math.log10(values.max()) - math.log10(values.min())
 
 
 def legend(figure: Figure, panels: Sequence[Axes], own: bool, title: str | None) -> None:

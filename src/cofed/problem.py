@@ -43,9 +43,9 @@ def as_regularizer(regularizer: Any) -> Any:
 class Problem(eqx.Module):
     """A model, a loss of its predictions, and a regularizer of its parameters.
 
-    `local_steps` (K) and `everyone` are what the server and the clients agree on before round one. The engine
-    fills them in: K is None where clients take different numbers of steps, `everyone` says that all clients take
-    part in every round.
+    `local_steps` (K), `everyone` and `participation` are what the server and the clients agree on before round one.
+    The engine fills them in: K is None where clients take different numbers of steps, `everyone` says that all clients
+    take part in every round, `participation` is |S|/M, the part of the clients that is asked in a round.
 
     >>> import cofed
     >>> problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), cofed.L1(0.1))
@@ -58,6 +58,7 @@ class Problem(eqx.Module):
     regularizer: Any = eqx.field(converter=as_regularizer, default_factory=Zero)
     local_steps: int | None = eqx.field(static=True, default=None)
     everyone: bool = eqx.field(static=True, default=True)
+    participation: float = eqx.field(static=True, default=1.0)
 
     def predict(self, w: PyTree, X: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """The model's predictions for a batch."""

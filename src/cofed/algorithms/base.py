@@ -41,7 +41,10 @@ class Algorithm(Protocol):
 
     Optional: `average(problem, server)`, a second output (an averaged model), which is also what a multi-stage method
     hands to its next stage; `refuses(problem)`, a sentence on why a problem does not fit; `stages(problem, rounds,
-    local_steps)`, for methods that are a list of stages, with `stage_form`, the class of those.
+    local_steps)`, for methods that are a list of stages, with `stage_form`, the class of those. Methods with a model
+    for each client add `personal_model(server, client)`, and may add `last_local(problem, down, client, steps) ->
+    client`, a last piece of local work that every client does after the last round. Methods that choose between others
+    offer `candidates(problem)` in place of all this (see `Candidates`).
     """
 
     needs: ClassVar[tuple[str, ...]]  # traits of the regularizer, keys of TRAITS
@@ -97,6 +100,14 @@ class GossipAlgorithm(Protocol):
     def model_node(self, problem: Problem, node: PyTree) -> PyTree:
         """The node's model; of the mean of all nodes, the federation's."""
         ...
+
+
+class Candidates(NamedTuple):
+    """What a choosing method chooses between. Beside `candidates(problem)` it has `held_out`, the part of each client's
+    samples that is kept for the comparison, `folds` (None, or cross-validated) and `by_client` (a choice for each)."""
+
+    shared: Any  # the algorithm whose model is for all
+    local: Any  # the one that gives each client its own
 
 
 class Stage(NamedTuple):

@@ -1,7 +1,7 @@
 """Haxby et al. (2001), Distributed and Overlapping Representations of Faces and Objects: fMRI scans, by run."""
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -177,12 +177,9 @@ def _open(folder: Path, mask_name: str, classes: Sequence[str] | None) -> _Scans
         if path is None:
             raise FileNotFoundError(f"Haxby: {folder} has no file with {what}, {names[what]}")
     bold, mask_file, label_file = (path for path in files.values() if path)
-    try:
-        # Runs are read one after the other, so a compressed file is unpacked once, not once per run.
-        volumes = nibabel.load(bold, keep_file_open=True).dataobj
-        mask = np.asarray(nibabel.load(mask_file).dataobj) != 0
-    except (*DAMAGE, nibabel.filebasedimages.ImageFileError) as error:
-        raise ValueError(f"{bold} or {mask_file} is not a whole NIfTI file ({error}); get it again") from None
+    # Runs are read one after the other, so a compressed file is unpacked once, not once per run.
+    volumes = _whole(bold, lambda: nibabel.load(bold, keep_file_open=True).dataobj)
+    mask = _whole(mask_file, lambda: np.asarray(nibabel.load(mask_file).dataobj) != 0)
     labels, runs = _labels(label_file)
     if len(volumes.shape) != 4:
         raise ValueError(f"{bold} has shape {volumes.shape}, expected four axes: three of space, then time")
@@ -195,8 +192,13 @@ def _open(folder: Path, mask_name: str, classes: Sequence[str] | None) -> _Scans
     return _Scans(bold, volumes, mask, runs, _codes(labels, classes, label_file))
 
 
-# How reading a damaged file ends: zlib and gzip say so in their ways, nibabel with an OSError or a ValueError.
-DAMAGE = (OSError, EOFError, ValueError, zlib.error)
+def _whole(path: Path, read: Callable[[], Any]) -> Any:
+    """What reading a file gives. A damaged one ends in the ways of gzip, zlib and nibabel."""
+    image_error = imported("nibabel.filebasedimages", "Reading fMRI scans", "nibabel", "data").ImageFileError
+    try:
+        return read()
+    except (OSError, EOFError, ValueError, zlib.error, image_error) as error:
+        raise ValueError(f"{path} is not a whole NIfTI file ({error}); get it again") from None
 
 
 def _labels(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -241,10 +243,8 @@ def _runs(scans: _Scans, standardize: bool, dtype: str) -> Iterator[tuple[int, n
     chosen = scans.codes >= 0
     for run in dict.fromkeys(scans.runs[chosen].tolist()):
         rows = np.flatnonzero(chosen & (scans.runs == run))
-        try:
-            block = np.asarray(scans.volumes[..., rows[0] : rows[-1] + 1])
-        except DAMAGE as error:
-            raise ValueError(f"{scans.path} is not a whole NIfTI file ({error}); get it again") from None
+        span = slice(rows[0], rows[-1] + 1)
+        block = _whole(scans.path, lambda span=span: np.asarray(scans.volumes[..., span]))
         X = block[scans.mask][:, rows - rows[0]].T.astype(np.float64)
         if standardize:
             X -= X.mean(axis=0)

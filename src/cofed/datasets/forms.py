@@ -24,7 +24,7 @@ def digits(parts: int = 1, *, flat: bool = True, dtype: str = "float32") -> Fede
     What is known: the set is the test part of the UCI digits, written by 13 people on preprinted forms (says its
     description). Its labels, in the file's order, run through one and the same text of 130 digits 14 times, up to 23
     digits that are missing and one other label: each time is a form. What is not known: who filled in which form.
-    With 14 forms of 13 people, one of them wrote two; so clients are forms, and nearly, but not surely, writers.
+    With 14 forms of 13 people, somebody filled in more than one; so clients are forms, and nearly writers.
 
     >>> fed = digits()
     >>> fed

@@ -30,7 +30,7 @@ def femnist(
     is ink, the other way round than in MNIST. Images are vectors of 784 pixels, or 28 x 28 with `flat=False`.
 
     `writers`: the first so many in the order of their names, or their names, as in
-    `femnist(test=True, writers=train.names)`; None is all of them, about 1.5 GB for the digits to train on.
+    `femnist(test=True, writers=train.names)`; None is all of them, 341,873 images to train on.
 
     >>> import h5py, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

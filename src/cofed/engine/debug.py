@@ -55,35 +55,39 @@ class WatchedSteps(Steps):
         return gradient
 
 
+def watched(names: tuple[str, ...], at: int) -> tuple[Callable, Callable]:
+    """Clients one by one, with steps that look at every point: `for_each` and `make` of a round."""
+
+    def one_by_one(client: Callable, who: Array, *stacked: PyTree) -> PyTree:
+        results = []
+        for i, position in enumerate(who):
+            mine = jax.tree.map(lambda leaf, i=i: leaf[i], stacked)
+            try:
+                results.append(client(position, *mine))
+            except DebugFailure:
+                raise
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}"
+                raise DebugFailure(names[int(position)], at, None, what) from error
+            if not trees.all_finite(results[-1]):
+                raise DebugFailure(names[int(position)], at, None, "its update is not finite after the last step")
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
+
+    def make(problem, data, plan, client, *rest):
+        steps = make_steps(problem, data, plan, client, *rest)
+        fields = {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
+        return WatchedSteps(**fields, at=at, name=names[int(client)])
+
+    return one_by_one, make
+
+
 def debug_advance(task: Task, state: State, clock: Clock, names: tuple[str, ...]) -> tuple[State, Records]:
     """What `loop.advance` does, without compilation."""
     done: list[Records] = []
     rounds = min(int(clock.stop - state.round), task.watch.capacity)
     while len(done) < rounds and int(state.failed_at) < 0:
-        at = int(state.round)
-
-        def make(problem, data, plan, client, *rest, at=at):
-            steps = make_steps(problem, data, plan, client, *rest)
-            fields = {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
-            return WatchedSteps(**fields, at=at, name=names[int(client)])
-
-        def one_by_one(client: Callable, who: Array, *stacked: PyTree, at=at) -> PyTree:
-            results = []
-            for i, position in enumerate(who):
-                mine = jax.tree.map(lambda leaf, i=i: leaf[i], stacked)
-                try:
-                    results.append(client(position, *mine))
-                except DebugFailure:
-                    raise
-                except Exception as error:
-                    what = f"{type(error).__name__}: {error}"
-                    raise DebugFailure(names[int(position)], at, None, what) from error
-                if not trees.all_finite(results[-1]):
-                    raise DebugFailure(names[int(position)], at, None, "its update is not finite after the last step")
-            return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
-
         state, roll = task.exchange.one_round(
-            task.algorithm, task.problem, task.data, state, task.plan, one_by_one, make
+            task.algorithm, task.problem, task.data, state, task.plan, *watched(names, int(state.round))
         )
         done.append(Records(task.row(state), task.model(state) if task.watch.keep_models else None, roll))
     return state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *done)

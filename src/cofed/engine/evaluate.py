@@ -1,5 +1,6 @@
 """What the history shows of a model: computed inside the compiled program, on all clients' data."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -53,10 +54,56 @@ def client_losses(problem: Problem, data: Data, w: PyTree) -> Float[Array, " cli
     return jax.lax.map(lambda one: problem.mean_loss(w, *one), (data.X, data.y, shares(data)))
 
 
+def per_client(f: Callable[..., Array], data: Data, models: PyTree) -> Float[Array, "clients ..."]:
+    """f(w_m, X_m, y_m, share_m) of each client with its own model, a block of clients at a time."""
+    size = max(1, ROWS // data.X.shape[1])
+    return jax.lax.map(lambda one: f(*one), (models, data.X, data.y, shares(data)), batch_size=size)
+
+
+def right(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> Scalar:
+    """The part of the samples that the model gets right, each counted by its share."""
+    return jax.vmap(problem.loss.correct)(problem.predict(w, X), y) @ share
+
+
+def client_scores(problem: Problem, data: Data, models: PyTree) -> dict[str, Float[Array, " clients"]]:
+    """Loss, and accuracy where the loss has one, of each client's own model on its own data."""
+    found = {"loss": per_client(problem.mean_loss, data, models)}
+    if hasattr(problem.loss, "correct"):
+        found["accuracy"] = per_client(functools.partial(right, problem), data, models)
+    return found
+
+
+def owned(models: PyTree, held_out: Data) -> PyTree:
+    """The models of the clients that the held-out parts are of."""
+    return jax.tree.map(lambda leaf: leaf[held_out.owners], models)
+
+
+def personal(
+    problem: Problem,
+    data: Data,
+    held_out: Data | None,
+    own: dict[str, Callable],
+    by_client: bool,
+    models: PyTree,
+) -> dict[str, Any]:
+    """What clients' own models add to a row: weighted means over the clients, and the range of own metrics."""
+    scores = client_scores(problem, data, models)
+    values: dict[str, Any] = {f"personal_{name}": each @ data.weights for name, each in scores.items()}
+    values["personal_objective"] = (scores["loss"] + jax.vmap(problem.regularizer.value)(models)) @ data.weights
+    if held_out is not None and held_out.owners is not None:
+        for name, each in client_scores(problem, held_out, owned(models, held_out)).items():
+            values[f"personal_test_{name}"] = each @ held_out.weights
+    for name, metric in own.items():
+        each = jax.vmap(metric)(models).astype(data.X.dtype)
+        values |= {f"{name}_min": each.min(), f"{name}_mean": each.mean(), f"{name}_max": each.max()}
+    if by_client:
+        values["client_loss"] = scores["loss"]
+    return values
+
+
 def correct(problem: Problem, data: Data, w: PyTree) -> Scalar:
     """The weighted fraction of samples that the model gets right."""
-    right = jax.vmap(problem.loss.correct)
-    return by_blocks(lambda X, y, s: right(problem.predict(w, X), y) @ s, data)
+    return by_blocks(lambda X, y, s: right(problem, w, X, y, s), data)
 
 
 def row(

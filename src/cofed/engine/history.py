@@ -60,7 +60,9 @@ class History:
     test_accuracy with an evaluation federation, own metrics, participants and left_out (since the row before),
     bytes_down and bytes_up (so far), seconds (so far, without compilation), stage. Without a server also consensus
     (the root mean squared distance of the nodes' models from the federation's) and, of the nodes' own models, the
-    objective_min, _mean and _max (where nodes x samples is at most 10^7) and those of every own metric.
+    objective_min, _mean and _max (where nodes x samples is at most 10^7) and those of every own metric. Personal
+    methods: personal_loss, _objective, _accuracy, _test_loss and _test_accuracy, the weighted means of what each
+    client's own model gives on that client's own data, and the _min, _mean and _max of every own metric over clients.
 
     >>> History([{"round": 0, "objective": 2.0}], [], []).to_pandas()["objective"].tolist()
     [2.0]
@@ -120,7 +122,9 @@ class Result:
     """What a run gives back.
 
     `model` is the last model, `average` the averaged one where the method defines it, `models` the models after every
-    round (entry 0 is the start) with `keep_models=True`, `personal_models` one model per client, stacked (gossip).
+    round (entry 0 is the start) with `keep_models=True`. Personal methods and gossip have a model for each client:
+    `personal_models`, stacked in the clients' order, and `clients`, a table of their scores, each on its own data (and
+    on its held-out part). `choice` says how a method that chooses has chosen.
     """
 
     model: Any
@@ -130,6 +134,8 @@ class Result:
     models: list[Any] | None = None
     average: Any = None
     personal_models: Any = None
+    clients: pd.DataFrame | None = dataclasses.field(default=None, repr=False)
+    choice: Any = None
     state: PyTree = dataclasses.field(default=None, repr=False)
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 from cofed import trees
 from cofed.algorithms import base
@@ -24,6 +24,7 @@ from cofed.problem import Problem
 RESERVED = {
     *COLUMNS,
     *("participants", "left_out", "bytes_down", "bytes_up", "seconds", "stage", "client_loss", "consensus"),
+    *(f"personal_{name}" for name in ("objective", "loss", "accuracy", "test_loss", "test_accuracy")),
 } - {"density", "rank", "accuracy"}  # what the loss and regularizer add may be measured in another way
 BUFFER = 2**24  # entries that a chunk of rounds may record
 
@@ -104,6 +105,7 @@ def prepare(
             evaluation.sizes,
             evaluation.ids,
             evaluation.weights("samples").astype(data.X.dtype),
+            owners=owners(federation, evaluation),
         )
     start = jax.eval_shape(lambda: problem.start(federation, None, settings.seed))
     check_prediction(problem, federation, start)
@@ -134,6 +136,14 @@ def prepare(
     return Job(type(algorithm).__name__, problem, federation.names, exchange, stages, watch, settings)
 
 
+def owners(federation: Federation, evaluation: Federation) -> Array | None:
+    """Where the clients of held-out data are in the federation; None where some are not."""
+    places = {name: m for m, name in enumerate(federation.names)}
+    if not set(evaluation.names) <= set(places):
+        return None
+    return jnp.asarray([places[name] for name in evaluation.names], jnp.int32)
+
+
 def check_kinds(problem: Any, federation: Any) -> None:
     """Arguments in the wrong order or of the wrong kind get a sentence."""
     if not isinstance(problem, Problem):
@@ -147,7 +157,7 @@ def check_kinds(problem: Any, federation: Any) -> None:
 
 def check_algorithm(algorithm: Any) -> None:
     """What stands for the algorithm must be one."""
-    offers = ("local", "local_node", "stages")
+    offers = ("local", "local_node", "stages", "candidates")
     if isinstance(algorithm, type) or not any(hasattr(algorithm, name) for name in offers):
         raise TypeError(
             f"the third argument must be an algorithm such as cofed.FedDualAvg(client_lr=0.1), got {algorithm!r}"

@@ -17,8 +17,8 @@ from jaxtyping import Array, Bool, Int, PyTree
 from cofed.engine import evaluate
 from cofed.engine.peers import Peers
 from cofed.engine.plan import Plan
-from cofed.engine.rounds import Centre, Roll, State
-from cofed.engine.steps import Data
+from cofed.engine.rounds import Centre, Roll, State, last_work, together
+from cofed.engine.steps import Data, make_steps
 from cofed.problem import Problem
 
 
@@ -29,6 +29,14 @@ class Watch:
     per_client: bool = False
     keep_models: bool = False
     capacity: int = 64  # the most rounds of a chunk
+
+
+class Personal(eqx.Module):
+    """The clients' own models and how they do, each on its own client's data."""
+
+    models: PyTree  # stacked
+    scores: dict[str, Array]  # on the clients' data
+    tests: dict[str, Array]  # on the held-out parts, in their order
 
 
 class Task(eqx.Module):
@@ -55,7 +63,23 @@ class Task(eqx.Module):
         """The row of the present model."""
         w = self.model(state)
         found = evaluate.row(self.problem, self.data, self.held_out, self.metrics, self.watch.per_client, w)
-        return found | self.exchange.columns(self.algorithm, self.problem, self.data, self.metrics, state)
+        return found | self.exchange.columns(
+            self.algorithm, self.problem, self.data, self.held_out, self.metrics, self.watch.per_client, state
+        )
+
+    def conclude(
+        self, state: State, for_each: Callable = together, make: Callable = make_steps
+    ) -> tuple[State, Bool[Array, " clients"]]:
+        """The state after the clients' last piece of work, and whose was finite."""
+        return last_work(self.algorithm, self.problem, self.data, state, self.plan, for_each, make)
+
+    def personal(self, state: State) -> Personal:
+        """The clients' own models."""
+        models = self.exchange.personal(self.algorithm, self.problem, state)
+        tests, held_out = {}, self.held_out
+        if held_out is not None and held_out.owners is not None:
+            tests = evaluate.client_scores(self.problem, held_out, evaluate.owned(models, held_out))
+        return Personal(models, evaluate.client_scores(self.problem, self.data, models), tests)
 
 
 class Clock(eqx.Module):
@@ -111,3 +135,5 @@ def advance(task: Task, state: State, clock: Clock) -> tuple[State, Records]:
 run_chunk = eqx.filter_jit(advance)
 enter = eqx.filter_jit(Task.begin)
 look = eqx.filter_jit(Task.row)  # for the start, before any round
+conclude = eqx.filter_jit(Task.conclude)
+personal = eqx.filter_jit(Task.personal)

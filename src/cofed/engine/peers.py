@@ -126,11 +126,24 @@ class Peers(eqx.Module):
         own = getattr(algorithm, "average_node", algorithm.model_node)
         return jax.vmap(lambda node: own(problem, node))(state.clients)
 
+    def has_personal(self, algorithm: Any) -> bool:
+        """Whether the method has a model per node: always."""
+        return True
+
     def personal(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
         """Every node's model, stacked."""
         return jax.vmap(lambda node: algorithm.model_node(problem, node))(state.clients)
 
-    def columns(self, algorithm: Any, problem: Problem, data: Data, metrics: dict[str, Callable], state: State):
+    def columns(
+        self,
+        algorithm: Any,
+        problem: Problem,
+        data: Data,
+        held_out: Data | None,
+        metrics: dict[str, Callable],
+        per_client: bool,
+        state: State,
+    ) -> dict[str, Array]:
         """How far the nodes are from each other, and the best, mean and worst of them."""
         models = self.personal(algorithm, problem, state)
         centre = self.model(algorithm, problem, state)

@@ -78,7 +78,12 @@ def make_plan(
 
 def pose(problem: Problem, plan: Plan) -> Problem:
     """The problem with what server and clients agree on filled in."""
-    return dataclasses.replace(problem, local_steps=plan.steps if plan.equal else None, everyone=plan.everyone)
+    return dataclasses.replace(
+        problem,
+        local_steps=plan.steps if plan.equal else None,
+        everyone=plan.everyone,
+        participation=plan.participants / plan.clients,
+    )
 
 
 def check_refusal(algorithm: Any, problem: Problem) -> None:

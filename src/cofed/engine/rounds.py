@@ -1,9 +1,10 @@
 """One round as a pure function, all clients as one vmap: through a server (`Centre`), or along a graph (`peers.Peers`).
 
 The two exchanges offer the same: `starts` and `fresh` (the state before a stage), `one_round`, `model` (of the
-federation), `average` and `output` (what the next stage begins from), `personal` (a model per client), `columns` (what
-they add to the history), `undo` (a round that went wrong), `messages`, `first_messages` and `communication` (what
-goes over the wire). All else of the engine is the same for both.
+federation), `average` and `output` (what the next stage begins from), `has_personal` and `personal` (a model per
+client), `columns` (what they add to the history), `undo` (a round
+that went wrong), `messages`, `first_messages` and `communication` (what goes over the wire). All else of the engine is
+the same for both.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
 from cofed import trees
 from cofed.algorithms import base
-from cofed.engine import draws
+from cofed.engine import draws, evaluate
 from cofed.engine.history import Communication
 from cofed.engine.plan import Plan
 from cofed.engine.steps import Data, make_steps
@@ -148,19 +149,58 @@ class Centre(eqx.Module):
         """What the next stage begins from."""
         return base.output(algorithm, problem, state.server)
 
-    def personal(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
-        """A model per client, stacked, or None where the method has a global one only."""
-        return None
+    def has_personal(self, algorithm: Any) -> bool:
+        """Whether the method has a model per client."""
+        return hasattr(algorithm, "personal_model")
 
-    def columns(self, algorithm: Any, problem: Problem, data: Data, metrics: dict[str, Callable], state: State):
-        """What a server adds to the history: nothing."""
-        return {}
+    def personal(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
+        """A model per client, stacked."""
+        return jax.vmap(lambda client: algorithm.personal_model(state.server, client))(state.clients)
+
+    def columns(
+        self,
+        algorithm: Any,
+        problem: Problem,
+        data: Data,
+        held_out: Data | None,
+        metrics: dict[str, Callable],
+        per_client: bool,
+        state: State,
+    ) -> dict[str, Array]:
+        """What a server adds to the history: the clients' own models, where the method has such."""
+        if not self.has_personal(algorithm):
+            return {}
+        models = self.personal(algorithm, problem, state)
+        return evaluate.personal(problem, data, held_out, metrics, per_client, models)
 
     def messages(self, algorithm: Any, problem: Problem, data: Data, plan: Plan, w0: PyTree) -> tuple[PyTree, PyTree]:
         """What goes down to a client and up from it, in one round."""
         down = algorithm.broadcast(algorithm.init(problem, w0))
         steps = first_steps(problem, data, plan)
         return down, algorithm.local(problem, down, algorithm.init_client(problem, w0), steps)[0]
+
+
+def last_work(
+    algorithm: Any,
+    problem: Problem,
+    data: Data,
+    state: State,
+    plan: Plan,
+    for_each: Callable = together,
+    make: Callable = make_steps,
+) -> tuple[State, Bool[Array, " clients"]]:
+    """The last piece of local work of all clients, and whose was finite."""
+    key, down = draws.round_key(state.key, state.round), algorithm.broadcast(state.server)
+    stage_round = (state.round - state.begun).astype(data.X.dtype)
+
+    def client(position, keeps, own):
+        steps = make(problem, data, plan, position, own, key, stage_round)
+        return algorithm.last_local(problem, down, keeps, steps)
+
+    who = jnp.arange(plan.clients, dtype=jnp.int32)
+    keeps = for_each(client, who, state.clients, (data.X, data.y) if plan.batch is None else None)
+    heard = jax.vmap(trees.all_finite)(keeps)
+    return at(state, state.server, select(heard, keeps, state.clients)), heard
 
 
 def first_steps(problem: Problem, data: Data, plan: Plan) -> Any:

@@ -3,21 +3,24 @@
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from jaxtyping import Array, PyTree
 
 from cofed import trees
+from cofed.engine.callbacks import Listeners, RunInfo
 from cofed.engine.checkpoint import Store
-from cofed.engine.debug import debug_advance
+from cofed.engine.choose import choose
+from cofed.engine.debug import debug_advance, watched
 from cofed.engine.history import History, LeftOut, Log, Outcome, Result
-from cofed.engine.job import Job, ReadyStage, Settings, prepare
-from cofed.engine.loop import Clock, Records, Task, enter, look, run_chunk
+from cofed.engine.job import Job, ReadyStage, Settings, check_kinds, prepare
+from cofed.engine.loop import Clock, Personal, Records, Task, conclude, enter, look, personal, run_chunk
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.rounds import EMPTY_ROUNDS, State
@@ -53,6 +56,7 @@ def run(
     keep_checkpoints: int = 3,
     progress: bool | None = None,
     debug: bool = False,
+    callbacks: Iterable[Any] = (),
 ) -> Result:
     """Run an algorithm on a federation, in this process.
 
@@ -74,6 +78,8 @@ def run(
         last `keep_checkpoints` are kept, and `cofed.resume(folder)` goes on from there.
     progress: show a progress bar; None shows it where there is a terminal. Ctrl-C returns what is done.
     debug: run eagerly, client by client, and raise at the first failure with its client, round and step.
+    callbacks: objects that are told of the start, of each row and of the end, such as cofed.loggers.CSV("rows.csv");
+        see cofed.engine.callbacks.Callback. One that answers a row with False ends the run.
 
     >>> import numpy as np, cofed
     >>> rng = np.random.default_rng(0)
@@ -84,6 +90,39 @@ def run(
     >>> result.model.coef.round(1).tolist()
     [1.0, 0.0, 2.0]
     """
+    if hasattr(algorithm, "candidates"):
+        check_kinds(problem, federation)
+        if topology is not None or checkpoint is not None:
+            raise ValueError(
+                f"{type(algorithm).__name__} trains several methods through a server: it has no topology and no "
+                "checkpoint of its own; run its candidates one by one for these"
+            )
+
+        def go(part: Federation, candidate: Any, held_out: Federation | None) -> Result:
+            return run(
+                problem,
+                part,
+                candidate,
+                rounds=rounds,
+                local_steps=local_steps,
+                local_epochs=local_epochs,
+                batch_size=batch_size,
+                clients_per_round=clients_per_round,
+                weights=weights,
+                w0=w0,
+                seed=seed,
+                evaluate_every=evaluate_every,
+                keep_models=keep_models,
+                metrics=metrics,
+                evaluation=held_out,
+                per_client=per_client,
+                callbacks=callbacks,
+                progress=progress,
+                debug=debug,
+            )
+
+        return choose(problem, federation, algorithm, weights, evaluation, check_seed(seed), go)
+    listeners = Listeners(callbacks)
     settings = Settings(
         rounds=positive_integer("rounds", rounds),
         local_steps=optional_integer("local_steps", local_steps),
@@ -107,7 +146,8 @@ def run(
         store = Store(Path(checkpoint), every, keep)
         store.begin(problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
     log = Log(History([], [], [], federation.names), [])
-    return proceed(job, state, log, store, progress, debug)
+    listeners.start(RunInfo(algorithm, problem, federation, settings, weights, topology, link_failure))
+    return proceed(job, state, log, store, progress, debug, listeners)
 
 
 def resume(
@@ -119,11 +159,12 @@ def resume(
     metrics: Mapping[str, Callable] | None = None,
     evaluation: Federation | None = None,
     progress: bool | None = None,
+    callbacks: Iterable[Any] = (),
 ) -> Result:
     """Go on with a run from its last checkpoint; it ends with the same bits as one that was never stopped.
 
     The folder holds all that is needed, but for a user's own Python code: a problem with an own loss or model, an own
-    algorithm, own metrics (not those of `cofed.metrics`) and a stream must be given again.
+    algorithm, own metrics (not those of `cofed.metrics`) and a stream must be given again. So must callbacks.
 
     >>> import tempfile, numpy as np, cofed
     >>> federation = cofed.Federation.from_arrays([(np.eye(3), np.ones(3)), (2 * np.eye(3), np.ones(3))])
@@ -133,6 +174,7 @@ def resume(
     >>> bool((again.model.coef == first.model.coef).all())
     True
     """
+    listeners = Listeners(callbacks)
     store = Store.open(Path(checkpoint))
     saved = store.definition(problem, federation, algorithm, metrics, evaluation)
     settings = Settings(**saved.settings)
@@ -153,7 +195,9 @@ def resume(
     number = next(i for i, stage in enumerate(job.stages) if newest.round <= stage.end)
     template = begin_stage(job, number, start)
     state, log = store.load(newest, template, start, federation_names=saved.federation.names)
-    return proceed(job, state, log, store, progress, debug=False)
+    parts = (saved.problem, saved.federation, settings, saved.weights, saved.topology, saved.link_failure)
+    listeners.start(RunInfo(saved.algorithm, *parts, rows=tuple(dict(row) for row in log.history.rows)))
+    return proceed(job, state, log, store, progress, debug=False, listeners=listeners)
 
 
 def begin_stage(job: Job, number: int, w0: PyTree) -> State:
@@ -170,7 +214,15 @@ def fresh_state(task: Task, starts: PyTree, key: Array, round: int) -> State:
     return state
 
 
-def proceed(job: Job, state: State, log: Log, store: Store | None, progress: bool | None, debug: bool) -> Result:
+def proceed(
+    job: Job,
+    state: State,
+    log: Log,
+    store: Store | None,
+    progress: bool | None,
+    debug: bool,
+    listeners: Listeners,
+) -> Result:
     """From the state to the end, with everything that happens between chunks of rounds."""
     settings = job.settings
     with (
@@ -182,6 +234,8 @@ def proceed(job: Job, state: State, log: Log, store: Store | None, progress: boo
             begin(job, state, log)
             if store:
                 store.save(state, log)
+            if not listeners.rows(log.history.rows):
+                asked.set()
         pace = 1
         for number, stage in enumerate(job.stages):
             if failed(state) or asked.is_set() or (int(state.round) >= stage.end and number < len(job.stages) - 1):
@@ -199,13 +253,16 @@ def proceed(job: Job, state: State, log: Log, store: Store | None, progress: boo
                 bar.update(int(state.round), log.history.rows[-1]["objective"])
                 if store and (int(state.round) % store.every == 0 or int(state.round) == settings.rounds):
                     store.save(state, log)
+                if not listeners.rows(log.history.rows):
+                    asked.set()
     number = stage_number(job, state)
     outcome = judge(job, state)
     if outcome is not Outcome.COMPLETED:
         if store:  # without the row that only an ended run has
             store.save(state, log)
         close(job, number, state, log)
-    return finish(job, job.stages[number], state, log, outcome)
+        listeners.rows(log.history.rows)
+    return listeners.end(finish(job, job.stages[number], state, log, outcome, debug))
 
 
 def next_stage(job: Job, number: int, state: State, log: Log) -> State:
@@ -348,11 +405,12 @@ def add_row(log: Log, round: int, values: dict[str, Any], participants: int, sta
     log.unreported = 0
 
 
-def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome) -> Result:
+def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome, debug: bool) -> Result:
     """The result."""
     ready = lambda w: job.problem.ready(to_numpy(w))  # noqa: E731
     view = lambda of: of(stage.task.algorithm, stage.task.problem, state)  # noqa: E731
-    average, personal = view(job.exchange.average), view(job.exchange.personal)
+    average = view(job.exchange.average)
+    last = end_of_clients(job, stage, state, log, debug)
     return Result(
         model=ready(view(job.exchange.model)),
         history=log.history,
@@ -360,9 +418,40 @@ def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome
         communication=job.exchange.communication(stage.down, stage.up, log.down, log.up),
         models=[job.problem.ready(w) for w in log.models] if job.watch.keep_models else None,
         average=None if average is None else ready(average),
-        personal_models=None if personal is None else to_numpy(personal),
+        personal_models=None if last is None else to_numpy(last.models),
+        clients=None if last is None else client_table(job, stage.task, last),
         state=state,
     )
+
+
+def end_of_clients(job: Job, stage: ReadyStage, state: State, log: Log, debug: bool) -> Personal | None:
+    """The clients' own models, after the last piece of work where the method has such: counted, failures named."""
+    task = stage.task
+    if not job.exchange.has_personal(task.algorithm):
+        return None
+    if hasattr(task.algorithm, "last_local") and not failed(state):
+        if debug:
+            with jax.disable_jit():
+                state, heard = task.conclude(state, *watched(job.names, int(state.round)))
+        else:
+            state, heard = conclude(task, state)
+        log.down += stage.down * len(job.names)  # the last model goes to everybody
+        left = np.flatnonzero(~np.asarray(heard))
+        log.history.left_out += [LeftOut(int(state.round), job.names[m]) for m in left]
+    return personal(task, state)
+
+
+def client_table(job: Job, task: Task, last: Personal) -> pd.DataFrame:
+    """A row per client: how many samples it has, and how its own model does on them."""
+    table = pd.DataFrame({"samples": np.asarray(task.data.sizes)}, index=pd.Index(job.names, name="client"))
+    for name, values in last.scores.items():
+        table[name] = np.asarray(values)
+    if last.tests and task.held_out is not None:
+        names = [job.names[m] for m in np.asarray(task.held_out.owners)]
+        tests = {"samples": np.asarray(task.held_out.sizes), **{n: np.asarray(v) for n, v in last.tests.items()}}
+        for name, values in tests.items():
+            table[f"test_{name}"] = pd.Series(values, index=names)
+    return table
 
 
 def to_numpy(w: PyTree) -> PyTree:

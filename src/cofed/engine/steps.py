@@ -24,6 +24,7 @@ class Data(eqx.Module):
     ids: Int[Array, " clients"]
     weights: Float[Array, " clients"]  # pi_m
     draw: Callable | None = eqx.field(static=True, default=None)  # of a stream: (key, client, size) -> (X, y)
+    owners: Int[Array, " clients"] | None = None  # of held-out data: the position of the client that each part is of
 
 
 class Stream(eqx.Module):

@@ -84,11 +84,13 @@ def tune(
     (0.1, [False, False, True])
     """
     check_kinds(problem, federation)
-    algorithms = [grid] if hasattr(grid, "local") or hasattr(grid, "stages") else list(grid)
+    algorithms = [grid] if isinstance(grid, eqx.Module) else list(grid)
     if not algorithms:
         raise ValueError("the grid is empty: give at least one algorithm")
     for algorithm in algorithms:
         check_algorithm(algorithm)
+        if hasattr(algorithm, "candidates"):
+            raise ValueError(f"{type(algorithm).__name__} chooses between methods by itself: tune these one by one")
     rounds = positive_integer("rounds", rounds)
     every = max(1, rounds // 20) if evaluate_every is None else positive_integer("evaluate_every", evaluate_every)
     last = positive_integer("last", last)

@@ -1,0 +1,208 @@
+"""The advice as a page in the terminal, as an HTML page, as a figure and as JSON."""
+
+import html
+import io
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from rich import box
+from rich.console import Group
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from cofed.advise import words
+from cofed.advise.advice import Advice
+from cofed.engine.files import atomically
+from cofed.personal.heterogeneity import Heterogeneity
+from cofed.plotting import COLOURS, LARGE, REFERENCE, SMALL
+
+BARS = 24  # characters of the longest bar in the terminal
+
+
+def terminal(advice: Advice) -> Group:
+    """One page for the terminal."""
+    headline = Text(words.recommendation(advice), style="bold green")
+    body = Text("\n\n".join(["", *words.reasons(advice)]).removeprefix("\n"))
+    paragraph = lambda text: Padding(Text(text), (0, 1, 1, 1))  # noqa: E731
+    heading = lambda text: Padding(Text(text, style="bold"), (0, 1))  # noqa: E731
+    return Group(
+        Padding(Text(words.title(advice), style="bold"), (1, 1, 0, 1)),
+        paragraph(words.data(advice)),
+        Panel(Group(headline, body), title="Recommendation", title_align="left", border_style="green"),
+        heading("How different the sites are"),
+        paragraph(words.difference(advice)),
+        heading(f"What each choice gives ({words.LOSSES[advice.prepared.kind]} on held-out rows, lower is better)"),
+        table(words.choices(advice).drop(columns="best"), bars(advice), mark=words.choices(advice)["best"]),
+        heading("Site by site"),
+        table(words.sites(advice)),
+        Padding(Text("\n".join(f"- {remark}" for remark in words.remarks(advice)), style="dim"), (0, 1)),
+        Padding(Text("To train it:\n" + words.how_to(advice), style="dim"), (1, 1)),
+    )
+
+
+def table(rows: pd.DataFrame, drawn: list[str] | None = None, mark: Any = None) -> Table:
+    """A table of texts, with bars beside and the best row marked where these are given."""
+    out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, column in enumerate(rows):
+        out.add_column(
+            str(column), no_wrap=place == 0, justify="left" if place == 0 or str(column) == "best here" else "right"
+        )
+    if drawn is not None:
+        out.add_column("", no_wrap=True)
+    for i, row in enumerate(rows.itertuples(index=False)):
+        style = "bold green" if mark is not None and mark.iloc[i] else ""
+        out.add_row(*[str(value) for value in row], *([drawn[i]] if drawn is not None else []), style=style)
+    return out
+
+
+def bars(advice: Advice) -> list[str]:
+    """How much worse than the best each choice is, as bars."""
+    excess = (advice.risks - advice.risks.min())[::-1]
+    longest = excess.max()
+    return ["█" * round(BARS * value / longest) if longest > 0 else "" for value in excess]
+
+
+def figure(advice: Advice) -> Figure:
+    """Held-out loss against the strength, both extremes marked."""
+    fig = Figure(figsize=(7.2, 4.2), layout="constrained")
+    axes = fig.add_subplot()
+    inner = np.array(advice.strengths[1:-1])
+    low, high = inner[0] / 8, inner[-1] * 8
+    risks, errors = advice.risks, advice.errors
+    axes.axhline(risks[-1], color=COLOURS["FedAvg"], lw=1, ls=":")
+    axes.axhline(risks[0], color=COLOURS["PureLocal"], lw=1, ls=":")
+    axes.fill_between(
+        inner, risks[1:-1] - errors[1:-1], risks[1:-1] + errors[1:-1], color=COLOURS["FedProx"], alpha=0.18, lw=0
+    )
+    axes.plot(
+        inner,
+        risks[1:-1],
+        "o-",
+        color=COLOURS["FedProx"],
+        ms=4,
+        label="FedProx (band: ± 1 s.e. of the difference to one model)",
+    )
+    axes.errorbar(
+        [low],
+        [risks[0]],
+        [errors[0]],
+        fmt="s",
+        color=COLOURS["PureLocal"],
+        ms=8,
+        capsize=4,
+        label="a model each (strength 0)",
+    )
+    axes.plot([high], [risks[-1]], "D", color=COLOURS["FedAvg"], ms=8, label="one model for all (strength ∞)")
+    axes.plot(
+        [advice.strengths[advice.best]], [risks[advice.best]], "o", mfc="none", color=COLOURS["FedProx"], ms=13, mew=2
+    )
+    axes.set_xscale("log")
+    ticks = [low, *(10.0**k for k in range(-3, 3)), high]
+    axes.set_xticks(ticks, ["0", *(f"{tick:g}" for tick in ticks[1:-1]), "∞"], minor=False)
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel("strength λ: how firmly the sites' models are held together", fontsize=LARGE)
+    axes.set_ylabel(f"held-out loss ({words.LOSSES[advice.prepared.kind]})", fontsize=LARGE)
+    axes.tick_params(labelsize=SMALL)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color=REFERENCE, alpha=0.15)
+    axes.legend(frameon=False, fontsize=SMALL, loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=2)
+    return fig
+
+
+def save_figure(advice: Advice, path: Path) -> None:
+    """The figure as PNG, SVG or PDF, by the name's ending."""
+    kind = path.suffix.removeprefix(".").lower()
+    atomically(path, lambda f: figure(advice).savefig(f, format=kind, dpi=160))
+
+
+def page(advice: Advice) -> str:
+    """One HTML page with everything in it."""
+    drawing = io.StringIO()
+    figure(advice).savefig(drawing, format="svg")
+    svg = drawing.getvalue()
+    svg = svg[svg.index("<svg") :]
+    say, style = html.escape, resources.files("cofed.advise").joinpath("page.css").read_text()
+    seen = "held-out loss for strengths from 0, a model each, to infinity, one model for all"
+    choices = words.choices(advice)
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{say(words.title(advice))}</title><style>{style}</style></head><body>
+<h1>{say(words.title(advice))}</h1>
+<p class="soft">{say(words.data(advice))}</p>
+<div class="card"><strong>{say(words.recommendation(advice))}</strong>
+{"".join(f"<p>{say(text)}</p>" for text in words.reasons(advice))}</div>
+<h2>Held-out loss against the strength</h2>
+<figure role="img" aria-label="{seen}">{svg}</figure>
+<h2>How different the sites are</h2>
+<p>{say(words.difference(advice))}</p>
+<h2>What each choice gives</h2>
+{rows_of(choices.drop(columns="best"), choices["best"])}
+<h2>Site by site</h2>
+{rows_of(words.sites(advice))}
+<h2>What was left out, and how to read this</h2>
+<ul class="soft">{"".join(f"<li>{say(text)}</li>" for text in words.remarks(advice))}</ul>
+<h2>To train it</h2>
+<code>{say(words.how_to(advice))}</code>
+</body></html>
+"""
+
+
+def rows_of(table: pd.DataFrame, mark: Any = None) -> str:
+    """A table in HTML."""
+    head = "".join(f"<th>{html.escape(str(column))}</th>" for column in table)
+    body = ""
+    for i, row in enumerate(table.itertuples(index=False)):
+        best = ' class="best"' if mark is not None and mark.iloc[i] else ""
+        body += f"<tr{best}>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row) + "</tr>\n"
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def save_page(advice: Advice, path: Path) -> None:
+    """The page as a file."""
+    text = page(advice)
+    atomically(path, lambda name: Path(name).write_text(text, encoding="utf-8"))
+
+
+def as_json(advice: Advice) -> str:
+    """The figures, for programs; a strength of infinity is null."""
+    found, ready = advice.different, advice.prepared
+    rows = np.asarray(ready.federation.sizes)
+    return json.dumps(
+        {
+            "recommendation": advice.recommendation,
+            "sure": advice.sure,
+            "strength": advice.strengths[advice.best] if advice.recommendation == "prox" else None,
+            "strengths": [None if np.isinf(s) else s for s in advice.strengths],
+            "held_out_loss": advice.risks.tolist(),
+            "standard_error_of_difference_to_one_model": advice.errors.tolist(),
+            "loss_without_features": advice.baseline,
+            "shared_minus_local": {
+                "difference": advice.apart.difference,
+                "standard_error": advice.apart.standard_error,
+            },
+            "sites": {
+                name: {"rows": int(rows[m]), "held_out_loss": advice.by_site[m].tolist()}
+                for m, name in enumerate(ready.federation.names)
+            },
+            "heterogeneity": {
+                "R_squared": found.R_squared,
+                "interval": list(found.interval),
+                "threshold": found.threshold,
+                "verdict": found.verdict,
+                "left_out": found.left_out,
+            }
+            if isinstance(found, Heterogeneity)
+            else {"reason": found},
+            "excluded_sites": ready.excluded,
+            "notes": ready.notes,
+            "model": ready.kind,
+        },
+        indent=2,
+    )

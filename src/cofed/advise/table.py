@@ -1,0 +1,259 @@
+"""A table of all sites' rows, made ready: what is dropped or left out is said, never silent."""
+
+import dataclasses
+import difflib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cofed import intake
+from cofed.federation import Federation
+from cofed.losses import Logistic, Poisson, Softmax, Squared
+from cofed.models import Linear
+from cofed.problem import Problem
+
+Frame = Any  # of pandas, whose types say too little for a checker
+LEVELS = 20  # a text column with more values than this is no category
+GAPS = 0.05  # a column with a larger part missing is left out; with a smaller one, its rows are
+MODELS = {"linear": Squared, "logistic": Logistic, "multinomial": Softmax, "poisson": Poisson}
+FEATURES = 1000  # the exact solver works with matrices of this size
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """The sites' data on one scale, the model they suggest, and what was done to get there."""
+
+    federation: Federation
+    problem: Problem
+    kind: str  # a key of MODELS
+    groups: list[np.ndarray] | None  # which rows belong together, per site
+    excluded: dict[str, str]  # sites left out, and why
+    notes: list[str]  # what else was done, a sentence each
+    target: str
+
+
+def read(path: Path, client: str) -> Frame:
+    """A CSV or Parquet file (or a folder of Parquet files) as a table; site names are text."""
+    if not path.exists():
+        raise ValueError(f"there is no file {path}")
+    if path.is_dir() or path.suffix == ".parquet":
+        try:
+            return pd.read_parquet(path)
+        except Exception as error:
+            raise ValueError(f"{path} could not be read as Parquet: {str(error).splitlines()[0]}") from None
+    if path.suffix in (".csv", ".tsv", ".txt") or path.name.endswith((".csv.gz", ".tsv.gz")):
+        try:
+            return pd.read_csv(path, sep=None, engine="python", dtype={client: str})
+        except Exception as error:
+            raise ValueError(f"{path} could not be read as CSV: {str(error).splitlines()[0]}") from None
+    raise ValueError(f"{path} ends in {path.suffix!r}; give a .csv or a .parquet file")
+
+
+def prepare(
+    df: Frame,
+    target: str,
+    client: str,
+    group: str | None = None,
+    features: list[str] | None = None,
+    drop: list[str] | None = None,
+    model: str | None = None,
+    folds: int = 5,
+) -> Prepared:
+    """Choose and scale the columns, name what is left out, and say which model the target asks for.
+
+    >>> df = pd.DataFrame({"site": ["a", "b"] * 30, "age": np.arange(60.0), "ill": [0, 0, 1] * 20})
+    >>> ready = prepare(df, target="ill", client="site")
+    >>> ready.kind, ready.federation.names, ready.federation.feature_names
+    ('logistic', ('a', 'b'), ('age',))
+    """
+    notes: list[str] = []
+    chosen = roles(df, target, client, group, features, drop or [])
+    df = drop_rows(df, [target], f"the target {target!r} is missing", notes)
+    df = drop_rows(df, [c for c in (client, group) if c], f"{client!r} or {group!r} is missing", notes)
+    if df[client].nunique() < 2:
+        only = df[client].iloc[0]
+        raise ValueError(
+            f"the client column {client!r} has the one value {only}: there is nothing to compare; name the column "
+            "that tells the sites apart with --client"
+        )
+    kind = kind_of(df[target], target, model, notes)
+    y = encode_target(df[target], target, kind, notes)
+    X = encode_features(df[chosen], features is not None, notes)
+    whole = X.notna().all(axis=1)
+    if not whole.all():
+        notes.append(f"{(~whole).sum():,} of {len(X):,} rows are left out: a feature is missing there.")
+        df, X, y = df[whole.to_numpy()], X[whole], y[whole.to_numpy()]
+    if not len(X):
+        raise ValueError("no row is left in which all features are there; name those that matter with --features")
+    X = independent(X, notes)
+    if X.shape[1] > FEATURES:
+        raise ValueError(f"there are {X.shape[1]} feature columns, and at most {FEATURES} work here; use --features")
+    sites = df[client].astype(str).to_numpy()
+    labels = None if group is None else df[group].to_numpy()
+    excluded = unfit_sites(sites, y, labels, kind, folds)
+    keep = ~np.isin(sites, list(excluded))
+    if len(set(sites[keep])) < 2:
+        reasons = "; ".join(f"{name}: {why}" for name, why in list(excluded.items())[:5])
+        raise ValueError(f"fewer than two sites can be compared ({reasons})")
+    X, y, sites = X[keep], y[keep], sites[keep]
+    constant = [c for c in X if X[c].nunique() == 1]
+    X = X.drop(columns=constant)
+    scaled = (X - X.mean()) / X.std(ddof=0)
+    table = scaled.assign(__y=y, __site=sites)
+    federation = Federation.from_frame(table, target="__y", client="__site", features=list(X.columns), dtype="float64")
+    groups = None
+    if labels is not None:
+        groups = [labels[keep][sites == name] for name in federation.names]
+    problem = Problem(Linear(), MODELS[kind]())
+    return Prepared(federation, problem, kind, groups, excluded, notes, target)
+
+
+def roles(
+    df: Frame, target: str, client: str, group: str | None, features: list[str] | None, drop: list[str]
+) -> list[str]:
+    """The feature columns, once every column that is named is there and has one role."""
+    columns = [str(c) for c in df.columns]
+    df.columns = columns
+    twice = sorted({c for c in columns if columns.count(c) > 1})
+    if twice:
+        raise ValueError(f"the column {twice[0]!r} is there twice; column names must differ")
+    for role, names in (
+        ("target", [target]),
+        ("client", [client]),
+        ("group", [group] if group else []),
+        ("feature", features or []),
+        ("drop", drop),
+    ):
+        for name in names:
+            if name not in columns:
+                near = difflib.get_close_matches(name, columns, 3)
+                hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+                raise ValueError(f"there is no {role} column {name!r}{hint} The columns are {intake.listed(columns)}")
+    if len({target, client, group}) < 3:
+        raise ValueError("the target, the client and the group must be different columns")
+    if len(df) == 0:
+        raise ValueError("the table has no rows")
+    if features is not None:
+        taken = sorted(set(features) & {target, client, group})
+        if taken:
+            raise ValueError(f"{taken[0]!r} cannot be a feature: it is the target, the client or the group")
+    others = features if features is not None else [c for c in columns if c not in {target, client, group}]
+    chosen = [c for c in others if c not in drop]
+    if not chosen:
+        raise ValueError("no feature column is left beside the target and the client")
+    return chosen
+
+
+def drop_rows(df: Frame, columns: list[str], why: str, notes: list[str]) -> Frame:
+    """The rows in which these columns are there."""
+    whole = df[columns].notna().all(axis=1)
+    if not whole.any():
+        raise ValueError(f"{why} in every row")
+    if not whole.all():
+        notes.append(f"{(~whole).sum():,} of {len(df):,} rows are left out: {why} there.")
+    return df[whole]
+
+
+def kind_of(y: Frame, name: str, asked: str | None, notes: list[str]) -> str:
+    """The model for the target: as asked, or by its values."""
+    distinct, numeric = y.nunique(), pd.api.types.is_numeric_dtype(y)
+    if distinct == 1:
+        raise ValueError(f"the target {name!r} has the one value {y.iloc[0]}: there is nothing to predict")
+    if asked is not None:
+        if asked not in MODELS:
+            raise ValueError(f"there is no model {asked!r}; there are {', '.join(MODELS)}")
+        if asked == "logistic" and distinct != 2:
+            raise ValueError(f"a logistic model needs a target with two values, and {name!r} has {distinct}")
+        if asked in ("linear", "poisson") and not numeric:
+            raise ValueError(f"a {asked} model needs numbers, and the target {name!r} holds text")
+        if asked == "poisson" and (y.min() < 0 or (y != y.round()).any()):
+            raise ValueError(f"a Poisson model needs counts 0, 1, 2, ..., and the target {name!r} has others")
+        return asked
+    if distinct == 2:
+        return "logistic"
+    if not numeric:
+        if distinct > LEVELS:
+            raise ValueError(f"the target {name!r} holds {distinct} different texts, too many for classes")
+        return "multinomial"
+    whole = pd.api.types.is_integer_dtype(y) and y.min() >= 0 and distinct <= LEVELS
+    if whole:
+        notes.append(
+            f"{name!r} has {distinct} whole values and is taken as a quantity (a linear model); "
+            "--model poisson takes it as counts, --model multinomial as classes."
+        )
+    return "linear"
+
+
+def encode_target(y: Frame, name: str, kind: str, notes: list[str]) -> np.ndarray:
+    """The target as the loss expects it."""
+    if kind in ("linear", "poisson"):
+        return y.to_numpy(float)
+    values = sorted(y.unique(), key=str) if y.dtype == object else sorted(y.unique())
+    if kind == "logistic" and [str(v) for v in values] not in (["0", "1"], ["False", "True"], ["0.0", "1.0"]):
+        notes.append(f"{name!r} = {values[1]} counts as 1, {values[0]} as 0.")
+    return pd.Categorical(y, categories=values).codes.astype(np.int64)
+
+
+def encode_features(X: Frame, asked: bool, notes: list[str]) -> Frame:
+    """Numbers only: categories become indicators; identifiers, dates, long texts and columns with gaps are left out."""
+    gaps = X.isna().mean()
+    left: dict[str, list[str]] = {}
+    parts = []
+    for column in X:
+        values = X[column]
+        if gaps[column] > GAPS and not asked:
+            left.setdefault(f"more than {GAPS:.0%} of their values are missing", []).append(column)
+        elif pd.api.types.is_bool_dtype(values):
+            parts.append(values.astype(float))
+        elif pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_complex_dtype(values):
+            if pd.api.types.is_integer_dtype(values) and values.nunique() == len(values) > LEVELS:
+                left.setdefault("a different value in every row, taken as an identifier", []).append(column)
+            else:
+                parts.append(values.astype(float).replace([np.inf, -np.inf], np.nan))
+        elif pd.api.types.is_datetime64_any_dtype(values) or values.nunique() > LEVELS:
+            left.setdefault("neither numbers nor a few categories", []).append(column)
+        else:
+            indicators = pd.get_dummies(values, prefix=column, prefix_sep="=", drop_first=True, dtype=float)
+            indicators[values.isna().to_numpy()] = np.nan
+            parts.append(indicators)
+    for why, columns in left.items():
+        notes.append(f"Columns left out ({why}): {', '.join(columns)}.")
+    if not parts:
+        raise ValueError("no feature column can be used: " + " ".join(notes[-len(left) :]))
+    return pd.concat(parts, axis=1)
+
+
+def independent(X: Frame, notes: list[str]) -> Frame:
+    """Without constant columns and without those that the others determine."""
+    constant = [c for c in X if X[c].nunique() == 1]
+    if constant:
+        notes.append(f"Columns left out (constant): {', '.join(constant)}.")
+        X = X.drop(columns=constant)
+    if X.shape[1] == 0:
+        raise ValueError(f"no feature column is left: {', '.join(constant)} are constant")
+    scaled = ((X - X.mean()) / X.std(ddof=0)).to_numpy()
+    # In the R of a QR factorisation, a column that those before it determine has a diagonal entry of about 0.
+    diagonal = np.abs(np.diag(np.linalg.qr(scaled, mode="r")))
+    bound = 1e-8 * np.sqrt(len(scaled))
+    determined = [c for c, size in zip(X, diagonal, strict=False) if size < bound] + list(X.columns[len(diagonal) :])
+    if determined:
+        notes.append(f"Columns left out (the others determine them): {', '.join(determined)}.")
+        X = X.drop(columns=determined)
+    return X
+
+
+def unfit_sites(sites: np.ndarray, y: np.ndarray, groups: Any, kind: str, folds: int) -> dict[str, str]:
+    """The sites that cannot take part, and why."""
+    excluded = {}
+    for name in sorted(set(sites), key=intake.natural):
+        rows = sites == name
+        units = int(rows.sum()) if groups is None else len(set(groups[rows]))
+        if units < 2 * folds:
+            what = "rows" if groups is None else "groups"
+            excluded[name] = f"only {units} {what}, at least {2 * folds} are needed to hold some out"
+        elif len(set(y[rows])) == 1:
+            value = "one class" if kind in ("logistic", "multinomial") else "one value"
+            excluded[name] = f"its target has {value} only"
+    return excluded

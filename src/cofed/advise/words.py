@@ -1,0 +1,186 @@
+"""The advice in words and tables, for a reader who knows the sites and not the method; both pages are made of these."""
+
+import numpy as np
+import pandas as pd
+
+from cofed.advise.advice import Advice
+from cofed.personal.heterogeneity import Heterogeneity
+
+LOSSES = {
+    "linear": "half the squared error",
+    "logistic": "log loss",
+    "multinomial": "log loss",
+    "poisson": "Poisson loss",
+}
+NAMES = {
+    "shared": "one model for all sites",
+    "local": "a model for each site",
+    "prox": "a model for each site, held near a common one",
+}
+
+
+def short(strength: float) -> str:
+    """A strength with two digits.
+
+    >>> short(100.0), short(0.0316)
+    ('100', '0.032')
+    """
+    return f"{float(f'{strength:.2g}'):g}"
+
+
+def title(advice: Advice) -> str:
+    """The question."""
+    return f"Should these {advice.prepared.federation.n_clients} sites share one model?"
+
+
+def data(advice: Advice) -> str:
+    """What was looked at, in a sentence or two."""
+    ready = advice.prepared
+    fed = ready.federation
+    together = " Rows of one group stay together." if ready.groups is not None else ""
+    return (
+        f"{fed.n_samples:,} rows of {fed.n_clients} sites, {fed.n_features} features, target {ready.target!r} "
+        f"({ready.kind} regression). Each choice was trained on {advice.folds - 1} of {advice.folds} parts of every "
+        f"site's rows and judged on the rest, in turn, so that each row is judged once.{together}"
+    )
+
+
+def recommendation(advice: Advice) -> str:
+    """What to do, as a headline."""
+    chosen = NAMES[advice.recommendation]
+    strength = f" (FedProx, strength {short(advice.strengths[advice.best])})" if advice.recommendation == "prox" else ""
+    return chosen[0].upper() + chosen[1:] + strength
+
+
+def reasons(advice: Advice) -> list[str]:
+    """Why, and how sure: a sentence each."""
+    shared, local, near = advice.risks[-1], advice.risks[0], advice.risks[advice.best]
+    kind = LOSSES[advice.prepared.kind]
+    said = [
+        f"On rows that the models had not seen, the {kind} is {shared:.4f} with one model for all and {local:.4f} with "
+        f"a model each (lower is better); knowing no features at all it would be {advice.baseline:.4f}."
+    ]
+    if advice.risks.min() >= advice.baseline:
+        said.append("No choice does better than that: these features do not tell the target, in no site.")
+    gap, error = advice.held_near.difference, advice.held_near.standard_error
+    strength = f"{short(advice.strengths[advice.best])}"
+    if advice.recommendation == "prox":
+        said.append(
+            f"Between the two, at strength {strength}, it is {near:.4f}: better than either by at least {gap:.2g} "
+            f"(standard error {error:.2g}). {sureness(advice.sure)} The strength was chosen on the same rows, which "
+            "flatters it a little."
+        )
+    else:
+        other = "a model each" if advice.recommendation == "shared" else "one model for all"
+        size, spread = abs(advice.apart.difference), advice.apart.standard_error
+        said.append(
+            f"That is a difference of {size:.2g} (standard error {spread:.2g}) to {other}. {sureness(advice.sure)}"
+        )
+        said.append(
+            f"Something between (FedProx, at best at strength {strength}) gives {near:.4f}: not clearly better."
+            if gap > 0
+            else f"Nothing between the two (FedProx, at best at strength {strength}: {near:.4f}) is better."
+        )
+    return said
+
+
+def sureness(sure: float) -> str:
+    """A probability in words."""
+    if sure < 0.75:
+        return "That is no more than a toss-up: the two are as good as each other."
+    odds = f"{sure:.0%}" if sure < 0.995 else "more than 99 %"
+    how = "This leans that way" if sure < 0.9 else "This is fairly sure" if sure < 0.975 else "This is sure"
+    return f"{how} ({odds})."
+
+
+def difference(advice: Advice) -> str:
+    """How different the sites are."""
+    found = advice.different
+    if isinstance(found, str):
+        return f"How different the sites are could not be estimated: {found}."
+    low, high = found.interval
+    ratio = found.R_squared / found.threshold
+    words = {
+        "share": "less than their samples can tell apart: what a site would gain from a model of its own, it would "
+        "lose by having fewer rows",
+        "separate": "more than their samples' size explains: what a site would gain from the others' rows, it would "
+        "lose by their being different",
+        "between": "about as much as their samples can tell apart: neither sharing nor going alone is plainly right",
+    }
+    left = "".join(f" Without {name} in this estimate: {why}." for name, why in found.left_out.items())
+    return (
+        f"The sites' true models differ {words[found.verdict]}. In figures: their mean squared distance is estimated "
+        f"as R² = {found.R_squared:.3g} ({found.level:.0%} interval {low:.3g} to {high:.3g}), {ratio:.2g} times the "
+        f"error that sites make when they fit alone, {found.threshold:.3g}. Sharing pays below that, going alone "
+        f"above.{left}"
+    )
+
+
+def choices(advice: Advice) -> pd.DataFrame:
+    """A row per choice, from one model for all to a model each."""
+    rows = []
+    for place in reversed(range(len(advice.strengths))):
+        strength, risk = advice.strengths[place], advice.risks[place]
+        name = "one model for all" if np.isinf(strength) else "a model each" if strength == 0 else "FedProx"
+        rows.append(
+            {
+                "choice": name,
+                "strength": "∞" if np.isinf(strength) else short(strength),
+                "held-out loss": f"{risk:.4f}",
+                "against one for all": "" if np.isinf(strength) else f"{risk - advice.risks[-1]:+.4f}",
+                "± s.e.": "" if np.isinf(strength) else f"{advice.errors[place]:.4f}",
+                "explained": f"{1 - risk / advice.baseline:.1%}" if advice.baseline > 0 else "",
+                "best": place == int(np.argmin(advice.risks)),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def sites(advice: Advice) -> pd.DataFrame:
+    """A row per site: what each choice gives there."""
+    gaps = advice.apart.table
+    rows = []
+    for m, name in enumerate(advice.prepared.federation.names):
+        shared, near, local = (advice.by_site[m, place] for place in (-1, advice.best, 0))
+        least = min(shared, near, local)
+        gap, error = gaps["difference"].iloc[m], gaps["standard_error"].iloc[m]
+        row = {
+            "site": name,
+            "rows": f"{int(gaps['samples'].iloc[m]):,}",
+            "one for all": f"{shared:.4f}",
+            f"FedProx {short(advice.strengths[advice.best])}": f"{near:.4f}",
+            "own model": f"{local:.4f}",
+            "gain of own ± s.e.": f"{gap:+.4f} ± {error:.4f}",
+            "best here": "one for all" if least == shared else "FedProx" if least == near else "own model",
+        }
+        if isinstance(advice.different, Heterogeneity) and name in advice.different.table.index:
+            row["unlike others"] = f"{advice.different.table['ratio'][name]:.1f} times"
+        rows.append(row)
+    return pd.DataFrame(rows).fillna("")
+
+
+def remarks(advice: Advice) -> list[str]:
+    """What was left out, and how to read the page."""
+    ready = advice.prepared
+    said = [f"Site {name} is left out: {why}." for name, why in ready.excluded.items()] + ready.notes
+    said.append("Features are scaled to mean 0 and variance 1 over all sites; sites count by their rows.")
+    if isinstance(advice.different, Heterogeneity):
+        said.append(
+            '"Unlike others" is how far a site\'s own model is from the average one, squared, as a multiple of what '
+            "chance alone would give (1 is no difference)."
+        )
+    return said
+
+
+def how_to(advice: Advice) -> str:
+    """The line of Python that trains what is recommended."""
+    method = {
+        "shared": "cofed.FedDecouple(client_lr=0.1)",
+        "local": "cofed.PureLocal(client_lr=0.1)",
+        "prox": f"cofed.FedProx(strength={short(advice.strengths[advice.best])}, client_lr=0.1)",
+    }[advice.recommendation]
+    loss = type(advice.prepared.problem.loss).__name__
+    return (
+        f"cofed.run(cofed.Problem(cofed.Linear(), cofed.{loss}()), federation, {method}, rounds=200, local_steps=5, "
+        'weights="samples")'
+    )

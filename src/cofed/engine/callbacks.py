@@ -1,0 +1,158 @@
+"""What listens to a run: objects that are told of its start, of each row of its history, and of its end."""
+
+import dataclasses
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from cofed.engine.history import Result
+from cofed.engine.job import Settings, in_a_line
+from cofed.federation import Federation
+from cofed.gossip.topologies import Topology
+from cofed.problem import Problem
+
+METHODS = ("on_start", "on_row", "on_end")
+SHOWN = 8  # a parameter with more entries than this is told by its shape
+
+
+@dataclasses.dataclass(frozen=True)
+class RunInfo:
+    """What a callback is told at the start of a run. `rows` are those that a resumed run has already."""
+
+    algorithm: Any
+    problem: Problem
+    federation: Federation
+    settings: Settings
+    weights: Any
+    topology: Topology | None
+    link_failure: float
+    rows: tuple[dict[str, Any], ...] = ()
+
+    def parameters(self) -> dict[str, bool | int | float | str]:
+        """The run's definition by flat names, as experiment trackers want it: parts by their type, then their fields.
+
+        >>> import cofed
+        >>> class Show:
+        ...     def on_start(self, info):
+        ...         print({name: value for name, value in info.parameters().items() if "algorithm" in name})
+        >>> fed = cofed.Federation.from_arrays([([[1.0]], [1.0])])
+        >>> _ = cofed.run(cofed.Problem(), fed, cofed.FedAvg(0.5), rounds=1, callbacks=[Show()])
+        {'algorithm': 'FedAvg', 'algorithm.client_lr': 0.5, 'algorithm.server_lr': 1.0}
+        """
+        data = {
+            "clients": self.federation.n_clients,
+            "samples": "a stream" if self.federation.draw is not None else self.federation.n_samples,
+            "features": self.federation.n_features,
+            "dtype": str(self.federation.dtype),
+            "weights": self.weights,
+        }
+        network = {} if self.topology is None else {"topology": self.topology, "link_failure": self.link_failure}
+        # What the engine fills into the problem is told by the settings.
+        problem = {f"problem.{part}": getattr(self.problem, part) for part in ("model", "loss", "regularizer")}
+        named = {"algorithm": self.algorithm} | problem | dataclasses.asdict(self.settings) | data | network
+        return dict(pair for name, value in named.items() for pair in flat(name, value))
+
+
+class Callback(Protocol):
+    """What `cofed.run(..., callbacks=[...])` takes: an object with any of these methods.
+
+    They are called between compiled chunks of rounds (about four times a second), never within. An error in on_start
+    is raised, before anything is computed; one in on_row or on_end is a warning: the run goes on without this callback
+    and nothing of it is lost.
+    """
+
+    def on_start(self, info: RunInfo) -> None:
+        """The run is checked and about to begin, or to go on."""
+
+    def on_row(self, row: dict[str, Any]) -> bool | None:
+        """A row of the history, as soon as it is known; row 0 is the start.
+
+        False (and nothing else) stops the run as Ctrl-C does: the rounds under way are finished and kept.
+        """
+
+    def on_end(self, result: Result) -> None:
+        """The run is over: completed, stopped or diverged."""
+
+
+class Listeners:
+    """The callbacks of one run, and how many rows they have been told of."""
+
+    def __init__(self, callbacks: Any):
+        if not isinstance(callbacks, Iterable):
+            raise TypeError(f"callbacks must be a list of objects, got a single {type(callbacks).__name__}")
+        self.callbacks = list(callbacks)
+        self.told = 0
+        for callback in self.callbacks:
+            if isinstance(callback, type):
+                raise TypeError(f"callbacks must hold objects, got the class {callback.__name__}; call it to make one")
+            if not any(hasattr(callback, method) for method in METHODS):
+                raise TypeError(f"callbacks: a {type(callback).__name__} has none of {', '.join(METHODS)}")
+
+    def start(self, info: RunInfo) -> None:
+        """Before anything is computed: what fails now is raised."""
+        self.told = len(info.rows)
+        for callback in self.callbacks:
+            if hasattr(callback, "on_start"):
+                try:
+                    callback.on_start(info)
+                except Exception as error:
+                    name = type(callback).__name__
+                    raise RuntimeError(f"the callback {name} failed in on_start: {in_a_line(error)}") from error
+
+    def rows(self, rows: list[dict[str, Any]]) -> bool:
+        """Tell of the rows that are new; whether the run is to go on."""
+        go_on = True
+        for row in rows[self.told :]:
+            for callback in list(self.callbacks):
+                if self.tell(callback, "on_row", dict(row)) is False:
+                    go_on = False
+        self.told = len(rows)
+        return go_on
+
+    def end(self, result: Result) -> Result:
+        """When all is over; hands the result on."""
+        for callback in list(self.callbacks):
+            self.tell(callback, "on_end", result)
+        return result
+
+    def tell(self, callback: Any, method: str, what: Any) -> Any:
+        """Call a method, where there is one. One that fails is told of, and never called again."""
+        try:
+            return getattr(callback, method)(what) if hasattr(callback, method) else None
+        except Exception as error:
+            self.callbacks = [other for other in self.callbacks if other is not callback]
+            warnings.warn(
+                f"the callback {type(callback).__name__} failed in {method} and is not called again; the run is not "
+                f"affected: {in_a_line(error)}",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+
+
+def flat(name: str, value: Any) -> Iterator[tuple[str, bool | int | float | str]]:
+    """A value and its parts, by dotted names; what is not set (None) is left out."""
+    if value is None:
+        return
+    if isinstance(value, (bool, int, float, str)):
+        yield name, value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield name, type(value).__name__
+        for field in dataclasses.fields(value):
+            yield from flat(f"{name}.{field.name}", getattr(value, field.name))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from flat(f"{name}.{key}", item)
+    elif isinstance(value, (list, tuple)) and any(dataclasses.is_dataclass(item) for item in value):
+        for i, item in enumerate(value):
+            yield from flat(f"{name}.{i}", item)
+    elif isinstance(value, (jax.Array, np.ndarray, np.generic, list, tuple)):
+        array = np.asarray(value)
+        if array.size > SHOWN:
+            yield name, f"an array of shape {array.shape}"
+        else:
+            yield name, array.item() if array.ndim == 0 else str(array.tolist())
+    else:
+        yield name, getattr(value, "__name__", type(value).__name__)

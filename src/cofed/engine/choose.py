@@ -1,0 +1,165 @@
+"""Methods that choose: their candidates are trained on one part of every client's data and compared on the rest."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+import pandas as pd
+from jaxtyping import PyTree
+
+from cofed.engine import evaluate
+from cofed.engine.history import Outcome, Result
+from cofed.engine.job import traced
+from cofed.engine.steps import Data
+from cofed.federation import Federation
+from cofed.personal.compare import Comparison, compare
+from cofed.problem import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """How a method that chooses has chosen: "shared" (one model for all), "local" (a model each) or "by client".
+
+    `difference` is the held-out loss of the shared model minus that of the local ones in the weighted mean, with its
+    `standard_error`; positive speaks for local models. `table` has the same for every client, and what it was given.
+    """
+
+    chosen: str
+    shared_loss: float
+    local_loss: float
+    difference: float
+    standard_error: float
+    table: pd.DataFrame
+
+    def __str__(self) -> str:
+        gap = f"{abs(self.difference):.3g} (standard error {self.standard_error:.2g})"
+        losses = f"held-out loss {self.shared_loss:.4g} with one model for all, {self.local_loss:.4g} with a model each"
+        better = "a model each is better" if self.difference > 0 else "one model for all is better"
+        deployed = {
+            "shared": "Deployed: the model for all.",
+            "local": "Deployed: a model each.",
+            "by client": f"Deployed: what is better for each client; {(self.table['chosen'] == 'local').sum()} of "
+            f"{len(self.table)} have a model of their own.",
+        }
+        return f"{losses}: {better} by {gap}. {deployed[self.chosen]}"
+
+
+def choose(
+    problem: Problem,
+    federation: Federation,
+    algorithm: Any,
+    weights: Any,
+    evaluation: Federation | None,
+    seed: int,
+    go: Callable[[Federation, Any, Federation | None], Result],
+) -> Result:
+    """Train, compare and deploy. `go(federation, algorithm, evaluation)` is a run with the caller's settings."""
+    both = algorithm.candidates(problem)
+    done: list[Result] = []
+    try:
+        if algorithm.folds is None:
+            parts = [(federation, evaluation) if evaluation is not None else federation.split(algorithm.held_out, seed)]
+        else:
+            parts = federation.folds(algorithm.folds, seed)
+        tried = [(test, [train_one(go, train, one, test, done) for one in both]) for train, test in parts]
+        verdict = compare_on_held_out(problem, federation.names, tried, np.asarray(federation.weights(weights)))
+        own = (verdict.table["difference"] > 0).to_numpy()
+        if not algorithm.by_client:
+            own = np.full(federation.n_clients, verdict.difference > 0)
+        final: list[Result | None] = list(tried[0][1])
+        if algorithm.folds is not None:  # what was tried saw only a part of the data
+            wanted = (not own.all(), bool(own.any()))
+            final = [
+                train_one(go, federation, one, evaluation, done) if want else None
+                for one, want in zip(both, wanted, strict=True)
+            ]
+    except Interrupted as stop:
+        return stop.result
+    return deploy(federation.names, algorithm.by_client, own, verdict, final, done)
+
+
+class Interrupted(Exception):
+    """The user has stopped a candidate's run: there is nothing to compare."""
+
+    def __init__(self, result: Result):
+        self.result = result
+
+
+def train_one(go: Callable, train: Federation, algorithm: Any, test: Federation | None, done: list[Result]) -> Result:
+    """One candidate's run, added to those done."""
+    result = go(train, algorithm, test)
+    if result.outcome is Outcome.INTERRUPTED:
+        raise Interrupted(result)
+    done.append(result)
+    return result
+
+
+def compare_on_held_out(
+    problem: Problem, names: tuple[str, ...], tried: list[tuple[Federation, list[Result]]], weights: np.ndarray
+) -> Comparison:
+    """The two candidates' losses on every held-out sample, compared client by client."""
+    found: list[dict[str, list[np.ndarray]]] = [{name: [np.zeros(0)] for name in names} for _ in range(2)]
+    for test, results in tried:
+        for place, result in enumerate(results):
+            models = deployed_models(result, names)
+            owners = [names.index(name) for name in test.names]
+            losses = sample_losses(problem, test, jax.tree.map(lambda leaf, owners=owners: leaf[owners], models))
+            for name, part in zip(test.names, losses, strict=True):
+                found[place][name].append(part)
+    first, second = ([np.concatenate(by_name[name]) for name in names] for by_name in found)
+    return compare(names, first, second, weights)
+
+
+def deployed_models(result: Result, names: tuple[str, ...]) -> PyTree:
+    """A model for each client, stacked: its own, or the one for all."""
+    if result.personal_models is not None:
+        return result.personal_models
+    arrays = eqx.filter(result.model, eqx.is_inexact_array_like)
+    return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (len(names), *np.shape(leaf))), arrays)
+
+
+def sample_losses(problem: Problem, federation: Federation, models: PyTree) -> list[np.ndarray]:
+    """The loss of each client's own model on each of its samples."""
+    data = Data(federation.X, federation.y, federation.sizes, federation.ids, federation.weights())
+    models = jax.tree.map(lambda leaf: np.asarray(leaf, federation.dtype), models)
+    losses = np.asarray(losses_by_client(traced(problem, federation.dtype), data, models))
+    return [row[:size] for row, size in zip(losses, np.asarray(federation.sizes), strict=True)]
+
+
+@eqx.filter_jit
+def losses_by_client(problem: Problem, data: Data, models: PyTree) -> PyTree:
+    """The loss of each sample, padding included."""
+    return evaluate.per_client(lambda w, X, y, _: problem.losses(w, X, y), data, models)
+
+
+def deploy(
+    names: tuple[str, ...],
+    by_client: bool,
+    own: np.ndarray,
+    verdict: Comparison,
+    final: list[Result | None],
+    done: list[Result],
+) -> Result:
+    """The result of the choice: own says who gets a model of its own. Everything that was trained is counted."""
+    table = verdict.table.rename(columns={"first": "shared_loss", "second": "local_loss"})
+    table["chosen"] = np.where(own, "local", "shared")
+    chosen = "by client" if by_client else "local" if own.all() else "shared"
+    choice = Choice(chosen, verdict.first, verdict.second, verdict.difference, verdict.standard_error, table)
+    shared, local = final
+    base = local if shared is None or (local is not None and own.all()) else shared
+    assert base is not None  # one of the two was wanted
+    models = deployed_models(base, names)
+    if shared is not None and local is not None:
+        pick = lambda a, b: np.where(own.reshape(-1, *(1,) * (np.ndim(a) - 1)), b, a)  # noqa: E731
+        models = jax.tree.map(pick, deployed_models(shared, names), deployed_models(local, names))
+    down, up = (sum(getattr(result.communication, side) for result in done) for side in ("down", "up"))
+    return dataclasses.replace(
+        base,
+        communication=dataclasses.replace(base.communication, down=down, up=up),
+        personal_models=models,
+        clients=base.clients if base is local else None,
+        choice=choice,
+    )

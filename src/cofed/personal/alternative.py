@@ -1,0 +1,73 @@
+"""Alternative: one model for all, or a model each, whichever does better on held-out data.
+
+Problem     the AER, sum_i p_i E[loss of client i's model on a fresh sample of client i], as small as possible
+Method      train FedAvg and PureLocal on every client's training part, compare their losses on its held-out part,
+            and deploy the better: for the system, by the weighted mean (the run's weights: n_i/N or uniform), or for
+            each client on its own. A tie goes to the model for all.
+Reference   chen2021, Section 3.3 (the dichotomous strategy, which needs no knowledge of R) and Corollary 3.1.
+Deviations  With `folds` the comparison is cross-validated, and the winner is trained on all data; without, the models
+            deployed are those compared, as in the paper. Any two methods may be compared.
+"""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+
+from cofed.algorithms.base import Candidates
+from cofed.algorithms.fedavg import FedAvg
+from cofed.personal.local import optional_number
+from cofed.personal.purelocal import PureLocal
+from cofed.problem import Problem
+from cofed.scalars import number
+
+
+class Alternative(eqx.Module):
+    """FedAvg or PureLocal, whichever does better on held-out data (see the file's head).
+
+    `client_lr` and `server_lr` are FedAvg's eta_c and eta_s, and `client_lr` PureLocal's; `shared` and `local` give the
+    two methods instead. `held_out` is the part of each client's samples that is kept for the comparison (a run's
+    `evaluation=` takes its place); `folds` cross-validates; `by_client` lets each client have what is better for it.
+
+    >>> import numpy as np, cofed
+    >>> rng = np.random.default_rng(0)
+    >>> clients = [(X := rng.normal(size=(60, 2)), X @ w) for w in ([1.0, 2.0], [-3.0, 0.5])]
+    >>> federation = cofed.Federation.from_arrays(clients)
+    >>> result = cofed.run(cofed.Problem(), federation, cofed.Alternative(client_lr=0.3), rounds=100)
+    >>> result.choice.chosen, result.personal_models.coef.round(1).tolist()
+    ('local', [[1.0, 2.0], [-3.0, 0.5]])
+    """
+
+    client_lr: Any = eqx.field(converter=optional_number, default=None)
+    server_lr: Any = eqx.field(converter=number, default=1.0)
+    held_out: float = eqx.field(static=True, default=0.25)
+    folds: int | None = eqx.field(static=True, default=None)
+    by_client: bool = eqx.field(static=True, default=False)
+    shared: Any = None
+    local: Any = None
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    equal_steps: ClassVar[bool] = False
+    paper: ClassVar[str] = "chen2021"
+
+    def __check_init__(self):
+        if self.client_lr is None and (self.shared is None or self.local is None):
+            raise ValueError(
+                "Alternative: give client_lr, or both methods, such as shared=FedAvg(0.1), local=PureLocal(0.1)"
+            )
+        if not isinstance(self.held_out, (int, float)) or not 0 < self.held_out < 1:
+            raise ValueError(f"Alternative: held_out must be a share between 0 and 1, got {self.held_out!r}")
+        if self.folds is not None and (
+            isinstance(self.folds, bool) or not isinstance(self.folds, int) or self.folds < 2
+        ):
+            raise ValueError(f"Alternative: folds must be an integer >= 2, got {self.folds!r}")
+        for name, method in (("shared", self.shared), ("local", self.local)):
+            if method is not None and not hasattr(method, "local"):
+                raise TypeError(f"Alternative: {name} must be an algorithm with a server, got {method!r}")
+        if self.local is not None and not hasattr(self.local, "personal_model"):
+            raise TypeError(f"Alternative: local must give a model for each client, which {self.local!r} does not")
+
+    def candidates(self, problem: Problem) -> Candidates:
+        return Candidates(
+            FedAvg(self.client_lr, self.server_lr) if self.shared is None else self.shared,
+            PureLocal(self.client_lr) if self.local is None else self.local,
+        )

@@ -1,0 +1,111 @@
+"""Generalised linear models of all clients in one set of coordinates, in 64 bits: what Newton's method works with."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Num
+
+from cofed.federation import Federation
+from cofed.models import Linear, Weights
+from cofed.problem import Problem
+
+
+class Glm(eqx.Module):
+    """One client's data (or, with a leading axis, all clients'), and the sum of its losses as a function of theta.
+
+    theta has the coefficients, feature by feature and the intercept last, in directions of the outputs that data can
+    tell apart: `basis` turns them into the model's outputs, and the distance of two theta is that of two models.
+    """
+
+    X: Float[Array, "*clients n p"]  # a column of ones last, where the model has an intercept
+    y: Num[Array, "*clients n"]
+    w: Float[Array, "*clients n"]  # 1, or 0 for padding
+    basis: Float[Array, "k r"]
+    loss: Any
+
+    @property
+    def size(self) -> int:
+        """The number of parameters."""
+        return self.X.shape[-1] * self.basis.shape[1]
+
+    def linear(self, theta: Float[Array, " q"]) -> Float[Array, "n r"]:
+        return self.X @ theta.reshape(self.X.shape[1], -1)
+
+    def of_sample(self, u: Float[Array, " r"], label: Num[Array, ""]) -> Float[Array, ""]:
+        z = self.basis @ u
+        return self.loss(z if hasattr(self.loss, "outputs") else z[0], label)
+
+    def losses(self, theta: Float[Array, " q"]) -> Float[Array, " n"]:
+        """The loss of each sample."""
+        return jax.vmap(self.of_sample)(self.linear(theta), self.y)
+
+    def total(self, theta: Float[Array, " q"]) -> Float[Array, ""]:
+        """The sum of the losses."""
+        return self.losses(theta) @ self.w
+
+    def scores(self, theta: Float[Array, " q"]) -> Float[Array, "n q"]:
+        """The gradient of each sample's loss."""
+        slopes = jax.vmap(jax.grad(self.of_sample))(self.linear(theta), self.y)
+        return (self.X[:, :, None] * slopes[:, None, :]).reshape(-1, self.size) * self.w[:, None]
+
+    def curvatures(self, theta: Float[Array, " q"]) -> Float[Array, "n r r"]:
+        """The second derivatives of each sample's loss by its linear predictor."""
+        return jax.vmap(jax.hessian(self.of_sample))(self.linear(theta), self.y) * self.w[:, None, None]
+
+    def information(self, theta: Float[Array, " q"]) -> Float[Array, "q q"]:
+        """The Hessian of the sum of the losses."""
+        hessian = jnp.einsum("np,nq,nab->paqb", self.X, self.X, self.curvatures(theta), optimize=True)
+        return hessian.reshape(self.size, self.size)
+
+
+def of_clients(
+    problem: Problem, federation: Federation, basis: np.ndarray, counted: Bool[np.ndarray, "m n"] | None = None
+) -> Glm:
+    """All clients, stacked; to be called in JAX's 64-bit mode."""
+    X, y = np.asarray(federation.X, np.float64), np.asarray(federation.y)
+    if problem.model.intercept:
+        X = np.concatenate([X, np.ones((*X.shape[:2], 1))], axis=2)
+    return Glm(
+        jnp.asarray(X),
+        jnp.asarray(y.astype(np.float64) if y.dtype.kind == "f" else y),
+        jnp.asarray(np.asarray(federation.mask()) & (True if counted is None else counted), jnp.float64),
+        jnp.asarray(basis, jnp.float64),
+        problem.loss,
+    )
+
+
+def directions(problem: Problem, federation: Federation) -> np.ndarray:
+    """Orthonormal directions of the outputs that data can tell apart: the one output, or k - 1 of k classes."""
+    if not hasattr(problem.loss, "outputs"):
+        return np.ones((1, 1))
+    k = problem.loss.outputs(np.asarray(federation.y))
+    # The columns of Q that are orthogonal to the vector of ones.
+    return np.linalg.qr(np.column_stack([np.ones(k), np.eye(k)[:, : k - 1]]))[0][:, 1:]
+
+
+def as_model(problem: Problem, theta: np.ndarray, basis: np.ndarray) -> Weights:
+    """theta (clients first, or of one model) as the model's own parameters."""
+    table = theta.reshape(*theta.shape[:-1], -1, basis.shape[1]) @ basis.T
+    if not hasattr(problem.loss, "outputs"):
+        table = table[..., 0]
+        return Weights(*((table[..., :-1], table[..., -1]) if problem.model.intercept else (table, None)))
+    return Weights(*((table[..., :-1, :], table[..., -1, :]) if problem.model.intercept else (table, None)))
+
+
+def check(what: str, problem: Any, federation: Any) -> None:
+    """Refuse what is no generalised linear model on fixed samples."""
+    if not isinstance(problem, Problem) or not isinstance(federation, Federation):
+        raise TypeError(f"{what} expects a cofed.Problem and a cofed.Federation")
+    if not isinstance(problem.model, Linear) or not getattr(problem.loss, "likelihood", False):
+        raise ValueError(
+            f"{what} is for Linear() with Squared(), Logistic(), Softmax() or Poisson(), got "
+            f"{type(problem.model).__name__} with {type(problem.loss).__name__}"
+        )
+    if federation.draw is not None:
+        raise ValueError(f"{what} needs fixed samples, and this federation is a stream")
+    if federation.y.ndim > 2:
+        raise ValueError(f"{what} is for one target, got several")
+    problem.check(federation)

@@ -1,0 +1,86 @@
+"""Excess risk where the truth is known: what the theory bounds, measured on fresh samples."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Num, PyTree
+
+from cofed import trees
+from cofed.federation import Federation
+from cofed.problem import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class ExcessRisk:
+    """`individual` is IER_i of every client, `average` is AER = sum_i p_i IER_i; `standard_error` is that of the
+    average, for the fresh samples it was measured on are finite."""
+
+    individual: np.ndarray
+    average: float
+    standard_error: float
+
+
+def excess_risk(
+    problem: Problem, fresh: Federation, models: PyTree, truth: Any, weights: Any = "samples"
+) -> ExcessRisk:
+    """IER_i = E[loss of client i's model - loss of its best model] on fresh samples of client i, and their mean AER.
+
+    `fresh` has many new samples of every client, in the clients' order. `models` is a stack of one model per client
+    (`result.personal_models`), or one model for all (`result.model`); `truth` likewise, the best models, as a pytree or
+    a mapping such as {"coef": array}. `weights` are p_i: "uniform", one number per client (the n_i of the training
+    data), or "samples", which counts those of `fresh`.
+
+    >>> import cofed
+    >>> data = cofed.datasets.chen_logistic(clients=3, samples=20, heterogeneity=2.0, test_samples=1000)
+    >>> problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Logistic())
+    >>> cofed.excess_risk(problem, data.test, data.local, data.local).average
+    0.0
+    >>> cofed.excess_risk(problem, data.test, data.truth, data.local).average > 0.05
+    True
+    """
+    if not isinstance(problem, Problem) or not isinstance(fresh, Federation):
+        raise TypeError("excess_risk expects a cofed.Problem and a cofed.Federation of fresh samples")
+    start = problem.start(fresh)
+    ours, best = (for_each_client(name, given, start, fresh) for name, given in (("models", models), ("truth", truth)))
+    gaps = np.asarray(loss_gaps(problem, fresh.X, fresh.y, ours, best), np.float64)
+    real = np.asarray(fresh.mask())
+    n = real.sum(axis=1)
+    mean = np.where(real, gaps, 0).sum(axis=1) / n
+    variance = np.where(real, (gaps - mean[:, None]) ** 2, 0).sum(axis=1) / np.maximum(n - 1, 1) / n
+    p = np.asarray(fresh.weights(weights), np.float64)
+    return ExcessRisk(mean, float(p @ mean), float(np.sqrt(p**2 @ variance)))
+
+
+@eqx.filter_jit
+def loss_gaps(
+    problem: Problem, X: Float[Array, "m n ..."], y: Num[Array, "m n ..."], ours: PyTree, best: PyTree
+) -> Float[Array, "m n"]:
+    """The difference of the two models' losses at every sample, one client after another."""
+    return jax.lax.map(
+        lambda one: problem.losses(one[2], *one[:2]) - problem.losses(one[3], *one[:2]), (X, y, ours, best)
+    )
+
+
+def for_each_client(what: str, given: Any, start: PyTree, fresh: Federation) -> PyTree:
+    """A model for each client, stacked, or a sentence on what does not fit."""
+    names, leaves = trees.names(start), jax.tree.leaves(start)
+    if isinstance(given, dict):
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise ValueError(f"excess_risk: {what} lacks {missing}; the model's parameters are {names}")
+        values = [np.asarray(given[name]) for name in names]
+    else:
+        values = [np.asarray(leaf) for leaf in jax.tree.leaves(eqx.filter(given, eqx.is_array_like))]
+    stacked = []
+    for name, leaf, value in zip(names, leaves, values, strict=False):
+        if value.shape not in (leaf.shape, (fresh.n_clients, *leaf.shape)) or len(values) != len(leaves):
+            raise ValueError(
+                f"excess_risk: {what} has {name!r} of shape {value.shape}, expected {leaf.shape}, or "
+                f"{(fresh.n_clients, *leaf.shape)} for a model per client"
+            )
+        one_each = np.broadcast_to(value, (fresh.n_clients, *leaf.shape))
+        stacked.append(np.asarray(one_each, leaf.dtype))
+    return jax.tree.unflatten(jax.tree.structure(start), stacked)

@@ -1,0 +1,174 @@
+"""Callbacks: what they are told and when, how they stop a run, and that their errors do not."""
+
+import numpy as np
+import pytest
+from tests import worlds
+
+import cofed
+from cofed.engine.callbacks import Listeners, flat
+
+FED = worlds.linear()
+
+
+def go(*callbacks, algorithm=None, problem=None, **options):
+    options = {"rounds": 40, "local_steps": 2} | options
+    problem = problem or worlds.problem(cofed.L1(0.05))
+    return cofed.run(problem, FED, algorithm or cofed.FedDualAvg(0.02), callbacks=callbacks, **options)
+
+
+class Listener:
+    """Keeps what it hears."""
+
+    def __init__(self):
+        self.info, self.rows, self.result = None, [], None
+
+    def on_start(self, info):
+        assert not self.rows
+        self.info = info
+
+    def on_row(self, row):
+        assert self.result is None
+        self.rows.append(row)
+
+    def on_end(self, result):
+        self.result = result
+
+
+class Once:
+    """Says or raises something when a round comes."""
+
+    def __init__(self, round, answer):
+        self.round, self.answer, self.heard = round, answer, []
+
+    def on_row(self, row):
+        self.heard.append(row["round"])
+        if row["round"] == self.round:
+            if isinstance(self.answer, BaseException):
+                raise self.answer
+            return self.answer
+
+
+def test_the_rows_are_those_of_the_history():
+    listener = Listener()
+    result = go(listener, evaluate_every=3)
+    assert listener.rows == result.history.rows
+    assert [row["round"] for row in listener.rows] == [*range(0, 40, 3), 40]
+    assert listener.result is result
+    assert listener.info.rows == ()
+    listener.rows[0]["objective"] = np.nan  # its own copy
+    assert np.isfinite(result.history["objective"]).all()
+
+
+def test_a_run_is_the_same_with_and_without_callbacks():
+    np.testing.assert_array_equal(go(Listener()).model.coef, go().model.coef)
+
+
+def test_false_stops_the_run_and_nothing_else_does():
+    last, listener = Once(20, False), Listener()
+    result = go(last, listener, rounds=100_000)
+    done = result.history.rows[-1]["round"]
+    assert result.outcome is cofed.Outcome.INTERRUPTED
+    assert 20 <= done < 100_000
+    assert listener.rows == result.history.rows  # the rounds under way are told to all
+    assert last.heard == list(range(done + 1))
+    np.testing.assert_array_equal(result.model.coef, go(rounds=done).model.coef)
+    for answer in (None, 0, "", True):
+        assert go(Once(20, answer)).outcome is cofed.Outcome.COMPLETED
+    assert go(Once(40, False)).outcome is cofed.Outcome.COMPLETED  # all rounds are done then
+    assert len(go(Once(0, False)).history) == 1
+
+
+def test_a_stopped_run_can_be_resumed(tmp_path):
+    stopped = go(Once(5, False), rounds=100, checkpoint=tmp_path / "run", checkpoint_every=10)
+    assert stopped.history.rows[-1]["round"] < 100
+    listener = Listener()
+    again = cofed.resume(tmp_path / "run", callbacks=[listener])
+    whole = go(rounds=100)
+    np.testing.assert_array_equal(again.model.coef, whole.model.coef)
+    told = [row["round"] for row in (*listener.info.rows, *listener.rows)]
+    assert told == list(range(101))
+    assert len(listener.info.rows) > 1
+    assert listener.result is again
+    assert listener.info.parameters()["algorithm.client_lr"] == 0.02
+
+
+def test_an_error_in_a_callback_is_told_once_and_the_run_goes_on():
+    broken, listener = Once(7, OSError("the disk is full\nand more")), Listener()
+    sentence = "the callback Once failed in on_row and is not called again; .*: OSError: the disk is full$"
+    with pytest.warns(RuntimeWarning, match=sentence) as caught:
+        result = go(broken, listener)
+    assert len(caught) == 1
+    assert result.outcome is cofed.Outcome.COMPLETED
+    assert broken.heard == list(range(8))
+    assert listener.rows == result.history.rows
+
+    class BadEnd:
+        def on_end(self, result):
+            raise ValueError("too late")
+
+    with pytest.warns(RuntimeWarning, match="the callback BadEnd failed in on_end .*: ValueError: too late"):
+        assert go(BadEnd()).outcome is cofed.Outcome.COMPLETED
+
+
+def test_an_error_at_the_start_is_raised_before_anything_is_computed():
+    class BadStart(Listener):
+        def on_start(self, info):
+            raise ValueError("no such server")
+
+    callback = BadStart()
+    with pytest.raises(RuntimeError, match="the callback BadStart failed in on_start: ValueError: no such server"):
+        go(callback)
+    assert not callback.rows
+
+
+def test_the_end_of_a_run_that_diverges_is_told():
+    listener = Listener()
+    with pytest.warns(RuntimeWarning, match="diverged"):
+        result = go(listener, algorithm=cofed.FedAvg(1e6), problem=worlds.problem(), rounds=200, evaluate_every=50)
+    assert listener.result.outcome is cofed.Outcome.DIVERGED
+    assert listener.rows == result.history.rows
+
+
+def test_what_is_no_callback_is_refused():
+    with pytest.raises(TypeError, match="callbacks: a int has none of on_start, on_row, on_end"):
+        go(3)
+    with pytest.raises(TypeError, match="got the class Listener; call it to make one"):
+        go(Listener)
+    with pytest.raises(TypeError, match="must be a list of objects, got a single Listener"):
+        Listeners(Listener())
+
+
+def test_parameters_are_flat_names_of_numbers_and_words():
+    listener = Listener()
+    weights = np.full(FED.n_clients, 1 / FED.n_clients)
+    go(listener, rounds=1, weights=weights, seed=4)
+    told = listener.info.parameters()
+    assert told["algorithm"] == "FedDualAvg"
+    assert told["algorithm.mirror"] == "Euclidean"
+    assert told["problem.loss"] == "Squared"
+    assert told["problem.model.intercept"] is False
+    assert told["problem.regularizer"] == "L1"
+    assert told["problem.regularizer.strength"] == 0.05
+    assert told["weights"] == str(weights.tolist())
+    assert (told["rounds"], told["local_steps"], told["seed"]) == (1, 2, 4)
+    assert (told["clients"], told["samples"], told["features"], told["dtype"]) == (5, 31, 6, "float64")
+    assert "batch_size" not in told  # it is not set
+    assert all(isinstance(value, (bool, int, float, str)) for value in told.values())
+
+
+def test_parts_of_parts_are_told_and_long_arrays_and_functions_by_their_shape_and_name():
+    told = dict(flat("psi", cofed.Sum(cofed.L1(0.5), cofed.Box(-1.0, 2.0))))
+    assert (told["psi"], told["psi.parts.0"], told["psi.parts.1.high"]) == ("Sum", "L1", 2.0)
+    assert dict(flat("w", np.zeros((3, 4)))) == {"w": "an array of shape (3, 4)"}
+    assert dict(flat("f", np.linalg.norm)) == {"f": "norm"}
+    assert dict(flat("d", {"a": np.float32(0.5), "b": None})) == {"d.a": 0.5}
+
+
+def test_gossip_tells_its_topology():
+    listener = Listener()
+    options = {"topology": cofed.topologies.ring(5), "link_failure": 0.1, "rounds": 2}
+    go(listener, algorithm=cofed.DFedDA(0.02), **options)
+    told = listener.info.parameters()
+    assert told["topology"] == "Topology"
+    assert told["link_failure"] == 0.1
+    assert "consensus" in listener.rows[-1]

@@ -6,7 +6,7 @@ Adding a paper is adding a file with a list `EXPERIMENTS`, and its name to `PAPE
 import importlib
 from typing import Any
 
-PAPERS = ("yuan2021", "bao2022", "liang2023", "zhang2025")
+PAPERS = ("yuan2021", "bao2022", "liang2023", "zhang2025", "chen2021")
 
 
 def everything() -> dict[str, Any]:

@@ -12,6 +12,8 @@ from cofed.federation import Federation
 from cofed.models import Linear, Weights
 from cofed.problem import Problem
 
+ENTRIES = 2**16  # of the arrays of all samples' scores: small enough for a cache
+
 
 class Glm(eqx.Module):
     """One client's data (or, with a leading axis, all clients'), and the sum of its losses as a function of theta.
@@ -59,6 +61,11 @@ class Glm(eqx.Module):
         """The Hessian of the sum of the losses."""
         hessian = jnp.einsum("np,nq,nab->paqb", self.X, self.X, self.curvatures(theta), optimize=True)
         return hessian.reshape(self.size, self.size)
+
+
+def at_once(data: Glm) -> int:
+    """How many clients to work on at a time: many small ones, a large one alone."""
+    return max(1, ENTRIES // (data.X.shape[-2] * data.size))
 
 
 def of_clients(

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float
 from cofed.federation import Federation
 from cofed.models import Weights
 from cofed.personal import glm
-from cofed.personal.glm import Glm
+from cofed.personal.glm import Glm, at_once
 from cofed.problem import Problem
 from cofed.scalars import require_nonnegative
 
@@ -114,13 +114,13 @@ def cross_validate(
 
 
 def for_clients(f: Any, data: Glm, *stacked: Array) -> Any:
-    """f(client's data, ...) of every client, one after another."""
+    """f(client's data, ...) of every client, some at a time."""
 
     def one(part):
         (X, y, w), rest = part
         return f(Glm(X, y, w, data.basis, data.loss), *rest)
 
-    return jax.lax.map(one, ((data.X, data.y, data.w), stacked))
+    return jax.lax.map(one, ((data.X, data.y, data.w), stacked), batch_size=at_once(data))
 
 
 @eqx.filter_jit

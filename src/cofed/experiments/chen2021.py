@@ -130,7 +130,7 @@ def chooses_well(seen: Seen) -> Verdict:
 
 ALTERNATIVE = Experiment(
     id="chen2021-alternative",
-    title="One model for all or a model each, against heterogeneity",
+    title="One model or a model each",
     measure=Sweep(
         "R",
         lambda n: n.R,
@@ -202,7 +202,7 @@ def falls(seen: Seen) -> Verdict:
 
 RATES = Experiment(
     id="chen2021-rates",
-    title="Average excess risk against the clients' samples",
+    title="Average excess risk against samples",
     measure=Sweep("samples per client", lambda n: n.samples, rates),
     full={"samples": (100, 200, 400, 800, 1600), "clients": 20, "d": 5, "large": 1.5, "fresh": 20_000, "repeats": 20},
     quick={"samples": (100, 400, 1600), "repeats": 8, "fresh": 10_000},
@@ -341,7 +341,7 @@ def coverage(seen: Seen) -> Verdict:
 
 HETEROGENEITY = Experiment(
     id="chen2021-heterogeneity",
-    title="The estimate of the heterogeneity, and how often its interval covers",
+    title="How often the interval of R² covers it",
     measure=Sweep("R", lambda n: n.R, covers),
     full={"R": (0.0, 0.25, 0.5, 1.0, 2.0), "clients": 10, "samples": 50, "d": 5, "repeats": 100},
     quick={"R": (0.0, 1.0), "repeats": 25},

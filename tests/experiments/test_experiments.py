@@ -265,3 +265,12 @@ def test_every_declared_experiment_is_whole():
             for panel in one.panels:
                 for method in one.measure.methods(one.numbers(size, panel)):
                     assert method.algorithms()
+
+
+def test_the_skeleton_of_a_paper_works(tmp_path):
+    from tests.test_project import ROOT, code_blocks
+
+    scope: dict = {"cofed": cofed}
+    exec(code_blocks(ROOT.parent.parent / "docs" / "experiments.md")[0], scope)
+    assert go(tmp_path, scope["EXPERIMENTS"][0], size="quick", seeds=1) == {"mine-fig1": "done"}
+    assert len(json.loads((tmp_path / "mine-fig1" / "claims.json").read_text())) == 1

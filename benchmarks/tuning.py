@@ -1,7 +1,7 @@
 """How much faster a grid is as one vmapped program than one by one: `python -m benchmarks.tuning`.
 
-The grid is that of yuan2021-fig3: 49 pairs of learning rates for each of four algorithms, on the LASSO of the paper. Both
-ways run the same rounds, batches and evaluations, in one process; compilation is timed apart, by a call of one round before.
+The grid is that of yuan2021-fig3: 49 pairs of learning rates for each of four algorithms, on the paper's LASSO. Both
+ways run the same rounds, batches and evaluations, in one process; compilation is timed apart, by a call of one round.
 """
 
 import argparse

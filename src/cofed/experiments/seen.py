@@ -12,7 +12,7 @@ class Seen:
 
     >>> rows = [{"panel": "", "algorithm": "A", "seed": 0, "round": r, "f1": r / 10} for r in range(11)]
     >>> seen = Seen(pd.DataFrame(rows), {})
-    >>> seen.last("A", "f1"), seen.first("A", "f1", at_least=0.7), seen.first("A", "f1", at_least=2)
+    >>> seen.last("A", "f1"), seen.first("A", "f1", at_least=0.7), seen.first("A", "f1", at_least=2.0)
     (1.0, 7, None)
     """
 

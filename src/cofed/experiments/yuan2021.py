@@ -224,8 +224,8 @@ LASSOS = [
                 "FedDualAvg identifies most of the sparsity pattern: the best F1.",
                 best_f1,
                 why="""FedDualAvg-OSP ends 0.001 higher, in four times the rounds. Both are as good as perfect: the
-                pooled optimum itself has a few false coefficients above 0.01 (F1 0.997), and FedDualAvg, which is at that
-                optimum, has them too.""",
+                pooled optimum itself has a few false coefficients above 0.01 (F1 0.997), and FedDualAvg, which is at
+                that optimum, has them too.""",
             ),
             Claim("FedDualAvg is the fastest of the four to find it.", first_to_find),
             Claim("FedMiD has the densest solution of the four (the curse of primal averaging).", fedmid_is_densest),
@@ -338,7 +338,7 @@ def rank_recovery(number: int, words: str, rank: int, rounds: int, extra: tuple[
         title=f"Nuclear norm, 32 x 32, {words}",
         measure=Comparison(low_rank, four, score="recovery_error"),
         full=LASSO | {"d": 32, "rank": rank, "nonzeros": None, "paper": {}} | full,
-        quick=QUICK | {"rounds": 100, "client_lrs": (1e-3,)},
+        quick=QUICK | {"rounds": 100, "client_lrs": (1e-3,), "server_lrs": (3.0,)},
         views=(
             View("objective", label="training (regularized) loss"),
             View("test_loss", label="validation mean squared error"),
@@ -448,8 +448,8 @@ SMALL_FMRI = {
     "d": 2_000,
     "test_clients": 6,
     "rounds": 60,
-    "client_lrs": (1e-2, 1e-1),
-    "server_lrs": (0.3, 1.0),
+    "client_lrs": (1e-1,),
+    "server_lrs": (1.0,),
 }
 FMRI_NOTE = """Haxby's scans where they are in the data folder (all six subjects, or what there is of them); else a
 generated set of their shape. The baselines are solved to a tolerance, not run for 300 epochs. What was used stands
@@ -622,7 +622,7 @@ def constraint(number: int, words: str, order: int, radius: float, width: int, r
             "tune_every": 5,
             "tuned_over": 5,
             "client_lrs": (1e-1,),
-            "server_lrs": (0.3, 1.0),
+            "server_lrs": (1.0,),
         },
         views=(View("loss", label="training loss"), View("accuracy", label="training accuracy"), View("test_accuracy")),
         claims=(

@@ -8,7 +8,7 @@ BIN := .venv/bin
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test test-slow test-browser check format bench clean
+.PHONY: demo test test-slow test-browser check format bench reproduce reproduce-full clean
 
 demo: .venv/installed          ## the curse of primal averaging, in under a minute
 	$(BIN)/cofed demo
@@ -37,6 +37,13 @@ format: .venv/installed        ## let ruff mend what it can
 bench: .venv/installed         ## rounds per second beside a NumPy loop
 	$(BIN)/python -m benchmarks.rounds
 	$(BIN)/python -m benchmarks.gossip
+	$(BIN)/python -m benchmarks.tuning
+
+reproduce: .venv/installed     ## every experiment of the papers, on its small setup; DATA=folder with MNIST and Haxby
+	$(BIN)/cofed reproduce --all --quick $(if $(DATA),--data $(DATA))
+
+reproduce-full: .venv/installed ## the papers' sizes: hours; what is finished is kept, and the page is written
+	$(BIN)/cofed reproduce --all $(if $(DATA),--data $(DATA)) --page docs/results
 
 clean:
 	rm -rf .venv build dist

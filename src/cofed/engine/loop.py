@@ -103,8 +103,8 @@ class Records(eqx.Module):
     roll: Roll  # who took part
 
 
-def advance(task: Task, state: State, clock: Clock) -> tuple[State, Records]:
-    """Rounds state.round..clock.stop-1, at most `watch.capacity` of them."""
+def advance(task: Task, state: State, clock: Clock, for_each: Callable = together) -> tuple[State, Records]:
+    """Rounds state.round..clock.stop-1, at most `watch.capacity` of them; `for_each` maps over the clients."""
     watch, plan = task.watch, task.plan
     # Within the loop a row is one vector: one small write per round instead of one per column.
     shapes = jax.eval_shape(task.row, state)
@@ -116,7 +116,7 @@ def advance(task: Task, state: State, clock: Clock) -> tuple[State, Records]:
 
     def body(carry):
         i, old, records = carry
-        state, roll = task.exchange.one_round(task.algorithm, task.problem, task.data, old, plan)
+        state, roll = task.exchange.one_round(task.algorithm, task.problem, task.data, old, plan, for_each)
         row, model = seen(state)
         bad = clock.finite & clock.due(state.round) & ~jnp.isfinite(back(row)["loss"])
         state = task.exchange.undo(bad, state, old)

@@ -51,6 +51,12 @@ def together(client: Callable, *stacked: PyTree) -> PyTree:
     return jax.vmap(client)(*stacked)
 
 
+def in_turn(client: Callable, *stacked: PyTree) -> PyTree:
+    """One participant after the other. Where configurations are one array axis already, this keeps what a step works
+    on inside the caches."""
+    return jax.lax.map(lambda one: client(*one), stacked)
+
+
 def started(server: PyTree, clients: PyTree, key: PRNGKeyArray, round: Any) -> State:
     """A state before the first round of a stage."""
     at, zero = jnp.asarray(round, jnp.int32), jnp.zeros((), jnp.int32)

@@ -19,7 +19,7 @@ from cofed.engine.job import Job, Settings, check_algorithm, check_kinds, prepar
 from cofed.engine.loop import Clock, Task, advance
 from cofed.engine.plan import check_refusal, check_seed, optional_integer, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
-from cofed.engine.rounds import State, at, copies
+from cofed.engine.rounds import State, at, copies, in_turn
 from cofed.engine.run import next_pace
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
@@ -251,7 +251,7 @@ def advance_together(algorithms: Any, task: Task, state: State, clock: Clock):
 
     def one(algorithm, server, clients, empty, failed_at):
         mine = State(server, clients, state.key, state.round, state.begun, empty, failed_at)
-        mine, records = advance(of(task, algorithm), mine, clock)
+        mine, records = advance(of(task, algorithm), mine, clock, in_turn)
         return (mine.server, mine.clients, mine.empty, mine.failed_at), records.rows, mine.round
 
     own = (state.server, state.clients, state.empty, state.failed_at)

@@ -281,7 +281,7 @@ def digit_figure(number: int, words: str, local_steps: int, rounds: int) -> Expe
             "evaluate_every": 5,
             "mus": (1e-3,),
             "Ls": (25.0,),
-            "client_lrs": (1e-2, 1e-1),
+            "client_lrs": (1e-1,),
         },
         views=(
             View("objective", label="training loss"),

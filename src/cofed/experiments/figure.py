@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -87,7 +87,7 @@ def panel(place: Axes, view: View, seen: Seen, styles: dict[str, tuple[str, str]
     axes(place, view, shown, x)
 
 
-def curve(place: Axes, own: pd.DataFrame, axis: str, column: str, label: str, colour: str, line: str) -> np.ndarray:
+def curve(place: Axes, own: Any, axis: str, column: str, label: str, colour: str, line: str) -> np.ndarray:
     """The mean over seeds, and a band of one standard deviation (inside the positive numbers)."""
     by_x = own.groupby(axis)[column]
     mean, spread = by_x.mean(), by_x.std(ddof=0).fillna(0.0)

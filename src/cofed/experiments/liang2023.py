@@ -11,6 +11,7 @@ import numpy as np
 import cofed
 from cofed.experiments.declare import Claim, Comparison, Experiment, Method, Numbers, Setup, Sweep, Verdict, View
 from cofed.experiments.seen import Seen, each
+from cofed.models import Weights
 
 NODES, SPARSITY = 16, 16
 TRACKING = ("DFedDA-GT", "DReFedDA-GT", "MReFedDA-GT")
@@ -34,8 +35,7 @@ def recovery(n: Numbers, seed: int) -> Setup:
         "evaluate_every": n.evaluate_every,
         "topology": cofed.topologies.chain(NODES),
     }
-    best = lambda: {"coef": np.asarray(data.truth["coef"])}  # noqa: E731
-    optimum = lambda: cofed.models.Weights(best()["coef"], None)  # noqa: E731
+    optimum = lambda: Weights(np.asarray(data.truth["coef"]))  # noqa: E731
     source = f"liang_{n.loss}_stream, heterogeneity {n.heterogeneity}, seed {seed}"
     return Setup(problem, data.federation, run, metrics, None, {"optimum": optimum}, source)
 

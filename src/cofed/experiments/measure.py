@@ -82,7 +82,7 @@ def measure(
     """Everything that an experiment measures. `tick(done, total, what)` hears of the progress, in units of work."""
     kind = comparison if isinstance(experiment.measure, Comparison) else sweep
     pieces = list(kind(experiment, size, seeds, parts))
-    total, done, tables = sum(piece.work for piece in pieces), 0.0, {}
+    total, done, tables = float(sum(piece.work for piece in pieces)), 0.0, {}
     for piece in pieces:
         tick(done, total, piece.name)
         tables[piece.name] = parts.done(piece)
@@ -169,7 +169,7 @@ def tune(
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """A method's whole grid, ranked."""
     every = getattr(numbers, "tune_every", None)
-    given = arguments(setup, method, seed) | {"evaluate_every": every}
+    given: dict[str, Any] = arguments(setup, method, seed) | {"evaluate_every": every}
     over = max(1, getattr(numbers, "tuned_over", 1) // (every or max(1, given["rounds"] // 20)))
     tuning = cofed.tune(
         setup.problem,
@@ -183,15 +183,13 @@ def tune(
     )
     curves = tuning.curves[what.score]
     sign = -1 if what.maximise else 1
-    equal = [
-        int(place)
-        for place, row in tuning.table.iterrows()
-        if not row["diverged"] and abs(row["score"] - tuning.score) <= what.ties
-    ]
+    ranked: Any = tuning.table  # its index is the place in the grid
+    near = ~ranked["diverged"] & ((ranked["score"] - tuning.score).abs() <= what.ties)
+    equal = [int(place) for place in ranked.index[near]]
     best = min(equal, key=lambda place: sign * curves[place].mean())
     choices = pd.DataFrame([{k: described(v) for k, v in choice.items()} for choice in method.choices()])
-    table = choices.join(tuning.table[["score", "diverged"]])  # the table's index is the place in the grid
-    return table, {"best": best, "score": float(tuning.table["score"][best])}
+    table = choices.join(ranked[["score", "diverged"]])
+    return table, {"best": best, "score": float(ranked["score"][best])}
 
 
 def run(setup: Setup, method: Method, best: int, seed: int) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -264,12 +262,12 @@ def gather(experiment: Experiment, size: str, seeds: list[int], tables: dict[str
                 entry["algorithm"], entry["hyperparameters"] = record["algorithm"], record["hyperparameters"]
                 entry.setdefault("outcomes", {})[str(seed)] = record["outcome"]
             algorithms.append(entry)
-    table = pd.concat(curves, ignore_index=True)
+    table: Any = pd.concat(curves, ignore_index=True)
     if isinstance(what, Sweep):
         table = table.assign(x_name=what.x)
     first = ["panel", "algorithm", "seed", *(("x", "x_name") if isinstance(what, Sweep) else ("round",))]
     table = table[first + [column for column in table if column not in first]]
-    tuning = pd.concat(tunings, ignore_index=True) if tunings else None
+    tuning: Any = pd.concat(tunings, ignore_index=True) if tunings else None
     if tuning is not None:
         tuning = tuning[["panel", "algorithm", *(c for c in tuning if c not in ("panel", "algorithm"))]]
     setup = next(iter(words.values()), {})

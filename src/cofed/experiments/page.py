@@ -57,7 +57,7 @@ def written(experiments: Sequence[Experiment], folder: Path) -> str:
 
 def section(name: str, config: dict[str, Any], claims: list[dict[str, Any]]) -> str:
     """One experiment: figure, claims, configuration."""
-    size = {"full": "the paper's size", "quick": "the quick size"}.get(config["size"], config["size"])
+    size = {"full": "the paper's size", "quick": "the quick size"}.get(config["size"], "own size")
     seeds = f"{len(config['seeds'])} seed{'s' * (len(config['seeds']) > 1)}"
     lines = [f"## {name}", "", f"{config['title']}. {size.capitalize()}, {seeds}, {config['seconds']:.0f} s.", ""]
     if config["note"]:

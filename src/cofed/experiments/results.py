@@ -68,8 +68,8 @@ def write(
     (folder / "config.json").unlink(missing_ok=True)
     atomically(folder / "numbers.parquet", lambda name: found.table.to_parquet(name, index=False))
     atomically(folder / "numbers.csv", lambda name: found.table.to_csv(name, index=False, float_format="%.7g"))
-    if found.tuning is not None:
-        atomically(folder / "tuning.parquet", lambda name: found.tuning.to_parquet(name, index=False))
+    if (tuning := found.tuning) is not None:
+        atomically(folder / "tuning.parquet", lambda name: tuning.to_parquet(name, index=False))
     source = found.setup.get("data", {}).get("source", "")
     judge(experiment, folder, size, Seen(found.table, found.references, source))
     numbers = experiment.numbers(size, next(iter(experiment.panels)))

@@ -115,7 +115,7 @@ Algorithm = one_of(
     "name",
     several=True,
     label=(str | None, None),
-    mirror=(Literal[tuple(MIRRORS)] | None, None),
+    mirror=(typing.Optional[Literal[tuple(MIRRORS)]], None),  # noqa: UP045
 )
 Regularizer = one_of(REGULARIZERS, "name", on=(str | list[str] | None, None))
 
@@ -331,10 +331,11 @@ def set_up(file: ExperimentFile, seed: int, base: Path, run: Mapping[str, Any]) 
     else:
         read = cofed.Federation.from_csv if source == "csv" else cofed.Federation.from_parquet
         fraction = given.pop("test_fraction", None)
-        federation = read(base / given.pop("path"), **given)
+        path = given.pop("path")
+        federation = read(base / path, **given)
         if fraction:
             federation, test = federation.split(fraction, seed)
-        words = f"{file.data.path}, by {file.data.client}"
+        words = f"{path}, by {given['client']}"
     options = dict(run)
     if options.get("topology"):
         options["topology"] = getattr(cofed.topologies, options["topology"])(federation.n_clients)

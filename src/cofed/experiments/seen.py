@@ -12,14 +12,14 @@ class Seen:
 
     >>> rows = [{"panel": "", "algorithm": "A", "seed": 0, "round": r, "f1": r / 10} for r in range(11)]
     >>> seen = Seen(pd.DataFrame(rows), {})
-    >>> seen.last("A", "f1"), seen.first("A", "f1", at_least=0.7), seen.first("A", "f1", at_least=2)
+    >>> seen.last("A", "f1"), seen.first("A", "f1", at_least=0.7), seen.first("A", "f1", at_least=2.0)
     (1.0, 7, None)
     """
 
     def __init__(
         self, table: pd.DataFrame, references: Mapping[str, Mapping[str, Mapping[str, float]]], source: str = ""
     ):
-        self.table = table
+        self.table: Any = table  # pandas' annotations know too little of its own results
         self.source = source  # what the data are, in words
         self.references = references  # by panel, label and column
         self.axis = "x" if "x" in table else "round"
@@ -28,14 +28,14 @@ class Seen:
         """The methods, in the order in which they were measured."""
         return list(dict.fromkeys(self.table.loc[self.table["panel"] == panel, "algorithm"]))
 
-    def rows(self, label: str, panel: str = "") -> pd.DataFrame:
+    def rows(self, label: str, panel: str = "") -> Any:
         """All rows of a method."""
         found = self.table[(self.table["algorithm"] == label) & (self.table["panel"] == panel)]
         if found.empty:
             raise KeyError(f"nothing was measured of {label!r} in panel {panel!r}")
         return found
 
-    def curve(self, label: str, column: str, panel: str = "") -> pd.Series:
+    def curve(self, label: str, column: str, panel: str = "") -> Any:
         """A column over rounds (or over the sweep's axis), the mean over the seeds."""
         return self.rows(label, panel).groupby(self.axis)[column].mean()
 

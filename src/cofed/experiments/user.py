@@ -3,6 +3,7 @@
 import time
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
@@ -44,18 +45,18 @@ def tune_file(path: Path) -> pd.DataFrame:
     with following(experiment.id, Console(stderr=True)) as tick:
         methods = what.methods(numbers)
         for i, method in enumerate(methods):
-            tick(i, len(methods), method.label)
+            tick(float(i), float(len(methods)), method.label)
             table, record = measure.tune(what, setup, method, numbers, 0)
             order = table.sort_values(["diverged", "score"], ascending=[True, not what.maximise])
             tables.append(order.assign(algorithm=method.label, best=order.index == record["best"]))
-    whole = pd.concat(tables, ignore_index=True)
+    whole: Any = pd.concat(tables, ignore_index=True)
     return whole[["algorithm", *(c for c in whole if c not in ("algorithm", "score", "diverged", "best")), *LAST]]
 
 
 LAST = ["score", "diverged", "best"]
 
 
-def ranking(table: pd.DataFrame) -> Table:
+def ranking(table: Any) -> Table:
     """The configurations, for a terminal: the first few of each algorithm."""
     shown = Table()
     for column in table.columns:

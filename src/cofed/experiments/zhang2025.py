@@ -45,10 +45,10 @@ def full_gradient_methods(n: Numbers) -> list[Method]:
         Method(
             "FedMiD",
             cofed.FedMiD,
-            {"client_lr": (0.1, 0.3, 1.0), "server_lr": (1.0,)},
+            {"client_lr": n.mid_lrs, "server_lr": (1.0,)},
             {"client_lr": 1.0, "server_lr": 5.0},
         ),
-        Method("FastFedDA", cofed.FastFedDA, {"mu": (1e-4, 1e-3, 1e-2), "L": (0.05, 0.2, 1.0)}),
+        Method("FastFedDA", cofed.FastFedDA, {"mu": n.mus, "L": n.Ls}),
     ]
 
 
@@ -112,8 +112,11 @@ FIG2 = Experiment(
         "client_lr": 9.0,
         "batch": None,
         "tune_every": 500,
+        "mid_lrs": (0.1, 0.3, 1.0),
+        "mus": (1e-4, 1e-3, 1e-2),
+        "Ls": (0.05, 0.2, 1.0),
     },
-    quick={},
+    quick={"mid_lrs": (0.1,), "mus": (1e-3,), "Ls": (0.05,)},
     panels={
         ONE: {"local_steps": 1, "rounds": 25_000, "evaluate_every": 100},
         TEN: {"local_steps": 10, "rounds": 2_000, "evaluate_every": 10},
@@ -155,7 +158,7 @@ def stochastic_methods(n: Numbers) -> list[Method]:
     return [
         Method("FedDecouple", cofed.FedDecouple, steps, printed),
         Method("FedDualAvg", cofed.FedDualAvg, steps, printed),
-        Method("FastFedDA", cofed.FastFedDA, {"mu": n.mus, "L": (0.2, 1.0)}),
+        Method("FastFedDA", cofed.FastFedDA, {"mu": n.mus, "L": n.Ls}),
     ]
 
 
@@ -205,8 +208,9 @@ FIG3 = Experiment(
         "tuned_over": 600,
         "client_lrs": (0.1, 0.3, 0.5, 1.0, 2.0),
         "mus": (1e-4, 1e-3, 1e-2),
+        "Ls": (0.2, 1.0),
     },
-    quick={"rounds": 600, "tune_every": 60, "tuned_over": 120, "client_lrs": (0.5, 2.0), "mus": (1e-3,)},
+    quick={"rounds": 600, "tune_every": 60, "tuned_over": 120, "client_lrs": (0.5,), "mus": (1e-3,), "Ls": (0.2,)},
     panels={SINGLE: {"batch": 1}, TWENTY: {"batch": 20}},
     views=(View("optimality", SINGLE, SINGLE, log=True), View("optimality", TWENTY, TWENTY, log=True)),
     claims=(

@@ -1,0 +1,276 @@
+"""The machinery of experiments: what it measures, writes, keeps, resumes and judges, on a tiny experiment."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+import cofed
+from cofed import experiments
+from cofed.experiments import figure, measure, page, reproduce, results
+from cofed.experiments.declare import Claim, Comparison, Experiment, Method, Setup, Sweep, Verdict, View
+from cofed.experiments.seen import Seen
+
+CALLS: list[str] = []
+
+
+def setup(n, seed):
+    CALLS.append(f"setup {seed}")
+    data = cofed.datasets.yuan_lasso(n.clients, 8, 6, 2, test_clients=1, seed=seed, dtype="float64")
+    problem = cofed.Problem(cofed.Linear(), cofed.Squared(), cofed.On(cofed.L1(0.1), "coef"))
+    run = {"rounds": n.rounds, "local_steps": 2, "evaluate_every": 2}
+    pooled = lambda: cofed.solve_pooled(problem, data.federation).model  # noqa: E731
+    metrics = {"f1": cofed.metrics.f1(data.truth)}
+    return Setup(problem, data.federation, run, metrics, data.test, {"pooled": pooled}, "a tiny set")
+
+
+def methods(n):
+    return [
+        Method("FedDualAvg", cofed.FedDualAvg, {"client_lr": n.rates}, {"client_lr": 0.5}),
+        Method("FedMiD", cofed.FedMiD, {"client_lr": (0.01,)}),
+    ]
+
+
+def converges(seen: Seen) -> Verdict:
+    gap = seen.last("FedDualAvg", "objective") / seen.reference("pooled", "objective")
+    return Verdict(gap < 100, f"It is {gap:.3f} times the optimum.", {"gap": gap})
+
+
+TINY = Experiment(
+    id="tiny-fig1",
+    title="A tiny comparison",
+    measure=Comparison(setup, methods),
+    full={"clients": 4, "rounds": 8, "rates": (0.001, 0.02)},
+    quick={"rounds": 4},
+    views=(View("objective"), View("f1")),
+    claims=(
+        Claim("It converges.", converges),
+        Claim("Pigs\n fly.", lambda seen: Verdict(False, "They do not.", {"pigs": None}), why="No\n wings."),
+        Claim("Only in full.", lambda seen: Verdict(True, "So.", {}), quick=False),
+    ),
+    note="A note\n over lines.",
+)
+QUIET = Console(quiet=True)
+
+
+def go(out, experiment=TINY, size="full", seeds=2, **options):
+    return reproduce.reproduce([experiment], out, size, seeds, screen=QUIET, **options)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """One finished experiment, for several tests."""
+    out = tmp_path_factory.mktemp("results")
+    assert go(out) == {"tiny-fig1": "done"}
+    return out
+
+
+def test_the_folder_has_what_is_agreed(done):
+    folder = done / "tiny-fig1"
+    files = {
+        "claims.json",
+        "config.json",
+        "figure.png",
+        "figure.svg",
+        "numbers.csv",
+        "numbers.parquet",
+        "tuning.parquet",
+    }
+    assert {path.name for path in folder.iterdir()} == files
+    table = pd.read_parquet(folder / "numbers.parquet")
+    assert list(table.columns[:4]) == ["panel", "algorithm", "seed", "round"]
+    assert {"objective", "test_loss", "f1", "bytes_up", "seconds"} <= set(table)
+    assert len(table) == 2 * 2 * 5  # methods, seeds, rounds 0, 2, 4, 6, 8
+    assert len(pd.read_csv(folder / "numbers.csv")) == len(table)
+    config = json.loads((folder / "config.json").read_text())
+    assert (config["id"], config["paper"], config["size"], config["seeds"]) == ("tiny-fig1", "tiny", "full", [0, 1])
+    assert config["note"] == "A note over lines."
+    assert config["data"]["source"] == "a tiny set"
+    tuned, fixed = config["algorithms"]
+    assert tuned["tuned"]
+    assert tuned["grid"] == {"client_lr": [0.001, 0.02]}
+    assert tuned["paper_hyperparameters"] == {"client_lr": 0.5}
+    assert not fixed["tuned"]
+    assert fixed["hyperparameters"] == {"client_lr": 0.01}
+    assert fixed["outcomes"] == {"0": "completed", "1": "completed"}
+
+
+def test_the_numbers_are_those_of_the_tuned_runs(done):
+    tuning = pd.read_parquet(done / "tiny-fig1" / "tuning.parquet")
+    assert len(tuning) == 2
+    config = json.loads((done / "tiny-fig1" / "config.json").read_text())
+    best = config["algorithms"][0]["hyperparameters"]["client_lr"]
+    assert best == tuning.loc[tuning["score"].idxmin(), "client_lr"]
+    made = setup(TINY.numbers("full"), 1)
+    alone = cofed.run(made.problem, made.federation, cofed.FedDualAvg(best), **made.run, metrics=made.metrics, seed=1)
+    table = pd.read_parquet(done / "tiny-fig1" / "numbers.parquet")
+    rows = table[(table["algorithm"] == "FedDualAvg") & (table["seed"] == 1)]
+    np.testing.assert_array_equal(rows["objective"], alone.history["objective"])
+
+
+def test_claims_are_judged_and_explained(done):
+    first, second, third = json.loads((done / "tiny-fig1" / "claims.json").read_text())
+    assert first["holds"] is True
+    assert first["why"] == ""
+    assert first["figures"]["gap"] > 0.99
+    assert second == {
+        "claim": "Pigs\n fly.",
+        "holds": False,
+        "measured": "They do not.",
+        "figures": {"pigs": None},
+        "why": "No wings.",
+    }
+    assert third["holds"] is True
+
+
+def test_the_pooled_baseline_is_the_optimum(done):
+    config = json.loads((done / "tiny-fig1" / "config.json").read_text())
+    pooled = config["references"][""]["pooled"]
+    assert pooled["prox_gradient"] < 1e-6
+    table = pd.read_parquet(done / "tiny-fig1" / "numbers.parquet")
+    assert pooled["objective"] <= table[table["seed"] == 0]["objective"].min()
+
+
+def test_what_is_finished_is_kept_unless_asked(done):
+    CALLS.clear()
+    assert go(done) == {"tiny-fig1": "kept"}
+    assert CALLS == []
+    changed = dataclasses.replace(TINY, full=TINY.full | {"rounds": 6})
+    assert not results.finished(done / "tiny-fig1", results.definition(changed, "full", [0, 1]))
+
+
+def test_an_interrupted_experiment_goes_on(tmp_path, monkeypatch):
+    whole, real = tmp_path / "whole", measure.run
+    go(whole, seeds=1)
+    done: list[str] = []
+
+    def stops(setup, method, best, seed):
+        if len(done) == 1:
+            raise KeyboardInterrupt
+        done.append(method.label)
+        return real(setup, method, best, seed)
+
+    monkeypatch.setattr(measure, "run", stops)
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path, seeds=1)
+    monkeypatch.setattr(measure, "run", lambda *a: done.append(a[1].label) or real(*a))
+    monkeypatch.setattr(measure, "tune", None)  # it is done already
+    assert go(tmp_path, seeds=1) == {"tiny-fig1": "done"}
+    assert done == ["FedDualAvg", "FedMiD"]
+    ours, theirs = (pd.read_parquet(out / "tiny-fig1" / "numbers.parquet") for out in (tmp_path, whole))
+    pd.testing.assert_frame_equal(ours.drop(columns="seconds"), theirs.drop(columns="seconds"))
+    assert not (tmp_path / "tiny-fig1" / "parts").exists()
+
+
+def test_parts_of_another_definition_are_dropped(tmp_path):
+    parts = measure.Parts(tmp_path / "parts", "one")
+    parts.put("a / b", pd.DataFrame({"x": [1.0]}), {"best": 1})
+    assert parts.get("a / b")[1] == {"best": 1}
+    assert "a / b" in measure.Parts(tmp_path / "parts", "one")
+    assert "a / b" not in measure.Parts(tmp_path / "parts", "two")
+
+
+def test_quick_has_other_numbers_and_judges_less(tmp_path):
+    go(tmp_path, size="quick", seeds=1)
+    claims = json.loads((tmp_path / "tiny-fig1" / "claims.json").read_text())
+    assert [claim["holds"] for claim in claims] == [True, False, None]
+    assert pd.read_parquet(tmp_path / "tiny-fig1" / "numbers.parquet")["round"].max() == 4
+
+
+def test_judging_again_needs_no_run(done, tmp_path):
+    other = dataclasses.replace(TINY, claims=TINY.claims[:1], title="Another title")
+    CALLS.clear()
+    assert reproduce.judge_again([other], done) == {"tiny-fig1": "kept"}
+    assert CALLS == []
+    assert len(json.loads((done / "tiny-fig1" / "claims.json").read_text())) == 1
+    reproduce.judge_again([TINY], done)
+    assert reproduce.judge_again([TINY], tmp_path) == {"tiny-fig1": "not run yet"}
+
+
+def test_missing_data_leaves_an_experiment_out(tmp_path):
+    def missing(n, seed):
+        raise FileNotFoundError("MNIST: there is no file")
+
+    lacks = dataclasses.replace(TINY, measure=Comparison(missing, methods))
+    assert go(tmp_path, lacks) == {"tiny-fig1": "MNIST: there is no file"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def point(n, x, seed):
+    return [{"algorithm": label, "x": x, "error": a / x + 0 * seed} for label, a in (("FedAvg", 1.0), ("FedMiD", 2.0))]
+
+
+def test_a_sweep_has_its_own_axis(tmp_path):
+    slope = lambda seen: Verdict(abs(seen.slope("FedAvg", "error") + 1) < 1e-9, "So.", {})  # noqa: E731
+    experiment = Experiment(
+        id="tiny-sweep",
+        title="A sweep",
+        measure=Sweep("clients", lambda n: n.points, point),
+        full={"points": (1, 2, 4)},
+        views=(View("error", log=True, log_x=True),),
+        claims=(Claim("It falls like 1/K.", slope),),
+    )
+    go(tmp_path, experiment)
+    table = pd.read_parquet(tmp_path / "tiny-sweep" / "numbers.parquet")
+    assert list(table.columns[:5]) == ["panel", "algorithm", "seed", "x", "x_name"]
+    assert len(table) == 3 * 2 * 2
+    assert json.loads((tmp_path / "tiny-sweep" / "claims.json").read_text())[0]["holds"]
+
+
+def test_ties_go_to_the_fastest(monkeypatch):
+    tuning = cofed.Tuning(
+        table=pd.DataFrame({"score": [0.999, 1.0, 0.5], "diverged": False}, index=[1, 0, 2]),
+        best=None,
+        score=1.0,
+        curves={"f1": np.array([[0.2, 1.0], [0.9, 0.999], [0.9, 0.5]])},
+        rounds=np.array([1, 2]),
+    )
+    monkeypatch.setattr(cofed, "tune", lambda *a, **k: tuning)
+    method = Method("FedAvg", cofed.FedAvg, {"client_lr": (0.1, 0.2, 0.3)})
+    made = setup(TINY.numbers("full"), 0)
+    for ties, best in ((0.0, 0), (0.01, 1)):
+        what = Comparison(setup, methods, "f1", maximise=True, ties=ties)
+        assert measure.tune(what, made, method, TINY.numbers("full"), 0)[1]["best"] == best
+
+
+def test_seeds_are_drawn_as_a_band(done):
+    table = pd.read_parquet(done / "tiny-fig1" / "numbers.parquet")
+    drawn = figure.draw(TINY, Seen(table, {}, "a tiny set"), "full")
+    assert [axes.get_ylabel() for axes in drawn.axes] == ["objective", "F1 of the support"]
+    assert len(drawn.axes[0].collections) == 2  # a band for each method
+    assert "a tiny set" in drawn._supxlabel.get_text()
+
+
+def test_the_page_shows_claims_and_figures(done, tmp_path):
+    written = page.publish(done, tmp_path / "docs", [TINY]).read_text()
+    assert "2 claims hold, 1 do not" in written
+    assert "![tiny-fig1](tiny-fig1/figure.png)" in written
+    assert "| Pigs fly. | They do not. | **does not hold** | No wings. |" in written
+    assert (tmp_path / "docs" / "tiny-fig1" / "figure.svg").exists()
+    assert not (tmp_path / "docs" / "tiny-fig1" / "numbers.parquet").exists()
+
+
+def test_every_declared_experiment_is_whole():
+    everything = experiments.everything()
+    assert len(everything) >= 24
+    for name, one in everything.items():
+        assert name == one.id
+        assert one.claims
+        assert one.views
+        for size in ("quick", "full"):
+            assert json.loads(results.definition(one, size, [0]))["id"] == name
+            for panel in one.panels:
+                for method in one.measure.methods(one.numbers(size, panel)):
+                    assert method.algorithms()
+
+
+def test_the_skeleton_of_a_paper_works(tmp_path):
+    from tests.test_project import ROOT, code_blocks
+
+    scope: dict = {"cofed": cofed}
+    exec(code_blocks(ROOT.parent.parent / "docs" / "experiments.md")[0], scope)
+    assert go(tmp_path, scope["EXPERIMENTS"][0], size="quick", seeds=1) == {"mine-fig1": "done"}
+    assert len(json.loads((tmp_path / "mine-fig1" / "claims.json").read_text())) == 1

@@ -1,0 +1,170 @@
+"""Experiment files: what they say runs, and what is wrong with them is said with its line."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from cofed.cli import app
+from cofed.experiments import schema
+
+SMALL = """
+title = "Two methods"
+seeds = 1
+metrics = ["f1"]
+
+[data]
+source = "yuan_lasso"
+clients = 4
+samples = 8
+d = 6
+nonzeros = 2
+test_clients = 0
+
+[problem]
+regularizer = { name = "L1", strength = 0.1, on = "coef" }
+
+[run]
+rounds = 4
+local_steps = 2
+
+[[algorithms]]
+name = "FedDualAvg"
+client_lr = [0.001, 0.01]
+
+[[algorithms]]
+name = "FedMiD"
+client_lr = 0.01
+client_prox = false
+"""
+
+
+def invoke(*arguments):
+    """A command, in this process."""
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+
+
+def mistakes(tmp_path, old, new):
+    """What is said of the small file with a change."""
+    assert old in SMALL
+    path = tmp_path / "bad.toml"
+    path.write_text(SMALL.replace(old, new))
+    with pytest.raises(schema.FileError) as error:
+        schema.load(path)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentences"),
+    [
+        ("rounds = 4", "rounds = 0", ["line 18: run.rounds is 0", "greater than or equal to 1"]),
+        (
+            "rounds = 4",
+            "round = 4",
+            ["line 18: run.round is not a key here (did you mean 'rounds'?)", "run.rounds is missing"],
+        ),
+        ('"FedMiD"', '"FedMid"', ["line 26: algorithms[2].name is 'FedMid' (did you mean 'FedMiD'?)", "FedDualAvg"]),
+        (
+            "client_prox = false",
+            "prox = false",
+            ["line 28: algorithms[2].prox is not a key here", "client_prox, label"],
+        ),
+        ("client_lr = [0.001, 0.01]", 'client_lr = "fast"', ["line 23: algorithms[1].client_lr is 'fast'"]),
+        ('name = "L1"', 'name = "L7"', ["line 15: problem.regularizer.name is 'L7'", "L1Ball"]),
+        ("strength = 0.1", "strenght = 0.1", ["line 15: problem.regularizer.strenght", "did you mean 'strength'?"]),
+        ('"yuan_lasso"', '"yuan_lazzo"', ["line 7: data.source is 'yuan_lazzo'", "did you mean 'yuan_lasso'?", "csv"]),
+        ("d = 6", "dimension = 6", ["line 10: data.dimension is not a key here", "nonzeros"]),
+        ('["f1"]', '["f2"]', ["line 4: metrics[1] is 'f2'", "'precision'"]),
+        ("seeds = 1", "seeds = ", ["line 3"]),
+        ("[run]", "[runs]", ["runs is not a key here (did you mean 'run'?)", "run is missing"]),
+    ],
+)
+def test_a_mistake_names_its_line_its_key_and_what_is_allowed(tmp_path, old, new, sentences):
+    said = mistakes(tmp_path, old, new)
+    for sentence in sentences:
+        assert sentence in said
+
+
+def test_every_algorithm_regularizer_and_generator_has_a_table():
+    assert {"FedDualAvg", "DFedDA", "MCFedDA", "Scaffold"} <= set(schema.ALGORITHMS)
+    assert {"L1", "Nuclear", "Box", "Zero"} <= set(schema.REGULARIZERS)
+    assert {"yuan_lasso", "zhang_logistic"} <= set(schema.GENERATORS)
+    table = schema.table_of("FedDualAvg", schema.ALGORITHMS["FedDualAvg"], "name", several=True)
+    assert set(table.model_fields) == {"name", "client_lr", "server_lr", "client_prox"}
+    assert table.model_validate({"name": "FedDualAvg", "client_lr": [0.1, 0.2]}).model_dump()["client_lr"] == [0.1, 0.2]
+
+
+def test_a_file_runs_is_kept_and_tuned(tmp_path):
+    path, out = tmp_path / "small.toml", tmp_path / "out"
+    path.write_text(SMALL)
+    result = invoke("run", str(path), "--out", str(out))
+    assert result.exit_code == 0, result.output
+    assert "Two methods" in result.output
+    folder = out / "small"
+    config = json.loads((folder / "config.json").read_text())
+    assert config["size"] == "user"
+    assert json.loads((folder / "claims.json").read_text()) == []
+    labels = [entry["label"] for entry in config["algorithms"]]
+    assert labels == ["FedDualAvg", "FedMiD"]
+    assert config["algorithms"][1]["hyperparameters"]["client_prox"] is False
+    written = (folder / "numbers.parquet").stat().st_mtime_ns
+    assert invoke("run", str(path), "--out", str(out)).exit_code == 0
+    assert (folder / "numbers.parquet").stat().st_mtime_ns == written
+    tuned = invoke("tune", str(path), "--out", str(tmp_path / "grid.csv"))
+    assert tuned.exit_code == 0, tuned.output
+    grid = pd.read_csv(tmp_path / "grid.csv")
+    assert len(grid) == 3
+    assert grid.groupby("algorithm")["best"].sum().tolist() == [1, 1]
+
+
+def test_a_table_of_the_users_own(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(40, 3)), columns=["age", "dose", "cost"]).assign(site=["a", "b"] * 20)
+    frame.to_csv(tmp_path / "visits.csv", index=False)
+    text = SMALL.partition("[data]")[0].replace('metrics = ["f1"]', "") + (
+        '[data]\nsource = "csv"\npath = "visits.csv"\ntarget = "cost"\nclient = "site"\ntest_fraction = 0.25\n'
+        + "[problem]"
+        + SMALL.partition("[problem]")[2]
+    )
+    file = tmp_path / "own.toml"
+    file.write_text(text)
+    loaded = schema.load(file)
+    setup = schema.set_up(loaded, 0, tmp_path, loaded.run.model_dump(exclude_none=True))
+    assert setup.federation.names == ("a", "b")
+    assert setup.federation.n_samples + setup.evaluation.n_samples == 40
+    with pytest.raises(schema.FileError, match="compare with the truth"):
+        schema.measures(["f1"], None, "csv")
+
+
+def test_the_example_is_valid_and_not_overwritten(tmp_path):
+    path = tmp_path / "experiment.toml"
+    assert invoke("init", str(path)).exit_code == 0
+    assert len(schema.load(path).algorithms) == 3
+    again = invoke("init", str(path))
+    assert again.exit_code == 2
+    assert "exists already" in again.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("run", "no.toml"), "there is no file no.toml"),
+        (("reproduce", "yuan2021-fig33"), "did you mean yuan2021-fig3"),
+        (("reproduce",), "name at least one experiment"),
+        (("reproduce", "yuan2021-fig3", "--data", "no/such"), "there is no folder no/such"),
+    ],
+)
+def test_the_command_line_refuses_in_a_sentence(arguments, sentence):
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert sentence in result.output
+    assert "Traceback" not in result.output
+
+
+def test_all_experiments_are_listed():
+    result = invoke("reproduce", "--list")
+    assert result.exit_code == 0
+    assert "zhang2025-fig4" in result.output
+    assert "data folder" in result.output

@@ -25,9 +25,10 @@ ARROWS = {
     "datasets": {"federation"},
     "metrics": set(),
     "problem": {"regularizers", "losses", "models", "federation"},
-    "algorithms": {"problem", "regularizers", "mirrors", "losses", "models"},
+    "curvature": {"problem", "models"},
+    "algorithms": {"curvature", "problem", "regularizers", "mirrors", "losses", "models"},
     "gossip": {"algorithms.base", "problem", "regularizers", "mirrors"},
-    "engine": {"algorithms.base", "problem", "federation", "metrics", "regularizers", "gossip.topologies"},
+    "engine": {"algorithms.base", "curvature", "problem", "federation", "metrics", "regularizers", "gossip.topologies"},
 }
 
 

@@ -9,7 +9,9 @@ from cofed.algorithms import (
     FedDecouple,
     FedDR,
     FedDualAvg,
+    FedFISTA,
     FedMiD,
+    FedNewton,
     MCFedDA,
     Scaffold,
 )

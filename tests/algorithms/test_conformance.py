@@ -49,6 +49,8 @@ TABLE = {
     "Scaffold": Row(cofed.Scaffold(0.02, 1.3), cofed.Scaffold(0.01, 0.7), cofed.Zero(), down=2, up=2),
     "FedDR": Row(cofed.FedDR(0.02, 0.5, 0.9), cofed.FedDR(0.01, 0.4, 1.1)),
     "FedADMM": Row(cofed.FedADMM(0.02, 0.5), cofed.FedADMM(0.01, 0.4)),
+    "FedFISTA": Row(cofed.FedFISTA(9.0), cofed.FedFISTA(5.0), scalars=(0, 1)),
+    "FedNewton": Row(cofed.FedNewton(0.8), cofed.FedNewton(0.6), scalars=(0, 1 + 21)),
 }
 SCHEDULE = {"rounds": 6, "local_steps": 3, "batch_size": 2, "clients_per_round": 3}
 

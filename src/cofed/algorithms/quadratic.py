@@ -72,7 +72,8 @@ def minimise(
         u, step = p.w - (c + p.Hw) / p.L, 1 / p.L
         slope = prox_slope(prox, u, step, separable)
         identity = jnp.eye(u.size, dtype=u.dtype)
-        matrix = identity - slope(identity - H / p.L)
+        # A direction without curvature (a constant added to all classes) must not stop the rest: hence the 1e-11.
+        matrix = (1 + 1e-11) * identity - slope(identity - H / p.L)
         z = p.w - jnp.linalg.solve(matrix, p.w - prox(u, step))
         w = forward(z, H @ z, p.L)  # so that exact zeros stay exact
         Hw = H @ w

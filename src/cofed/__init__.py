@@ -1,6 +1,6 @@
 """cofed: federated composite optimization, for data that stays with its owners."""
 
-from cofed import datasets, metrics, partition
+from cofed import datasets, estimators, metrics, partition
 from cofed.algorithms import (
     CFedDA,
     FastFedDA,

@@ -4,12 +4,14 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cofed.estimators.posed import Posed, pose
 from cofed.estimators.sites import Sites, gather
 from cofed.estimators.solver import Solved, check_algorithm, solve
+from cofed.estimators.traffic import Exchange
 
 
 class FederatedLinearModel(BaseEstimator):
@@ -36,9 +38,53 @@ class FederatedLinearModel(BaseEstimator):
         self._check_numbers()
         sites = self._intake(X, y, clients)
         posed = self._pose(sites)
+        self.__dict__.pop("inference_", None)
         solved = solve(posed, self._penalty(posed), self.algorithm, self.tol, self.max_rounds)
         self._take(posed, sites, solved)
         return self
+
+    def path(
+        self, X: Any, y: Any = None, clients: Any = None, *, alphas: Any = None, n_alphas: int = 100, eps: float = 1e-3
+    ) -> Any:
+        """The models of many strengths, from the one at which no feature is used (found by the federation) down to
+        `eps` times it; see `RegularizationPath`."""
+        from cofed.estimators.path import regularization_path
+
+        return regularization_path(self, X, y, clients, alphas=alphas, n_alphas=n_alphas, eps=eps)
+
+    def infer(
+        self, X: Any, y: Any = None, clients: Any = None, *, coefficients: Any = None, level: float = 0.95
+    ) -> pd.DataFrame:
+        """Debiased coefficients with standard errors, intervals and p-values, from the rows of the fit.
+
+        For linear models and the logistic model of two classes; `coefficients` are names or positions (None: all). The
+        table is kept as `inference_` and shown by `summary()`. One exchange of gradients and Hessians: the clients' rows
+        stay where they are.
+        """
+        from cofed.estimators.inference import infer
+
+        check_is_fitted(self)
+        sites = self._intake(X, y, clients)
+        posed = self._pose(sites)
+        self.inference_ = infer(self, posed, sites, coefficients, level)
+        self.n_rounds_, self.bytes_ = self.n_rounds_ + posed.traffic.rounds, self.bytes_ + posed.traffic.bytes
+        up, down = (sum(getattr(one, way) for one in posed.traffic.exchanges) for way in ("up", "down"))
+        self.exchanges_ = (*self.exchanges_, Exchange("inference", posed.traffic.rounds, down, up))
+        return self.inference_
+
+    def summary(self) -> str:
+        """Coefficients in use, intervals where `infer` was called, certificate, clients, rounds and bytes, as text."""
+        from cofed.estimators.summary import summary
+
+        check_is_fitted(self)
+        return summary(self)
+
+    def save(self, path: Any) -> None:
+        """Write the fitted estimator to one safetensors file; `cofed.estimators.load` reads it."""
+        from cofed.estimators.store import save
+
+        check_is_fitted(self)
+        save(self, path)
 
     def _loss(self) -> Any:
         raise NotImplementedError

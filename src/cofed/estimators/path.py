@@ -19,11 +19,10 @@ from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import enet_path
 
-from cofed.algorithms import FedNewton
 from cofed.algorithms.quadratic import minimise
 from cofed.estimators.certificate import Look, Null, look
 from cofed.estimators.posed import Posed
-from cofed.estimators.solver import LARGEST, Run, Solved, begun, newton_rounds, parameters, solve, sparse
+from cofed.estimators.solver import LARGEST, Run, Solved, parameters, solve, sparse
 from cofed.losses import Squared
 from cofed.models import Weights
 from cofed.problem import Problem
@@ -38,6 +37,7 @@ class RegularizationPath:
 
     alphas: np.ndarray
     coefs: np.ndarray  # (strengths, features), or (strengths, classes, features)
+    scale: np.ndarray  # the features' standard deviations; 1 where they were not standardised
     intercepts: np.ndarray
     deviance: np.ndarray
     nonzero: np.ndarray  # coefficients that are not zero
@@ -89,7 +89,7 @@ def solve_path(estimator: Any, posed: Posed, alphas: np.ndarray) -> list[Solved]
 
 def solve_on_server(estimator: Any, posed: Posed, alphas: np.ndarray) -> list[Solved]:
     """The path of a squared loss, from one exchange of its gradient and Hessian."""
-    hessian, gradient = second_order(posed, estimator._penalty(posed, alpha_max(estimator, posed) or 1.0))
+    _, gradient, hessian = posed.second_order(posed.start)
     quadratic = Quadratic(hessian, gradient, posed.start, posed.null.loss)
     penalties = [estimator._penalty(posed, float(alpha)) for alpha in alphas]
     guesses = by_coordinates(posed, quadratic, penalties) if all(map(sparse, penalties)) else None
@@ -149,17 +149,6 @@ def by_coordinates(posed: Posed, quadratic: Quadratic, penalties: list[Any]) -> 
     return [Weights(jnp.asarray(coef), posed.start.intercept) for coef in coefs.T]
 
 
-def second_order(posed: Posed, psi: Any) -> tuple[Array, Weights]:
-    """The Hessian and the gradient of the loss at the model without features, by one exchange."""
-    run = Run(posed, psi, 1.0, 1)
-    task = run.task(FedNewton())
-    state = newton_rounds(
-        task, begun(task.algorithm.init(task.problem, posed.start)), jnp.asarray(np.inf), jnp.asarray(1, jnp.int32)
-    )
-    run.count("FedNewton", task, posed.start, 1)
-    return state.server.hessian, state.server.gradient
-
-
 @eqx.filter_jit
 def seen_on_server(problem: Problem, null: Null, quadratic: Quadratic, w: Weights) -> Look:
     """The certificate of w, without an exchange."""
@@ -187,6 +176,7 @@ def collect(estimator: Any, posed: Posed, alphas: np.ndarray, answers: list[Solv
     return RegularizationPath(
         alphas=np.asarray(alphas, float),
         coefs=np.stack([coef for coef, _ in shown]),
+        scale=posed.scale,
         intercepts=np.stack([intercept for _, intercept in shown]),
         deviance=np.array([2 * (float(answer.look.loss) - least) for answer in answers]),
         nonzero=np.array([np.count_nonzero(coef) for coef, _ in models]),

@@ -7,8 +7,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree
 
+from cofed.curvature import mean_hessian
 from cofed.engine import evaluate
 from cofed.engine.job import traced
 from cofed.engine.steps import Data
@@ -38,6 +40,7 @@ class Posed:
     mean: np.ndarray
     scale: np.ndarray
     traffic: Traffic
+    messages: dict[Any, tuple[int, int]] = dataclasses.field(default_factory=dict)  # bytes each way, by kind
 
     def problem(self, psi: Any) -> Problem:
         """The problem with this regularizer of the coefficients."""
@@ -53,6 +56,12 @@ class Posed:
         size = NUMBER * sum(np.size(leaf) for leaf in jax.tree.leaves(w))
         self.traffic.add(what, 1, size, size + NUMBER)
         return look_at(self.problem(psi), self.data, self.null, w)
+
+    def second_order(self, w: PyTree) -> tuple[Any, PyTree, Any]:
+        """The loss, its gradient and its whole Hessian at a model, by one exchange (of the Hessian's triangle)."""
+        size = sum(np.size(leaf) for leaf in jax.tree.leaves(w))
+        self.traffic.add("Hessian", 1, NUMBER * size, NUMBER * (1 + size + size * (size + 1) // 2))
+        return second_order_at(traced(Problem(self.model, self.loss, local_steps=1), np.float64), self.data, w)
 
     def original(self, w: Weights) -> tuple[np.ndarray, Any]:
         """Coefficients and intercept for the features as they were given."""
@@ -105,6 +114,21 @@ def pose(
 def losses_at(problem: Problem, data: Data, w: PyTree) -> tuple[Any, PyTree]:
     """The mean loss over all rows, and its gradient."""
     return evaluate.smooth(problem, data, w)
+
+
+@eqx.filter_jit
+def second_order_at(problem: Problem, data: Data, w: PyTree) -> tuple[Any, PyTree, Any]:
+    """The mean loss over all rows, its gradient, and its Hessian in the parameters laid out as one vector."""
+    everything = jnp.arange(ravel_pytree(w)[0].size, dtype=jnp.int32)
+
+    def add(total, client):
+        X, y, share = client
+        return total + mean_hessian(problem, w, X, y, share, everything), None
+
+    shares = evaluate.shares(data) * data.weights[:, None]
+    nothing = jnp.zeros((everything.size, everything.size), data.X.dtype)
+    hessian = jax.lax.scan(add, nothing, (data.X, data.y, shares))[0]
+    return *evaluate.smooth(problem, data, w), hessian
 
 
 @eqx.filter_jit

@@ -24,11 +24,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from cofed.algorithms import FedDecouple, FedFISTA, FedNewton
 from cofed.algorithms.base import refusal
+from cofed.engine import evaluate
 from cofed.engine.job import traced, wire
 from cofed.engine.loop import Task, Watch
 from cofed.engine.plan import Plan, pose
 from cofed.engine.rounds import Centre, State, started
-from cofed.estimators.certificate import Certificate, Look, Null, duality_gap
+from cofed.estimators.certificate import Certificate, Look, Null, duality_gap, look
 from cofed.estimators.posed import Posed
 from cofed.estimators.sites import NUMBER
 from cofed.losses import Squared
@@ -168,8 +169,10 @@ class Run:
 
     def count(self, what: str, task: Task, w: Weights, rounds: int) -> None:
         """The rounds that an algorithm took, with the bytes of its messages."""
-        down, up, _ = wire(task, w)
-        self.posed.traffic.add(what, rounds, down, up)
+        key = (what, getattr(task.algorithm, "working_set", None))
+        if key not in self.posed.messages:
+            self.posed.messages[key] = tuple(wire(task, w)[:2])
+        self.posed.traffic.add(what, rounds, *self.posed.messages[key])
         self.left -= rounds
 
 
@@ -184,7 +187,7 @@ def newton(run: Run, w: Weights, seen: Look) -> Solved:
     while run.left > 0 and not run.done(seen):
         algorithm = FedNewton(working_set=None if set_size == size else set_size)
         task = run.task(algorithm)
-        server = algorithm.start(task.problem, w, seen.gradient)
+        server = start(task, w, seen.gradient)
         state = newton_rounds(task, begun(server), jnp.asarray(enough), jnp.asarray(run.left, jnp.int32))
         run.count("FedNewton", task, w, int(state.round))
         new = task.model(state)
@@ -283,9 +286,13 @@ def look_again(posed: Posed, psi: Any, w: Weights, seen: Look) -> Look:
 @eqx.filter_jit
 def known(problem: Any, null: Null, w: Weights, loss: Array, gradient: Weights) -> Look:
     """The certificate from what is known."""
-    from cofed.estimators.certificate import look
-
     return look(problem, null, w, loss, gradient)
+
+
+@eqx.filter_jit
+def start(task: Task, w: Weights, gradient: Weights) -> PyTree:
+    """FedNewton's state before its first round, from the gradient at w."""
+    return task.algorithm.start(task.problem, w, gradient)
 
 
 @eqx.filter_jit
@@ -332,8 +339,6 @@ def one(task: Task, state: State) -> State:
 @eqx.filter_jit
 def power_iteration(problem: Any, data: Any, w: Weights, rounds: int) -> Array:
     """The largest eigenvalue of the mean loss's Hessian at w, slightly from below."""
-    from cofed.engine import evaluate
-
     gradient = lambda v: evaluate.smooth(problem, data, v)[1]  # noqa: E731
     norm = lambda v: jnp.sqrt(sum(jnp.vdot(x, x) for x in jax.tree.leaves(v)))  # noqa: E731
 

@@ -29,6 +29,11 @@ ARROWS = {
     "algorithms": {"curvature", "problem", "regularizers", "mirrors", "losses", "models"},
     "gossip": {"algorithms.base", "problem", "regularizers", "mirrors"},
     "engine": {"algorithms.base", "curvature", "problem", "federation", "metrics", "regularizers", "gossip.topologies"},
+    "estimators": {
+        *("algorithms", "curvature", "engine", "federation", "losses", "models", "plotting", "problem", "regularizers"),
+        *("algorithms.FedDecouple", "algorithms.FedFISTA", "algorithms.FedNewton"),
+        *("algorithms.base", "algorithms.quadratic"),
+    },
 }
 
 

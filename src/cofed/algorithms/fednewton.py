@@ -3,7 +3,7 @@
 Problem     min_w  sum_m pi_m F_m(w) + psi(w), F_m smooth and convex, psi convex
 Round       w = x + t d goes down, with the working set S; each client sends F_m(w), its gradient, and its Hessian on S
 Server      if the objective has fallen enough, P(w) <= P(x) + t Delta/10^4: x = w, t = eta_s and
-            d = argmin <g, d> + d' H d/2 + psi(x + d)  over d that is 0 outside S,  Delta = <g, d> + psi(x + d) - psi(x);
+            d = argmin <g, d> + d' H d/2 + psi(x + d) over d that is 0 outside S, Delta = <g, d> + psi(x + d) - psi(x);
             else t = t/2: the same direction from the same x. The inner problem is solved to round-off.
 Set         the next S: what is not zero in x or x + d, what psi leaves free, then what violates optimality most at x
 Wire        down one vector and s positions, up one vector, s (s+1)/2 numbers (the triangle) and the loss; K = 1
@@ -60,7 +60,7 @@ class FedNewton(eqx.Module):
 
     >>> import cofed
     >>> cofed.FedNewton(working_set=64)
-    FedNewton(server_lr=1.0, working_set=64)
+    FedNewton(working_set=64)
     """
 
     server_lr: Any = eqx.field(converter=number, default=1.0)
@@ -81,8 +81,8 @@ class FedNewton(eqx.Module):
         if self.working_set is None or psi.separable:
             return None
         return (
-            f"FedNewton with a working set does not fit the regularizer {type(psi).__name__}: it needs one that acts on "
-            "each coordinate alone (trait 'separable'); leave working_set out"
+            f"FedNewton with a working set does not fit the regularizer {type(psi).__name__}: it needs one that acts "
+            "on each coordinate alone (trait 'separable'); leave working_set out"
         )
 
     def init(self, problem: Problem, w0: PyTree) -> Server:

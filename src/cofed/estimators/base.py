@@ -17,8 +17,8 @@ from cofed.estimators.traffic import Exchange
 class FederatedLinearModel(BaseEstimator):
     """A linear model of clients' rows. A family gives its loss (`_loss`) and its penalty (`_penalty`).
 
-    Fitted: `coef_`, `intercept_`, `support_` (True where a feature is used), `certificate_`, `n_rounds_`, `bytes_` (both
-    ways, all clients), `exchanges_` (what they were), `clients_` (names), `client_sizes_`, `algorithm_`.
+    Fitted: `coef_`, `intercept_`, `support_` (True where a feature is used), `certificate_`, `n_rounds_`, `bytes_`
+    (both ways, all clients), `exchanges_` (what they were), `clients_` (names), `client_sizes_`, `algorithm_`.
     """
 
     alpha: Any
@@ -58,7 +58,7 @@ class FederatedLinearModel(BaseEstimator):
         """Debiased coefficients with standard errors, intervals and p-values, from the rows of the fit.
 
         For linear models and the logistic model of two classes; `coefficients` are names or positions (None: all). The
-        table is kept as `inference_` and shown by `summary()`. One exchange of gradients and Hessians: the clients' rows
+        table is kept as `inference_` and shown by `summary()`. Clients send sums, gradients and a Hessian: their rows
         stay where they are.
         """
         from cofed.estimators.inference import infer

@@ -3,8 +3,8 @@
     P(w) = F(w) + psi(w),  F(w) = mean_i f(x_i w + b, y_i);     D(theta) = -mean_i f*(theta_i) - psi*(-X' theta / N)
 
 with mean_i theta_i = 0 where there is a free intercept. Weak duality, P(w) - min P <= P(w) - D(theta), holds for every
-such theta. Here theta_i = f'(prediction_i) at a point v, so that X' theta / N is the gradient g of F at v and, by Fenchel
-and Young's equality, mean f*(theta_i) = <v, grad F(v)> - F(v): nothing but what the clients send anyway. Then
+such theta. Here theta_i = f'(prediction_i) at a point v, so that X' theta / N is the gradient g of F at v and, by
+Fenchel and Young's equality, mean f*(theta_i) = <v, grad F(v)> - F(v): nothing but what the clients send anyway. Then
 
 - where the intercept's gradient is not 0, theta is mixed with that of a model without features, chosen such that the
   mean vanishes. Features are centred, so that model's gradient does not depend on its intercept. f* is convex, so the
@@ -35,7 +35,8 @@ class Certificate:
 
     `gap` bounds the objective's distance from its minimum (infinite where there is no finite dual value), and
     `prox_gradient` is ||w - prox(w - gradient)||, zero exactly at a minimum. `scale` is the loss of the model without
-    features. `converged`: gap <= tol * scale; where there is no dual, the prox-gradient norm has fallen by a factor tol**0.5.
+    features. `converged`: gap <= tol * scale; where there is no dual, the prox-gradient norm is at most tol**0.5
+    times the gradient of that model.
     """
 
     objective: float
@@ -76,7 +77,7 @@ def look(problem: Problem, null: Null, w: PyTree, loss: Scalar, gradient: PyTree
 def duality_gap(
     problem: Problem, null: Null, w: PyTree, bound: Scalar, v: PyTree, loss: Scalar, gradient: PyTree
 ) -> Scalar:
-    """P(w) - D(theta(v)) with a bound on F(w), and the loss and gradient at v; inf where the dual value is not finite."""
+    """P(w) - D(theta(v)) with a bound on F(w), and the loss and gradient at v; inf where the dual is not finite."""
     psi = problem.regularizer.regularizer  # On(psi, "coef")
     g, conjugate = gradient.coef, trees.dot(v, gradient) - loss
     if gradient.intercept is not None:

@@ -18,8 +18,8 @@ class FederatedConstrained(RegressorMixin, FederatedLinearModel):
 
     Minimises ||y - X w - b||^2 / (2 N) over all N rows and over w in a set, where b is free:
 
-    constraint: "nonnegative"; "l1_ball" or "l2_ball" (|w| <= radius); "simplex" (w >= 0, sum w = radius); "box" (low <= w
-        <= high, each a number or one per feature).
+    constraint: "nonnegative"; "l1_ball" or "l2_ball" (|w| <= radius); "simplex" (w >= 0, sum w = radius); "box" (low <=
+        w <= high, each a number or one per feature).
     standardize is False by default, so that the set is about the coefficients of the features as they are given; True
     makes it about those of the standardised ones. The other parameters are those of `FederatedElasticNet`.
 

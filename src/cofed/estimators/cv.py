@@ -31,8 +31,8 @@ class CrossValidated:
         "aic" or "bic" of the path, without folds.
     seed: of the folds.
 
-    Fitted besides: `alpha_`, `alphas_`, `path_`, and with folds `cv_mean_`, `cv_se_`, `alpha_min_`, `alpha_1se_`. Rounds and
-    bytes are those of everything: the folds' paths and the path itself.
+    Fitted besides: `alpha_`, `alphas_`, `path_`, and with folds `cv_mean_`, `cv_se_`, `alpha_min_`, `alpha_1se_`.
+    Rounds and bytes are those of everything: the folds' paths and the path itself.
     """
 
     def fit(self: Any, X: Any, y: Any = None, clients: Any = None) -> Any:

@@ -64,8 +64,8 @@ class FederatedElasticNet(RegressorMixin, FederatedLinearModel):
 class FederatedLasso(FederatedElasticNet):
     """scikit-learn's Lasso on rows that stay with their clients, to the pooled answer.
 
-    Minimises ||y - X w - b||^2 / (2 N) + alpha |w|_1 over all N rows. The parameters are those of `FederatedElasticNet`,
-    without `l1_ratio`.
+    Minimises ||y - X w - b||^2 / (2 N) + alpha |w|_1 over all N rows. The parameters are those of
+    `FederatedElasticNet`, without `l1_ratio`.
 
     >>> rng = np.random.default_rng(0)
     >>> X, sites = rng.normal(size=(90, 4)), np.repeat(["Oslo", "Rome", "Bern"], 30)

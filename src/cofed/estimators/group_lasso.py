@@ -14,9 +14,9 @@ from cofed.regularizers import GroupL1
 class FederatedGroupLasso(RegressorMixin, FederatedLinearModel):
     """The group lasso on rows that stay with their clients, to the pooled answer.
 
-    Minimises ||y - X w - b||^2 / (2 N) + alpha sum_g sqrt(size of g) ||w_g||_2 over all N rows: whole groups of features
-    come in or stay out. `groups` gives a label per feature; None makes each feature its own group, which is the lasso.
-    The other parameters are those of `FederatedElasticNet`.
+    Minimises ||y - X w - b||^2 / (2 N) + alpha sum_g sqrt(size of g) ||w_g||_2 over all N rows: whole groups of
+    features come in or stay out. `groups` gives a label per feature; None makes each feature its own group, which is
+    the lasso. The other parameters are those of `FederatedElasticNet`.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(90, 4))

@@ -2,11 +2,14 @@
 
     b_j = w_j - theta_j' g(w),    se_j^2 = phi theta_j' H theta_j / N,    theta_j = (1, -gamma_j) / tau_j^2
 
-with the fitted w, the gradient g and the Hessian H of the mean loss at w (one exchange; the intercept eliminated), gamma_j
-the lasso of feature j on the others in H's geometry (solved by the server), tau_j^2 = H_jj - H_j' gamma_j, and phi the
-variance of the errors: the residuals' own with N - (coefficients in use) degrees of freedom for a squared loss, 1 for
-the logistic one. References: van de Geer, Buhlmann, Ritov, Dezeure 2014; Zhang and Zhang 2014. The penalty of gamma_j is
-half of sqrt(H_jj log p / N): small, for little bias at the price of slightly wider intervals.
+with the fitted w, the gradient g and the Hessian H of the mean loss at w (one exchange; the intercept eliminated),
+gamma_j the lasso of feature j on the others in H's geometry (solved by the server), tau_j^2 = H_jj - H_j' gamma_j,
+and phi the variance of the errors: the residuals' own with N - (coefficients in use) degrees of freedom for a squared
+loss, 1 for the logistic one. References: van de Geer, Buhlmann, Ritov, Dezeure 2014; Zhang and Zhang 2014.
+
+The penalty of gamma_j is 0.3 sqrt(H_jj log p / N): small, for little bias at the price of slightly wider intervals.
+With four rows per feature or more no penalty is needed, and theta_j is a row of H's inverse: for a squared loss that is
+the ordinary interval of least squares, whatever was selected.
 """
 
 from typing import Any
@@ -25,6 +28,10 @@ from cofed.estimators.solver import LARGEST
 from cofed.losses import Logistic, Squared
 from cofed.models import Weights
 
+PENALTY = 0.3
+BURSTS = 20  # every theta_j is valid, so that of a badly conditioned problem need not be exact to round-off
+ROWS = 4  # rows per feature from which on the inverse itself serves
+
 
 def infer(model: Any, posed: Posed, sites: Sites, coefficients: Any, level: float) -> pd.DataFrame:
     """The table of `FederatedLinearModel.infer`."""
@@ -33,7 +40,7 @@ def infer(model: Any, posed: Posed, sites: Sites, coefficients: Any, level: floa
         raise ValueError(f"{name}: intervals are for linear models and for the logistic model of two classes")
     if len(posed.scale) > LARGEST:
         raise ValueError(
-            f"{name}: intervals need the Hessian of all features, of which there may be {LARGEST}, not {len(posed.scale)}"
+            f"{name}: intervals need the Hessian of all features, at most {LARGEST}, and there are {len(posed.scale)}"
         )
     if not 0 < level < 1:
         raise ValueError(f"{name}: level must be between 0 and 1, got {level!r}")
@@ -52,10 +59,10 @@ def infer(model: Any, posed: Posed, sites: Sites, coefficients: Any, level: floa
         H, g = H[:p, :p] - np.outer(share, H[p, :p]), g[:p] - share * g[p]
     free = n - np.count_nonzero(coef) - 1
     phi = 2 * float(loss) * n / max(free, 1) if isinstance(posed.loss, Squared) else 1.0
+    rate = jnp.asarray(np.log(max(p, 2)) / n if n < ROWS * p else 0.0)
     rows = []
     for j in chosen:
-        theta = nodewise(jnp.asarray(H), jnp.asarray(j, jnp.int32), jnp.asarray(np.log(max(p, 2)) / n))
-        theta = np.asarray(theta)
+        theta = np.asarray(nodewise(jnp.asarray(H), jnp.asarray(j, jnp.int32), rate))
         debiased = coef[j] * posed.scale[j] - theta @ g[:p]
         se = np.sqrt(phi * theta @ H @ theta / n)
         rows.append((coef[j], debiased / posed.scale[j], se / posed.scale[j]))
@@ -73,12 +80,12 @@ def nodewise(H: Float[Array, "p p"], j: Int[Array, ""], rate: Float[Array, ""]) 
     others = (jnp.arange(H.shape[0], dtype=jnp.int32) != j).astype(H.dtype)
     column = H[:, j]
     # Each feature is penalised on its own scale.
-    strength = 0.5 * jnp.sqrt(rate * column[j] * jnp.diagonal(H))
+    strength = PENALTY * jnp.sqrt(rate * column[j] * jnp.diagonal(H))
 
     def prox(v, step):
         return others * jnp.sign(v) * jnp.maximum(jnp.abs(v) - step * strength, 0)
 
-    gamma = minimise(H, -column, jnp.zeros_like(column), prox, separable=True)
+    gamma = minimise(H, -column, jnp.zeros_like(column), prox, separable=True, most=BURSTS)
     return (1 - others - gamma) / (column[j] - column @ gamma)
 
 

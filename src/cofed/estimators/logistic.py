@@ -22,8 +22,8 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedLinearModel):
     Minimises mean log-loss + alpha * penalty(w) over all N rows: skglm's SparseLogisticRegression, and scikit-learn's
     LogisticRegression with C = 1 / (N alpha). Several classes have one vector of coefficients each (multinomial).
 
-    penalty: "l1"; "elasticnet", l1_ratio |w|_1 + (1 - l1_ratio) ||w||^2 / 2; "group", the sum over groups of features of
-        sqrt(size) ||w_g||, where `groups` gives a label per feature (None: each feature is a group, over all classes).
+    penalty: "l1"; "elasticnet", l1_ratio |w|_1 + (1 - l1_ratio) ||w||^2 / 2; "group", the sum over groups of features
+        of sqrt(size) ||w_g||, where `groups` gives a label per feature (None: each feature is one, over all classes).
     The other parameters are those of `FederatedElasticNet`.
 
     >>> rng = np.random.default_rng(0)
@@ -94,7 +94,7 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedLinearModel):
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs rows of at least 2 classes, but the data contains only one class: "
-                f"{self.classes_[0]!r}"
+                f"{self.classes_.tolist()[0]!r}"
             )
         return Sites(sites.names, sites.X, [np.searchsorted(self.classes_, y).astype(np.int32) for y in sites.y])
 

@@ -50,7 +50,7 @@ class RegularizationPath:
     feature_names: tuple[str, ...]
 
     def criterion(self, kind: str) -> np.ndarray:
-        """"aic" or "bic" of every model, with the number of non-zero coefficients as degrees of freedom."""
+        """ "aic" or "bic" of every model, with the number of non-zero coefficients as degrees of freedom."""
         fit = self.n * (np.log(np.maximum(self.deviance, 1e-300)) if self.gaussian else self.deviance)
         return fit + {"aic": 2.0, "bic": np.log(self.n)}[kind] * self.nonzero
 

@@ -16,7 +16,7 @@ GREY = "#6B6B6B"
 
 
 def plot_path(path: Any, to: str | Path | None = None, mark: dict[str, float] | None = None) -> Figure:
-    """Coefficients (of the standardised features, if they were) by strength; `mark` names strengths to show as vertical lines."""
+    """Coefficients (of the standardised features, if they were) by strength; `mark` names strengths."""
     figure = Figure(figsize=(7.2, 4.6), dpi=110, layout="constrained")
     panel = figure.subplots()
     lines = (path.coefs * path.scale).reshape(len(path.alphas), -1)  # in units that can be compared

@@ -3,8 +3,9 @@
 The rule of `algorithm="auto"`, which is the cheapest in rounds and in bytes on the problems of `benchmarks.estimators`:
 
 - "newton", FedNewton: proximal Newton steps. Models of up to 128 parameters share their whole Hessian; with a penalty
-  that is a sum over coordinates and sets some of them to zero, larger ones share it on a working set of 128 coordinates,
-  which doubles where the answer needs more than half of it. A squared loss takes one such exchange per working set.
+  that is a sum over coordinates and sets some of them to zero, larger ones share it on a working set of 128
+  coordinates, which doubles where the answer needs more than half of it. A squared loss takes one such exchange per
+  working set.
 - "fista", FedFISTA, where the Hessian to share would have more than 2048 rows: one gradient per round.
 
 Every exchange is counted: sums for the standardisation, the model without features, the search for curvature, rounds,
@@ -138,10 +139,9 @@ class Run:
         strength = getattr(self.psi, "strength", None)
         if strength is not None:
             return float(strength) > 0
-        bounds = [getattr(self.psi, name, 0.0) for name in ("low", "high")]
-        return not self.psi.is_zero and hasattr(self.psi, "radius") or (
-            hasattr(self.psi, "low") and all(np.isfinite(bound).all() for bound in bounds)
-        )
+        if hasattr(self.psi, "radius"):
+            return True
+        return hasattr(self.psi, "low") and bool(np.isfinite(self.psi.low).all() and np.isfinite(self.psi.high).all())
 
     def solved(self, w: Weights, seen: Look, name: Any) -> Solved:
         """The answer, with a warning where it is not good enough."""
@@ -171,7 +171,8 @@ class Run:
         """The rounds that an algorithm took, with the bytes of its messages."""
         key = (what, getattr(task.algorithm, "working_set", None))
         if key not in self.posed.messages:
-            self.posed.messages[key] = tuple(wire(task, w)[:2])
+            down, up, _ = wire(task, w)
+            self.posed.messages[key] = down, up
         self.posed.traffic.add(what, rounds, *self.posed.messages[key])
         self.left -= rounds
 

@@ -15,9 +15,9 @@ from cofed.regularizers import Nuclear
 class FederatedTraceRegression(RegressorMixin, FederatedLinearModel):
     """Low-rank regression on matrices that stay with their clients, to the pooled answer.
 
-    Minimises mean (y_i - <X_i, W> - b)^2 / 2 + alpha ||W||_* over all N rows; a row of X is a matrix of `shape` (d1, d2),
-    laid out row by row. shape=None is one column, whose nuclear norm is its length. Fitted also: `matrix_` and `rank_`.
-    standardize is False by default: a scale per entry would change the rank.
+    Minimises mean (y_i - <X_i, W> - b)^2 / 2 + alpha ||W||_* over all N rows; a row of X is a matrix of `shape` (d1,
+    d2), laid out row by row. shape=None is one column, whose nuclear norm is its length. Fitted also: `matrix_`,
+    `rank_`. standardize is False by default: a scale per entry would change the rank.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 12))

@@ -20,11 +20,11 @@ def mean_hessian(
 ) -> Float[Array, "s s"]:
     """The Hessian of `problem.mean_loss` at w, rows and columns `where` of it.
 
-    >>> import cofed, jax.numpy as jnp
+    >>> import cofed, jax, jax.numpy as jnp
     >>> X, y, share = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.ones(2), jnp.full(2, 0.5)
     >>> problem = cofed.Problem(cofed.Linear(intercept=False))
-    >>> w = problem.model.init(None, X[0], None)
-    >>> mean_hessian(problem, w, X, y, share, jnp.arange(2)).tolist()
+    >>> w = problem.model.init(jax.random.key(0), X[0], None)
+    >>> mean_hessian(problem, w, X, y, share, jnp.arange(2, dtype=jnp.int32)).tolist()
     [[5.0, 7.0], [7.0, 10.0]]
     """
     if isinstance(problem.model, (Linear, Trace)):

@@ -41,8 +41,8 @@ def minimise(
     `prox(v, step)` is psi's; `separable` says that it acts on each coordinate alone. H is positive semi-definite.
 
     >>> soft = lambda v, step: jnp.sign(v) * jnp.maximum(jnp.abs(v) - step, 0)
-    >>> minimise(jnp.eye(2), jnp.array([-3.0, 0.5]), jnp.zeros(2), soft, True).tolist()
-    [2.0, 0.0]
+    >>> minimise(jnp.eye(2), jnp.array([-3.0, -1.5]), jnp.zeros(2), soft, True).tolist()
+    [2.0, 0.5]
     """
     H, g, x = jax.lax.stop_gradient((H, g, x))  # derivatives do not go through the loop
     c = g - H @ x  # q'(z) = c + H z

@@ -135,7 +135,7 @@ class FederatedLinearModel(BaseEstimator):
         if hasattr(self, "alpha"):
             check_number(name, "alpha", self.alpha, low=0)
         if hasattr(self, "l1_ratio"):
-            check_number(name, "l1_ratio", self.l1_ratio, low=0, high=1)
+            check_number(name, "l1_ratio", vars(self)["l1_ratio"], low=0, high=1)
         check_algorithm(name, self.algorithm)
 
     def _rows(self, X: Any) -> np.ndarray:
@@ -144,7 +144,7 @@ class FederatedLinearModel(BaseEstimator):
         column = getattr(self, "client_column_", None)
         if column is not None and hasattr(X, "columns") and column in X.columns:
             X = X.drop(columns=column)
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _linear(self, X: Any) -> np.ndarray:
         """X coef + intercept"""

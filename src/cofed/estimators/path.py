@@ -134,9 +134,10 @@ def by_coordinates(posed: Posed, quadratic: Quadratic, penalties: list[Any]) -> 
     target = np.where(real, seen / np.where(real, root, 1), 0)
     rest = 2 * float(quadratic.value) * (p + 1) - target @ target
     X, y = np.vstack([root[:, None] * Q.T, np.zeros(p)]), np.append(target, np.sqrt(max(rest, 0)))
+    descend: Any = enet_path  # its annotations name strings only
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # what it does not reach is refined, by the certificate
-        coefs = enet_path(
+        coefs = descend(
             X,
             y,
             l1_ratio=float(penalties[0].l1_ratio),

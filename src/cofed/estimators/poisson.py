@@ -21,7 +21,7 @@ class FederatedPoisson(RegressorMixin, FederatedLinearModel):
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 3))
-    >>> model = FederatedPoisson(alpha=0.1).fit(X, rng.poisson(np.exp(X[:, 0])), clients=np.arange(200) % 4)
+    >>> model = FederatedPoisson(alpha=0.3).fit(X, rng.poisson(np.exp(X[:, 0])), clients=np.arange(200) % 4)
     >>> model.support_.tolist(), model.n_rounds_ < 20
     ([True, False, False], True)
     """

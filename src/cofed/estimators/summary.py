@@ -47,4 +47,4 @@ def coefficients(model: Any) -> pd.DataFrame:
         table = table.join(inference.drop(columns="coef"))
         shown = [used or name in inference.index for used, name in zip(shown, names, strict=True)]
     intercept = pd.DataFrame([np.atleast_1d(model.intercept_)], index=["(intercept)"], columns=columns)
-    return pd.concat([intercept.reindex(columns=table.columns), table[shown]]).astype(float)
+    return pd.concat([intercept.reindex(columns=table.columns), table.loc[shown]]).astype(float)

@@ -128,7 +128,10 @@ class FedNewton(eqx.Module):
 
         triangle = where.size * (where.size + 1) // 2
         nothing = Up(jnp.zeros((), flat.dtype), trees.zeros_like(down.w), jnp.zeros(triangle, flat.dtype))
-        return steps.run(step, nothing), client
+        up = steps.run(step, nothing)
+        # A step so long that the loss overflows is no failure of the client: the server must hear of it, to shorten it.
+        huge = jnp.asarray(jnp.finfo(flat.dtype).max / 4, flat.dtype)
+        return trees.where(jnp.isposinf(up.loss), nothing._replace(loss=huge), up), client
 
     def aggregate(self, problem: Problem, server: Server, up: Up, share: Float[Array, ""]) -> Server:
         psi = problem.regularizer

@@ -155,8 +155,11 @@ class FedNewton(eqx.Module):
         def prox(v, step):
             return ravel_pytree(psi.prox(back(flat.at[where].set(v)), step))[0][where]
 
+        def value(v):
+            return psi.value(back(flat.at[where].set(v)))
+
         g = ravel_pytree(up.gradient)[0]
-        z = minimise(H, g[where], flat[where], prox, psi.separable)
+        z = minimise(H, g[where], flat[where], prox, value, psi.separable)
         d = back(jnp.zeros_like(flat).at[where].set(z - flat[where]))
         ahead = trees.add(server.w, d)
         promise = trees.dot(up.gradient, d) + psi.value(ahead) - psi.value(server.w)

@@ -32,16 +32,18 @@ def minimise(
     g: Vector,
     x: Vector,
     prox: Callable[[Vector, Scalar], Vector],
+    value: Callable[[Vector], Scalar],
     separable: bool,
     most: int = 400,
     precision: float = 8.0,
 ) -> Vector:
     """The minimiser, to `precision` units of round-off or after so many bursts of steps.
 
-    `prox(v, step)` is psi's; `separable` says that it acts on each coordinate alone. H is positive semi-definite.
+    `prox(v, step)` and `value(v)` are psi's; `separable` says that it acts on each coordinate alone. H is positive semi-definite.
 
     >>> soft = lambda v, step: jnp.sign(v) * jnp.maximum(jnp.abs(v) - step, 0)
-    >>> minimise(jnp.eye(2), jnp.array([-3.0, -1.5]), jnp.zeros(2), soft, True).tolist()
+    >>> l1 = lambda v: jnp.sum(jnp.abs(v))
+    >>> minimise(jnp.eye(2), jnp.array([-3.0, -1.5]), jnp.zeros(2), soft, l1, True).tolist()
     [2.0, 0.5]
     """
     H, g, x = jax.lax.stop_gradient((H, g, x))  # derivatives do not go through the loop
@@ -50,6 +52,9 @@ def minimise(
 
     def forward(z, Hz, L):
         return prox(z - (c + Hz) / L, 1 / L)
+
+    def total(p: Point) -> Scalar:
+        return p.w @ (c + p.Hw / 2) + value(p.w)
 
     def burst_step(_, p: Point) -> Point:
         w = forward(p.v, p.Hv, p.L)
@@ -78,7 +83,9 @@ def minimise(
         w = forward(z, H @ z, p.L)  # so that exact zeros stay exact
         Hw = H @ w
         new = measured(p._replace(w=w, Hw=Hw, v=w, Hv=Hw, t=jnp.ones_like(p.t)))
-        better = new.residual < p.residual  # False where the matrix is singular
+        # False where the matrix is singular; a small residual alone may be far away, where q + psi is nearly flat.
+        before, after = total(p), total(new)
+        better = (new.residual < p.residual) & (after <= before + precision * eps * jnp.abs(before))
         return jax.tree.map(lambda a, b: jnp.where(better, a, b), new, p)
 
     def burst(p: Point) -> Point:

@@ -113,7 +113,7 @@ class FederatedLinearModel(BaseEstimator):
     def _take(self, posed: Posed, sites: Sites, solved: Solved) -> None:
         """The fitted attributes."""
         coef, intercept = posed.original(solved.w)
-        self.coef_, self.intercept_ = self._output(coef, intercept)
+        self.coef_, self.intercept_ = self._output(coef + 0.0, intercept)  # no -0
         self.support_ = np.any(coef.reshape(len(coef), -1) != 0, axis=1)
         self.certificate_ = solved.certificate
         self.algorithm_ = solved.algorithm

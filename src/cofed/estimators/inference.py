@@ -58,6 +58,8 @@ def infer(model: Any, posed: Posed, sites: Sites, coefficients: Any, level: floa
         share = H[:p, p] / H[p, p]
         H, g = H[:p, :p] - np.outer(share, H[p, :p]), g[:p] - share * g[p]
     free = n - np.count_nonzero(coef) - 1
+    if n >= ROWS * p:  # what least squares leaves over, whatever was selected
+        loss, free = float(loss) - g[:p] @ np.linalg.lstsq(H, g[:p])[0] / 2, n - p - 1
     phi = 2 * float(loss) * n / max(free, 1) if isinstance(posed.loss, Squared) else 1.0
     rate = jnp.asarray(np.log(max(p, 2)) / n if n < ROWS * p else 0.0)
     rows = []
@@ -85,7 +87,10 @@ def nodewise(H: Float[Array, "p p"], j: Int[Array, ""], rate: Float[Array, ""]) 
     def prox(v, step):
         return others * jnp.sign(v) * jnp.maximum(jnp.abs(v) - step * strength, 0)
 
-    gamma = minimise(H, -column, jnp.zeros_like(column), prox, separable=True, most=BURSTS)
+    def value(v):
+        return jnp.sum(strength * jnp.abs(v))
+
+    gamma = minimise(H, -column, jnp.zeros_like(column), prox, value, separable=True, most=BURSTS)
     return (1 - others - gamma) / (column[j] - column @ gamma)
 
 

@@ -162,7 +162,8 @@ def refined(problem: Problem, null: Null, quadratic: Quadratic, w: Weights) -> t
     psi = problem.regularizer
     v, back = ravel_pytree(w)
     g = ravel_pytree(quadratic.at(w)[1])[0]
-    z = minimise(quadratic.hessian, g, v, lambda u, t: ravel_pytree(psi.prox(back(u), t))[0], psi.separable)
+    prox = lambda u, step: ravel_pytree(psi.prox(back(u), step))[0]  # noqa: E731
+    z = minimise(quadratic.hessian, g, v, prox, lambda u: psi.value(back(u)), psi.separable)
     return back(z), look(problem, null, back(z), *quadratic.at(back(z)))
 
 

@@ -124,7 +124,9 @@ class Run:
     def certificate(self, seen: Look) -> Certificate:
         """The certificate of what was seen."""
         gap, residual = float(seen.gap), float(seen.prox_gradient)
-        rounding = 64 * np.finfo(np.float64).eps * abs(float(seen.objective))
+        null = self.posed.null
+        size = max(abs(float(value)) for value in (seen.objective, null.loss, null.least))
+        rounding = 256 * np.finfo(np.float64).eps * size  # below that, no gap can be told from 0
         if self.has_dual:
             converged = gap <= max(self.target, rounding)
         else:
@@ -192,11 +194,12 @@ def newton(run: Run, w: Weights, seen: Look) -> Solved:
         state = newton_rounds(task, begun(server), jnp.asarray(enough), jnp.asarray(run.left, jnp.int32))
         run.count("FedNewton", task, w, int(state.round))
         new = task.model(state)
-        old, seen = seen, run.posed.look(run.psi, new)
+        found = run.posed.look(run.psi, new)
         run.left -= 1
-        stuck = not float(seen.objective) < float(old.objective) and set_size == size
-        w = new
-        if stuck:
+        fallen = float(found.objective) < float(seen.objective)
+        if fallen or run.done(found):
+            w, seen = new, found
+        elif set_size == size:  # neither a step nor a larger set brings anything
             break
         set_size = max(set_size, min(size, fitting_set(w)))
     return run.solved(w, seen, "newton")

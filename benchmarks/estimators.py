@@ -182,7 +182,7 @@ def path():
     gap, last = np.max(ours.gaps) / (y.var() / 2), ours.nonzero[-1]
     print(f"cofed   {seconds[1]:6.2f} s (first call {seconds[0]:.2f} s)")
     print(
-        f"        {ours.n_rounds} rounds, {ours.bytes / 1e6:.1f} MB, largest gap {gap:.1e} of the null loss, {last} in use"
+        f"        {ours.n_rounds} rounds, {ours.bytes / 1e6:.1f} MB, gap <= {gap:.1e} of the null loss, {last} in use"
     )
     print(f"skglm   {skglm:6.2f} s (tol=1e-6)   ratio {seconds[1] / skglm:.2f}")
     difference = np.abs(ours.coefs.T - theirs[1][:p]).max()

@@ -39,7 +39,8 @@ def minimise(
 ) -> Vector:
     """The minimiser, to `precision` units of round-off or after so many bursts of steps.
 
-    `prox(v, step)` and `value(v)` are psi's; `separable` says that it acts on each coordinate alone. H is positive semi-definite.
+    `prox(v, step)` and `value(v)` are psi's; `separable` says that it acts on each coordinate alone. H
+    is positive semi-definite.
 
     >>> soft = lambda v, step: jnp.sign(v) * jnp.maximum(jnp.abs(v) - step, 0)
     >>> l1 = lambda v: jnp.sum(jnp.abs(v))

@@ -25,15 +25,21 @@ ARROWS = {
     "datasets": {"federation", "partition"},
     "metrics": set(),
     "problem": {"regularizers", "losses", "models", "federation"},
-    "algorithms": {"problem", "regularizers", "mirrors", "losses", "models"},
+    "curvature": {"problem", "models"},
+    "algorithms": {"curvature", "problem", "regularizers", "mirrors", "losses", "models"},
     "gossip": {"algorithms.base", "problem", "regularizers", "mirrors"},
     "personal": {"algorithms.base", "algorithms.fedavg", "problem", "federation", "losses", "models", "regularizers"},
     "engine": {
         *("algorithms.base", "problem", "federation", "metrics", "regularizers", "gossip.topologies"),
-        "personal.compare",
+        *("personal.compare", "curvature"),
     },
     "loggers": {"engine"},
     "report": {"engine", "plotting"},
+    "estimators": {
+        *("algorithms", "curvature", "engine", "federation", "losses", "models", "plotting", "problem", "regularizers"),
+        *("algorithms.FedDecouple", "algorithms.FedFISTA", "algorithms.FedNewton"),
+        *("algorithms.base", "algorithms.quadratic"),
+    },
 }
 
 

@@ -1,6 +1,6 @@
 """cofed: federated composite optimization, for data that stays with its owners."""
 
-from cofed import datasets, loggers, metrics, partition
+from cofed import datasets, estimators, loggers, metrics, partition
 from cofed.algorithms import (
     CFedDA,
     FastFedDA,
@@ -9,7 +9,9 @@ from cofed.algorithms import (
     FedDecouple,
     FedDR,
     FedDualAvg,
+    FedFISTA,
     FedMiD,
+    FedNewton,
     MCFedDA,
     Scaffold,
 )

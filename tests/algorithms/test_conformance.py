@@ -51,11 +51,11 @@ TABLE = {
     "FedADMM": Row(cofed.FedADMM(0.02, 0.5), cofed.FedADMM(0.01, 0.4)),
     "FedProx": Row(cofed.FedProx(0.3, 0.02, 4.0), cofed.FedProx(0.5, 0.01, 1.0)),
     "FedProx, the paper's steps": Row(cofed.FedProx(0.3, mu=9.0, radius=5.0), cofed.FedProx(0.5, mu=8.0, radius=4.0)),
+    "FedFISTA": Row(cofed.FedFISTA(9.0), cofed.FedFISTA(5.0), scalars=(0, 1)),
+    "FedNewton": Row(cofed.FedNewton(0.8), cofed.FedNewton(0.6), scalars=(0, 1 + 21)),
 }
-ELSEWHERE = {
-    "PureLocal",
-    "Alternative",
-}  # PureLocal is FedProx with strength 0, Alternative trains others: tests/personal
+# PureLocal is FedProx with strength 0, Alternative trains others: tests/personal has both.
+ELSEWHERE = {"PureLocal", "Alternative"}
 SCHEDULE = {"rounds": 6, "local_steps": 3, "batch_size": 2, "clients_per_round": 3}
 
 

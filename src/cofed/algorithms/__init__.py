@@ -7,7 +7,9 @@ from cofed.algorithms.fedavg import FedAvg
 from cofed.algorithms.feddecouple import FedDecouple
 from cofed.algorithms.feddr import FedDR
 from cofed.algorithms.feddualavg import FedDualAvg
+from cofed.algorithms.fedfista import FedFISTA
 from cofed.algorithms.fedmid import FedMiD
+from cofed.algorithms.fednewton import FedNewton
 from cofed.algorithms.mcfedda import MCFedDA
 from cofed.algorithms.scaffold import Scaffold
 
@@ -19,7 +21,9 @@ __all__ = [
     "FedDR",
     "FedDecouple",
     "FedDualAvg",
+    "FedFISTA",
     "FedMiD",
+    "FedNewton",
     "MCFedDA",
     "Scaffold",
 ]

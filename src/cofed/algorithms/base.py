@@ -9,7 +9,7 @@ through what this file says.
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from cofed.problem import Problem
 
@@ -28,6 +28,14 @@ class LocalSteps(Protocol):
 
     def gradient(self, w: PyTree, k: Float[Array, ""]) -> PyTree:
         """G_k(w): the gradient of the client's smooth loss at w on its k-th batch."""
+        ...
+
+    def loss_and_gradient(self, w: PyTree, k: Float[Array, ""]) -> tuple[Float[Array, ""], PyTree]:
+        """The client's mean loss at w on its k-th batch, and G_k(w)."""
+        ...
+
+    def hessian(self, w: PyTree, k: Float[Array, ""], where: Int[Array, " s"]) -> Float[Array, "s s"]:
+        """The Hessian of that loss at w, on these coordinates of the parameters laid out as one vector."""
         ...
 
     def run(self, step: Callable[[Float[Array, ""], Carry], Carry], carry: Carry) -> Carry:

@@ -31,10 +31,14 @@ class WatchedSteps(Steps):
 
     def gradient(self, w: PyTree, k: Float[Array, ""]) -> PyTree:
         """G_k(w), or the failure that it is."""
+        return self.loss_and_gradient(w, k)[1]
+
+    def loss_and_gradient(self, w: PyTree, k: Float[Array, ""]) -> tuple[Float[Array, ""], PyTree]:
+        """The loss and G_k(w), or the failure that they are."""
         if not trees.all_finite(w):
             raise DebugFailure(self.name, self.at, int(k), "the model is not finite before the gradient")
         try:
-            loss, gradient = jax.value_and_grad(self.problem.mean_loss)(w, *self.batch(k))
+            loss, gradient = super().loss_and_gradient(w, k)
         except Exception as error:
             raise DebugFailure(self.name, self.at, int(k), f"{type(error).__name__}: {error}") from error
         if not jnp.isfinite(loss):
@@ -52,7 +56,7 @@ class WatchedSteps(Steps):
                 int(k),
                 f"the gradient of {', '.join(bad)} is not finite (||w|| = {size:.3g})",
             )
-        return gradient
+        return loss, gradient
 
 
 def watched(names: tuple[str, ...], at: int) -> tuple[Callable, Callable]:

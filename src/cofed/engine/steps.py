@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray, PyTree
 
+from cofed.curvature import mean_hessian
 from cofed.engine import draws
 from cofed.engine.plan import Plan
 from cofed.problem import Problem
@@ -67,6 +68,14 @@ class Steps(eqx.Module):
     def gradient(self, w: PyTree, k: Float[Array, ""]) -> PyTree:
         """G_k(w)"""
         return jax.grad(self.problem.mean_loss)(w, *self.batch(k))
+
+    def loss_and_gradient(self, w: PyTree, k: Float[Array, ""]) -> tuple[Float[Array, ""], PyTree]:
+        """The mean loss at w on the k-th batch, and G_k(w)"""
+        return jax.value_and_grad(self.problem.mean_loss)(w, *self.batch(k))
+
+    def hessian(self, w: PyTree, k: Float[Array, ""], where: Int[Array, " s"]) -> Float[Array, "s s"]:
+        """The Hessian of that loss at w, on these coordinates"""
+        return mean_hessian(self.problem, w, *self.batch(k), where)
 
     def run(self, step: Callable[[Float[Array, ""], Any], Any], carry: Any) -> Any:
         """carry <- step(k, carry) for k = 0..K_m-1"""

@@ -1,0 +1,37 @@
+"""scikit-learn estimators for data that cannot be pooled: no tuning, and a certificate of how exact they are."""
+
+from cofed.estimators.certificate import Certificate
+from cofed.estimators.constrained import FederatedConstrained
+from cofed.estimators.cv import (
+    FederatedElasticNetCV,
+    FederatedLassoCV,
+    FederatedLogisticRegressionCV,
+    FederatedPoissonCV,
+)
+from cofed.estimators.elastic_net import FederatedElasticNet, FederatedLasso
+from cofed.estimators.group_lasso import FederatedGroupLasso
+from cofed.estimators.logistic import FederatedLogisticRegression
+from cofed.estimators.path import RegularizationPath, regularization_path
+from cofed.estimators.poisson import FederatedPoisson
+from cofed.estimators.scaler import FederatedStandardScaler
+from cofed.estimators.store import load
+from cofed.estimators.trace import FederatedTraceRegression
+
+__all__ = [
+    "Certificate",
+    "FederatedConstrained",
+    "FederatedElasticNet",
+    "FederatedElasticNetCV",
+    "FederatedGroupLasso",
+    "FederatedLasso",
+    "FederatedLassoCV",
+    "FederatedLogisticRegression",
+    "FederatedLogisticRegressionCV",
+    "FederatedPoisson",
+    "FederatedPoissonCV",
+    "FederatedStandardScaler",
+    "FederatedTraceRegression",
+    "RegularizationPath",
+    "load",
+    "regularization_path",
+]

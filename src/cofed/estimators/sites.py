@@ -1,0 +1,122 @@
+"""Rows in, clients out: how an estimator learns whose each row is."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from cofed import intake
+from cofed.federation import Federation
+
+NUMBER = 8  # bytes: estimators compute and send in float64
+
+
+@dataclasses.dataclass(frozen=True)
+class Sites:
+    """The clients' own rows. Nothing here is sent: what is sent, the exchanges say."""
+
+    names: tuple[str, ...]
+    X: list[np.ndarray]
+    y: list[np.ndarray]  # empty where there is no target
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """n_m, the rows of each client."""
+        return np.array([len(X) for X in self.X])
+
+    @property
+    def n_features(self) -> int:
+        """p"""
+        return self.X[0].shape[1]
+
+    def with_rows(self, keep: list[np.ndarray]) -> "Sites":
+        """The chosen rows of each client; a client with none is absent."""
+        some = [m for m, rows in enumerate(keep) if rows.any()]
+        return Sites(
+            tuple(self.names[m] for m in some), [self.X[m][keep[m]] for m in some], [self.y[m][keep[m]] for m in some]
+        )
+
+
+def gather(estimator: Any, X: Any, y: Any, clients: Any, classifies: bool = False, target: bool = True) -> Sites:
+    """The rows by client, checked as scikit-learn checks them; sets `n_features_in_`, `feature_names_in_`."""
+    name = type(estimator).__name__
+    if isinstance(X, Federation):
+        return from_federation(estimator, X, y, clients, target)
+    if isinstance(clients, str):
+        if not isinstance(X, pd.DataFrame) or clients not in X.columns:
+            raise ValueError(
+                f"{name}: clients={clients!r} must name a column of a pandas X, or be one client name per row"
+            )
+        X, clients = X.drop(columns=clients), X[clients]
+    if target:
+        X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=not classifies, ensure_min_samples=2)
+        if classifies:
+            check_classification_targets(y)
+    else:
+        X, y = validate_data(estimator, X, dtype=np.float64), np.zeros(0)
+    if clients is None:
+        return Sites(("all",), [X], [y])
+    given = column_or_1d(clients)
+    if len(given) != len(X):
+        raise ValueError(f"{name}: clients must name one client per row: {len(X)} rows, {len(given)} names")
+    missing = int(pd.isna(given).sum())
+    if missing:
+        raise ValueError(f"{name}: clients must name one client per row, but {missing} of {len(given)} are missing")
+    codes, values = pd.factorize(given)
+    order = sorted(range(len(values)), key=lambda code: intake.natural(str(values[code])))
+    rows = [np.flatnonzero(codes == code) for code in order]
+    names = tuple(str(values[code]) for code in order)
+    return Sites(names, [X[r] for r in rows], [y[r] if target else y for r in rows])
+
+
+def from_federation(estimator: Any, federation: Federation, y: Any, clients: Any, target: bool) -> Sites:
+    """The clients of a Federation, which carries targets and names already."""
+    name = type(estimator).__name__
+    if y is not None or clients is not None:
+        raise ValueError(f"{name}: a Federation carries its own targets and clients; leave y and clients out")
+    if federation.draw is not None:
+        raise ValueError(f"{name}: the clients of this federation draw fresh samples; an estimator needs fixed rows")
+    if len(federation.feature_shape) != 1 or federation.y.ndim != 2:
+        raise ValueError(
+            f"{name}: rows must be vectors with one target each, got rows of shape {federation.feature_shape} and "
+            f"targets of shape {federation.y.shape[2:]}"
+        )
+    pairs = [federation.client(m) for m in range(federation.n_clients)]
+    estimator.n_features_in_ = federation.n_features
+    if federation.feature_names is not None:
+        estimator.feature_names_in_ = np.array(federation.feature_names, dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+    return Sites(
+        federation.names,
+        [X.astype(np.float64) for X, _ in pairs],
+        [y if target else np.zeros(0) for _, y in pairs],
+    )
+
+
+def stacked(sites: Sites) -> Federation:
+    """The clients as one padded stack of float64. Small clients are padded to a power of two, so that fits of similar
+    size share a compiled program."""
+    jax.config.update("jax_enable_x64", True)
+    sizes = sites.sizes
+    most = padded(int(sizes.max()))
+    X = np.empty((len(sizes), most, sites.n_features))
+    y = np.empty((len(sizes), most), sites.y[0].dtype)
+    for m, n in enumerate(sizes):
+        X[m, :n], y[m, :n] = sites.X[m], sites.y[m]
+        X[m, n:], y[m, n:] = sites.X[m][0], sites.y[m][0]
+    return Federation(X, y, sizes.astype(np.int32), intake.ranks(sites.names), sites.names)
+
+
+def padded(rows: int) -> int:
+    """The rows of a stack: at most a quarter more than needed, or the power of two below 256.
+
+    >>> padded(3), padded(100), padded(1000), padded(1025)
+    (32, 128, 1024, 1280)
+    """
+    power = max(32, 1 << (rows - 1).bit_length())
+    return power if power <= 256 else -(-rows // (power // 8)) * (power // 8)

@@ -1,0 +1,50 @@
+"""A fit as a table of text."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cofed.estimators.inference import feature_names
+
+MOST = 40  # rows of coefficients
+
+
+def summary(model: Any) -> str:
+    """Coefficients in use (with intervals, where there are any), the certificate, sites, rounds and bytes."""
+    table = coefficients(model)
+    left_out = len(table) - MOST
+    certificate = model.certificate_
+    sites = ", ".join(f"{name} ({n})" for name, n in zip(model.clients_[:8], model.client_sizes_[:8], strict=True))
+    more = len(model.clients_) - 8
+    gap = "none (no dual)" if np.isinf(certificate.gap) else f"{certificate.gap:.2e}"
+    lines = [
+        f"{type(model).__name__}: {int(model.support_.sum())} of {model.n_features_in_} features in use",
+        "",
+        table.head(MOST).to_string(float_format=lambda value: f"{value:.5g}"),
+        *([f"... and {left_out} more"] if left_out > 0 else []),
+        "",
+        f"objective     {certificate.objective:.8g}",
+        f"duality gap   {gap} (prox-gradient {certificate.prox_gradient:.2e}; "
+        f"{'within' if certificate.converged else 'NOT within'} tol = {certificate.tol:g} of {certificate.scale:.4g})",
+        f"clients       {len(model.clients_)}: {sites}{f' and {more} more' if more > 0 else ''}",
+        f"algorithm     {model.algorithm_}",
+        f"exchanged     {model.n_rounds_} rounds, {model.bytes_:,} bytes: "
+        + ", ".join(f"{one.what} {one.rounds}" for one in model.exchanges_),
+    ]
+    return "\n".join(lines)
+
+
+def coefficients(model: Any) -> pd.DataFrame:
+    """The intercept and the coefficients in use, and all that have intervals."""
+    names = feature_names(model)
+    inference = getattr(model, "inference_", None)
+    values = np.atleast_2d(model.coef_)
+    columns = [str(name) for name in model.classes_] if len(values) > 1 else ["coef"]
+    table = pd.DataFrame(values.T, index=names, columns=columns)
+    shown = list(model.support_)
+    if inference is not None:
+        table = table.join(inference.drop(columns="coef"))
+        shown = [used or name in inference.index for used, name in zip(shown, names, strict=True)]
+    intercept = pd.DataFrame([np.atleast_1d(model.intercept_)], index=["(intercept)"], columns=columns)
+    return pd.concat([intercept.reindex(columns=table.columns), table.loc[shown]]).astype(float)

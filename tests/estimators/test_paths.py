@@ -1,0 +1,160 @@
+"""Paths, cross-validation, inference, summaries, files."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import Lasso, enet_path
+from sklearn.preprocessing import StandardScaler
+from tests.estimators import hospitals
+
+from cofed.estimators import (
+    FederatedConstrained,
+    FederatedElasticNet,
+    FederatedElasticNetCV,
+    FederatedGroupLasso,
+    FederatedLasso,
+    FederatedLassoCV,
+    FederatedLogisticRegression,
+    FederatedLogisticRegressionCV,
+    load,
+)
+from cofed.estimators.cv import deviance
+from cofed.losses import Logistic, Poisson, Softmax, Squared
+
+SITES = hospitals.SITES
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_a_path_is_that_of_the_pooled_rows_from_one_exchange(ratio):
+    X, y = hospitals.linear()
+    path = FederatedElasticNet(l1_ratio=ratio).path(X, y, SITES, n_alphas=12)
+    Z = StandardScaler().fit_transform(X)
+    alphas, coefs, _ = enet_path(Z, y - y.mean(), l1_ratio=ratio, alphas=path.alphas, tol=1e-14, max_iter=10**6)
+    np.testing.assert_allclose(path.alphas, alphas)
+    np.testing.assert_allclose(path.coefs * X.std(axis=0), coefs.T, atol=1e-7)
+    assert path.nonzero[0] == 0 < path.nonzero[1]
+    assert path.converged.all()
+    assert path.n_rounds == 5
+
+
+def test_a_path_of_a_logistic_model_ends_where_a_fit_does():
+    X, y = hospitals.classes()
+    path = FederatedLogisticRegression().path(X, y, SITES, n_alphas=5, eps=0.05)
+    last = FederatedLogisticRegression(path.alphas[-1]).fit(X, y, clients=SITES)
+    np.testing.assert_allclose(path.coefs[-1], last.coef_, atol=1e-7)
+    assert path.nonzero[0] == 0
+    assert np.all(np.diff(path.deviance) < 0)
+
+
+def test_a_path_of_groups_and_no_path_without_a_strength():
+    X, y = hospitals.linear()
+    path = FederatedGroupLasso(groups=[0, 0, 1, 1, 2, 2]).path(X, y, SITES, n_alphas=4, eps=0.1)
+    assert (path.nonzero % 2 == 0).all()
+    assert path.nonzero[0] == 0 < path.nonzero[-1]
+    assert path.converged.all()
+    with pytest.raises(ValueError, match="FederatedConstrained has no strength alpha"):
+        FederatedConstrained().path(X, y)
+
+
+def test_cross_validation_splits_inside_each_client():
+    X, y = hospitals.linear()
+    model = FederatedLassoCV(n_alphas=8, cv=3).fit(X, y, clients=SITES)
+    rng = np.random.default_rng(0)
+    folds = np.empty(60, int)
+    for name in ("Bern", "Oslo", "Rome"):
+        folds[name == SITES] = rng.permutation(np.arange((name == SITES).sum()) % 3)
+    errors = np.zeros(8)
+    for k in range(3):
+        train = folds != k
+        scaler = StandardScaler().fit(X[train])
+        for i, alpha in enumerate(model.alphas_):
+            lasso = Lasso(alpha, tol=1e-13, max_iter=10**6).fit(scaler.transform(X[train]), y[train])
+            errors[i] += np.sum((y[~train] - lasso.predict(scaler.transform(X[~train]))) ** 2)
+    np.testing.assert_allclose(model.cv_mean_, errors / 60, rtol=1e-6)
+    assert model.alpha_ == model.alpha_min_ <= model.alpha_1se_
+    chosen = FederatedLasso(model.alpha_).fit(X, y, clients=SITES)
+    np.testing.assert_allclose(model.coef_, chosen.coef_, atol=1e-9)
+    assert model.n_rounds_ == sum(one.rounds for one in model.exchanges_) > 3 * model.path_.n_rounds
+    figure = model.plot()
+    assert figure.axes[0].get_ylabel() == "mean squared error"
+    assert model.path_.plot().axes[0].get_ylabel() == "coefficient x standard deviation"
+
+
+def test_the_other_selections():
+    X, y = hospitals.linear()
+    strong = FederatedLassoCV(n_alphas=8, cv=3, selection="1se").fit(X, y, clients=SITES)
+    assert strong.alpha_ == strong.alpha_1se_
+    bic = FederatedElasticNetCV(n_alphas=8, l1_ratio=1.0, selection="bic").fit(X, y, clients=SITES)
+    rss = np.array([((y - X @ w - b) ** 2).sum() for w, b in zip(bic.path_.coefs, bic.path_.intercepts, strict=True)])
+    expected = 60 * np.log(rss / 60) + np.log(60) * bic.path_.nonzero
+    np.testing.assert_allclose(bic.path_.criterion("bic"), expected)
+    assert bic.alpha_ == bic.alphas_[expected.argmin()]
+    with pytest.raises(ValueError, match="selection='bic' has no cross-validation to draw"):
+        bic.plot()
+    with pytest.raises(ValueError, match="selection must be one of min, 1se, aic, bic, got 'best'"):
+        FederatedLassoCV(selection="best").fit(X, y)
+
+
+def test_deviances_are_scikit_learns():
+    from sklearn.metrics import log_loss, mean_poisson_deviance, mean_squared_error
+
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=(20, 1)), rng.integers(0, 2, 20)
+    assert deviance(Logistic(), z, y).mean() == pytest.approx(2 * log_loss(y, 1 / (1 + np.exp(-z[:, 0]))))
+    assert deviance(Squared(), z, y).mean() == pytest.approx(mean_squared_error(y, z[:, 0]))
+    assert deviance(Poisson(), z, y).mean() == pytest.approx(mean_poisson_deviance(y, np.exp(z[:, 0])))
+    scores = rng.normal(size=(20, 1, 3))
+    shares = np.exp(scores[:, 0]) / np.exp(scores[:, 0]).sum(axis=1, keepdims=True)
+    labels = np.arange(20) % 3
+    assert deviance(Softmax(), scores, labels).mean() == pytest.approx(2 * log_loss(labels, shares))
+
+
+def test_intervals_with_many_rows_are_those_of_least_squares():
+    X, y = hospitals.linear()
+    df = pd.DataFrame(X, columns=list("abcdef"))
+    model = FederatedLasso(0.5).fit(df, y, clients=SITES)
+    table = model.infer(df, y, SITES, coefficients=["a", "f"], level=0.9)
+    A = np.column_stack([np.ones(60), X])
+    inverse = np.linalg.inv(A.T @ A)
+    b = inverse @ A.T @ y
+    np.testing.assert_allclose(table.debiased, b[[1, 6]], rtol=1e-8)
+    variance = np.sum((y - A @ b) ** 2) / (60 - 6 - 1)
+    np.testing.assert_allclose(table.se, np.sqrt(variance * np.diag(inverse)[[1, 6]]), rtol=1e-8)
+    np.testing.assert_allclose(table.high - table.low, 2 * 1.6448536 * table.se, rtol=1e-6)
+    assert (table.p_value < 1e-3).tolist() == [True, False]
+    with pytest.raises(ValueError, match="there is no feature 'z'; give names or positions of 6 features"):
+        model.infer(df, y, SITES, coefficients=["z"])
+    text = model.summary()
+    for word in ("(intercept)", "duality gap", "Bern (22)", "inference 5", "p_value"):
+        assert word in text
+
+
+def test_a_logistic_interval_is_one_newton_step():
+    X, y = hospitals.classes()
+    model = FederatedLogisticRegression(1e-3).fit(X, y, clients=SITES)
+    table = model.infer(X, y, SITES)
+    A = np.column_stack([X, np.ones(60)])
+    share = model.predict_proba(X)[:, 1]
+    H = A.T @ (A * (share * (1 - share))[:, None])
+    b = np.append(model.coef_[0], model.intercept_) - np.linalg.solve(H, A.T @ (share - (y == "b")))
+    np.testing.assert_allclose(table.debiased, b[:6], rtol=1e-6)
+    np.testing.assert_allclose(table.se, np.sqrt(np.diag(np.linalg.inv(H)))[:6], rtol=1e-6)
+
+
+def test_files_bring_back_what_was_saved(tmp_path):
+    X, y = hospitals.classes()
+    df = pd.DataFrame(X, columns=list("abcdef"))
+    model = FederatedLogisticRegressionCV(n_alphas=4, eps=0.1, selection="bic").fit(df, y, clients=SITES)
+    model.infer(df, y, SITES, coefficients="a")
+    model.save(tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(again.predict_proba(df), model.predict_proba(df))
+    assert again.summary() == model.summary()
+    assert again.get_params() == model.get_params()
+    assert again.classes_.tolist() == ["a", "b"]
+    np.testing.assert_array_equal(again.path_.coefs, model.path_.coefs)
+    (tmp_path / "half").write_bytes((tmp_path / "model.safetensors").read_bytes()[:200])
+    with pytest.raises(ValueError, match="half is not a whole file of a cofed estimator"):
+        load(tmp_path / "half")
+    with pytest.raises(ValueError, match="there is no file"):
+        load(tmp_path / "none")

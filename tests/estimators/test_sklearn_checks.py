@@ -1,0 +1,38 @@
+"""scikit-learn's own checks of an estimator, for every one of cofed's."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from cofed import estimators
+
+FAST = [estimators.FederatedStandardScaler(), estimators.FederatedLasso(), estimators.FederatedElasticNet()]
+FEW = {"n_alphas": 3, "cv": 2}
+SLOW = [
+    estimators.FederatedLogisticRegression(),
+    estimators.FederatedLogisticRegression(penalty="group"),
+    estimators.FederatedPoisson(),
+    estimators.FederatedGroupLasso(),
+    estimators.FederatedTraceRegression(),
+    estimators.FederatedConstrained(),
+    estimators.FederatedConstrained(constraint="box", low=-100.0, high=100.0),
+    estimators.FederatedLassoCV(**FEW),
+    estimators.FederatedElasticNetCV(**FEW),
+    estimators.FederatedLogisticRegressionCV(**FEW),
+    estimators.FederatedPoissonCV(**FEW),
+]
+
+
+@parametrize_with_checks(FAST)
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(SLOW)
+def test_scikit_learns_checks_of_the_others(estimator, check):
+    check(estimator)
+
+
+def test_every_estimator_is_checked():
+    checked = {type(estimator).__name__ for estimator in FAST + SLOW}
+    assert checked == {name for name in estimators.__all__ if name.startswith("Federated")}

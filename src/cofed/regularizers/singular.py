@@ -8,8 +8,10 @@ from jaxtyping import Array, Float
 @jax.custom_jvp
 def threshold_singular_values(a: Float[Array, "m n"], t: Float[Array, ""]) -> Float[Array, "m n"]:
     """U max(S - t, 0) V^T for a = U S V^T."""
-    u, s, vt = jnp.linalg.svd(a, full_matrices=False)
-    return _compose(u, jnp.maximum(s - t, 0.0), vt)
+    # LAPACK complains on standard error about numbers that are not finite, so it never sees them.
+    finite = jnp.all(jnp.isfinite(a))
+    u, s, vt = jnp.linalg.svd(jnp.where(finite, a, 0.0), full_matrices=False)
+    return jnp.where(finite, _compose(u, jnp.maximum(s - t, 0.0), vt), jnp.nan)
 
 
 @threshold_singular_values.defjvp

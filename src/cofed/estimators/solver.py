@@ -1,12 +1,13 @@
 """From a posed problem to a certified answer, by cofed's own algorithms, without a number to tune.
 
-The rule of `algorithm="auto"`, which is the cheapest in rounds and in bytes on the problems of `benchmarks.estimators`:
+The rule of `algorithm="auto"`, which is the cheapest in bytes, and nearly always in rounds, on the problems of `benchmarks.estimators`:
 
 - "newton", FedNewton: proximal Newton steps. Models of up to 128 parameters share their whole Hessian; with a penalty
   that is a sum over coordinates and sets some of them to zero, larger ones share it on a working set of 128
   coordinates, which doubles where the answer needs more than half of it. A squared loss takes one such exchange per
   working set.
-- "fista", FedFISTA, where the Hessian to share would have more than 2048 rows: one gradient per round.
+- "fista", FedFISTA, one gradient per round, where no working set serves and there are more than 512 parameters: there
+  a few Hessians are more bytes than some hundred gradients (but fewer rounds; `algorithm="newton"` if those matter).
 
 Every exchange is counted: sums for the standardisation, the model without features, the search for curvature, rounds,
 and the certificate's own.
@@ -36,7 +37,9 @@ from cofed.estimators.sites import NUMBER
 from cofed.losses import Squared
 from cofed.models import Weights
 
-WHOLE, LARGEST = 128, 2048  # parameters: where a working set begins, and where Hessians end
+WHOLE = 128  # parameters from which on a working set serves
+DENSE = 512  # the most parameters of a model that is not sparse whose Hessian is sent in every round
+LARGEST = 2048  # the most parameters whose Hessian is sent once, for a path or for intervals
 LOCAL_STEPS = 5  # of FedDecouple
 NAMES = ("auto", "newton", "fista", "decouple")
 
@@ -83,8 +86,7 @@ def solve(posed: Posed, psi: Any, algorithm: Any, tol: Any, max_rounds: Any, war
 
 def choose(posed: Posed, psi: Any) -> str:
     """The rule of "auto"."""
-    size = parameters(posed.start)
-    return "newton" if size <= LARGEST or sparse(psi) else "fista"
+    return "newton" if parameters(posed.start) <= DENSE or sparse(psi) else "fista"
 
 
 def sparse(psi: Any) -> bool:

@@ -5,6 +5,8 @@ import pytest
 
 pytest.importorskip("flwr")
 
+from safetensors.numpy import load_file
+
 import cofed
 from cofed.flower import read_saved, serve
 from tests import worlds
@@ -30,7 +32,14 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("algorithm", "psi"), TABLE, ids=lambda value: type(value).__name__)
+QUICK = ("FedDualAvg", "MCFedDA", "FedDecouple", "FedProx")  # stages, states of clients, personal models
+ROWS = [
+    pytest.param(*row, id=(name := type(row[0]).__name__), marks=() if name in QUICK else pytest.mark.slow)
+    for row in TABLE
+]
+
+
+@pytest.mark.parametrize(("algorithm", "psi"), ROWS)
 def test_every_algorithm_has_the_same_trajectory(algorithm, psi, tmp_path):
     problem, federation = worlds.problem(psi), worlds.linear(sizes=(4, 9, 6), names=NAMES)
     grid, _ = network(problem, algorithm, federation, tmp_path / "sites")
@@ -43,8 +52,6 @@ def test_every_algorithm_has_the_same_trajectory(algorithm, psi, tmp_path):
     assert found.communication.up == expected.communication.up
     np.testing.assert_array_equal(read_saved(tmp_path / "run").model["coef"], found.model.coef)
     if expected.personal_models is not None:
-        from safetensors.numpy import load_file
-
         for name, w in zip(NAMES, expected.personal_models.coef, strict=True):
             mine = load_file(tmp_path / "sites" / name / "personal.safetensors")["coef"]
             np.testing.assert_allclose(mine, w, rtol=1e-12, atol=1e-13)

@@ -39,6 +39,7 @@ def client_app(
     load: Callable[[Node], tuple[Any, Any]],
     *,
     keep: Callable[[Node], Any] | None = None,
+    mods: list[Callable] | None = None,
 ) -> Any:
     """A Flower ClientApp for one site.
 
@@ -47,6 +48,7 @@ def client_app(
     keep: from the node's configuration to a folder of this site's own, for what it keeps between rounds (so that it
         can be stopped and come back), for the compiled programs (so that each round's process starts fast), for its
         personal model and for the last model. Without it a restarted node has lost its state.
+    mods: Flower's own mods around every message, such as its `message_size_mod`.
 
     The site's name is the entry `site` of the node's configuration, else its `partition-id`.
 
@@ -61,7 +63,7 @@ def client_app(
 
     if not callable(load):
         raise TypeError(f"load must be a function from the node's configuration to (X, y), got {type(load).__name__}")
-    app, site = ClientApp(), Site(problem, algorithm, load, keep)
+    app, site = ClientApp(mods=mods), Site(problem, algorithm, load, keep)
 
     @app.query()
     def hello(message: Any, context: Any) -> Any:

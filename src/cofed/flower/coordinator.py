@@ -263,9 +263,8 @@ class Coordinator:
             self.now.rows.append(self.row(0, 0, 0))
             self.save()
         else:
-            self.now = Progress(**{field.name: meta[field.name] for field in dataclasses.fields(Progress)})
-            at = self.now
-            self.enter(at.stage, start)
+            at = Progress(**{field.name: meta[field.name] for field in dataclasses.fields(Progress)})
+            self.enter(at.stage, start)  # for the shapes; what it begins is then put in place of
             self.now = at
             loaded = self.folder.load({"server": self.server, "start": self.start})
             self.server, self.start = loaded["server"], loaded["start"]
@@ -499,7 +498,8 @@ class Coordinator:
         for site in sorted(there):
             self.ask(site, last=True)
         pending = set(there)
-        while pending and time.monotonic() - began < self.settings.deadline:
+        while pending:
+            late = time.monotonic() - began > self.settings.deadline
             for reply in self.exchange.replies():
                 site = reply.asked.site
                 if site not in pending or reply.asked.round != self.now.round:
@@ -509,6 +509,8 @@ class Coordinator:
                     missing[str(site)] = Reason(reply.kind, reply.trouble)
                 else:
                     scores[str(site)] = self.scores(reply.content)
+            if late:
+                break
             self.exchange.pause()
         missing |= {site: LATE for site in pending}
         self.evaluated(scores)

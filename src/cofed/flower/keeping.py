@@ -40,7 +40,8 @@ class Keeper:
         path = self.path(round)
         if path is not None and path.exists():
             tensors = {name.partition("/")[2]: array for name, array in load_file(path).items()}
-            return jax.tree.map(np.asarray, unflatten(template, tensors, path))
+            shape = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), template)
+            return jax.tree.map(np.asarray, unflatten(shape, tensors, path))
         raise Lost("it has lost what it kept between rounds")
 
     def keep(self, round: int, state: PyTree, counted: int) -> None:

@@ -99,7 +99,7 @@ def noised(centre: PyTree, moves: PyTree, up: PyTree, clip: float, noise: float,
     length = np.sqrt(sum(float(np.sum(leaf**2)) for leaf in jax.tree.leaves(change)))
     scale = min(1.0, clip / length) if length > 0 else 1.0
 
-    def sent(middle: Any, change: np.ndarray, move: bool) -> np.ndarray:
+    def sent(middle: Any, change: Any, move: bool) -> np.ndarray:
         middle = np.asarray(middle)
         if not move:
             return middle

@@ -8,16 +8,19 @@ BIN := .venv/bin
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test test-slow check format bench clean
+.PHONY: demo test test-slow test-network check format bench clean
 
 demo: .venv/installed          ## the curse of primal averaging, in under a minute
 	$(BIN)/cofed demo
 
 test: .venv/installed check    ## lint, types and every fast test
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 -m "not slow and not network"
 
 test-slow: .venv/installed     ## the tests that take long
 	$(BIN)/pytest -n 2 -m slow
+
+test-network: .venv/installed  ## real processes over Flower on loopback; NETWORK picks tests, as pytest's -k
+	$(BIN)/pytest -n 0 -m network -v --durations=0 $(if $(NETWORK),-k "$(NETWORK)")
 
 check: .venv/installed         ## ruff and pyright
 	$(BIN)/ruff check .

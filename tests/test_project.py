@@ -28,6 +28,7 @@ ARROWS = {
     "algorithms": {"problem", "regularizers", "mirrors", "losses", "models"},
     "gossip": {"algorithms.base", "problem", "regularizers", "mirrors"},
     "engine": {"algorithms.base", "problem", "federation", "metrics", "regularizers", "gossip.topologies"},
+    "flower": {"algorithms.base", "engine", "problem", "federation", "metrics", "regularizers"},
 }
 
 

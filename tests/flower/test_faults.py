@@ -83,14 +83,18 @@ def test_the_round_goes_on_and_the_history_says_why(name):
 
 def test_without_a_site_the_model_is_that_of_the_others():
     algorithm = cofed.FedDualAvg(0.02, 1.2)
-    grid, _ = network(PROBLEM, algorithm, WORLD, fault=lambda site, _, reply: None if site == "c" and "up" in reply.content else reply)
+    grid, _ = network(
+        PROBLEM, algorithm, WORLD, fault=lambda site, _, reply: None if site == "c" and "up" in reply.content else reply
+    )
     result = serve(grid, PROBLEM, algorithm, quorum=2, **OPTIONS)
     others = cofed.run(PROBLEM, WORLD.select(["a", "b"]), algorithm, rounds=4, local_steps=2)
     np.testing.assert_allclose(result.model.coef, others.model.coef, rtol=1e-12)
 
 
 def test_below_the_quorum_it_stops_with_all_it_has(tmp_path):
-    grid, _ = network(PROBLEM, ALGORITHM, WORLD, fault=lambda site, message, reply: None if is_round(message, 2) else reply)
+    grid, _ = network(
+        PROBLEM, ALGORITHM, WORLD, fault=lambda site, message, reply: None if is_round(message, 2) else reply
+    )
     result = serve(grid, PROBLEM, ALGORITHM, checkpoint=tmp_path, **OPTIONS)
     assert result.outcome is cofed.Outcome.STARVED
     expected = cofed.run(PROBLEM, WORLD, ALGORITHM, rounds=2, local_steps=2)

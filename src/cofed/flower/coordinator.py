@@ -240,9 +240,7 @@ class Coordinator:
         self.most = max(card.samples for card in cards)
         start = self.problem.start(federation, self.w0, self.settings.seed)
         check_prediction(self.problem, federation, start)
-        self.stages = base.stages_of(
-            self.algorithm, self.problem, self.settings.rounds, self.settings.local_steps
-        )
+        self.stages = base.stages_of(self.algorithm, self.problem, self.settings.rounds, self.settings.local_steps)
         self.plans = []
         for stage in self.stages:
             steps = self.settings.local_steps if stage.local_steps is None else stage.local_steps
@@ -274,7 +272,7 @@ class Coordinator:
     def enter(self, stage: int, start: PyTree) -> None:
         """The state before a stage."""
         self.now.stage, self.now.begun, self.start = stage, self.now.round, start
-        self.now.counted = {site: -1 for site in self.sites}
+        self.now.counted = dict.fromkeys(self.sites, -1)
         terms = self.terms(self.sites[0])
         self.posed, self.stage = posed(self.problem, self.algorithm, terms, self.dtype)
         self.server = self.stage.init(self.posed, start)
@@ -357,7 +355,9 @@ class Coordinator:
         now.round += 1
         now.seconds += time.monotonic() - began
         now.rows.append(self.row(now.round, len(heard), len(reasons)))
-        self.tell("round", f"round {now.round} of {settings.rounds}: {len(heard)} of {len(asked)} sites", **now.rows[-1])
+        self.tell(
+            "round", f"round {now.round} of {settings.rounds}: {len(heard)} of {len(asked)} sites", **now.rows[-1]
+        )
         self.save()
         return True
 
@@ -447,7 +447,8 @@ class Coordinator:
                 if all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(up)):
                     heard[site], scores[site] = up, self.scores(reply.content)
                     reasons.pop(site, None)
-                    self.tell("heard", f"round {self.now.round}: {site} has answered", site=site)
+                    work = wire.head_of(reply.content).get("seconds")
+                    self.tell("heard", f"round {self.now.round}: {site} has answered", site=site, work=work)
                     return
                 why = Reason("NotFinite", "its update is not finite")
             except wire.WireError as error:
@@ -512,7 +513,7 @@ class Coordinator:
             if late:
                 break
             self.exchange.pause()
-        missing |= {site: LATE for site in pending}
+        missing |= dict.fromkeys(pending, LATE)
         self.evaluated(scores)
         self.leave_out(missing)
 

@@ -79,7 +79,9 @@ class Probe(eqx.Module):
 
 
 @eqx.filter_jit
-def probed(algorithm: Any, problem: Problem, down: PyTree, fresh: PyTree, since: Any, steps: int, value: float) -> PyTree:
+def probed(
+    algorithm: Any, problem: Problem, down: PyTree, fresh: PyTree, since: Any, steps: int, value: float
+) -> PyTree:
     """What a client that keeps `fresh` would send if every gradient had this value in every entry."""
     return algorithm.local(problem, down, fresh, Probe(since, jnp.asarray(steps, since.dtype), value, steps))[0]
 

@@ -1,9 +1,9 @@
 """A network run on the server's disk: its checkpoints, its progress, and what it ended with.
 
-    run.json                what the run is: settings, problem and algorithm (a hash), the sites' cards
-    round-000000007.*       the server's state before that round (.safetensors) and its history (.json); the last two
-    progress.jsonl          what happened, line by line, as it happens
-    model.safetensors, history.csv, result.json   the end
+run.json                what the run is: settings, problem and algorithm (a hash), the sites' cards
+round-000000007.*       the server's state before that round (.safetensors) and its history (.json); the last two
+progress.jsonl          what happened, line by line, as it happens
+model.safetensors, history.csv, result.json   the end
 """
 
 import dataclasses

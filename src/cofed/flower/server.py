@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-
 from cofed.engine.history import Result
 from cofed.engine.job import check_algorithm
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
@@ -115,7 +114,7 @@ def server_app(problem: Any, algorithm: Any, **settings: Any) -> Any:
     @app.main()
     def main(grid: Any, context: Any) -> None:
         config = {name.replace("-", "_"): value for name, value in context.run_config.items()}
-        chosen = settings | {name: config[name] for name in SETTINGS if name in config}
+        chosen: dict[str, Any] = settings | {name: config[name] for name in SETTINGS if name in config}
         chosen = {name: None if isinstance(value, str) and value == "" else value for name, value in chosen.items()}
         serve(grid, of(problem, context.run_config), of(algorithm, context.run_config), **chosen)
 

@@ -108,9 +108,7 @@ class Terms:
     @property
     def plan(self) -> Plan:
         """The shape of a round."""
-        return Plan(
-            self.steps, self.equal, self.epochs or None, self.batch or None, self.participants, self.clients
-        )
+        return Plan(self.steps, self.equal, self.epochs or None, self.batch or None, self.participants, self.clients)
 
 
 def fields(kind: type, head: dict[str, Any]) -> dict[str, Any]:

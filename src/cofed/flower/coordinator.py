@@ -372,6 +372,7 @@ class Coordinator:
         scores: dict[str, dict[str, float]] = {}
         reasons: dict[str, Reason] = {}
         again: dict[str, float] = {}  # site -> when to ask again
+        wait: dict[str, float] = {}  # site -> how long to wait before that
         nodes: dict[str, int] = {}  # whom we asked in this round
         self.exchange.forget(now.round)
         while True:
@@ -383,9 +384,10 @@ class Coordinator:
                 back = nodes.get(site) not in (None, self.exchange.nodes[site])
                 if site not in nodes or back or clock > again.get(site, math.inf):
                     nodes[site] = self.exchange.nodes[site]
-                    # Below the quorum, a site that is silent is asked anew after every deadline: the message may
-                    # have died with its node. Work on a round can be repeated without harm.
-                    again[site] = clock + settings.deadline
+                    # Below the quorum, a silent site is asked anew, for the message may have died with its node; at
+                    # growing intervals, for it may only be slow. Work on a round can be repeated without harm.
+                    wait[site] = 2 * wait.get(site, settings.deadline)
+                    again[site] = clock + wait[site] / 2
                     self.ask(site)
             for reply in self.exchange.replies():
                 if reply.asked.site is None:

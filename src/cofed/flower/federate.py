@@ -73,7 +73,7 @@ def site_files(folder: Path) -> dict[str, Path]:
     return found
 
 
-def read_site(path: Path, target: str) -> tuple[pd.DataFrame, pd.Series]:
+def read_site(path: Path, target: str) -> tuple[Any, Any]:
     """A site's table as (X, y): the target column is y, all others are features."""
     table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
     if target not in table.columns:

@@ -55,7 +55,10 @@ def faulty(message, context, call_next):
     if kind == "slow":
         time.sleep(SLOW)
     if kind == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
+        once = Path(context.node_config["data"]) / "killed-once"
+        if not once.exists():
+            once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
     reply = call_next(message, context)
     if kind == "nan":
         change = {name: np.full(array.shape, np.nan, array.dtype) for name, array in arrays(reply).items()}

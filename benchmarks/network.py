@@ -2,8 +2,8 @@
 
     python -m benchmarks.network --d 1000 --d 100000 --sites 2 --rounds 3
 
-`work` is cofed's own part of a site's reply as the site measured it (reading its data, compiled programs from disk, the local steps); what
-Flower and Python's imports take is the rest.
+`work` is cofed's own part of a site's reply as the site measured it (reading its data, compiled programs from disk, the
+local steps); what Flower and Python's imports take is the rest.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The command line: `cofed demo`, `cofed federate`, `cofed algorithms`. JAX is imported by the commands that need it."""
+"""The command line: `cofed demo`, `cofed federate`, `cofed algorithms`. JAX is imported where it is needed."""
 
 import json
 import os

@@ -12,7 +12,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 MARK = "COFED_PROCESSES"
 GRACE = 3.0  # seconds between the polite signal and the last one
@@ -27,7 +27,7 @@ class Processes:
         self.started: dict[str, subprocess.Popen] = {}
         (folder / "logs").mkdir(parents=True, exist_ok=True)
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -30,8 +30,8 @@ class Privacy(eqx.Module):
     `delta` is the one at which epsilon is reported.
 
     >>> from cofed.flower import Privacy
-    >>> Privacy(clip=1.0, noise=8.0)
-    Privacy(clip=1.0, noise=8.0, delta=1e-05)
+    >>> Privacy(clip=1.0, noise=8.0, delta=1e-6)
+    Privacy(clip=1.0, noise=8.0, delta=1e-06)
     """
 
     clip: float

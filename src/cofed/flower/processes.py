@@ -25,6 +25,7 @@ class Processes:
         self.folder = folder
         self.mark = uuid.uuid4().hex
         self.started: dict[str, subprocess.Popen] = {}
+        self.replaced: list[subprocess.Popen] = []  # earlier ones of the same names
         (folder / "logs").mkdir(parents=True, exist_ok=True)
 
     def __enter__(self):
@@ -59,6 +60,8 @@ class Processes:
                 env=self.environment() | environment,
                 start_new_session=True,  # a Ctrl-C is for us, who stop them in order
             )
+        if name in self.started:
+            self.replaced.append(self.started[name])
         self.started[name] = process
         return process
 
@@ -107,11 +110,11 @@ class Processes:
             for process in left:
                 send(process, number)
             time.sleep(0.2)
-            for process in self.started.values():
+            for process in (*self.started.values(), *self.replaced):
                 process.poll()
             if time.monotonic() - began > GRACE:
                 number = signal.SIGKILL
-        for process in self.started.values():
+        for process in (*self.started.values(), *self.replaced):
             process.wait()
 
 

@@ -48,10 +48,11 @@ def serve(
     evaluate_every: rounds between evaluations at the sites; None: never. A model is sent along with the next round.
     privacy: clip and noise of every update, see `Privacy`; without evaluations, which would tell of the data too.
 
+    >>> import cofed
     >>> from cofed.flower import serve
-    >>> serve(None, None, None, rounds=0, clients=3)
+    >>> serve(None, cofed.Problem(), cofed.FedAvg(0.1), rounds=5, clients=3, quorum=4)
     Traceback (most recent call last):
-    TypeError: the problem must be a cofed.Problem, got NoneType
+    ValueError: quorum is 4, but only 3 clients are asked in a round
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"the problem must be a cofed.Problem, got {type(problem).__name__}")

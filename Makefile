@@ -8,13 +8,13 @@ BIN := .venv/bin
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test test-slow test-browser check format bench reproduce reproduce-full clean
+.PHONY: demo test test-slow test-browser test-network check format bench reproduce reproduce-full clean
 
 demo: .venv/installed          ## the curse of primal averaging, in under a minute
 	$(BIN)/cofed demo
 
 test: .venv/installed check    ## lint, types and every fast test
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 -m "not slow and not network"
 
 test-slow: .venv/installed     ## the tests that take long
 	$(BIN)/pytest -n 2 -m slow
@@ -24,6 +24,9 @@ test-browser: .venv/installed  ## the report in a real browser, which is install
 	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$root apt-get update && $$root apt-get install --yes --no-install-recommends chromium chromium-driver; }
 	$(BIN)/pytest -m browser tests/report
+
+test-network: .venv/installed  ## real processes over Flower on loopback; NETWORK picks tests, as pytest's -k
+	$(BIN)/pytest -n 0 -m network -v --durations=0 $(if $(NETWORK),-k "$(NETWORK)")
 
 check: .venv/installed         ## ruff and pyright
 	$(BIN)/ruff check .

@@ -40,6 +40,7 @@ ARROWS = {
         *("algorithms.FedDecouple", "algorithms.FedFISTA", "algorithms.FedNewton"),
         *("algorithms.base", "algorithms.quadratic"),
     },
+    "flower": {"algorithms.base", "engine", "problem", "federation", "metrics", "regularizers"},
 }
 
 

@@ -20,6 +20,7 @@ class Outcome(enum.Enum):
     COMPLETED = "all rounds were done"
     INTERRUPTED = "stopped by the user; the model is that of the last finished round"
     DIVERGED = "the model was about to become non-finite; it is the last good one"
+    STARVED = "too few clients answered for longer than the time limit; the model is that of the last finished round"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,10 +46,11 @@ class Communication:
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut:
-    """A client whose update was not finite, and so did not count in its round."""
+    """A client whose update did not count in its round: it was not finite or, over a network, did not come."""
 
     round: int
     client: str
+    why: str = "its update is not finite"
 
 
 @dataclasses.dataclass

@@ -1,0 +1,6 @@
+"""The same algorithms over a real network, with Flower (the extra `cofed[flower]`)."""
+
+from cofed.flower.client import client_app
+from cofed.flower.privacy import Privacy
+from cofed.flower.saved import Saved, read_saved
+from cofed.flower.server import serve, server_app

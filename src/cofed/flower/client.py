@@ -1,0 +1,308 @@
+"""The client's end: one site's card, and one site's work in a round, as a Flower ClientApp."""
+
+import dataclasses
+import functools
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from safetensors.numpy import save_file
+
+from cofed import trees
+from cofed.algorithms import base
+from cofed.engine import draws, evaluate
+from cofed.engine.files import atomically
+from cofed.engine.job import check_algorithm
+from cofed.engine.plan import Plan
+from cofed.engine.steps import Data, make_steps
+from cofed.federation import Federation
+from cofed.flower import wire
+from cofed.flower.keeping import Keeper, Lost
+from cofed.flower.privacy import privatised
+from cofed.flower.terms import Card, Terms, posed, stand_in
+from cofed.problem import Problem
+
+log = logging.getLogger("flwr")
+Node = dict[str, Any]  # a node's configuration, `--node-config "site='oslo'"`
+
+
+def client_app(
+    problem: Any,
+    algorithm: Any,
+    load: Callable[[Node], tuple[Any, Any]],
+    *,
+    keep: Callable[[Node], Any] | None = None,
+    mods: list[Callable] | None = None,
+) -> Any:
+    """A Flower ClientApp for one site.
+
+    problem, algorithm: as the server has them; or functions of the run's configuration that give them.
+    load: from the node's configuration to this site's (X, y), such as lambda node: read(node["data"]).
+    keep: from the node's configuration to a folder of this site's own, for what it keeps between rounds (so that it
+        can be stopped and come back), for the compiled programs (so that each round's process starts fast), for its
+        personal model and for the last model. Without it a restarted node has lost its state.
+    mods: Flower's own mods around every message, such as its `message_size_mod`.
+
+    The site's name is the entry `site` of the node's configuration, else its `partition-id`.
+
+    >>> import numpy as np, cofed
+    >>> def load(node):
+    ...     with np.load(node["data"]) as file:
+    ...         return file["X"], file["y"]
+    >>> from cofed.flower import client_app
+    >>> app = client_app(cofed.Problem(), cofed.FedAvg(0.1), load)  # doctest: +SKIP
+    """
+    from flwr.clientapp import ClientApp
+
+    if not callable(load):
+        raise TypeError(f"load must be a function from the node's configuration to (X, y), got {type(load).__name__}")
+    app, site = ClientApp(mods=mods), Site(problem, algorithm, load, keep)
+
+    @app.query()
+    def hello(message: Any, context: Any) -> Any:
+        return answered(message, context, site.hello)
+
+    @app.train()
+    def work(message: Any, context: Any) -> Any:
+        return answered(message, context, site.work)
+
+    return app
+
+
+def answered(message: Any, context: Any, answer: Callable[[Any, Any], dict[str, Any]]) -> Any:
+    """The reply to a message, which is a sentence where it cannot be answered.
+
+    Only what is said of the server's message itself, or of the state, is sent: any other error may quote data, so its
+    text stays in the site's own log.
+    """
+    from flwr.app import ConfigRecord, Message, RecordDict
+
+    began, name = time.perf_counter(), site_name(context)
+    try:
+        content, kind, trouble = answer(message.content, context), "", ""
+    except (wire.WireError, Lost, NotFinite) as error:
+        content, kind, trouble = {}, type(error).__name__, str(error)
+        log.warning("cofed: %s", error)
+    except Exception as error:
+        content, kind = {}, "Failed"
+        trouble = f"it failed with a {type(error).__name__}; the site's own log says more"
+        log.exception("cofed: the site %s failed", name)
+    head = content.pop("head", {})
+    head |= {"format": wire.FORMAT, "site": name, "kind": kind, "trouble": trouble}
+    head["seconds"] = time.perf_counter() - began
+    return Message(RecordDict({"cofed": ConfigRecord(head), **content}), reply_to=message)
+
+
+class NotFinite(ValueError):
+    """An update with NaN or infinite entries."""
+
+
+def site_name(context: Any) -> str:
+    """The name of a site: what its node's configuration calls it."""
+    node = context.node_config
+    return str(node.get("site", node.get("partition-id", context.node_id)))
+
+
+def of(value: Any, config: dict[str, Any]) -> Any:
+    """The value itself, or what it gives as a function of the run's configuration."""
+    return value(dict(config)) if callable(value) and not isinstance(value, eqx.Module) else value
+
+
+class Site:
+    """What a site answers."""
+
+    def __init__(self, problem: Any, algorithm: Any, load: Callable, keep: Callable | None):
+        self.problem, self.algorithm, self.load, self.keep = problem, algorithm, load, keep
+
+    def defined(self, context: Any) -> tuple[Problem, Any]:
+        """The problem and the algorithm of this run."""
+        problem, algorithm = of(self.problem, context.run_config), of(self.algorithm, context.run_config)
+        check_algorithm(algorithm)
+        return problem, algorithm
+
+    def folder(self, context: Any) -> Path | None:
+        """The site's own folder."""
+        return None if self.keep is None else Path(self.keep(dict(context.node_config)))
+
+    def own(self, context: Any) -> Federation:
+        """The site's data, checked like that of any client."""
+        X, y = self.load(dict(context.node_config))
+        return Federation.from_arrays({site_name(context): (X, y)})
+
+    def hello(self, content: Any, context: Any) -> dict[str, Any]:
+        """The site's card."""
+        problem, algorithm = self.defined(context)
+        self.check(content, problem, algorithm)
+        data = self.own(context)
+        problem.check(data)
+        return {"head": identity(problem, algorithm) | Card.of(site_name(context), problem, data).entries()}
+
+    def check(self, content: Any, problem: Problem, algorithm: Any) -> dict[str, Any]:
+        """The head of a message from a server that runs the same."""
+        return wire.check_head(content, **identity(problem, algorithm))
+
+    def work(self, content: Any, context: Any) -> dict[str, Any]:
+        """A round's work, or the last piece of it."""
+        from flwr.app import MetricRecord
+
+        problem, algorithm = self.defined(context)
+        head = self.check(content, problem, algorithm)
+        terms, folder = Terms.read(head), self.folder(context)
+        if folder is not None:
+            cache_programs(folder / "compiled")
+        federation = self.own(context)
+        data = padded(federation, terms)
+        card = Card.of(site_name(context), problem, federation)
+        alike = stand_in([dataclasses.replace(card, outputs=terms.outputs)])
+        model = jax.eval_shape(lambda: problem.start(alike, None, terms.seed))
+        posed_problem, stage = posed(problem, algorithm, terms, data.X.dtype)
+        down_shape, keeps_shape = jax.eval_shape(functools.partial(shapes, stage, posed_problem), model)
+        down = wire.unpack(content, "down", down_shape)
+        keeper = Keeper(context, folder, str(head.get("run")))
+        if not jax.tree.leaves(keeps_shape):
+            keeps = keeps_shape
+        elif terms.counted < 0:
+            keeps = stage.init_client(posed_problem, wire.unpack(content, "start", model))
+        else:
+            keeps = keeper.recall(terms.counted, keeps_shape)
+        reply: dict[str, Any] = {"head": identity(problem, algorithm) | {"run": head["run"], "round": terms.round}}
+        if terms.evaluate:
+            scores = evaluated(posed_problem, data, wire.unpack(content, "model", model))
+            reply["metrics"] = MetricRecord({name: float(value) for name, value in scores.items()})
+        seed, round = jax.random.key(terms.seed), jnp.asarray(terms.round, jnp.int32)
+        since = jnp.asarray(terms.round - terms.begun, data.X.dtype)
+        arguments = (stage, posed_problem, data, terms.plan, seed, round, since, down, keeps)
+        if terms.last:
+            if hasattr(stage, "last_local"):
+                keeps, finite = last_work(*arguments)
+                require_finite(finite)
+            if folder is not None:
+                w = wire.unpack(content, "model", model)
+                save_model(folder / "model.safetensors", w)
+                if hasattr(stage, "personal_model"):
+                    # The server's state is not here; what stands for it is a server that begins at the last model.
+                    own = stage.personal_model(stage.init(posed_problem, w), keeps)
+                    save_model(folder / "personal.safetensors", own)
+            return reply
+        up, keeps, finite = local_work(*arguments)
+        require_finite(finite)
+        keeper.keep(terms.round, keeps, terms.counted)
+        if terms.clip:
+            fresh = keeps_shape
+            if jax.tree.leaves(keeps_shape):
+                fresh = stage.init_client(posed_problem, wire.unpack(content, "start", model))
+            up = privatised(stage, posed_problem, down, fresh, since, terms, up)
+        reply["up"] = wire.pack(up)
+        return reply
+
+
+def identity(problem: Problem, algorithm: Any) -> dict[str, Any]:
+    """What both ends must have in common."""
+    return {
+        "format": wire.FORMAT,
+        "algorithm": type(algorithm).__name__,
+        "definition": wire.definition(problem, algorithm),
+    }
+
+
+def shapes(algorithm: Any, problem: Problem, w0: PyTree) -> tuple[PyTree, PyTree]:
+    """What comes down, and what a client keeps."""
+    return algorithm.broadcast(algorithm.init(problem, w0)), algorithm.init_client(problem, w0)
+
+
+def padded(federation: Federation, terms: Terms) -> Data:
+    """The site's data as one client of the federation: padded to the largest one's size, as the engine pads it."""
+    n = federation.n_samples
+    if n > terms.most or not 0 <= terms.id < terms.clients:
+        raise wire.WireError(
+            f"the terms speak of at most {terms.most} samples and client {terms.id} of {terms.clients}, but there are "
+            f"{n} samples here"
+        )
+
+    def pad(array: Any) -> Array:
+        array = np.asarray(array)
+        return jnp.asarray(np.concatenate([array, np.repeat(array[:, :1], terms.most - n, axis=1)], axis=1))
+
+    one = lambda value, dtype: jnp.asarray([value], dtype)  # noqa: E731
+    X = pad(federation.X)
+    return Data(X, pad(federation.y), one(n, jnp.int32), one(terms.id, jnp.int32), one(1, X.dtype))
+
+
+def require_finite(finite: Any) -> None:
+    """Refuse work that has diverged."""
+    if not bool(finite):
+        raise NotFinite("its update is not finite")
+
+
+def steps_of(
+    problem: Problem, data: Data, plan: Plan, seed: PRNGKeyArray, round: Int[Array, ""], since: Float[Array, ""]
+) -> base.LocalSteps:
+    """The client's local steps: the same batches as the engine gives this client in this round."""
+    own = (data.X[0], data.y[0]) if plan.batch is None else None
+    key = draws.round_key(seed, round)
+    return make_steps(problem, data, plan, jnp.zeros((), jnp.int32), own, key, since)
+
+
+@eqx.filter_jit
+def local_work(
+    algorithm: Any,
+    problem: Problem,
+    data: Data,
+    plan: Plan,
+    seed: PRNGKeyArray,
+    round: Int[Array, ""],
+    since: Float[Array, ""],
+    down: PyTree,
+    keeps: PyTree,
+) -> tuple[PyTree, PyTree, Bool[Array, ""]]:
+    """One client's round, and whether all of it is finite."""
+    steps = steps_of(problem, data, plan, seed, round, since)
+    up, keeps = algorithm.local(problem, down, keeps, steps)
+    return up, keeps, trees.all_finite((up, keeps))
+
+
+@eqx.filter_jit
+def last_work(
+    algorithm: Any,
+    problem: Problem,
+    data: Data,
+    plan: Plan,
+    seed: PRNGKeyArray,
+    round: Int[Array, ""],
+    since: Float[Array, ""],
+    down: PyTree,
+    keeps: PyTree,
+) -> tuple[PyTree, Bool[Array, ""]]:
+    """The last piece of local work, and whether it is finite."""
+    steps = steps_of(problem, data, plan, seed, round, since)
+    keeps = algorithm.last_local(problem, down, keeps, steps)
+    return keeps, trees.all_finite(keeps)
+
+
+@eqx.filter_jit
+def evaluated(problem: Problem, data: Data, w: PyTree) -> dict[str, Any]:
+    """The model's loss on the site's data, and its accuracy where the loss has one."""
+    found = {"loss": evaluate.by_blocks(lambda X, y, s: problem.mean_loss(w, X, y, s), data)}
+    if hasattr(problem.loss, "correct"):
+        found["accuracy"] = evaluate.correct(problem, data, w)
+    return found
+
+
+def save_model(path: Path, w: PyTree) -> None:
+    """A model as a file."""
+    tensors = {name: np.asarray(leaf) for name, leaf in zip(trees.names(w), jax.tree.leaves(w), strict=True)}
+    atomically(path, lambda file: save_file(tensors, file))
+
+
+def cache_programs(folder: Path) -> None:
+    """Keep compiled programs on disk: Flower starts a new process for every message."""
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

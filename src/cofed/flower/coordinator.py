@@ -1,0 +1,608 @@
+"""The server's loop over a network: who is there, one round after another, and what to do when sites fail.
+
+A round's mathematics is the engine's own: the weighted mean of the updates, then `algorithm.aggregate`.
+"""
+
+import dataclasses
+import logging
+import math
+import time
+import uuid
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, PyTree
+
+from cofed import metrics, trees
+from cofed.algorithms import base
+from cofed.engine import draws
+from cofed.engine.checkpoint import encode_or_none
+from cofed.engine.history import Communication, History, LeftOut, Outcome, Result
+from cofed.engine.job import check_numbers, check_prediction
+from cofed.engine.plan import check_fit, make_plan, pose
+from cofed.engine.rounds import Centre, weighted_mean
+from cofed.engine.steps import Data
+from cofed.flower import wire
+from cofed.flower.client import identity
+from cofed.flower.exchange import Exchange, Reply
+from cofed.flower.privacy import Privacy
+from cofed.flower.saved import Folder
+from cofed.flower.terms import Card, Terms, posed, stand_in
+from cofed.problem import Problem
+from cofed.regularizers.calculus import part_of
+
+log = logging.getLogger("flwr")
+AGAIN = 5.0  # seconds before a site that answered badly is asked again, where the quorum needs it
+
+
+class Reason(NamedTuple):
+    """Why a site's update did not count."""
+
+    kind: str
+    words: str
+
+
+LATE, ABSENT = Reason("Silent", "it did not answer in time"), Reason("Absent", "it is absent")
+
+
+class Starved(Exception):
+    """The quorum was not reached within the time limit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The numbers of a run, as they are written into its folder."""
+
+    rounds: int
+    clients: int
+    asked: int  # clients per round
+    quorum: int
+    deadline: float
+    patience: float
+    local_steps: int | None
+    local_epochs: int | None
+    batch_size: int | None
+    seed: int
+    evaluate_every: int | None
+
+    def due(self, round: int) -> bool:
+        """Whether the model after so many rounds is evaluated."""
+        return self.evaluate_every is not None and (round % self.evaluate_every == 0 or round == self.rounds)
+
+
+@dataclasses.dataclass
+class Progress:
+    """All of a run that changes, but for the server's state."""
+
+    round: int = 0
+    begun: int = 0
+    stage: int = 0
+    counted: dict[str, int] = dataclasses.field(default_factory=dict)  # site -> the last round that counted
+    spent: dict[str, int] = dataclasses.field(default_factory=dict)  # site -> updates that it was asked for
+    rows: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    left_out: list[tuple[int, str, str]] = dataclasses.field(default_factory=list)
+    down: int = 0
+    up: int = 0
+    seconds: float = 0.0
+
+
+class Coordinator:
+    """A run over the network."""
+
+    def __init__(
+        self,
+        grid: Any,
+        problem: Problem,
+        algorithm: Any,
+        settings: Settings,
+        weights: Any,
+        w0: Any,
+        privacy: Privacy | None,
+        checkpoint: Any,
+    ):
+        self.problem, self.algorithm, self.settings = problem, algorithm, settings
+        self.weights, self.w0, self.privacy = weights, w0, privacy
+        self.folder = Folder(checkpoint)
+        self.now = Progress()
+        self.before = self.folder.definition()
+        self.check_folder()
+        run = uuid.uuid4().hex if self.before is None else str(self.before["run"])
+        self.exchange = Exchange(grid, run, identity(problem, algorithm))
+        self.cards: dict[str, Card] = {}
+        if self.before is not None:
+            self.cards = {card["site"]: Card.read(card) for card in self.before["cards"]}
+        self.warned: dict[str, float] = {}
+
+    def check_folder(self) -> None:
+        """Refuse to go on with the run of other settings."""
+        if self.before is None:
+            return
+        mine = self.description()
+        for part, value in mine.items():
+            if self.before.get(part) != value:
+                raise ValueError(
+                    f"the run in {self.folder.path} has another {part} than this one; give the same, or another folder"
+                )
+
+    def description(self) -> dict[str, Any]:
+        """What makes this run the same as another; how long to wait is free to change."""
+        numbers = dataclasses.asdict(self.settings)
+        free = ("deadline", "patience")
+        return {
+            "settings": {name: value for name, value in numbers.items() if name not in free},
+            "algorithm": type(self.algorithm).__name__,
+            "definition": wire.definition(self.problem, self.algorithm),
+            "weights": encode_or_none(self.weights),
+            "privacy": None if self.privacy is None else dataclasses.asdict(self.privacy),
+        }
+
+    def run(self) -> Result:
+        """The whole run."""
+        self.gather()
+        self.agree()
+        outcome = Outcome.COMPLETED
+        try:
+            while self.now.round < self.settings.rounds:
+                if not self.one_round():
+                    outcome = Outcome.DIVERGED
+                    break
+        except Starved as error:
+            outcome = Outcome.STARVED
+            self.tell("stopped", str(error))
+        if outcome is Outcome.COMPLETED:
+            self.conclude()
+        return self.finish(outcome)
+
+    # Who is there
+
+    def gather(self) -> None:
+        """Wait until every site has told its name and sizes, or, of a run that goes on, as many as the quorum needs."""
+        known = bool(self.cards)
+        wanted = self.settings.quorum if known else self.settings.clients
+        began = time.monotonic()
+        while True:
+            self.look_around()
+            for reply in self.exchange.replies():
+                self.introduce(reply, None if not known else self.cards)
+            there = self.present()
+            if len(there) >= wanted:
+                break
+            if time.monotonic() - began > self.settings.patience:
+                raise RuntimeError(
+                    f"only {len(there)} of {wanted} sites have told their names within {self.settings.patience:g} s "
+                    f"({', '.join(sorted(there)) or 'none'}); start the others, or give a smaller clients="
+                )
+            self.now_and_then("sites", f"{len(there)} of {wanted} sites are there; waiting for the others")
+            self.exchange.pause()
+
+    def look_around(self) -> None:
+        """Ask nodes that are new who they are."""
+        online = self.exchange.online()
+        for node in online - self.exchange.greeted:
+            self.exchange.greet(node, self.settings.patience)
+        self.exchange.greeted &= online
+
+    def introduce(self, reply: Reply, members: dict[str, Card] | None) -> None:
+        """Take in a node's answer to who it is; members are fixed once the run has begun."""
+        if reply.content is None:
+            self.tell("refused", f"a node could not say who it is: {reply.trouble}")
+            return
+        try:
+            card = Card.read(wire.head_of(reply.content))
+        except wire.WireError as error:
+            self.tell("refused", f"a node's card was refused: {error}")
+            return
+        node, old = reply.asked.node, self.exchange.nodes.get(card.site)
+        if members is not None and members.get(card.site) != card:
+            why = "its data are not those of before" if card.site in members else "it is not one of the run's sites"
+            self.tell("refused", f"{card.site} was refused: {why}", site=card.site)
+            return
+        if old is not None and old != node and old in self.exchange.online():
+            # A node that was killed counts as there until its heartbeat is missed: the newer one is the living one.
+            self.tell("replaced", f"a second node calls itself {card.site}; the newer one is asked", site=card.site)
+        self.exchange.nodes[card.site] = node
+        if members is None:
+            self.cards[card.site] = card
+        self.tell("joined", f"{card.site} is there, with {card.samples} samples", site=card.site)
+
+    def present(self) -> set[str]:
+        """The sites whose nodes are there."""
+        online = self.exchange.online()
+        return {site for site, node in self.exchange.nodes.items() if node in online and site in self.cards}
+
+    # What is agreed
+
+    def agree(self) -> None:
+        """Settle everything that follows from the sites' cards, and the state to begin or to go on with."""
+        first, *others = cards = list(self.cards.values())
+        for card in others:
+            for part in ("features", "targets", "dtype", "label_dtype", "columns"):
+                if getattr(card, part) != getattr(first, part):
+                    raise ValueError(
+                        f"the sites {first.site!r} and {card.site!r} have different {part}: "
+                        f"{getattr(first, part)!r} and {getattr(card, part)!r}"
+                    )
+        order = np.argsort(stand_in(cards).ids)
+        federation = stand_in([cards[place] for place in order])
+        self.sites, self.dtype = federation.names, federation.X.dtype
+        self.problem.check(federation)
+        weights = self.weights
+        if isinstance(weights, dict):
+            missing = [site for site in self.sites if site not in weights]
+            if missing:
+                raise ValueError(f"weights lacks the sites {missing}")
+            weights = [weights[site] for site in self.sites]
+        self.pi = federation.weights(weights)
+        self.outputs = max(card.outputs for card in cards)
+        self.most = max(card.samples for card in cards)
+        start = self.problem.start(federation, self.w0, self.settings.seed)
+        check_prediction(self.problem, federation, start)
+        self.stages = base.stages_of(self.algorithm, self.problem, self.settings.rounds, self.settings.local_steps)
+        self.plans = []
+        for stage in self.stages:
+            steps = self.settings.local_steps if stage.local_steps is None else stage.local_steps
+            plan = make_plan(
+                federation, steps, self.settings.local_epochs, self.settings.batch_size, self.settings.asked
+            )
+            check_fit(stage.algorithm, pose(self.problem, plan), plan)
+            check_numbers(stage.algorithm)
+            self.plans.append(plan)
+        self.federation = federation
+        meta = self.folder.newest() if self.before is not None else None
+        if meta is None:
+            self.enter(0, start)
+            if self.before is None:
+                self.folder.begin(
+                    self.description() | {"run": self.exchange.run, "cards": [card.entries() for card in cards]}
+                )
+            self.now.rows.append(self.row(0, 0, 0))
+            self.save()
+        else:
+            at = Progress(**{field.name: meta[field.name] for field in dataclasses.fields(Progress)})
+            self.enter(at.stage, start)  # for the shapes; what it begins is then put in place of
+            self.now = at
+            loaded = self.folder.load({"server": self.server, "start": self.start})
+            self.server, self.start = loaded["server"], loaded["start"]
+            self.model_before = self.model()
+            self.tell("resumed", f"going on with the run in {self.folder.path} at round {at.round}")
+
+    def enter(self, stage: int, start: PyTree) -> None:
+        """The state before a stage."""
+        self.now.stage, self.now.begun, self.start = stage, self.now.round, start
+        self.now.counted = dict.fromkeys(self.sites, -1)
+        terms = self.terms(self.sites[0])
+        self.posed, self.stage = posed(self.problem, self.algorithm, terms, self.dtype)
+        self.server = self.stage.init(self.posed, start)
+        if not trees.all_finite((self.server, start)):
+            raise ValueError(f"{type(self.stage).__name__} cannot start from this w0: its state would not be finite")
+        self.keeps_state = bool(jax.tree.leaves(jax.eval_shape(self.stage.init_client, self.posed, start)))
+        plan, card = self.plans[stage], self.cards[self.sites[0]]
+
+        def messages(X: Array, y: Array, w0: PyTree) -> tuple[PyTree, PyTree]:
+            one = jnp.ones(1, jnp.int32)
+            data = Data(X, y, one, one, one.astype(X.dtype))
+            return Centre().messages(self.stage, self.posed, data, plan, w0)
+
+        X = jax.ShapeDtypeStruct((1, self.most, *card.features), self.dtype)
+        y = jax.ShapeDtypeStruct((1, self.most, *card.targets), self.federation_labels())
+        _, self.up_shape = jax.eval_shape(messages, X, y, start)
+
+    def federation_labels(self) -> Any:
+        """The dtype of the labels."""
+        return np.dtype(self.cards[self.sites[0]].label_dtype)
+
+    def terms(self, site: str, last: bool = False) -> Terms:
+        """The terms of the present round, for one site."""
+        plan, settings, now = self.plans[self.now.stage], self.settings, self.now
+        return Terms(
+            seed=settings.seed,
+            rounds=settings.rounds,
+            round=now.round,
+            begun=now.begun,
+            stage=now.stage,
+            local_steps=settings.local_steps or 0,
+            steps=plan.steps,
+            equal=plan.equal,
+            epochs=plan.epochs or 0,
+            batch=plan.batch or 0,
+            participants=plan.participants,
+            clients=plan.clients,
+            # Where failures are expected a method must not rely on everybody.
+            everyone=plan.everyone and settings.quorum == plan.clients,
+            most=self.most,
+            outputs=self.outputs,
+            id=self.sites.index(site),
+            counted=now.counted[site],
+            evaluate=settings.due(now.round),
+            last=last,
+            clip=0.0 if self.privacy is None else float(self.privacy.clip),
+            noise=0.0 if self.privacy is None else float(self.privacy.noise),
+        )
+
+    # A round
+
+    def one_round(self) -> bool:
+        """One round; False where it would have made the model non-finite."""
+        now, settings = self.now, self.settings
+        if now.round > 0 and now.stage + 1 < len(self.stages) and now.round == self.stage_end():
+            self.enter(now.stage + 1, base.output(self.stage, self.posed, self.server))
+        began = time.monotonic()
+        key = draws.round_key(jax.random.key(settings.seed), jnp.asarray(now.round, jnp.int32))
+        plan = self.plans[now.stage]
+        ids = range(plan.clients)
+        if not plan.everyone:
+            ids = np.asarray(draws.participants(key, plan.clients, plan.participants)).tolist()
+        asked = [self.sites[i] for i in ids]
+        heard, scores, reasons = self.collect(asked, began)
+        if self.hopeless(asked, reasons):
+            self.leave_out(reasons)
+            return False
+        stacked = self.stack([heard.get(site) for site in asked])
+        flags = jnp.asarray([site in heard for site in asked])
+        server, finite = aggregated(
+            self.stage, self.posed, self.server, stacked, self.pi[np.asarray(ids, np.int32)], flags
+        )
+        self.evaluated(scores)
+        self.leave_out(reasons)
+        if not bool(finite):
+            return False
+        self.server = server
+        for site in heard:
+            now.counted[site] = now.round
+        now.round += 1
+        now.seconds += time.monotonic() - began
+        now.rows.append(self.row(now.round, len(heard), len(reasons)))
+        self.tell(
+            "round", f"round {now.round} of {settings.rounds}: {len(heard)} of {len(asked)} sites", **now.rows[-1]
+        )
+        self.save()
+        return True
+
+    def stage_end(self) -> int:
+        """The round before which the present stage ends."""
+        return sum(stage.rounds for stage in self.stages[: self.now.stage + 1])
+
+    def collect(self, asked: list[str], began: float) -> tuple[dict[str, PyTree], dict[str, dict], dict[str, Reason]]:
+        """The updates of this round, the evaluations that came with them, and why others have none."""
+        now, settings = self.now, self.settings
+        heard: dict[str, PyTree] = {}
+        scores: dict[str, dict[str, float]] = {}
+        reasons: dict[str, Reason] = {}
+        again: dict[str, float] = {}  # site -> when to ask again
+        wait: dict[str, float] = {}  # site -> how long to wait before that
+        nodes: dict[str, int] = {}  # whom we asked in this round
+        self.exchange.forget(now.round)
+        while True:
+            self.look_around()
+            there, clock = self.present(), time.monotonic()
+            for site in asked:
+                if site in heard or site not in there:
+                    continue
+                back = nodes.get(site) not in (None, self.exchange.nodes[site])
+                if site not in nodes or back or clock > again.get(site, math.inf):
+                    nodes[site] = self.exchange.nodes[site]
+                    # Below the quorum, a silent site is asked anew, for the message may have died with its node; at
+                    # growing intervals, for it may only be slow. Work on a round can be repeated without harm.
+                    wait[site] = 2 * wait.get(site, settings.deadline)
+                    again[site] = clock + wait[site] / 2
+                    self.ask(site)
+            for reply in self.exchange.replies():
+                if reply.asked.site is None:
+                    self.introduce(reply, self.cards)
+                elif reply.asked.round == now.round and reply.asked.site not in heard:
+                    self.take(reply, heard, scores, reasons, again)
+            late = clock - began > settings.deadline
+            silent = [site for site in asked if site in there and site not in heard and site not in reasons]
+            if len(heard) >= settings.quorum and (late or not silent):
+                break
+            if self.hopeless(asked, reasons):
+                break
+            if clock - began > settings.patience:
+                missing = [site for site in asked if site not in heard]
+                silence = Reason("Silent", "it did not answer")
+                self.leave_out({site: reasons.get(site, silence) for site in missing})
+                raise Starved(
+                    f"round {now.round}: {len(heard)} of {settings.quorum} sites that it needs have answered in "
+                    f"{settings.patience:g} s; missing: {', '.join(missing)}"
+                )
+            if late or (not silent and len(heard) < settings.quorum):
+                self.now_and_then(
+                    "quorum",
+                    f"round {now.round}: {len(heard)} of {settings.quorum} sites that it needs have answered; waiting",
+                )
+            self.exchange.pause()
+        for site in asked:
+            if site not in heard and site not in reasons:
+                reasons[site] = LATE if site in nodes else ABSENT
+        return heard, scores, {site: why for site, why in reasons.items() if site not in heard}
+
+    def ask(self, site: str, last: bool = False) -> None:
+        """Send one site its message."""
+        arrays = {"down": wire.pack(self.stage.broadcast(self.server))}
+        terms = self.terms(site, last)
+        if self.keeps_state and (terms.counted < 0 or terms.clip):
+            arrays["start"] = wire.pack(self.start)
+        if terms.evaluate or last:
+            arrays["model"] = wire.pack(self.model_before)
+        self.exchange.ask(site, self.now.round, terms.entries(), arrays, self.settings.patience)
+        self.now.down += sum(array_bytes(part) for part in arrays.values())
+        self.now.spent[site] = self.now.spent.get(site, 0) + 1
+        self.tell("asked", f"round {self.now.round}: asked {site}", site=site)
+
+    def take(
+        self,
+        reply: Reply,
+        heard: dict[str, PyTree],
+        scores: dict[str, dict],
+        reasons: dict[str, Reason],
+        again: dict[str, float],
+    ) -> None:
+        """Take in a site's update, or why there is none."""
+        site, why = str(reply.asked.site), Reason(reply.kind, reply.trouble)
+        if reply.content is not None:
+            try:
+                up = wire.unpack(reply.content, "up", self.up_shape)
+                self.now.up += array_bytes(reply.content.array_records["up"])
+                if all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(up)):
+                    heard[site], scores[site] = up, self.scores(reply.content)
+                    reasons.pop(site, None)
+                    work = wire.head_of(reply.content).get("seconds")
+                    self.tell("heard", f"round {self.now.round}: {site} has answered", site=site, work=work)
+                    return
+                why = Reason("NotFinite", "its update is not finite")
+            except wire.WireError as error:
+                why = Reason("WireError", str(error))
+        if why.kind == "Lost" and self.now.counted[site] >= 0:
+            # Asked again at once, it begins anew; what the others keep stays as it is.
+            self.now.counted[site] = -1
+            again[site] = 0.0
+            self.now.left_out.append((self.now.round, site, f"{why.words}, and begins anew"))
+            self.tell("trouble", f"round {self.now.round}: {site}: {why.words}, and begins anew", site=site)
+            return
+        again[site] = time.monotonic() + min(AGAIN, self.settings.deadline)
+        if reasons.get(site) != why:
+            self.tell("trouble", f"round {self.now.round}: {site}: {why.words}", site=site)
+        reasons[site] = why
+
+    def scores(self, content: Any) -> dict[str, float]:
+        """A site's evaluation of the model, where the reply has one."""
+        found = content.metric_records.get("metrics", {})
+        return {name: float(found[name]) for name in ("loss", "accuracy") if isinstance(found.get(name), float)}
+
+    def stack(self, ups: list[PyTree]) -> PyTree:
+        """The updates of all that were asked, with zeros for those that are missing."""
+        empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self.up_shape)
+        filled = [empty if up is None else up for up in ups]
+        return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *filled)
+
+    def hopeless(self, asked: list[str], reasons: dict[str, Reason]) -> bool:
+        """Whether everybody's update was not finite: to ask again would give the same."""
+        return len(reasons) == len(asked) and all(why.kind == "NotFinite" for why in reasons.values())
+
+    def leave_out(self, reasons: dict[str, Reason]) -> None:
+        """Name those whose updates did not count."""
+        for site, why in reasons.items():
+            self.now.left_out.append((self.now.round, site, why.words))
+            self.tell("left out", f"round {self.now.round}: without {site}: {why.words}", site=site)
+
+    # The end, and what is told
+
+    def conclude(self) -> None:
+        """Send everybody the last model, for its evaluation and the last piece of local work."""
+        personal = hasattr(self.stage, "last_local") or hasattr(self.stage, "personal_model")
+        if not personal and not self.settings.due(self.now.round):
+            return
+        began, scores = time.monotonic(), {}
+        there = self.present()
+        missing = {site: ABSENT for site in self.sites if site not in there}
+        for site in sorted(there):
+            self.ask(site, last=True)
+        pending = set(there)
+        while pending:
+            late = time.monotonic() - began > self.settings.deadline
+            for reply in self.exchange.replies():
+                site = reply.asked.site
+                if site not in pending or reply.asked.round != self.now.round:
+                    continue
+                pending.discard(site)
+                if reply.content is None:
+                    missing[str(site)] = Reason(reply.kind, reply.trouble)
+                else:
+                    scores[str(site)] = self.scores(reply.content)
+            if late:
+                break
+            self.exchange.pause()
+        missing |= dict.fromkeys(pending, LATE)
+        self.evaluated(scores)
+        self.leave_out(missing)
+
+    def finish(self, outcome: Outcome) -> Result:
+        """The result, also on disk."""
+        w = jax.tree.map(np.asarray, self.model())
+        events = [LeftOut(*event) for event in self.now.left_out]
+        history = History(self.now.rows, events, [], self.sites)
+        size = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))  # noqa: E731
+        result = Result(
+            model=self.problem.ready(w),
+            history=history,
+            outcome=outcome,
+            communication=Communication(
+                size(self.stage.broadcast(self.server)), size(self.up_shape), self.now.down, self.now.up
+            ),
+            average=self.stage.average(self.posed, self.server) if hasattr(self.stage, "average") else None,
+        )
+        epsilon = None if self.privacy is None else self.privacy.epsilon(max(self.now.spent.values(), default=0))
+        self.folder.finish(result, w, epsilon)
+        self.tell("end", f"{outcome.name.lower()} after round {self.now.round}: {outcome.value}", outcome=outcome.name)
+        return result
+
+    def model(self) -> PyTree:
+        """The present model."""
+        return self.stage.model(self.posed, self.server)
+
+    def evaluated(self, scores: dict[str, dict[str, float]]) -> None:
+        """Put what the sites say of the last model into its row: means by weight over those that said it."""
+        known = {site: score for site, score in scores.items() if "loss" in score}
+        if not known:
+            return
+        part = np.array([float(self.pi[self.sites.index(site)]) for site in known])
+        if not part.sum() > 0:
+            return
+        part = part / part.sum()
+        row = self.now.rows[-1]
+        for name in ("loss", "accuracy"):
+            if all(name in score for score in known.values()):
+                row[name] = float(part @ [score[name] for score in known.values()])
+        row["objective"] = row["loss"] + float(self.posed.regularizer.value(self.model_before))
+        self.tell("evaluated", f"objective {row['objective']:.6g} after round {row['round']}", **row)
+
+    def row(self, round: int, participants: int, left_out: int) -> dict[str, Any]:
+        """A row of the history; what the sites say of the model comes later."""
+        w = self.model_before = self.model()
+        row: dict[str, Any] = {"round": round, "objective": math.nan, "loss": math.nan}
+        if getattr(self.posed.regularizer, "structure", None) == "density":
+            row["density"] = float(metrics.density()(part_of(self.posed.regularizer, w)))
+        if hasattr(self.problem.loss, "correct"):
+            row["accuracy"] = math.nan
+        return row | {
+            "participants": participants,
+            "left_out": left_out,
+            "bytes_down": self.now.down,
+            "bytes_up": self.now.up,
+            "seconds": self.now.seconds,
+            "stage": self.now.stage,
+        }
+
+    def save(self) -> None:
+        """A checkpoint, before anybody is asked for the next round."""
+        self.folder.save({"server": self.server, "start": self.start}, dataclasses.asdict(self.now))
+
+    def tell(self, kind: str, words: str, **more: Any) -> None:
+        """Say what happened, in the log and in the folder."""
+        log.info("cofed: %s", words)
+        self.folder.tell({"time": time.time(), "kind": kind, "round": self.now.round, "words": words} | more)
+
+    def now_and_then(self, kind: str, words: str) -> None:
+        """Say something that lasts, every ten seconds."""
+        if time.monotonic() - self.warned.get(kind, -math.inf) > 10:
+            self.warned[kind] = time.monotonic()
+            self.tell("waiting", words)
+
+
+@eqx.filter_jit
+def aggregated(
+    algorithm: Any, problem: Problem, server: PyTree, ups: PyTree, weights: Array, heard: Bool[Array, " asked"]
+) -> tuple[PyTree, Bool[Array, ""]]:
+    """The server's step on the updates that were heard, and whether it is finite."""
+    mean, share = weighted_mean(ups, weights, heard)
+    new = algorithm.aggregate(problem, server, mean, share)
+    return trees.where(share > 0, new, server), trees.all_finite(new)
+
+
+def array_bytes(record: Any) -> int:
+    """The bytes of a record's numbers, without their heads."""
+    sizes = (math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in record.values())
+    return int(sum(sizes))

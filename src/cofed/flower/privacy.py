@@ -1,0 +1,110 @@
+"""Differential privacy of a site's updates: clipped and noised at the site, before they are sent.
+
+What is sent is  centre + clip(up - centre, C) + N(0, (sigma C)^2),  where the centre is what a client without any
+gradient would send: it depends on the server's message alone. Parts of the update that depend on no gradient at all
+(the elapsed time of dual averaging) are sent as the centre has them. The noise comes from the operating system, not
+from the run's seed, which the server knows.
+
+Two updates of one site, on whatever data, differ by at most 2 C after clipping, so a round is one Gaussian mechanism
+with noise multiplier sigma/2, and the rounds compose. This protects all of a site's data at once (client level, one
+client's data replaced by any other), against everybody who sees its messages, the server included.
+"""
+
+import secrets
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from cofed.flower.terms import Terms
+from cofed.problem import Problem
+from cofed.scalars import require_positive
+
+
+class Privacy(eqx.Module):
+    """Client-level differential privacy: updates clipped to the norm `clip`, with Gaussian noise of `noise` x `clip`.
+
+    `delta` is the one at which epsilon is reported.
+
+    >>> from cofed.flower import Privacy
+    >>> Privacy(clip=1.0, noise=8.0, delta=1e-6)
+    Privacy(clip=1.0, noise=8.0, delta=1e-06)
+    """
+
+    clip: float
+    noise: float
+    delta: float = 1e-5
+
+    def __check_init__(self):
+        require_positive("Privacy", clip=self.clip, noise=self.noise, delta=self.delta)
+        if self.delta >= 1:
+            raise ValueError(f"Privacy: delta must be below 1, got {self.delta}")
+
+    def epsilon(self, rounds: int) -> float:
+        """What so many rounds of a site cost, by the accountant of the package dp-accounting.
+
+        >>> from cofed.flower import Privacy
+        >>> Privacy(clip=1.0, noise=8.0).epsilon(0)
+        0.0
+        """
+        if rounds == 0:
+            return 0.0
+        from dp_accounting import dp_event, privacy_accountant, rdp
+
+        # The relation is in the sensitivity already: 2 C between any two data sets of a site.
+        accountant = rdp.RdpAccountant(neighboring_relation=privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE)
+        accountant.compose(dp_event.GaussianDpEvent(self.noise / 2), rounds)
+        return float(accountant.get_epsilon(self.delta))
+
+
+class Probe(eqx.Module):
+    """Local steps with a gradient that does not look at data."""
+
+    round: Any
+    count: Any
+    value: float
+    steps: int = eqx.field(static=True)
+
+    def gradient(self, w: PyTree, k: Any) -> PyTree:
+        """The same everywhere."""
+        return jax.tree.map(lambda leaf: jnp.full_like(leaf, self.value), w)
+
+    def run(self, step: Any, carry: Any) -> Any:
+        """carry <- step(k, carry) for k = 0..K-1"""
+        counter = jnp.arange(self.steps, dtype=self.count.dtype)
+        return jax.lax.scan(lambda carry, k: (step(k, carry), None), carry, counter)[0]
+
+
+@eqx.filter_jit
+def probed(
+    algorithm: Any, problem: Problem, down: PyTree, fresh: PyTree, since: Any, steps: int, value: float
+) -> PyTree:
+    """What a client that keeps `fresh` would send if every gradient had this value in every entry."""
+    return algorithm.local(problem, down, fresh, Probe(since, jnp.asarray(steps, since.dtype), value, steps))[0]
+
+
+def privatised(
+    algorithm: Any, problem: Problem, down: PyTree, fresh: PyTree, since: Any, terms: Terms, up: PyTree
+) -> PyTree:
+    """The update as it may be sent; `fresh` is what a client keeps before its first round."""
+    centre, other = (probed(algorithm, problem, down, fresh, since, terms.steps, value) for value in (0.0, 1.0))
+    moves = jax.tree.map(lambda a, b: not np.array_equal(a, b), centre, other)
+    return noised(centre, moves, up, terms.clip, terms.noise, np.random.default_rng(secrets.randbits(256)))
+
+
+def noised(centre: PyTree, moves: PyTree, up: PyTree, clip: float, noise: float, rng: np.random.Generator) -> PyTree:
+    """centre + clip(up - centre) + noise, in the leaves that move."""
+    change = jax.tree.map(lambda a, b, m: (np.asarray(a, float) - np.asarray(b, float)) * m, up, centre, moves)
+    length = np.sqrt(sum(float(np.sum(leaf**2)) for leaf in jax.tree.leaves(change)))
+    scale = min(1.0, clip / length) if length > 0 else 1.0
+
+    def sent(middle: Any, change: Any, move: bool) -> np.ndarray:
+        middle = np.asarray(middle)
+        if not move:
+            return middle
+        return (middle + scale * change + rng.normal(0, noise * clip, middle.shape)).astype(middle.dtype)
+
+    return jax.tree.map(sent, centre, change, moves)

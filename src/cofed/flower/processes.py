@@ -1,0 +1,225 @@
+"""Flower's processes on this machine: a SuperLink, SuperNodes and a run, started and surely stopped.
+
+Everything that is started carries a mark in its environment, and so do all its children, also those that Flower
+detaches: `Processes.stop` ends exactly the processes that have the mark, by their ids.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+MARK = "COFED_PROCESSES"
+GRACE = 3.0  # seconds between the polite signal and the last one
+
+
+class Processes:
+    """What was started, with its logs in a folder and Flower's own home in it."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.mark = uuid.uuid4().hex
+        self.started: dict[str, subprocess.Popen] = {}
+        self.replaced: list[subprocess.Popen] = []  # earlier ones of the same names
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def environment(self) -> dict[str, str]:
+        """No telemetry, no look for newer versions, nothing written into the user's home; Flower finds its own
+        programs beside this Python."""
+        paths = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+        return os.environ | {
+            "FLWR_HOME": str(self.folder / "flwr"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
+            "PYTHONUNBUFFERED": "1",
+            "PATH": os.pathsep.join(paths),
+            MARK: self.mark,
+        }
+
+    def start(self, name: str, *command: str, **environment: str) -> subprocess.Popen:
+        """Start a program of Flower; its output goes to a log."""
+        (self.folder / "flwr").mkdir(exist_ok=True)
+        with open(self.log(name), "ab") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self.environment() | environment,
+                start_new_session=True,  # a Ctrl-C is for us, who stop them in order
+            )
+        if name in self.started:
+            self.replaced.append(self.started[name])
+        self.started[name] = process
+        return process
+
+    def log(self, name: str) -> Path:
+        """The log of a process."""
+        return self.folder / "logs" / f"{name}.log"
+
+    def tail(self, name: str, lines: int = 20) -> str:
+        """The end of a log, for a sentence on what went wrong."""
+        text = self.log(name).read_text(errors="replace") if self.log(name).exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def ours(self) -> list[Any]:
+        """All living processes with our mark."""
+        import psutil
+
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except (psutil.Error, OSError):  # of another user, or gone by now
+                continue
+        return found
+
+    def family(self, name: str) -> list[Any]:
+        """A process and all that it has started, the detached ones included."""
+        import psutil
+
+        try:
+            root = psutil.Process(self.started[name].pid)
+            return [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+        """End a process and all that it has started."""
+        for process in self.family(name):
+            send(process, number)
+        self.started[name].wait()
+
+    def stop(self) -> None:
+        """End everything with our mark: politely, then surely."""
+        began, number = time.monotonic(), signal.SIGTERM
+        while left := self.ours():
+            for process in left:
+                send(process, number)
+            time.sleep(0.2)
+            for process in (*self.started.values(), *self.replaced):
+                process.poll()
+            if time.monotonic() - began > GRACE:
+                number = signal.SIGKILL
+        for process in (*self.started.values(), *self.replaced):
+            process.wait()
+
+
+def send(process: Any, number: int) -> None:
+    """A signal to a process that may be gone."""
+    import psutil
+
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        return
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback that nobody uses now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def listens(port: int) -> bool:
+    """Whether somebody answers at a port on loopback."""
+    with socket.socket() as one:
+        one.settimeout(0.2)
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Federation(Processes):
+    """A SuperLink, SuperNodes and runs on loopback, over TLS with authenticated nodes where `certificates` is a folder
+    that `cofed.flower.certificates` has made."""
+
+    def __init__(self, folder: Path, certificates: Path | None = None):
+        super().__init__(folder)
+        self.certificates = certificates
+        self.port = free_ports(1)[0]
+
+    def superlink(self, patience: float = 60.0) -> None:
+        """Start the SuperLink and wait until it answers."""
+        security = ["--insecure"]
+        if self.certificates is not None:
+            at = self.certificates
+            security = ["--ssl-ca-certfile", str(at / "ca.crt"), "--ssl-certfile", str(at / "server.pem")]
+            security += ["--ssl-keyfile", str(at / "server.key"), "--enable-supernode-auth"]
+        host = ["--host", "127.0.0.1", "--port", str(self.port)]
+        process = self.start(
+            "superlink", "flower-superlink", *security, *host, "--disable-runtime-dependency-installation"
+        )
+        self.await_port("superlink", process, self.port, patience)
+        trust = "insecure = true"
+        if self.certificates is not None:
+            trust = f'root-certificates = "{self.certificates / "ca.crt"}"'
+        text = f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n{trust}\n'
+        (self.folder / "flwr" / "config.toml").write_text(text)
+
+    def await_port(self, name: str, process: subprocess.Popen, port: int, patience: float) -> None:
+        """Wait until a process answers at its port."""
+        began = time.monotonic()
+        while not listens(port):
+            if process.poll() is not None or time.monotonic() - began > patience:
+                raise RuntimeError(f"the {name} did not start; the end of its log:\n{self.tail(name)}")
+            time.sleep(0.1)
+
+    def register(self, site: str, key: Path) -> None:
+        """Let the SuperLink know a node's public key."""
+        self.command("flwr", "supernode", "register", str(key), "here", "--name", site)
+
+    def supernode(self, site: str, *, root: Path | None = None, key: Path | None = None, **config: Any) -> None:
+        """Start a site's SuperNode; a wrong certificate or key may be given on purpose."""
+        security = ["--insecure"]
+        if self.certificates is not None:
+            security = ["--root-certificates", str(root or self.certificates / "ca.crt")]
+            security += ["--auth-supernode-private-key", str(key or self.certificates / f"{site}.key")]
+        settings = " ".join(f"{name}={toml(value)}" for name, value in {"site": site, **config}.items())
+        port = free_ports(1)[0]
+        host = ["--superlink", f"127.0.0.1:{self.port}", "--host", "127.0.0.1", "--port", str(port)]
+        self.start(site, "flower-supernode", *security, *host, "--node-config", settings)
+
+    def run(self, app: Path, name: str = "run", **config: Any) -> subprocess.Popen:
+        """Start a run of a Flower app."""
+        settings = " ".join(f"{key}={toml(value)}" for key, value in config.items())
+        command = ["flwr", "run", str(app), "here", "--stream"]
+        return self.start(name, *command, *(["--run-config", settings] if settings else []))
+
+    def command(self, *command: str, limit: float = 60.0) -> str:
+        """A short command of Flower, whose output is given back."""
+        done = subprocess.run(
+            command, env=self.environment(), capture_output=True, text=True, timeout=limit, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command[:3])} failed: {(done.stderr or done.stdout).strip()[-500:]}")
+        return done.stdout
+
+
+def toml(value: Any) -> str:
+    """A value as it is written in TOML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return repr(value)
+    text = str(value)
+    if "'" in text or "\n" in text:
+        raise ValueError(f"{text!r} has a quote or a line break, which Flower's settings cannot hold")
+    return f"'{text}'"

@@ -1,0 +1,102 @@
+"""What `cofed federate` shows: a table of sites that changes as they answer, or plain lines where there is no
+terminal."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+import cofed
+from cofed.flower.federate import federated, finished, follow, site_files
+from cofed.flower.saved import Saved
+from cofed.flower.words import parse
+
+STATES = {"joined": "there", "asked": "working", "heard": "answered", "left out": "left out", "trouble": "in trouble"}
+PLAIN = ("joined", "trouble", "left out", "waiting", "evaluated", "round", "resumed", "stopped", "refused", "end")
+
+
+class Board:
+    """The sites and where each is."""
+
+    def __init__(self, sites: list[str], rounds: int):
+        self.states = dict.fromkeys(sites, "starting")
+        self.words = dict.fromkeys(sites, "")
+        self.rounds, self.line = rounds, "starting Flower"
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Take in what happened."""
+        site = event.get("site")
+        if site in self.states and event["kind"] in STATES:
+            self.states[site] = STATES[event["kind"]]
+            self.words[site] = event["words"] if event["kind"] in ("left out", "trouble") else ""
+        if event["kind"] in ("round", "waiting", "evaluated", "resumed"):
+            self.line = event["words"]
+
+    def __rich__(self) -> Table:
+        table = Table(box=box.SIMPLE_HEAD, title=self.line, title_justify="left")
+        table.add_column("site", style="bold")
+        table.add_column("state")
+        table.add_column("")
+        for site, state in self.states.items():
+            table.add_row(site, state, self.words[site])
+        return table
+
+
+def federate(
+    folder: Path,
+    target: str,
+    algorithm: str,
+    loss: str,
+    regularizer: str,
+    intercept: bool,
+    settings: dict[str, Any],
+    secure: bool,
+    out: Path,
+) -> int:
+    """Run, show, and say how it ended; the exit code."""
+    psi = parse(regularizer, "a regularizer")
+    problem = cofed.Problem(
+        cofed.Linear(intercept=intercept), parse(loss, "a loss"), cofed.On(psi, "coef") if intercept else psi
+    )
+    method = parse(algorithm, "an algorithm")
+    sites, screen = list(site_files(folder)), Console(stderr=True)
+    board = Board(sites, settings["rounds"])
+    live = Live(board, console=screen, transient=True) if sys.stderr.isatty() else None
+    screen.print(f"Starting a SuperLink and {len(sites)} SuperNodes on this machine; logs in {out / 'logs'}")
+    try:
+        with federated(folder, target, problem, method, out, settings, secure) as federation:
+            if live:
+                live.start()
+            try:
+                for event in follow(federation, out):
+                    board.take(event)
+                    if live:
+                        live.refresh()
+                    elif event["kind"] in PLAIN:
+                        screen.print(event["words"], highlight=False, soft_wrap=True)
+            finally:
+                if live:
+                    live.stop()
+    except KeyboardInterrupt:
+        screen.print(f"Stopped by Ctrl-C; all processes are ended. The same command goes on from {out / 'run'}.")
+        return 130
+    return report(finished(out), out)
+
+
+def report(saved: Saved, out: Path) -> int:
+    """Say how it ended."""
+    screen, last = Console(), saved.history.iloc[-1]
+    model = {name: array.shape for name, array in saved.model.items()}
+    screen.print(
+        f"{saved.outcome.lower()} after {int(last['round'])} rounds, objective {last['objective']:.6g}; "
+        f"model {model} in {out / 'run' / 'model.safetensors'}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for event in saved.left_out:
+        screen.print(f"  round {event.round}: without {event.client}: {event.why}", highlight=False, soft_wrap=True)
+    return 0 if saved.outcome == "COMPLETED" else 1

@@ -1,0 +1,257 @@
+"""Over real processes on loopback: the same models as in process, and every fault survived."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("flwr")
+
+import psutil
+from safetensors.numpy import load_file
+
+import cofed
+from cofed.flower import read_saved
+from cofed.flower.certificates import make
+from tests.flower.harness import SITES, Network, in_process, network
+from tests.flower.reference import faulty_run
+
+pytestmark = pytest.mark.network
+METHODS = ["FedDualAvg", "FastFedDA", "FedDecouple", "Scaffold", "FedProx"]
+
+
+def same_model(saved, expected):
+    for name in ("coef", "intercept"):
+        found, wanted = saved.model[name], np.asarray(getattr(expected.model, name))
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-14 if found.dtype == np.float64 else 1e-6)
+
+
+@pytest.fixture(scope="module")
+def steady(tmp_path_factory):
+    """A federation whose sites stay, for runs one after another."""
+    with network(tmp_path_factory.mktemp("steady")) as net:
+        for site in SITES:
+            net.site(site)
+        yield net
+
+
+def run_on(net, name, **config):
+    """A run with a result folder of its own."""
+    process = net.run_app(name, **config)
+    saved = net.end(name=name)
+    assert process.wait(60) == 0
+    return saved
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_three_supernodes_give_the_model_of_the_process(steady, method):
+    saved = run_on(steady, method, method=method)
+    expected = in_process(method)
+    same_model(saved, expected)
+    assert saved.outcome == "COMPLETED"
+    assert saved.left_out == []
+    np.testing.assert_allclose(saved.history["objective"], expected.history["objective"], rtol=1e-12)
+    if method == "FedProx":
+        for site, coef in zip(SITES, expected.personal_models.coef, strict=True):
+            own = load_file(steady.folder / "kept" / site / "personal.safetensors")
+            np.testing.assert_allclose(own["coef"], coef, rtol=0, atol=1e-14)
+
+
+def test_a_float32_run_stays_float32(tmp_path):
+    with network(tmp_path, np.float32) as net:
+        for site in SITES:
+            net.site(site)
+        same_model(run_on(net, "single", rounds=2), in_process("FedDualAvg", np.float32, rounds=2))
+
+
+FAULTS = "nan@0:cork shape@1:cork round@2:cork algorithm@3:cork garbage@4:cork"
+
+
+@pytest.fixture(scope="module")
+def faults(steady):
+    """One run in which a site goes wrong in five ways, one after another."""
+    return run_on(steady, "faults", method="Scaffold", fault=FAULTS, quorum=2, rounds=6)
+
+
+@pytest.mark.parametrize(
+    ("round", "words"),
+    [
+        (0, "not finite"),
+        (1, "expected float64[20]"),
+        (2, "the message is of round 99, expected 2"),
+        (3, "the message is of algorithm 'FedSecret', expected 'Scaffold'"),
+        (4, "the message is of format None"),
+    ],
+    ids=["nan", "shape", "round", "algorithm", "garbage"],
+)
+def test_a_bad_reply_is_left_out_and_named(faults, round, words):
+    [event] = [event for event in faults.left_out if event.round == round]
+    assert event.client == "cork"
+    assert words in event.why
+    assert faults.history["participants"].tolist() == [0, 2, 2, 2, 2, 2, 3]
+
+
+def test_the_model_after_bad_replies_is_right(faults):
+    same_model(faults, faulty_run("Scaffold", FAULTS, rounds=6, quorum=2))
+
+
+def test_a_slow_site_and_a_killed_client_are_not_waited_for(steady):
+    fault = "slow@1:cork killed@3:basel"
+    began = time.monotonic()
+    saved = run_on(steady, "slow", fault=fault, quorum=2, rounds=5, deadline=30.0, patience=240.0)
+    assert time.monotonic() - began < 300  # by far not the five rounds' deadlines and the patience
+    missed = {(event.round, event.client) for event in saved.left_out}
+    assert (1, "cork") in missed
+    assert (3, "basel") in missed or steady.lines("slow").count("round 3: asked basel") > 1
+    assert saved.outcome == "COMPLETED"
+    # Everybody who was not left out counted: the model is that of exactly these updates.
+    gone = " ".join(f"gone@{round}:{site}" for round, site in sorted(missed))
+    same_model(saved, faulty_run("FedDualAvg", gone, rounds=5, quorum=2))
+
+
+def test_the_server_killed_and_started_again_ends_with_the_undisturbed_model(steady):
+    steady.run_app("killed-server", method="FedDecouple")
+    steady.until('"kind": "round", "round": 2', name="killed-server")
+    [server] = steady.named("flwr-serverapp")
+    server.kill()
+    saved = run_on(steady, "killed-server", method="FedDecouple")
+    assert '"kind": "resumed"' in steady.lines("killed-server")
+    same_model(saved, in_process("FedDecouple"))
+
+
+def test_a_site_that_is_killed_and_comes_back_goes_on(tmp_path):
+    with network(tmp_path) as net:
+        for site in SITES:
+            net.site(site)
+        process = net.run_app("back", method="Scaffold", quorum=2, rounds=7, deadline=45.0)
+        net.until('"kind": "round", "round": 1', name="back")
+        net.kill("cork")
+        net.until("without cork", name="back")
+        net.site("cork")
+        saved = net.end(name="back", limit=400)
+        assert process.wait(60) == 0
+    missed = {event.round for event in saved.left_out}
+    assert {event.client for event in saved.left_out} == {"cork"}
+    assert saved.history["participants"].iloc[-1] == 3, "it never came back"
+    gone = " ".join(f"gone@{round}:cork" for round in sorted(missed))
+    same_model(saved, faulty_run("Scaffold", gone, rounds=7, quorum=2))
+
+
+def test_everything_killed_and_started_again_ends_with_the_undisturbed_model(tmp_path):
+    with network(tmp_path) as net:
+        for site in SITES:
+            net.site(site)
+        net.run_app("all", method="Scaffold")
+        net.until('"kind": "round", "round": 2', name="all")
+        for name in ("superlink", *SITES):
+            net.kill(name)
+        net.superlink()
+        for site in SITES:
+            net.site(site)
+        same_model(run_on(net, "all", method="Scaffold"), in_process("Scaffold"))
+
+
+def test_below_the_quorum_it_waits_says_so_and_stops_with_all_it_has(tmp_path):
+    with network(tmp_path) as net:
+        for site in SITES:
+            net.site(site)
+        net.run_app("starved", quorum=3, deadline=20.0, patience=90.0)
+        net.until('"kind": "round", "round": 1', name="starved")
+        net.kill("cork")
+        saved = net.end(name="starved", limit=300)
+        assert "2 of 3 sites that it needs have answered; waiting" in net.lines("starved")
+    assert saved.outcome == "STARVED"
+    done = int(saved.history["round"].iloc[-1])
+    assert 1 <= done < 5
+    assert saved.left_out[-1].client == "cork"
+    same_model(saved, in_process("FedDualAvg", rounds=done))
+
+
+HOSPITALS = Path(__file__).parent.parent.parent / "examples" / "hospitals"
+
+
+def test_the_example_runs_over_tls_and_lets_in_nobody_without_a_key(tmp_path):
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    sites = sorted(folder.name for folder in (HOSPITALS / "data").iterdir())
+    make(good, ["127.0.0.1", "localhost"], sites)
+    make(bad, ["127.0.0.1", "localhost"], ["stranger"])
+    with Network(tmp_path, good) as net:
+        net.superlink()
+        for site in sites:
+            net.register(site, good / f"{site}.key.pub")
+            net.supernode(site, data=str(HOSPITALS / "data" / site), keep=str(tmp_path / "kept" / site))
+        net.supernode("misled", root=bad / "ca.crt", key=good / "padua.key")
+        net.supernode("stranger", key=bad / "stranger.key")
+        net.run(HOSPITALS, "hospitals", rounds=2, quorum=4, checkpoint=str(net.result("hospitals")))
+        saved = net.end("hospitals")
+        misled, stranger = (net.log(name).read_text() for name in ("misled", "stranger"))
+        text = net.lines("hospitals")
+    tables = {site: pd.read_csv(HOSPITALS / "data" / site / "patients.csv") for site in sites}
+    federation = cofed.Federation.from_arrays({s: (t.drop(columns=["cost"]), t["cost"]) for s, t in tables.items()})
+    problem = cofed.Problem(cofed.Linear(), cofed.Squared(), cofed.On(cofed.L1(0.05), "coef"))
+    options = {"rounds": 2, "local_steps": 20, "batch_size": 32, "weights": "samples"}
+    same_model(saved, cofed.run(problem, federation, cofed.FedDualAvg(0.02), **options))
+    for name in ("misled", "stranger"):
+        assert f'"site": "{name}"' not in text
+    assert "certificate verify failed" in misled.lower()
+    assert "not registered" in stranger.lower() or "unauthenticated" in stranger.lower() or "401" in stranger, stranger
+
+
+def test_cofed_federate_runs_and_stops_all_it_started(tmp_path):
+    command = [sys.executable, "-m", "cofed", "federate", str(HOSPITALS / "data"), "--target", "cost", "--out"]
+    options = ["--rounds", "2", "--algorithm", "FedDualAvg(client_lr=0.02)", "--secure"]
+    done = subprocess.run([*command, str(tmp_path / "out"), *options], capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "completed after 2 rounds, objective" in done.stdout
+    assert "turku has answered" in (tmp_path / "out" / "run" / "progress.jsonl").read_text()
+    assert "round 2 of 2: 4 of 4 sites" in done.stderr
+    assert homes(tmp_path / "out") == []
+
+
+def test_ctrl_c_stops_all_that_cofed_federate_started(tmp_path):
+    command = [sys.executable, "-m", "cofed", "federate", str(HOSPITALS / "data"), "--target", "cost", "--out"]
+    process = subprocess.Popen([*command, str(tmp_path)], stderr=subprocess.PIPE, text=True)
+    try:
+        began = time.monotonic()
+        while not (tmp_path / "run" / "progress.jsonl").exists():
+            assert time.monotonic() - began < 120
+            time.sleep(0.2)
+        assert len(homes(tmp_path)) >= 6
+        process.send_signal(signal.SIGINT)
+        _, words = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "Stopped by Ctrl-C; all processes are ended" in " ".join(words.split())
+    assert "Traceback" not in words
+    assert homes(tmp_path) == []
+
+
+def homes(out):
+    """The processes whose Flower home is in this folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("FLWR_HOME") == str(out.resolve() / "flwr"):
+                found.append(process.cmdline())
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def test_nothing_is_left_running(tmp_path):
+    with network(tmp_path) as net:
+        for site in SITES:
+            net.site(site)
+        net.run_app("short", rounds=50)
+        net.until('"kind": "asked"', name="short")
+        assert len(net.ours()) >= 6
+    assert net.ours() == []
+    with pytest.raises(ValueError, match="holds no finished run"):
+        read_saved(net.result("short"))

@@ -50,6 +50,7 @@ SYMBOLS = {
     "client_lr": "η_c",
     "server_lr": "η_s",
     "mu": "μ",
+    "working_set": "s",
     "eta": "η",
     "alpha": "α",  # noqa: RUF001
     "mirror": "h",

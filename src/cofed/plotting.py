@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from cofed.engine.files import atomically
 from cofed.engine.history import History, Result
 
-# Okabe and Ito's colours, and three of Paul Tol's: they stay apart for colour-blind readers. Kin without a server
+# Okabe and Ito's colours, and five of Paul Tol's: they stay apart for colour-blind readers. Kin without a server
 # have the colour of their kin with one, in dashes.
 COLOURS: dict[str, str] = {
     "FedAvg": "#000000",
@@ -32,6 +32,8 @@ COLOURS: dict[str, str] = {
     "Scaffold": "#999933",
     "FedDR": "#332288",
     "FedADMM": "#882255",
+    "FedNewton": "#AA3377",
+    "FedFISTA": "#44AA99",
     "DFedMiD": "#D55E00",
     "DFedDA": "#0072B2",
     "ReFedDAGT": "#E69F00",

@@ -1,6 +1,6 @@
 """From a posed problem to a certified answer, by cofed's own algorithms, without a number to tune.
 
-The rule of `algorithm="auto"`, which is the cheapest in bytes, and nearly always in rounds, on the problems of `benchmarks.estimators`:
+The rule of `algorithm="auto"`, the cheapest in bytes, and nearly always in rounds, in `benchmarks.estimators`:
 
 - "newton", FedNewton: proximal Newton steps. Models of up to 128 parameters share their whole Hessian; with a penalty
   that is a sum over coordinates and sets some of them to zero, larger ones share it on a working set of 128

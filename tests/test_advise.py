@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from cofed.advise import show, words
 from cofed.advise.advice import advise
-from cofed.advise.table import prepare
+from cofed.advise.table import prepare, read
 from cofed.cli import app
 
 
@@ -71,6 +71,13 @@ def test_names_of_sites_cannot_break_the_page():
     assert "&lt;script&gt;" in page
 
 
+def test_names_of_sites_are_no_markup(tmp_path):
+    done = command(tmp_path, table(sites=["[/red] x", "[bold]b[/bold]", "c"]), "--target", "ill", "--client", "site")
+    assert done.exit_code == 0, done.output
+    assert "[/red] x" in done.output
+    assert "[bold]b[/bold]" in done.output
+
+
 def test_the_command_writes_a_page_and_a_figure(tmp_path):
     html, figure = tmp_path / "advice.html", tmp_path / "risk.png"
     done = command(
@@ -108,6 +115,21 @@ def test_what_cannot_be_used_is_left_out_by_name():
     pooled = ready.federation.pooled()[0]
     np.testing.assert_allclose(pooled.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(pooled.std(axis=0), 1, rtol=1e-12)
+
+
+def test_excels_files_are_read(tmp_path):
+    path = tmp_path / "excel.csv"
+    path.write_bytes("\ufeffsite;age;ill\n007;1,5;1\n008;2,5;0\n".encode())
+    df = read(path, "site")
+    assert df["site"].tolist() == ["007", "008"]
+
+
+def test_a_column_that_varies_only_in_an_excluded_site_is_named():
+    df = table().assign(rare=0.0)
+    tiny = df[df.site == "b"].head(4).assign(site="tiny", rare=[0.0, 1.0, 2.0, 3.0])
+    ready = prepare(pd.concat([df, tiny]), "ill", "site")
+    assert "rare" not in ready.federation.feature_names
+    assert any("rare" in note for note in ready.notes)
 
 
 def test_rows_of_a_group_stay_together():
@@ -148,6 +170,7 @@ BAD = {
     "text for a linear model": ("--target word --client site --model linear", "holds text"),
     "tiny sites": ("--target ill --client person", "fewer than two sites can be compared"),
     "page": ("--target ill --client site --html page.doc", "must end in .html"),
+    "folder": ("--target ill --client site --html folder.html", "is a folder"),
     "folds": ("--target ill --client site --folds 1", "from 2 to 50"),
 }
 
@@ -155,6 +178,8 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_gets_a_sentence(case, tmp_path):
     options, expected = BAD[case]
+    (tmp_path / "folder.html").mkdir()
+    options = options.replace("folder.html", str(tmp_path / "folder.html"))
     df = table(n=20).assign(one=1, empty=np.nan, word="a")
     df.loc[3, "word"] = "b"
     df["person"] = np.arange(len(df))
@@ -169,9 +194,13 @@ def test_files_that_are_no_tables_get_a_sentence(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"no")
     (tmp_path / "a.xlsx").write_bytes(b"no")
     (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "twice.csv").write_text("y,s,age,age\n1,a,2,3\n")
+    (tmp_path / "latin.csv").write_bytes("y,s,âge\n1,a,2\n".encode("latin-1"))
     for name, words_ in (
         ("a.parquet", "could not be read as Parquet"),
         ("a.xlsx", "give a .csv or a .parquet file"),
+        ("twice.csv", "the column 'age' is there twice"),
+        ("latin.csv", "is not UTF-8 text"),
         ("empty.csv", "could not be read as CSV"),
         ("absent.csv", "there is no file"),
     ):

@@ -201,6 +201,8 @@ def advise(
     for path, endings in ((html, (".html", ".htm")), (figure, (".png", ".svg", ".pdf"))):
         if path is not None and path.suffix.lower() not in endings:
             raise typer.BadParameter(f"{path} must end in {' or '.join(endings)}.")
+        if path is not None and path.is_dir():
+            raise typer.BadParameter(f"{path} is a folder; give the name of a file.")
         if path is not None:
             folder(path.parent)
     try:
@@ -213,16 +215,19 @@ def advise(
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped before there was anything to say.")
         raise typer.Exit(130) from None
-    if html:
-        show.save_page(found, html)
-    if figure:
-        show.save_figure(found, figure)
+    written = []
+    for path, save in ((html, show.save_page), (figure, show.save_figure)):
+        if path is not None:
+            try:
+                save(found, path)
+                written.append(str(path))
+            except OSError as error:
+                Console(stderr=True).print(f"{path} cannot be written: {error.strerror}.", markup=False)
     if as_json:
         print(show.as_json(found))
         return
     screen = Console()
-    screen.print(show.terminal(found))
-    written = [str(path) for path in (html, figure) if path]
+    screen.print(show.terminal(found, screen.width))
     if written:
         screen.print("Written: " + ", ".join(written), style="dim", highlight=False, soft_wrap=True)
 

@@ -441,6 +441,8 @@ class Federation(eqx.Module):
         if len(arrays) != self.n_clients:
             raise ValueError(f"groups must be one array per client ({self.n_clients}), got {len(arrays)}")
         for name, group, size in zip(self.names, arrays, np.asarray(self.sizes), strict=True):
+            if pd.isna(group).any():
+                raise ValueError(f"client {name!r}: {int(pd.isna(group).sum())} samples have no group")
             if group.shape != (size,):
                 raise ValueError(f"client {name!r} has {size} samples, but its groups have shape {group.shape}")
         return arrays

@@ -114,6 +114,8 @@ def test_stopping_returns_the_run_under_way(monkeypatch):
         (lambda: cofed.Alternative(0.1, held_out=1.0), "held_out must be a share"),
         (lambda: cofed.Alternative(0.1, folds=1), "folds must be an integer >= 2"),
         (lambda: cofed.Alternative(0.1, local=cofed.FedAvg(0.1)), "a model for each client"),
+        (lambda: cofed.Alternative(0.1, shared=cofed.FedAvg), "an algorithm with a server"),
+        (lambda: cofed.Alternative(0.1, by_client="no"), "must be True or False"),
         (lambda: cofed.Alternative(0.1, shared=cofed.DFedMiD(0.1)), "an algorithm with a server"),
         (lambda: cofed.tune(PROBLEM, logistic(0.0), [cofed.Alternative(0.1)], rounds=2), "tune these one by one"),
         (lambda: cofed.run(PROBLEM, logistic(0.0), cofed.Alternative(0.1), rounds=2, checkpoint="x"), "no checkpoint"),
@@ -126,6 +128,13 @@ def test_stopping_returns_the_run_under_way(monkeypatch):
 def test_bad_input_gets_a_sentence(make, words):
     with pytest.raises((ValueError, TypeError), match=words):
         make()
+
+
+def test_held_out_data_of_strangers_are_refused():
+    federation = logistic(0.0)
+    stranger = cofed.Federation.from_arrays({"stranger": federation.client(0)})
+    with pytest.raises(ValueError, match="has the client 'stranger'"):
+        cofed.run(PROBLEM, federation, cofed.Alternative(1.0), rounds=2, evaluation=stranger)
 
 
 def test_samples_of_one_group_count_as_one_draw():

@@ -236,6 +236,19 @@ def test_thousands_of_clients_are_one_array():
     assert len(result.clients) == 3000
 
 
+def test_weights_of_zero_do_not_keep_a_client_from_training():
+    federation, problem = worlds.linear(sizes=(9, 8, 7)), worlds.problem()
+    options = {"rounds": 9, "clients_per_round": 1}
+    equal = cofed.run(problem, federation, cofed.PureLocal(0.02), **options)
+    none = cofed.run(problem, federation, cofed.PureLocal(0.02), **options, weights=[0.0, 1.0, 1.0])
+    np.testing.assert_array_equal(equal.personal_models.coef, none.personal_models.coef)
+
+
+def test_tuning_looks_at_the_clients_own_models():
+    grid = [cofed.PureLocal(rate) for rate in (0.0001, 0.02)]
+    assert cofed.tune(worlds.problem(), worlds.linear(), grid, rounds=10).best.client_lr == 0.02
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

@@ -8,7 +8,7 @@ from scipy import optimize
 from tests import worlds
 
 import cofed
-from cofed.personal import heterogeneity_of, local_fits
+from cofed.personal import LocalFits, heterogeneity_of, local_fits
 
 LOGISTIC = cofed.Problem(cofed.Linear(intercept=False), cofed.Logistic())
 
@@ -161,3 +161,38 @@ def test_bad_input_gets_a_sentence(problem, federation, words):
 def test_a_level_outside_0_1_is_refused():
     with pytest.raises(ValueError, match="level must be between 0 and 1"):
         cofed.heterogeneity(cofed.Problem(), worlds.linear(sizes=(60, 80), d=2), level=95.0)
+
+
+def given(parameters, covariances, samples=100):
+    """Fits as clients would share them."""
+    m = len(parameters)
+    return LocalFits(tuple("abcdefgh"[:m]), np.full(m, samples), np.array(parameters), np.array(covariances), {})
+
+
+def test_fits_that_coincide_and_fits_without_error():
+    same = heterogeneity_of(given(np.ones((3, 2)), [np.eye(2) * 0.01] * 3))
+    assert same.R_squared == 0
+    assert same.verdict == "share"
+    exact = heterogeneity_of(given([[0.0, 0.0], [2.0, 0.0]], np.zeros((2, 2, 2))))
+    np.testing.assert_allclose(exact.interval, (1.0, 1.0), rtol=1e-6)
+
+
+def test_two_clients_far_apart_are_told_apart():
+    found = heterogeneity_of(given([[0.0, 0.0], [3.0, 0.0]], [np.eye(2) * 0.01] * 2))
+    assert found.verdict == "separate"
+
+
+def test_groups_count_as_samples():
+    federation = worlds.linear(sizes=(60, 80, 70), d=2)
+    few = [np.arange(60), np.arange(80), np.arange(70) // 10]
+    found = cofed.heterogeneity(cofed.Problem(), federation, groups=few)
+    assert found.left_out == {"2": "7 groups of samples for 3 parameters, at least 15 are needed"}
+    with pytest.raises(ValueError, match="60 samples have no group"):
+        cofed.heterogeneity(cofed.Problem(), federation, groups=[np.full(60, np.nan), *few[1:]])
+
+
+def test_fits_that_are_no_fits_get_a_sentence():
+    with pytest.raises(ValueError, match="at least two clients, got 1"):
+        heterogeneity_of(given([[1.0, 2.0]], [np.eye(2)]))
+    with pytest.raises(ValueError, match="parameters must be finite"):
+        heterogeneity_of(given([[1.0, np.nan], [1.0, 2.0]], [np.eye(2)] * 2))

@@ -41,8 +41,8 @@ class Advice:
 
     @property
     def better(self) -> str:
-        """The better of the two extremes; a tie goes to the model for all."""
-        return "local" if self.apart.difference > 0 else "shared"
+        """The better of the two extremes; a difference within a standard error is a tie, for the model for all."""
+        return "local" if self.apart.difference > self.apart.standard_error else "shared"
 
     @property
     def recommendation(self) -> str:

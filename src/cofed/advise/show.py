@@ -23,10 +23,11 @@ from cofed.engine.files import atomically
 from cofed.personal.heterogeneity import Heterogeneity
 from cofed.plotting import COLOURS, LARGE, REFERENCE, SMALL
 
+WIDE = 106  # columns of a terminal with room for bars
 BARS = 24  # characters of the longest bar in the terminal
 
 
-def terminal(advice: Advice) -> Group:
+def terminal(advice: Advice, width: int) -> Group:
     """One page for the terminal."""
     headline = Text(words.recommendation(advice), style="bold green")
     body = Text("\n\n".join(["", *words.reasons(advice)]).removeprefix("\n"))
@@ -39,7 +40,11 @@ def terminal(advice: Advice) -> Group:
         heading("How different the sites are"),
         paragraph(words.difference(advice)),
         heading(f"What each choice gives ({words.LOSSES[advice.prepared.kind]} on held-out rows, lower is better)"),
-        table(words.choices(advice).drop(columns="best"), bars(advice), mark=words.choices(advice)["best"]),
+        table(
+            words.choices(advice).drop(columns="best"),
+            bars(advice) if width >= WIDE else None,
+            mark=words.choices(advice)["best"],
+        ),
         heading("Site by site"),
         table(words.sites(advice)),
         Padding(Text("\n".join(f"- {remark}" for remark in words.remarks(advice)), style="dim"), (0, 1)),
@@ -58,7 +63,8 @@ def table(rows: pd.DataFrame, drawn: list[str] | None = None, mark: Any = None) 
         out.add_column("", no_wrap=True)
     for i, row in enumerate(rows.itertuples(index=False)):
         style = "bold green" if mark is not None and mark.iloc[i] else ""
-        out.add_row(*[str(value) for value in row], *([drawn[i]] if drawn is not None else []), style=style)
+        texts = [Text(str(value)) for value in row]  # names of sites are no markup
+        out.add_row(*texts, *([drawn[i]] if drawn is not None else []), style=style)
     return out
 
 

@@ -45,7 +45,14 @@ def read(path: Path, client: str) -> Frame:
             raise ValueError(f"{path} could not be read as Parquet: {str(error).splitlines()[0]}") from None
     if path.suffix in (".csv", ".tsv", ".txt") or path.name.endswith((".csv.gz", ".tsv.gz")):
         try:
-            return pd.read_csv(path, sep=None, engine="python", dtype={client: str})
+            header = pd.read_csv(path, sep=None, engine="python", header=None, nrows=1, encoding="utf-8-sig", dtype=str)
+            names = [str(name) for name in header.iloc[0]]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"the column {twice[0]!r} is there twice; column names must differ")
+            return pd.read_csv(path, sep=None, engine="python", dtype={client: str}, encoding="utf-8-sig")
+        except UnicodeError:
+            raise ValueError(f"{path} is not UTF-8 text; save it as CSV in UTF-8") from None
         except Exception as error:
             raise ValueError(f"{path} could not be read as CSV: {str(error).splitlines()[0]}") from None
     raise ValueError(f"{path} ends in {path.suffix!r}; give a .csv or a .parquet file")
@@ -71,7 +78,9 @@ def prepare(
     notes: list[str] = []
     chosen = roles(df, target, client, group, features, drop or [])
     df = drop_rows(df, [target], f"the target {target!r} is missing", notes)
-    df = drop_rows(df, [c for c in (client, group) if c], f"{client!r} or {group!r} is missing", notes)
+    for column in (client, group):
+        if column is not None:
+            df = drop_rows(df, [column], f"{column!r} is missing", notes)
     if df[client].nunique() < 2:
         only = df[client].iloc[0]
         raise ValueError(
@@ -87,9 +96,6 @@ def prepare(
         df, X, y = df[whole.to_numpy()], X[whole], y[whole.to_numpy()]
     if not len(X):
         raise ValueError("no row is left in which all features are there; name those that matter with --features")
-    X = independent(X, notes)
-    if X.shape[1] > FEATURES:
-        raise ValueError(f"there are {X.shape[1]} feature columns, and at most {FEATURES} work here; use --features")
     sites = df[client].astype(str).to_numpy()
     labels = None if group is None else df[group].to_numpy()
     excluded = unfit_sites(sites, y, labels, kind, folds)
@@ -97,9 +103,14 @@ def prepare(
     if len(set(sites[keep])) < 2:
         reasons = "; ".join(f"{name}: {why}" for name, why in list(excluded.items())[:5])
         raise ValueError(f"fewer than two sites can be compared ({reasons})")
-    X, y, sites = X[keep], y[keep], sites[keep]
-    constant = [c for c in X if X[c].nunique() == 1]
-    X = X.drop(columns=constant)
+    X, y, sites = independent(X[keep], notes), y[keep], sites[keep]
+    outputs = len(set(y)) - 1 if kind == "multinomial" else 1
+    if X.shape[1] * outputs > FEATURES:
+        raise ValueError(
+            f"there are {X.shape[1]} feature columns"
+            + (f" for {outputs + 1} classes" if outputs > 1 else "")
+            + f", and at most {FEATURES // outputs} work here; use --features"
+        )
     scaled = (X - X.mean()) / X.std(ddof=0)
     table = scaled.assign(__y=y, __site=sites)
     federation = Federation.from_frame(table, target="__y", client="__site", features=list(X.columns), dtype="float64")
@@ -140,7 +151,7 @@ def roles(
         if taken:
             raise ValueError(f"{taken[0]!r} cannot be a feature: it is the target, the client or the group")
     others = features if features is not None else [c for c in columns if c not in {target, client, group}]
-    chosen = [c for c in others if c not in drop]
+    chosen = [c for c in dict.fromkeys(others) if c not in drop]
     if not chosen:
         raise ValueError("no feature column is left beside the target and the client")
     return chosen
@@ -213,7 +224,9 @@ def encode_features(X: Frame, asked: bool, notes: list[str]) -> Frame:
             else:
                 parts.append(values.astype(float).replace([np.inf, -np.inf], np.nan))
         elif pd.api.types.is_datetime64_any_dtype(values) or values.nunique() > LEVELS:
-            left.setdefault("neither numbers nor a few categories", []).append(column)
+            comma = values.dropna().astype(str).str.fullmatch(r"-?\d+,\d+").all()
+            why = "numbers with a decimal comma: write a point" if comma else "neither numbers nor a few categories"
+            left.setdefault(why, []).append(column)
         else:
             indicators = pd.get_dummies(values, prefix=column, prefix_sep="=", drop_first=True, dtype=float)
             indicators[values.isna().to_numpy()] = np.nan

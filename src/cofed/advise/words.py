@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from cofed.advise.advice import Advice
+from cofed.advise.table import Prepared
 from cofed.personal.heterogeneity import Heterogeneity
 
 LOSSES = {
@@ -26,6 +27,15 @@ def short(strength: float) -> str:
     ('100', '0.032')
     """
     return f"{float(f'{strength:.2g}'):g}"
+
+
+def loss(value: float) -> str:
+    """A loss with four digits behind the point, or four in all where it is large.
+
+    >>> loss(0.46161), loss(5091661869.7)
+    ('0.4616', '5.092e+09')
+    """
+    return f"{value:.4f}" if abs(value) < 1e4 else f"{value:.4g}"
 
 
 def title(advice: Advice) -> str:
@@ -57,18 +67,18 @@ def reasons(advice: Advice) -> list[str]:
     shared, local, near = advice.risks[-1], advice.risks[0], advice.risks[advice.best]
     kind = LOSSES[advice.prepared.kind]
     said = [
-        f"On rows that the models had not seen, the {kind} is {shared:.4f} with one model for all and {local:.4f} with "
-        f"a model each (lower is better); knowing no features at all it would be {advice.baseline:.4f}."
+        f"On rows that the models had not seen, the {kind} is {loss(shared)} with one model for all and "
+        f"{loss(local)} with a model each (lower is better); knowing no features at all it would be "
+        f"{loss(advice.baseline)}."
     ]
     if advice.risks.min() >= advice.baseline:
-        said.append("No choice does better than that: these features do not tell the target, in no site.")
+        said.append("No choice does better than that: these features do not help to predict the target.")
     gap, error = advice.held_near.difference, advice.held_near.standard_error
     strength = f"{short(advice.strengths[advice.best])}"
     if advice.recommendation == "prox":
         said.append(
-            f"Between the two, at strength {strength}, it is {near:.4f}: better than either by at least {gap:.2g} "
-            f"(standard error {error:.2g}). {sureness(advice.sure)} The strength was chosen on the same rows, which "
-            "flatters it a little."
+            f"Between the two, at strength {strength}, it is {loss(near)}: better than either by at least {gap:.2g} "
+            f"(standard error {error:.2g}). The strength was chosen on the same rows, which flatters it a little."
         )
     else:
         other = "a model each" if advice.recommendation == "shared" else "one model for all"
@@ -77,9 +87,9 @@ def reasons(advice: Advice) -> list[str]:
             f"That is a difference of {size:.2g} (standard error {spread:.2g}) to {other}. {sureness(advice.sure)}"
         )
         said.append(
-            f"Something between (FedProx, at best at strength {strength}) gives {near:.4f}: not clearly better."
+            f"Something between (FedProx, at best at strength {strength}) gives {loss(near)}: not clearly better."
             if gap > 0
-            else f"Nothing between the two (FedProx, at best at strength {strength}: {near:.4f}) is better."
+            else f"Nothing between the two (FedProx, at best at strength {strength}: {loss(near)}) is better."
         )
     return said
 
@@ -105,12 +115,13 @@ def difference(advice: Advice) -> str:
         "lose by having fewer rows",
         "separate": "more than their samples' size explains: what a site would gain from the others' rows, it would "
         "lose by their being different",
-        "between": "about as much as their samples can tell apart: neither sharing nor going alone is plainly right",
+        "between": "by an amount that these samples cannot settle: neither sharing nor going alone is plainly right",
     }
     left = "".join(f" Without {name} in this estimate: {why}." for name, why in found.left_out.items())
     return (
-        f"The sites' true models differ {words[found.verdict]}. In figures: their mean squared distance is estimated "
-        f"as R² = {found.R_squared:.3g} ({found.level:.0%} interval {low:.3g} to {high:.3g}), {ratio:.2g} times the "
+        f"The sites' true models differ {words[found.verdict]}. In figures: their mean squared distance from the "
+        f"average model (the theory's R², not a share of variance) is estimated as {found.R_squared:.3g} "
+        f"({found.level:.0%} interval {low:.3g} to {high:.3g}), {ratio:.2g} times the "
         f"error that sites make when they fit alone, {found.threshold:.3g}. Sharing pays below that, going alone "
         f"above.{left}"
     )
@@ -126,7 +137,7 @@ def choices(advice: Advice) -> pd.DataFrame:
             {
                 "choice": name,
                 "strength": "∞" if np.isinf(strength) else short(strength),
-                "held-out loss": f"{risk:.4f}",
+                "held-out loss": f"{loss(risk)}",
                 "against one for all": "" if np.isinf(strength) else f"{risk - advice.risks[-1]:+.4f}",
                 "± s.e.": "" if np.isinf(strength) else f"{advice.errors[place]:.4f}",
                 "explained": f"{1 - risk / advice.baseline:.1%}" if advice.baseline > 0 else "",
@@ -147,9 +158,9 @@ def sites(advice: Advice) -> pd.DataFrame:
         row = {
             "site": name,
             "rows": f"{int(gaps['samples'].iloc[m]):,}",
-            "one for all": f"{shared:.4f}",
-            f"FedProx {short(advice.strengths[advice.best])}": f"{near:.4f}",
-            "own model": f"{local:.4f}",
+            "one for all": f"{loss(shared)}",
+            f"FedProx {short(advice.strengths[advice.best])}": f"{loss(near)}",
+            "own model": f"{loss(local)}",
             "gain of own ± s.e.": f"{gap:+.4f} ± {error:.4f}",
             "best here": "one for all" if least == shared else "FedProx" if least == near else "own model",
         }
@@ -163,6 +174,7 @@ def remarks(advice: Advice) -> list[str]:
     """What was left out, and how to read the page."""
     ready = advice.prepared
     said = [f"Site {name} is left out: {why}." for name, why in ready.excluded.items()] + ready.notes
+    said.append('"Explained" is the part of the loss without features that a choice takes away.')
     said.append("Features are scaled to mean 0 and variance 1 over all sites; sites count by their rows.")
     if isinstance(advice.different, Heterogeneity):
         said.append(
@@ -174,13 +186,27 @@ def remarks(advice: Advice) -> list[str]:
 
 def how_to(advice: Advice) -> str:
     """The line of Python that trains what is recommended."""
+    strength = advice.strengths[advice.best] if advice.recommendation == "prox" else 0.0
+    rate = short(1 / (smoothness(advice.prepared) + strength))
     method = {
-        "shared": "cofed.FedDecouple(client_lr=0.1)",
-        "local": "cofed.PureLocal(client_lr=0.1)",
-        "prox": f"cofed.FedProx(strength={short(advice.strengths[advice.best])}, client_lr=0.1)",
+        "shared": f"cofed.FedDecouple(client_lr={rate})",
+        "local": f"cofed.PureLocal(client_lr={rate})",
+        "prox": f"cofed.FedProx(strength={short(strength)}, client_lr={rate})",
     }[advice.recommendation]
-    loss = type(advice.prepared.problem.loss).__name__
+    named = type(advice.prepared.problem.loss).__name__
     return (
-        f"cofed.run(cofed.Problem(cofed.Linear(), cofed.{loss}()), federation, {method}, rounds=200, local_steps=5, "
-        'weights="samples")'
+        f"cofed.run(cofed.Problem(cofed.Linear(), cofed.{named}()), federation, {method}, rounds=500, local_steps=5, "
+        'weights="samples")\n'
+        "with `federation` made of the features scaled as here (mean 0 and variance 1 over all sites)"
     )
+
+
+def smoothness(ready: Prepared) -> float:
+    """The largest curvature of any site's loss (for counts at four times their mean): steps of one over it are safe."""
+    bend = {"linear": 1.0, "logistic": 0.25, "multinomial": 0.5}.get(ready.kind)
+    largest = 0.0
+    for name in ready.federation.names:
+        X, y = ready.federation.client(name)
+        X = np.column_stack([X, np.ones(len(X))])
+        largest = max(largest, (bend or 4 * y.mean()) * np.linalg.eigvalsh(X.T @ X / len(X))[-1])
+    return float(largest)

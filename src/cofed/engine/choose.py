@@ -58,6 +58,9 @@ def choose(
 ) -> Result:
     """Train, compare and deploy. `go(federation, algorithm, evaluation)` is a run with the caller's settings."""
     both = algorithm.candidates(problem)
+    unknown = [] if evaluation is None else [name for name in evaluation.names if name not in federation.names]
+    if unknown:
+        raise ValueError(f"the evaluation federation has the client {unknown[0]!r}, which the federation has not")
     done: list[Result] = []
     try:
         if algorithm.folds is None:

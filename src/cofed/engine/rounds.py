@@ -123,8 +123,9 @@ class Centre(eqx.Module):
 
         new = moved(state, (), (), jnp.any(heard), ~trees.all_finite(server))
         # Participants whose weights are all 0 have nothing to say: the server stays as it is.
-        go = (share > 0) & (new.failed_at < 0)
-        keeps = select(go & heard, keeps, kept)
+        fine = new.failed_at < 0
+        go = (share > 0) & fine
+        keeps = select(fine & heard, keeps, kept)
         if not plan.everyone:
             keeps = jax.tree.map(lambda everybody, some: everybody.at[who].set(some), state.clients, keeps)
         server = trees.where(go, server, state.server)

@@ -92,7 +92,7 @@ def run(
     """
     if hasattr(algorithm, "candidates"):
         check_kinds(problem, federation)
-        if topology is not None or checkpoint is not None:
+        if topology is not None or checkpoint is not None or link_failure:
             raise ValueError(
                 f"{type(algorithm).__name__} trains several methods through a server: it has no topology and no "
                 "checkpoint of its own; run its candidates one by one for these"

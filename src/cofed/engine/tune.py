@@ -48,7 +48,7 @@ def tune(
     grid: Iterable[Any],
     *,
     rounds: int,
-    score: str = "objective",
+    score: str | None = None,
     last: int = 1,
     maximise: bool = False,
     local_steps: int | None = None,
@@ -71,6 +71,7 @@ def tune(
     grid: algorithms, such as [cofed.FedDualAvg(c, s) for c in rates for s in rates]. Those that differ in numbers only
         run as one vmapped program, in slices that fit `memory` (bytes).
     score: the history's column to rank by, averaged over the last `last` evaluations; `maximise` for an accuracy or F1.
+        None is the objective, of methods with a model for each client the personal_objective.
     evaluate_every: rounds between evaluations; None evaluates about 20 times.
     A configuration that diverges is marked in the table and ranked last. The other arguments are those of `cofed.run`.
 
@@ -91,6 +92,8 @@ def tune(
         check_algorithm(algorithm)
         if hasattr(algorithm, "candidates"):
             raise ValueError(f"{type(algorithm).__name__} chooses between methods by itself: tune these one by one")
+    if score is None:
+        score = "personal_objective" if hasattr(algorithms[0], "personal_model") else "objective"
     rounds = positive_integer("rounds", rounds)
     every = max(1, rounds // 20) if evaluate_every is None else positive_integer("evaluate_every", evaluate_every)
     last = positive_integer("last", last)

@@ -60,8 +60,10 @@ class Alternative(eqx.Module):
             isinstance(self.folds, bool) or not isinstance(self.folds, int) or self.folds < 2
         ):
             raise ValueError(f"Alternative: folds must be an integer >= 2, got {self.folds!r}")
+        if not isinstance(self.by_client, bool):
+            raise TypeError(f"Alternative: by_client must be True or False, got {self.by_client!r}")
         for name, method in (("shared", self.shared), ("local", self.local)):
-            if method is not None and not hasattr(method, "local"):
+            if method is not None and (isinstance(method, type) or not hasattr(method, "local")):
                 raise TypeError(f"Alternative: {name} must be an algorithm with a server, got {method!r}")
         if self.local is not None and not hasattr(self.local, "personal_model"):
             raise TypeError(f"Alternative: local must give a model for each client, which {self.local!r} does not")

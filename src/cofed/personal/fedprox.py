@@ -11,7 +11,9 @@ Assumes     with the paper's steps: F_i mu-strongly convex.
 Reference   chen2021, Algorithm 3 (both stages), Lemmas B.1 and B.2.
 Deviations  The printed branches of "if i in C_t" are swapped; here participants train. psi and its prox are added (the
             projection after the prox is exact where psi is a norm, or zero). Only local steps are projected. A client
-            whose update is not finite counts as one that agrees with the server. strength = 0 is PureLocal. The
+            whose update is not finite counts as one that agrees with the server. strength = 0 is PureLocal. Under
+            sampling with unequal weights a heavy client alone moves w by M p_i/|S| times its distance, as printed: give
+            a smaller server_lr there. The
             paper's eta_t begins at lambda eta_0 = 2 + 2 lambda/mu: with lambda far above mu it overshoots for long.
 """
 

@@ -68,7 +68,8 @@ def local_fits(problem: Problem, federation: Federation, groups: Any = None) -> 
     by_client = federation.groups(groups)
     left_out, kept = {}, []
     for name in federation.names:
-        reason = unfit(problem, federation, *federation.client(name), count)
+        draws = None if by_client is None else len(np.unique(by_client[federation.names.index(name)]))
+        reason = unfit(problem, federation, *federation.client(name), count, draws)
         if reason:
             left_out[name] = reason
         else:
@@ -101,10 +102,14 @@ def local_fits(problem: Problem, federation: Federation, groups: Any = None) -> 
     )
 
 
-def unfit(problem: Problem, federation: Federation, X: np.ndarray, y: np.ndarray, count: int) -> str | None:
-    """Why this client cannot be fitted alone."""
-    if len(y) < SAMPLES_PER_PARAMETER * count:
-        return f"{len(y)} samples for {count} parameters, at least {SAMPLES_PER_PARAMETER * count} are needed"
+def unfit(
+    problem: Problem, federation: Federation, X: np.ndarray, y: np.ndarray, count: int, groups: int | None
+) -> str | None:
+    """Why this client cannot be fitted alone; `groups` is how many its samples come in, where they do."""
+    least = SAMPLES_PER_PARAMETER * count
+    if (len(y) if groups is None else groups) < least:
+        what = f"{len(y)} samples" if groups is None else f"{groups} groups of samples"
+        return f"{what} for {count} parameters, at least {least} are needed"
     if len(np.unique(y)) == 1:
         return f"its target has the one value {y[0]:g}"
     columns = np.column_stack([X, np.ones(len(X))]) if problem.model.intercept else X

@@ -6,7 +6,8 @@ Estimate    S - T: the scatter of the clients' own fits, S = sum_i p_i ||v_i - v
 Interval    all R^2 with which a scatter like S is not rare: S is a quadratic form in normal errors, of mean R^2 + T,
             variance 4 sum_i p_i^2 D_i' V_i D_i + 2 tr((QV)^2), D_i = w_i - w_avg and Q = diag(p) - pp', and a third
             moment likewise; its law is taken to be the Pearson III (a shifted gamma) of these moments. They are
-            estimated from m clients, so the level's normal quantile gives way to Student's with m - 1 degrees
+            estimated from m clients, so the level's normal quantile gives way to Student's with m - 1 degrees (9 where
+            m is below 10: what is uncertain then comes from the samples more than from the clients)
 Threshold   T itself. With fits that are about right, own models have the expected error sum_i p_i tr V_i, and the
             average model has R^2 + tr sum_i p_i^2 V_i: sharing is better where R^2 < T, which is of order m/N
 Reference   chen2021, Section 3.3 (R^2 against m/N; estimating R is left open there) and Section 5.
@@ -22,6 +23,8 @@ from scipy import optimize, stats
 from cofed.federation import Federation
 from cofed.personal.fits import LocalFits, local_fits
 from cofed.problem import Problem
+
+FEWEST = 9  # degrees of freedom
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +96,13 @@ def heterogeneity_of(fits: LocalFits, level: float = 0.95) -> Heterogeneity:
     """The same from fits that clients have made themselves and shared."""
     if not isinstance(level, (int, float)) or not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, got {level!r}")
+    if len(fits.names) < 2:
+        raise ValueError(f"heterogeneity needs the fits of at least two clients, got {len(fits.names)}")
+    for name in ("samples", "parameters", "covariances"):
+        if not np.all(np.isfinite(getattr(fits, name))):
+            raise ValueError(f"the fits' {name} must be finite numbers")
+    if not np.all(np.asarray(fits.samples) > 0):
+        raise ValueError("every fit must have at least one sample")
     p = fits.samples / fits.samples.sum()
     V = full_covariances(fits)
     gaps = fits.parameters - p @ fits.parameters
@@ -104,7 +114,12 @@ def heterogeneity_of(fits: LocalFits, level: float = 0.95) -> Heterogeneity:
     expected = np.sqrt((1 - 2 * p) * traces + p**2 @ traces)
     distance = np.linalg.norm(gaps, axis=1)
     table = pd.DataFrame(
-        {"samples": fits.samples, "distance": distance, "expected": expected, "ratio": (distance / expected) ** 2},
+        {
+            "samples": fits.samples,
+            "distance": distance,
+            "expected": expected,
+            "ratio": (distance / np.where(expected > 0, expected, np.nan)) ** 2,
+        },
         index=pd.Index(fits.names, name="client"),
     )
     return Heterogeneity(estimate, law.interval(scatter, level), level, threshold, table, fits.left_out)
@@ -141,18 +156,20 @@ class Law:
         """P(S <= scatter) for this R^2."""
         variance = 4 * R_squared * self.slope + 2 * self.noise
         third = 24 * R_squared * self.slope_squared + 8 * self.noise_cubed
+        if variance == 0:  # fits without any error: the scatter is what it is
+            return float(scatter >= R_squared + self.threshold)
         deviation = np.sqrt(variance)
         return float(stats.pearson3.cdf((scatter - R_squared - self.threshold) / deviation, third / deviation**3))
 
     def interval(self, scatter: float, level: float) -> tuple[float, float]:
         """The R^2 for which the scatter is neither among the rarest small nor the rarest large ones."""
         # The variance is an estimate from so many clients: the tail is that of Student's distribution.
-        tail = float(stats.norm.sf(stats.t.isf((1 - level) / 2, self.clients - 1)))
+        tail = float(stats.norm.sf(stats.t.isf((1 - level) / 2, max(self.clients - 1, FEWEST))))
 
         def solve(probability: float) -> float:
             if self.below(scatter, 0.0) <= probability:
                 return 0.0
-            high = scatter
+            high = scatter + self.threshold
             while self.below(scatter, high) > probability:
                 high *= 2
             return optimize.brentq(lambda r: self.below(scatter, r) - probability, 0.0, high, full_output=False)  # type: ignore

@@ -48,7 +48,7 @@ class Path:
 def joint_path(
     problem: Problem,
     federation: Federation,
-    strengths: Sequence[Any],
+    strengths: Any,
     weights: Any = "samples",
     ridge: float = 0.0,
     counted: Bool[np.ndarray, "clients n_max"] | None = None,
@@ -67,8 +67,10 @@ def joint_path(
     """
     glm.check("joint_path", problem, federation)
     require_nonnegative("joint_path", ridge=ridge)
+    if not isinstance(strengths, (Sequence, np.ndarray)) or len(strengths) == 0 or isinstance(strengths, str):
+        raise ValueError(f"joint_path: strengths must be a list of numbers >= 0, got {strengths!r}")
     for strength in strengths:
-        if not strength >= 0:
+        if not isinstance(strength, (int, float, np.number)) or not strength >= 0:
             raise ValueError(f"joint_path: strengths must be >= 0, got {strength!r}")
     basis = glm.directions(problem, federation)
     p = np.asarray(federation.weights(weights), np.float64)
@@ -85,6 +87,12 @@ def joint_path(
             solve = solve_shared if np.isinf(strength) else solve_joint if strength > 0 else solve_alone
             theta = solve(data, share, jnp.asarray(rho.ravel()), jnp.asarray(strength, jnp.float64), theta)
             found[strength] = np.asarray(theta)
+            lost = np.flatnonzero(~np.isfinite(found[strength]).all(axis=1))
+            if lost.size:
+                raise ValueError(
+                    f"joint_path: with strength {strength:g} client {federation.names[lost[0]]!r} has no finite model: "
+                    "its classes are separated, a column is constant there, or no sample counts; give a small ridge"
+                )
     return Path(problem, tuple(strengths), np.stack([found[strength] for strength in strengths]), basis)
 
 

@@ -49,7 +49,7 @@ def excess_risk(
     real = np.asarray(fresh.mask())
     n = real.sum(axis=1)
     mean = np.where(real, gaps, 0).sum(axis=1) / n
-    variance = np.where(real, (gaps - mean[:, None]) ** 2, 0).sum(axis=1) / np.maximum(n - 1, 1) / n
+    variance = np.where(real, (gaps - mean[:, None]) ** 2, 0).sum(axis=1) / np.where(n > 1, n - 1, np.nan) / n
     p = np.asarray(fresh.weights(weights), np.float64)
     return ExcessRisk(mean, float(p @ mean), float(np.sqrt(p**2 @ variance)))
 
@@ -74,9 +74,11 @@ def for_each_client(what: str, given: Any, start: PyTree, fresh: Federation) -> 
         values = [np.asarray(given[name]) for name in names]
     else:
         values = [np.asarray(leaf) for leaf in jax.tree.leaves(eqx.filter(given, eqx.is_array_like))]
+    if len(values) != len(leaves):
+        raise ValueError(f"excess_risk: {what} has {len(values)} arrays, but the model's parameters are {names}")
     stacked = []
-    for name, leaf, value in zip(names, leaves, values, strict=False):
-        if value.shape not in (leaf.shape, (fresh.n_clients, *leaf.shape)) or len(values) != len(leaves):
+    for name, leaf, value in zip(names, leaves, values, strict=True):
+        if value.shape not in (leaf.shape, (fresh.n_clients, *leaf.shape)):
             raise ValueError(
                 f"excess_risk: {what} has {name!r} of shape {value.shape}, expected {leaf.shape}, or "
                 f"{(fresh.n_clients, *leaf.shape)} for a model per client"

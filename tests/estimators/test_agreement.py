@@ -81,16 +81,27 @@ def test_more_features_than_rows_take_a_working_set():
     close(ours, theirs.coef_, theirs.intercept_)
 
 
+def test_logistic_of_two_classes_is_optimal():
+    X, y = hospitals.classes()
+    model = FederatedLogisticRegression(0.02, standardize=False).fit(X, y, clients=SITES)
+    share = model.predict_proba(X)[:, 1]
+    g, w = X.T @ (share - (y == "b")) / len(y), model.coef_[0]
+    assert 0 < np.count_nonzero(w) < len(w)
+    np.testing.assert_allclose(g[w != 0], -0.02 * np.sign(w[w != 0]), atol=1e-12)
+    assert (np.abs(g[w == 0]) <= 0.02).all()
+    assert np.mean(share) == pytest.approx(np.mean(y == "b"), abs=1e-12)
+    assert model.score(X, y) > 0.6
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:'@' is faster on contiguous arrays")  # within skglm
-def test_logistic_of_two_classes():
+def test_logistic_of_two_classes_is_skglms():
     from skglm import SparseLogisticRegression
 
     X, y = hospitals.classes()
     ours = FederatedLogisticRegression(0.02, standardize=False).fit(X, y, clients=SITES)
     theirs = SparseLogisticRegression(0.02, tol=1e-12, max_epochs=10_000).fit(X, y == "b")
     close(ours, theirs.coef_, theirs.intercept_)
-    assert ours.score(X, y) > 0.6
-    np.testing.assert_allclose(ours.predict_proba(X).sum(axis=1), 1)
 
 
 def test_logistic_of_three_classes():

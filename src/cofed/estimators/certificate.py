@@ -35,8 +35,8 @@ class Certificate:
 
     `gap` bounds the objective's distance from its minimum (infinite where there is no finite dual value), and
     `prox_gradient` is ||w - prox(w - gradient)||, zero exactly at a minimum. `scale` is the loss of the model without
-    features. `converged`: gap <= tol * scale; where there is no dual, the prox-gradient norm is at most tol**0.5
-    times the gradient of that model.
+    features. `converged`: gap <= tol * scale (or round-off, where that is more); where there is no dual, the
+    prox-gradient norm is at most tol**0.5 times the gradient of that model.
     """
 
     objective: float

@@ -126,16 +126,22 @@ class Run:
     def certificate(self, seen: Look) -> Certificate:
         """The certificate of what was seen."""
         gap, residual = float(seen.gap), float(seen.prox_gradient)
-        null = self.posed.null
-        size = max(abs(float(value)) for value in (seen.objective, null.loss, null.least))
-        rounding = 256 * np.finfo(np.float64).eps * size  # below that, no gap can be told from 0
         if self.has_dual:
-            converged = gap <= max(self.target, rounding)
+            converged = gap <= max(self.target, self.rounding(seen))
         else:
             gap = np.inf
             first = float(jnp.sqrt(jnp.sum(self.posed.null.gradient**2)))
             converged = residual <= np.sqrt(self.tol) * first
         return Certificate(float(seen.objective), gap, residual, self.scale, self.tol, bool(converged))
+
+    def rounding(self, seen: Look) -> float:
+        """Below this no gap can be told from 0: the terms' own round-off, and that of a gradient which has to fit into
+        a dual ball much smaller than itself at the start."""
+        null = self.posed.null
+        size = max(abs(float(value)) for value in (seen.objective, null.loss, null.least))
+        strength = float(getattr(self.psi, "strength", 1.0)) * float(getattr(self.psi, "l1_ratio", 1.0))
+        steep = float(jnp.max(jnp.abs(null.gradient))) / strength if strength > 0 else 1.0
+        return float(np.finfo(np.float64).eps) * size * (256 + 4 * steep)
 
     @property
     def has_dual(self) -> bool:
@@ -198,8 +204,9 @@ def newton(run: Run, w: Weights, seen: Look) -> Solved:
         new = task.model(state)
         found = run.posed.look(run.psi, new)
         run.left -= 1
-        fallen = float(found.objective) < float(seen.objective)
-        if fallen or run.done(found):
+        change = float(found.objective) - float(seen.objective)
+        nearer = float(found.prox_gradient) < float(seen.prox_gradient)
+        if change < 0 or run.done(found) or (change <= run.rounding(seen) and nearer):
             w, seen = new, found
         elif set_size == size:  # neither a step nor a larger set brings anything
             break

@@ -53,7 +53,7 @@ def measure(d: int, sites: int, rounds: int, folder: Path) -> dict[str, float]:
     with Federation(folder) as federation:
         federation.superlink()
         for number in range(sites):
-            X = rng.normal(size=(SAMPLES, d)).astype(np.float32)
+            X = (rng.normal(size=(SAMPLES, d)) / np.sqrt(d)).astype(np.float32)  # so that no size diverges
             np.savez(folder / f"{number}.npz", X=X, y=X[:, 0])
             federation.supernode(f"site{number}", data=str(folder / f"{number}.npz"))
         out = folder / "result"

@@ -250,7 +250,6 @@ class Coordinator:
             check_fit(stage.algorithm, pose(self.problem, plan), plan)
             check_numbers(stage.algorithm)
             self.plans.append(plan)
-        self.federation = federation
         meta = self.folder.newest() if self.before is not None else None
         if meta is None:
             self.enter(0, start)

@@ -41,9 +41,10 @@ definition = ""
 """
 APPS = '''"""Both ends of `cofed federate`, defined by a file."""
 
-from cofed.flower.federate import client, server
+from cofed.flower import federate
 
-server, client = server(), client()
+server = federate.server()
+client = federate.client()
 '''
 
 

@@ -111,6 +111,7 @@ def test_samples_of_the_wrong_shape_are_refused(model, shape, sentence):
         cofed.run(cofed.Problem(model), federation, cofed.FedAvg(0.1), rounds=1)
 
 
+@pytest.mark.slow
 def test_the_network_of_zhang2025_has_its_number_of_parameters_and_learns():
     rng = np.random.default_rng(0)
     y = np.arange(40) % 10

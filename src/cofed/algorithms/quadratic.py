@@ -44,7 +44,7 @@ def minimise(
 
     >>> soft = lambda v, step: jnp.sign(v) * jnp.maximum(jnp.abs(v) - step, 0)
     >>> l1 = lambda v: jnp.sum(jnp.abs(v))
-    >>> minimise(jnp.eye(2), jnp.array([-3.0, -1.5]), jnp.zeros(2), soft, l1, True).tolist()
+    >>> minimise(jnp.eye(2), jnp.array([-3.0, -1.5]), jnp.zeros(2), soft, l1, True).round(6).tolist()
     [2.0, 0.5]
     """
     H, g, x = jax.lax.stop_gradient((H, g, x))  # derivatives do not go through the loop

@@ -25,8 +25,15 @@ test-browser: .venv/installed  ## the report in a real browser, which is install
 	  $$root apt-get update && $$root apt-get install --yes --no-install-recommends chromium chromium-driver; }
 	$(BIN)/pytest -m browser tests/report
 
-test-network: .venv/installed  ## real processes over Flower on loopback; NETWORK picks tests, as pytest's -k
-	$(BIN)/pytest -n 0 -m network -v --durations=0 $(if $(NETWORK),-k "$(NETWORK)")
+# Flower holds other packages back, so it has an environment of its own.
+.venv-network/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-network
+	.venv-network/bin/pip install --quiet --upgrade pip
+	.venv-network/bin/pip install --quiet --editable '.[dev,flower,privacy]'
+	touch $@
+
+test-network: .venv-network/installed  ## Flower's room: real processes on loopback; NETWORK picks tests, as pytest's -k
+	.venv-network/bin/pytest -n 0 -v --durations=0 -W default::DeprecationWarning tests/flower $(if $(NETWORK),-k "$(NETWORK)")
 
 check: .venv/installed         ## ruff and pyright
 	$(BIN)/ruff check .
@@ -49,4 +56,4 @@ reproduce-full: .venv/installed ## the papers' sizes: hours; what is finished is
 	$(BIN)/cofed reproduce --all $(if $(DATA),--data $(DATA)) --page docs/results
 
 clean:
-	rm -rf .venv build dist
+	rm -rf .venv .venv-network build dist

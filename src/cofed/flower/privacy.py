@@ -72,6 +72,15 @@ class Probe(eqx.Module):
         """The same everywhere."""
         return jax.tree.map(lambda leaf: jnp.full_like(leaf, self.value), w)
 
+    def loss_and_gradient(self, w: PyTree, k: Any) -> tuple[Any, PyTree]:
+        """A loss of that gradient."""
+        gradient = self.gradient(w, k)
+        return sum(jnp.vdot(g, leaf) for g, leaf in zip(*map(jax.tree.leaves, (gradient, w)), strict=True)), gradient
+
+    def hessian(self, w: PyTree, k: Any, where: Any) -> Any:
+        """A linear loss has none."""
+        return jnp.zeros((where.size, where.size), self.count.dtype)
+
     def run(self, step: Any, carry: Any) -> Any:
         """carry <- step(k, carry) for k = 0..K-1"""
         counter = jnp.arange(self.steps, dtype=self.count.dtype)

@@ -40,17 +40,13 @@ def minimise(
 ) -> Vector:
     """The minimiser, to `precision` units of round-off or after so many bursts of steps.
 
-        `prox(v, step)` and `value(v)` are psi's; `separable` says that it acts on each coordinate alone. Where H is not
-        positive semi-definite (of a loss that is not convex), a multiple of ||z - x||^2/2 is added that makes up for it.
+    `prox(v, step)` and `value(v)` are psi's; `separable` says that it acts on each coordinate alone. Where H is not
+    positive semi-definite (of a loss that is not convex), a multiple of ||z - x||^2/2 is added that makes up for it.
 
-        >>> soft = lambda v, step: jnp.sign(v) * jnp.maximum(jnp.abs(v) - step, 0)
-        >>> l1 = lambda v: jnp.sum(jnp.abs(v))
-    <<<<<<< HEAD
-        >>> minimise(jnp.eye(2), jnp.array([-3.0, -1.5]), jnp.zeros(2), soft, l1, True).round(6).tolist()
-    =======
-        >>> minimise(jnp.eye(2), jnp.array([-3.0, -1.5]), jnp.zeros(2), soft, l1, True).round(9).tolist()
-    >>>>>>> estimators
-        [2.0, 0.5]
+    >>> soft = lambda v, step: jnp.sign(v) * jnp.maximum(jnp.abs(v) - step, 0)
+    >>> l1 = lambda v: jnp.sum(jnp.abs(v))
+    >>> minimise(jnp.eye(2), jnp.array([-3.0, -1.5]), jnp.zeros(2), soft, l1, True).round(9).tolist()
+    [2.0, 0.5]
     """
     H, g, x = jax.lax.stop_gradient((H, g, x))  # derivatives do not go through the loop
     c = g - H @ x  # q'(z) = c + H z, or with a shift c - shift x + (H + shift) z

@@ -24,7 +24,7 @@ name = "federate"
 version = "1.0.0"
 description = "cofed federate"
 license = "Apache-2.0"
-dependencies = ["flwr>=1.37"]
+dependencies = ["flwr>=1.40"]
 
 [tool.hatch.build.targets.wheel]
 packages = ["."]

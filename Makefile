@@ -33,6 +33,7 @@ test-browser: .venv/installed  ## the report in a real browser, which is install
 	touch $@
 
 test-network: .venv-network/installed  ## Flower's room: real processes on loopback; NETWORK picks tests, as pytest's -k
+	.venv-network/bin/pyright --pythonpath .venv-network/bin/python src/cofed/flower
 	.venv-network/bin/pytest -n 0 -v --durations=0 -W default::DeprecationWarning tests/flower $(if $(NETWORK),-k "$(NETWORK)")
 
 check: .venv/installed         ## ruff and pyright

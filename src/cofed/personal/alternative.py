@@ -41,7 +41,7 @@ class Alternative(eqx.Module):
     server_lr: Any = eqx.field(converter=number, default=1.0)
     held_out: float = eqx.field(static=True, default=0.25)
     folds: int | None = eqx.field(static=True, default=None)
-    by_client: bool = eqx.field(static=True, default=False)
+    by_client: Any = eqx.field(static=True, default=False)
     shared: Any = None
     local: Any = None
 

@@ -72,6 +72,7 @@ def joint_path(
     for strength in strengths:
         if not isinstance(strength, (int, float, np.number)) or not strength >= 0:
             raise ValueError(f"joint_path: strengths must be >= 0, got {strength!r}")
+    strengths = [float(strength) for strength in strengths]
     basis = glm.directions(problem, federation)
     p = np.asarray(federation.weights(weights), np.float64)
     with jax.enable_x64(True):

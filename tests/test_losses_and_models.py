@@ -195,3 +195,27 @@ def test_one_client_alone_is_the_pooled_problem_of_its_data():
     for which in ("c", 2):
         alone = cofed.solve_local(problem, federation, which)
         np.testing.assert_allclose(alone.model.coef, cofed.solve_pooled(problem, own).model.coef)
+
+
+@pytest.mark.parametrize("image", [(8, 8, 1), (7, 9, 2)])
+def test_the_cnn_is_made_of_convolutions_and_poolings(image):
+    """The products of patches against XLA's own convolution and pooling: values and gradients."""
+    model = cofed.CNN(image=image, maps=(3, 4), hidden=(5,))
+    w = model.init(jax.random.key(1), jnp.ones(image), 3)
+    x = jax.random.normal(jax.random.key(2), image)
+
+    def twin(w, x):
+        h = x[None]
+        for conv in w.layers[:2]:
+            h = jax.lax.conv_general_dilated(h, conv.kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+            h = jax.nn.relu(h + conv.bias.reshape(1, 1, 1, -1))
+            h = jax.lax.reduce_window(h, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+        h = jnp.ravel(h)
+        for i, one in enumerate(w.layers[2:]):
+            h = h @ one.kernel + one.bias
+            h = jax.nn.relu(h) if i == 0 else h
+        return h
+
+    for f in (lambda m: jax.jit(m), lambda m: jax.jit(jax.jacrev(m))):
+        pairs = zip(jax.tree.leaves(f(model.__call__)(w, x)), jax.tree.leaves(f(twin)(w, x)), strict=True)
+        assert all(np.allclose(a, b, rtol=0, atol=1e-12) for a, b in pairs)

@@ -18,6 +18,7 @@ from cofed.algorithms import (
 from cofed.baselines import Solution, solve_local, solve_pooled
 from cofed.engine.debug import DebugFailure
 from cofed.engine.history import Communication, History, LeftOut, Outcome, Result
+from cofed.engine.mesh import mesh
 from cofed.engine.run import resume, run
 from cofed.engine.tune import Tuning, tune
 from cofed.federation import Federation

@@ -24,6 +24,11 @@ def shares(data: Data) -> Float[Array, "clients n_max"]:
 
 def by_blocks(f: Callable[..., PyTree], data: Data, rows: int = ROWS) -> PyTree:
     """The sum of f(X, y, share) over blocks of samples, with shares in sum_m pi_m F_m; the data is not copied."""
+    return data.total(by_blocks_here(f, data, rows))
+
+
+def by_blocks_here(f: Callable[..., PyTree], data: Data, rows: int) -> PyTree:
+    """The same over the clients of this device."""
     flat = lambda a: a.reshape((-1, *a.shape[2:]))  # noqa: E731
     X, y, share = flat(data.X), flat(data.y), flat(shares(data) * data.weights[:, None])
     total, rows = X.shape[0], min(rows, X.shape[0])
@@ -51,13 +56,14 @@ def smooth(problem: Problem, data: Data, w: PyTree) -> tuple[Scalar, PyTree]:
 
 def client_losses(problem: Problem, data: Data, w: PyTree) -> Float[Array, " clients"]:
     """F_m(w) of each client."""
-    return jax.lax.map(lambda one: problem.mean_loss(w, *one), (data.X, data.y, shares(data)))
+    return data.everybody(jax.lax.map(lambda one: problem.mean_loss(w, *one), (data.X, data.y, shares(data))))
 
 
 def per_client(f: Callable[..., Array], data: Data, models: PyTree) -> Float[Array, "clients ..."]:
     """f(w_m, X_m, y_m, share_m) of each client with its own model, a block of clients at a time."""
     size = max(1, ROWS // data.X.shape[1])
-    return jax.lax.map(lambda one: f(*one), (models, data.X, data.y, shares(data)), batch_size=size)
+    here = jax.lax.map(lambda one: f(*one), (models, data.X, data.y, shares(data)), batch_size=size)
+    return data.everybody(here)
 
 
 def right(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> Scalar:
@@ -87,14 +93,15 @@ def personal(
     models: PyTree,
 ) -> dict[str, Any]:
     """What clients' own models add to a row: weighted means over the clients, and the range of own metrics."""
-    scores = client_scores(problem, data, models)
-    values: dict[str, Any] = {f"personal_{name}": each @ data.weights for name, each in scores.items()}
-    values["personal_objective"] = (scores["loss"] + jax.vmap(problem.regularizer.value)(models)) @ data.weights
+    scores, weights = client_scores(problem, data, models), data.everybody(data.weights)
+    values: dict[str, Any] = {f"personal_{name}": each @ weights for name, each in scores.items()}
+    penalties = data.everybody(jax.vmap(problem.regularizer.value)(models))
+    values["personal_objective"] = (scores["loss"] + penalties) @ weights
     if held_out is not None and held_out.owners is not None:
-        for name, each in client_scores(problem, held_out, owned(models, held_out)).items():
+        for name, each in client_scores(problem, held_out, owned(data.everybody(models), held_out)).items():
             values[f"personal_test_{name}"] = each @ held_out.weights
     for name, metric in own.items():
-        each = jax.vmap(metric)(models).astype(data.X.dtype)
+        each = data.everybody(jax.vmap(metric)(models).astype(data.X.dtype))
         values |= {f"{name}_min": each.min(), f"{name}_mean": each.mean(), f"{name}_max": each.max()}
     if by_client:
         values["client_loss"] = scores["loss"]

@@ -11,10 +11,12 @@ from jaxtyping import Array, PyTree
 
 from cofed import trees
 from cofed.algorithms import base
+from cofed.engine.halo import halo_links
 from cofed.engine.history import COLUMNS
 from cofed.engine.loop import Task, Watch
+from cofed.engine.mesh import check_mesh, put_task, spread_data
 from cofed.engine.peers import Peers
-from cofed.engine.plan import Plan, check_fit, make_plan, pose
+from cofed.engine.plan import Plan, check_fit, in_cache, make_plan, pose
 from cofed.engine.rounds import Centre
 from cofed.engine.steps import Data
 from cofed.federation import Federation
@@ -78,8 +80,11 @@ def prepare(
     evaluation: Federation | None,
     topology: Topology | None = None,
     link_failure: float = 0.0,
+    mesh: Any = None,
 ) -> Job:
-    """Check everything that can be checked before compiling, and put it in place."""
+    """Check everything that can be checked before compiling, and put it in place: on the devices of a mesh."""
+    if mesh is not None:
+        mesh = check_mesh(mesh)
     check_kinds(problem, federation)
     check_algorithm(algorithm)
     problem.check(federation)
@@ -93,9 +98,17 @@ def prepare(
     check_stream(federation, plan)
     exchange = make_exchange(algorithm, federation, settings, weights, topology, link_failure)
     check_fit(algorithm, pose(problem, plan), plan)
-    data = Data(
-        federation.X, federation.y, federation.sizes, federation.ids, federation.weights(weights), federation.draw
+    data = together = Data(
+        federation.X,
+        federation.y,
+        federation.sizes,
+        federation.ids,
+        federation.weights(weights),
+        federation.draw,
+        places=jnp.asarray(np.argsort(np.asarray(federation.ids)), jnp.int32),
     )
+    if mesh is not None:
+        data = spread_data(data, mesh)
     held_out = None
     if evaluation is not None:
         check_evaluation(problem, federation, evaluation)
@@ -115,16 +128,22 @@ def prepare(
         entries += sum(leaf.size for leaf in jax.tree.leaves(start))
     watch = Watch(settings.per_client, settings.keep_models, max(1, min(512, BUFFER // entries)))
 
+    between = exchange  # what the devices do; the job's own is for what happens in one place
+    if mesh is not None and topology is not None:
+        assert isinstance(exchange, Peers)
+        between = Peers(halo_links(topology, federation.dtype, mesh), exchange.failure)
     stages, end = [], 0
     for stage in base.stages_of(algorithm, problem, settings.rounds, settings.local_steps):
         steps = settings.local_steps if stage.local_steps is None else stage.local_steps
         plan = make_plan(federation, steps, settings.local_epochs, settings.batch_size, settings.clients_per_round)
+        size = federation.dtype.itemsize
+        plan = in_cache(plan, size * federation.n_features, size * sum(leaf.size for leaf in jax.tree.leaves(start)))
         check_fit(stage.algorithm, pose(problem, plan), plan)
         check_numbers(stage.algorithm)
         task = Task(
             traced(stage.algorithm, data.X.dtype),
             traced(pose(problem, plan), data.X.dtype),
-            exchange,
+            between,
             data,
             held_out,
             own,
@@ -132,7 +151,8 @@ def prepare(
             watch,
         )
         end += stage.rounds
-        stages.append(ReadyStage(task, end, *wire(task, start)))
+        bytes_ = wire(dataclasses.replace(task, exchange=exchange, data=together), start)
+        stages.append(ReadyStage(task if mesh is None else put_task(task, mesh), end, *bytes_))
     return Job(type(algorithm).__name__, problem, federation.names, exchange, stages, watch, settings)
 
 

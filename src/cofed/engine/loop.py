@@ -15,9 +15,10 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Int, PyTree
 
 from cofed.engine import evaluate
+from cofed.engine.mesh import alike, on_devices
 from cofed.engine.peers import Peers
 from cofed.engine.plan import Plan
-from cofed.engine.rounds import Centre, Roll, State, last_work, together
+from cofed.engine.rounds import Centre, Roll, State, in_blocks, last_work
 from cofed.engine.steps import Data, make_steps
 from cofed.problem import Problem
 
@@ -37,6 +38,7 @@ class Personal(eqx.Module):
     models: PyTree  # stacked
     scores: dict[str, Array]  # on the clients' data
     tests: dict[str, Array]  # on the held-out parts, in their order
+    sizes: Int[Array, " clients"]  # how many samples each client has
 
 
 class Task(eqx.Module):
@@ -68,18 +70,21 @@ class Task(eqx.Module):
         )
 
     def conclude(
-        self, state: State, for_each: Callable = together, make: Callable = make_steps
+        self, state: State, for_each: Callable | None = None, make: Callable = make_steps
     ) -> tuple[State, Bool[Array, " clients"]]:
         """The state after the clients' last piece of work, and whose was finite."""
+        for_each = for_each or in_blocks(self.plan.block)
         return last_work(self.algorithm, self.problem, self.data, state, self.plan, for_each, make)
 
     def personal(self, state: State) -> Personal:
         """The clients' own models."""
         models = self.exchange.personal(self.algorithm, self.problem, state)
+        everyone = self.data.everybody(models)
         tests, held_out = {}, self.held_out
         if held_out is not None and held_out.owners is not None:
-            tests = evaluate.client_scores(self.problem, held_out, evaluate.owned(models, held_out))
-        return Personal(models, evaluate.client_scores(self.problem, self.data, models), tests)
+            tests = evaluate.client_scores(self.problem, held_out, evaluate.owned(everyone, held_out))
+        scores = evaluate.client_scores(self.problem, self.data, models)
+        return Personal(everyone, scores, tests, self.data.everybody(self.data.sizes))
 
 
 class Clock(eqx.Module):
@@ -103,9 +108,10 @@ class Records(eqx.Module):
     roll: Roll  # who took part
 
 
-def advance(task: Task, state: State, clock: Clock, for_each: Callable = together) -> tuple[State, Records]:
+def advance(task: Task, state: State, clock: Clock, for_each: Callable | None = None) -> tuple[State, Records]:
     """Rounds state.round..clock.stop-1, at most `watch.capacity` of them; `for_each` maps over the clients."""
     watch, plan = task.watch, task.plan
+    for_each = for_each or in_blocks(plan.block)
     # Within the loop a row is one vector: one small write per round instead of one per column.
     shapes = jax.eval_shape(task.row, state)
     flat, back = ravel_pytree(jax.tree.map(lambda s: jnp.full(s.shape, jnp.nan, s.dtype), shapes))
@@ -132,8 +138,8 @@ def advance(task: Task, state: State, clock: Clock, for_each: Callable = togethe
     return state, Records(jax.vmap(back)(rows), models, roll)
 
 
-run_chunk = eqx.filter_jit(advance)
-enter = eqx.filter_jit(Task.begin)
-look = eqx.filter_jit(Task.row)  # for the start, before any round
-conclude = eqx.filter_jit(Task.conclude)
-personal = eqx.filter_jit(Task.personal)
+run_chunk = eqx.filter_jit(on_devices(advance, lambda state: (state, alike(state))))
+enter = eqx.filter_jit(on_devices(Task.begin, lambda state: state))
+look = eqx.filter_jit(on_devices(Task.row))  # for the start, before any round
+conclude = eqx.filter_jit(on_devices(Task.conclude, lambda state: (state, alike(state))))
+personal = eqx.filter_jit(on_devices(Task.personal))

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from cofed import trees
 from cofed.engine import draws, evaluate
+from cofed.engine.halo import HaloLinks
 from cofed.engine.history import Communication
 from cofed.engine.plan import Plan
 from cofed.engine.rounds import Roll, State, at, copies, failed_where, first_steps, moved, select, started, together
@@ -24,7 +25,7 @@ NODE_EVALUATIONS = 10**7  # up to so many (node, sample) pairs, every node's own
 class Peers(eqx.Module):
     """Rounds along a graph: every node takes part, and what it sends is mixed with what its neighbours send."""
 
-    links: Links
+    links: Links | HaloLinks
     failure: Float[Array, ""] | None = None  # the probability that a link fails in a round
 
     def alive(self, key: PRNGKeyArray, heard: Bool[Array, " nodes"]) -> Bool[Array, " edges"]:
@@ -42,6 +43,9 @@ class Peers(eqx.Module):
         self, algorithm: Any, problem: Problem, w0: PyTree, data: Data, key: PRNGKeyArray, round: Any, plan: Plan
     ) -> State:
         """The state before a stage, after the exchange that some methods begin with."""
+        if data.mesh is not None:  # of everybody's starts, those of the nodes that live here
+            own = jnp.clip(data.first() + jnp.arange(data.X.shape[0], dtype=jnp.int32), 0, plan.clients - 1)
+            w0 = jax.tree.map(lambda leaf: leaf[own], w0)
         nodes = jax.vmap(lambda one: algorithm.init_node(problem, one))(w0)
         if getattr(algorithm, "exchanges_first", False):
             # Rounds before the first have negative numbers, so that their draws are their own.
@@ -51,7 +55,8 @@ class Peers(eqx.Module):
                 algorithm.first_node, problem, data, plan, nodes, fresh_key, at, together, make_steps
             )
             heard = jax.vmap(trees.all_finite)((began, up))
-            mixed = self.links.mix(select(heard, up, trees.zeros_like(up)), self.alive(fresh_key, heard))
+            alive = self.alive(fresh_key, data.everybody(heard))
+            mixed = self.links.mix(select(heard, up, trees.zeros_like(up)), alive)
             began = jax.vmap(lambda node, m: algorithm.mix_first(problem, node, m))(began, mixed)
             nodes = select(heard, began, nodes)
         return started((), nodes, key, round)
@@ -63,8 +68,8 @@ class Peers(eqx.Module):
         def one(position, node, own):
             return work(problem, node, make(problem, data, plan, position, own, key, r))
 
-        who = jnp.arange(plan.clients, dtype=jnp.int32)
-        return for_each(one, who, nodes, (data.X, data.y) if plan.batch is None else None)
+        here = jnp.arange(data.X.shape[0], dtype=jnp.int32)
+        return for_each(one, here, nodes, (data.X, data.y) if plan.batch is None else None)
 
     def one_round(
         self,
@@ -82,17 +87,18 @@ class Peers(eqx.Module):
             algorithm.local_node, problem, data, plan, state.clients, key, state.round - state.begun, for_each, make
         )
         heard = jax.vmap(trees.all_finite)((nodes, up))
-        alive = self.alive(key, heard)
+        everyone = data.everybody(heard)
+        alive = self.alive(key, everyone)
         # A node that is not finite talks to nobody in this round and stays as it was.
         up = select(heard, up, trees.zeros_like(up))
         mixed = self.links.mix(up, alive)
         nodes = jax.vmap(lambda node, m: algorithm.mix(problem, node, m))(nodes, mixed)
         fine = heard & jax.vmap(trees.all_finite)(nodes)
-        anyone = jnp.any(heard)
-        new = moved(state, (), (), anyone, anyone & ~jnp.any(fine))
+        anyone = jnp.any(everyone)
+        new = moved(state, (), (), anyone, anyone & ~jnp.any(data.everybody(fine)))
         nodes = select(fine & (new.failed_at < 0), nodes, state.clients)
         who = jnp.arange(plan.clients, dtype=jnp.int32)
-        return at(new, (), nodes), Roll(who, heard, 2 * jnp.sum(alive.astype(jnp.int32)).astype(jnp.int32))
+        return at(new, (), nodes), Roll(who, everyone, 2 * jnp.sum(alive.astype(jnp.int32)).astype(jnp.int32))
 
     def undo(self, bad: Bool[Array, ""], state: State, old: State) -> State:
         """The state, or, where the round was bad, a failed one with the nodes of before."""
@@ -111,7 +117,7 @@ class Peers(eqx.Module):
 
     def mean_node(self, state: State) -> PyTree:
         """The node that would be, if all had agreed."""
-        return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), state.clients)
+        return jax.tree.map(self.links.mean, state.clients)
 
     def model(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
         """The federation's model: that of the mean of all nodes."""
@@ -147,13 +153,13 @@ class Peers(eqx.Module):
         """How far the nodes are from each other, and the best, mean and worst of them."""
         models = self.personal(algorithm, problem, state)
         centre = self.model(algorithm, problem, state)
-        apart = jax.vmap(lambda w: trees.dot(d := trees.sub(w, centre), d))(models)
+        apart = data.everybody(jax.vmap(lambda w: trees.dot(d := trees.sub(w, centre), d))(models))
         found = {"consensus": jnp.sqrt(jnp.mean(apart))}
-        over_nodes = {name: jax.vmap(metric)(models) for name, metric in metrics.items()}
-        if data.X.shape[0] * data.X.shape[0] * data.X.shape[1] <= NODE_EVALUATIONS:
-            each = jax.vmap(problem.mean_loss, in_axes=(0, None, None, None))
-            losses = evaluate.by_blocks(lambda X, y, s: each(models, X, y, s), data)
-            over_nodes["objective"] = losses + jax.vmap(problem.regularizer.value)(models)
+        over_nodes = {name: data.everybody(jax.vmap(metric)(models)) for name, metric in metrics.items()}
+        if self.links.nodes**2 * data.X.shape[1] <= NODE_EVALUATIONS:
+            each, everyone = jax.vmap(problem.mean_loss, in_axes=(0, None, None, None)), data.everybody(models)
+            losses = evaluate.by_blocks(lambda X, y, s: each(everyone, X, y, s), data)
+            over_nodes["objective"] = losses + jax.vmap(problem.regularizer.value)(everyone)
         for name, values in over_nodes.items():
             values = values.astype(data.X.dtype)
             found |= {f"{name}_min": values.min(), f"{name}_mean": values.mean(), f"{name}_max": values.max()}

@@ -10,6 +10,8 @@ from cofed.algorithms import base
 from cofed.federation import Federation
 from cofed.problem import Problem
 
+CACHE = 2**20  # bytes
+
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
@@ -21,6 +23,7 @@ class Plan:
     batch: int | None  # samples per batch; None: the full local gradient
     participants: int  # clients per round
     clients: int  # M
+    block: int | None = None  # so many clients are one array axis, blocks go one after another; None: all at once
 
     @property
     def everyone(self) -> bool:
@@ -74,6 +77,15 @@ def make_plan(
         return Plan(epochs, True, None, None, participants, clients)
     most, least = math.ceil(sizes.max() / batch), math.ceil(sizes.min() / batch)
     return Plan(epochs * most, most == least, epochs, batch, participants, clients)
+
+
+def in_cache(plan: Plan, sample: int, parameters: int) -> Plan:
+    """The plan with blocks of clients whose steps fit into a core's cache, from the bytes of a sample and a model.
+
+    A step reads a batch and works on a few vectors of the model's size.
+    """
+    one = (plan.batch or 1) * sample + 4 * parameters
+    return dataclasses.replace(plan, block=max(1, CACHE // max(1, one)))
 
 
 def pose(problem: Problem, plan: Plan) -> Problem:

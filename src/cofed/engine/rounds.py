@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
 from cofed import trees
 from cofed.algorithms import base
-from cofed.engine import draws, evaluate
+from cofed.engine import draws, evaluate, shards
 from cofed.engine.history import Communication
 from cofed.engine.plan import Plan
 from cofed.engine.steps import Data, make_steps
@@ -49,6 +49,22 @@ class Roll(eqx.Module):
 def together(client: Callable, *stacked: PyTree) -> PyTree:
     """All participants at once, as one array axis."""
     return jax.vmap(client)(*stacked)
+
+
+def in_blocks(block: int | None) -> Callable:
+    """Participants a block at a time, so that what a step works on stays inside the caches: blocks of the largest size
+    up to this one that divides their number."""
+
+    def for_each(client: Callable, *stacked: PyTree) -> PyTree:
+        count = jax.tree.leaves(stacked)[0].shape[0]
+        size = next(b for b in range(min(block or count, count), 0, -1) if count % b == 0)
+        if size == count:
+            return together(client, *stacked)
+        parts = jax.tree.map(lambda leaf: leaf.reshape(count // size, size, *leaf.shape[1:]), stacked)
+        done = jax.lax.map(lambda part: together(client, *part), parts)
+        return jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), done)
+
+    return for_each
 
 
 def in_turn(client: Callable, *stacked: PyTree) -> PyTree:
@@ -83,7 +99,7 @@ class Centre(eqx.Module):
     ) -> State:
         """The state before the first round of a stage."""
         one = algorithm.init_client(problem, w0)
-        return started(algorithm.init(problem, w0), copies(one, plan.clients), key, round)
+        return started(algorithm.init(problem, w0), copies(one, data.X.shape[0]), key, round)
 
     def one_round(
         self,
@@ -102,35 +118,37 @@ class Centre(eqx.Module):
         key = draws.round_key(state.key, state.round)
         stage_round = (state.round - state.begun).astype(data.X.dtype)
         down = algorithm.broadcast(state.server)
-
-        if plan.everyone:
-            who = jnp.arange(plan.clients, dtype=jnp.int32)
-            kept, X, y = state.clients, data.X, data.y
-        else:
-            place = jnp.zeros_like(data.ids).at[data.ids].set(jnp.arange(plan.clients, dtype=jnp.int32))
-            who = place[draws.participants(key, plan.clients, plan.participants)]
-            kept = jax.tree.map(lambda leaf: leaf[who], state.clients)
-            X, y = (data.X[who], data.y[who]) if plan.batch is None else (None, None)
+        cast = called(data, plan, key)
 
         def client(position, keeps, own):
             steps = make(problem, data, plan, position, own, key, stage_round)
             return algorithm.local(problem, down, keeps, steps)
 
-        up, keeps = for_each(client, who, kept, (X, y) if plan.batch is None else None)
-        heard = jax.vmap(trees.all_finite)((up, keeps))
-        mean, share = weighted_mean(up, data.weights[who], heard)
+        if plan.everyone:
+            kept, own = state.clients, (data.X, data.y)
+        else:
+            kept = jax.tree.map(lambda leaf: leaf[cast.here], state.clients)
+            own = (data.X[cast.here], data.y[cast.here]) if plan.batch is None and data.mesh is None else None
+            for_each = for_each if data.mesh is None else shards.own_only(cast.mine, data.mesh.size, plan.block)
+        up, keeps = for_each(client, cast.here, kept, own if plan.batch is None else None)
+        heard_here = jax.vmap(trees.all_finite)((up, keeps)) & cast.mine
+        if data.mesh is None:
+            (mean, share), heard = weighted_mean(up, data.weights[cast.here], heard_here), heard_here
+        else:
+            mean, share, heard = mean_over_devices(up, data, cast, heard_here)
         server = algorithm.aggregate(problem, state.server, mean, share)
 
         new = moved(state, (), (), jnp.any(heard), ~trees.all_finite(server))
         # Participants whose weights are all 0 have nothing to say: the server stays as it is.
         fine = new.failed_at < 0
         go = (share > 0) & fine
-        keeps = select(fine & heard, keeps, kept)
-        if not plan.everyone:
-            keeps = jax.tree.map(lambda everybody, some: everybody.at[who].set(some), state.clients, keeps)
+        keeps = select(fine & heard_here, keeps, kept)
+        if not plan.everyone:  # what is not here is past the end, and dropped
+            into = jnp.where(cast.mine, cast.here, data.X.shape[0])
+            keeps = jax.tree.map(lambda all_, some: all_.at[into].set(some, mode="drop"), state.clients, keeps)
         server = trees.where(go, server, state.server)
         messages = jnp.asarray(plan.participants, jnp.int32)
-        return at(new, server, keeps), Roll(who, heard, messages)
+        return at(new, server, keeps), Roll(cast.who, heard, messages)
 
     def undo(self, bad: Bool[Array, ""], state: State, old: State) -> State:
         """The state, or, where the round was bad, a failed one with the model of before."""
@@ -204,10 +222,10 @@ def last_work(
         steps = make(problem, data, plan, position, own, key, stage_round)
         return algorithm.last_local(problem, down, keeps, steps)
 
-    who = jnp.arange(plan.clients, dtype=jnp.int32)
-    keeps = for_each(client, who, state.clients, (data.X, data.y) if plan.batch is None else None)
+    here = jnp.arange(data.X.shape[0], dtype=jnp.int32)
+    keeps = for_each(client, here, state.clients, (data.X, data.y) if plan.batch is None else None)
     heard = jax.vmap(trees.all_finite)(keeps)
-    return at(state, state.server, select(heard, keeps, state.clients)), heard
+    return at(state, state.server, select(heard, keeps, state.clients)), data.everybody(heard)
 
 
 def first_steps(problem: Problem, data: Data, plan: Plan) -> Any:
@@ -233,6 +251,28 @@ def copies(one: PyTree, count: int) -> PyTree:
     return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), one)
 
 
+class Cast(eqx.Module):
+    """Who takes part in a round, and which of them live here."""
+
+    who: Int[Array, " participants"]  # positions among all clients
+    here: Int[Array, " local"]  # positions on this device; of others, any
+    mine: Bool[Array, " local"]  # which of those are real and live here
+    slots: Int[Array, " local"]  # where they stand in `who`; padding stands behind its end
+
+
+def called(data: Data, plan: Plan, key: PRNGKeyArray) -> Cast:
+    """The participants of a round: everybody, or a draw."""
+    here = jnp.arange(data.X.shape[0], dtype=jnp.int32)
+    if plan.everyone:
+        who, first = jnp.arange(plan.clients, dtype=jnp.int32), data.first()
+        return Cast(who, here, first + here < plan.clients, first + here)
+    assert data.places is not None
+    who = data.places[draws.participants(key, plan.clients, plan.participants)]
+    mine = who - data.first()
+    slots = jnp.arange(plan.participants, dtype=jnp.int32)
+    return Cast(who, jnp.clip(mine, 0, here.size - 1), (mine >= 0) & (mine < here.size), slots)
+
+
 def weighted_mean(up: PyTree, weights: Array, heard: Bool[Array, " participants"]) -> tuple[PyTree, Array]:
     """The mean of the finite updates, weights renormalised over them, and their share of all clients' weight."""
     counted = jnp.where(heard, weights, 0)
@@ -241,6 +281,17 @@ def weighted_mean(up: PyTree, weights: Array, heard: Bool[Array, " participants"
     # 0 * NaN is NaN, so what is left out is zeroed first.
     kept = select(heard, up, trees.zeros_like(up))
     return jax.tree.map(lambda leaf: jnp.tensordot(part, leaf, axes=1), kept), share
+
+
+def mean_over_devices(
+    up: PyTree, data: Data, cast: Cast, heard: Bool[Array, " local"]
+) -> tuple[PyTree, Array, Bool[Array, " participants"]]:
+    """The same over all devices, in one message, and whose updates were finite."""
+    here, share = weighted_mean(up, data.weights[cast.here], heard)
+    sums = jax.tree.map(lambda leaf: share * leaf, here)
+    flags = jnp.zeros(cast.who.shape, share.dtype).at[cast.slots].set(heard.astype(share.dtype), mode="drop")
+    sums, share, flags = data.total((sums, share, flags))
+    return jax.tree.map(lambda leaf: leaf / jnp.where(share > 0, share, 1), sums), share, flags > 0
 
 
 def select(flags: Bool[Array, " clients"], new: PyTree, old: PyTree) -> PyTree:

@@ -21,6 +21,7 @@ from cofed.engine.debug import debug_advance, watched
 from cofed.engine.history import History, LeftOut, Log, Outcome, Result
 from cofed.engine.job import Job, ReadyStage, Settings, check_kinds, prepare
 from cofed.engine.loop import Clock, Personal, Records, Task, conclude, enter, look, personal, run_chunk
+from cofed.engine.mesh import everywhere, in_one_place, spread_state, whole
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.rounds import EMPTY_ROUNDS, State
@@ -44,6 +45,7 @@ def run(
     weights: Any = "uniform",
     topology: Topology | None = None,
     link_failure: float = 0.0,
+    mesh: Any = None,
     w0: Any = None,
     seed: int = 0,
     evaluate_every: int = 1,
@@ -68,6 +70,7 @@ def run(
     weights: pi_m, "uniform" or "samples", or one number per client.
     topology: who talks to whom, such as cofed.topologies.ring(16), for methods without a server; client m is node m.
     link_failure: the probability that a link of the topology fails in a round (drawn anew every round, by seed).
+    mesh: the devices to spread the clients over, such as cofed.mesh(4); the trajectory is the same, to round-off.
     w0: the start, as the model's pytree or a mapping such as {"coef": array}; None is the model's own.
     evaluate_every: rounds between rows of the history; an evaluation passes over all data.
     keep_models: keep the model after every round, in `result.models`.
@@ -109,6 +112,7 @@ def run(
                 batch_size=batch_size,
                 clients_per_round=clients_per_round,
                 weights=weights,
+                mesh=mesh,
                 w0=w0,
                 seed=seed,
                 evaluate_every=evaluate_every,
@@ -122,6 +126,8 @@ def run(
             )
 
         return choose(problem, federation, algorithm, weights, evaluation, check_seed(seed), go)
+    if mesh is not None and debug:
+        raise ValueError("debug=True runs client by client in one place: leave mesh= out")
     listeners = Listeners(callbacks)
     settings = Settings(
         rounds=positive_integer("rounds", rounds),
@@ -134,7 +140,7 @@ def run(
         keep_models=keep_models,
         per_client=per_client,
     )
-    job = prepare(problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
+    job = prepare(problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure, mesh)
     state = begin_stage(job, 0, problem.start(federation, w0, settings.seed))
     store = None
     if checkpoint is not None:  # everything is checked before a folder is begun
@@ -144,7 +150,8 @@ def run(
             positive_integer("keep_checkpoints", keep_checkpoints),
         )
         store = Store(Path(checkpoint), every, keep)
-        store.begin(problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
+        if jax.process_index() == 0:  # of several processes, one writes
+            store.begin(problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
     log = Log(History([], [], [], federation.names), [])
     listeners.start(RunInfo(algorithm, problem, federation, settings, weights, topology, link_failure))
     return proceed(job, state, log, store, progress, debug, listeners)
@@ -158,13 +165,14 @@ def resume(
     algorithm: Any = None,
     metrics: Mapping[str, Callable] | None = None,
     evaluation: Federation | None = None,
+    mesh: Any = None,
     progress: bool | None = None,
     callbacks: Iterable[Any] = (),
 ) -> Result:
     """Go on with a run from its last checkpoint; it ends with the same bits as one that was never stopped.
 
     The folder holds all that is needed, but for a user's own Python code: a problem with an own loss or model, an own
-    algorithm, own metrics (not those of `cofed.metrics`) and a stream must be given again. So must callbacks.
+    algorithm, own metrics (not those of `cofed.metrics`) and a stream must be given again. So must callbacks and mesh.
 
     >>> import tempfile, numpy as np, cofed
     >>> federation = cofed.Federation.from_arrays([(np.eye(3), np.ones(3)), (2 * np.eye(3), np.ones(3))])
@@ -188,13 +196,16 @@ def resume(
         saved.evaluation,
         saved.topology,
         saved.link_failure,
+        mesh,
     )
     start = saved.problem.start(saved.federation, None, settings.seed)
     # The shapes of the state follow from the stage that the checkpoint was made in.
     newest = store.newest()
     number = next(i for i, stage in enumerate(job.stages) if newest.round <= stage.end)
-    template = begin_stage(job, number, start)
+    template = gathered(job, begin_stage(job, number, start))
     state, log = store.load(newest, template, start, federation_names=saved.federation.names)
+    if mesh is not None:
+        state = spread_state(state, mesh)
     parts = (saved.problem, saved.federation, settings, saved.weights, saved.topology, saved.link_failure)
     listeners.start(RunInfo(saved.algorithm, *parts, rows=tuple(dict(row) for row in log.history.rows)))
     return proceed(job, state, log, store, progress, debug=False, listeners=listeners)
@@ -206,9 +217,26 @@ def begin_stage(job: Job, number: int, w0: PyTree) -> State:
     return fresh_state(task, job.exchange.starts(w0, task.plan), jax.random.key(job.settings.seed), 0)
 
 
+def gathered(job: Job, state: State) -> State:
+    """The state in one place: what is saved, and what the results are read from."""
+    return state if job.stages[0].task.data.mesh is None else whole(state, len(job.names))
+
+
+def settled(job: Job, stage: ReadyStage, state: State) -> tuple[Any, Problem, State]:
+    """The stage's algorithm and problem, and the state, in one place."""
+    return in_one_place(stage.task.algorithm), in_one_place(stage.task.problem), gathered(job, state)
+
+
+def save(job: Job, store: Store, state: State, log: Log) -> None:
+    """A checkpoint. Of several processes all gather the state, and one writes it."""
+    state = gathered(job, state)
+    if jax.process_index() == 0:
+        store.save(state, log)
+
+
 def fresh_state(task: Task, starts: PyTree, key: Array, round: int) -> State:
     """The state before a stage's first round, checked."""
-    state = enter(task, starts, key, jnp.asarray(round, jnp.int32))
+    state = enter(task, *everywhere(task, (starts, key, jnp.asarray(round, jnp.int32))))
     if not trees.all_finite((state.round, state.server, state.clients)):
         raise ValueError(f"{type(task.algorithm).__name__} cannot start from this w0: its state would not be finite")
     return state
@@ -233,7 +261,7 @@ def proceed(
         if not log.history.rows:
             begin(job, state, log)
             if store:
-                store.save(state, log)
+                save(job, store, state, log)
             if not listeners.rows(log.history.rows):
                 asked.set()
         pace = 1
@@ -252,14 +280,14 @@ def proceed(
                 pace = next_pace(pace, seconds, job.watch.capacity)
                 bar.update(int(state.round), log.history.rows[-1]["objective"])
                 if store and (int(state.round) % store.every == 0 or int(state.round) == settings.rounds):
-                    store.save(state, log)
+                    save(job, store, state, log)
                 if not listeners.rows(log.history.rows):
                     asked.set()
     number = stage_number(job, state)
     outcome = judge(job, state)
     if outcome is not Outcome.COMPLETED:
         if store:  # without the row that only an ended run has
-            store.save(state, log)
+            save(job, store, state, log)
         close(job, number, state, log)
         listeners.rows(log.history.rows)
     return listeners.end(finish(job, job.stages[number], state, log, outcome, debug))
@@ -267,9 +295,8 @@ def proceed(
 
 def next_stage(job: Job, number: int, state: State, log: Log) -> State:
     """The state before a later stage, from what the one before hands over."""
-    before, task = job.stages[number - 1].task, job.stages[number].task
-    starts = job.exchange.output(before.algorithm, before.problem, state)
-    state = fresh_state(task, starts, state.key, int(state.round))
+    starts = job.exchange.output(*(before := settled(job, job.stages[number - 1], state)))
+    state = fresh_state(job.stages[number].task, starts, before[-1].key, int(state.round))
     count_first(job, job.stages[number], state, log)
     return state
 
@@ -314,13 +341,13 @@ def begin(job: Job, state: State, log: Log) -> None:
     count_first(job, stage, state, log)
     add_row(log, 0, look(stage.task, state), participants=0, stage=0, seconds=0.0)
     if job.watch.keep_models:
-        log.models.append(to_numpy(stage.task.model(state)))
+        log.models.append(to_numpy(job.exchange.model(*settled(job, stage, state))))
 
 
 def count_first(job: Job, stage: ReadyStage, state: State, log: Log) -> None:
     """The bytes of the exchange before a stage's first round, where the method has one."""
     if stage.first:
-        log.up += stage.first * job.exchange.first_messages(state)
+        log.up += stage.first * job.exchange.first_messages(gathered(job, state))
 
 
 def close(job: Job, number: int, state: State, log: Log) -> None:
@@ -333,7 +360,8 @@ def close(job: Job, number: int, state: State, log: Log) -> None:
 def compile_now(job: Job, stage: ReadyStage, state: State, log: Log) -> float:
     """Compile the loop by asking it for no rounds, and say how long that took."""
     began = time.perf_counter()
-    jax.block_until_ready(run_chunk(stage.task, state, clock(job, int(state.round), log)))
+    when = everywhere(stage.task, clock(job, int(state.round), log))
+    jax.block_until_ready(run_chunk(stage.task, state, when))
     return time.perf_counter() - began
 
 
@@ -350,7 +378,7 @@ def chunk(job: Job, number: int, state: State, stop: int, log: Log, debug: bool)
     if debug:
         state, records = debug_advance(stage.task, state, when, job.names)
     else:
-        state, records = jax.block_until_ready(run_chunk(stage.task, state, when))
+        state, records = jax.block_until_ready(run_chunk(stage.task, state, everywhere(stage.task, when)))
     seconds = time.perf_counter() - began
     record(job, stage, log, first, state, jax.device_get(records), number, seconds)
     return state, seconds
@@ -408,9 +436,10 @@ def add_row(log: Log, round: int, values: dict[str, Any], participants: int, sta
 def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome, debug: bool) -> Result:
     """The result."""
     ready = lambda w: job.problem.ready(to_numpy(w))  # noqa: E731
-    view = lambda of: of(stage.task.algorithm, stage.task.problem, state)  # noqa: E731
-    average = view(job.exchange.average)
     last = end_of_clients(job, stage, state, log, debug)
+    algorithm, problem, state = settled(job, stage, state)
+    view = lambda of: of(algorithm, problem, state)  # noqa: E731
+    average = view(job.exchange.average)
     return Result(
         model=ready(view(job.exchange.model)),
         history=log.history,
@@ -443,7 +472,7 @@ def end_of_clients(job: Job, stage: ReadyStage, state: State, log: Log, debug: b
 
 def client_table(job: Job, task: Task, last: Personal) -> pd.DataFrame:
     """A row per client: how many samples it has, and how its own model does on them."""
-    table = pd.DataFrame({"samples": np.asarray(task.data.sizes)}, index=pd.Index(job.names, name="client"))
+    table = pd.DataFrame({"samples": np.asarray(last.sizes)}, index=pd.Index(job.names, name="client"))
     for name, values in last.scores.items():
         table[name] = np.asarray(values)
     if last.tests and task.held_out is not None:

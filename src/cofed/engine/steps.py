@@ -6,10 +6,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray, PyTree
 
 from cofed.curvature import mean_hessian
-from cofed.engine import draws
+from cofed.engine import draws, shards
 from cofed.engine.plan import Plan
 from cofed.problem import Problem
 
@@ -17,7 +18,7 @@ UNROLL = 16  # local steps compiled as straight code; see benchmarks/rounds.py f
 
 
 class Data(eqx.Module):
-    """The arrays of a federation, as the compiled program sees them."""
+    """The arrays of a federation, as the compiled program sees them: on a mesh, those of one device."""
 
     X: Float[Array, "clients n_max ..."]
     y: Num[Array, "clients n_max ..."]
@@ -26,6 +27,20 @@ class Data(eqx.Module):
     weights: Float[Array, " clients"]  # pi_m
     draw: Callable | None = eqx.field(static=True, default=None)  # of a stream: (key, client, size) -> (X, y)
     owners: Int[Array, " clients"] | None = None  # of held-out data: the position of the client that each part is of
+    places: Int[Array, " everybody"] | None = None  # the position of the client with each id, among all clients
+    mesh: Mesh | None = eqx.field(static=True, default=None)  # the devices that the clients are spread over
+
+    def total(self, tree: PyTree) -> PyTree:
+        """The sum over all devices."""
+        return shards.total(tree, self.mesh)
+
+    def everybody(self, tree: PyTree) -> PyTree:
+        """What all clients have, from what those on this device have."""
+        return tree if self.places is None else shards.everybody(tree, self.mesh, self.places.shape[0])
+
+    def first(self) -> Int[Array, ""] | int:
+        """The position of the first client here among all."""
+        return shards.first_here(self.mesh, self.X.shape[0])
 
 
 class Stream(eqx.Module):
@@ -99,19 +114,19 @@ def make_steps(
     key: PRNGKeyArray,
     round: Float[Array, ""],
 ) -> Steps:
-    """The local steps of the client at this position. `own` is its data where gradients are full, else None."""
+    """The local steps of the client at this position. `own` is its data where gradients are full; None: find it."""
     n, dtype = data.sizes[client], data.X.dtype
     most = data.X.shape[1]
     key = draws.client_key(key, data.ids[client])
     if data.draw is not None:
         assert plan.batch is not None
         share = jnp.full(plan.batch, 1 / plan.batch, dtype)
-        stream = Stream(key, client, plan.batch, data.draw)
+        stream = Stream(key, data.first() + client, plan.batch, data.draw)
         return Steps(problem, data.X[0], data.y[0], None, share, round, jnp.asarray(plan.steps, dtype), plan, stream)
     if plan.batch is None:
-        assert own is not None
+        X, y = (data.X[client], data.y[client]) if own is None else own
         share = means(jnp.arange(most, dtype=jnp.int32) < n, dtype)
-        return Steps(problem, *own, None, share, round, jnp.asarray(plan.steps, dtype), plan)
+        return Steps(problem, X, y, None, share, round, jnp.asarray(plan.steps, dtype), plan)
     if plan.epochs is None:
         chosen, real = draws.random_batches(key, n, most, plan.batch, plan.steps)
         count = jnp.asarray(plan.steps, dtype)

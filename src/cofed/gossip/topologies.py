@@ -116,6 +116,10 @@ class Links(eqx.Module):
 
         return jax.tree.map(leaf, tree)
 
+    def mean(self, x: Float[Array, "nodes ..."]) -> Float[Array, "..."]:
+        """The mean over the nodes."""
+        return jnp.mean(x, axis=0)
+
 
 def links(topology: Topology, dtype: Any) -> Links:
     """The topology's edges on the device."""

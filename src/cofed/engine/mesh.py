@@ -1,0 +1,171 @@
+"""Putting a run on the devices of a mesh, and taking its results from there.
+
+Clients are dealt out in blocks, the last one padded with clients that count nothing. All else is on every device.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, PyTree
+
+from cofed.engine.rounds import State, at, started
+from cofed.engine.steps import Data
+
+STACKS = ("X", "y", "sizes", "ids", "weights")  # the parts of the data that have an entry per client
+
+
+def mesh(devices: int | None = None) -> Mesh:
+    """A mesh over this many devices (None: all of them), for `cofed.run(..., mesh=...)`.
+
+    Clients are spread over the devices; the trajectory is the same, to round-off. With `jax.distributed.initialize`
+    called first in every process, `mesh()` spans the devices of all processes.
+
+    A CPU counts as one device. For one per core call `cofed.mesh(cores)` before anything else uses JAX, or set
+    JAX_NUM_CPU_DEVICES.
+
+    >>> import cofed
+    >>> cofed.mesh(1).size
+    1
+    """
+    if devices is not None and (isinstance(devices, bool) or not isinstance(devices, int) or devices < 1):
+        raise ValueError(f"the number of devices must be an integer >= 1, or None for all of them, got {devices!r}")
+    if devices is not None and devices > 1 and not jax.distributed.is_initialized():
+        with contextlib.suppress(RuntimeError):  # JAX has started: what it has then is what there is
+            jax.config.update("jax_num_cpu_devices", devices)
+    found = jax.devices()
+    if devices is not None and devices > len(found):
+        raise ValueError(
+            f"{devices} devices were asked for, but JAX has {len(found)} ({found[0].platform}); to split a CPU call "
+            f"cofed.mesh({devices}) before anything else uses JAX, or set JAX_NUM_CPU_DEVICES={devices}"
+        )
+    return Mesh(np.array(found[: devices or len(found)]), ("clients",))
+
+
+def check_mesh(mesh: Any) -> Mesh:
+    """A mesh of one axis that JAX leaves to us, or a sentence."""
+    if not isinstance(mesh, Mesh):
+        raise TypeError(f"mesh must be a mesh such as cofed.mesh(4), got {type(mesh).__name__}")
+    if len(mesh.axis_names) != 1:
+        raise ValueError(f"clients are spread over one axis of devices, but the mesh has the axes {mesh.axis_names}")
+    return Mesh(mesh.devices, mesh.axis_names)
+
+
+def put(tree: PyTree, mesh: Mesh, spec: P) -> PyTree:
+    """The tree's arrays on the devices. Every process gives the same arrays, and keeps what its devices hold."""
+    sharding = NamedSharding(mesh, spec)
+
+    def leaf(x: Any) -> Any:
+        if not eqx.is_array(x):
+            return x
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(leaf(jax.random.key_data(x)), impl=jax.random.key_impl(x))
+        host = np.asarray(x)
+        return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+
+    return jax.tree.map(leaf, tree)
+
+
+def padded(tree: PyTree, mesh: Mesh) -> PyTree:
+    """Stacks of clients with as many as fill all devices: the first one again, at the end."""
+
+    def leaf(x: Array) -> np.ndarray:
+        host = np.asarray(x)
+        more = -len(host) % mesh.size
+        return np.concatenate([host, np.repeat(host[:1], more, axis=0)]) if more else host
+
+    return jax.tree.map(leaf, tree)
+
+
+def spread_data(data: Data, mesh: Mesh) -> Data:
+    """The clients' data, dealt out."""
+    assert data.places is not None
+    axis = P(mesh.axis_names[0])
+    stacks = padded({name: getattr(data, name) for name in STACKS}, mesh)
+    real = np.arange(len(stacks["weights"])) < data.places.shape[0]
+    stacks["weights"] = np.where(real, stacks["weights"], 0).astype(data.weights.dtype)
+    return dataclasses.replace(data, **put(stacks, mesh, axis), places=put(data.places, mesh, P()), mesh=mesh)
+
+
+def put_task(task: Any, mesh: Mesh) -> Any:
+    """A task on the devices; its data is there already."""
+    parts = {name: put(getattr(task, name), mesh, P()) for name in ("algorithm", "problem", "exchange", "held_out")}
+    return dataclasses.replace(task, **parts, metrics=put(task.metrics, mesh, P()))
+
+
+def spread_state(state: State, mesh: Mesh) -> State:
+    """A state that is whole, dealt out."""
+    clients = put(padded(state.clients, mesh), mesh, P(mesh.axis_names[0]))
+    return at(put(at(state, state.server, ()), mesh, P()), put(state.server, mesh, P()), clients)
+
+
+def whole(state: State, clients: int) -> State:
+    """A state with all clients in one place, without padding."""
+
+    def leaf(x: Array) -> Array:
+        host = x if x.is_fully_addressable else multihost_utils.process_allgather(x, tiled=True)
+        return jnp.asarray(np.asarray(host)[:clients])
+
+    rest = in_one_place(at(state, state.server, ()))
+    return at(rest, rest.server, jax.tree.map(leaf, state.clients))
+
+
+def everywhere(task: Any, tree: PyTree) -> PyTree:
+    """The tree's arrays on all devices of the task."""
+    return tree if task.data.mesh is None else put(tree, task.data.mesh, P())
+
+
+def in_one_place(tree: PyTree) -> PyTree:
+    """What is alike on all devices, on the first."""
+    local = lambda x: x.addressable_data(0) if isinstance(x, jax.Array) and x.is_fully_replicated else x  # noqa: E731
+    return jax.tree.map(local, tree)
+
+
+def alike(_: Any = None) -> Any:
+    """What a function gives where that is the same on all devices."""
+    return P()
+
+
+def on_devices(f: Callable, gives: Callable = alike) -> Callable:
+    """f(task, ...) on every device of the task's mesh at once; f itself where there is none.
+
+    `gives` says where a state stands in what f gives: from the placing of a state to that of the result. All else that
+    f gives is the same on all devices.
+    """
+
+    def run(task: Any, *rest: Any) -> Any:
+        mesh = task.data.mesh
+        if mesh is None:
+            return f(task, *rest)
+        axis = P(mesh.axis_names[0])
+        arrays, static = eqx.partition((task, *rest), eqx.is_array)
+        specs = [jax.tree.map(lambda _: P(), part) for part in arrays]
+        specs[0] = eqx.tree_at(dealt, specs[0], [axis] * len(dealt(specs[0])))
+        for i, part in enumerate(arrays):
+            if isinstance(part, State):
+                specs[i] = eqx.tree_at(kept, specs[i], jax.tree.map(lambda _: axis, part.clients))
+        # The shape of any state, with one leaf for all that the server has and one for the clients' part.
+        shape = started(jnp.zeros(()), jnp.zeros(()), jax.random.key(0), 0)
+        placing = eqx.tree_at(kept, jax.tree.map(lambda _: P(), shape), axis)
+        work = lambda *arrays: f(*eqx.combine(arrays, static))  # noqa: E731
+        return jax.shard_map(work, mesh=mesh, in_specs=tuple(specs), out_specs=gives(placing), check_vma=False)(*arrays)
+
+    return run
+
+
+def dealt(task: Any) -> list[Any]:
+    """What of a task is dealt out."""
+    return [getattr(task.data, name) for name in STACKS]
+
+
+def kept(state: State) -> Any:
+    """What of a state is dealt out."""
+    return state.clients

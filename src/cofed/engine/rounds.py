@@ -107,8 +107,7 @@ class Centre(eqx.Module):
             who = jnp.arange(plan.clients, dtype=jnp.int32)
             kept, X, y = state.clients, data.X, data.y
         else:
-            place = jnp.zeros_like(data.ids).at[data.ids].set(jnp.arange(plan.clients, dtype=jnp.int32))
-            who = place[draws.participants(key, plan.clients, plan.participants)]
+            who = self.attend(key, state.round, data, plan)
             kept = jax.tree.map(lambda leaf: leaf[who], state.clients)
             X, y = (data.X[who], data.y[who]) if plan.batch is None else (None, None)
 
@@ -131,6 +130,11 @@ class Centre(eqx.Module):
         server = trees.where(go, server, state.server)
         messages = jnp.asarray(plan.participants, jnp.int32)
         return at(new, server, keeps), Roll(who, heard, messages)
+
+    def attend(self, key: PRNGKeyArray, round: Int[Array, ""], data: Data, plan: Plan) -> Int[Array, " participants"]:
+        """The positions of those that take part in a round."""
+        place = jnp.zeros_like(data.ids).at[data.ids].set(jnp.arange(plan.clients, dtype=jnp.int32))
+        return place[draws.participants(key, plan.clients, plan.participants)]
 
     def undo(self, bad: Bool[Array, ""], state: State, old: State) -> State:
         """The state, or, where the round was bad, a failed one with the model of before."""

@@ -7,7 +7,7 @@ import cofed
 
 
 def table(clients=30, d=4, seed=0, shuffled=True, labels=False, most=7):
-    """Heterogeneous clients of 1 to `most` samples, one with all of them; names whose natural order is not that of text."""
+    """Heterogeneous clients of 1 to `most` samples, one with all of them; "site 10" comes after "site 9"."""
     rng = np.random.default_rng(seed)
     sizes = np.append(rng.integers(1, most + 1, size=clients - 1), most)
     site = np.repeat([f"site {m}" for m in range(clients)], sizes)

@@ -1,7 +1,7 @@
 """Clients' data in; padded stacks, weights and splits out."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import equinox as eqx
 import jax
@@ -9,11 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.dataset as pads
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Num
 
 from cofed import intake
+
+if TYPE_CHECKING:
+    from cofed.disk import DiskFederation
 
 
 class Federation(eqx.Module):
@@ -195,6 +197,7 @@ class Federation(eqx.Module):
         pairs = [(X[starts[c] : ends[c]], y[starts[c] : ends[c]]) for c in order]
         return cls.from_arrays(pairs, [found[c] for c in order], columns, dtype)
 
+    @overload
     @classmethod
     def from_parquet(
         cls,
@@ -204,10 +207,42 @@ class Federation(eqx.Module):
         features: Sequence[Any] | None = None,
         clients: Iterable[Any] | None = None,
         dtype: Any = None,
-    ) -> "Federation":
+        on_disk: Literal[False] = False,
+        index: None = None,
+    ) -> "Federation": ...
+    @overload
+    @classmethod
+    def from_parquet(
+        cls,
+        path: Any,
+        target: Any,
+        client: Any,
+        features: Sequence[Any] | None = None,
+        clients: None = None,
+        dtype: Any = None,
+        *,
+        on_disk: Literal[True],
+        index: Any = None,
+    ) -> "DiskFederation": ...
+    @classmethod
+    def from_parquet(
+        cls,
+        path: Any,
+        target: Any,
+        client: Any,
+        features: Sequence[Any] | None = None,
+        clients: Iterable[Any] | None = None,
+        dtype: Any = None,
+        on_disk: bool = False,
+        index: Any = None,
+    ) -> Any:
         """A federation from a parquet file or a folder of them (`*.parquet`, also `client=.../` folders).
 
         Only the columns that are used are read. The arguments are those of `from_frame`.
+
+        With `on_disk=True` the samples stay on disk, and a run reads only the clients that take part: see
+        docs/disk.md. An index is built once, in the folder `index` (default: beside the data, its name with `.cofed`
+        added), and used again while the files are the same.
 
         >>> import tempfile
         >>> df = pd.DataFrame({"site": [1, 1, 2], "age": [50.0, 40.0, 60.0], "cost": [9.0, 8.0, 7.0]})
@@ -216,20 +251,21 @@ class Federation(eqx.Module):
         ...     Federation.from_parquet(folder, target="cost", client="site").names
         ('1', '2')
         """
-        path = intake.existing(path)
-        files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-        if not files:
-            raise ValueError(f"the folder {path} holds no file that ends in .parquet")
+        if on_disk:
+            from cofed.disk import DiskFederation
+
+            if clients is not None:
+                raise ValueError("clients= is for federations in memory: all clients of a file are indexed on disk")
+            return DiskFederation.open(path, target, client, features, dtype, index)
+        if index is not None:
+            raise ValueError("index= is for on_disk=True")
         try:
-            data = pads.dataset(
-                [str(file) for file in files],
-                format="parquet",
-                partitioning=pads.partitioning(flavor="hive"),
-                partition_base_dir=str(path) if path.is_dir() else None,
-            )
+            data = intake.parquet(path)[1]
             targets, columns = intake.columns(list(data.schema.names), target, client, features)
             df = data.to_table(columns=[*columns, *targets, client]).to_pandas()
         except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+            if isinstance(error, FileNotFoundError):
+                raise
             raise ValueError(f"{path} could not be read as parquet: {error}") from error
         return cls.from_frame(df, target, client, columns, clients, dtype)
 
@@ -280,6 +316,37 @@ class Federation(eqx.Module):
         """The dtype of the features, and so of the model."""
         return self.X.dtype
 
+    @property
+    def at_hand(self) -> bool:
+        """Whether the samples lie in memory, so that measuring a model on them is cheap."""
+        return True
+
+    def labels(self) -> np.ndarray:
+        """The labels that there are, padding included."""
+        return np.asarray(self.y)
+
+    def example(self) -> tuple[Array, Array]:
+        """x and y of the first client's first sample."""
+        return self.X[0, 0], self.y[0, 0]
+
+    def check_labels(self, refuses: Callable[[np.ndarray], str | None]) -> None:
+        """Refuse labels outside a loss's domain, naming the client. `refuses` gives a sentence, or None.
+
+        >>> fed = Federation.from_arrays({"A": ([[1.0]], [7])})
+        >>> fed.check_labels(lambda y: "too large" if y.max() > 5 else None)
+        Traceback (most recent call last):
+        ValueError: client 'A': too large
+        """
+        y, sizes = np.asarray(self.y), np.asarray(self.sizes)
+        for name, labels, size in zip(self.names, y, sizes, strict=True):
+            reason = refuses(labels[:size])
+            if reason:
+                raise ValueError(f"client {name!r}: {reason}")
+        # Each client may be fine alone and still disagree: 0/1 at one, -1/+1 at another.
+        reason = refuses(np.concatenate([labels[:size] for labels, size in zip(y, sizes, strict=True)]))
+        if reason:
+            raise ValueError(f"the clients' labels together: {reason}")
+
     def weights(self, kind: Any = "uniform") -> Float[Array, " clients"]:
         """The clients' weights pi_m, which sum to 1: "uniform", "samples" (n_m / N) or one number per client.
 
@@ -287,25 +354,7 @@ class Federation(eqx.Module):
         >>> fed.weights("samples")
         Array([0.25, 0.75], dtype=float64)
         """
-        if isinstance(kind, str) and kind == "uniform":
-            raw = np.ones(self.n_clients)
-        elif isinstance(kind, str) and kind == "samples":
-            raw = np.asarray(self.sizes, float)
-        else:
-            try:
-                raw = np.asarray(kind, float)
-            except (TypeError, ValueError):
-                raise ValueError(
-                    f"weights must be 'uniform', 'samples' or one number per client, got {kind!r}"
-                ) from None
-            if raw.shape != (self.n_clients,):
-                raise ValueError(
-                    f"weights must be 'uniform', 'samples' or one number per client "
-                    f"({self.n_clients} clients), got {kind!r}"
-                )
-            if not (np.isfinite(raw).all() and (raw >= 0).all() and raw.sum() > 0):
-                raise ValueError(f"weights must be finite and nonnegative with a positive sum, got {raw.tolist()}")
-        return jnp.asarray((raw / raw.sum()).astype(self.dtype))
+        return jnp.asarray(intake.weights(kind, np.asarray(self.sizes), self.dtype))
 
     def mask(self) -> Bool[Array, "clients n_max"]:
         """True where a sample is real, False where it is padding.

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
+import pyarrow.dataset as pads
 
 
 def kind(value: Any) -> str:
@@ -19,12 +20,20 @@ def listed(names: Iterable[Any]) -> str:
     return ", ".join(shown[:10]) + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")
 
 
-def natural(name: str) -> tuple[Any, ...]:
-    """A sort key with "2" < "10": digits compare as numbers (by length, then by value), the rest as text."""
+def natural(name: str) -> bytes:
+    """A sort key with "2" < "10": digits compare as numbers (by length, then by value), the rest as text.
+
+    Bytes, because a million names are sorted by them: a text ends with a mark below all that may follow in a longer
+    one, and a number begins with its length. The name itself breaks ties such as "1" and "01".
+    """
     parts = re.split(r"([0-9]+)", name)
-    numbers = [(0, len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (1, 0, part) for i, part in enumerate(parts)]
-    # The name itself breaks ties such as "1" and "01".
-    return (numbers, name)
+    for i, part in enumerate(parts):
+        if i % 2:
+            digits = part.lstrip("0")
+            parts[i] = f"\x01{chr(len(digits))}{digits}"  # a length beyond Unicode would be no name
+        else:
+            parts[i] = part.replace("\x00", "\x00\x02") + "\x00\x01"
+    return "".join([*parts, "\x00", name]).encode("utf-8", "surrogatepass")
 
 
 def ranks(names: Sequence[str]) -> np.ndarray:
@@ -226,3 +235,38 @@ def existing(path: Any) -> Path:
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {path}")
     return path
+
+
+def parquet(path: Any) -> tuple[list[Path], pads.Dataset]:
+    """The parquet files of a path, and the table that they are together."""
+    path = existing(path)
+    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    if not files:
+        raise ValueError(f"the folder {path} holds no file that ends in .parquet")
+    table = pads.dataset(
+        [str(file) for file in files],
+        format="parquet",
+        partitioning=pads.partitioning(flavor="hive"),
+        partition_base_dir=str(path) if path.is_dir() else None,
+    )
+    return files, table
+
+
+def weights(kind: Any, sizes: np.ndarray, dtype: Any) -> np.ndarray:
+    """pi_m, which sum to 1: "uniform", "samples" (n_m / N) or one number per client."""
+    if isinstance(kind, str) and kind == "uniform":
+        raw = np.ones(len(sizes))
+    elif isinstance(kind, str) and kind == "samples":
+        raw = np.asarray(sizes, float)
+    else:
+        try:
+            raw = np.asarray(kind, float)
+        except (TypeError, ValueError):
+            raise ValueError(f"weights must be 'uniform', 'samples' or one number per client, got {kind!r}") from None
+        if raw.shape != (len(sizes),):
+            raise ValueError(
+                f"weights must be 'uniform', 'samples' or one number per client ({len(sizes)} clients), got {kind!r}"
+            )
+        if not (np.isfinite(raw).all() and (raw >= 0).all() and raw.sum() > 0):
+            raise ValueError(f"weights must be finite and nonnegative with a positive sum, got {raw.tolist()}")
+    return (raw / raw.sum()).astype(dtype)

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Num, PyTree, Scalar
 
 from cofed import trees
+from cofed.disk import DiskFederation
 from cofed.federation import Federation
 from cofed.losses import FunctionLoss, Squared
 from cofed.models import EquinoxModel, Linear
@@ -74,12 +75,12 @@ class Problem(eqx.Module):
         """The samples' losses, each counted by its share: shares of 1/n give the mean, a share of 0 is padding."""
         return self.losses(w, X, y) @ share
 
-    def start(self, federation: Federation, w0: Any = None, seed: int = 0) -> PyTree:
+    def start(self, federation: Federation | DiskFederation, w0: Any = None, seed: int = 0) -> PyTree:
         """The parameters to begin with: the model's own, or the given pytree or mapping of leaf names to arrays."""
-        y = np.asarray(federation.y)
-        several = y.shape[2] if y.ndim == 3 else None  # as many outputs as a label has entries
-        outputs = self.loss.outputs(y) if hasattr(self.loss, "outputs") else several
-        fresh = self.model.init(jax.random.key(seed), federation.X[0, 0], outputs)
+        x, y = federation.example()
+        several = y.shape[0] if y.ndim else None  # as many outputs as a label has entries
+        outputs = self.loss.outputs(federation.labels()) if hasattr(self.loss, "outputs") else several
+        fresh = self.model.init(jax.random.key(seed), jnp.asarray(x), outputs)
         if w0 is None:
             return fresh
         return like(fresh, w0)
@@ -88,19 +89,10 @@ class Problem(eqx.Module):
         """The model for the user: parameters, or a callable module where the user gave one."""
         return self.model.ready(w) if hasattr(self.model, "ready") else w
 
-    def check(self, federation: Federation) -> None:
+    def check(self, federation: Federation | DiskFederation) -> None:
         """Refuse labels outside the loss's domain, naming the client."""
-        if not hasattr(self.loss, "refuses"):
-            return
-        y, sizes = np.asarray(federation.y), np.asarray(federation.sizes)
-        for name, labels, size in zip(federation.names, y, sizes, strict=True):
-            reason = self.loss.refuses(labels[:size])
-            if reason:
-                raise ValueError(f"client {name!r}: {reason}")
-        # Each client may be fine alone and still disagree: 0/1 at one, -1/+1 at another.
-        reason = self.loss.refuses(np.concatenate([labels[:size] for labels, size in zip(y, sizes, strict=True)]))
-        if reason:
-            raise ValueError(f"the clients' labels together: {reason}")
+        if hasattr(self.loss, "refuses"):
+            federation.check_labels(self.loss.refuses)
 
 
 def like(template: PyTree, given: Any) -> PyTree:

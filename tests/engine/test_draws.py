@@ -55,6 +55,36 @@ def test_floyd_and_shuffles_are_uniform():
     assert stats.chisquare(counts).pvalue > 1e-4
 
 
+@pytest.mark.parametrize(("clients", "count"), [(260, 65), (1_000_000, 100), (70, 70), (100, 64)])
+def test_few_of_many_clients_are_distinct_and_in_order(clients, count):
+    keys = jax.random.split(jax.random.key(2), 200)
+    who = np.asarray(jax.vmap(lambda k: draws.participants(k, clients, count))(keys))
+    assert who.shape == (200, count)
+    assert who.min() >= 0
+    assert who.max() < clients
+    assert (np.diff(who, axis=1) > 0).all()
+
+
+def test_the_first_distinct_draws_are_a_uniform_set():
+    """Every triple out of twelve is equally likely, also with the few attempts that failed: chi-squared at 1e-4."""
+    keys = jax.random.split(jax.random.key(0), 40000)
+    triples = np.asarray(jax.vmap(lambda k: draws.first_distinct(k, 12, 3))(keys))
+    assert (np.diff(triples, axis=1) > 0).all()
+    counts = np.unique(triples @ [144, 12, 1], return_counts=True)[1]
+    assert len(counts) == 220
+    assert stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_many_participants_out_of_more_clients_are_uniform():
+    keys = jax.random.split(jax.random.key(1), 2000)
+    who = np.asarray(jax.vmap(lambda k: draws.participants(k, 300, 70))(keys))
+    # Draws without replacement vary less than independent ones: the statistic is scaled by (n - 1) / (n - count).
+    counts = np.bincount(who.ravel(), minlength=300)
+    statistic = ((counts - 2000 * 70 / 300) ** 2).sum() / (2000 * 70 / 300) * 299 / 230
+    assert stats.chi2.sf(statistic, 299) > 1e-4
+    assert stats.chi2.cdf(statistic, 299) > 1e-4
+
+
 @given(st.integers(0, 2**31 - 1), st.integers(1, 20))
 def test_few_batches_do_not_depend_on_the_padding(seed, n):
     key = jax.random.key(seed)

@@ -15,6 +15,7 @@ import pytest
 from tests import worlds
 
 import cofed
+from cofed.engine import inmemory
 from cofed.engine import run as engine
 
 FED = worlds.linear()
@@ -328,7 +329,7 @@ REFUSED = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_bad_input_gets_a_sentence_before_compilation(what, monkeypatch):
     options, sentence = REFUSED[what]
-    monkeypatch.setattr(engine, "run_chunk", lambda *_: pytest.fail("compiled before it was checked"))
+    monkeypatch.setattr(inmemory, "run_chunk", lambda *_: pytest.fail("compiled before it was checked"))
     with pytest.raises(ValueError, match=sentence):
         go(**options)
 

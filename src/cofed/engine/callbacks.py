@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
+from cofed.disk import DiskFederation
 from cofed.engine.history import Result
 from cofed.engine.job import Settings, in_a_line
 from cofed.federation import Federation
@@ -24,7 +25,7 @@ class RunInfo:
 
     algorithm: Any
     problem: Problem
-    federation: Federation
+    federation: Federation | DiskFederation
     settings: Settings
     weights: Any
     topology: Topology | None

@@ -1,7 +1,8 @@
 """Checkpoints: a folder with the run's definition (JSON, data as safetensors) and its newest states.
 
     run.json                 settings, problem, algorithm; written last of the definition, so it stands for the whole
-    federation.safetensors   the data (also evaluation.safetensors, where there is one)
+    federation.safetensors   the data (also evaluation.safetensors, where there is one); of clients on disk
+                             federation.json instead, which says where their index is
     round-000000050.*        a state (.safetensors) and, written after it, its history and checksum (.json)
 
 Every file is written under another name and renamed, so a kill at any moment leaves whole files only.
@@ -10,7 +11,7 @@ Every file is written under another name and renamed, so a kill at any moment le
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
 from cofed import trees
+from cofed.disk import DiskFederation
+from cofed.disk.index import Index
 from cofed.engine.encode import NotOurs, decode, encode
 from cofed.engine.files import atomically
 from cofed.engine.history import History, LeftOut, Log
@@ -38,7 +41,7 @@ class Definition:
     """What a run was defined by."""
 
     problem: Any
-    federation: Federation
+    federation: Federation | DiskFederation
     algorithm: Any
     settings: dict[str, Any]
     weights: Any
@@ -67,7 +70,7 @@ class Store:
     def begin(
         self,
         problem: Any,
-        federation: Federation,
+        federation: Federation | DiskFederation,
         algorithm: Any,
         settings: Any,
         weights: Any,
@@ -82,7 +85,10 @@ class Store:
                 f"{self.folder} holds a run already; go on with it by cofed.resume({str(self.folder)!r}), "
                 "or give another folder"
             )
-        write_federation(self.folder / "federation.safetensors", federation)
+        if isinstance(federation, DiskFederation):
+            write_json(self.folder / "federation.json", on_disk(federation))
+        else:
+            write_federation(self.folder / "federation.safetensors", federation)
         if evaluation is not None:
             write_federation(self.folder / "evaluation.safetensors", evaluation)
         write_json(
@@ -121,7 +127,7 @@ class Store:
     def definition(
         self,
         problem: Any,
-        federation: Federation | None,
+        federation: Federation | DiskFederation | None,
         algorithm: Any,
         metrics: Mapping[str, Callable] | None,
         evaluation: Federation | None,
@@ -157,7 +163,9 @@ class Store:
                 f"the federation of the run in {self.folder} draws its samples with code of its own, which no file can "
                 "hold: pass federation= to resume"
             )
-        if federation is None:
+        if federation is None and (self.folder / "federation.json").exists():
+            federation = reopened(self.folder / "federation.json")
+        elif federation is None:
             federation = read_federation(self.folder / "federation.safetensors")
         if fingerprint(federation) != written["fingerprint"]:
             raise ValueError(f"this federation is not the one of the run in {self.folder}: their data differ")
@@ -217,7 +225,16 @@ class Store:
             raise ValueError(f"{self.folder} holds no whole checkpoint yet; start the run again in another folder")
         return found[-1]
 
-    def load(self, saved: Saved, template: State, start: PyTree, federation_names: tuple[str, ...]):
+    def shapes(self, saved: Saved) -> dict[str, list[int]]:
+        """The shapes of a checkpoint's state, by name; of a damaged one nothing, which `load` then refuses."""
+        try:
+            with safe_open(saved.path.with_suffix(".safetensors"), framework="numpy") as file:
+                names = [name for name in file.keys() if name.startswith("state.")]  # noqa: SIM118
+                return {name.removeprefix("state."): file.get_slice(name).get_shape() for name in names}
+        except (SafetensorError, OSError):
+            return {}
+
+    def load(self, saved: Saved, template: State, start: PyTree, federation_names: Sequence[str]):
         """The state and the log of a checkpoint; the template gives the structure that they must have."""
         path = saved.path.with_suffix(".safetensors")
         refuse = f"the checkpoint {path} is damaged; delete {saved.path.stem}.* to go on from the one before"
@@ -295,8 +312,6 @@ def write_federation(path: Path, federation: Federation) -> None:
 
 def read_federation(path: Path) -> Federation:
     """The federation that `write_federation` wrote."""
-    from safetensors import safe_open
-
     try:
         with safe_open(path, framework="numpy") as file:
             meta, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -312,8 +327,28 @@ def read_federation(path: Path) -> Federation:
     )
 
 
-def fingerprint(federation: Federation) -> str:
+def on_disk(federation: DiskFederation) -> dict[str, Any]:
+    """Where the clients are, and which the history is measured on."""
+    measured = None if federation.measured is None else federation.measured.tolist()
+    return {"index": str(federation.index.folder.resolve()), "measured": measured}
+
+
+def reopened(path: Path) -> DiskFederation:
+    """The federation that `on_disk` described."""
+    told = read_json(path, f"{path} is damaged; pass federation= to resume")
+    folder = Path(told["index"])
+    if not folder.exists():
+        raise ValueError(f"the clients of this run were in {folder}, which is gone; pass federation= to resume")
+    measured = None if told["measured"] is None else np.asarray(told["measured"])
+    return dataclasses.replace(DiskFederation.of(Index.open(folder)), measured=measured)
+
+
+def fingerprint(federation: Federation | DiskFederation) -> str:
     """A hash of the data, the clients' names and their order."""
+    if isinstance(federation, DiskFederation):
+        return hashlib.sha256(
+            json.dumps([federation.index.identity, on_disk(federation)["measured"]]).encode()
+        ).hexdigest()
     hashed = hashlib.sha256(json.dumps(federation.names).encode())
     for array in (federation.X, federation.y, federation.sizes):
         hashed.update(np.ascontiguousarray(array).tobytes())

@@ -1,7 +1,7 @@
 """The debug engine: the same rounds, eagerly, client by client, stopping at the first failure with its address."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -59,7 +59,7 @@ class WatchedSteps(Steps):
         return loss, gradient
 
 
-def watched(names: tuple[str, ...], at: int) -> tuple[Callable, Callable]:
+def watched(names: Sequence[str], at: int) -> tuple[Callable, Callable]:
     """Clients one by one, with steps that look at every point: `for_each` and `make` of a round."""
 
     def one_by_one(client: Callable, who: Array, *stacked: PyTree) -> PyTree:
@@ -85,7 +85,7 @@ def watched(names: tuple[str, ...], at: int) -> tuple[Callable, Callable]:
     return one_by_one, make
 
 
-def debug_advance(task: Task, state: State, clock: Clock, names: tuple[str, ...]) -> tuple[State, Records]:
+def debug_advance(task: Task, state: State, clock: Clock, names: Sequence[str]) -> tuple[State, Records]:
     """What `loop.advance` does, without compilation."""
     done: list[Records] = []
     rounds = min(int(clock.stop - state.round), task.watch.capacity)

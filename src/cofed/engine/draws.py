@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 FEW = 64  # up to so many distinct draws are found one by one, more by sorting
 PACKED = 4096  # up to so many samples, a position and 20 random bits fit into one sort key
+RARE = 4  # from so many clients per participant on, few of twice the draws are drawn before
 
 
 def round_key(seed_key: PRNGKeyArray, round: Int[Array, ""]) -> PRNGKeyArray:
@@ -23,8 +24,32 @@ def client_key(key: PRNGKeyArray, client_id: Int[Array, ""]) -> PRNGKeyArray:
 
 
 def participants(key: PRNGKeyArray, clients: int, count: int) -> Int[Array, " count"]:
-    """The ids of the clients that take part in a round: distinct, uniform, in rising order."""
-    return jnp.sort(distinct(jax.random.fold_in(key, 0), jnp.asarray(clients, jnp.int32), clients, 1, count)[0])
+    """The ids of the clients that take part in a round: distinct, uniform, in rising order.
+
+    The work depends on their number, not on that of all clients.
+    """
+    key = jax.random.fold_in(key, 0)
+    if count <= FEW or clients < RARE * count:
+        return jnp.sort(distinct(key, jnp.asarray(clients, jnp.int32), clients, 1, count)[0])
+    return first_distinct(key, clients, count)
+
+
+def first_distinct(key: PRNGKeyArray, n: int, count: int) -> Int[Array, " count"]:
+    """The first `count` distinct ones of independent draws from 0..n-1, in rising order: by symmetry every set is
+    equally likely, also given that twice as many draws were enough. Should they not be, all are drawn anew."""
+    size = 2 * count
+
+    def attempt(i):
+        draw = jax.random.bits(jax.random.fold_in(key, i), (size,), jnp.uint32) % jnp.uint32(n)
+        value, when = jax.lax.sort((draw.astype(jnp.int32), jnp.arange(size, dtype=jnp.int32)), num_keys=2)
+        new = jnp.concatenate([jnp.ones(1, bool), value[1:] != value[:-1]])
+        # When each distinct value came first; the others come never.
+        came = jnp.where(new, when, size)
+        enough = jnp.sort(came)[count - 1]
+        kept = jnp.sort(jnp.where(came <= enough, value, n))[:count]
+        return i + 1, kept, enough < size
+
+    return jax.lax.while_loop(lambda carry: ~carry[2], lambda carry: attempt(carry[0]), attempt(jnp.uint32(0)))[1]
 
 
 def working_links(key: PRNGKeyArray, failure: Float[Array, ""], edges: int) -> Bool[Array, " edges"]:

@@ -30,7 +30,11 @@ def by_blocks(f: Callable[..., PyTree], data: Data, rows: int = ROWS) -> PyTree:
 def by_blocks_here(f: Callable[..., PyTree], data: Data, rows: int) -> PyTree:
     """The same over the clients of this device."""
     flat = lambda a: a.reshape((-1, *a.shape[2:]))  # noqa: E731
-    X, y, share = flat(data.X), flat(data.y), flat(shares(data) * data.weights[:, None])
+    return over(f, flat(data.X), flat(data.y), flat(shares(data) * data.weights[:, None]), rows)
+
+
+def over(f: Callable[..., PyTree], X: Array, y: Array, share: Array, rows: int = ROWS) -> PyTree:
+    """The sum of f(X, y, share) over blocks of these samples."""
     total, rows = X.shape[0], min(rows, X.shape[0])
     blocks = -(-total // rows)
     if blocks == 1:
@@ -117,7 +121,29 @@ def row(
     problem: Problem, data: Data, held_out: Data | None, own: dict[str, Callable], per_client: bool, w: PyTree
 ) -> dict[str, Any]:
     """One row of the history, but for what the engine itself counts."""
-    loss, gradient = smooth(problem, data, w)
+    accuracy = correct(problem, data, w) if hasattr(problem.loss, "correct") else None
+    values = shown(problem, *smooth(problem, data, w), accuracy, held_out, own, w)
+    if per_client:
+        values["client_loss"] = client_losses(problem, data, w)
+    return values
+
+
+def measures(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> tuple[Scalar, PyTree, Scalar | None]:
+    """What samples add to the loss, to its gradient and, where the loss has one, to the accuracy."""
+    loss, gradient = jax.value_and_grad(problem.mean_loss)(w, X, y, share)
+    return loss, gradient, right(problem, w, X, y, share) if hasattr(problem.loss, "correct") else None
+
+
+def shown(
+    problem: Problem,
+    loss: Scalar,
+    gradient: PyTree,
+    accuracy: Scalar | None,
+    held_out: Data | None,
+    own: dict[str, Callable],
+    w: PyTree,
+) -> dict[str, Any]:
+    """A row, of what was measured on the data."""
     psi = problem.regularizer
     # How far from stationary: ||w - prox_1(w - grad F(w))||, zero exactly at stationary points.
     residual = trees.sub(w, psi.prox(trees.sub(w, gradient), 1.0))
@@ -127,17 +153,14 @@ def row(
         values["density"] = metrics.density()(part_of(psi, w))
     if structure == "rank":
         values["rank"] = sum_of_ranks(part_of(psi, w))
-    classifies = hasattr(problem.loss, "correct")
-    if classifies:
-        values["accuracy"] = correct(problem, data, w)
+    if accuracy is not None:
+        values["accuracy"] = accuracy
     if held_out is not None:
         values["test_loss"] = smooth(problem, held_out, w)[0]
-        if classifies:
+        if accuracy is not None:
             values["test_accuracy"] = correct(problem, held_out, w)
     for name, metric in own.items():
         values[name] = jnp.asarray(metric(w)).astype(loss.dtype)
-    if per_client:
-        values["client_loss"] = client_losses(problem, data, w)
     return values
 
 

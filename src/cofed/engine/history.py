@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ class History:
     rows: list[dict[str, Any]]
     left_out: list[LeftOut]
     client_losses: list[tuple[int, np.ndarray]]  # (round, loss of each client), where asked for
-    names: tuple[str, ...] = ()
+    names: Sequence[str] = ()
     compile_seconds: float = 0.0
 
     def to_pandas(self) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """A run, checked and put in place: everything but its state."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,14 +11,18 @@ from jaxtyping import Array, PyTree
 
 from cofed import trees
 from cofed.algorithms import base
+from cofed.disk import DiskFederation
 from cofed.engine.halo import halo_links
 from cofed.engine.history import COLUMNS
+from cofed.engine.inmemory import InMemory
 from cofed.engine.loop import Task, Watch
 from cofed.engine.mesh import check_mesh, put_task, spread_data
+from cofed.engine.ondisk import OnDisk, check_on_disk, example
 from cofed.engine.peers import Peers
 from cofed.engine.plan import Plan, check_fit, in_cache, make_plan, pose
 from cofed.engine.rounds import Centre
 from cofed.engine.steps import Data
+from cofed.engine.window import rounds_of
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology, links
 from cofed.problem import Problem
@@ -29,6 +33,7 @@ RESERVED = {
     *(f"personal_{name}" for name in ("objective", "loss", "accuracy", "test_loss", "test_accuracy")),
 } - {"density", "rank", "accuracy"}  # what the loss and regularizer add may be measured in another way
 BUFFER = 2**24  # entries that a chunk of rounds may record
+CHUNK = 512  # the most rounds of a chunk
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +68,8 @@ class Job:
 
     name: str  # of the algorithm
     problem: Problem
-    names: tuple[str, ...]  # of the clients
+    names: Sequence[str]  # of the clients
+    place: InMemory | OnDisk  # where the data lie
     exchange: Centre | Peers
     stages: list[ReadyStage]
     watch: Watch
@@ -72,7 +78,7 @@ class Job:
 
 def prepare(
     problem: Problem,
-    federation: Federation,
+    federation: Federation | DiskFederation,
     algorithm: Any,
     settings: Settings,
     weights: Any,
@@ -83,9 +89,9 @@ def prepare(
     mesh: Any = None,
 ) -> Job:
     """Check everything that can be checked before compiling, and put it in place: on the devices of a mesh."""
+    check_kinds(problem, federation, on_disk=True)
     if mesh is not None:
-        mesh = check_mesh(mesh)
-    check_kinds(problem, federation)
+        mesh = check_mesh(mesh, federation)
     check_algorithm(algorithm)
     problem.check(federation)
     plan = make_plan(
@@ -98,17 +104,8 @@ def prepare(
     check_stream(federation, plan)
     exchange = make_exchange(algorithm, federation, settings, weights, topology, link_failure)
     check_fit(algorithm, pose(problem, plan), plan)
-    data = together = Data(
-        federation.X,
-        federation.y,
-        federation.sizes,
-        federation.ids,
-        federation.weights(weights),
-        federation.draw,
-        places=jnp.asarray(np.argsort(np.asarray(federation.ids)), jnp.int32),
-    )
-    if mesh is not None:
-        data = spread_data(data, mesh)
+    place, together, most = lay(federation, plan, settings, weights, exchange, algorithm)
+    data = together if mesh is None else spread_data(together, mesh)
     held_out = None
     if evaluation is not None:
         check_evaluation(problem, federation, evaluation)
@@ -126,7 +123,7 @@ def prepare(
     entries = plan.participants + settings.per_client * plan.clients
     if settings.keep_models:
         entries += sum(leaf.size for leaf in jax.tree.leaves(start))
-    watch = Watch(settings.per_client, settings.keep_models, max(1, min(512, BUFFER // entries)))
+    watch = Watch(settings.per_client, settings.keep_models, max(1, min(most, BUFFER // entries)))
 
     between = exchange  # what the devices do; the job's own is for what happens in one place
     if mesh is not None and topology is not None:
@@ -153,21 +150,48 @@ def prepare(
         end += stage.rounds
         bytes_ = wire(dataclasses.replace(task, exchange=exchange, data=together), start)
         stages.append(ReadyStage(task if mesh is None else put_task(task, mesh), end, *bytes_))
-    return Job(type(algorithm).__name__, problem, federation.names, exchange, stages, watch, settings)
+    return Job(type(algorithm).__name__, problem, federation.names, place, exchange, stages, watch, settings)
 
 
-def owners(federation: Federation, evaluation: Federation) -> Array | None:
+def lay(
+    federation: Federation | DiskFederation,
+    plan: Plan,
+    settings: Settings,
+    weights: Any,
+    exchange: Centre | Peers,
+    algorithm: Any,
+) -> tuple[InMemory | OnDisk, Data, int]:
+    """Where the data lie, the data (of clients on disk an example: windows come later), the most rounds of a chunk."""
+    if isinstance(federation, DiskFederation):
+        check_on_disk(algorithm, exchange, plan, settings.per_client)
+        place = OnDisk(federation, weights, plan, settings.seed, settings.rounds)
+        return place, example(federation), rounds_of(federation, plan)
+    arrays = (federation.X, federation.y, federation.sizes, federation.ids)
+    places = jnp.asarray(np.argsort(np.asarray(federation.ids)), jnp.int32)
+    return InMemory(), Data(*arrays, federation.weights(weights), federation.draw, places=places), CHUNK
+
+
+def owners(federation: Federation | DiskFederation, evaluation: Federation) -> Array | None:
     """Where the clients of held-out data are in the federation; None where some are not."""
+    if isinstance(federation, DiskFederation):
+        return None  # what they are for, clients' own models, is not done on disk
     places = {name: m for m, name in enumerate(federation.names)}
     if not set(evaluation.names) <= set(places):
         return None
     return jnp.asarray([places[name] for name in evaluation.names], jnp.int32)
 
 
-def check_kinds(problem: Any, federation: Any) -> None:
-    """Arguments in the wrong order or of the wrong kind get a sentence."""
+def check_kinds(problem: Any, federation: Any, on_disk: bool = False) -> None:
+    """Arguments in the wrong order or of the wrong kind get a sentence. `on_disk`: whether clients on disk will do."""
     if not isinstance(problem, Problem):
         raise TypeError(f"the first argument must be a cofed.Problem, got {type(problem).__name__}")
+    if isinstance(federation, DiskFederation):
+        if on_disk:
+            return
+        raise TypeError(
+            "this needs all clients in memory, and the federation is on disk: use Federation.from_parquet without "
+            "on_disk, or federation.select([names]) to read some clients"
+        )
     if not isinstance(federation, Federation):
         raise TypeError(
             f"the second argument must be a cofed.Federation, got {type(federation).__name__}; "
@@ -184,12 +208,14 @@ def check_algorithm(algorithm: Any) -> None:
         )
 
 
-def check_evaluation(problem: Problem, federation: Federation, evaluation: Federation) -> None:
+def check_evaluation(problem: Problem, federation: Federation | DiskFederation, evaluation: Any) -> None:
     """Held-out data must look like the data."""
-    if evaluation.X.shape[2:] != federation.X.shape[2:]:
+    if isinstance(evaluation, DiskFederation):
+        raise TypeError("the evaluation federation is on disk; read it into memory, such as evaluation.select([names])")
+    if evaluation.feature_shape != federation.feature_shape:
         raise ValueError(
-            f"the evaluation federation has samples of shape {evaluation.X.shape[2:]}, "
-            f"but the federation's are of shape {federation.X.shape[2:]}"
+            f"the evaluation federation has samples of shape {evaluation.feature_shape}, "
+            f"but the federation's are of shape {federation.feature_shape}"
         )
     if evaluation.feature_names and federation.feature_names and evaluation.feature_names != federation.feature_names:
         raise ValueError(
@@ -198,7 +224,7 @@ def check_evaluation(problem: Problem, federation: Federation, evaluation: Feder
         )
     problem.check(evaluation)
     if hasattr(problem.loss, "outputs"):
-        known, there = (problem.loss.outputs(np.asarray(f.y)) for f in (federation, evaluation))
+        known, there = (problem.loss.outputs(f.labels()) for f in (federation, evaluation))
         if there > known:
             raise ValueError(
                 f"the evaluation federation has {there} classes, but the federation only {known}; "
@@ -206,10 +232,9 @@ def check_evaluation(problem: Problem, federation: Federation, evaluation: Feder
             )
 
 
-def check_prediction(problem: Problem, federation: Federation, start: PyTree) -> None:
+def check_prediction(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
     """The loss of a sample must be one number, made of a prediction that fits the label."""
-    x = jax.ShapeDtypeStruct(federation.X.shape[2:], federation.X.dtype)
-    y = jax.ShapeDtypeStruct(federation.y.shape[2:], federation.y.dtype)
+    x, y = (jax.ShapeDtypeStruct(part.shape, part.dtype) for part in federation.example())
     try:
         prediction = jax.eval_shape(problem.model, start, x)
         loss = jax.eval_shape(lambda p, y: jnp.asarray(problem.loss(p, y)), prediction, y)
@@ -227,7 +252,7 @@ def check_prediction(problem: Problem, federation: Federation, start: PyTree) ->
         )
 
 
-def check_stream(federation: Federation, plan: Plan) -> None:
+def check_stream(federation: Federation | DiskFederation, plan: Plan) -> None:
     """Samples that are drawn afresh have no full gradient and no epochs, and come from a JAX function."""
     if federation.draw is None:
         return
@@ -244,7 +269,7 @@ def check_stream(federation: Federation, plan: Plan) -> None:
             f"draw(key, client, {size}) must be a JAX function of a traced key and client that gives (X, y), but "
             f"{in_a_line(error)}"
         ) from error
-    expected = [(size, *federation.X.shape[2:]), (size, *federation.y.shape[2:])]
+    expected = [(size, *part.shape) for part in federation.example()]
     if [X.shape, y.shape] != expected:
         raise ValueError(f"draw(key, client, {size}) gave X, y of shapes {X.shape}, {y.shape}, expected {expected}")
     if X.dtype != federation.dtype:
@@ -256,7 +281,7 @@ def check_stream(federation: Federation, plan: Plan) -> None:
 
 def make_exchange(
     algorithm: Any,
-    federation: Federation,
+    federation: Federation | DiskFederation,
     settings: Settings,
     weights: Any,
     topology: Topology | None,
@@ -282,7 +307,7 @@ def make_exchange(
         raise ValueError("by gossip all nodes count alike: weights must be 'uniform'")
     if not isinstance(link_failure, (int, float)) or not 0 <= link_failure < 1:
         raise ValueError(f"link_failure is a probability in [0, 1), got {link_failure!r}")
-    dtype = federation.X.dtype
+    dtype = federation.dtype
     return Peers(links(topology, dtype), jnp.asarray(link_failure, dtype) if link_failure else None)
 
 

@@ -52,6 +52,7 @@ class Task(eqx.Module):
     metrics: dict[str, Callable]
     plan: Plan = eqx.field(static=True)
     watch: Watch = eqx.field(static=True)
+    measured: Data | None = None  # what rows are measured on, where that is not the data of the rounds
 
     def begin(self, starts: PyTree, key: Any, round: Any) -> State:
         """The state before the first round of the stage."""
@@ -63,10 +64,10 @@ class Task(eqx.Module):
 
     def row(self, state: State) -> dict[str, Array]:
         """The row of the present model."""
-        w = self.model(state)
-        found = evaluate.row(self.problem, self.data, self.held_out, self.metrics, self.watch.per_client, w)
+        w, data = self.model(state), self.data if self.measured is None else self.measured
+        found = evaluate.row(self.problem, data, self.held_out, self.metrics, self.watch.per_client, w)
         return found | self.exchange.columns(
-            self.algorithm, self.problem, self.data, self.held_out, self.metrics, self.watch.per_client, state
+            self.algorithm, self.problem, data, self.held_out, self.metrics, self.watch.per_client, state
         )
 
     def conclude(

@@ -19,6 +19,7 @@ from jaxtyping import Array, PyTree
 
 from cofed.engine.rounds import State, at, started
 from cofed.engine.steps import Data
+from cofed.federation import Federation
 
 STACKS = ("X", "y", "sizes", "ids", "weights")  # the parts of the data that have an entry per client
 
@@ -50,8 +51,10 @@ def mesh(devices: int | None = None) -> Mesh:
     return Mesh(np.array(found[: devices or len(found)]), ("clients",))
 
 
-def check_mesh(mesh: Any) -> Mesh:
+def check_mesh(mesh: Any, federation: Any) -> Mesh:
     """A mesh of one axis that JAX leaves to us, or a sentence."""
+    if not isinstance(federation, Federation):
+        raise ValueError("clients on disk are read window by window, into one place: leave mesh= out")
     if not isinstance(mesh, Mesh):
         raise TypeError(f"mesh must be a mesh such as cofed.mesh(4), got {type(mesh).__name__}")
     if len(mesh.axis_names) != 1:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from cofed.algorithms import base
+from cofed.disk import DiskFederation
 from cofed.federation import Federation
 from cofed.problem import Problem
 
@@ -51,7 +52,7 @@ def check_seed(seed: Any) -> int:
 
 
 def make_plan(
-    federation: Federation,
+    federation: Federation | DiskFederation,
     local_steps: int | None,
     local_epochs: int | None,
     batch_size: int | None,

@@ -118,7 +118,8 @@ class Centre(eqx.Module):
         key = draws.round_key(state.key, state.round)
         stage_round = (state.round - state.begun).astype(data.X.dtype)
         down = algorithm.broadcast(state.server)
-        cast = called(data, plan, key)
+        who = None if plan.everyone else self.attend(key, state.round, data, plan)
+        cast = called(who, data, plan)
 
         def client(position, keeps, own):
             steps = make(problem, data, plan, position, own, key, stage_round)
@@ -149,6 +150,11 @@ class Centre(eqx.Module):
         server = trees.where(go, server, state.server)
         messages = jnp.asarray(plan.participants, jnp.int32)
         return at(new, server, keeps), Roll(cast.who, heard, messages)
+
+    def attend(self, key: PRNGKeyArray, round: Int[Array, ""], data: Data, plan: Plan) -> Int[Array, " participants"]:
+        """The positions of those that take part in a round."""
+        assert data.places is not None
+        return data.places[draws.participants(key, plan.clients, plan.participants)]
 
     def undo(self, bad: Bool[Array, ""], state: State, old: State) -> State:
         """The state, or, where the round was bad, a failed one with the model of before."""
@@ -260,14 +266,12 @@ class Cast(eqx.Module):
     slots: Int[Array, " local"]  # where they stand in `who`; padding stands behind its end
 
 
-def called(data: Data, plan: Plan, key: PRNGKeyArray) -> Cast:
-    """The participants of a round: everybody, or a draw."""
+def called(who: Int[Array, " participants"] | None, data: Data, plan: Plan) -> Cast:
+    """The participants of a round: these, or everybody."""
     here = jnp.arange(data.X.shape[0], dtype=jnp.int32)
-    if plan.everyone:
+    if who is None:
         who, first = jnp.arange(plan.clients, dtype=jnp.int32), data.first()
         return Cast(who, here, first + here < plan.clients, first + here)
-    assert data.places is not None
-    who = data.places[draws.participants(key, plan.clients, plan.participants)]
     mine = who - data.first()
     slots = jnp.arange(plan.participants, dtype=jnp.int32)
     return Cast(who, jnp.clip(mine, 0, here.size - 1), (mine >= 0) & (mine < here.size), slots)

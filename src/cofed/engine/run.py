@@ -14,14 +14,15 @@ import pandas as pd
 from jaxtyping import Array, PyTree
 
 from cofed import trees
+from cofed.disk import DiskFederation
 from cofed.engine.callbacks import Listeners, RunInfo
 from cofed.engine.checkpoint import Store
 from cofed.engine.choose import choose
-from cofed.engine.debug import debug_advance, watched
+from cofed.engine.debug import watched
 from cofed.engine.history import History, LeftOut, Log, Outcome, Result
 from cofed.engine.job import Job, ReadyStage, Settings, check_kinds, prepare
-from cofed.engine.loop import Clock, Personal, Records, Task, conclude, enter, look, personal, run_chunk
-from cofed.engine.mesh import everywhere, in_one_place, spread_state, whole
+from cofed.engine.loop import Clock, Personal, Records, Task, conclude, personal
+from cofed.engine.mesh import in_one_place, spread_state, whole
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.rounds import EMPTY_ROUNDS, State
@@ -34,7 +35,7 @@ CHUNK_SECONDS = 0.25  # a chunk of rounds is about so long: often enough for a p
 
 def run(
     problem: Problem,
-    federation: Federation,
+    federation: Federation | DiskFederation,
     algorithm: Any,
     *,
     rounds: int,
@@ -48,7 +49,7 @@ def run(
     mesh: Any = None,
     w0: Any = None,
     seed: int = 0,
-    evaluate_every: int = 1,
+    evaluate_every: int | None = None,
     keep_models: bool = False,
     metrics: Mapping[str, Callable] | None = None,
     evaluation: Federation | None = None,
@@ -72,7 +73,8 @@ def run(
     link_failure: the probability that a link of the topology fails in a round (drawn anew every round, by seed).
     mesh: the devices to spread the clients over, such as cofed.mesh(4); the trajectory is the same, to round-off.
     w0: the start, as the model's pytree or a mapping such as {"coef": array}; None is the model's own.
-    evaluate_every: rounds between rows of the history; an evaluation passes over all data.
+    evaluate_every: rounds between rows of the history; an evaluation passes over all data. None is 1, but for clients
+        on disk (unless `measured_on` some) the start and the end only.
     keep_models: keep the model after every round, in `result.models`.
     metrics: own columns of the history, functions of the parameters, such as {"f1": cofed.metrics.f1(truth)}.
     evaluation: a federation of held-out data: adds test_loss (and test_accuracy) to the history.
@@ -95,6 +97,7 @@ def run(
     """
     if hasattr(algorithm, "candidates"):
         check_kinds(problem, federation)
+        assert isinstance(federation, Federation)
         if topology is not None or checkpoint is not None or link_failure:
             raise ValueError(
                 f"{type(algorithm).__name__} trains several methods through a server: it has no topology and no "
@@ -129,6 +132,9 @@ def run(
     if mesh is not None and debug:
         raise ValueError("debug=True runs client by client in one place: leave mesh= out")
     listeners = Listeners(callbacks)
+    check_kinds(problem, federation, on_disk=True)
+    if evaluate_every is None:
+        evaluate_every = 1 if federation.at_hand else rounds
     settings = Settings(
         rounds=positive_integer("rounds", rounds),
         local_steps=optional_integer("local_steps", local_steps),
@@ -161,7 +167,7 @@ def resume(
     checkpoint: str | Path,
     *,
     problem: Problem | None = None,
-    federation: Federation | None = None,
+    federation: Federation | DiskFederation | None = None,
     algorithm: Any = None,
     metrics: Mapping[str, Callable] | None = None,
     evaluation: Federation | None = None,
@@ -173,6 +179,7 @@ def resume(
 
     The folder holds all that is needed, but for a user's own Python code: a problem with an own loss or model, an own
     algorithm, own metrics (not those of `cofed.metrics`) and a stream must be given again. So must callbacks and mesh.
+    Clients on disk are not copied: their index must be where it was, or the federation be given.
 
     >>> import tempfile, numpy as np, cofed
     >>> federation = cofed.Federation.from_arrays([(np.eye(3), np.ones(3)), (2 * np.eye(3), np.ones(3))])
@@ -202,7 +209,7 @@ def resume(
     # The shapes of the state follow from the stage that the checkpoint was made in.
     newest = store.newest()
     number = next(i for i, stage in enumerate(job.stages) if newest.round <= stage.end)
-    template = gathered(job, begin_stage(job, number, start))
+    template = job.place.template(gathered(job, begin_stage(job, number, start)), store.shapes(newest))
     state, log = store.load(newest, template, start, federation_names=saved.federation.names)
     if mesh is not None:
         state = spread_state(state, mesh)
@@ -214,7 +221,7 @@ def resume(
 def begin_stage(job: Job, number: int, w0: PyTree) -> State:
     """The state before a stage, from one start for all."""
     task = job.stages[number].task
-    return fresh_state(task, job.exchange.starts(w0, task.plan), jax.random.key(job.settings.seed), 0)
+    return fresh_state(job, task, job.exchange.starts(w0, task.plan), jax.random.key(job.settings.seed), 0)
 
 
 def gathered(job: Job, state: State) -> State:
@@ -234,9 +241,9 @@ def save(job: Job, store: Store, state: State, log: Log) -> None:
         store.save(state, log)
 
 
-def fresh_state(task: Task, starts: PyTree, key: Array, round: int) -> State:
+def fresh_state(job: Job, task: Task, starts: PyTree, key: Array, round: int) -> State:
     """The state before a stage's first round, checked."""
-    state = enter(task, *everywhere(task, (starts, key, jnp.asarray(round, jnp.int32))))
+    state = job.place.enter(task, starts, key, jnp.asarray(round, jnp.int32))
     if not trees.all_finite((state.round, state.server, state.clients)):
         raise ValueError(f"{type(task.algorithm).__name__} cannot start from this w0: its state would not be finite")
     return state
@@ -296,7 +303,7 @@ def proceed(
 def next_stage(job: Job, number: int, state: State, log: Log) -> State:
     """The state before a later stage, from what the one before hands over."""
     starts = job.exchange.output(*(before := settled(job, job.stages[number - 1], state)))
-    state = fresh_state(job.stages[number].task, starts, before[-1].key, int(state.round))
+    state = fresh_state(job, job.stages[number].task, starts, before[-1].key, int(state.round))
     count_first(job, job.stages[number], state, log)
     return state
 
@@ -339,7 +346,7 @@ def begin(job: Job, state: State, log: Log) -> None:
     """Row 0 of the history: the start."""
     stage = job.stages[0]
     count_first(job, stage, state, log)
-    add_row(log, 0, look(stage.task, state), participants=0, stage=0, seconds=0.0)
+    add_row(log, 0, job.place.look(stage.task, state), participants=0, stage=0, seconds=0.0)
     if job.watch.keep_models:
         log.models.append(to_numpy(job.exchange.model(*settled(job, stage, state))))
 
@@ -354,14 +361,13 @@ def close(job: Job, number: int, state: State, log: Log) -> None:
     """The row of the last good model, where a run ended between two evaluations."""
     done, task = rounds_done(state), job.stages[number].task
     if log.history.rows[-1]["round"] < done:
-        add_row(log, done, look(task, state), task.plan.participants, number, log.seconds)
+        add_row(log, done, job.place.look(task, state), task.plan.participants, number, log.seconds)
 
 
 def compile_now(job: Job, stage: ReadyStage, state: State, log: Log) -> float:
     """Compile the loop by asking it for no rounds, and say how long that took."""
     began = time.perf_counter()
-    when = everywhere(stage.task, clock(job, int(state.round), log))
-    jax.block_until_ready(run_chunk(stage.task, state, when))
+    jax.block_until_ready(job.place.advance(stage.task, state, clock(job, int(state.round), log)))
     return time.perf_counter() - began
 
 
@@ -376,9 +382,9 @@ def chunk(job: Job, number: int, state: State, stop: int, log: Log, debug: bool)
     began, first, stage = time.perf_counter(), int(state.round), job.stages[number]
     when = clock(job, stop, log)
     if debug:
-        state, records = debug_advance(stage.task, state, when, job.names)
+        state, records = job.place.debug(stage.task, state, when, job.names)
     else:
-        state, records = jax.block_until_ready(run_chunk(stage.task, state, everywhere(stage.task, when)))
+        state, records = jax.block_until_ready(job.place.advance(stage.task, state, when))
     seconds = time.perf_counter() - began
     record(job, stage, log, first, state, jax.device_get(records), number, seconds)
     return state, seconds
@@ -400,7 +406,7 @@ def record(
     for i in range(done + failed(state)):
         now = first + i + 1
         clients, heard = records.roll.clients[i], records.roll.heard[i]
-        log.history.left_out += [LeftOut(now - 1, job.names[m]) for m in clients[~heard]]
+        log.history.left_out += [LeftOut(now - 1, job.names[int(m)]) for m in clients[~heard]]
         log.unreported += int((~heard).sum())
         if i == done:  # the round that failed: who was left out is known, but it changed nothing
             break
@@ -465,7 +471,7 @@ def end_of_clients(job: Job, stage: ReadyStage, state: State, log: Log, debug: b
         else:
             state, heard = conclude(task, state)
         log.down += stage.down * len(job.names)  # the last model goes to everybody
-        left = np.flatnonzero(~np.asarray(heard))
+        left = np.flatnonzero(~np.asarray(heard)).tolist()
         log.history.left_out += [LeftOut(int(state.round), job.names[m]) for m in left]
     return personal(task, state)
 

@@ -1,0 +1,3 @@
+"""Federations larger than memory: clients on disk, of which only those that take part are read."""
+
+from cofed.disk.federation import DiskFederation

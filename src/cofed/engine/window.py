@@ -1,0 +1,144 @@
+"""Windows: the clients of the next rounds, read from disk while the rounds before are computed.
+
+Who takes part depends on the seed and the round alone, so it is known ahead. The distinct clients of several rounds
+make one stack of a fixed size, on which the compiled loop runs as on any other data; only the positions of those that
+take part are handed to it instead of drawn.
+"""
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from cofed.disk import DiskFederation
+from cofed.engine import draws
+from cofed.engine.plan import Plan
+from cofed.engine.rounds import Centre
+from cofed.engine.steps import Data
+
+BYTES = 2**25  # of the samples in a window
+ROUNDS = 512  # the most rounds of a window
+
+
+class Windowed(Centre):
+    """Rounds through a server, with clients that are known ahead."""
+
+    who: Int[Array, "rounds participants"]  # positions in the window
+    first: Int[Array, ""]  # the window's first round
+
+    def attend(self, key: PRNGKeyArray, round: Int[Array, ""], data: Data, plan: Plan) -> Int[Array, " participants"]:
+        """The positions of those that take part."""
+        return self.who[round - self.first]
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """The clients of some rounds."""
+
+    first: int
+    stop: int
+    ids: np.ndarray  # in rising order; in the stack they are followed by blanks
+    who: np.ndarray
+    data: Data
+    exchange: Windowed
+
+    def took_part(self, first: int, stop: int) -> np.ndarray:
+        """The positions of those that took part in these rounds."""
+        return np.unique(self.who[first - self.first : stop - self.first])
+
+
+class Ahead:
+    """Something that is computed in a thread of its own."""
+
+    def __init__(self, function: Callable, *arguments: Any):
+        self.found, self.error = None, None
+
+        def work():
+            try:
+                self.found = function(*arguments)
+            except BaseException as error:
+                self.error = error
+
+        self.thread = threading.Thread(target=work, daemon=True)
+        self.thread.start()
+
+    def result(self) -> Any:
+        """What was computed; waits for it."""
+        self.thread.join()
+        if self.error is not None:
+            raise self.error
+        return self.found
+
+
+class Windows:
+    """The windows of a run, one after another; the next is read ahead."""
+
+    def __init__(self, federation: DiskFederation, weights: np.ndarray, plan: Plan, seed: int, last: int):
+        self.federation, self.weights, self.plan, self.last = federation, weights, plan, last
+        self.key = jax.random.key(seed)
+        self.rounds = rounds_of(federation, plan)
+        self.size = min(self.rounds * plan.participants, plan.clients)
+        self.current: Window | None = None
+        self.next: tuple[int, Ahead] | None = None
+
+    def at(self, round: int) -> Window:
+        """The window of a round."""
+        first = round // self.rounds * self.rounds
+        if self.current is None or self.current.first != first:
+            self.current = None  # its memory is free while the other is waited for
+            ahead = self.next[1] if self.next is not None and self.next[0] == first else Ahead(self.read, first)
+            self.next = None
+            self.current = ahead.result()
+            if first + self.rounds < self.last:
+                self.next = (first + self.rounds, Ahead(self.read, first + self.rounds))
+        assert self.current is not None
+        return self.current
+
+    def read(self, first: int) -> Window:
+        """The window that begins with a round."""
+        plan = self.plan
+        drawn = np.array(who_takes_part(self.key, jnp.asarray(first, jnp.int32), plan, self.rounds))
+        drawn[max(1, self.last - first) :] = drawn[0]  # rounds after the run's end need nobody
+        ids, who = np.unique(drawn, return_inverse=True)
+        who = who.reshape(drawn.shape).astype(np.int32)
+        data = stacked(self.federation, ids, self.weights[ids], self.size)
+        exchange = Windowed(jnp.asarray(who), jnp.asarray(first, jnp.int32))
+        return Window(first, first + self.rounds, ids, who, jax.block_until_ready(data), exchange)
+
+
+def rounds_of(federation: DiskFederation, plan: Plan) -> int:
+    """How many rounds make a window: what its memory allows, whatever the length of the run."""
+    each = plan.participants * federation.largest * federation.index.record.itemsize
+    return max(1, min(ROUNDS, BYTES // each))
+
+
+@eqx.filter_jit
+def who_takes_part(
+    key: PRNGKeyArray, first: Int[Array, ""], plan: Plan, rounds: int
+) -> Int[Array, "rounds participants"]:
+    """The ids of those that take part in rounds first, first + 1, ..."""
+    one = lambda r: draws.participants(draws.round_key(key, r), plan.clients, plan.participants)  # noqa: E731
+    return jax.vmap(one)(first + jnp.arange(rounds, dtype=jnp.int32))
+
+
+def stacked(federation: DiskFederation, ids: np.ndarray, weights: np.ndarray, size: int) -> Data:
+    """The data of these clients, followed by blanks up to so many."""
+    X, y = federation.stack(ids)
+    offsets = federation.index.offsets
+    sizes = (offsets[ids + 1] - offsets[ids]).astype(np.int32)
+    X, y, sizes, ids, weights = (padded(part, size) for part in (X, y, sizes, ids.astype(np.int32), weights))
+    return Data(jnp.asarray(X), jnp.asarray(y), jnp.asarray(sizes), jnp.asarray(ids), jnp.asarray(weights))
+
+
+def padded(array: np.ndarray, size: int) -> np.ndarray:
+    """A copy with zeros up to so many rows."""
+    larger = np.empty((size, *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    larger[len(array) :] = 0
+    return larger

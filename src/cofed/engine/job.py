@@ -20,6 +20,7 @@ from cofed.engine.steps import Data
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology, links
 from cofed.problem import Problem
+from cofed.programs import keep_programs
 
 RESERVED = {
     *COLUMNS,
@@ -82,6 +83,7 @@ def prepare(
     """Check everything that can be checked before compiling, and put it in place."""
     check_kinds(problem, federation)
     check_algorithm(algorithm)
+    keep_programs()
     problem.check(federation)
     plan = make_plan(
         federation,

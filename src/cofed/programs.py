@@ -14,10 +14,11 @@ import shutil
 import sys
 import tempfile
 import warnings
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import jax
-import jaxlib
 
 OFF = ("off", "0", "no", "none", "false", "")
 MOST = 2**28  # bytes of programs that are kept (one takes up to about 250 kB); the least recently used go first
@@ -33,7 +34,8 @@ def keep_programs(folder: str | Path | None = None) -> Path | None:
     asked = os.environ.get("COFED_CACHE")
     if asked is not None and asked.strip().lower() in OFF:
         return None
-    if jax.config.jax_compilation_cache_dir is not None or not jax.config.jax_enable_compilation_cache:
+    now: Any = jax.config
+    if now.jax_compilation_cache_dir is not None or not now.jax_enable_compilation_cache:
         return None  # the user's own settings (also JAX_COMPILATION_CACHE_DIR) stand
     try:
         root = Path(asked).expanduser() if asked else Path(folder) if folder else user_folder()
@@ -75,7 +77,7 @@ def mark() -> str:
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         processor += "".join(next((line for line in lines if line.lower().startswith(("flags", "features"))), ""))
-    return f"jaxlib-{jaxlib.__version__}-{hashlib.sha256(processor.encode()).hexdigest()[:8]}"
+    return f"jaxlib-{version('jaxlib')}-{hashlib.sha256(processor.encode()).hexdigest()[:8]}"
 
 
 def usable(folder: Path) -> Path | None:

@@ -122,7 +122,7 @@ def test_public_names_have_docstrings_with_an_example(name):
 # What a user reads but never makes: shown in the examples of what gives it.
 WITHOUT_EXAMPLE = {
     *("Communication", "DebugFailure", "ExcessRisk", "Heterogeneity", "LeftOut", "Outcome", "Result", "Solution"),
-    "Tuning",
+    *("Forecast", "Tuning"),
 }
 
 

@@ -21,6 +21,8 @@ from cofed.baselines import Solution as Solution
 from cofed.baselines import solve_local as solve_local
 from cofed.baselines import solve_pooled as solve_pooled
 from cofed.engine.debug import DebugFailure as DebugFailure
+from cofed.engine.forecast import Forecast as Forecast
+from cofed.engine.forecast import forecast as forecast
 from cofed.engine.history import Communication as Communication
 from cofed.engine.history import History as History
 from cofed.engine.history import LeftOut as LeftOut

@@ -13,11 +13,12 @@ from cofed.engine.forecast import forecast_tuning, paced
 
 JOBS = {
     "sampled": (cofed.FedDualAvg(0.01), {"local_steps": 3, "batch_size": 4, "clients_per_round": 2}),
+    "stages": (cofed.MCFedDA(0.1, 20.0, strengths=(0.1, 0.05)), {"local_steps": 2}),
     "personal": (cofed.FedProx(strength=0.1, client_lr=0.02), {"local_steps": 2}),
 }
 
 
-@pytest.mark.parametrize("kind", ["sampled", "personal"])
+@pytest.mark.parametrize("kind", JOBS)
 def test_bytes_and_counts_are_those_of_the_run(kind):
     algorithm, schedule = JOBS[kind]
     job = (worlds.problem(cofed.L1(0.1)), worlds.linear(), algorithm)
@@ -65,7 +66,7 @@ def test_where_a_machine_ends_follows_straight_lines():
         memory_bytes=32_500,
         down_per_client=4,
         up_per_client=4,
-        bytes_per_round=80,
+        bytes_per_round=80.0,
         bytes_on_wire=800,
     )
     assert ahead.running_seconds == 2.0

@@ -147,7 +147,7 @@ def forecast(
     metrics: Mapping[str, Callable] | None = None,
     evaluation: Federation | None = None,
     per_client: bool = False,
-    seconds: float = 2.0,
+    seconds: float | int = 2.0,
 ) -> Forecast:
     """Say what a run will cost before it runs: seconds, memory, bytes on the wire, and where this machine ends.
 
@@ -196,7 +196,7 @@ def forecast_tuning(
     rounds: int,
     evaluate_every: int,
     memory: int = MEMORY,
-    seconds: float = 2.0,
+    seconds: float | int = 2.0,
     **given: Any,
 ) -> Forecast:
     """What `cofed.tune` will cost on a grid; the arguments are `tune`'s. Nothing goes over a wire: it is counted as
@@ -294,7 +294,7 @@ def calibrate(job: Job, number: int, start: PyTree, log: Log, budget: float) -> 
 
         return go
 
-    alone, both = (paced(going(every), budget / 2, job.watch.capacity) for every in (NEVER, 1))
+    alone, both = paced([going(every) for every in (NEVER, 1)], budget, job.watch.capacity)
     before = log.up
     count_first(job, stage, state, log)
     first, log.up = log.up - before, before
@@ -338,7 +338,7 @@ def calibrate_together(job: Job, number: int, members: list[list[Any]], start: P
 
         return go
 
-    alone, both = (paced(going(every), budget / 2, job.watch.capacity) for every in (NEVER, 1))
+    alone, both = paced([going(every) for every in (NEVER, 1)], budget, job.watch.capacity)
     used = program.compiled.memory_analysis()
     return Calibration(
         compiled,
@@ -354,18 +354,20 @@ def calibrate_together(job: Job, number: int, members: list[list[Any]], start: P
     )
 
 
-def paced(go: Callable[[int], float], budget: float, capacity: int) -> float:
-    """Seconds per round, in chunks that grow as those of a run do. The first round only warms up, unless it takes so
-    long that it has to do."""
-    seconds = go(1)
-    if seconds > budget:
+def paced(ways: list[Callable[[int], float]], budget: float, capacity: int) -> list[float]:
+    """Seconds per round of each way to go, in chunks that grow as those of a run do. They take turns: a machine that
+    is busier for a while is so for all. The first rounds only warm up, unless they take so long that they have to do.
+    """
+    seconds = [go(1) for go in ways]
+    if sum(seconds) > budget:
         return seconds
-    pace, spent, done = 1, 0.0, 0
-    while spent < budget:
-        pace = next_pace(pace, seconds, capacity)
-        seconds = go(pace)
-        spent, done = spent + seconds, done + pace
-    return spent / done
+    paces, spent, done = [1] * len(ways), [0.0] * len(ways), [0] * len(ways)
+    while sum(spent) < budget:
+        for i, go in enumerate(ways):
+            paces[i] = next_pace(paces[i], seconds[i], capacity)
+            seconds[i] = go(paces[i])
+            spent[i], done[i] = spent[i] + seconds[i], done[i] + paces[i]
+    return [took / rounds for took, rounds in zip(spent, done, strict=True)]
 
 
 def gathered(
@@ -373,7 +375,7 @@ def gathered(
 ) -> Forecast:
     """The stages together."""
     settings, task = job.settings, job.stages[0].task
-    nbytes = lambda tree: sum(leaf.nbytes for leaf in jax.tree.leaves(tree) if hasattr(leaf, "nbytes"))  # noqa: E731
+    nbytes = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))  # noqa: E731
     data = nbytes((task.data, task.held_out))
     clients = nbytes(jax.eval_shape(lambda: begin_shapes(job, start)).clients)
     plan, total, on_wire, done = task.plan, 0.0, 0.0, 0
@@ -420,7 +422,7 @@ def begin_shapes(job: Job, start: PyTree) -> Any:
     return task.begin(job.exchange.starts(start, task.plan), jax.random.key(0), 0)
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: float | int) -> str:
     """A time, for people.
 
     >>> [duration(s) for s in (0.00004, 0.0123, 3.21, 75, 7500, 400000)]
@@ -436,7 +438,7 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min" if minutes < 48 * 60 else f"{minutes / 60 / 24:,.1f} days"
 
 
-def size(count: float) -> str:
+def size(count: float | int) -> str:
     """Bytes, for people.
 
     >>> [size(n) for n in (12, 4100, 3.3e6, 25e9)]

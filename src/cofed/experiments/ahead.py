@@ -157,8 +157,8 @@ def words(outlook: Outlook) -> list[str]:
     tuned = f"{grids} configurations are tuned, then " if grids else ""
     runs = len(outlook.lines) * outlook.seeds
     said = [
-        f"In all about {duration(outlook.seconds)} on this machine: {tuned}{runs} runs of {first.rounds:,} rounds, each "
-        f"evaluated {first.evaluations:,} times. The data takes {duration(outlook.data_seconds)} to make or read.",
+        f"In all about {duration(outlook.seconds)} on this machine: {tuned}{runs} runs of {first.rounds:,} rounds, "
+        f"each evaluated {first.evaluations:,} times. The data takes {duration(outlook.data_seconds)} to make or read.",
         f"Memory: {size(outlook.peak_bytes)} at most"
         + (f" of this machine's {size(memory)}" if memory else "")
         + f", of which data {size(first.data_bytes)}. On the wire, if the runs were real federations: "

@@ -48,7 +48,8 @@ def test_memory_is_that_of_the_arrays_and_the_program():
     ahead = cofed.forecast(problem, federation, cofed.FedDecouple(0.01), **given)
     data = sum(leaf.nbytes for leaf in jax.tree.leaves(federation)) + 10 * 4  # and the clients' weights
     assert ahead.data_bytes == data
-    assert ahead.clients_bytes == 10 * 200 * 4, "FedDecouple keeps one vector per client"
+    state = cofed.run(problem, federation, cofed.FedDecouple(0.01), rounds=1, local_steps=2).state
+    assert ahead.clients_bytes == sum(leaf.nbytes for leaf in jax.tree.leaves(state.clients)) > 0
     assert ahead.working_bytes >= 2 * ahead.clients_bytes
     assert ahead.peak_bytes <= 1.2 * machine.peak()
     kept = cofed.forecast(problem, federation, cofed.FedDecouple(0.01), keep_models=True, **given)

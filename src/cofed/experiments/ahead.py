@@ -84,13 +84,13 @@ def look_ahead(
     file, experiment = opened(path)
     what, numbers = experiment.measure, experiment.numbers("user")
     assert isinstance(what, Comparison)
-    tick(0, 1, "data")
+    tick(0.0, 1.0, "data")
     began = time.perf_counter()
     setup = what.setup(numbers, 0)
     jax.block_until_ready(setup.federation.X)
     made, lines, methods = time.perf_counter() - began, [], what.methods(numbers)
     for i, method in enumerate(methods):
-        tick(i, len(methods), method.label)
+        tick(float(i), float(len(methods)), method.label)
         given, grid = measure.arguments(setup, method, 0), method.algorithms()
 
         def one(seconds: float, given=given, grid=grid) -> Forecast:
@@ -104,7 +104,7 @@ def look_ahead(
         first = run.compile_seconds + (0.0 if tuning is None else tuning.compile_seconds)
         run = as_next_time(run, one)
         lines.append(Line(method.label, len(grid), run, tuning and as_next_time(tuning, many), first))
-    tick(1, 1, "")
+    tick(1.0, 1.0, "")
     return Outlook(file.title, repr(setup.federation), seeds or file.seeds, made, lines)
 
 
@@ -155,10 +155,11 @@ def words(outlook: Outlook) -> list[str]:
     first, memory = outlook.lines[0].run, machine.memory()
     grids = sum(line.configurations for line in outlook.lines if line.tuning)
     tuned = f"{grids} configurations are tuned, then " if grids else ""
-    runs = len(outlook.lines) * outlook.seeds
+    count = len(outlook.lines) * outlook.seeds
+    runs = f"1 run of {first.rounds:,} rounds" if count == 1 else f"{count} runs of {first.rounds:,} rounds each"
     said = [
-        f"In all about {duration(outlook.seconds)} on this machine: {tuned}{runs} runs of {first.rounds:,} rounds, "
-        f"each evaluated {first.evaluations:,} times. The data takes {duration(outlook.data_seconds)} to make or read.",
+        f"In all about {duration(outlook.seconds)} on this machine: {tuned}{runs}, evaluated {first.evaluations:,} "
+        f"times. The data takes {duration(outlook.data_seconds)} to make or read.",
         f"Memory: {size(outlook.peak_bytes)} at most"
         + (f" of this machine's {size(memory)}" if memory else "")
         + f", of which data {size(first.data_bytes)}. On the wire, if the runs were real federations: "

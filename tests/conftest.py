@@ -17,7 +17,9 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Most of the time goes into compiling: what one worker or an earlier run has compiled, the others take from disk.
-jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".jax-cache"))
+COMPILED = str(Path(__file__).parent.parent / ".jax-cache")
+jax.config.update("jax_compilation_cache_dir", COMPILED)
+os.environ["COFED_CACHE"] = COMPILED  # of the processes that tests start: nothing is written into a home folder
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 # Compilation makes the first example slow and the rest fast, so a deadline per example says nothing.

@@ -4,6 +4,8 @@ import ast
 import doctest
 import importlib
 import pkgutil
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -13,7 +15,7 @@ import cofed
 from tests import worlds
 
 ROOT = Path(cofed.__file__).parent
-FREE = {"scalars", "trees", "intake", "extras"}  # plain helpers that everybody may use
+FREE = {"scalars", "trees", "intake", "extras", "programs"}  # plain helpers that everybody may use
 # What a room may import of cofed, beside itself and the helpers.
 ARROWS = {
     "regularizers": set(),
@@ -86,7 +88,22 @@ def test_examples_in_docstrings_run(name):
         assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
 
 
-PUBLIC = [name for name, value in vars(cofed).items() if name[0] != "_" and "cofed" in str(value)]
+PUBLIC = sorted(cofed._where())
+
+
+def test_public_names_are_loaded_when_they_are_used():
+    asked = (
+        "import sys, cofed; {}; print([m for m in ('jax', 'sklearn', 'matplotlib', 'scipy.stats') if m in sys.modules])"
+    )
+    loaded = lambda code: subprocess.run(  # noqa: E731
+        [sys.executable, "-c", asked.format(code)], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert loaded("import cofed.cli") == "[]"
+    assert loaded("cofed.run") == "['jax']"
+    assert set(PUBLIC) <= set(dir(cofed))
+    assert cofed.regularizers.L1 is cofed.L1
+    with pytest.raises(AttributeError, match="no attribute 'FedAverage'"):
+        _ = cofed.FedAverage
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -106,7 +123,7 @@ def test_public_names_have_docstrings_with_an_example(name):
 # What a user reads but never makes: shown in the examples of what gives it.
 WITHOUT_EXAMPLE = {
     *("Communication", "DebugFailure", "ExcessRisk", "Heterogeneity", "LeftOut", "Outcome", "Result", "Solution"),
-    "Tuning",
+    *("Forecast", "Tuning"),
 }
 
 

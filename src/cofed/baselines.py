@@ -15,6 +15,7 @@ from cofed.engine.job import check_kinds, traced
 from cofed.engine.steps import Data
 from cofed.federation import Federation
 from cofed.problem import Problem
+from cofed.programs import keep_programs
 
 
 class Solution(NamedTuple):
@@ -58,6 +59,7 @@ def solve_pooled(
     [0.0, 1.0]
     """
     check_kinds(problem, federation)
+    keep_programs()
     problem.check(federation)
     dtype = federation.X.dtype
     data = Data(federation.X, federation.y, federation.sizes, federation.ids, federation.weights(weights))

@@ -30,6 +30,8 @@ Try it:
 
 - [bold]cofed init[/bold]  an example of an experiment file of your own; [bold]cofed run experiment.toml[/bold] runs it
 
+- [bold]cofed plan experiment.toml[/bold]  what it will cost: time, memory, bytes
+
 - [bold]cofed report results[/bold]  all runs below a folder on one page to open in a browser
 
 In Python: [bold]cofed.run(problem, federation, cofed.FedDualAvg(client_lr=0.01), rounds=100)[/bold],
@@ -419,6 +421,52 @@ def tune(
 
             atomically(out, lambda name: table.to_csv(name, index=False))
             screen.print(f"Written: {out}", style="dim", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def plan(
+    experiment: EXPERIMENT,
+    seeds: Annotated[
+        int | None,
+        typer.Option(callback=between(1, 1000), help="Repetitions; by default the file's.", show_default=False),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(help="To time each program in, beside compiling it; more is more precise.")
+    ] = 2.0,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs: seconds and bytes.")] = False,
+) -> None:
+    """Say what an experiment file will cost, before it runs: time, memory, bytes, and where this machine ends.
+
+    Makes the file's data, compiles each algorithm's own program and times a few of its rounds and evaluations, so it
+    takes some seconds for each algorithm. `cofed run` then takes the compiled programs from disk.
+
+    a round, an evaluation: seconds of one. compile: to trace, and to take the program from disk (where COFED_CACHE is
+    off: to compile). tuning: the whole grid as one program. down/up each: bytes to and from one client in one round.
+    memory: of the whole process at its peak.
+
+    Example: cofed init && cofed plan experiment.toml && cofed run experiment.toml
+    """
+    from cofed.experiments import ahead, schema
+    from cofed.experiments.reproduce import following
+
+    if not seconds > 0:
+        raise typer.BadParameter(f"--seconds must be > 0, got {seconds:g}.")
+    try:
+        with following(experiment.stem, Console(stderr=True)) as tick:
+            outlook = ahead.look_ahead(experiment, seeds, seconds, tick)
+    except (schema.FileError, ValueError, TypeError, FileNotFoundError) as error:
+        refuse(str(error))
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Stopped before there was anything to say.")
+        raise typer.Exit(130) from None
+    else:
+        if as_json:
+            print(json.dumps(ahead.as_json(outlook), indent=2))
+            return
+        screen = Console()
+        screen.print(ahead.table(outlook))
+        for sentence in ahead.words(outlook):
+            screen.print(sentence, highlight=False)
 
 
 @app.command()

@@ -168,3 +168,54 @@ def test_all_experiments_are_listed():
     assert result.exit_code == 0
     assert "zhang2025-fig4" in result.output
     assert "data folder" in result.output
+
+
+def test_a_file_is_planned_before_it_runs(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    result = invoke("plan", str(path), "--seconds", "0.01", "--seeds", "3", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    dual, mid = found["algorithms"]
+    assert (dual["label"], dual["configurations"], mid["configurations"]) == ("FedDualAvg", 2, 1)
+    assert mid["tuning"] is None
+    assert found["seeds"] == 3
+    assert found["setups"] == 6
+    numbers = pd.read_parquet(run_once(path, tmp_path) / "numbers.parquet")
+    ends = numbers[numbers["round"] == 4].set_index("algorithm")
+    for line in (dual, mid):
+        sent = ends.loc[line["label"], ["bytes_down", "bytes_up"]].sum()
+        assert line["run"]["bytes_on_wire"] == sent
+        assert line["run"]["evaluations"] == (numbers["algorithm"] == line["label"]).sum() - 1
+        assert line["seconds"] > 3 * line["run"]["running_seconds"] > 0
+    assert found["bytes_on_wire"] == 3 * sum(line["run"]["bytes_on_wire"] for line in (dual, mid))
+    assert found["seconds"] >= sum(line["seconds"] for line in (dual, mid))
+    assert found["peak_bytes"] >= max(line["run"]["peak_bytes"] for line in (dual, mid))
+    assert dual["tuning"]["bytes_on_wire"] == 2 * dual["run"]["bytes_on_wire"]
+
+
+def run_once(path, tmp_path):
+    """The folder of a run of the file."""
+    assert invoke("run", str(path), "--out", str(tmp_path / "out")).exit_code == 0
+    return tmp_path / "out" / path.stem
+
+
+def test_a_plan_is_words_for_people_and_sentences_for_mistakes(tmp_path):
+    path = tmp_path / "small.toml"
+    head, _, _ = SMALL.partition("[[algorithms]]")
+    path.write_text(head + '[[algorithms]]\nname = "FedAvg"\nclient_lr = 0.01\n')
+    result = invoke("plan", str(path), "--seconds", "0.01")
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    for words in ("In all about", "1 run of 4 rounds, evaluated 4 times", "Memory:", "One machine like this ends"):
+        assert words in said
+    assert "tuned" not in said
+    path.write_text(SMALL.replace("rounds = 4", "rounds = 0"))
+    wrong = invoke("plan", str(path))
+    assert wrong.exit_code == 2
+    assert "run.rounds is 0" in wrong.output
+    path.write_text(head + '[[algorithms]]\nname = "Scaffold"\nclient_lr = 0.01\n')
+    unfit = invoke("plan", str(path), "--seconds", "0.01")
+    assert unfit.exit_code == 2
+    assert "Scaffold does not fit" in unfit.output
+    assert "must be > 0" in invoke("plan", str(path), "--seconds", "0").output

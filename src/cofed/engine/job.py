@@ -26,6 +26,7 @@ from cofed.engine.window import rounds_of
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology, links
 from cofed.problem import Problem
+from cofed.programs import keep_programs
 
 RESERVED = {
     *COLUMNS,
@@ -93,6 +94,7 @@ def prepare(
     if mesh is not None:
         mesh = check_mesh(mesh, federation)
     check_algorithm(algorithm)
+    keep_programs()
     problem.check(federation)
     plan = make_plan(
         federation,

@@ -24,6 +24,7 @@ from cofed.engine.run import next_pace
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
+from cofed.programs import keep_programs
 
 MEMORY = 2**31  # bytes that the configurations of one slice may take together
 
@@ -108,6 +109,7 @@ def tune(
         keep_models=False,
         per_client=False,
     )
+    keep_programs()
     start = problem.start(federation, w0, seed)
     curves: list[dict[str, np.ndarray]] = [{} for _ in algorithms]
     failed_at = np.full(len(algorithms), -1)

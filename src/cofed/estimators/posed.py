@@ -21,6 +21,7 @@ from cofed.estimators.traffic import Traffic
 from cofed.losses import Poisson, Softmax
 from cofed.models import Linear, Trace, Weights
 from cofed.problem import Problem
+from cofed.programs import keep_programs
 from cofed.regularizers import On
 
 
@@ -78,6 +79,7 @@ def pose(
     sites: Sites, loss: Any, *, fit_intercept: bool, standardize: bool, shape: tuple[int, int] | None = None
 ) -> Posed:
     """Standardise, and learn the model without features. `shape` makes the coefficients a matrix."""
+    keep_programs()
     traffic = Traffic(len(sites.names))
     p = sites.n_features
     mean, scale = np.zeros(p), np.ones(p)

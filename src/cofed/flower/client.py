@@ -28,6 +28,7 @@ from cofed.flower.keeping import Keeper, Lost
 from cofed.flower.privacy import privatised
 from cofed.flower.terms import Card, Terms, posed, stand_in
 from cofed.problem import Problem
+from cofed.programs import keep_programs
 
 log = logging.getLogger("flwr")
 Node = dict[str, Any]  # a node's configuration, `--node-config "site='oslo'"`
@@ -155,8 +156,7 @@ class Site:
         problem, algorithm = self.defined(context)
         head = self.check(content, problem, algorithm)
         terms, folder = Terms.read(head), self.folder(context)
-        if folder is not None:
-            cache_programs(folder / "compiled")
+        keep_programs(None if folder is None else folder / "compiled")  # Flower has a new process for every message
         federation = self.own(context)
         data = padded(federation, terms)
         card = Card.of(site_name(context), problem, federation)
@@ -299,10 +299,3 @@ def save_model(path: Path, w: PyTree) -> None:
     """A model as a file."""
     tensors = {name: np.asarray(leaf) for name, leaf in zip(trees.names(w), jax.tree.leaves(w), strict=True)}
     atomically(path, lambda file: save_file(tensors, file))
-
-
-def cache_programs(folder: Path) -> None:
-    """Keep compiled programs on disk: Flower starts a new process for every message."""
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -12,6 +12,7 @@ from cofed.flower.client import of
 from cofed.flower.coordinator import Coordinator, Settings
 from cofed.flower.privacy import Privacy
 from cofed.problem import Problem
+from cofed.programs import keep_programs
 
 
 def serve(
@@ -88,6 +89,7 @@ def serve(
     if isinstance(weights, str) and weights not in ("uniform", "samples"):
         raise ValueError(f"weights must be 'uniform', 'samples' or one number per site, got {weights!r}")
     weights = dict(weights) if isinstance(weights, Mapping) else weights
+    keep_programs()
     return Coordinator(grid, problem, algorithm, settings, weights, w0, privacy, checkpoint).run()
 
 

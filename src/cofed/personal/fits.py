@@ -22,6 +22,7 @@ from cofed.federation import Federation
 from cofed.personal import glm
 from cofed.personal.glm import Glm, at_once
 from cofed.problem import Problem
+from cofed.programs import keep_programs
 
 SAMPLES_PER_PARAMETER = 5  # below this a client's own fit says next to nothing
 PARAMETERS = 300  # the fit works with the third derivatives of the loss: beyond this it takes too long
@@ -58,6 +59,7 @@ def local_fits(problem: Problem, federation: Federation, groups: Any = None) -> 
     (('Oslo', 'Rome'), {'Bonn': '5 samples for 3 parameters, at least 15 are needed'})
     """
     glm.check("heterogeneity", problem, federation)
+    keep_programs()
     basis = glm.directions(problem, federation)
     count = (federation.n_features + problem.model.intercept) * basis.shape[1]
     if count > PARAMETERS:

@@ -21,6 +21,7 @@ from cofed.models import Weights
 from cofed.personal import glm
 from cofed.personal.glm import Glm, at_once
 from cofed.problem import Problem
+from cofed.programs import keep_programs
 from cofed.scalars import require_nonnegative
 
 STEPS, HALVINGS, TOLERANCE = 100, 40, 1e-10
@@ -72,6 +73,7 @@ def joint_path(
     for strength in strengths:
         if not isinstance(strength, (int, float, np.number)) or not strength >= 0:
             raise ValueError(f"joint_path: strengths must be >= 0, got {strength!r}")
+    keep_programs()
     strengths = [float(strength) for strength in strengths]
     basis = glm.directions(problem, federation)
     p = np.asarray(federation.weights(weights), np.float64)

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Num, PyTree
 from cofed import trees
 from cofed.federation import Federation
 from cofed.problem import Problem
+from cofed.programs import keep_programs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,7 @@ def excess_risk(
     """
     if not isinstance(problem, Problem) or not isinstance(fresh, Federation):
         raise TypeError("excess_risk expects a cofed.Problem and a cofed.Federation of fresh samples")
+    keep_programs()
     start = problem.start(fresh)
     ours, best = (for_each_client(name, given, start, fresh) for name, given in (("models", models), ("truth", truth)))
     gaps = np.asarray(loss_gaps(problem, fresh.X, fresh.y, ours, best), np.float64)

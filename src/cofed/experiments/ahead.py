@@ -1,0 +1,209 @@
+"""What an experiment file will cost, before it runs: `cofed plan`."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich import box
+from rich.table import Table
+
+from cofed.engine import machine
+from cofed.engine.forecast import Forecast, duration, forecast, forecast_tuning, size
+from cofed.experiments import measure
+from cofed.experiments.declare import Comparison
+from cofed.experiments.user import opened
+
+LONG = 5.0  # seconds of a round from which on nothing is timed twice
+AT_ONCE = 1e-9  # seconds to calibrate in: a round and an evaluation
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One algorithm of the file: a run of it and, where it has a grid, its tuning."""
+
+    label: str
+    configurations: int
+    run: Forecast
+    tuning: Forecast | None
+    first_compile_seconds: float  # here; `run` and `tuning` have what the next process pays
+
+    def seconds(self, seeds: int) -> float:
+        """Tuning, then a run for each seed; seeds share a program."""
+        tuning = 0.0 if self.tuning is None else self.tuning.seconds
+        return tuning + self.run.compile_seconds + seeds * self.run.running_seconds
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory of any part."""
+        return max(part.peak_bytes for part in (self.run, self.tuning) if part is not None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outlook:
+    """A whole file."""
+
+    title: str
+    federation: str
+    seeds: int
+    data_seconds: float  # to make or read the data once
+    lines: list[Line]
+
+    @property
+    def setups(self) -> int:
+        """How often the data is made: it is kept while the seed stays the same."""
+        return 1 if self.seeds == 1 else len(self.lines) * self.seeds
+
+    @property
+    def seconds(self) -> float:
+        """Everything but the figure."""
+        return self.setups * self.data_seconds + sum(line.seconds(self.seeds) for line in self.lines)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that the process will have; making the data may be that."""
+        return max(machine.peak(), *(line.peak_bytes for line in self.lines))
+
+    @property
+    def bytes_on_wire(self) -> int:
+        """Of all runs; tuning is not counted."""
+        return self.seeds * sum(line.run.bytes_on_wire for line in self.lines)
+
+    @property
+    def tightest(self) -> Forecast:
+        """The run that ends first as the data grows."""
+        return min((line.run for line in self.lines), key=lambda run: run.clients_that_fit or 0)
+
+
+def look_ahead(
+    path: Path, seeds: int | None, seconds: float, tick: Callable[[float, float, str], None] = lambda *_: None
+) -> Outlook:
+    """Forecast every algorithm of an experiment file, each for about so many seconds."""
+    file, experiment = opened(path)
+    what, numbers = experiment.measure, experiment.numbers("user")
+    assert isinstance(what, Comparison)
+    tick(0.0, 1.0, "data")
+    began = time.perf_counter()
+    setup = what.setup(numbers, 0)
+    jax.block_until_ready(setup.federation.X)
+    made, lines, methods = time.perf_counter() - began, [], what.methods(numbers)
+    for i, method in enumerate(methods):
+        tick(float(i), float(len(methods)), method.label)
+        given, grid = measure.arguments(setup, method, 0), method.algorithms()
+
+        def one(seconds: float, given=given, grid=grid) -> Forecast:
+            return forecast(setup.problem, setup.federation, grid[0], seconds=seconds, **given)
+
+        def many(seconds: float, given=given, grid=grid) -> Forecast:
+            given = given | {"evaluate_every": numbers.tune_every}
+            return forecast_tuning(setup.problem, setup.federation, grid, seconds=seconds, **given)
+
+        run, tuning = one(seconds), many(seconds) if len(grid) > 1 else None
+        first = run.compile_seconds + (0.0 if tuning is None else tuning.compile_seconds)
+        run = as_next_time(run, one)
+        lines.append(Line(method.label, len(grid), run, tuning and as_next_time(tuning, many), first))
+    tick(1.0, 1.0, "")
+    return Outlook(file.title, repr(setup.federation), seeds or file.seeds, made, lines)
+
+
+def as_next_time(found: Forecast, again: Callable[[float], Forecast]) -> Forecast:
+    """With the compile seconds of the next process, which has the programs on disk where they are kept."""
+    if found.seconds_per_round > LONG:
+        return found
+    jax.clear_caches()
+    return dataclasses.replace(found, compile_seconds=again(AT_ONCE).compile_seconds)
+
+
+def table(outlook: Outlook) -> Table:
+    """The algorithms, for a terminal."""
+    shown = Table(title=f"{outlook.title}: {outlook.federation}", box=box.SIMPLE_HEAD, title_justify="left")
+    shown.add_column("algorithm", no_wrap=True)
+    names = (
+        "a round",
+        "an evaluation",
+        "compile",
+        "tuning",
+        "a run",
+        "in all",
+        "memory",
+        "down/up each",
+        "a run's bytes",
+    )
+    for name in names:
+        shown.add_column(name, justify="right", no_wrap=True)
+    for line in outlook.lines:
+        run, tuning = line.run, line.tuning
+        shown.add_row(
+            line.label,
+            duration(run.seconds_per_round),
+            duration(run.seconds_per_evaluation),
+            duration(run.compile_seconds + (tuning.compile_seconds if tuning else 0.0)),
+            duration(tuning.running_seconds) if tuning else "",
+            duration(run.running_seconds),
+            duration(line.seconds(outlook.seeds)),
+            size(line.peak_bytes),
+            f"{size(run.down_per_client)}/{size(run.up_per_client)}",
+            size(run.bytes_on_wire),
+        )
+    return shown
+
+
+def words(outlook: Outlook) -> list[str]:
+    """What it comes to, in sentences."""
+    first, memory = outlook.lines[0].run, machine.memory()
+    grids = sum(line.configurations for line in outlook.lines if line.tuning)
+    tuned = f"{grids} configurations are tuned, then " if grids else ""
+    count = len(outlook.lines) * outlook.seeds
+    runs = f"1 run of {first.rounds:,} rounds" if count == 1 else f"{count} runs of {first.rounds:,} rounds each"
+    said = [
+        f"In all about {duration(outlook.seconds)} on this machine: {tuned}{runs}, evaluated {first.evaluations:,} "
+        f"times. The data takes {duration(outlook.data_seconds)} to make or read.",
+        f"Memory: {size(outlook.peak_bytes)} at most"
+        + (f" of this machine's {size(memory)}" if memory else "")
+        + f", of which data {size(first.data_bytes)}. On the wire, if the runs were real federations: "
+        + f"{size(outlook.bytes_on_wire)}.",
+    ]
+    tight = outlook.tightest
+    most = tight.clients_that_fit
+    if most is not None and most < tight.clients:
+        said.append(f"[bold red]It does not fit into this machine's memory[/]: {tight.algorithm} needs more.")
+    elif most is not None:
+        features = "" if tight.features_that_fit is None else f", or at {tight.features_that_fit:,} features"
+        said.append(
+            f"One machine like this ends at about {most:,} such clients{features} ({tight.algorithm}; a run would take "
+            f"{duration(tight.seconds_with(most))} with so many clients)."
+        )
+    return said
+
+
+def as_json(outlook: Outlook) -> dict[str, Any]:
+    """For programs: seconds and bytes."""
+    totals = ("running_seconds", "seconds", "peak_bytes", "clients_that_fit", "features_that_fit")
+
+    def whole(part: Forecast | None) -> Any:
+        return part and dataclasses.asdict(part) | {name: getattr(part, name) for name in totals}
+
+    return {
+        "title": outlook.title,
+        "federation": outlook.federation,
+        "seeds": outlook.seeds,
+        "seconds": outlook.seconds,
+        "data_seconds": outlook.data_seconds,
+        "setups": outlook.setups,
+        "peak_bytes": outlook.peak_bytes,
+        "memory_bytes": machine.memory(),
+        "bytes_on_wire": outlook.bytes_on_wire,
+        "algorithms": [
+            {
+                "label": line.label,
+                "configurations": line.configurations,
+                "seconds": line.seconds(outlook.seeds),
+                "first_compile_seconds": line.first_compile_seconds,
+                "run": whole(line.run),
+                "tuning": whole(line.tuning),
+            }
+            for line in outlook.lines
+        ],
+    }

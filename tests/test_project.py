@@ -24,9 +24,10 @@ ARROWS = {
     "partition": {"federation"},
     "datasets": {"federation", "partition"},
     "metrics": set(),
+    "compressors": set(),
     "problem": {"regularizers", "losses", "models", "federation"},
     "curvature": {"problem", "models"},
-    "algorithms": {"curvature", "problem", "regularizers", "mirrors", "losses", "models"},
+    "algorithms": {"compressors", "curvature", "problem", "regularizers", "mirrors", "losses", "models"},
     "gossip": {"algorithms.base", "problem", "regularizers", "mirrors"},
     "personal": {"algorithms.base", "algorithms.fedavg", "problem", "federation", "losses", "models", "regularizers"},
     "engine": {
@@ -40,7 +41,7 @@ ARROWS = {
         *("algorithms.FedDecouple", "algorithms.FedFISTA", "algorithms.FedNewton"),
         *("algorithms.base", "algorithms.quadratic"),
     },
-    "flower": {"algorithms.base", "engine", "problem", "federation", "metrics", "regularizers"},
+    "flower": {"algorithms.base", "algorithms.probe", "engine", "problem", "federation", "metrics", "regularizers"},
 }
 
 

@@ -15,7 +15,9 @@ from cofed.algorithms import (
     MCFedDA,
     Scaffold,
 )
+from cofed.algorithms.compressed import Compressed
 from cofed.baselines import Solution, solve_local, solve_pooled
+from cofed.compressors import Quantised, RandomK, TopK
 from cofed.engine.debug import DebugFailure
 from cofed.engine.history import Communication, History, LeftOut, Outcome, Result
 from cofed.engine.run import resume, run

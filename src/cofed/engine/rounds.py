@@ -118,7 +118,7 @@ class Centre(eqx.Module):
 
         up, keeps = for_each(client, who, kept, (X, y) if plan.batch is None else None)
         heard = jax.vmap(trees.all_finite)((up, keeps))
-        mean, share = weighted_mean(up, data.weights[who], heard)
+        mean, share = weighted_mean(base.expanded(algorithm, up), data.weights[who], heard)
         server = algorithm.aggregate(problem, state.server, mean, share)
 
         new = moved(state, (), (), jnp.any(heard), ~trees.all_finite(server))

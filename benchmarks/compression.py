@@ -1,6 +1,6 @@
 """Compressed uploads beside whole ones on one job, as JSON lines; with --figure also as a picture.
 
-    python -m benchmarks.compression [--rounds N] [--all-rounds N] [--figure PATH] [--compressors NAMES]
+    python -m benchmarks.compression [--rounds N] [--all-rounds N] [--figure PATH] [--methods NAMES] [--compressors NAMES]
 
 The job is that of benchmarks/rounds.py: federated LASSO, 64 clients x 128 samples, d = 1024, one local epoch of batch
 10, float32; with 10 clients per round, and with all. The steps are the same with and without compression: client_lr =
@@ -97,13 +97,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2000, help="rounds with 10 clients each; 0: none")
     parser.add_argument("--all-rounds", type=int, default=600, help="rounds with all clients; 0: none")
+    parser.add_argument("--methods", default=",".join(METHODS), help="which, separated by commas")
     parser.add_argument("--compressors", default="quantised,top-k,random-k", help="which, separated by commas")
     parser.add_argument("--figure", help="where to draw the objective over the bytes, as PNG")
     arguments = parser.parse_args()
     X, y = data()
     curves, known = {}, compressors()
     for per_round, rounds in ((PER_ROUND, arguments.rounds), (None, arguments.all_rounds)):
-        for method in METHODS if rounds else ():
+        for method in arguments.methods.split(",") if rounds else ():
             whole = None
             for name in ("whole", *arguments.compressors.split(",")):
                 record, curves[per_round, method, name] = run(method, known[name], per_round, rounds, X, y)

@@ -127,7 +127,7 @@ class TopK(eqx.Module):
     [0.0, -2.0, 3.0, 0.0]
     """
 
-    share: Any = eqx.field(static=True, default=0.05)
+    share: Any = eqx.field(static=True)
 
     def __check_init__(self):
         require_share("TopK", self.share)
@@ -149,7 +149,7 @@ class RandomK(eqx.Module):
     (2, 2)
     """
 
-    share: Any = eqx.field(static=True, default=0.05)
+    share: Any = eqx.field(static=True)
 
     def __check_init__(self):
         require_share("RandomK", self.share)
@@ -170,7 +170,7 @@ class Quantised(eqx.Module):
     (1, [1.5, -1.5, 1.5, 1.5])
     """
 
-    bits: Any = eqx.field(static=True, default=1)
+    bits: Any = eqx.field(static=True)
 
     def __check_init__(self):
         if isinstance(self.bits, bool) or not isinstance(self.bits, int) or not 1 <= self.bits <= 16:

@@ -83,7 +83,7 @@ class Compressed(eqx.Module):
         if hasattr(method, "candidates"):
             raise ValueError(
                 f"Compressed: {name} chooses between methods: compress these, such as "
-                "Alternative(shared=Compressed(FedAvg(0.1), TopK()), local=PureLocal(0.1))"
+                "Alternative(shared=Compressed(FedAvg(0.1), TopK(0.05)), local=PureLocal(0.1))"
             )
         if not hasattr(getattr(method, "stage_form", method), "local"):
             raise ValueError(f"Compressed: {name} has no server, and this is for what clients send to one")

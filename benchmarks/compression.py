@@ -1,6 +1,6 @@
 """Compressed uploads beside whole ones on one job, as JSON lines; with --figure also as a picture.
 
-    python -m benchmarks.compression [--rounds N] [--all-rounds N] [--figure PATH] [--methods NAMES] [--compressors NAMES]
+    python -m benchmarks.compression [--rounds N] [--all-rounds N] [--methods M] [--compressors C] [--figure PATH]
 
 The job is that of benchmarks/rounds.py: federated LASSO, 64 clients x 128 samples, d = 1024, one local epoch of batch
 10, float32; with 10 clients per round, and with all. The steps are the same with and without compression: client_lr =

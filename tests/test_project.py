@@ -27,9 +27,10 @@ ARROWS = {
     "partition": {"federation"},
     "datasets": {"federation", "partition"},
     "metrics": set(),
+    "compressors": set(),
     "problem": {"regularizers", "losses", "models", "federation", "disk"},
     "curvature": {"problem", "models"},
-    "algorithms": {"curvature", "problem", "regularizers", "mirrors", "losses", "models"},
+    "algorithms": {"compressors", "curvature", "problem", "regularizers", "mirrors", "losses", "models"},
     "gossip": {"algorithms.base", "problem", "regularizers", "mirrors"},
     "personal": {"algorithms.base", "algorithms.fedavg", "problem", "federation", "losses", "models", "regularizers"},
     "engine": {
@@ -43,7 +44,7 @@ ARROWS = {
         *("algorithms.FedDecouple", "algorithms.FedFISTA", "algorithms.FedNewton"),
         *("algorithms.base", "algorithms.quadratic"),
     },
-    "flower": {"algorithms.base", "engine", "problem", "federation", "metrics", "regularizers"},
+    "flower": {"algorithms.base", "algorithms.probe", "engine", "problem", "federation", "metrics", "regularizers"},
 }
 
 

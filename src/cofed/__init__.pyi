@@ -17,9 +17,13 @@ from cofed.algorithms import FedMiD as FedMiD
 from cofed.algorithms import FedNewton as FedNewton
 from cofed.algorithms import MCFedDA as MCFedDA
 from cofed.algorithms import Scaffold as Scaffold
+from cofed.algorithms.compressed import Compressed as Compressed
 from cofed.baselines import Solution as Solution
 from cofed.baselines import solve_local as solve_local
 from cofed.baselines import solve_pooled as solve_pooled
+from cofed.compressors import Quantised as Quantised
+from cofed.compressors import RandomK as RandomK
+from cofed.compressors import TopK as TopK
 from cofed.engine.debug import DebugFailure as DebugFailure
 from cofed.engine.forecast import Forecast as Forecast
 from cofed.engine.forecast import forecast as forecast

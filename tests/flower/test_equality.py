@@ -8,6 +8,7 @@ pytest.importorskip("flwr")
 from safetensors.numpy import load_file
 
 import cofed
+from cofed.algorithms import base
 from cofed.flower import read_saved, serve
 from tests import worlds
 from tests.flower.loopback import network
@@ -29,12 +30,16 @@ TABLE = [
     (cofed.ReFedDAGT(0.02, radius_squared=4.0, sparsity=3), cofed.Zero()),
     (cofed.FedProx(strength=0.5, client_lr=0.02), L1),
     (cofed.PureLocal(0.02), L1),
+    (cofed.Compressed(cofed.FedDualAvg(0.02, 1.2), cofed.RandomK(0.5)), L1),
+    (cofed.Compressed(cofed.MCFedDA(mu=0.1, L=20.0, strengths=(0.1, 0.05)), cofed.TopK(0.5)), L1),
+    (cofed.Compressed(cofed.FedDecouple(0.02, 1.2), cofed.Quantised(2)), L1),
 ]
 
 
-QUICK = ("FedDualAvg", "MCFedDA", "FedDecouple", "FedProx")  # stages, states of clients, personal models
+# Stages, states of clients, personal models, messages that are not what is averaged.
+QUICK = ("FedDualAvg", "MCFedDA", "FedDecouple", "FedProx", "FedDualAvg + RandomK(share=0.5)")
 ROWS = [
-    pytest.param(*row, id=(name := type(row[0]).__name__), marks=() if name in QUICK else pytest.mark.slow)
+    pytest.param(*row, id=(name := base.name_of(row[0])), marks=() if name in QUICK else pytest.mark.slow)
     for row in TABLE
 ]
 

@@ -22,7 +22,7 @@ from tests.flower.harness import SITES, Network, in_process, network
 from tests.flower.reference import faulty_run
 
 pytestmark = pytest.mark.network
-METHODS = ["FedDualAvg", "FastFedDA", "FedDecouple", "Scaffold", "FedProx"]
+METHODS = ["FedDualAvg", "FastFedDA", "FedDecouple", "Scaffold", "FedProx", "Compressed"]
 
 
 def same_model(saved, expected):
@@ -57,6 +57,7 @@ def test_three_supernodes_give_the_model_of_the_process(steady, method):
     assert saved.outcome == "COMPLETED"
     assert saved.left_out == []
     np.testing.assert_allclose(saved.history["objective"], expected.history["objective"], rtol=1e-12)
+    np.testing.assert_array_equal(saved.history["bytes_up"], expected.history["bytes_up"])
     if method == "FedProx":
         for site, coef in zip(SITES, expected.personal_models.coef, strict=True):
             own = load_file(steady.folder / "kept" / site / "personal.safetensors")

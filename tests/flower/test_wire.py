@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cofed
-from cofed.flower import wire
+from cofed.flower import Privacy, serve, wire
 from cofed.flower.terms import Card, Terms
 from tests import worlds
-from tests.flower.loopback import over_the_wire
+from tests.flower.loopback import network, over_the_wire
 
 TREES = [
     jnp.arange(6.0),
@@ -36,6 +36,63 @@ def test_trees_come_back_as_they_were(tree):
     for a, b in zip(jax.tree.leaves(back), jax.tree.leaves(tree), strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("compressor", "expected"),
+    [
+        (cofed.TopK(0.02), {"float32": [(20,), ()], "uint16": [(20,)]}),
+        (cofed.RandomK(0.05), {"float32": [(50,), ()], "uint32": [()]}),
+        (cofed.Quantised(1), {"float32": [(), ()], "uint8": [(125,)]}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_compressed_updates_travel_compressed(compressor, expected, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2, 5, 1000)).astype(np.float32)
+    federation = cofed.Federation.from_arrays({"a": (X[0], X[0, :, 0]), "b": (X[1], X[1, :, 0])})
+    problem, method = worlds.problem(cofed.L1(0.1)), cofed.FedDualAvg(1e-4)
+    wrapped = cofed.Compressed(method, compressor)
+    grid, _ = network(problem, wrapped, federation, tmp_path)
+    result = serve(grid, problem, wrapped, clients=2, rounds=3, local_steps=2, deadline=20.0, patience=20.0)
+    assert result.outcome is cofed.Outcome.COMPLETED
+    size, replies = 0, [reply for _, message, reply in grid.seen if "up" in reply.content.array_records]
+    assert len(replies) == 6
+    for reply in replies:
+        found: dict = {}
+        for array in reply.content["up"].values():
+            found.setdefault(array.dtype, []).append(tuple(array.shape))
+            assert len(array.data) <= array.numpy().nbytes + 128  # the numbers and NumPy's head
+            size += array.numpy().nbytes
+        assert {dtype: sorted(shapes, reverse=True) for dtype, shapes in found.items()} == expected
+    assert size == result.communication.up == 6 * result.communication.up_per_client
+    assert result.communication.up_per_client < 0.06 * 4004
+    same = cofed.run(problem, federation, wrapped, rounds=3, local_steps=2)
+    assert same.communication.up == result.communication.up
+    np.testing.assert_allclose(result.model.coef, same.model.coef, rtol=0, atol=1e-6)
+
+
+def test_a_compressed_update_of_another_size_is_refused(tmp_path):
+    """A site that keeps more than was agreed is left out, before its numbers are read."""
+    federation = worlds.linear(sizes=(5, 5), names=["a", "b"])
+    problem, method = worlds.problem(cofed.L1(0.1)), cofed.Compressed(cofed.FedDualAvg(0.01), cofed.TopK(0.3))
+
+    def larger(site, message, reply):
+        if site == "b" and reply.content.array_records:
+            arrays = {name: Array(np.resize(array.numpy(), 4)) for name, array in reply.content["up"].items()}
+            reply.content["up"] = ArrayRecord(arrays)
+        return reply
+
+    grid, _ = network(problem, method, federation, tmp_path, larger)
+    result = serve(grid, problem, method, clients=2, quorum=1, rounds=2, local_steps=2, deadline=0.5, patience=5.0)
+    assert {event.client for event in result.history.left_out} == {"b"}
+    assert result.outcome is cofed.Outcome.COMPLETED
+
+
+def test_privacy_is_for_whole_updates():
+    method = cofed.Compressed(cofed.FedDualAvg(0.01), cofed.TopK(0.3))
+    with pytest.raises(ValueError, match="does not go with compressed"):
+        serve(None, worlds.problem(), method, clients=2, rounds=1, privacy=Privacy(1.0, 1.0))
 
 
 def npy(array, **changes):

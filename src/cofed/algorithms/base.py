@@ -9,7 +9,8 @@ through what this file says.
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-from jaxtyping import Array, Float, Int, PyTree
+import jax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from cofed.problem import Problem
 
@@ -25,6 +26,11 @@ class LocalSteps(Protocol):
 
     round: Float[Array, ""]  # r, counted from the start of the stage
     count: Float[Array, ""]  # K_m, how many local steps this client takes in this round
+
+    @property
+    def key(self) -> PRNGKeyArray:
+        """For a method's own draws: by (seed, round, client id), apart from those of the batches."""
+        ...
 
     def gradient(self, w: PyTree, k: Float[Array, ""]) -> PyTree:
         """G_k(w): the gradient of the client's smooth loss at w on its k-th batch."""
@@ -53,6 +59,14 @@ class Algorithm(Protocol):
     for each client add `personal_model(server, client)`, and may add `last_local(problem, down, client, steps) ->
     client`, a last piece of local work that every client does after the last round. Methods that choose between others
     offer `candidates(problem)` in place of all this (see `Candidates`).
+
+    For messages that are not what is averaged, `expand(message) -> up`: `local` then gives ONE client's message, which
+    is what goes over the wire and is counted, and the mean is that of the expanded ones.
+
+    For `Compressed`, which sends changes: `origin(problem, server)` and `local_origin(problem, down, client, steps)`,
+    the same point on both ends, known before the round: what `up` is where nothing changes any more (zero where a
+    method does not say). And `whole_up`, a sentence on why a method's `up` must come as it is. `name` is what a method
+    is called where it is not the name of its class.
     """
 
     needs: ClassVar[tuple[str, ...]]  # traits of the regularizer, keys of TRAITS
@@ -147,10 +161,20 @@ TRAITS: dict[str, Trait] = {
 }
 
 
+def name_of(algorithm: Any) -> str:
+    """What a method is called."""
+    return getattr(algorithm, "name", type(algorithm).__name__)
+
+
+def expanded(algorithm: Any, messages: PyTree) -> PyTree:
+    """What the clients' messages, stacked, stand for."""
+    return jax.vmap(algorithm.expand)(messages) if hasattr(algorithm, "expand") else messages
+
+
 def refusal(algorithm: Any, problem: Problem) -> str | None:
     """Why this algorithm does not fit this problem, naming both and the missing trait; None where it does."""
     psi = problem.regularizer
-    pair = f"{type(algorithm).__name__} does not fit the regularizer {type(psi).__name__}"
+    pair = f"{name_of(algorithm)} does not fit the regularizer {type(psi).__name__}"
     for need in algorithm.needs:
         if not TRAITS[need].holds(psi):
             return f"{pair}: it needs {TRAITS[need].words} (trait {need!r})"

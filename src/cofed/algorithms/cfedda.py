@@ -112,6 +112,12 @@ class CFedDA(eqx.Module):
     def model(self, problem: Problem, server: Server) -> PyTree:
         return server.w
 
+    def origin(self, problem: Problem, server: Server) -> PyTree:
+        return server.g
+
+    def local_origin(self, problem: Problem, down: Down, client: Client, steps: LocalSteps) -> PyTree:
+        return down.g
+
     def average(self, problem: Problem, server: Server) -> PyTree:
         """The output of the stage, sum_r alpha_r w_{r+1} / A_{R-1}; the start, before round 0."""
         r = server.round

@@ -112,6 +112,16 @@ class FastFedDA(eqx.Module):
     def model(self, problem: Problem, server: Server) -> PyTree:
         return server.w
 
+    def origin(self, problem: Problem, server: Server) -> Up:
+        return self.expected(self.broadcast(server), server.t, jnp.asarray(self.steps(problem), server.t.dtype))
+
+    def local_origin(self, problem: Problem, down: Down, client: Client, steps: LocalSteps) -> Up:
+        return self.expected(down, steps.round * steps.count, steps.count)
+
+    def expected(self, down: Down, start: Float[Array, ""], count: Float[Array, ""]) -> Up:
+        """g, and v with the round's own models all equal to w: sum of alpha_{t+1} over all steps but the last"""
+        return Up(down.g, trees.axpy((count - 1) * (start + 2 + (count - 2) / 2), down.w, down.v))
+
     def average(self, problem: Problem, server: Server) -> PyTree:
         """The alpha-weighted mean of the server's models; the start, before round 0."""
         begun = server.weight > 0

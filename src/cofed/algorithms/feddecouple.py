@@ -17,6 +17,9 @@ Extension   Partial participation is not in the paper. There the server sends it
             last mean gradients, and with psi = 0 this is Scaffold under sampling. With everybody taking part it is the
             paper's method. Where everybody is expected and a client fails, mean c_i = 0 is lost: an engine that
             expects failures poses the problem with everyone=False.
+
+Compressed  `origin` is p - eta_c K d, what every client sends where all gradients are those of its last round; so what
+            is compressed is eta_c K times the change of a client's mean gradient (see compressed.py).
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -33,6 +36,12 @@ from cofed.scalars import number, require_positive
 class Server(NamedTuple):
     x: PyTree  # x-bar^r, the pre-proximal global model
     direction: PyTree  # d, the clients' mean direction; None where everybody takes part in every round
+    p: PyTree  # P(x-bar), where the last round began; None where the server sends d
+
+
+class Down(NamedTuple):
+    x: PyTree  # x-bar^r
+    direction: PyTree  # d, or None
 
 
 class Client(NamedTuple):
@@ -61,22 +70,19 @@ class FedDecouple(eqx.Module):
         require_positive("FedDecouple", client_lr=self.client_lr, server_lr=self.server_lr)
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
-        return Server(w0, None if problem.everyone else trees.zeros_like(w0))
+        # p = x = w_0 gives d = 0 in round 0, here and at the clients.
+        return Server(w0, *((None, w0) if problem.everyone else (trees.zeros_like(w0), None)))
 
     def init_client(self, problem: Problem, w0: PyTree) -> Client:
         # p = x = w_0 and a zero gradient give c_i = 0 in round 0, as the paper starts.
         return Client(w0 if problem.everyone else None, trees.zeros_like(w0))
 
-    def broadcast(self, server: Server) -> Server:
-        return server
+    def broadcast(self, server: Server) -> Down:
+        return Down(server.x, server.direction)
 
-    def local(self, problem: Problem, down: Server, client: Client, steps: LocalSteps):
+    def local(self, problem: Problem, down: Down, client: Client, steps: LocalSteps):
         p = self.model(problem, down)
-        if down.direction is None:
-            direction = trees.scale(1 / self.total_lr(problem), trees.sub(client.p, down.x))
-        else:
-            direction = down.direction
-        c = trees.sub(direction, client.gradient)
+        c = trees.sub(self.direction(problem, down, client.p), client.gradient)
 
         def step(k, carry):
             zhat, z, total = carry
@@ -97,10 +103,27 @@ class FedDecouple(eqx.Module):
             # -moved/(eta_c K) is the participants' mean of (mean gradient + c_i).
             seen = trees.scale(-self.server_lr / self.total_lr(problem), moved)
             direction = trees.axpy(share, trees.sub(seen, direction), direction)
-        return Server(trees.axpy(self.server_lr, moved, p), direction)
+        return Server(trees.axpy(self.server_lr, moved, p), direction, None if server.p is None else p)
 
-    def model(self, problem: Problem, server: Server) -> PyTree:
+    def model(self, problem: Problem, server: Server | Down) -> PyTree:
         return problem.regularizer.prox(server.x, self.total_lr(problem))
+
+    def origin(self, problem: Problem, server: Server) -> PyTree:
+        return self.expected(problem, server, server.p)
+
+    def local_origin(self, problem: Problem, down: Down, client: Client, steps: LocalSteps) -> PyTree:
+        return self.expected(problem, down, client.p)
+
+    def expected(self, problem: Problem, now: Server | Down, p: PyTree) -> PyTree:
+        """p - eta_c K d"""
+        step = self.total_lr(problem) / self.server_lr
+        return trees.axpy(-step, self.direction(problem, now, p), self.model(problem, now))
+
+    def direction(self, problem: Problem, now: Server | Down, p: PyTree) -> PyTree:
+        """d, as the server sends it, or from where the last round began and what came of it: (p - x+)/eta~"""
+        if now.direction is not None:
+            return now.direction
+        return trees.scale(1 / self.total_lr(problem), trees.sub(p, now.x))
 
     def total_lr(self, problem: Problem) -> Any:
         """eta~ = eta_c eta_s K"""

@@ -54,6 +54,7 @@ class FedFISTA(eqx.Module):
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = False
+    whole_up: ClassVar[str] = "FedFISTA measures the curvature by the difference of two mean gradients"
     paper: ClassVar[str] = "Beck and Teboulle 2009"
 
     def __check_init__(self):

@@ -68,6 +68,7 @@ class FedNewton(eqx.Module):
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = False
+    whole_up: ClassVar[str] = "FedNewton solves for its direction with the mean Hessian and accepts it by the mean loss"
     paper: ClassVar[str] = "Lee et al. 2014"
 
     def __check_init__(self):

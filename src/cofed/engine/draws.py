@@ -1,4 +1,4 @@
-"""Every random draw of a run: which clients take part, and which samples make a batch.
+"""Every random draw of a run: which clients take part, which samples make a batch, what a method draws by itself.
 
 A draw depends on (seed, round, client id, local step) alone. The id is the rank of the client's name, so the order of
 the clients, the chunking of the rounds and the engine change nothing. (Shuffles know the largest client's size too.)
@@ -21,6 +21,11 @@ def round_key(seed_key: PRNGKeyArray, round: Int[Array, ""]) -> PRNGKeyArray:
 def client_key(key: PRNGKeyArray, client_id: Int[Array, ""]) -> PRNGKeyArray:
     """The key of one client in a round; number 0 is the sampling's."""
     return jax.random.fold_in(key, client_id + 1)
+
+
+def own_key(client: PRNGKeyArray) -> PRNGKeyArray:
+    """The key of a client's own draws in a round, those of the method itself; smaller numbers are the batches'."""
+    return jax.random.fold_in(client, 2**32 - 1)
 
 
 def participants(key: PRNGKeyArray, clients: int, count: int) -> Int[Array, " count"]:

@@ -16,9 +16,13 @@ class NotOurs(ValueError):
 
 def classes() -> dict[str, type]:
     """The classes that a file may name."""
-    from cofed import algorithms, gossip, losses, metrics, mirrors, models, personal, problem, regularizers
+    from cofed import algorithms, compressors, gossip, losses, metrics, mirrors, models, personal, problem, regularizers
+    from cofed.algorithms import compressed
 
-    rooms = (algorithms, gossip, gossip.topologies, losses, metrics, mirrors, models, personal, problem, regularizers)
+    rooms = (
+        *(algorithms, compressed, compressors, gossip, gossip.topologies),
+        *(losses, metrics, mirrors, models, personal, problem, regularizers),
+    )
     found = {}
     for room in rooms:
         for name, value in vars(room).items():

@@ -152,7 +152,7 @@ def prepare(
         end += stage.rounds
         bytes_ = wire(dataclasses.replace(task, exchange=exchange, data=together), start)
         stages.append(ReadyStage(task if mesh is None else put_task(task, mesh), end, *bytes_))
-    return Job(type(algorithm).__name__, problem, federation.names, place, exchange, stages, watch, settings)
+    return Job(base.name_of(algorithm), problem, federation.names, place, exchange, stages, watch, settings)
 
 
 def lay(
@@ -290,7 +290,7 @@ def make_exchange(
     link_failure: float,
 ) -> Centre | Peers:
     """A server, or a graph where a topology is given; refused where the algorithm or a setting does not go with it."""
-    name, forms = type(algorithm).__name__, getattr(algorithm, "stage_form", algorithm)
+    name, forms = base.name_of(algorithm), getattr(algorithm, "stage_form", algorithm)
     if topology is None:
         if not hasattr(forms, "local"):
             raise ValueError(f"{name} has no server: give a topology, such as topology=cofed.topologies.ring(16)")

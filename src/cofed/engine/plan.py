@@ -111,7 +111,7 @@ def check_fit(algorithm: Any, problem: Problem, plan: Plan) -> None:
     check_refusal(algorithm, problem)
     if algorithm.equal_steps and not plan.equal:
         raise ValueError(
-            f"{type(algorithm).__name__} needs the same number of local steps on all clients, but local_epochs="
+            f"{base.name_of(algorithm)} needs the same number of local steps on all clients, but local_epochs="
             f"{plan.epochs} with batch_size={plan.batch} gives clients of different sizes different numbers; "
             "give local_steps instead"
         )

@@ -133,6 +133,7 @@ class Centre(eqx.Module):
             for_each = for_each if data.mesh is None else shards.own_only(cast.mine, data.mesh.size, plan.block)
         up, keeps = for_each(client, cast.here, kept, own if plan.batch is None else None)
         heard_here = jax.vmap(trees.all_finite)((up, keeps)) & cast.mine
+        up = base.expanded(algorithm, up)
         if data.mesh is None:
             (mean, share), heard = weighted_mean(up, data.weights[cast.here], heard_here), heard_here
         else:

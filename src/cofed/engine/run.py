@@ -14,6 +14,7 @@ import pandas as pd
 from jaxtyping import Array, PyTree
 
 from cofed import trees
+from cofed.algorithms import base
 from cofed.disk import DiskFederation
 from cofed.engine.callbacks import Listeners, RunInfo
 from cofed.engine.checkpoint import Store
@@ -245,7 +246,7 @@ def fresh_state(job: Job, task: Task, starts: PyTree, key: Array, round: int) ->
     """The state before a stage's first round, checked."""
     state = job.place.enter(task, starts, key, jnp.asarray(round, jnp.int32))
     if not trees.all_finite((state.round, state.server, state.clients)):
-        raise ValueError(f"{type(task.algorithm).__name__} cannot start from this w0: its state would not be finite")
+        raise ValueError(f"{base.name_of(task.algorithm)} cannot start from this w0: its state would not be finite")
     return state
 
 

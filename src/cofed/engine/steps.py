@@ -66,6 +66,7 @@ class Steps(eqx.Module):
     share: Float[Array, "..."]  # what each sample counts in the mean
     round: Float[Array, ""]
     count: Float[Array, ""]
+    key: PRNGKeyArray  # of the method's own draws
     plan: Plan = eqx.field(static=True)
     stream: Stream | None = None  # where samples come from, if they are drawn afresh at every step
 
@@ -118,24 +119,25 @@ def make_steps(
     n, dtype = data.sizes[client], data.X.dtype
     most = data.X.shape[1]
     key = draws.client_key(key, data.ids[client])
+    own_key, steps = draws.own_key(key), jnp.asarray(plan.steps, dtype)
     if data.draw is not None:
         assert plan.batch is not None
         share = jnp.full(plan.batch, 1 / plan.batch, dtype)
         stream = Stream(key, data.first() + client, plan.batch, data.draw)
-        return Steps(problem, data.X[0], data.y[0], None, share, round, jnp.asarray(plan.steps, dtype), plan, stream)
+        return Steps(problem, data.X[0], data.y[0], None, share, round, steps, own_key, plan, stream)
     if plan.batch is None:
         X, y = (data.X[client], data.y[client]) if own is None else own
         share = means(jnp.arange(most, dtype=jnp.int32) < n, dtype)
-        return Steps(problem, X, y, None, share, round, jnp.asarray(plan.steps, dtype), plan)
+        return Steps(problem, X, y, None, share, round, steps, own_key, plan)
     if plan.epochs is None:
         chosen, real = draws.random_batches(key, n, most, plan.batch, plan.steps)
-        count = jnp.asarray(plan.steps, dtype)
+        count = steps
     else:
         chosen, real = draws.epoch_batches(key, n, most, plan.batch, plan.epochs)
         count = (plan.epochs * ((n + plan.batch - 1) // plan.batch)).astype(dtype)
     X, y = (a.reshape((-1, *a.shape[2:])) for a in (data.X, data.y))
     rows = client * most + chosen
-    return Steps(problem, X, y[rows], rows, means(real, dtype), round, count, plan)
+    return Steps(problem, X, y[rows], rows, means(real, dtype), round, count, own_key, plan)
 
 
 def means(real: Bool[Array, "..."], dtype: Any) -> Float[Array, "..."]:

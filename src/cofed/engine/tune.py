@@ -4,7 +4,7 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -92,7 +92,7 @@ def tune(
     for algorithm in algorithms:
         check_algorithm(algorithm)
         if hasattr(algorithm, "candidates"):
-            raise ValueError(f"{type(algorithm).__name__} chooses between methods by itself: tune these one by one")
+            raise ValueError(f"{base.name_of(algorithm)} chooses between methods by itself: tune these one by one")
     if score is None:
         score = "personal_objective" if hasattr(algorithms[0], "personal_model") else "objective"
     rounds = positive_integer("rounds", rounds)
@@ -143,6 +143,16 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float, tuple)) or (
         isinstance(value, (jax.Array, np.ndarray)) and value.ndim == 0
     )
+
+
+def numbers_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The numbers of a method by name, and those of what it is made of: `algorithm.client_lr`, `mirror.p`."""
+    for field in dataclasses.fields(module):
+        value = getattr(module, field.name)
+        if is_number(value):
+            yield prefix + field.name, value
+        elif isinstance(value, eqx.Module):
+            yield from numbers_of(value, f"{prefix}{field.name}.")
 
 
 def alike(algorithms: list[Any], problem: Problem, settings: Settings, dtype: Any) -> list[Group]:
@@ -280,14 +290,10 @@ def rank(
     for algorithm, curve, failure in zip(algorithms, curves, failed_at, strict=True):
         value = float(np.mean(curve[score][-last:]))
         diverged = bool(failure >= 0) or not math.isfinite(value)
-        numbers = {
-            field.name: getattr(algorithm, field.name)
-            for field in dataclasses.fields(algorithm)
-            if is_number(getattr(algorithm, field.name))
-        }
+        numbers = dict(numbers_of(algorithm))
         final = {name: float(values[-1]) for name, values in curve.items()}
         records.append(
-            {"algorithm": type(algorithm).__name__}
+            {"algorithm": base.name_of(algorithm)}
             | numbers
             | {"score": value, "diverged": diverged, "diverged_at": int(failure) if failure >= 0 else None}
             | final

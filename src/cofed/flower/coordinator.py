@@ -596,7 +596,7 @@ def aggregated(
     algorithm: Any, problem: Problem, server: PyTree, ups: PyTree, weights: Array, heard: Bool[Array, " asked"]
 ) -> tuple[PyTree, Bool[Array, ""]]:
     """The server's step on the updates that were heard, and whether it is finite."""
-    mean, share = weighted_mean(ups, weights, heard)
+    mean, share = weighted_mean(base.expanded(algorithm, ups), weights, heard)
     new = algorithm.aggregate(problem, server, mean, share)
     return trees.where(share > 0, new, server), trees.all_finite(new)
 

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from cofed.algorithms.probe import Probe
 from cofed.flower.terms import Terms
 from cofed.problem import Problem
 from cofed.scalars import require_positive
@@ -58,33 +59,6 @@ class Privacy(eqx.Module):
         accountant = rdp.RdpAccountant(neighboring_relation=privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE)
         accountant.compose(dp_event.GaussianDpEvent(self.noise / 2), rounds)
         return float(accountant.get_epsilon(self.delta))
-
-
-class Probe(eqx.Module):
-    """Local steps with a gradient that does not look at data."""
-
-    round: Any
-    count: Any
-    value: float
-    steps: int = eqx.field(static=True)
-
-    def gradient(self, w: PyTree, k: Any) -> PyTree:
-        """The same everywhere."""
-        return jax.tree.map(lambda leaf: jnp.full_like(leaf, self.value), w)
-
-    def loss_and_gradient(self, w: PyTree, k: Any) -> tuple[Any, PyTree]:
-        """A loss of that gradient."""
-        gradient = self.gradient(w, k)
-        return sum(jnp.vdot(g, leaf) for g, leaf in zip(*map(jax.tree.leaves, (gradient, w)), strict=True)), gradient
-
-    def hessian(self, w: PyTree, k: Any, where: Any) -> Any:
-        """A linear loss has none."""
-        return jnp.zeros((where.size, where.size), self.count.dtype)
-
-    def run(self, step: Any, carry: Any) -> Any:
-        """carry <- step(k, carry) for k = 0..K-1"""
-        counter = jnp.arange(self.steps, dtype=self.count.dtype)
-        return jax.lax.scan(lambda carry, k: (step(k, carry), None), carry, counter)[0]
 
 
 @eqx.filter_jit

@@ -73,6 +73,8 @@ def serve(
             raise ValueError(f"{name} must be a number of seconds above 0, got {value!r}")
     if privacy is not None and not isinstance(privacy, Privacy):
         raise TypeError(f"privacy must be a cofed.flower.Privacy, got {type(privacy).__name__}")
+    if privacy is not None and hasattr(algorithm, "expand"):
+        raise ValueError("privacy clips and noises whole updates: it does not go with compressed ones")
     settings = Settings(
         rounds=positive_integer("rounds", rounds),
         clients=clients,

@@ -1,4 +1,4 @@
-"""The network tests' app: five methods on small data, and sites that go wrong on demand."""
+"""The network tests' app: six methods on small data, and sites that go wrong on demand."""
 
 import os
 import signal
@@ -19,6 +19,7 @@ METHODS = {
     "FedDecouple": cofed.FedDecouple(0.02, 1.2),
     "Scaffold": cofed.Scaffold(0.02, 1.2),
     "FedProx": cofed.FedProx(strength=0.5, client_lr=0.02),
+    "Compressed": cofed.Compressed(cofed.FedDecouple(0.02, 1.2), cofed.TopK(0.3)),
 }
 
 

@@ -67,7 +67,7 @@ class Index:
             samples = np.load(folder / "samples.npy", mmap_mode="r")
             start, record, total = samples.offset, samples.dtype, len(samples)
             del samples
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise ValueError(damaged) from error
         if meta.get("format") != FORMAT:
             raise ValueError(f"the index {folder} is of another version of cofed: delete this folder to build it again")

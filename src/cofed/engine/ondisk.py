@@ -73,7 +73,7 @@ class OnDisk:
 
     def template(self, state: State, shapes: dict[str, list[int]]) -> State:
         """A state with as many clients' rows as a checkpoint has."""
-        return at(state, state.server, Kept.of_size(shapes["clients.ids"][0], state.clients.blank))
+        return at(state, state.server, Kept.of_size(shapes.get("clients.ids", [0])[0], state.clients.blank))
 
     def through_window(self, task: Task, state: State, clock: Clock, run: Callable) -> tuple[State, Records]:
         """Rounds on one window."""

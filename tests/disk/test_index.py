@@ -52,7 +52,7 @@ numbers = st.floats(-1e6, 1e6)
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_every_client_has_the_samples_that_a_frame_gives_it(data, tmp_path_factory):
+def test_every_client_has_the_samples_that_a_frame_gives_it(tmp_path_factory, data):
     names = data.draw(sites)
     rows = data.draw(st.integers(1, 25))
     column = lambda values: data.draw(st.lists(values, min_size=rows, max_size=rows))  # noqa: E731

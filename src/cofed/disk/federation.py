@@ -206,9 +206,11 @@ class DiskFederation:
         chosen = [self.position(name) for name in names]
         return Federation.from_arrays({self.names[m]: self.client(m) for m in chosen}, feature_names=self.feature_names)
 
-    def stack(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """X and y of these clients (distinct, in rising order), each padded with its first sample to the largest."""
-        samples = self.index.read(ids)
+    def stack(self, ids: np.ndarray, room: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """X and y of these clients (distinct, in rising order), each padded with its first sample to the largest.
+
+        They are read into `room`, where it is given, and may be views of it."""
+        samples = self.index.read(ids, room)
         counts = self.index.offsets[ids + 1] - self.index.offsets[ids]
         if not (counts == self.largest).all():
             first = np.cumsum(counts) - counts

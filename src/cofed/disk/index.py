@@ -67,7 +67,7 @@ class Index:
             samples = np.load(folder / "samples.npy", mmap_mode="r")
             start, record, total = samples.offset, samples.dtype, len(samples)
             del samples
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise ValueError(damaged) from error
         if meta.get("format") != FORMAT:
             raise ValueError(f"the index {folder} is of another version of cofed: delete this folder to build it again")
@@ -90,22 +90,23 @@ class Index:
         told = json.dumps([self.meta["source"], described(self.record), self.meta["samples"]])
         return hashlib.sha256(told.encode() + self.offsets.tobytes()).hexdigest()
 
-    def read(self, ids: np.ndarray) -> np.ndarray:
-        """The samples of these clients (distinct, in rising order), one after another."""
+    def read(self, ids: np.ndarray, room: np.ndarray | None = None) -> np.ndarray:
+        """The samples of these clients (distinct, in rising order), one after another; in `room` where it is given."""
         first, last = self.offsets[ids], self.offsets[ids + 1]
         # Clients that are neighbours in the file are one read.
         runs = np.flatnonzero(np.concatenate([[True], first[1:] != last[:-1]]))
         rows = np.add.reduceat(last - first, runs)
-        return self.gather(first[runs], rows)
+        return self.gather(first[runs], rows, room)
 
     def rows(self, first: int, stop: int) -> np.ndarray:
         """Samples by their place in the file."""
         return self.gather(np.array([first]), np.array([stop - first]))
 
-    def gather(self, first: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def gather(self, first: np.ndarray, rows: np.ndarray, room: np.ndarray | None = None) -> np.ndarray:
         """Runs of samples, one after another. They are read, not mapped, so that no page of the file is counted as
         memory; and all are asked for first, so that a cold disk works on many at a time."""
-        samples = np.empty(int(rows.sum()), self.record)
+        total = int(rows.sum())
+        samples = np.empty(total, self.record) if room is None else room[:total]
         view, at, size = memoryview(samples.view(np.uint8)), 0, self.record.itemsize  # type: ignore[arg-type]
         pieces = list(zip((self.start + first * size).tolist(), (rows * size).tolist(), strict=True))
         file = os.open(self.folder / "samples.npy", os.O_RDONLY)

@@ -40,7 +40,7 @@ class OnDisk:
         if federation.measured is not None:
             chosen = federation.measured
             shares = self.weights[chosen] / self.weights[chosen].sum()
-            self.measured = stacked(federation, chosen, shares.astype(federation.dtype), len(chosen))
+            self.measured = stacked(federation, chosen, shares.astype(federation.dtype))
 
     def enter(self, task: Task, starts: PyTree, key: Array, round: Array) -> State:
         """The state before a stage's first round: nobody has taken part."""
@@ -73,7 +73,7 @@ class OnDisk:
 
     def template(self, state: State, shapes: dict[str, list[int]]) -> State:
         """A state with as many clients' rows as a checkpoint has."""
-        return at(state, state.server, Kept.of_size(shapes["clients.ids"][0], state.clients.blank))
+        return at(state, state.server, Kept.of_size(shapes.get("clients.ids", [0])[0], state.clients.blank))
 
     def through_window(self, task: Task, state: State, clock: Clock, run: Callable) -> tuple[State, Records]:
         """Rounds on one window."""
@@ -191,4 +191,4 @@ def check_on_disk(algorithm: Any, exchange: Any, plan: Plan, per_client: bool) -
 
 def example(federation: DiskFederation) -> Data:
     """The first client, in the shape of any stack of clients."""
-    return stacked(federation, np.zeros(1, np.int64), np.ones(1, federation.dtype), 1)
+    return stacked(federation, np.zeros(1, np.int64), np.ones(1, federation.dtype))

@@ -24,6 +24,7 @@ from cofed.engine.steps import Data
 
 BYTES = 2**25  # of the samples in a window
 ROUNDS = 512  # the most rounds of a window
+ALIGNMENT = 64  # bytes
 
 
 class Windowed(Centre):
@@ -65,7 +66,7 @@ class Ahead:
             except BaseException as error:
                 self.error = error
 
-        self.thread = threading.Thread(target=work, daemon=True)
+        self.thread = threading.Thread(target=work)
         self.thread.start()
 
     def result(self) -> Any:
@@ -84,6 +85,12 @@ class Windows:
         self.key = jax.random.key(seed)
         self.rounds = rounds_of(federation, plan)
         self.size = min(self.rounds * plan.participants, plan.clients)
+        # Memory for two windows, one to work on and one to read into, and for what is read: used again and again, as
+        # fresh memory costs more than reading. The window before is done with when the next but one is read.
+        shape = (self.size, federation.largest)
+        kinds = [federation.index.record[part] for part in ("X", "y")]
+        self.rooms = [[aligned((*shape, *kind.shape), kind.base) for kind in kinds] for _ in range(2)]
+        self.desk = np.empty(self.size * federation.largest, federation.index.record)
         self.current: Window | None = None
         self.next: tuple[int, Ahead] | None = None
 
@@ -91,8 +98,11 @@ class Windows:
         """The window of a round."""
         first = round // self.rounds * self.rounds
         if self.current is None or self.current.first != first:
-            self.current = None  # its memory is free while the other is waited for
-            ahead = self.next[1] if self.next is not None and self.next[0] == first else Ahead(self.read, first)
+            self.current = None
+            if self.next is not None and self.next[0] != first:
+                self.next[1].result()  # two at a time would write into one another
+                self.next = None
+            ahead = Ahead(self.read, first) if self.next is None else self.next[1]
             self.next = None
             self.current = ahead.result()
             if first + self.rounds < self.last:
@@ -107,7 +117,10 @@ class Windows:
         drawn[max(1, self.last - first) :] = drawn[0]  # rounds after the run's end need nobody
         ids, who = np.unique(drawn, return_inverse=True)
         who = who.reshape(drawn.shape).astype(np.int32)
-        data = stacked(self.federation, ids, self.weights[ids], self.size)
+        X, y = self.rooms[first // self.rounds % 2]
+        for room, part in zip((X, y), self.federation.stack(ids, self.desk), strict=True):
+            room[: len(ids)] = part
+        data = as_data(self.federation, X, y, ids, self.weights[ids])
         exchange = Windowed(jnp.asarray(who), jnp.asarray(first, jnp.int32))
         return Window(first, first + self.rounds, ids, who, jax.block_until_ready(data), exchange)
 
@@ -127,18 +140,23 @@ def who_takes_part(
     return jax.vmap(one)(first + jnp.arange(rounds, dtype=jnp.int32))
 
 
-def stacked(federation: DiskFederation, ids: np.ndarray, weights: np.ndarray, size: int) -> Data:
-    """The data of these clients, followed by blanks up to so many."""
+def stacked(federation: DiskFederation, ids: np.ndarray, weights: np.ndarray) -> Data:
+    """The data of these clients."""
     X, y = federation.stack(ids)
-    offsets = federation.index.offsets
+    return as_data(federation, np.ascontiguousarray(X), np.ascontiguousarray(y), ids, weights)
+
+
+def as_data(federation: DiskFederation, X: np.ndarray, y: np.ndarray, ids: np.ndarray, weights: np.ndarray) -> Data:
+    """Stacks as the compiled program sees them; after the clients they may have rows of nobody."""
+    offsets, blanks = federation.index.offsets, (0, len(X) - len(ids))
     sizes = (offsets[ids + 1] - offsets[ids]).astype(np.int32)
-    X, y, sizes, ids, weights = (padded(part, size) for part in (X, y, sizes, ids.astype(np.int32), weights))
+    sizes, ids, weights = (np.pad(part, blanks) for part in (sizes, ids.astype(np.int32), weights))
     return Data(jnp.asarray(X), jnp.asarray(y), jnp.asarray(sizes), jnp.asarray(ids), jnp.asarray(weights))
 
 
-def padded(array: np.ndarray, size: int) -> np.ndarray:
-    """A copy with zeros up to so many rows."""
-    larger = np.empty((size, *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    larger[len(array) :] = 0
-    return larger
+def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Zeros that begin where JAX can use them without a copy."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    raw = np.zeros(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size].view(dtype).reshape(shape)

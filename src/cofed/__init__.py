@@ -1,6 +1,9 @@
 """cofed: federated composite optimization, for data that stays with its owners."""
 
-from cofed import datasets, estimators, loggers, metrics, partition
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from cofed import datasets, loggers, metrics, partition
 from cofed.algorithms import (
     CFedDA,
     FastFedDA,
@@ -49,4 +52,15 @@ from cofed.regularizers import (
     Zero,
 )
 
+if TYPE_CHECKING:
+    from cofed import estimators
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators bring scikit-learn and matplotlib, which take longer to import than all the rest: they come when
+    they are first asked for, so that the command line and every process of a network run start fast."""
+    if name == "estimators":
+        return importlib.import_module("cofed.estimators")
+    raise AttributeError(f"module 'cofed' has no attribute {name!r}")

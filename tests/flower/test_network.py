@@ -18,6 +18,7 @@ from safetensors.numpy import load_file
 import cofed
 from cofed.flower import read_saved
 from cofed.flower.certificates import make
+from tests.flower.app.netapp import apps
 from tests.flower.harness import SITES, Network, in_process, network
 from tests.flower.reference import faulty_run
 
@@ -101,18 +102,46 @@ def test_the_model_after_bad_replies_is_right(faults):
     same_model(faults, faulty_run("Scaffold", FAULTS, rounds=6, quorum=2))
 
 
-def test_a_slow_site_and_a_killed_client_are_not_waited_for(steady):
-    fault = "slow@1:cork killed@3:basel"
+def right_without(saved, method, rounds):
+    """The model is that of exactly the updates that were not left out."""
+    gone = " ".join(f"gone@{event.round}:{event.client}" for event in saved.left_out if event.round < rounds)
+    same_model(saved, faulty_run(method, gone, rounds=rounds, quorum=2))
+
+
+def test_a_slow_site_is_not_waited_for_beyond_the_deadline(steady):
     began = time.monotonic()
-    saved = run_on(steady, "slow", fault=fault, quorum=2, rounds=5, deadline=30.0, patience=240.0)
-    assert time.monotonic() - began < 300  # by far not the five rounds' deadlines and the patience
-    missed = {(event.round, event.client) for event in saved.left_out}
-    assert (1, "cork") in missed
-    assert (3, "basel") in missed or steady.lines("slow").count("round 3: asked basel") > 1
+    process = steady.run_app("slow", fault="slow@1:cork", quorum=2, rounds=3, deadline=45.0)
+    steady.until("round 1: without cork: it did not answer in time", name="slow")
+    steady.until('"kind": "round", "round": 2', name="slow")  # while cork still works on round 1
+    (steady.folder / apps.RELEASE).touch()
+    saved = steady.end("slow")
+    assert process.wait(60) == 0
+    assert time.monotonic() - began < 900  # and not until the end of patience
     assert saved.outcome == "COMPLETED"
-    # Everybody who was not left out counted: the model is that of exactly these updates.
-    gone = " ".join(f"gone@{round}:{site}" for round, site in sorted(missed))
-    same_model(saved, faulty_run("FedDualAvg", gone, rounds=5, quorum=2))
+    right_without(saved, "FedDualAvg", 3)
+
+
+def test_a_client_killed_in_mid_round_is_not_waited_for(steady):
+    saved = run_on(steady, "mid-round", fault="killed@1:basel", quorum=2, rounds=3, deadline=45.0)
+    assert (steady.folder / "killed-once").exists()
+    missed = {(event.round, event.client) for event in saved.left_out}
+    assert (1, "basel") in missed or steady.lines("mid-round").count("round 1: asked basel") > 1
+    assert saved.outcome == "COMPLETED"
+    right_without(saved, "FedDualAvg", 3)
+
+
+def test_a_site_that_is_absent_from_the_start_is_named_and_comes_later(tmp_path):
+    with network(tmp_path) as net:
+        for site in ("aachen", "basel"):
+            net.site(site)
+        process = net.run_app("absent", clients=" ".join(SITES), quorum=2, rounds=6, deadline=45.0)
+        net.until("round 0: without cork: it is absent", name="absent")
+        net.site("cork")
+        saved = net.end("absent")
+        assert process.wait(60) == 0
+    assert saved.outcome == "COMPLETED"
+    assert (0, "cork", "it is absent") in [(event.round, event.client, event.why) for event in saved.left_out]
+    assert saved.history["participants"].iloc[-1] == 3, "it never came"
 
 
 def test_the_server_killed_and_started_again_ends_with_the_undisturbed_model(steady):
@@ -129,18 +158,16 @@ def test_a_site_that_is_killed_and_comes_back_goes_on(tmp_path):
     with network(tmp_path) as net:
         for site in SITES:
             net.site(site)
-        process = net.run_app("back", method="Scaffold", quorum=2, rounds=7, deadline=45.0)
+        process = net.run_app("back", method="Scaffold", quorum=2, rounds=7, deadline=60.0)
         net.until('"kind": "round", "round": 1', name="back")
         net.kill("cork")
         net.until("without cork", name="back")
         net.site("cork")
-        saved = net.end(name="back", limit=400)
+        saved = net.end(name="back")
         assert process.wait(60) == 0
-    missed = {event.round for event in saved.left_out}
-    assert {event.client for event in saved.left_out} == {"cork"}
+    assert "cork" in {event.client for event in saved.left_out}
     assert saved.history["participants"].iloc[-1] == 3, "it never came back"
-    gone = " ".join(f"gone@{round}:cork" for round in sorted(missed))
-    same_model(saved, faulty_run("Scaffold", gone, rounds=7, quorum=2))
+    right_without(saved, "Scaffold", 7)
 
 
 def test_everything_killed_and_started_again_ends_with_the_undisturbed_model(tmp_path):
@@ -161,10 +188,10 @@ def test_below_the_quorum_it_waits_says_so_and_stops_with_all_it_has(tmp_path):
     with network(tmp_path) as net:
         for site in SITES:
             net.site(site)
-        net.run_app("starved", quorum=3, deadline=20.0, patience=90.0)
+        net.run_app("starved", quorum=3, deadline=30.0, patience=120.0)
         net.until('"kind": "round", "round": 1', name="starved")
         net.kill("cork")
-        saved = net.end(name="starved", limit=300)
+        saved = net.end(name="starved")
         assert "2 of 3 sites that it needs have answered; waiting" in net.lines("starved")
     assert saved.outcome == "STARVED"
     done = int(saved.history["round"].iloc[-1])
@@ -206,7 +233,7 @@ def test_the_example_runs_over_tls_and_lets_in_nobody_without_a_key(tmp_path):
 def test_cofed_federate_runs_and_stops_all_it_started(tmp_path):
     command = [sys.executable, "-m", "cofed", "federate", str(HOSPITALS / "data"), "--target", "cost", "--out"]
     options = ["--rounds", "2", "--algorithm", "FedDualAvg(client_lr=0.02)", "--secure"]
-    done = subprocess.run([*command, str(tmp_path / "out"), *options], capture_output=True, text=True, timeout=400)
+    done = subprocess.run([*command, str(tmp_path / "out"), *options], capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "completed after 2 rounds, objective" in done.stdout
     assert "turku has answered" in (tmp_path / "out" / "run" / "progress.jsonl").read_text()
@@ -220,7 +247,7 @@ def test_ctrl_c_stops_all_that_cofed_federate_started(tmp_path):
     try:
         began = time.monotonic()
         while not (tmp_path / "run" / "progress.jsonl").exists():
-            assert time.monotonic() - began < 120
+            assert time.monotonic() - began < 600
             time.sleep(0.2)
         assert len(homes(tmp_path)) >= 6
         process.send_signal(signal.SIGINT)

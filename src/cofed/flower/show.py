@@ -12,6 +12,7 @@ from rich.table import Table
 
 import cofed
 from cofed.flower.federate import federated, finished, follow, site_files
+from cofed.flower.processes import Told, ending_in_order
 from cofed.flower.saved import Saved
 from cofed.flower.words import parse
 
@@ -68,7 +69,7 @@ def federate(
     live = Live(board, console=screen, transient=True) if sys.stderr.isatty() else None
     screen.print(f"Starting a SuperLink and {len(sites)} SuperNodes on this machine; logs in {out / 'logs'}")
     try:
-        with federated(folder, target, problem, method, out, settings, secure) as federation:
+        with ending_in_order(), federated(folder, target, problem, method, out, settings, secure) as federation:
             if live:
                 live.start()
             try:
@@ -81,8 +82,9 @@ def federate(
             finally:
                 if live:
                     live.stop()
-    except KeyboardInterrupt:
-        screen.print(f"Stopped by Ctrl-C; all processes are ended. The same command goes on from {out / 'run'}.")
+    except KeyboardInterrupt as end:
+        why = str(end) if isinstance(end, Told) else "Ctrl-C"
+        screen.print(f"Stopped by {why}; all processes are ended. The same command goes on from {out / 'run'}.")
         return 130
     return report(finished(out), out)
 

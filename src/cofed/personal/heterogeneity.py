@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import optimize, stats
 
 from cofed.federation import Federation
 from cofed.personal.fits import LocalFits, local_fits
@@ -158,11 +157,15 @@ class Law:
         third = 24 * R_squared * self.slope_squared + 8 * self.noise_cubed
         if variance == 0:  # fits without any error: the scatter is what it is
             return float(scatter >= R_squared + self.threshold)
+        from scipy import stats  # slow to import, and rarely needed
+
         deviation = np.sqrt(variance)
         return float(stats.pearson3.cdf((scatter - R_squared - self.threshold) / deviation, third / deviation**3))
 
     def interval(self, scatter: float, level: float) -> tuple[float, float]:
         """The R^2 for which the scatter is neither among the rarest small nor the rarest large ones."""
+        from scipy import optimize, stats
+
         # The variance is an estimate from so many clients: the tail is that of Student's distribution.
         tail = float(stats.norm.sf(stats.t.isf((1 - level) / 2, max(self.clients - 1, FEWEST))))
 

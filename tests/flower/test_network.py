@@ -77,7 +77,7 @@ FAULTS = "nan@0:cork shape@1:cork round@2:cork algorithm@3:cork garbage@4:cork"
 @pytest.fixture(scope="module")
 def faults(steady):
     """One run in which a site goes wrong in five ways, one after another."""
-    return run_on(steady, "faults", method="Scaffold", fault=FAULTS, quorum=2, rounds=6)
+    return run_on(steady, "faults", method="Scaffold", fault=FAULTS, quorum=2, rounds=6, deadline=600.0)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,12 @@ class Progress:
     up: int = 0
     seconds: float = 0.0
 
+    @classmethod
+    def read(cls, meta: dict[str, Any]) -> "Progress":
+        """What a checkpoint says of it."""
+        found = {field.name: meta[field.name] for field in dataclasses.fields(cls)}
+        return cls(**found | {"left_out": [tuple(event) for event in found["left_out"]]})
+
 
 class Coordinator:
     """A run over the network."""
@@ -237,7 +243,7 @@ class Coordinator:
             self.now.rows.append(self.row(0, 0, 0))
             self.save()
         else:
-            at = Progress(**{field.name: meta[field.name] for field in dataclasses.fields(Progress)})
+            at = Progress.read(meta)
             self.enter(at.stage, start)  # for the shapes; what it begins is then put in place of
             self.now = at
             self.now.spent |= self.folder.spent()

@@ -167,11 +167,10 @@ def check(the_problem: Any, the_algorithm: Any, everything: cofed.Federation, se
     check_same(where.definition(), description(the_problem, the_algorithm, checked, weights, None), where.path)
 
 
-@contextlib.contextmanager
-def federated(
-    folder: Path, target: str, the_problem: Any, the_algorithm: Any, out: Path, settings: dict[str, Any], secure: bool
-) -> Iterator[Federation]:
-    """Everything checked, started, and stopped at the end, however it comes."""
+def prepared(
+    folder: Path, target: str, the_problem: Any, the_algorithm: Any, out: Path, settings: dict[str, Any]
+) -> dict[str, Path]:
+    """Everything checked, and written for the processes to read; the file of each site."""
     files = site_files(folder)
     for site in files:
         if not site.replace("-", "").replace("_", "").isalnum():
@@ -194,13 +193,19 @@ def federated(
             "label_dtype": str(everything.y.dtype),
         },
     }
-    del everything
     write_json(out / "definition.json", content)
     app = out / "app"
     (app / "federate").mkdir(parents=True, exist_ok=True)
     (app / "pyproject.toml").write_text(PROJECT)
     (app / "federate" / "__init__.py").write_text("")
     (app / "federate" / "apps.py").write_text(APPS)
+    return files
+
+
+@contextlib.contextmanager
+def federated(files: dict[str, Path], out: Path, secure: bool) -> Iterator[Federation]:
+    """What is prepared in a folder started, and stopped at the end, however it comes."""
+    out = out.resolve()
     certificates = None
     if secure:
         from cofed.flower.certificates import make
@@ -216,10 +221,9 @@ def federated(
         for site, path in files.items():
             if certificates is not None:
                 federation.register(site, certificates / f"{site}.key.pub")
-            keep = out / "sites" / site
-            where = {"data": str(path.resolve()), "definition": str(out / "definition.json"), "keep": str(keep)}
+            where = {"data": path.resolve(), "definition": out / "definition.json", "keep": out / "sites" / site}
             federation.supernode(site, **where)
-        federation.run(app, definition=str(out / "definition.json"))
+        federation.run(out / "app", definition=str(out / "definition.json"))
         yield federation
 
 

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 
 import cofed
-from cofed.flower.federate import federated, finished, follow, site_files
+from cofed.flower.federate import federated, finished, follow, prepared
 from cofed.flower.processes import Told, ending_in_order
 from cofed.flower.saved import Saved
 from cofed.flower.words import parse
@@ -64,12 +64,12 @@ def federate(
         cofed.Linear(intercept=intercept), parse(loss, "a loss"), cofed.On(psi, "coef") if intercept else psi
     )
     method = parse(algorithm, "an algorithm")
-    sites, screen = list(site_files(folder)), Console(stderr=True)
-    board = Board(sites, settings["rounds"])
+    files, screen = prepared(folder, target, problem, method, out, settings), Console(stderr=True)
+    board = Board(list(files), settings["rounds"])
     live = Live(board, console=screen, transient=True) if sys.stderr.isatty() else None
-    screen.print(f"Starting a SuperLink and {len(sites)} SuperNodes on this machine; logs in {out / 'logs'}")
+    screen.print(f"Starting a SuperLink and {len(files)} SuperNodes on this machine; logs in {out / 'logs'}")
     try:
-        with ending_in_order(), federated(folder, target, problem, method, out, settings, secure) as federation:
+        with ending_in_order(), federated(files, out, secure) as federation:
             if live:
                 live.start()
             try:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import cofed
 from cofed.cli import app
+from cofed.flower.alone import alone
 from cofed.flower.federate import pooled, site_files
 from cofed.flower.privacy import noised
 from cofed.flower.processes import Processes, free_ports, toml
@@ -60,7 +61,7 @@ def said(sites, out, *options):
 def test_bad_input_gets_a_sentence(sites, tmp_path_factory, options, words):
     out = tmp_path_factory.mktemp("out")
     assert words in said(sites, out, *options)
-    assert list(out.iterdir()) == []
+    assert {path.name for path in out.iterdir()} <= {".in-use"}
 
 
 def test_a_folder_without_sites_and_one_with_gaps_are_refused(tmp_path, sites):
@@ -95,6 +96,12 @@ def test_the_folder_of_another_run_is_refused_before_anything_starts(sites, tmp_
     Folder(out / "run").begin(description(problem, method, settings, "samples", None) | {"run": "0" * 32, "cards": []})
     assert "is of FedAvg, and this one is of FedDualAvg; give the same" in said(sites, out, "--target", "cost")
     assert not (out / "logs").exists()
+
+
+def test_a_folder_that_another_run_uses_is_refused(sites, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out")
+    with alone(out):
+        assert "is in use by another run" in said(sites, out, "--target", "cost")
 
 
 def test_tables_of_other_kinds_and_orders_are_brought_together(tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cofed.engine.history import Result
+from cofed.flower.alone import alone
 from cofed.flower.client import of
 from cofed.flower.coordinator import Coordinator
 from cofed.flower.privacy import Privacy
@@ -73,7 +74,8 @@ def serve(
         evaluate_every=evaluate_every,
         privacy=privacy,
     )
-    return Coordinator(grid, problem, algorithm, settings, weights, w0, privacy, checkpoint).run()
+    with alone(None if checkpoint is None else Path(checkpoint)):
+        return Coordinator(grid, problem, algorithm, settings, weights, w0, privacy, checkpoint).run()
 
 
 SETTINGS = tuple(inspect.signature(serve).parameters)[3:]

@@ -3,8 +3,8 @@
     python -m benchmarks.share --d 10000
 
 Every message starts a new process at a site. Its share is what comes on top of Flower's imports: importing cofed,
-reading the site's data, tracing, the compiled program from disk (or, the first time, compiling it), ten local steps and an
-evaluation. CPU time, since that does not depend on what else the machine does.
+reading the site's data, tracing, the compiled program from disk (or, the first time, compiling it), ten local steps
+and an evaluation. CPU time, since that does not depend on what else the machine does.
 """
 
 import argparse

@@ -287,13 +287,26 @@ def homes(out):
     return found
 
 
-def test_nothing_is_left_running(tmp_path):
+def addresses(net):
+    """To whom our processes talk, and where they listen."""
+    found = set()
+    for process in net.ours():
+        try:
+            for connection in process.net_connections("inet"):
+                found |= {end.ip for end in (connection.laddr, connection.raddr) if end}
+        except psutil.Error:  # gone by now
+            continue
+    return found
+
+
+def test_processes_talk_to_nobody_else_and_nothing_is_left_running(tmp_path):
     with network(tmp_path) as net:
         for site in SITES:
             net.site(site)
         net.run_app("short", rounds=50)
         net.until('"kind": "asked"', name="short")
         assert len(net.ours()) >= 6
+        assert addresses(net) == {"127.0.0.1"}
     assert net.ours() == []
     with pytest.raises(ValueError, match="holds no finished run"):
         read_saved(net.result("short"))

@@ -1,10 +1,9 @@
-"""The server's loop over a network: who is there, one round after another, and what to do when sites fail.
+"""The server's loop over a network: one round after another, and what to do when sites fail.
 
 A round's mathematics is the engine's own: the weighted mean of the updates, then `algorithm.aggregate`.
 """
 
 import dataclasses
-import logging
 import math
 import time
 import uuid
@@ -25,17 +24,17 @@ from cofed.engine.steps import Data
 from cofed.flower import wire
 from cofed.flower.agreement import Agreement, agreement
 from cofed.flower.client import identity
+from cofed.flower.diary import Diary, Progress
 from cofed.flower.exchange import Exchange, Reply
 from cofed.flower.privacy import Privacy
+from cofed.flower.roll import Roll
 from cofed.flower.saved import Folder
 from cofed.flower.settings import Settings, check_same, description
 from cofed.flower.terms import Card, Terms, posed
 from cofed.problem import Problem
 from cofed.regularizers.calculus import part_of
 
-log = logging.getLogger("flwr")
 AGAIN = 5.0  # seconds before a site that answered badly is asked again, where the quorum needs it
-SETTLE = 10.0  # seconds without a new site, after which those that are there are all, where nobody said how many
 
 
 class Reason(NamedTuple):
@@ -50,28 +49,6 @@ LATE, ABSENT = Reason("Silent", "it did not answer in time"), Reason("Absent", "
 
 class Starved(Exception):
     """The quorum was not reached within the time limit."""
-
-
-@dataclasses.dataclass
-class Progress:
-    """All of a run that changes, but for the server's state."""
-
-    round: int = 0
-    begun: int = 0
-    stage: int = 0
-    counted: dict[str, int] = dataclasses.field(default_factory=dict)  # site -> the last round that counted
-    spent: dict[str, int] = dataclasses.field(default_factory=dict)  # site -> updates that it was asked for
-    rows: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    left_out: list[tuple[int, str, str]] = dataclasses.field(default_factory=list)
-    down: int = 0
-    up: int = 0
-    seconds: float = 0.0
-
-    @classmethod
-    def read(cls, meta: dict[str, Any]) -> "Progress":
-        """What a checkpoint says of it."""
-        found = {field.name: meta[field.name] for field in dataclasses.fields(cls)}
-        return cls(**found | {"left_out": [tuple(event) for event in found["left_out"]]})
 
 
 class Coordinator:
@@ -91,23 +68,27 @@ class Coordinator:
         self.problem, self.algorithm, self.settings = problem, algorithm, settings
         self.weights, self.w0, self.privacy = weights, w0, privacy
         self.folder = Folder(checkpoint)
-        self.now = Progress()
+        self.diary = Diary(self.folder)
+        self.tell, self.now_and_then = self.diary.tell, self.diary.now_and_then
         self.described = description(problem, algorithm, settings, weights, privacy)
         self.before = self.folder.definition()
         check_same(self.before, self.described, self.folder.path)
         run = uuid.uuid4().hex if self.before is None else str(self.before["run"])
+        told = [] if self.before is None else [Card.read(card) for card in self.before["cards"]]
         self.exchange = Exchange(grid, run, identity(problem, algorithm))
-        self.cards: dict[str, Card] = {}
-        self.agreed: Agreement  # once the sites are there
-        self.fixed = False
-        self.warned: dict[str, float] = {}
-        if self.before is not None:
-            self.cards = {card["site"]: Card.read(card) for card in self.before["cards"]}
-            self.agree()
+        cards = {card.site: card for card in told}
+        self.roll = Roll(self.exchange, self.diary, settings, self.agree, self.write_definition, cards)
+
+    @property
+    def now(self) -> Progress:
+        """Where the run is."""
+        return self.diary.now
 
     def run(self) -> Result:
         """The whole run."""
-        self.gather()
+        self.roll.gather()
+        self.settings = self.roll.settings
+        self.sites, self.dtype = self.agreed.sites, np.dtype(self.agreed.card.dtype)
         self.begin()
         outcome = Outcome.COMPLETED
         try:
@@ -122,114 +103,20 @@ class Coordinator:
             self.conclude()
         return self.finish(outcome)
 
-    # Who is there
-
-    def gather(self) -> None:
-        """Wait until the sites have told their names and sizes: see `complete`."""
-        began = news = time.monotonic()
-        known: set[str] = set()
-        while True:
-            self.look_around()
-            for reply in self.exchange.replies():
-                self.introduce(reply)
-            there, clock = self.present(), time.monotonic()
-            news = news if there == known else clock
-            known = there
-            if self.complete(there, clock - began, clock - news):
-                break
-            wanted = self.wanted()
-            if clock - began > self.settings.patience:
-                raise RuntimeError(
-                    f"only {len(there)} of {wanted} sites have told their names within {self.settings.patience:g} s "
-                    f"({', '.join(sorted(there)) or 'none'}); start the others, or give a smaller clients="
-                )
-            if len(there) < wanted:
-                self.now_and_then("sites", f"{len(there)} of {wanted} sites are there; waiting for the others")
-            self.exchange.pause()
-        if self.before is None:
-            self.agree()
-
-    def wanted(self) -> int:
-        """How many sites a run waits for before it begins or goes on."""
-        return self.settings.quorum if self.before is not None else self.settings.clients or self.settings.quorum
-
-    def complete(self, there: set[str], seconds: float, quiet: float) -> bool:
-        """Whether a run can begin: with all sites; if they are named, at the deadline with the quorum; if not even
-        their number is known, with those that have come when nobody new comes. To go on, it needs its quorum only."""
-        settings = self.settings
-        if settings.clients == 0:
-            return len(there) >= settings.quorum and quiet > SETTLE
-        if settings.names and seconds > settings.deadline:
-            return len(there) >= settings.settled(settings.clients).quorum
-        return len(there) >= self.wanted()
-
-    def look_around(self) -> None:
-        """Ask nodes that are new who they are."""
-        online = self.exchange.online()
-        for node in online - self.exchange.greeted:
-            self.exchange.greet(node, self.settings.patience)
-        self.exchange.greeted &= online
-
-    def introduce(self, reply: Reply) -> None:
-        """Take in a node's answer to who it is."""
-        if reply.content is None:
-            self.tell("refused", f"a node could not say who it is: {reply.trouble}")
-            return
-        try:
-            card = Card.read(wire.head_of(reply.content))
-        except wire.WireError as error:
-            self.tell("refused", f"a node's card was refused: {error}")
-            return
-        try:
-            self.admit(card)
-        except ValueError as error:
-            self.tell("refused", f"{card.site} was refused: {error}", site=card.site)
-            return
-        node, old = reply.asked.node, self.exchange.nodes.get(card.site)
-        if old is not None and old != node and old in self.exchange.online():
-            # A node that was killed counts as there until its heartbeat is missed: the newer one is the living one.
-            self.tell("replaced", f"a second node calls itself {card.site}; the newer one is asked", site=card.site)
-        self.exchange.nodes[card.site] = node
-        self.tell("joined", f"{card.site} is there, with {card.samples} samples", site=card.site)
-
-    def admit(self, card: Card) -> None:
-        """Let a site in, or say why not; once the run has begun its sites and their data are fixed, but for those that
-        were named and have not come before."""
-        named, known = card.site in self.settings.names, self.cards.get(card.site)
-        if not self.fixed:
-            if self.settings.names and not named:
-                raise ValueError("it is not one of the run's sites")
-            self.cards[card.site] = card
-        elif known is not None:
-            if known != card:
-                raise ValueError("its data are not those of before")
-        elif not named:
-            raise ValueError("it is not one of the run's sites")
-        else:
-            cards = self.cards | {card.site: card}
-            late = agreement(self.problem, self.algorithm, self.settings, self.weights, self.w0, cards)
-            if late.outputs != self.agreed.outputs:
-                raise ValueError(f"it has {card.outputs} classes, but the run has begun with {self.agreed.outputs}")
-            self.cards, self.agreed = cards, late
-            self.write_definition()
-
-    def present(self) -> set[str]:
-        """The sites whose nodes are there."""
-        online = self.exchange.online()
-        return {site for site, node in self.exchange.nodes.items() if node in online and site in self.cards}
-
     # What is agreed
 
-    def agree(self) -> None:
-        """Settle everything that follows from the sites' cards."""
-        self.settings = self.settings.settled(self.settings.clients or len(self.cards))
-        self.agreed = agreement(self.problem, self.algorithm, self.settings, self.weights, self.w0, self.cards)
-        self.fixed = True
-        self.sites, self.dtype = self.agreed.sites, np.dtype(self.agreed.card.dtype)
+    def agree(self, settings: Settings, cards: dict[str, Card]) -> Agreement:
+        """What follows from the sites' cards."""
+        return agreement(self.problem, self.algorithm, settings, self.weights, self.w0, cards)
+
+    @property
+    def agreed(self) -> Agreement:
+        """What the sites that have come so far go by."""
+        return self.roll.agreed
 
     def write_definition(self) -> None:
         """Write what the run is."""
-        cards = [card.entries() for card in self.cards.values()]
+        cards = [card.entries() for card in self.roll.cards.values()]
         self.folder.begin(self.described | {"run": self.exchange.run, "cards": cards})
 
     def begin(self) -> None:
@@ -245,7 +132,7 @@ class Coordinator:
         else:
             at = Progress.read(meta)
             self.enter(at.stage, start)  # for the shapes; what it begins is then put in place of
-            self.now = at
+            self.diary.now = at
             self.now.spent |= self.folder.spent()
             loaded = self.folder.load({"server": self.server, "start": self.start})
             self.server, self.start = loaded["server"], loaded["start"]
@@ -355,8 +242,8 @@ class Coordinator:
         nodes: dict[str, int] = {}  # whom we asked in this round
         self.exchange.forget(now.round)
         while True:
-            self.look_around()
-            there, clock = self.present(), time.monotonic()
+            self.roll.look_around()
+            there, clock = self.roll.present(), time.monotonic()
             for site in asked:
                 if site in heard or site not in there:
                     continue
@@ -370,7 +257,7 @@ class Coordinator:
                     self.ask(site)
             for reply in self.exchange.replies():
                 if reply.asked.site is None:
-                    self.introduce(reply)
+                    self.roll.introduce(reply)
                 elif reply.asked.round == now.round and reply.asked.site not in heard:
                     self.take(reply, heard, scores, reasons, again)
             late = clock - began > settings.deadline
@@ -477,7 +364,7 @@ class Coordinator:
         if not personal and not self.settings.due(self.now.round):
             return
         began, scores = time.monotonic(), {}
-        there = self.present()
+        there = self.roll.present()
         missing = {site: ABSENT for site in self.sites if site not in there}
         for site in sorted(there):
             self.ask(site, last=True)
@@ -560,17 +447,6 @@ class Coordinator:
     def save(self) -> None:
         """A checkpoint, before anybody is asked for the next round."""
         self.folder.save({"server": self.server, "start": self.start}, dataclasses.asdict(self.now))
-
-    def tell(self, kind: str, words: str, **more: Any) -> None:
-        """Say what happened, in the log and in the folder."""
-        log.info("cofed: %s", words)
-        self.folder.tell({"time": time.time(), "kind": kind, "round": self.now.round, "words": words} | more)
-
-    def now_and_then(self, kind: str, words: str) -> None:
-        """Say something that lasts, every ten seconds."""
-        if time.monotonic() - self.warned.get(kind, -math.inf) > 10:
-            self.warned[kind] = time.monotonic()
-            self.tell("waiting", words)
 
 
 @eqx.filter_jit

@@ -8,7 +8,7 @@ BIN := .venv/bin
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test test-slow test-browser test-network check format bench reproduce reproduce-full clean
+.PHONY: demo test test-slow test-browser test-network test-network-heart check format bench reproduce reproduce-full clean
 
 demo: .venv/installed          ## the curse of primal averaging, in under a minute
 	$(BIN)/cofed demo
@@ -25,16 +25,25 @@ test-browser: .venv/installed  ## the report in a real browser, which is install
 	  $$root apt-get update && $$root apt-get install --yes --no-install-recommends chromium chromium-driver; }
 	$(BIN)/pytest -m browser tests/report
 
-# Flower holds other packages back, so it has an environment of its own.
-.venv-network/installed: pyproject.toml
-	$(PYTHON) -m venv .venv-network
-	.venv-network/bin/pip install --quiet --upgrade pip
-	.venv-network/bin/pip install --quiet --editable '.[dev,flower,privacy]'
+# Flower holds other packages back, so it has an environment of its own; FLWR=1.40 takes that version, in another one.
+FLWR ?=
+ROOM := .venv-network$(FLWR)
+
+$(ROOM)/installed: pyproject.toml
+	$(PYTHON) -m venv $(ROOM)
+	$(ROOM)/bin/pip install --quiet --upgrade pip
+	$(ROOM)/bin/pip install --quiet --editable '.[dev,flower,privacy]' $(if $(FLWR),'flwr==$(FLWR).*')
 	touch $@
 
-test-network: .venv-network/installed  ## Flower's room: real processes on loopback; NETWORK picks tests, as pytest's -k
-	.venv-network/bin/pyright --pythonpath .venv-network/bin/python src/cofed/flower
-	.venv-network/bin/pytest -n 0 -v --durations=0 -W default::DeprecationWarning tests/flower $(if $(NETWORK),-k "$(NETWORK)")
+# What every commit must pass: messages, faults, equality over real processes, kill and resume.
+HEART := test_wire or test_faults or three_supernodes or killed_and_started
+
+test-network: $(ROOM)/installed  ## Flower's room: real processes on loopback; NETWORK picks tests, as pytest's -k
+	$(ROOM)/bin/pyright --pythonpath $(ROOM)/bin/python src/cofed/flower
+	$(ROOM)/bin/pytest -n 0 -v --durations=0 -W default::DeprecationWarning tests/flower $(if $(NETWORK),-k "$(NETWORK)")
+
+test-network-heart:            ## the heart of it
+	$(MAKE) test-network NETWORK="$(HEART)"
 
 check: .venv/installed         ## ruff and pyright
 	$(BIN)/ruff check .
@@ -57,4 +66,4 @@ reproduce-full: .venv/installed ## the papers' sizes: hours; what is finished is
 	$(BIN)/cofed reproduce --all $(if $(DATA),--data $(DATA)) --page docs/results
 
 clean:
-	rm -rf .venv .venv-network build dist
+	rm -rf .venv .venv-network* build dist

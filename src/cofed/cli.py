@@ -537,6 +537,9 @@ def federate(
         typer.Option(callback=between(1), help="Updates that a round needs; by default all.", show_default=False),
     ] = None,
     deadline: Annotated[int, typer.Option(callback=between(1), help="Seconds that a round waits for a site.")] = 120,
+    patience: Annotated[
+        int, typer.Option(callback=between(1), help="Seconds to wait for the quorum; then it stops with all it has.")
+    ] = 600,
     weights: Annotated[str, typer.Option(help="uniform: sites count alike; samples: by their sizes.")] = "samples",
     seed: Annotated[int, typer.Option(callback=between(0, 2**31 - 1), help="Of the batches and the start.")] = 0,
     secure: Annotated[bool, typer.Option("--secure", help="Over TLS, with authenticated nodes.")] = False,
@@ -563,6 +566,7 @@ def federate(
         "batch_size": batch_size,
         "quorum": quorum,
         "deadline": float(deadline),
+        "patience": float(patience),
         "weights": weights,
         "seed": seed,
     }

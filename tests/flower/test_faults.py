@@ -1,5 +1,7 @@
 """Sites that fail, on a Grid in this process: the round goes on with the quorum, and the history names them."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ pytest.importorskip("flwr")
 from flwr.app import Array, ArrayRecord, RecordDict
 
 import cofed
-from cofed.flower import Privacy, client_app, read_saved, serve
+from cofed.flower import Privacy, client_app, read_saved, roll, serve
 from tests import worlds
 from tests.flower.loopback import network
 
@@ -101,8 +103,6 @@ def test_below_the_quorum_it_stops_with_all_it_has(tmp_path):
     np.testing.assert_allclose(result.model.coef, expected.model.coef, rtol=1e-12)
     assert {event.client for event in result.history.left_out} == set(NAMES)
     assert "0 of 3 sites that it needs have answered" in (tmp_path / "progress.jsonl").read_text()
-    # Started again when the sites are well, it ends as if nothing had happened.
-    grid, _ = network(PROBLEM, ALGORITHM, WORLD)
     assert read_saved(tmp_path).outcome == "STARVED"
 
 
@@ -232,16 +232,126 @@ def test_private_updates_are_clipped_noised_and_counted(tmp_path):
         ({"clients_per_round": 4}, "clients_per_round is 4"),
         ({"deadline": 0.0}, "deadline must be a number of seconds above 0"),
         ({"weights": "size"}, "weights must be 'uniform', 'samples'"),
+        ({"deadline": -3.0}, "deadline must be a number of seconds above 0, got -3.0"),
+        ({"patience": float("nan")}, "patience must be a number of seconds above 0"),
         ({"rounds": 0}, "rounds must be an integer >= 1"),
+        ({"clients": None}, "give clients= (how many sites there are, or their names), or quorum="),
+        ({"clients": ["a", "a"]}, "'a' is given twice"),
+        ({"clients": ["a", "b"], "quorum": 3}, "quorum is 3, but only 2 clients are asked"),
+        ({"clients": "a b", "weights": {"a": 1.0}}, "weights lacks the sites ['b']"),
+        ({"clients": None, "quorum": 3, "clients_per_round": 2}, "quorum is 3, but only 2 clients are asked"),
+        ({"local_epochs": 1}, "give local_steps or local_epochs, not both"),
     ],
 )
 def test_bad_settings_get_a_sentence(change, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=re.escape(words)):
         serve(None, PROBLEM, ALGORITHM, **OPTIONS | change)
 
 
 def test_another_run_in_the_folder_is_refused(tmp_path):
     grid, _ = network(PROBLEM, ALGORITHM, WORLD)
     serve(grid, PROBLEM, ALGORITHM, checkpoint=tmp_path, **OPTIONS)
-    with pytest.raises(ValueError, match="has another settings than this one"):
+    with pytest.raises(ValueError, match=r"has rounds 4 \(and not 9\); give the same as before, or another folder"):
         serve(grid, PROBLEM, ALGORITHM, checkpoint=tmp_path, **OPTIONS | {"rounds": 9})
+    with pytest.raises(ValueError, match="is of Scaffold, and this one is of FedAvg"):
+        serve(grid, PROBLEM, cofed.FedAvg(0.02), checkpoint=tmp_path, **OPTIONS)
+    with pytest.raises(ValueError, match="of an algorithm with other numbers"):
+        serve(grid, PROBLEM, cofed.Scaffold(0.03), checkpoint=tmp_path, **OPTIONS)
+
+
+def late(grid, site, round):
+    """Let a site come in this round for the first time."""
+    number = next(number for number, (_, context) in grid.nodes.items() if context.node_config["site"] == site)
+    node = grid.nodes.pop(number)
+
+    def fault(_, message, reply):
+        if is_round(message, round):
+            grid.nodes[number] = node
+        return reply
+
+    grid.fault = fault
+
+
+def test_a_site_that_is_absent_from_the_start_is_named_and_the_others_go_on():
+    algorithm = cofed.FedDualAvg(0.02, 1.2)
+    grid, _ = network(PROBLEM, algorithm, WORLD)
+    late(grid, "c", 99)
+    options = OPTIONS | {"clients": NAMES, "batch_size": 3, "weights": "samples"}
+    result = serve(grid, PROBLEM, algorithm, quorum=2, **options)
+    assert {(event.round, event.client, event.why) for event in result.history.left_out} == {
+        (round, "c", "it is absent") for round in range(5)
+    }
+    options = {"rounds": 4, "local_steps": 2, "batch_size": 3, "weights": "samples"}
+    others = cofed.run(PROBLEM, WORLD.select(["a", "b"]), algorithm, **options)
+    np.testing.assert_allclose(result.model.coef, others.model.coef, rtol=1e-12)
+
+
+def test_a_named_site_that_comes_late_takes_part_from_then_on(tmp_path):
+    grid, _ = network(PROBLEM, ALGORITHM, WORLD, tmp_path / "sites")
+    late(grid, "b", 1)  # b is the largest: what the others shuffle with changes too
+    options = OPTIONS | {"clients": "a b c", "local_steps": None, "local_epochs": 1, "weights": "samples"}
+    result = serve(grid, PROBLEM, ALGORITHM, quorum=2, checkpoint=tmp_path / "run", **options)
+    assert result.outcome is cofed.Outcome.COMPLETED
+    assert result.history["participants"].tolist() == [0, 2, 2, 2, 3]  # heard of in round 2, asked from round 3 on
+    # A server that is started again knows all three by now.
+    grid, _ = network(PROBLEM, ALGORITHM, WORLD, tmp_path / "sites")
+    again = serve(grid, PROBLEM, ALGORITHM, quorum=2, checkpoint=tmp_path / "run", **options)
+    np.testing.assert_array_equal(again.model.coef, result.model.coef)
+
+
+@pytest.mark.parametrize(
+    ("clients", "site", "words"),
+    [
+        (NAMES, "stranger", "stranger was refused: it is not one of the run's sites"),
+        (["a", "b", "narrow"], "narrow", "have different features: [6] and [5]"),
+    ],
+)
+def test_a_node_that_does_not_belong_is_refused_in_mid_run(tmp_path, clients, site, words):
+    grid, _ = network(PROBLEM, ALGORITHM, WORLD)
+    narrow = client_app(PROBLEM, ALGORITHM, lambda node: (np.ones((3, 5)), np.ones(3)))
+
+    def fault(_, message, reply):
+        if is_round(message, 1) and len(grid.nodes) < 4:
+            grid.add(narrow, site=site)
+        return reply
+
+    grid.fault = fault
+    serve(grid, PROBLEM, ALGORITHM, quorum=2, checkpoint=tmp_path, **OPTIONS | {"clients": clients})
+    assert words in (tmp_path / "progress.jsonl").read_text()
+
+
+def test_without_a_number_of_clients_a_run_begins_with_those_that_are_there(monkeypatch):
+    monkeypatch.setattr(roll, "SETTLE", 0.1)
+    grid, _ = network(PROBLEM, ALGORITHM, WORLD)
+    options = {name: value for name, value in OPTIONS.items() if name != "clients"}
+    result = serve(grid, PROBLEM, ALGORITHM, quorum=2, **options)
+    assert result.history["participants"].tolist() == [0, 3, 3, 3, 3]
+
+
+def test_a_killed_server_does_not_forget_what_was_spent(tmp_path):
+    pytest.importorskip("dp_accounting")
+    privacy, algorithm = Privacy(clip=0.1, noise=4.0), cofed.FedDualAvg(0.02)
+
+    def kill(site, message, reply):
+        if site == "b" and is_round(message, 2):
+            raise Killed
+        return reply
+
+    grid, _ = network(PROBLEM, algorithm, WORLD, fault=kill)
+    with pytest.raises(Killed):
+        serve(grid, PROBLEM, algorithm, privacy=privacy, checkpoint=tmp_path, **OPTIONS)
+    grid, _ = network(PROBLEM, algorithm, WORLD)
+    serve(grid, PROBLEM, algorithm, privacy=privacy, checkpoint=tmp_path, **OPTIONS)
+    assert read_saved(tmp_path).epsilon == privacy.epsilon(5)  # site a gave round 2 twice
+
+
+@pytest.mark.parametrize("offered", [None, Privacy(clip=0.1, noise=1.0), Privacy(clip=9.0, noise=4.0)])
+def test_a_site_that_insists_on_privacy_answers_nobody_who_offers_less(offered):
+    algorithm, wanted = cofed.FedDualAvg(0.02), Privacy(clip=0.1, noise=4.0)
+    grid, _ = network(PROBLEM, algorithm, WORLD)
+    app = client_app(PROBLEM, algorithm, lambda node: WORLD.client(node["site"]), privacy=wanted)
+    grid.nodes = {number: (app, context) for number, (_, context) in grid.nodes.items()}
+    result = serve(grid, PROBLEM, algorithm, privacy=offered, **OPTIONS)
+    assert result.outcome is cofed.Outcome.STARVED
+    assert all("this site insists on clip 0.1, noise 4" in event.why for event in result.history.left_out)
+    assert all("up" not in reply.content and not reply.content.metric_records for _, _, reply in grid.seen)

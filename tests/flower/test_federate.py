@@ -12,9 +12,14 @@ pytest.importorskip("psutil")
 
 from typer.testing import CliRunner
 
+import cofed
 from cofed.cli import app
+from cofed.flower.alone import alone
+from cofed.flower.federate import pooled, site_files
 from cofed.flower.privacy import noised
 from cofed.flower.processes import Processes, free_ports, toml
+from cofed.flower.saved import Folder
+from cofed.flower.settings import check_settings, description
 
 
 @pytest.fixture
@@ -45,12 +50,18 @@ def said(sites, out, *options):
         (["--target", "cost", "--regularizer", "L1(-1)"], "strength"),
         (["--target", "cost", "--loss", "open('x')"], "is not a loss of cofed"),
         (["--target", "cost", "--rounds", "0"], "it must be at least 1, got 0"),
+        (["--target", "cost", "--quorum", "3"], "quorum is 3, but only 2 clients are asked in a round"),
+        (["--target", "cost", "--deadline", "-5"], "it must be at least 1, got -5"),
+        (["--target", "cost", "--weights", "size"], "weights must be 'uniform', 'samples'"),
+        (["--target", "cost", "--algorithm", "DFedDA(0.1)"], "DFedDA has no server"),
+        (["--target", "cost", "--algorithm", "Scaffold(0.1)"], "Scaffold"),  # has no place for L1
+        (["--target", "cost", "--loss", "Logistic()"], "labels"),
     ],
 )
 def test_bad_input_gets_a_sentence(sites, tmp_path_factory, options, words):
     out = tmp_path_factory.mktemp("out")
     assert words in said(sites, out, *options)
-    assert list(out.iterdir()) == []
+    assert {path.name for path in out.iterdir()} <= {".in-use"}
 
 
 def test_a_folder_without_sites_and_one_with_gaps_are_refused(tmp_path, sites):
@@ -58,6 +69,48 @@ def test_a_folder_without_sites_and_one_with_gaps_are_refused(tmp_path, sites):
     assert "holds no site" in said(tmp_path / "empty", tmp_path / "out", "--target", "cost")
     pd.DataFrame({"age": [1.0, None], "cost": [3.0, 4.0]}).to_csv(sites / "bern.csv", index=False)
     assert "has 1 missing values" in said(sites, tmp_path / "out", "--target", "cost")
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"weight": [1.0], "cost": [2.0]}, "client 'zug': its columns differ from those of client"),
+        ({"age": ["old"], "cost": [2.0]}, "column 'age' holds"),
+        ({"cost": [2.0]}, "has no column beside 'cost'"),
+        ({}, "zug.csv cannot be read as a table"),
+    ],
+)
+def test_a_site_that_does_not_fit_is_named(tmp_path, sites, table, words):
+    pd.DataFrame(table).to_csv(sites / "zug.csv", index=False)
+    words_said = said(sites, tmp_path / "out", "--target", "cost")
+    assert words in words_said
+    assert "Starting" not in words_said
+    assert not (tmp_path / "out" / "logs").exists()
+
+
+def test_the_folder_of_another_run_is_refused_before_anything_starts(sites, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out")
+    problem, options = cofed.Problem(regularizer=cofed.On(cofed.L1(0.01), "coef")), {"rounds": 10, "clients": 2}
+    method = cofed.FedAvg(0.1)
+    settings = check_settings(problem, method, **options)
+    Folder(out / "run").begin(description(problem, method, settings, "samples", None) | {"run": "0" * 32, "cards": []})
+    assert "is of FedAvg, and this one is of FedDualAvg; give the same" in said(sites, out, "--target", "cost")
+    assert not (out / "logs").exists()
+
+
+def test_a_folder_that_another_run_uses_is_refused(sites, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out")
+    with alone(out):
+        assert "is in use by another run" in said(sites, out, "--target", "cost")
+
+
+def test_tables_of_other_kinds_and_orders_are_brought_together(tmp_path):
+    pd.DataFrame({"a": [1, 2], "b": [3.5, 4.5], "cost": [1, 2]}).to_csv(tmp_path / "oslo.csv", index=False)
+    pd.DataFrame({"b": [5, 6], "cost": [0.5, 2.5], "a": [7.5, 8.5]}).to_csv(tmp_path / "rome.csv", index=False)
+    found = pooled(site_files(tmp_path), "cost")
+    assert found.feature_names == ("a", "b")
+    np.testing.assert_array_equal(found.client("rome")[0], [[7.5, 5], [8.5, 6]])
+    assert found.client("oslo")[1].dtype == np.float64
 
 
 def test_what_is_started_is_stopped_also_what_it_has_detached(tmp_path):

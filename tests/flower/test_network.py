@@ -18,6 +18,7 @@ from safetensors.numpy import load_file
 import cofed
 from cofed.flower import read_saved
 from cofed.flower.certificates import make
+from tests.flower.app.netapp import apps
 from tests.flower.harness import SITES, Network, in_process, network
 from tests.flower.reference import faulty_run
 
@@ -30,6 +31,11 @@ def same_model(saved, expected):
         found, wanted = saved.model[name], np.asarray(getattr(expected.model, name))
         assert found.dtype == wanted.dtype
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-14 if found.dtype == np.float64 else 1e-6)
+
+
+def same_bits(saved, other):
+    for name in ("coef", "intercept"):
+        np.testing.assert_array_equal(saved.model[name], other.model[name])
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +55,16 @@ def run_on(net, name, **config):
     return saved
 
 
+def undisturbed(net, method):
+    """The run of five rounds in which nothing happens, once for all tests."""
+    if (net.result(method) / "result.json").exists():
+        return read_saved(net.result(method))
+    return run_on(net, method, method=method)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_three_supernodes_give_the_model_of_the_process(steady, method):
-    saved = run_on(steady, method, method=method)
+    saved = undisturbed(steady, method)
     expected = in_process(method)
     same_model(saved, expected)
     assert saved.outcome == "COMPLETED"
@@ -77,7 +90,7 @@ FAULTS = "nan@0:cork shape@1:cork round@2:cork algorithm@3:cork garbage@4:cork"
 @pytest.fixture(scope="module")
 def faults(steady):
     """One run in which a site goes wrong in five ways, one after another."""
-    return run_on(steady, "faults", method="Scaffold", fault=FAULTS, quorum=2, rounds=6)
+    return run_on(steady, "faults", method="Scaffold", fault=FAULTS, quorum=2, rounds=6, deadline=600.0)
 
 
 @pytest.mark.parametrize(
@@ -102,18 +115,46 @@ def test_the_model_after_bad_replies_is_right(faults):
     same_model(faults, faulty_run("Scaffold", FAULTS, rounds=6, quorum=2))
 
 
-def test_a_slow_site_and_a_killed_client_are_not_waited_for(steady):
-    fault = "slow@1:cork killed@3:basel"
+def right_without(saved, method, rounds):
+    """The model is that of exactly the updates that were not left out."""
+    gone = " ".join(f"gone@{event.round}:{event.client}" for event in saved.left_out if event.round < rounds)
+    same_model(saved, faulty_run(method, gone, rounds=rounds, quorum=2))
+
+
+def test_a_slow_site_is_not_waited_for_beyond_the_deadline(steady):
     began = time.monotonic()
-    saved = run_on(steady, "slow", fault=fault, quorum=2, rounds=5, deadline=30.0, patience=240.0)
-    assert time.monotonic() - began < 300  # by far not the five rounds' deadlines and the patience
-    missed = {(event.round, event.client) for event in saved.left_out}
-    assert (1, "cork") in missed
-    assert (3, "basel") in missed or steady.lines("slow").count("round 3: asked basel") > 1
+    process = steady.run_app("slow", fault="slow@1:cork", quorum=2, rounds=3, deadline=45.0)
+    steady.until("round 1: without cork: it did not answer in time", name="slow")
+    steady.until('"kind": "round", "round": 2', name="slow")  # while cork still works on round 1
+    (steady.folder / apps.RELEASE).touch()
+    saved = steady.end("slow")
+    assert process.wait(60) == 0
+    assert time.monotonic() - began < 900  # and not until the end of patience
     assert saved.outcome == "COMPLETED"
-    # Everybody who was not left out counted: the model is that of exactly these updates.
-    gone = " ".join(f"gone@{round}:{site}" for round, site in sorted(missed))
-    same_model(saved, faulty_run("FedDualAvg", gone, rounds=5, quorum=2))
+    right_without(saved, "FedDualAvg", 3)
+
+
+def test_a_client_killed_in_mid_round_is_not_waited_for(steady):
+    saved = run_on(steady, "mid-round", fault="killed@1:basel", quorum=2, rounds=3, deadline=45.0)
+    assert (steady.folder / "killed-once").exists()
+    missed = {(event.round, event.client) for event in saved.left_out}
+    assert (1, "basel") in missed or steady.lines("mid-round").count("round 1: asked basel") > 1
+    assert saved.outcome == "COMPLETED"
+    right_without(saved, "FedDualAvg", 3)
+
+
+def test_a_site_that_is_absent_from_the_start_is_named_and_comes_later(tmp_path):
+    with network(tmp_path) as net:
+        for site in ("aachen", "basel"):
+            net.site(site)
+        process = net.run_app("absent", clients=" ".join(SITES), quorum=2, rounds=6, deadline=45.0)
+        net.until("round 0: without cork: it is absent", name="absent")
+        net.site("cork")
+        saved = net.end("absent")
+        assert process.wait(60) == 0
+    assert saved.outcome == "COMPLETED"
+    assert (0, "cork", "it is absent") in [(event.round, event.client, event.why) for event in saved.left_out]
+    assert saved.history["participants"].iloc[-1] == 3, "it never came"
 
 
 def test_the_server_killed_and_started_again_ends_with_the_undisturbed_model(steady):
@@ -124,27 +165,26 @@ def test_the_server_killed_and_started_again_ends_with_the_undisturbed_model(ste
     saved = run_on(steady, "killed-server", method="FedDecouple")
     assert '"kind": "resumed"' in steady.lines("killed-server")
     same_model(saved, in_process("FedDecouple"))
+    same_bits(saved, undisturbed(steady, "FedDecouple"))
 
 
 def test_a_site_that_is_killed_and_comes_back_goes_on(tmp_path):
     with network(tmp_path) as net:
         for site in SITES:
             net.site(site)
-        process = net.run_app("back", method="Scaffold", quorum=2, rounds=7, deadline=45.0)
+        process = net.run_app("back", method="Scaffold", quorum=2, rounds=7, deadline=60.0)
         net.until('"kind": "round", "round": 1', name="back")
         net.kill("cork")
         net.until("without cork", name="back")
         net.site("cork")
-        saved = net.end(name="back", limit=400)
+        saved = net.end(name="back")
         assert process.wait(60) == 0
-    missed = {event.round for event in saved.left_out}
-    assert {event.client for event in saved.left_out} == {"cork"}
+    assert "cork" in {event.client for event in saved.left_out}
     assert saved.history["participants"].iloc[-1] == 3, "it never came back"
-    gone = " ".join(f"gone@{round}:cork" for round in sorted(missed))
-    same_model(saved, faulty_run("Scaffold", gone, rounds=7, quorum=2))
+    right_without(saved, "Scaffold", 7)
 
 
-def test_everything_killed_and_started_again_ends_with_the_undisturbed_model(tmp_path):
+def test_everything_killed_and_started_again_ends_with_the_undisturbed_model(steady, tmp_path):
     with network(tmp_path) as net:
         for site in SITES:
             net.site(site)
@@ -155,17 +195,19 @@ def test_everything_killed_and_started_again_ends_with_the_undisturbed_model(tmp
         net.superlink()
         for site in SITES:
             net.site(site)
-        same_model(run_on(net, "all", method="Scaffold"), in_process("Scaffold"))
+        saved = run_on(net, "all", method="Scaffold")
+    same_model(saved, in_process("Scaffold"))
+    same_bits(saved, undisturbed(steady, "Scaffold"))
 
 
 def test_below_the_quorum_it_waits_says_so_and_stops_with_all_it_has(tmp_path):
     with network(tmp_path) as net:
         for site in SITES:
             net.site(site)
-        net.run_app("starved", quorum=3, deadline=20.0, patience=90.0)
+        net.run_app("starved", quorum=3, deadline=30.0, patience=120.0)
         net.until('"kind": "round", "round": 1', name="starved")
         net.kill("cork")
-        saved = net.end(name="starved", limit=300)
+        saved = net.end(name="starved")
         assert "2 of 3 sites that it needs have answered; waiting" in net.lines("starved")
     assert saved.outcome == "STARVED"
     done = int(saved.history["round"].iloc[-1])
@@ -207,7 +249,7 @@ def test_the_example_runs_over_tls_and_lets_in_nobody_without_a_key(tmp_path):
 def test_cofed_federate_runs_and_stops_all_it_started(tmp_path):
     command = [sys.executable, "-m", "cofed", "federate", str(HOSPITALS / "data"), "--target", "cost", "--out"]
     options = ["--rounds", "2", "--algorithm", "FedDualAvg(client_lr=0.02)", "--secure"]
-    done = subprocess.run([*command, str(tmp_path / "out"), *options], capture_output=True, text=True, timeout=400)
+    done = subprocess.run([*command, str(tmp_path / "out"), *options], capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "completed after 2 rounds, objective" in done.stdout
     assert "turku has answered" in (tmp_path / "out" / "run" / "progress.jsonl").read_text()
@@ -221,7 +263,7 @@ def test_ctrl_c_stops_all_that_cofed_federate_started(tmp_path):
     try:
         began = time.monotonic()
         while not (tmp_path / "run" / "progress.jsonl").exists():
-            assert time.monotonic() - began < 120
+            assert time.monotonic() - began < 600
             time.sleep(0.2)
         assert len(homes(tmp_path)) >= 6
         process.send_signal(signal.SIGINT)
@@ -246,13 +288,26 @@ def homes(out):
     return found
 
 
-def test_nothing_is_left_running(tmp_path):
+def addresses(net):
+    """To whom our processes talk, and where they listen."""
+    found = set()
+    for process in net.ours():
+        try:
+            for connection in process.net_connections("inet"):
+                found |= {end.ip for end in (connection.laddr, connection.raddr) if end}
+        except psutil.Error:  # gone by now
+            continue
+    return found
+
+
+def test_processes_talk_to_nobody_else_and_nothing_is_left_running(tmp_path):
     with network(tmp_path) as net:
         for site in SITES:
             net.site(site)
         net.run_app("short", rounds=50)
         net.until('"kind": "asked"', name="short")
         assert len(net.ours()) >= 6
+        assert addresses(net) == {"127.0.0.1"}
     assert net.ours() == []
     with pytest.raises(ValueError, match="holds no finished run"):
         read_saved(net.result("short"))

@@ -25,7 +25,7 @@ from cofed.engine.steps import Data, make_steps
 from cofed.federation import Federation
 from cofed.flower import wire
 from cofed.flower.keeping import Keeper, Lost
-from cofed.flower.privacy import privatised
+from cofed.flower.privacy import Privacy, privatised
 from cofed.flower.terms import Card, Terms, posed, stand_in
 from cofed.problem import Problem
 from cofed.programs import keep_programs
@@ -40,6 +40,7 @@ def client_app(
     load: Callable[[Node], tuple[Any, Any]],
     *,
     keep: Callable[[Node], Any] | None = None,
+    privacy: Privacy | None = None,
     mods: list[Callable] | None = None,
 ) -> Any:
     """A Flower ClientApp for one site.
@@ -49,6 +50,8 @@ def client_app(
     keep: from the node's configuration to a folder of this site's own, for what it keeps between rounds (so that it
         can be stopped and come back), for the compiled programs (so that each round's process starts fast), for its
         personal model and for the last model. Without it a restarted node has lost its state.
+    privacy: the clip and noise that this site insists on: it then answers no server that asks for less, or for
+        evaluations.
     mods: Flower's own mods around every message, such as its `message_size_mod`.
 
     The site's name is the entry `site` of the node's configuration, else its `partition-id`.
@@ -64,7 +67,9 @@ def client_app(
 
     if not callable(load):
         raise TypeError(f"load must be a function from the node's configuration to (X, y), got {type(load).__name__}")
-    app, site = ClientApp(mods=mods), Site(problem, algorithm, load, keep)
+    if privacy is not None and not isinstance(privacy, Privacy):
+        raise TypeError(f"privacy must be a cofed.flower.Privacy, got {type(privacy).__name__}")
+    app, site = ClientApp(mods=mods), Site(problem, algorithm, load, keep, privacy)
 
     @app.query()
     def hello(message: Any, context: Any) -> Any:
@@ -119,8 +124,9 @@ def of(value: Any, config: dict[str, Any]) -> Any:
 class Site:
     """What a site answers."""
 
-    def __init__(self, problem: Any, algorithm: Any, load: Callable, keep: Callable | None):
+    def __init__(self, problem: Any, algorithm: Any, load: Callable, keep: Callable | None, privacy: Privacy | None):
         self.problem, self.algorithm, self.load, self.keep = problem, algorithm, load, keep
+        self.privacy = privacy
 
     def defined(self, context: Any) -> tuple[Problem, Any]:
         """The problem and the algorithm of this run."""
@@ -157,6 +163,7 @@ class Site:
         head = self.check(content, problem, algorithm)
         terms, folder = Terms.read(head), self.folder(context)
         keep_programs(None if folder is None else folder / "compiled")  # Flower has a new process for every message
+        require_privacy(self.privacy, terms)
         federation = self.own(context)
         data = padded(federation, terms)
         card = Card.of(site_name(context), problem, federation)
@@ -239,6 +246,18 @@ def require_finite(finite: Any) -> None:
     """Refuse work that has diverged."""
     if not bool(finite):
         raise NotFinite("its update is not finite")
+
+
+def require_privacy(privacy: Privacy | None, terms: Terms) -> None:
+    """Refuse terms that protect this site less than it insists on."""
+    if privacy is None:
+        return
+    if terms.clip != privacy.clip or terms.noise < privacy.noise or terms.evaluate:
+        asked = "evaluations" if terms.evaluate else f"clip {terms.clip:g} and noise {terms.noise:g}"
+        raise wire.WireError(
+            f"the server asks for {asked}, but this site insists on clip {privacy.clip:g}, noise {privacy.noise:g} and "
+            "no evaluations"
+        )
 
 
 def steps_of(

@@ -1,10 +1,9 @@
-"""The server's loop over a network: who is there, one round after another, and what to do when sites fail.
+"""The server's loop over a network: one round after another, and what to do when sites fail.
 
 A round's mathematics is the engine's own: the weighted mean of the updates, then `algorithm.aggregate`.
 """
 
 import dataclasses
-import logging
 import math
 import time
 import uuid
@@ -19,22 +18,22 @@ from jaxtyping import Array, Bool, PyTree
 from cofed import metrics, trees
 from cofed.algorithms import base
 from cofed.engine import draws
-from cofed.engine.checkpoint import encode_or_none
 from cofed.engine.history import Communication, History, LeftOut, Outcome, Result
-from cofed.engine.job import check_numbers, check_prediction
-from cofed.engine.plan import check_fit, make_plan, pose
 from cofed.engine.rounds import Centre, weighted_mean
 from cofed.engine.steps import Data
 from cofed.flower import wire
+from cofed.flower.agreement import Agreement, agreement
 from cofed.flower.client import identity
+from cofed.flower.diary import Diary, Progress
 from cofed.flower.exchange import Exchange, Reply
 from cofed.flower.privacy import Privacy
+from cofed.flower.roll import Roll
 from cofed.flower.saved import Folder
-from cofed.flower.terms import Card, Terms, posed, stand_in
+from cofed.flower.settings import Settings, check_same, description
+from cofed.flower.terms import Card, Terms, posed
 from cofed.problem import Problem
 from cofed.regularizers.calculus import part_of
 
-log = logging.getLogger("flwr")
 AGAIN = 5.0  # seconds before a site that answered badly is asked again, where the quorum needs it
 
 
@@ -50,43 +49,6 @@ LATE, ABSENT = Reason("Silent", "it did not answer in time"), Reason("Absent", "
 
 class Starved(Exception):
     """The quorum was not reached within the time limit."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """The numbers of a run, as they are written into its folder."""
-
-    rounds: int
-    clients: int
-    asked: int  # clients per round
-    quorum: int
-    deadline: float
-    patience: float
-    local_steps: int | None
-    local_epochs: int | None
-    batch_size: int | None
-    seed: int
-    evaluate_every: int | None
-
-    def due(self, round: int) -> bool:
-        """Whether the model after so many rounds is evaluated."""
-        return self.evaluate_every is not None and (round % self.evaluate_every == 0 or round == self.rounds)
-
-
-@dataclasses.dataclass
-class Progress:
-    """All of a run that changes, but for the server's state."""
-
-    round: int = 0
-    begun: int = 0
-    stage: int = 0
-    counted: dict[str, int] = dataclasses.field(default_factory=dict)  # site -> the last round that counted
-    spent: dict[str, int] = dataclasses.field(default_factory=dict)  # site -> updates that it was asked for
-    rows: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    left_out: list[tuple[int, str, str]] = dataclasses.field(default_factory=list)
-    down: int = 0
-    up: int = 0
-    seconds: float = 0.0
 
 
 class Coordinator:
@@ -106,43 +68,28 @@ class Coordinator:
         self.problem, self.algorithm, self.settings = problem, algorithm, settings
         self.weights, self.w0, self.privacy = weights, w0, privacy
         self.folder = Folder(checkpoint)
-        self.now = Progress()
+        self.diary = Diary(self.folder)
+        self.tell, self.now_and_then = self.diary.tell, self.diary.now_and_then
+        self.described = description(problem, algorithm, settings, weights, privacy)
         self.before = self.folder.definition()
-        self.check_folder()
+        check_same(self.before, self.described, self.folder.path)
         run = uuid.uuid4().hex if self.before is None else str(self.before["run"])
+        told = [] if self.before is None else [Card.read(card) for card in self.before["cards"]]
         self.exchange = Exchange(grid, run, identity(problem, algorithm))
-        self.cards: dict[str, Card] = {}
-        if self.before is not None:
-            self.cards = {card["site"]: Card.read(card) for card in self.before["cards"]}
-        self.warned: dict[str, float] = {}
+        cards = {card.site: card for card in told}
+        self.roll = Roll(self.exchange, self.diary, settings, self.agree, self.write_definition, cards)
 
-    def check_folder(self) -> None:
-        """Refuse to go on with the run of other settings."""
-        if self.before is None:
-            return
-        mine = self.description()
-        for part, value in mine.items():
-            if self.before.get(part) != value:
-                raise ValueError(
-                    f"the run in {self.folder.path} has another {part} than this one; give the same, or another folder"
-                )
-
-    def description(self) -> dict[str, Any]:
-        """What makes this run the same as another; how long to wait is free to change."""
-        numbers = dataclasses.asdict(self.settings)
-        free = ("deadline", "patience")
-        return {
-            "settings": {name: value for name, value in numbers.items() if name not in free},
-            "algorithm": type(self.algorithm).__name__,
-            "definition": wire.definition(self.problem, self.algorithm),
-            "weights": encode_or_none(self.weights),
-            "privacy": None if self.privacy is None else dataclasses.asdict(self.privacy),
-        }
+    @property
+    def now(self) -> Progress:
+        """Where the run is."""
+        return self.diary.now
 
     def run(self) -> Result:
         """The whole run."""
-        self.gather()
-        self.agree()
+        self.roll.gather()
+        self.settings = self.roll.settings
+        self.sites, self.dtype = self.agreed.sites, np.dtype(self.agreed.card.dtype)
+        self.begin()
         outcome = Outcome.COMPLETED
         try:
             while self.now.round < self.settings.rounds:
@@ -156,113 +103,37 @@ class Coordinator:
             self.conclude()
         return self.finish(outcome)
 
-    # Who is there
-
-    def gather(self) -> None:
-        """Wait until every site has told its name and sizes, or, of a run that goes on, as many as the quorum needs."""
-        known = bool(self.cards)
-        wanted = self.settings.quorum if known else self.settings.clients
-        began = time.monotonic()
-        while True:
-            self.look_around()
-            for reply in self.exchange.replies():
-                self.introduce(reply, None if not known else self.cards)
-            there = self.present()
-            if len(there) >= wanted:
-                break
-            if time.monotonic() - began > self.settings.patience:
-                raise RuntimeError(
-                    f"only {len(there)} of {wanted} sites have told their names within {self.settings.patience:g} s "
-                    f"({', '.join(sorted(there)) or 'none'}); start the others, or give a smaller clients="
-                )
-            self.now_and_then("sites", f"{len(there)} of {wanted} sites are there; waiting for the others")
-            self.exchange.pause()
-
-    def look_around(self) -> None:
-        """Ask nodes that are new who they are."""
-        online = self.exchange.online()
-        for node in online - self.exchange.greeted:
-            self.exchange.greet(node, self.settings.patience)
-        self.exchange.greeted &= online
-
-    def introduce(self, reply: Reply, members: dict[str, Card] | None) -> None:
-        """Take in a node's answer to who it is; members are fixed once the run has begun."""
-        if reply.content is None:
-            self.tell("refused", f"a node could not say who it is: {reply.trouble}")
-            return
-        try:
-            card = Card.read(wire.head_of(reply.content))
-        except wire.WireError as error:
-            self.tell("refused", f"a node's card was refused: {error}")
-            return
-        node, old = reply.asked.node, self.exchange.nodes.get(card.site)
-        if members is not None and members.get(card.site) != card:
-            why = "its data are not those of before" if card.site in members else "it is not one of the run's sites"
-            self.tell("refused", f"{card.site} was refused: {why}", site=card.site)
-            return
-        if old is not None and old != node and old in self.exchange.online():
-            # A node that was killed counts as there until its heartbeat is missed: the newer one is the living one.
-            self.tell("replaced", f"a second node calls itself {card.site}; the newer one is asked", site=card.site)
-        self.exchange.nodes[card.site] = node
-        if members is None:
-            self.cards[card.site] = card
-        self.tell("joined", f"{card.site} is there, with {card.samples} samples", site=card.site)
-
-    def present(self) -> set[str]:
-        """The sites whose nodes are there."""
-        online = self.exchange.online()
-        return {site for site, node in self.exchange.nodes.items() if node in online and site in self.cards}
-
     # What is agreed
 
-    def agree(self) -> None:
-        """Settle everything that follows from the sites' cards, and the state to begin or to go on with."""
-        first, *others = cards = list(self.cards.values())
-        for card in others:
-            for part in ("features", "targets", "dtype", "label_dtype", "columns"):
-                if getattr(card, part) != getattr(first, part):
-                    raise ValueError(
-                        f"the sites {first.site!r} and {card.site!r} have different {part}: "
-                        f"{getattr(first, part)!r} and {getattr(card, part)!r}"
-                    )
-        order = np.argsort(stand_in(cards).ids)
-        federation = stand_in([cards[place] for place in order])
-        self.sites, self.dtype = federation.names, federation.X.dtype
-        self.problem.check(federation)
-        weights = self.weights
-        if isinstance(weights, dict):
-            missing = [site for site in self.sites if site not in weights]
-            if missing:
-                raise ValueError(f"weights lacks the sites {missing}")
-            weights = [weights[site] for site in self.sites]
-        self.pi = federation.weights(weights)
-        self.outputs = max(card.outputs for card in cards)
-        self.most = max(card.samples for card in cards)
-        start = self.problem.start(federation, self.w0, self.settings.seed)
-        check_prediction(self.problem, federation, start)
-        self.stages = base.stages_of(self.algorithm, self.problem, self.settings.rounds, self.settings.local_steps)
-        self.plans = []
-        for stage in self.stages:
-            steps = self.settings.local_steps if stage.local_steps is None else stage.local_steps
-            plan = make_plan(
-                federation, steps, self.settings.local_epochs, self.settings.batch_size, self.settings.asked
-            )
-            check_fit(stage.algorithm, pose(self.problem, plan), plan)
-            check_numbers(stage.algorithm)
-            self.plans.append(plan)
+    def agree(self, settings: Settings, cards: dict[str, Card]) -> Agreement:
+        """What follows from the sites' cards."""
+        return agreement(self.problem, self.algorithm, settings, self.weights, self.w0, cards)
+
+    @property
+    def agreed(self) -> Agreement:
+        """What the sites that have come so far go by."""
+        return self.roll.agreed
+
+    def write_definition(self) -> None:
+        """Write what the run is."""
+        cards = [card.entries() for card in self.roll.cards.values()]
+        self.folder.begin(self.described | {"run": self.exchange.run, "cards": cards})
+
+    def begin(self) -> None:
+        """The state to begin or to go on with."""
+        start = self.agreed.start
         meta = self.folder.newest() if self.before is not None else None
         if meta is None:
             self.enter(0, start)
             if self.before is None:
-                self.folder.begin(
-                    self.description() | {"run": self.exchange.run, "cards": [card.entries() for card in cards]}
-                )
+                self.write_definition()
             self.now.rows.append(self.row(0, 0, 0))
             self.save()
         else:
-            at = Progress(**{field.name: meta[field.name] for field in dataclasses.fields(Progress)})
+            at = Progress.read(meta)
             self.enter(at.stage, start)  # for the shapes; what it begins is then put in place of
-            self.now = at
+            self.diary.now = at
+            self.now.spent |= self.folder.spent()
             loaded = self.folder.load({"server": self.server, "start": self.start})
             self.server, self.start = loaded["server"], loaded["start"]
             self.model_before = self.model()
@@ -278,24 +149,20 @@ class Coordinator:
         if not trees.all_finite((self.server, start)):
             raise ValueError(f"{type(self.stage).__name__} cannot start from this w0: its state would not be finite")
         self.keeps_state = bool(jax.tree.leaves(jax.eval_shape(self.stage.init_client, self.posed, start)))
-        plan, card = self.plans[stage], self.cards[self.sites[0]]
+        plan, card, most = self.agreed.plans[stage], self.agreed.card, self.agreed.most
 
         def messages(X: Array, y: Array, w0: PyTree) -> tuple[PyTree, PyTree]:
             one = jnp.ones(1, jnp.int32)
             data = Data(X, y, one, one, one.astype(X.dtype))
             return Centre().messages(self.stage, self.posed, data, plan, w0)
 
-        X = jax.ShapeDtypeStruct((1, self.most, *card.features), self.dtype)
-        y = jax.ShapeDtypeStruct((1, self.most, *card.targets), self.federation_labels())
+        X = jax.ShapeDtypeStruct((1, most, *card.features), self.dtype)
+        y = jax.ShapeDtypeStruct((1, most, *card.targets), np.dtype(card.label_dtype))
         _, self.up_shape = jax.eval_shape(messages, X, y, start)
-
-    def federation_labels(self) -> Any:
-        """The dtype of the labels."""
-        return np.dtype(self.cards[self.sites[0]].label_dtype)
 
     def terms(self, site: str, last: bool = False) -> Terms:
         """The terms of the present round, for one site."""
-        plan, settings, now = self.plans[self.now.stage], self.settings, self.now
+        plan, settings, now = self.agreed.plans[self.now.stage], self.settings, self.now
         return Terms(
             seed=settings.seed,
             rounds=settings.rounds,
@@ -311,8 +178,8 @@ class Coordinator:
             clients=plan.clients,
             # Where failures are expected a method must not rely on everybody.
             everyone=plan.everyone and settings.quorum == plan.clients,
-            most=self.most,
-            outputs=self.outputs,
+            most=self.agreed.most,
+            outputs=self.agreed.outputs,
             id=self.sites.index(site),
             counted=now.counted[site],
             evaluate=settings.due(now.round),
@@ -326,11 +193,11 @@ class Coordinator:
     def one_round(self) -> bool:
         """One round; False where it would have made the model non-finite."""
         now, settings = self.now, self.settings
-        if now.round > 0 and now.stage + 1 < len(self.stages) and now.round == self.stage_end():
+        if now.round > 0 and now.stage + 1 < len(self.agreed.stages) and now.round == self.stage_end():
             self.enter(now.stage + 1, base.output(self.stage, self.posed, self.server))
         began = time.monotonic()
         key = draws.round_key(jax.random.key(settings.seed), jnp.asarray(now.round, jnp.int32))
-        plan = self.plans[now.stage]
+        plan = self.agreed.plans[now.stage]
         ids = range(plan.clients)
         if not plan.everyone:
             ids = np.asarray(draws.participants(key, plan.clients, plan.participants)).tolist()
@@ -342,7 +209,7 @@ class Coordinator:
         stacked = self.stack([heard.get(site) for site in asked])
         flags = jnp.asarray([site in heard for site in asked])
         server, finite = aggregated(
-            self.stage, self.posed, self.server, stacked, self.pi[np.asarray(ids, np.int32)], flags
+            self.stage, self.posed, self.server, stacked, self.agreed.pi[np.asarray(ids, np.int32)], flags
         )
         self.evaluated(scores)
         self.leave_out(reasons)
@@ -362,7 +229,7 @@ class Coordinator:
 
     def stage_end(self) -> int:
         """The round before which the present stage ends."""
-        return sum(stage.rounds for stage in self.stages[: self.now.stage + 1])
+        return sum(stage.rounds for stage in self.agreed.stages[: self.now.stage + 1])
 
     def collect(self, asked: list[str], began: float) -> tuple[dict[str, PyTree], dict[str, dict], dict[str, Reason]]:
         """The updates of this round, the evaluations that came with them, and why others have none."""
@@ -375,8 +242,8 @@ class Coordinator:
         nodes: dict[str, int] = {}  # whom we asked in this round
         self.exchange.forget(now.round)
         while True:
-            self.look_around()
-            there, clock = self.present(), time.monotonic()
+            self.roll.look_around()
+            there, clock = self.roll.present(), time.monotonic()
             for site in asked:
                 if site in heard or site not in there:
                     continue
@@ -390,7 +257,7 @@ class Coordinator:
                     self.ask(site)
             for reply in self.exchange.replies():
                 if reply.asked.site is None:
-                    self.introduce(reply, self.cards)
+                    self.roll.introduce(reply)
                 elif reply.asked.round == now.round and reply.asked.site not in heard:
                     self.take(reply, heard, scores, reasons, again)
             late = clock - began > settings.deadline
@@ -426,9 +293,11 @@ class Coordinator:
             arrays["start"] = wire.pack(self.start)
         if terms.evaluate or last:
             arrays["model"] = wire.pack(self.model_before)
+        self.now.spent[site] = self.now.spent.get(site, 0) + 1
+        if self.privacy is not None:  # written before it is sent: a server that is killed must not forget it
+            self.folder.spend(self.now.spent)
         self.exchange.ask(site, self.now.round, terms.entries(), arrays, self.settings.patience)
         self.now.down += sum(array_bytes(part) for part in arrays.values())
-        self.now.spent[site] = self.now.spent.get(site, 0) + 1
         self.tell("asked", f"round {self.now.round}: asked {site}", site=site)
 
     def take(
@@ -495,7 +364,7 @@ class Coordinator:
         if not personal and not self.settings.due(self.now.round):
             return
         began, scores = time.monotonic(), {}
-        there = self.present()
+        there = self.roll.present()
         missing = {site: ABSENT for site in self.sites if site not in there}
         for site in sorted(there):
             self.ask(site, last=True)
@@ -547,7 +416,7 @@ class Coordinator:
         known = {site: score for site, score in scores.items() if "loss" in score}
         if not known:
             return
-        part = np.array([float(self.pi[self.sites.index(site)]) for site in known])
+        part = np.array([float(self.agreed.pi[self.sites.index(site)]) for site in known])
         if not part.sum() > 0:
             return
         part = part / part.sum()
@@ -578,17 +447,6 @@ class Coordinator:
     def save(self) -> None:
         """A checkpoint, before anybody is asked for the next round."""
         self.folder.save({"server": self.server, "start": self.start}, dataclasses.asdict(self.now))
-
-    def tell(self, kind: str, words: str, **more: Any) -> None:
-        """Say what happened, in the log and in the folder."""
-        log.info("cofed: %s", words)
-        self.folder.tell({"time": time.time(), "kind": kind, "round": self.now.round, "words": words} | more)
-
-    def now_and_then(self, kind: str, words: str) -> None:
-        """Say something that lasts, every ten seconds."""
-        if time.monotonic() - self.warned.get(kind, -math.inf) > 10:
-            self.warned[kind] = time.monotonic()
-            self.tell("waiting", words)
 
 
 @eqx.filter_jit

@@ -7,12 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+import cofed
+from cofed import intake
 from cofed.engine.checkpoint import read_json, write_json
 from cofed.engine.encode import decode, encode
+from cofed.flower.agreement import agreement
 from cofed.flower.processes import Federation
-from cofed.flower.saved import Saved, read_saved
+from cofed.flower.saved import Folder, Saved, read_saved
+from cofed.flower.settings import check_same, check_settings, description
+from cofed.flower.terms import Card
 
 KINDS = (".csv", ".parquet")
 PROJECT = """[build-system]
@@ -76,13 +82,34 @@ def site_files(folder: Path) -> dict[str, Path]:
 
 def read_site(path: Path, target: str) -> tuple[Any, Any]:
     """A site's table as (X, y): the target column is y, all others are features."""
-    table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    try:
+        table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    except (ValueError, OSError) as error:  # an empty file, bytes that are no text, no Parquet
+        raise ValueError(f"{path} cannot be read as a table: {error}") from None
     if target not in table.columns:
         raise ValueError(f"{path} has no column {target!r}; it has {list(table.columns)[:10]}")
+    if table.shape[1] < 2:
+        raise ValueError(f"{path} has no column beside {target!r}, and so no features")
     missing = int(table.isna().to_numpy().sum())
     if missing:
         raise ValueError(f"{path} has {missing} missing values; drop these rows or fill them in")
     return table.drop(columns=[target]), table[target]
+
+
+def pooled(files: dict[str, Path], target: str) -> cofed.Federation:
+    """All sites' data in one place, as `cofed.run` would have them: whatever does not fit together is refused here.
+
+    Files are alike in kind only: whole numbers at one site may be floats at another, and columns stand in any order.
+    """
+    tables = {site: read_site(path, target) for site, path in files.items()}
+    columns, ordered = intake.align([X for X, _ in tables.values()], list(tables), None)
+    Xs = [intake.features(X, site) for site, X in zip(tables, ordered, strict=True)]
+    ys = [intake.targets(y, site) for site, (_, y) in tables.items()]
+    if any(y.dtype.kind == "f" for y in ys):
+        ys = [y.astype(np.float64) for y in ys]
+    dtype = "float32" if all(X.dtype == np.float32 for X in Xs) else "float64"
+    clients = dict(zip(tables, zip(Xs, ys, strict=True), strict=True))
+    return cofed.Federation.from_arrays(clients, feature_names=columns, dtype=dtype)
 
 
 def definition(config: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +133,9 @@ def client() -> Any:
     from cofed.flower.client import client_app
 
     def load(node: dict[str, Any]) -> Any:
-        return read_site(Path(node["data"]), node["target"])
+        table = definition(node)["table"]
+        X, y = read_site(Path(node["data"]), table["target"])
+        return X[table["columns"]].astype(table["dtype"]), y.astype(table["label_dtype"])
 
     return client_app(problem, algorithm, load, keep=lambda node: node["keep"])
 
@@ -127,26 +156,56 @@ def server() -> Any:
     return app
 
 
-@contextlib.contextmanager
-def federated(
-    folder: Path, target: str, the_problem: Any, the_algorithm: Any, out: Path, settings: dict[str, Any], secure: bool
-) -> Iterator[Federation]:
-    """Everything started, and stopped at the end, however it comes."""
+def check(the_problem: Any, the_algorithm: Any, everything: cofed.Federation, settings: dict[str, Any]) -> None:
+    """Refuse what would fail later, in a sentence and before anything is started: what server and sites would."""
+    numbers = {name: value for name, value in settings.items() if name != "checkpoint"}
+    checked = check_settings(the_problem, the_algorithm, **numbers)
+    weights = settings.get("weights", "uniform")
+    told = {name: Card.of(name, the_problem, everything.select([name])) for name in everything.names}
+    agreement(the_problem, the_algorithm, checked.settled(checked.clients), weights, None, told)
+    where = Folder(settings["checkpoint"])
+    check_same(where.definition(), description(the_problem, the_algorithm, checked, weights, None), where.path)
+
+
+def prepared(
+    folder: Path, target: str, the_problem: Any, the_algorithm: Any, out: Path, settings: dict[str, Any]
+) -> dict[str, Path]:
+    """Everything checked, and written for the processes to read; the file of each site."""
     files = site_files(folder)
-    for site, path in files.items():
-        read_site(path, target)
+    for site in files:
         if not site.replace("-", "").replace("_", "").isalnum():
             raise ValueError(f"a site's name is made of letters, digits, - and _, got {site!r}")
-    out.mkdir(parents=True, exist_ok=True)
     out = out.resolve()
-    settings = {"clients": len(files), "checkpoint": str(out / "run")} | settings
-    content = {"problem": encode(the_problem), "algorithm": encode(the_algorithm), "settings": settings}
+    settings = {"clients": list(files), "checkpoint": str(out / "run")} | settings
+    try:
+        everything = pooled(files, target)
+    except TypeError as error:  # text where numbers are needed
+        raise ValueError(f"{error}") from None
+    check(the_problem, the_algorithm, everything, settings)
+    content = {
+        "problem": encode(the_problem),
+        "algorithm": encode(the_algorithm),
+        "settings": settings,
+        "table": {
+            "target": target,
+            "columns": list(everything.feature_names or ()),
+            "dtype": str(everything.dtype),
+            "label_dtype": str(everything.y.dtype),
+        },
+    }
     write_json(out / "definition.json", content)
     app = out / "app"
     (app / "federate").mkdir(parents=True, exist_ok=True)
     (app / "pyproject.toml").write_text(PROJECT)
     (app / "federate" / "__init__.py").write_text("")
     (app / "federate" / "apps.py").write_text(APPS)
+    return files
+
+
+@contextlib.contextmanager
+def federated(files: dict[str, Path], out: Path, secure: bool) -> Iterator[Federation]:
+    """What is prepared in a folder started, and stopped at the end, however it comes."""
+    out = out.resolve()
     certificates = None
     if secure:
         from cofed.flower.certificates import make
@@ -162,9 +221,9 @@ def federated(
         for site, path in files.items():
             if certificates is not None:
                 federation.register(site, certificates / f"{site}.key.pub")
-            keep = out / "sites" / site
-            federation.supernode(site, data=str(path.resolve()), target=target, keep=str(keep))
-        federation.run(app, definition=str(out / "definition.json"))
+            where = {"data": path.resolve(), "definition": out / "definition.json", "keep": out / "sites" / site}
+            federation.supernode(site, **where)
+        federation.run(out / "app", definition=str(out / "definition.json"))
         yield federation
 
 

@@ -4,17 +4,22 @@ Everything that is started carries a mark in its environment, and so do all its 
 detaches: `Processes.stop` ends exactly the processes that have the mark, by their ids.
 """
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 MARK = "COFED_PROCESSES"
+PORTS = (15_000, 32_000)
 GRACE = 3.0  # seconds between the polite signal and the last one
 
 
@@ -104,7 +109,12 @@ class Processes:
         self.started[name].wait()
 
     def stop(self) -> None:
-        """End everything with our mark: politely, then surely."""
+        """End everything with our mark: politely, then surely; a second Ctrl-C does not hurry it."""
+        with undisturbed():
+            self.end()
+
+    def end(self) -> None:
+        """Signals until nothing is left."""
         began, number = time.monotonic(), signal.SIGTERM
         while left := self.ours():
             for process in left:
@@ -118,6 +128,43 @@ class Processes:
             process.wait()
 
 
+class Told(KeyboardInterrupt):
+    """Somebody told us to end, otherwise than by Ctrl-C."""
+
+
+ENDINGS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def ending_in_order() -> Iterator[None]:
+    """A SIGTERM, or the terminal being closed, ends the block as Ctrl-C does: what was started must be stopped."""
+
+    def told(number: int, _: Any) -> None:
+        raise Told(signal.Signals(number).name)
+
+    heard = [number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]  # not under nohup
+    before = {number: signal.signal(number, told) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Signals that would break off the block are not heard in it."""
+    if threading.current_thread() is not threading.main_thread():  # where signals do not come
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *ENDINGS)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def send(process: Any, number: int) -> None:
     """A signal to a process that may be gone."""
     import psutil
@@ -129,15 +176,21 @@ def send(process: Any, number: int) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody uses now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Ports on loopback that nobody uses now; below those that the system hands out to outgoing connections, so that
+    none of these takes one before Flower does."""
+    found: list[int] = []
+    for _ in range(1000 * count):
+        port = random.SystemRandom().randrange(*PORTS)
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise RuntimeError(f"no free port on 127.0.0.1 from {PORTS[0]} to {PORTS[1]}")
 
 
 def listens(port: int) -> bool:

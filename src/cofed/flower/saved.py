@@ -2,6 +2,7 @@
 
 run.json                what the run is: settings, problem and algorithm (a hash), the sites' cards
 round-000000007.*       the server's state before that round (.safetensors) and its history (.json); the last two
+spent.json              of a private run: how many updates each site was asked for, over all starts
 progress.jsonl          what happened, line by line, as it happens
 model.safetensors, history.csv, result.json   the end
 """
@@ -109,6 +110,19 @@ class Folder:
         """The state of the newest checkpoint, which must have the template's names, shapes and dtypes."""
         path = self.rounds()[-1].with_suffix(".safetensors")
         return unflatten(template, load_file(path), path)
+
+    def spend(self, spent: dict[str, int]) -> None:
+        """Write how often each site was asked."""
+        if self.path is not None:
+            write_json(self.path / "spent.json", {"spent": spent})
+
+    def spent(self) -> dict[str, int]:
+        """How often each site was asked, also since the newest checkpoint."""
+        path = None if self.path is None else self.path / "spent.json"
+        if path is None or not path.exists():
+            return {}
+        found = read_json(path, f"{path} is damaged, and with it what this run has spent of its privacy")
+        return {str(site): int(count) for site, count in found["spent"].items()}
 
     def tell(self, line: dict[str, Any]) -> None:
         """Add a line to the progress."""

@@ -1,16 +1,16 @@
 """The server's end: settings checked, a ServerApp made, a run served."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cofed.engine.history import Result
-from cofed.engine.job import check_algorithm
-from cofed.engine.plan import check_seed, optional_integer, positive_integer
+from cofed.flower.alone import alone
 from cofed.flower.client import of
-from cofed.flower.coordinator import Coordinator, Settings
+from cofed.flower.coordinator import Coordinator
 from cofed.flower.privacy import Privacy
+from cofed.flower.settings import check_settings
 from cofed.problem import Problem
 from cofed.programs import keep_programs
 
@@ -21,7 +21,7 @@ def serve(
     algorithm: Any,
     *,
     rounds: int,
-    clients: int,
+    clients: int | str | Sequence[str] | None = None,
     quorum: int | None = None,
     deadline: float = 120.0,
     patience: float = 600.0,
@@ -40,7 +40,9 @@ def serve(
 
     rounds, local_steps, local_epochs, batch_size, clients_per_round, weights, w0, seed: as in `cofed.run`; weights may
         also be a mapping from sites to numbers.
-    clients: how many sites there are. The run begins when all have told their names and sizes.
+    clients: the sites' names, as a list or as one text: the run begins when all are there, or at the deadline if the
+        quorum is, and the others may come later; or how many sites there are: it begins when all have come, whatever
+        their names; or None: it begins with those that are there when the quorum is and nobody new comes.
     quorum: how many updates a round needs; None is all of them, and then methods may rely on everybody. With fewer,
         a round goes on without the sites that are absent, late or faulty, and the history names them.
     deadline: seconds after which a round goes on without those that have not answered.
@@ -55,44 +57,27 @@ def serve(
     Traceback (most recent call last):
     ValueError: quorum is 4, but only 3 clients are asked in a round
     """
-    if not isinstance(problem, Problem):
-        raise TypeError(f"the problem must be a cofed.Problem, got {type(problem).__name__}")
-    check_algorithm(algorithm)
-    form = getattr(algorithm, "stage_form", algorithm)
-    if not hasattr(form, "local"):
-        raise ValueError(f"{type(algorithm).__name__} has no server, and so cannot run over Flower")
-    clients = positive_integer("clients", clients)
-    asked = optional_integer("clients_per_round", clients_per_round) or clients
-    needed = optional_integer("quorum", quorum) or asked
-    if asked > clients:
-        raise ValueError(f"clients_per_round is {asked}, but there are only {clients} clients")
-    if needed > asked:
-        raise ValueError(f"quorum is {needed}, but only {asked} clients are asked in a round")
-    for name, value in (("deadline", deadline), ("patience", patience)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-            raise ValueError(f"{name} must be a number of seconds above 0, got {value!r}")
-    if privacy is not None and not isinstance(privacy, Privacy):
-        raise TypeError(f"privacy must be a cofed.flower.Privacy, got {type(privacy).__name__}")
-    if privacy is not None and hasattr(algorithm, "expand"):
-        raise ValueError("privacy clips and noises whole updates: it does not go with compressed ones")
-    settings = Settings(
-        rounds=positive_integer("rounds", rounds),
-        clients=clients,
-        asked=asked,
-        quorum=needed,
-        deadline=float(deadline),
-        patience=float(max(patience, deadline)),
-        local_steps=optional_integer("local_steps", local_steps),
-        local_epochs=optional_integer("local_epochs", local_epochs),
-        batch_size=optional_integer("batch_size", batch_size),
-        seed=check_seed(seed),
-        evaluate_every=None if privacy is not None else optional_integer("evaluate_every", evaluate_every),
-    )
-    if isinstance(weights, str) and weights not in ("uniform", "samples"):
-        raise ValueError(f"weights must be 'uniform', 'samples' or one number per site, got {weights!r}")
     weights = dict(weights) if isinstance(weights, Mapping) else weights
+    settings = check_settings(
+        problem,
+        algorithm,
+        rounds=rounds,
+        clients=clients,
+        quorum=quorum,
+        deadline=deadline,
+        patience=patience,
+        local_steps=local_steps,
+        local_epochs=local_epochs,
+        batch_size=batch_size,
+        clients_per_round=clients_per_round,
+        weights=weights,
+        seed=seed,
+        evaluate_every=evaluate_every,
+        privacy=privacy,
+    )
     keep_programs()
-    return Coordinator(grid, problem, algorithm, settings, weights, w0, privacy, checkpoint).run()
+    with alone(None if checkpoint is None else Path(checkpoint)):
+        return Coordinator(grid, problem, algorithm, settings, weights, w0, privacy, checkpoint).run()
 
 
 SETTINGS = tuple(inspect.signature(serve).parameters)[3:]

@@ -1,6 +1,7 @@
 """What `cofed federate` shows: a table of sites that changes as they answer, or plain lines where there is no
 terminal."""
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,16 @@ from rich.live import Live
 from rich.table import Table
 
 import cofed
-from cofed.flower.federate import federated, finished, follow, site_files
+from cofed.flower.alone import alone
+from cofed.flower.federate import federated, finished, follow, prepared
+from cofed.flower.processes import Told, ending_in_order
 from cofed.flower.saved import Saved
 from cofed.flower.words import parse
 
 STATES = {"joined": "there", "asked": "working", "heard": "answered", "left out": "left out", "trouble": "in trouble"}
-PLAIN = ("joined", "trouble", "left out", "waiting", "evaluated", "round", "resumed", "stopped", "refused", "end")
+# What stays on the screen: above the table of sites, or, where there is no terminal, with what the table would say.
+LASTING = ("trouble", "left out", "evaluated", "resumed", "stopped", "refused", "replaced")
+PLAIN = (*LASTING, "joined", "waiting", "round", "end")
 
 
 class Board:
@@ -63,28 +68,30 @@ def federate(
         cofed.Linear(intercept=intercept), parse(loss, "a loss"), cofed.On(psi, "coef") if intercept else psi
     )
     method = parse(algorithm, "an algorithm")
-    sites, screen = list(site_files(folder)), Console(stderr=True)
-    board = Board(sites, settings["rounds"])
-    live = Live(board, console=screen, transient=True) if sys.stderr.isatty() else None
-    screen.print(f"Starting a SuperLink and {len(sites)} SuperNodes on this machine; logs in {out / 'logs'}")
+    screen = Console(stderr=True)
     try:
-        with federated(folder, target, problem, method, out, settings, secure) as federation:
-            if live:
-                live.start()
-            try:
-                for event in follow(federation, out):
-                    board.take(event)
-                    if live:
-                        live.refresh()
-                    elif event["kind"] in PLAIN:
-                        screen.print(event["words"], highlight=False, soft_wrap=True)
-            finally:
-                if live:
-                    live.stop()
-    except KeyboardInterrupt:
-        screen.print(f"Stopped by Ctrl-C; all processes are ended. The same command goes on from {out / 'run'}.")
+        with ending_in_order(), alone(out):
+            files = prepared(folder, target, problem, method, out, settings)
+            screen.print(f"Starting a SuperLink and {len(files)} SuperNodes on this machine; logs in {out / 'logs'}")
+            watch(files, settings["rounds"], secure, out, screen)
+    except KeyboardInterrupt as end:
+        why = str(end) if isinstance(end, Told) else "Ctrl-C"
+        screen.print(f"Stopped by {why}; all processes are ended. The same command goes on from {out / 'run'}.")
         return 130
     return report(finished(out), out)
+
+
+def watch(files: dict[str, Path], rounds: int, secure: bool, out: Path, screen: Console) -> None:
+    """Run what is prepared, and show it until it ends."""
+    board = Board(list(files), rounds)
+    live = Live(board, console=screen, transient=True) if sys.stderr.isatty() else None
+    with federated(files, out, secure) as federation, live or contextlib.nullcontext():
+        for event in follow(federation, out):
+            board.take(event)
+            if event["kind"] in (LASTING if live else PLAIN):
+                screen.print(event["words"], highlight=False, soft_wrap=True, markup=False)
+            if live:
+                live.refresh()
 
 
 def report(saved: Saved, out: Path) -> int:

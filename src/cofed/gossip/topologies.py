@@ -2,6 +2,8 @@
 
 A gossip matrix U is symmetric and doubly stochastic, with u_ij > 0 only along edges. Metropolis weights make one from
 any graph: u_ij = 1 / (1 + max(degree_i, degree_j)). On a chain that is 1/3, with 2/3 left for the ends themselves.
+
+networkx and scipy.sparse are imported where they are used: most runs have a server, and then start without them.
 """
 
 import math
@@ -11,11 +13,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import networkx as nx
 import numpy as np
-import scipy.sparse
-import scipy.sparse.csgraph
-import scipy.sparse.linalg
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 TOLERANCE = 1e-8
@@ -55,8 +53,10 @@ class Topology(eqx.Module):
         """U, written out."""
         return sparse_matrix(self.first, self.second, self.weight, self.nodes).toarray()
 
-    def graph(self) -> nx.Graph:
+    def graph(self) -> Any:
         """The graph, for networkx."""
+        import networkx as nx
+
         graph = nx.Graph()
         graph.add_nodes_from(range(self.nodes))
         graph.add_weighted_edges_from(zip(self.first.tolist(), self.second.tolist(), self.weight.tolist(), strict=True))
@@ -159,6 +159,8 @@ def chain(nodes: int) -> Topology:
     >>> cofed.topologies.chain(3).matrix().round(3).tolist()
     [[0.667, 0.333, 0.0], [0.333, 0.333, 0.333], [0.0, 0.333, 0.667]]
     """
+    import networkx as nx
+
     return from_graph(nx.path_graph(count(nodes)), name="chain")
 
 
@@ -169,6 +171,8 @@ def ring(nodes: int) -> Topology:
     >>> cofed.topologies.ring(4).degrees.tolist()
     [2, 2, 2, 2]
     """
+    import networkx as nx
+
     return from_graph(nx.cycle_graph(count(nodes)), name="ring")
 
 
@@ -179,6 +183,8 @@ def star(nodes: int) -> Topology:
     >>> cofed.topologies.star(4).degrees.tolist()
     [3, 1, 1, 1]
     """
+    import networkx as nx
+
     return from_graph(nx.star_graph(count(nodes) - 1), name="star")
 
 
@@ -189,6 +195,8 @@ def grid(rows: int, columns: int) -> Topology:
     >>> cofed.topologies.grid(2, 3).nodes
     6
     """
+    import networkx as nx
+
     graph = nx.grid_2d_graph(count(rows), count(columns))
     return from_graph(nx.convert_node_labels_to_integers(graph, ordering="sorted"), name=f"grid {rows} x {columns}")
 
@@ -200,6 +208,8 @@ def torus(rows: int, columns: int) -> Topology:
     >>> cofed.topologies.torus(3, 4).degrees.tolist()
     [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4]
     """
+    import networkx as nx
+
     graph = nx.grid_2d_graph(count(rows), count(columns), periodic=True)
     graph.remove_edges_from(list(nx.selfloop_edges(graph)))
     return from_graph(nx.convert_node_labels_to_integers(graph, ordering="sorted"), name=f"torus {rows} x {columns}")
@@ -212,6 +222,8 @@ def complete(nodes: int) -> Topology:
     >>> cofed.topologies.complete(4).matrix().tolist()[0]
     [0.25, 0.25, 0.25, 0.25]
     """
+    import networkx as nx
+
     return from_graph(nx.complete_graph(count(nodes)), name="complete")
 
 
@@ -222,6 +234,8 @@ def erdos_renyi(nodes: int, probability: float, seed: int = 0, tries: int = 100)
     >>> cofed.topologies.erdos_renyi(10, 0.4, seed=1).nodes
     10
     """
+    import networkx as nx
+
     if not isinstance(probability, (int, float)) or not 0 < probability <= 1:
         raise ValueError(f"the probability of an edge must be in (0, 1], got {probability!r}")
     count(nodes)
@@ -235,13 +249,15 @@ def erdos_renyi(nodes: int, probability: float, seed: int = 0, tries: int = 100)
     )
 
 
-def from_graph(graph: nx.Graph, name: str = "graph") -> Topology:
+def from_graph(graph: Any, name: str = "graph") -> Topology:
     """Metropolis weights on any connected, undirected networkx graph; nodes are taken in the graph's order.
 
     >>> import cofed, networkx as nx
     >>> cofed.topologies.from_graph(nx.petersen_graph()).nodes
     10
     """
+    import networkx as nx
+
     if not isinstance(graph, nx.Graph) or graph.is_directed() or graph.is_multigraph():
         raise TypeError(f"expected an undirected networkx graph, got {type(graph).__name__}")
     if graph.number_of_nodes() == 0:
@@ -265,6 +281,8 @@ def from_matrix(matrix: Any, name: str = "matrix") -> Topology:
     >>> cofed.topologies.from_matrix([[0.5, 0.5], [0.5, 0.5]]).second_eigenvalue
     0.0
     """
+    import scipy.sparse.csgraph
+
     given: Any = matrix if scipy.sparse.issparse(matrix) else np.asarray(matrix)
     if len(given.shape) != 2 or given.shape[0] != given.shape[1] or given.shape[0] == 0:
         raise ValueError(f"a gossip matrix must be square, got shape {given.shape}")
@@ -305,6 +323,8 @@ def make(first: np.ndarray, second: np.ndarray, weight: np.ndarray, nodes: int, 
 
 def sparse_matrix(first: np.ndarray, second: np.ndarray, weight: np.ndarray, nodes: int) -> Any:
     """U, sparse; the diagonal is what the edges leave."""
+    import scipy.sparse
+
     rows, columns = np.concatenate([first, second]), np.concatenate([second, first])
     off = scipy.sparse.coo_array((np.tile(weight, 2).astype(float), (rows, columns)), shape=(nodes, nodes)).tocsr()
     own = 1.0 - np.bincount(rows, np.tile(weight, 2), minlength=nodes)
@@ -313,6 +333,8 @@ def sparse_matrix(first: np.ndarray, second: np.ndarray, weight: np.ndarray, nod
 
 def second_eigenvalue(U: Any) -> float:
     """sigma_2: the spectral norm of U - J/M."""
+    import scipy.sparse.linalg
+
     nodes = U.shape[0]
     if nodes == 1:
         return 0.0

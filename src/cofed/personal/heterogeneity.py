@@ -159,6 +159,7 @@ class Law:
         third = 24 * R_squared * self.slope_squared + 8 * self.noise_cubed
         if variance == 0:  # fits without any error: the scatter is what it is
             return float(scatter >= R_squared + self.threshold)
+
         deviation = np.sqrt(variance)
         return float(stats.pearson3.cdf((scatter - R_squared - self.threshold) / deviation, third / deviation**3))
 

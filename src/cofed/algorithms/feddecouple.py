@@ -7,7 +7,10 @@ Round       p = prox_{eta~}(x);  zhat = z = p
 Local       zhat <- zhat - eta_c (G_k(z) + c_i),  z <- prox_{(k+1) eta_c}(zhat)   (the parameter restarts each round)
 Server      x+ = p + eta_s (mean_S zhat - p);  model prox_{eta~}(x+)
 Client      from x+ alone:  c_i = (p - x+)/eta~ - mean_k G_k(z)
-Wire        one vector down (x), one vector up (zhat): the client keeps p and its mean gradient
+Wire        one vector down (x), one vector up (zhat - p: the server knows p); the client keeps p and its mean gradient
+Rounding    mean c_i of a round is that of the round before, so what rounding adds to it adds up over thousands
+            of rounds. Hence clients send how far they moved, which is not rounded to the model's size, and the server
+            gives the next x what rounding took from this one (compensated summation).
 Assumes     the same K on all clients.
 Reference   zhang2025, Algorithm 1 (the paper gives the method no name; this one is ours).
 
@@ -33,6 +36,12 @@ from cofed.scalars import number, require_positive
 class Server(NamedTuple):
     x: PyTree  # x-bar^r, the pre-proximal global model
     direction: PyTree  # d, the clients' mean direction; None where everybody takes part in every round
+    lost: PyTree  # what rounding took from x; None where d is kept
+
+
+class Down(NamedTuple):
+    x: PyTree  # x-bar^r
+    direction: PyTree  # d, or None
 
 
 class Client(NamedTuple):
@@ -61,17 +70,18 @@ class FedDecouple(eqx.Module):
         require_positive("FedDecouple", client_lr=self.client_lr, server_lr=self.server_lr)
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
-        return Server(w0, None if problem.everyone else trees.zeros_like(w0))
+        nothing = trees.zeros_like(w0)
+        return Server(w0, None, nothing) if problem.everyone else Server(w0, nothing, None)
 
     def init_client(self, problem: Problem, w0: PyTree) -> Client:
         # p = x = w_0 and a zero gradient give c_i = 0 in round 0, as the paper starts.
         return Client(w0 if problem.everyone else None, trees.zeros_like(w0))
 
-    def broadcast(self, server: Server) -> Server:
-        return server
+    def broadcast(self, server: Server) -> Down:
+        return Down(server.x, server.direction)
 
-    def local(self, problem: Problem, down: Server, client: Client, steps: LocalSteps):
-        p = self.model(problem, down)
+    def local(self, problem: Problem, down: Down, client: Client, steps: LocalSteps):
+        p = self.after_prox(problem, down.x)
         if down.direction is None:
             direction = trees.scale(1 / self.total_lr(problem), trees.sub(client.p, down.x))
         else:
@@ -79,28 +89,34 @@ class FedDecouple(eqx.Module):
         c = trees.sub(direction, client.gradient)
 
         def step(k, carry):
-            zhat, z, total = carry
+            moved, z, total = carry  # zhat = p + moved
             g = steps.gradient(z, k)
-            zhat = trees.axpy(-self.client_lr, trees.add(g, c), zhat)
-            z = problem.regularizer.prox(zhat, (k + 1) * self.client_lr)
-            return zhat, z, trees.add(total, g)
+            moved = trees.axpy(-self.client_lr, trees.add(g, c), moved)
+            z = problem.regularizer.prox(trees.add(p, moved), (k + 1) * self.client_lr)
+            return moved, z, trees.add(total, g)
 
-        zhat, _, total = steps.run(step, (p, p, trees.zeros_like(p)))
+        nothing = trees.zeros_like(p)
+        moved, _, total = steps.run(step, (nothing, p, nothing))
         mean = trees.scale(1 / steps.count, total)
-        return zhat, Client(None if client.p is None else p, mean)
+        return moved, Client(None if client.p is None else p, mean)
 
     def aggregate(self, problem: Problem, server: Server, up: PyTree, share: Float[Array, ""]) -> Server:
         p = self.model(problem, server)
-        moved = trees.sub(up, p)
-        direction = server.direction
-        if direction is not None:
-            # -moved/(eta_c K) is the participants' mean of (mean gradient + c_i).
-            seen = trees.scale(-self.server_lr / self.total_lr(problem), moved)
-            direction = trees.axpy(share, trees.sub(seen, direction), direction)
-        return Server(trees.axpy(self.server_lr, moved, p), direction)
+        if server.direction is None:
+            wanted = trees.axpy(self.server_lr, up, server.lost)
+            x = trees.add(p, wanted)
+            return Server(x, None, trees.sub(wanted, trees.sub(x, p)))
+        # -up/(eta_c K) is the participants' mean of (mean gradient + c_i).
+        seen = trees.scale(-self.server_lr / self.total_lr(problem), up)
+        direction = trees.axpy(share, trees.sub(seen, server.direction), server.direction)
+        return Server(trees.axpy(self.server_lr, up, p), direction, None)
 
     def model(self, problem: Problem, server: Server) -> PyTree:
-        return problem.regularizer.prox(server.x, self.total_lr(problem))
+        return self.after_prox(problem, server.x)
+
+    def after_prox(self, problem: Problem, x: PyTree) -> PyTree:
+        """prox_{eta~}(x)"""
+        return problem.regularizer.prox(x, self.total_lr(problem))
 
     def total_lr(self, problem: Problem) -> Any:
         """eta~ = eta_c eta_s K"""

@@ -242,10 +242,10 @@ HETEROGENEITY = Experiment(
         CHAIN: {"graph": cofed.topologies.chain, "points": (0.0, 1.0, 10.0), "evaluate_every": 10},
     },
     views=(
-        View("rounds", "all to all", ALL, label="rounds to 1e-3", log=True),
-        View("best_error", "all to all", ALL, label="best relative error", log=True),
-        View("rounds", "chain", CHAIN, label="rounds to 1e-3", log=True),
-        View("best_error", "chain", CHAIN, label="best relative error", log=True),
+        View("rounds", "all to all", ALL, label="rounds to 1e-3", log=True, log_x=True),
+        View("best_error", "all to all", ALL, label="best relative error", log=True, log_x=True),
+        View("rounds", "chain", CHAIN, label="rounds to 1e-3", log=True, log_x=True),
+        View("best_error", "chain", CHAIN, label="best relative error", log=True, log_x=True),
     ),
     claims=(
         Claim(f"{CARES}, all to all.", partial(tracking_does_not_care, ALL)),

@@ -316,6 +316,8 @@ def reproduce(
     if listed:
         screen.print(work.listing(list(known.values())))
         return
+    if everything and ids:
+        refuse(f"give --all or names of experiments, not both (got {', '.join(ids)})")
     wanted = list(known) if everything else list(dict.fromkeys(ids or []))
     unknown = [name for name in wanted if name not in known]
     if unknown:

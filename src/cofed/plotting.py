@@ -204,6 +204,7 @@ def level(panel: Axes, label: str, value: float) -> None:
         va="top",
         fontsize=SMALL,
         color=REFERENCE,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.5},  # legible on top of a curve
     )
 
 

@@ -1,11 +1,14 @@
 """Tuning: every configuration as if it ran alone, in one program."""
 
+import itertools
+
 import jax
 import numpy as np
 import pytest
 from tests import worlds
 
 import cofed
+from cofed.engine import tune
 
 SCHEDULE = {"rounds": 9, "local_epochs": 1, "batch_size": 3, "clients_per_round": 3}
 FED = worlds.linear()
@@ -52,6 +55,24 @@ def test_diverged_configurations_are_marked_and_last():
     assert tuning.table["client_lr"].iloc[0] == 0.01
     with pytest.raises(ValueError, match="every configuration of the grid diverged"):
         cofed.tune(PROBLEM, FED, [grid[0]], rounds=200, local_steps=5)
+
+
+def test_a_grid_goes_on_without_what_has_diverged(monkeypatch):
+    ticks, widths, whole = itertools.count(), [], tune.advance_together
+    # A clock on which every chunk takes as long as compiling: then it pays to leave behind what has failed.
+    monkeypatch.setattr(tune.time, "perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr(
+        tune, "advance_together", lambda *given: (widths.append(len(given[2].failed_at)), whole(*given))[1]
+    )
+    grid = [cofed.FedDualAvg(c) for c in (0.01, 1e4, 0.02, 1e5, 1e6)]
+    schedule = {"rounds": 80, "local_steps": 5, "evaluate_every": 8}
+    tuning = cofed.tune(PROBLEM, FED, grid, **schedule)
+    assert (widths[0], widths[-1]) == (5, 2)
+    assert tuning.table["diverged"].tolist() == [False, False, True, True, True]
+    for i in (0, 2):
+        alone = cofed.run(PROBLEM, FED, grid[i], **schedule)
+        np.testing.assert_allclose(tuning.curves["objective"][i], alone.history["objective"][1:], rtol=1e-9)
+    assert np.isnan(tuning.curves["objective"][[1, 3, 4], -1]).all()
 
 
 def test_scores_can_be_maximised_and_averaged():

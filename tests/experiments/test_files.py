@@ -153,6 +153,7 @@ def test_the_example_is_valid_and_not_overwritten(tmp_path):
         (("run", "no.toml"), "there is no file no.toml"),
         (("reproduce", "yuan2021-fig33"), "did you mean yuan2021-fig3"),
         (("reproduce",), "name at least one experiment"),
+        (("reproduce", "--all", "yuan2021-fig3"), "--all or names of experiments, not both"),
         (("reproduce", "yuan2021-fig3", "--data", "no/such"), "there is no folder no/such"),
     ],
 )

@@ -7,7 +7,10 @@ Round       p = prox_{eta~}(x);  zhat = z = p
 Local       zhat <- zhat - eta_c (G_k(z) + c_i),  z <- prox_{(k+1) eta_c}(zhat)   (the parameter restarts each round)
 Server      x+ = p + eta_s (mean_S zhat - p);  model prox_{eta~}(x+)
 Client      from x+ alone:  c_i = (p - x+)/eta~ - mean_k G_k(z)
-Wire        one vector down (x), one vector up (zhat): the client keeps p and its mean gradient
+Wire        one vector down (x), one vector up (zhat - p: the server knows p); the client keeps p and its mean gradient
+Rounding    mean c_i of a round is that of the round before, so what rounding adds to it adds up over thousands
+            of rounds. Hence clients send how far they moved, which is not rounded to the model's size, and the server
+            gives the next x what rounding took from this one (compensated summation).
 Assumes     the same K on all clients.
 Reference   zhang2025, Algorithm 1 (the paper gives the method no name; this one is ours).
 
@@ -18,7 +21,7 @@ Extension   Partial participation is not in the paper. There the server sends it
             paper's method. Where everybody is expected and a client fails, mean c_i = 0 is lost: an engine that
             expects failures poses the problem with everyone=False.
 
-Compressed  `origin` is p - eta_c K d, what every client sends where all gradients are those of its last round; so what
+Compressed  `origin` is -eta_c K d, what every client sends where all gradients are those of its last round; so what
             is compressed is eta_c K times the change of a client's mean gradient (see compressed.py).
 """
 
@@ -37,6 +40,7 @@ class Server(NamedTuple):
     x: PyTree  # x-bar^r, the pre-proximal global model
     direction: PyTree  # d, the clients' mean direction; None where everybody takes part in every round
     p: PyTree  # P(x-bar), where the last round began; None where the server sends d
+    lost: PyTree  # what rounding took from x; None where the server sends d
 
 
 class Down(NamedTuple):
@@ -70,8 +74,9 @@ class FedDecouple(eqx.Module):
         require_positive("FedDecouple", client_lr=self.client_lr, server_lr=self.server_lr)
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
+        nothing = trees.zeros_like(w0)
         # p = x = w_0 gives d = 0 in round 0, here and at the clients.
-        return Server(w0, *((None, w0) if problem.everyone else (trees.zeros_like(w0), None)))
+        return Server(w0, None, w0, nothing) if problem.everyone else Server(w0, nothing, None, None)
 
     def init_client(self, problem: Problem, w0: PyTree) -> Client:
         # p = x = w_0 and a zero gradient give c_i = 0 in round 0, as the paper starts.
@@ -85,25 +90,27 @@ class FedDecouple(eqx.Module):
         c = trees.sub(self.direction(problem, down, client.p), client.gradient)
 
         def step(k, carry):
-            zhat, z, total = carry
+            moved, z, total = carry  # zhat = p + moved
             g = steps.gradient(z, k)
-            zhat = trees.axpy(-self.client_lr, trees.add(g, c), zhat)
-            z = problem.regularizer.prox(zhat, (k + 1) * self.client_lr)
-            return zhat, z, trees.add(total, g)
+            moved = trees.axpy(-self.client_lr, trees.add(g, c), moved)
+            z = problem.regularizer.prox(trees.add(p, moved), (k + 1) * self.client_lr)
+            return moved, z, trees.add(total, g)
 
-        zhat, _, total = steps.run(step, (p, p, trees.zeros_like(p)))
+        nothing = trees.zeros_like(p)
+        moved, _, total = steps.run(step, (nothing, p, nothing))
         mean = trees.scale(1 / steps.count, total)
-        return zhat, Client(None if client.p is None else p, mean)
+        return moved, Client(None if client.p is None else p, mean)
 
     def aggregate(self, problem: Problem, server: Server, up: PyTree, share: Float[Array, ""]) -> Server:
         p = self.model(problem, server)
-        moved = trees.sub(up, p)
-        direction = server.direction
-        if direction is not None:
-            # -moved/(eta_c K) is the participants' mean of (mean gradient + c_i).
-            seen = trees.scale(-self.server_lr / self.total_lr(problem), moved)
-            direction = trees.axpy(share, trees.sub(seen, direction), direction)
-        return Server(trees.axpy(self.server_lr, moved, p), direction, None if server.p is None else p)
+        if server.direction is None:
+            wanted = trees.axpy(self.server_lr, up, server.lost)
+            x = trees.add(p, wanted)
+            return Server(x, None, p, trees.sub(wanted, trees.sub(x, p)))
+        # -up/(eta_c K) is the participants' mean of (mean gradient + c_i).
+        seen = trees.scale(-self.server_lr / self.total_lr(problem), up)
+        direction = trees.axpy(share, trees.sub(seen, server.direction), server.direction)
+        return Server(trees.axpy(self.server_lr, up, p), direction, None, None)
 
     def model(self, problem: Problem, server: Server | Down) -> PyTree:
         return problem.regularizer.prox(server.x, self.total_lr(problem))
@@ -115,9 +122,8 @@ class FedDecouple(eqx.Module):
         return self.expected(problem, down, client.p)
 
     def expected(self, problem: Problem, now: Server | Down, p: PyTree) -> PyTree:
-        """p - eta_c K d"""
-        step = self.total_lr(problem) / self.server_lr
-        return trees.axpy(-step, self.direction(problem, now, p), self.model(problem, now))
+        """-eta_c K d"""
+        return trees.scale(-self.total_lr(problem) / self.server_lr, self.direction(problem, now, p))
 
     def direction(self, problem: Problem, now: Server | Down, p: PyTree) -> PyTree:
         """d, as the server sends it, or from where the last round began and what came of it: (p - x+)/eta~"""

@@ -74,7 +74,8 @@ def tune(
     score: the history's column to rank by, averaged over the last `last` evaluations; `maximise` for an accuracy or F1.
         None is the objective, of methods with a model for each client the personal_objective.
     evaluate_every: rounds between evaluations; None evaluates about 20 times.
-    A configuration that diverges is marked in the table and ranked last. The other arguments are those of `cofed.run`.
+    A configuration that diverges is marked in the table and ranked last; its curves have no values (NaN) from there on,
+        and a grid of which half has diverged goes on with the rest. The other arguments are those of `cofed.run`.
 
     >>> import numpy as np, cofed
     >>> rng = np.random.default_rng(0)
@@ -126,8 +127,7 @@ def tune(
                     failed_at[i] = failures[place]
                 done += len(part)
                 bar.update(done, float(min(np.nan_to_num(c["objective"][-1], nan=np.inf) for c in curves if c)))
-    evaluated = np.array([r for r in range(1, rounds + 1) if r % every == 0 or r == rounds])
-    return rank(algorithms, curves, failed_at, evaluated, score, last, maximise)
+    return rank(algorithms, curves, failed_at, evaluated(settings), score, last, maximise)
 
 
 @dataclasses.dataclass
@@ -191,13 +191,18 @@ def slices(count: int, job: Job, start: PyTree, memory: int) -> list[range]:
 def run_together(
     job: Job, members: list[list[Any]], start: PyTree, asked: threading.Event
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """All rows (configurations, evaluations) of one slice, and the rounds in which configurations failed."""
-    settings, rows, state = job.settings, [], None
+    """All rows (configurations, evaluations) of one slice, and the rounds in which configurations failed.
+
+    Those that failed are left behind once that saves more time than a program for fewer takes to compile.
+    """
+    settings, rows, state = job.settings, {}, None
+    marks, failed_at = evaluated(settings), np.full(len(members), -1)
+    places = np.arange(len(members))  # of the configurations that still run
     starts = copies(job.exchange.starts(start, job.stages[0].task.plan), len(members))
     key = jax.random.key(settings.seed)
-    finite, pace = None, 1
-    for stage, *same_stage in zip(job.stages, *members, strict=True):
-        algorithms = jax.tree.map(lambda *leaves: jnp.stack(leaves), *same_stage)
+    finite, pace, compiling = None, 1, None
+    for stage, same_stage in zip(job.stages, zip(*members, strict=True), strict=True):
+        algorithms = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(same_stage[i] for i in places))
         began = 0 if state is None else int(state.round)
         new = begin_together(algorithms, stage.task, starts, key, began)
         if state is not None:  # what failed in an earlier stage stays failed
@@ -212,14 +217,47 @@ def run_together(
             stop = min(stage.end, before + pace)
             when = Clock(*(number_of(n) for n in (stop, settings.rounds, settings.evaluate_every)), finite=finite)
             state, records = jax.block_until_ready(advance_together(algorithms, stage.task, state, when))
-            pace = next_pace(pace, time.perf_counter() - since, job.watch.capacity)
-            done = range(before + 1, int(state.round) + 1)
-            due = [i for i, r in enumerate(done) if r % settings.evaluate_every == 0 or r == settings.rounds]
-            rows.append({name: np.asarray(values)[:, due] for name, values in records.items()})
+            seconds, now = time.perf_counter() - since, int(state.round)
+            pace = next_pace(pace, seconds, job.watch.capacity)
+            due = np.flatnonzero((marks > before) & (marks <= now))
+            for name, values in records.items():
+                found = np.asarray(values)[:, marks[due] - before - 1]
+                whole = rows.setdefault(name, np.full((len(members), len(marks)), np.nan, np.result_type(found, 0.0)))
+                whole[np.ix_(places, due)] = found
+            failed_at[places] = np.asarray(state.failed_at)
+            compiling = seconds if compiling is None else compiling  # a first chunk is one round, and its compilation
+            alive = np.flatnonzero(failed_at[places] < 0)
+            saved = seconds / (now - before) * (settings.rounds - now) * (1 - len(alive) / len(places))
+            if not len(alive):
+                return ended(rows, marks, failed_at), failed_at
+            if len(alive) <= len(places) / 2 and saved > compiling and before:
+                places, algorithms, state = places[alive], among(alive, algorithms), chosen(alive, state)
         starts = outputs(algorithms, stage.task, state)
-    assert state is not None
-    joined = {name: np.concatenate([part[name] for part in rows], axis=1) for name in rows[0]}
-    return joined, np.asarray(state.failed_at)
+    return ended(rows, marks, failed_at), failed_at
+
+
+def evaluated(settings: Settings) -> np.ndarray:
+    """The rounds after which models are evaluated."""
+    every, last = settings.evaluate_every, settings.rounds
+    return np.array([r for r in range(1, last + 1) if r % every == 0 or r == last])
+
+
+def ended(rows: dict[str, np.ndarray], marks: np.ndarray, failed_at: np.ndarray) -> dict[str, np.ndarray]:
+    """The rows, without a value after a configuration has failed."""
+    over = (failed_at >= 0)[:, None] & (marks > failed_at[:, None])
+    return {name: np.where(over, np.nan, values) for name, values in rows.items()}
+
+
+def among(places: np.ndarray, stacked: PyTree) -> PyTree:
+    """Some of what is stacked over configurations."""
+    return jax.tree.map(lambda leaf: leaf[places], stacked)
+
+
+def chosen(places: np.ndarray, state: State) -> State:
+    """The state of some configurations; key and round are everybody's."""
+    own = among(places, (state.server, state.clients, state.empty, state.failed_at))
+    server, clients, empty, failed_at = own
+    return State(server, clients, state.key, state.round, state.begun, empty, failed_at)
 
 
 def number_of(value: int) -> jax.Array:

@@ -100,7 +100,7 @@ def true_rank(rank: int, seen: Seen) -> Verdict:
 def fewer_rounds(column: str, seen: Seen) -> Verdict:
     """Rounds until the error is within 10 % of the pooled solution's, or of the best of all."""
     ends = {label: seen.last(label, column) for label in (*OURS, *BASELINES)}
-    level = 1.5 * max(seen.reference("pooled", column), min(ends.values()))
+    level = 1.1 * max(seen.reference("pooled", column), min(ends.values()))
     rounds = {label: seen.first(label, column, at_most=level) for label in ends}
     theirs = [rounds[label] for label in BASELINES if rounds[label] is not None]
     holds = all(
@@ -117,12 +117,12 @@ def fewer_rounds(column: str, seen: Seen) -> Verdict:
 
 
 def one_after_first_stage(seen: Seen) -> Verdict:
-    """MC-FedDA's F1 in the last round of its first stage."""
+    """MC-FedDA's F1 in the last round of its first stage is 1, in 32 bits."""
     rows = seen.rows("MCFedDA")
     stage = rows[rows["stage"] == 0]
     first = float(stage[stage["round"] == stage["round"].max()]["f1"].mean())
     return Verdict(
-        first >= 0.995,
+        first >= 1 - 1e-6,
         f"MC-FedDA's F1 is {first:.4f} after its first stage (round {int(stage['round'].max())}).",
         {"f1": first},
     )
@@ -383,7 +383,10 @@ SPEEDUP = Experiment(
             linear_speedup,
         ),
     ),
-    note="Homogeneous clients that draw fresh samples; the error is the squared distance to the exact optimum.",
+    note="""Homogeneous clients that draw fresh samples; the error is the squared distance to the exact optimum, mu = 1.
+    Of the theorem's terms only the variance falls with K. The noise is 5, so that with these rounds the variance is the
+    largest term up to 64 clients; with less noise the start's share, the same for every K, is a floor that is reached
+    sooner.""",
 )
 
 EXPERIMENTS = [FIG1, FIG2, FIG3, FIG4, SPEEDUP]

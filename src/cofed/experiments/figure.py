@@ -84,7 +84,7 @@ def panel(place: Axes, view: View, seen: Seen, styles: dict[str, tuple[str, str]
     }
     for name, value in references.items():
         plotting.level(place, name, value)
-    axes(place, view, shown, x)
+    axes(place, view, shown, x, table[seen.axis].unique())
 
 
 def curve(place: Axes, own: Any, axis: str, column: str, label: str, colour: str, line: str) -> np.ndarray:
@@ -98,12 +98,12 @@ def curve(place: Axes, own: Any, axis: str, column: str, label: str, colour: str
     return mean.to_numpy()
 
 
-def axes(place: Axes, view: View, shown: list[np.ndarray], x: str) -> None:
+def axes(place: Axes, view: View, shown: list[np.ndarray], x: str, at: np.ndarray) -> None:
     """Scales, limits and names."""
     place.margins(x=0.02, y=0.06)
     decades = plotting.spread(shown) if shown else 0.0
     if view.log_x:
-        place.set_xscale("log")
+        logarithmic_x(place, at)
     if view.column in plotting.FRACTIONS and view.log is None:
         place.set_ylim(-0.02, 1.03)
     elif view.log or (view.log is None and decades > plotting.DECADES):
@@ -113,3 +113,11 @@ def axes(place: Axes, view: View, shown: list[np.ndarray], x: str) -> None:
     plotting.dress(place, x, view.label or WORDS.get(view.column, view.column.replace("_", " ")))
     if view.title:
         place.set_title(view.title, fontsize=plotting.LARGE)
+
+
+def logarithmic_x(place: Axes, at: np.ndarray) -> None:
+    """A logarithmic axis for these points; 0, for which a logarithm has no place, stands shortly before the first."""
+    if at.min() > 0:
+        place.set_xscale("log")
+    else:
+        place.set_xscale("symlog", linthresh=at[at > 0].min(), linscale=0.5)

@@ -177,7 +177,7 @@ def rounds_needed(n: Numbers, heterogeneity: float, seed: int) -> list[dict]:
             [cofed.DFedDA(rate, gradient_tracking=tracking) for rate in n.client_lrs],
             rounds=n.rounds,
             local_steps=5,
-            topology=cofed.topologies.complete(NODES),
+            topology=n.graph(NODES),
             metrics=error,
             score="error",
             evaluate_every=n.evaluate_every,
@@ -197,9 +197,9 @@ def rounds_needed(n: Numbers, heterogeneity: float, seed: int) -> list[dict]:
     return rows
 
 
-def tracking_does_not_care(seen: Seen) -> Verdict:
+def tracking_does_not_care(panel: str, seen: Seen) -> Verdict:
     """DFedDA-GT's rounds vary by at most 10 %, DFedDA's grow."""
-    with_gt, without = (seen.curve(label, "rounds") for label in ("DFedDA-GT", "DFedDA"))
+    with_gt, without = (seen.curve(label, "rounds", panel) for label in ("DFedDA-GT", "DFedDA"))
     spread = float(with_gt.max() / with_gt.min() - 1) if with_gt.notna().all() else float("inf")
     grows = bool(without.isna().iloc[-1] or without.iloc[-1] > 1.5 * without.iloc[0])
     text = lambda curve: ", ".join("never" if np.isnan(v) else f"{v:g}" for v in curve)  # noqa: E731
@@ -213,6 +213,8 @@ def tracking_does_not_care(seen: Seen) -> Verdict:
     )
 
 
+ALL, CHAIN = "all to all", "chain"
+CARES = "DFedDA's rounds grow with the heterogeneity; DFedDA-GT's do not (within 10 %)"
 HETEROGENEITY = Experiment(
     id="liang2023-heterogeneity",
     title="Rounds to a relative error of 1e-3 against heterogeneity",
@@ -234,13 +236,33 @@ HETEROGENEITY = Experiment(
         "level": 1e-3,
         "client_lrs": (1e-3, 3e-3, 1e-2, 3e-2),
     },
-    quick={"points": (0.0, 1.0, 10.0), "rounds": 600},
-    views=(View("rounds", label="rounds to 1e-3", log=True), View("best_error", label="best relative error", log=True)),
-    claims=(
-        Claim("DFedDA's rounds grow with the heterogeneity; DFedDA-GT's do not (within 10 %).", tracking_does_not_care),
+    quick={"points": (0.0, 1.0, 10.0), "rounds": 600, "evaluate_every": 10},
+    panels={
+        ALL: {"graph": cofed.topologies.complete},
+        CHAIN: {"graph": cofed.topologies.chain, "points": (0.0, 1.0, 10.0), "evaluate_every": 10},
+    },
+    views=(
+        View("rounds", "all to all", ALL, label="rounds to 1e-3", log=True, log_x=True),
+        View("best_error", "all to all", ALL, label="best relative error", log=True, log_x=True),
+        View("rounds", "chain", CHAIN, label="rounds to 1e-3", log=True, log_x=True),
+        View("best_error", "chain", CHAIN, label="best relative error", log=True, log_x=True),
     ),
-    note="""16 nodes that all talk to each other, Euclidean, full gradients, no noise; each method takes the client
-    rate of a grid that is there first. The error is that to the pooled optimum, relative to its norm.""",
+    claims=(
+        Claim(f"{CARES}, all to all.", partial(tracking_does_not_care, ALL)),
+        Claim(
+            f"{CARES}, on the chain.",
+            partial(tracking_does_not_care, CHAIN),
+            quick=False,
+            why="""The trackers begin at 0 and find the clients' differences at the chain's speed (sigma_2 = 0.987), an
+            error in proportion to the heterogeneity that decays linearly: with long steps this is what the rounds are
+            spent on, and without heterogeneity there is nothing to find. With a step of 0.001, where the optimisation
+            is slower than the chain, DFedDA-GT needs 1580, 1600 and 1600 rounds at heterogeneity 0, 1 and 10: the
+            same to 2 %.""",
+        ),
+    ),
+    note="""16 nodes, Euclidean, full gradients, no noise; each method takes the client rate of a grid that is there
+    first, at every heterogeneity anew. The error is that to the pooled optimum, relative to its norm. The claim names
+    no graph: all to all shows what the local steps do, the chain is that of figure 1.""",
 )
 
 
@@ -248,13 +270,20 @@ HETEROGENEITY = Experiment(
 
 
 def restarts(n: Numbers, seed: int) -> Setup:
-    """As figure 1, in fewer dimensions and without noise, so that stages can be seen for long."""
-    data = cofed.datasets.liang_linear(8, n.samples, n.d, n.sparsity, n.heterogeneity, 0.0, seed, "float64")
+    """The population's problem of figure 1, in fewer dimensions, so that stages can be seen for long.
+
+    Every client's features are made orthonormal, so that its second moments are the population's (the identity) and
+    full gradients are the population's: with drawn ones the minimiser is dense, and its distance to w* a floor.
+    """
+    drawn = cofed.datasets.liang_linear(8, n.samples, n.d, n.sparsity, n.heterogeneity, 0.0, seed, "float64")
+    features = [np.sqrt(n.samples) * np.linalg.qr(X)[0] for X in np.asarray(drawn.federation.X)]
+    pairs = [(X, X @ w) for X, w in zip(features, drawn.local["coef"], strict=True)]
     problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), cofed.Zero())
-    optimum = {"coef": data.truth["coef"]}
+    optimum = {"coef": drawn.truth["coef"]}
     metrics = {"l1_error": cofed.metrics.distance(optimum, 1), "l2_error": cofed.metrics.distance(optimum, 2)}
     run = {"rounds": n.rounds, "local_steps": 5, "evaluate_every": n.evaluate_every}
-    return Setup(problem, data.federation, run, metrics, data=f"liang_linear without noise, seed {seed}")
+    source = f"liang_linear without noise, orthonormal features, seed {seed}"
+    return Setup(problem, cofed.Federation.from_arrays(pairs), run, metrics, data=source)
 
 
 def restart_methods(n: Numbers) -> list[Method]:
@@ -288,7 +317,7 @@ RESTART = Experiment(
         "samples": 600,
         "d": 256,
         "sparsity": 8,
-        "heterogeneity": 0.02,
+        "heterogeneity": 1.0,
         "stages": 8,
         "rounds": 800,
         "evaluate_every": 5,

@@ -53,6 +53,5 @@ def one(panel: Any, found: dict[str, Any], key: str) -> None:
 
 def colour(contender: str) -> str:
     """cofed stands out, and peers from the plain loop."""
-    if contender.startswith("cofed"):
-        return OURS
-    return PEER if CONTENDERS[contender].peer else PLAIN
+    who = CONTENDERS[contender]
+    return OURS if who.ours else PEER if who.peer else PLAIN

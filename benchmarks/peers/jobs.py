@@ -64,6 +64,7 @@ MULTINOMIAL = Job(
     batch=10,
     lr=0.05,
     source=sources.mnist_two_labels,
+    check_rounds=10,
 )
 CNN = Job(
     key="cnn",
@@ -77,6 +78,7 @@ CNN = Job(
     lr=0.005,
     source=sources.mnist_half_by_label,
     local_steps=10,
+    check_rounds=5,
 )
 NUCLEAR_32 = Job(
     key="nuclear-32",

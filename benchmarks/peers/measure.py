@@ -32,23 +32,28 @@ Prepare = Callable[[Job, np.ndarray, np.ndarray, Leaves], Run]
 def measure(run: Run, job: Job, seconds: float) -> tuple[dict, Leaves]:
     """The figures of a contender that is ready, and its model after the rounds that are compared."""
     first = run(1)
-    check = ran = run(job.check_rounds)
-    rounds, busy = job.check_rounds, 0.0
+    rounds = job.check_rounds
+    ran, busy = with_cpu(run, rounds)
+    model = ran.model
     while ran.seconds < seconds * 0.7:
         rounds = math.ceil(rounds * min(20.0, seconds / ran.seconds))
-        before = time.process_time()
-        ran = run(rounds)
-        busy = time.process_time() - before
+        ran, busy = with_cpu(run, rounds)
     figures = {
         "rounds_per_second": rounds / ran.seconds,
         "rounds": rounds,
         "seconds": ran.seconds,
         "first_call_seconds": first.seconds,
-        "cores": busy / ran.seconds if busy else None,
+        "cpu_seconds": busy,
     }
     if ran.in_rounds is not None:
         figures["rounds_per_second_in_rounds"] = rounds / ran.in_rounds
-    return figures, check.model
+    return figures, model
+
+
+def with_cpu(run: Run, rounds: int) -> tuple[Ran, float]:
+    """So many rounds, and the CPU seconds that they took in this process."""
+    before = time.process_time()
+    return run(rounds), time.process_time() - before
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:

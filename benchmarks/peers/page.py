@@ -1,5 +1,6 @@
 """The page of the benchmark: what was found, as tables, and how to read it."""
 
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,11 @@ def machine(found: dict[str, Any]) -> str:
 def summary(found: dict[str, Any], jobs: list[str]) -> str:
     """A line per job: cofed, the fastest peer, the limits."""
     rows = [
-        "| job | cofed, rounds/s | fastest peer | times | memory limit | arithmetic limit |",
+        "| job | cofed (the faster of its rows), rounds/s | fastest peer | times | memory limit | arithmetic limit |",
         "| --- | --: | --: | --: | --: | --: |",
     ]
     for key in jobs:
-        ours, theirs = fastest(found, key, peers=False), fastest(found, key, peers=True)
+        ours, theirs = (fastest(found, key, attrgetter(name)) for name in ("ours", "peer"))
         peer = f"{CONTENDERS[theirs['contender']].title} {digits(rate(theirs))}" if theirs else "none can"
         times = digits(rate(ours) / rate(theirs)) if ours and theirs else ""
         limits = found["limits"][key]

@@ -18,6 +18,13 @@ from benchmarks.peers.jobs import Job
 from benchmarks.peers.models import Leaves
 
 LOOK = 0.25  # seconds between looks at the processes' memory
+FLOWER = {  # nobody calls home, nothing is written into the user's folder, and a busy machine may be slow to start Ray
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "FLWR_HOME": str(FOLDER / "flower-home"),
+    "RAY_agent_register_timeout_ms": "120000",
+    "RAY_raylet_start_wait_time_s": "120",
+}
 
 
 class Failed(Exception):
@@ -45,45 +52,58 @@ def compete(contender: Contender, job: Job, data: Path, seconds: float, most: fl
 
 
 def variables(contender: Contender) -> dict[str, str]:
-    """The process's environment variables: only cofed's own sees the caller's PYTHONPATH; nobody calls home."""
+    """The process's environment variables: only cofed's own sees the caller's PYTHONPATH."""
     paths = [str(ROOT)]
     if contender.environment is None and "PYTHONPATH" in os.environ:
         paths.append(os.environ["PYTHONPATH"])
-    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "FLWR_HOME": str(FOLDER / "flower-home")}
-    return os.environ | quiet | {"PYTHONPATH": os.pathsep.join(paths)}
+    return os.environ | FLOWER | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 def watch(process: subprocess.Popen, most: float) -> tuple[float | None, bool]:
     """Wait for the end; the peak memory of the process and its children in MB, and whether it ended by itself."""
     peak, ends = 0, time.monotonic() + most
-    children: list[int] = []
+    known: dict[int, str] = {}
     try:
-        while process.poll() is None:
-            children = family(process.pid)
-            peak = max(peak, sum(memory(pid) for pid in children))
-            if time.monotonic() > ends:
-                return peak / 1024, False
+        while process.poll() is None and time.monotonic() < ends:
+            known = family(process.pid)
+            peak = max(peak, sum(memory(pid) for pid in known))
             time.sleep(LOOK)
-        return (peak / 1024 if peak else None), True
+        return (peak / 1024 if peak else None), process.poll() is not None
     finally:
-        for pid in children:  # those too that Ray may have left behind
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        end(known)  # those too that Ray may have left behind
+        process.kill()  # nothing, where it has ended
         process.wait()
 
 
-def family(pid: int) -> list[int]:
-    """A process and all that descend from it; on systems without /proc the process alone."""
-    parents: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
+def family(pid: int) -> dict[int, str]:
+    """A process and all that descend from it, and when each began; empty on systems without /proc."""
+    began, children = {}, {}
+    for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            # The name in brackets may have spaces: the state and the parent follow the last bracket.
-            parents.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
-    found, open_ = [], [pid]
+            parent, start = birth(int(path.name))
+            began[int(path.name)] = start
+            children.setdefault(parent, []).append(int(path.name))
+    found, open_ = {}, [pid] if pid in began else []
     while open_:
-        found.append(open_.pop())
-        open_ += parents.get(found[-1], [])
+        one = open_.pop()
+        found[one] = began[one]
+        open_ += children.get(one, [])
     return found
+
+
+def birth(pid: int) -> tuple[int, str]:
+    """A process's parent, and when it began."""
+    # The name in brackets may have spaces, so fields are counted after the last bracket.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[1]), fields[19]
+
+
+def end(known: dict[int, str]) -> None:
+    """End those of these processes that still run; a number may have gone to another process, which began later."""
+    for pid, start in known.items():
+        with contextlib.suppress(OSError):
+            if birth(pid)[1] == start:
+                os.kill(pid, signal.SIGKILL)
 
 
 def memory(pid: int) -> int:

@@ -4,10 +4,11 @@ import json
 import math
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.contenders import CONTENDERS
+from benchmarks.peers.contenders import CONTENDERS, Contender
 
 Record = dict[str, Any]  # of one contender and job; `error` is a sentence, or None
 
@@ -50,10 +51,9 @@ def rate(record: Record) -> float:
     return record.get("rounds_per_second") or 0.0
 
 
-def fastest(found: dict[str, Any], job: str, peers: bool) -> Record | None:
-    """The fastest peer, or the fastest cofed."""
-    able = [r for r in of_job(found, job) if rate(r) and r["contender"] != "numpy"]
-    able = [r for r in able if CONTENDERS[r["contender"]].peer == peers]
+def fastest(found: dict[str, Any], job: str, among: Callable[[Contender], bool]) -> Record | None:
+    """The fastest record of the job among these contenders."""
+    able = [record for record in of_job(found, job) if rate(record) and among(CONTENDERS[record["contender"]])]
     return max(able, key=rate, default=None)
 
 

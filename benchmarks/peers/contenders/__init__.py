@@ -14,7 +14,8 @@ class Contender:
     key: str
     title: str
     environment: Environment | None = None
-    peer: bool = True  # a federated library, which cofed is measured against
+    ours: bool = False  # cofed, in one way or another
+    peer: bool = False  # another federated library
     gossip: bool = False  # whether clients can talk to each other without a server
 
     @property
@@ -26,11 +27,11 @@ class Contender:
 CONTENDERS = {
     contender.key: contender
     for contender in (
-        Contender("cofed", "cofed", peer=False, gossip=True),
-        Contender("cofed_mesh", "cofed, all cores", peer=False, gossip=True),
-        Contender("numpy", "NumPy loop", peer=False, gossip=True),
-        Contender("fedjax", "FedJAX", Environment("fedjax", (("fedjax==0.0.17", "jax[cpu]==0.4.38"),))),
-        Contender("pfl", "pfl", Environment("pfl", (TORCH, ("pfl[pytorch]==0.6.0", *TORCH)))),
-        Contender("flower", "Flower", Environment("flower", (TORCH, ("flwr[simulation]==1.41.0", *TORCH)))),
+        Contender("cofed", "cofed", ours=True, gossip=True),
+        Contender("cofed_mesh", "cofed, all cores", ours=True, gossip=True),
+        Contender("numpy", "NumPy loop", gossip=True),
+        Contender("fedjax", "FedJAX", Environment("fedjax", (("fedjax==0.0.17", "jax[cpu]==0.4.38"),)), peer=True),
+        Contender("pfl", "pfl", Environment("pfl", (TORCH, ("pfl[pytorch]==0.6.0", *TORCH))), peer=True),
+        Contender("flower", "Flower", Environment("flower", (TORCH, ("flwr[simulation]==1.41.0", *TORCH))), peer=True),
     )
 }

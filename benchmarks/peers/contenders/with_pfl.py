@@ -32,7 +32,7 @@ def prepare(job: Job, X: np.ndarray, y: np.ndarray, w0: Leaves):
 
     def run(rounds: int) -> Ran:
         module = module_of(job, w0)
-        module.metrics = lambda X, y: {"loss": Weighted(float(module.loss(X, y)) * len(y), len(y))}
+        module.metrics = lambda X, y: {"loss": Weighted(module.loss(X, y).item() * len(y), len(y))}
         model = PyTorchModel(
             module,
             lambda parameters, lr: ProxSGD(parameters, lr, prox),

@@ -71,7 +71,8 @@ def line(record: Record, ours: Record | None) -> str:
     title = CONTENDERS[record["contender"]].title
     if record["error"]:
         return row([title, f"{'cannot' if record['cannot'] else 'failed'}: {record['error']}", "", "", "", ""])
-    times = digits(rate(ours) / rate(record)) if ours and rate(ours) and ours is not record else ""
+    beside = ours and rate(ours) and not CONTENDERS[record["contender"]].ours
+    times = digits(rate(ours) / rate(record)) if beside else ""
     memory = record.get("peak_memory_mb")
     return row(
         [

@@ -18,11 +18,12 @@ from benchmarks.peers.jobs import Job
 from benchmarks.peers.models import Leaves
 
 LOOK = 0.25  # seconds between looks at the processes' memory
-FLOWER = {  # nobody calls home, nothing is written into the user's folder, and a busy machine may be slow to start Ray
+FLOWER = {  # nobody calls home, nothing is written into the user's folder, Ray's workers are no nicer than the others
     "FLWR_TELEMETRY_ENABLED": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "FLWR_HOME": str(FOLDER / "flower-home"),
-    "RAY_agent_register_timeout_ms": "120000",
+    "RAY_worker_niceness": "0",
+    "RAY_agent_register_timeout_ms": "120000",  # a busy machine may be slow to start it
     "RAY_raylet_start_wait_time_s": "120",
 }
 

@@ -8,7 +8,7 @@ BIN := .venv/bin
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test test-slow test-browser test-network test-network-heart check format bench reproduce reproduce-full clean
+.PHONY: demo test test-slow test-browser test-network test-network-heart check format bench bench-peers reproduce reproduce-full clean
 
 demo: .venv/installed          ## the curse of primal averaging, in under a minute
 	$(BIN)/cofed demo
@@ -59,6 +59,9 @@ bench: .venv/installed         ## rounds per second beside a NumPy loop
 	$(BIN)/python -m benchmarks.gossip
 	$(BIN)/python -m benchmarks.tuning
 
+bench-peers: .venv/installed   ## beside FedJAX, pfl and Flower, each in its own environment; DATA=folder with MNIST
+	$(if $(DATA),COFED_DATA=$(DATA)) $(BIN)/python -m benchmarks.peers
+
 reproduce: .venv/installed     ## every experiment of the papers, on its small setup; DATA=folder with MNIST and Haxby
 	$(BIN)/cofed reproduce --all --quick $(if $(DATA),--data $(DATA))
 
@@ -66,4 +69,4 @@ reproduce-full: .venv/installed ## the papers' sizes: hours; what is finished is
 	$(BIN)/cofed reproduce --all $(if $(DATA),--data $(DATA)) --page docs/results
 
 clean:
-	rm -rf .venv .venv-network* build dist
+	rm -rf .venv .venv-network* .venv-peers build dist

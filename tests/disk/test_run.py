@@ -117,7 +117,9 @@ def test_the_clients_of_a_round_are_read_and_no_others(tmp_path, monkeypatch):
     _, disk = worlds.both(worlds.table(), tmp_path)
     read = []
     real = type(disk).stack
-    monkeypatch.setattr(type(disk), "stack", lambda self, ids: (read.append(ids.tolist()), real(self, ids))[1])
+    monkeypatch.setattr(
+        type(disk), "stack", lambda self, ids, *room: (read.append(ids.tolist()), real(self, ids, *room))[1]
+    )
     found = cofed.run(problem(cofed.Zero()), disk, cofed.Scaffold(0.02), rounds=5, clients_per_round=3, local_steps=1)
     windows = read[1:]  # the first is an example, for the shapes
     assert read[0] == [0]
@@ -168,7 +170,7 @@ def test_multi_stage_methods_begin_each_stage_with_fresh_clients(tmp_path):
 
 def test_clients_whose_update_is_not_finite_are_left_out_and_named(tmp_path):
     df = worlds.table()
-    df.loc[df["site"] == "site 7", "x0"] = 1e200
+    df.loc[df["site"] == "site 7", "x0"] = 1e150
     memory, disk = worlds.both(df, tmp_path)
     run = {"rounds": 8, "clients_per_round": 12, "local_steps": 2, "evaluate_every": 8}
     found = cofed.run(problem(cofed.Zero()), disk, cofed.FedAvg(0.02), **run)
@@ -206,7 +208,7 @@ def test_ctrl_c_returns_what_is_done(tmp_path):
 
 def test_debug_names_the_client(tmp_path):
     df = worlds.table()
-    df.loc[df["site"] == "site 7", "x0"] = 1e200
+    df.loc[df["site"] == "site 7", "x0"] = 1e150
     _, disk = worlds.both(df, tmp_path)
     with pytest.raises(cofed.DebugFailure, match="client 'site 7'"):
         cofed.run(

@@ -1,7 +1,7 @@
 """Building an index: two passes over the samples, in bounded memory, whatever their order.
 
 The first pass counts every client's samples, so that each sample's place is known. The second puts them there: at once
-where a client's samples follow one another in the source, else through files of a few hundred megabytes, each of
+where a client's samples follow one another in the source, else through files of a few dozen megabytes, each of
 samples that end up near each other (a counting sort by parts). An index is made in a folder of its own beside its
 place and then renamed: it is whole or not there.
 """
@@ -30,7 +30,7 @@ from cofed import intake
 from cofed.disk.source import Owners, Source
 
 FORMAT = 1
-PART = 2**28  # bytes of samples that are put in order at a time
+PART = 2**26  # bytes of samples that are put in order at a time
 PARTS = 256  # the most files that are open at a time
 LABELS = 1000  # so many different labels are kept; of more, the extremes
 

@@ -187,7 +187,7 @@ class DiskFederation:
     def position(self, which: Any) -> int:
         """The position of a client, by its name or its position."""
         if isinstance(which, str):
-            found = int(self.names.positions([which])[0])
+            found = self.names.find(which)
             if found < 0:
                 raise ValueError(f"there is no client {which!r} among the {self.n_clients} on disk")
             return found

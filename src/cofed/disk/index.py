@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.feather as feather
 
@@ -42,9 +41,9 @@ class Names(Sequence[str]):
     def __getitem__(self, index: Any) -> Any:
         return self.table[index].to_pylist() if isinstance(index, slice) else self.table[int(index)].as_py()
 
-    def positions(self, names: Sequence[str]) -> np.ndarray:
-        """Where these names are; -1 for those that are not there."""
-        return pd.Index(self.table.to_pandas()).get_indexer(pd.Index(names))
+    def find(self, name: str) -> int:
+        """Where a name is; -1 where it is not there."""
+        return self.table.index(pa.scalar(name, self.table.type)).as_py()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,10 +53,11 @@ class OnDisk:
         if self.measured is not None:
             return look(dataclasses.replace(task, measured=self.measured), alone)
         w, total = model_of(task, alone), None
-        for block in ahead(self.blocks()):
-            part = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), on_block(task.problem, w, *block))
-            total = part if total is None else jax.tree.map(np.add, total, part)
-        found = jax.tree.map(lambda leaf: jnp.asarray(leaf, self.federation.dtype), total)
+        with np.errstate(all="ignore"):  # a loss that is not finite is the caller's to judge
+            for block in ahead(self.blocks()):
+                part = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), on_block(task.problem, w, *block))
+                total = part if total is None else jax.tree.map(np.add, total, part)
+            found = jax.tree.map(lambda leaf: jnp.asarray(leaf.astype(self.federation.dtype)), total)
         return row_of(task, found, w)
 
     def advance(self, task: Task, state: State, clock: Clock) -> tuple[State, Records]:

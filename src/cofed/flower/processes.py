@@ -111,9 +111,9 @@ class Processes:
     def stop(self) -> None:
         """End everything with our mark: politely, then surely; a second Ctrl-C does not hurry it."""
         with undisturbed():
-            self.end()
+            self.signal_all()
 
-    def end(self) -> None:
+    def signal_all(self) -> None:
         """Signals until nothing is left."""
         began, number = time.monotonic(), signal.SIGTERM
         while left := self.ours():
@@ -209,7 +209,7 @@ class Federation(Processes):
         self.certificates = certificates
         self.port = free_ports(1)[0]
 
-    def superlink(self, patience: float = 60.0) -> None:
+    def superlink(self, patience: float = 300.0) -> None:
         """Start the SuperLink and wait until it answers."""
         security = ["--insecure"]
         if self.certificates is not None:
@@ -256,7 +256,7 @@ class Federation(Processes):
         command = ["flwr", "run", str(app), "here", "--stream"]
         return self.start(name, *command, *(["--run-config", settings] if settings else []))
 
-    def command(self, *command: str, limit: float = 60.0) -> str:
+    def command(self, *command: str, limit: float = 300.0) -> str:
         """A short command of Flower, whose output is given back."""
         done = subprocess.run(
             command, env=self.environment(), capture_output=True, text=True, timeout=limit, check=False

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float
 
+SMALL = 64  # rows or columns
+
 
 @jax.custom_jvp
 def threshold_singular_values(a: Float[Array, "m n"], t: Float[Array, ""]) -> Float[Array, "m n"]:
@@ -28,8 +30,13 @@ def threshold_singular_values(a: Float[Array, "m n"], t: Float[Array, ""]) -> Fl
 
 @custom_vmap
 def _thresholded(a: Array, t: Array) -> Array:
-    near, exact = by_gram(a, t)
-    return jax.lax.cond(exact, lambda: near, lambda: by_svd(a, t))
+    def gram() -> Array:
+        near, exact = by_gram(a, t)
+        return jax.lax.cond(exact, lambda: near, lambda: by_svd(a, t))
+
+    # A small threshold among singular values of all sizes needs the SVD, so it is not tried in vain.
+    promising = t >= float(jnp.finfo(a.dtype).eps) ** (1 / 3) * jnp.sqrt(jnp.sum(a * a))
+    return jax.lax.cond(promising, gram, lambda: by_svd(a, t))
 
 
 @_thresholded.def_vmap
@@ -40,8 +47,9 @@ def _one_by_one(size: int, batched: list, a: Array, t: Array) -> tuple[Array, bo
 
 
 def by_svd(a: Float[Array, "m n"], t: Float[Array, ""]) -> Float[Array, "m n"]:
-    """The definition."""
-    u, s, vt = jnp.linalg.svd(a, full_matrices=False)
+    """The definition. For small matrices LAPACK's QR iteration is faster than its divide and conquer."""
+    way = jax.lax.linalg.SvdAlgorithm.QR if min(a.shape) <= SMALL else jax.lax.linalg.SvdAlgorithm.DEFAULT
+    u, s, vt = jax.lax.linalg.svd(a, full_matrices=False, algorithm=way)
     return _compose(u, jnp.maximum(s - t, 0.0), vt)
 
 

@@ -1,5 +1,6 @@
 """`cofed federate` refuses what cannot work, in a sentence and before anything is started."""
 
+import signal
 import sys
 import time
 
@@ -15,9 +16,9 @@ from typer.testing import CliRunner
 import cofed
 from cofed.cli import app
 from cofed.flower.alone import alone
-from cofed.flower.federate import pooled, site_files
+from cofed.flower.federate import follow, pooled, site_files
 from cofed.flower.privacy import noised
-from cofed.flower.processes import Processes, free_ports, toml
+from cofed.flower.processes import Processes, Told, ending_in_order, free_ports, toml, undisturbed
 from cofed.flower.saved import Folder
 from cofed.flower.settings import check_settings, description
 
@@ -125,6 +126,48 @@ def test_what_is_started_is_stopped_also_what_it_has_detached(tmp_path):
         assert processes.environment()["FLWR_TELEMETRY_ENABLED"] == "0"
     assert processes.ours() == []
     assert not any(process.is_running() and process.status() != "zombie" for process in found)
+
+
+def test_a_signal_to_end_ends_in_order_and_does_not_break_off_the_stopping():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Told, match="SIGTERM"), ending_in_order():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+    with undisturbed():
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+
+
+class Fake(Processes):
+    """Programs that end at once instead of Flower's."""
+
+    def add(self, name, code):
+        self.start(name, sys.executable, "-c", f"print('words of {name}'); raise SystemExit({code})").wait()
+
+
+@pytest.mark.parametrize(
+    ("ended", "needed", "blamed"), [(["run"], 1, "run"), (["superlink"], 1, "superlink"), (["oslo", "rome"], 1, "oslo")]
+)
+def test_a_program_that_ends_too_early_is_named(tmp_path, ended, needed, blamed):
+    with Fake(tmp_path) as processes:
+        for name in ("superlink", "oslo", "rome", "run"):
+            if name in ended:
+                processes.add(name, 0)
+            else:
+                processes.start(name, "sleep", "60")
+        with pytest.raises(RuntimeError, match=rf"the {blamed} ended before the run did(.|\n)*words of {blamed}"):
+            list(follow(processes, tmp_path, needed))
+
+
+def test_one_dead_site_does_not_end_a_run_with_a_quorum(tmp_path):
+    (tmp_path / "run").mkdir()
+    with Fake(tmp_path) as processes:
+        for name in ("superlink", "rome", "run"):
+            processes.start(name, "sleep", "60")
+        processes.add("oslo", 1)
+        lines = follow(processes, tmp_path, 1)
+        (tmp_path / "run" / "progress.jsonl").write_text('{"kind": "round"}\n{"kind": "end"}\n')
+        assert [event["kind"] for event in lines] == ["round", "end"]
 
 
 def test_ports_are_free_and_settings_are_toml():

@@ -257,7 +257,8 @@ def test_cofed_federate_runs_and_stops_all_it_started(tmp_path):
     assert homes(tmp_path / "out") == []
 
 
-def test_ctrl_c_stops_all_that_cofed_federate_started(tmp_path):
+@pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+def test_ctrl_c_stops_all_that_cofed_federate_started(tmp_path, number, word):
     command = [sys.executable, "-m", "cofed", "federate", str(HOSPITALS / "data"), "--target", "cost", "--out"]
     process = subprocess.Popen([*command, str(tmp_path)], stderr=subprocess.PIPE, text=True)
     try:
@@ -266,12 +267,12 @@ def test_ctrl_c_stops_all_that_cofed_federate_started(tmp_path):
             assert time.monotonic() - began < 600
             time.sleep(0.2)
         assert len(homes(tmp_path)) >= 6
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, words = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "Stopped by Ctrl-C; all processes are ended" in " ".join(words.split())
+    assert f"Stopped by {word}; all processes are ended" in " ".join(words.split())
     assert "Traceback" not in words
     assert homes(tmp_path) == []
 

@@ -12,7 +12,7 @@ def alone(folder: Path | None) -> Iterator[None]:
 
     >>> import tempfile
     >>> where = Path(tempfile.mkdtemp())
-    >>> with alone(where), alone(where):
+    >>> with alone(where), alone(where):  # doctest: +ELLIPSIS
     ...     pass
     Traceback (most recent call last):
     ValueError: ... is in use by another run; wait for its end, or give another folder

@@ -15,7 +15,7 @@ from cofed import intake
 from cofed.engine.checkpoint import read_json, write_json
 from cofed.engine.encode import decode, encode
 from cofed.flower.agreement import agreement
-from cofed.flower.processes import Federation
+from cofed.flower.processes import Federation, Processes
 from cofed.flower.saved import Folder, Saved, read_saved
 from cofed.flower.settings import check_same, check_settings, description
 from cofed.flower.terms import Card
@@ -227,12 +227,12 @@ def federated(files: dict[str, Path], out: Path, secure: bool) -> Iterator[Feder
         yield federation
 
 
-def follow(federation: Federation, out: Path) -> Iterator[dict[str, Any]]:
-    """What happens, line by line, until the run ends; an error where it ends badly."""
+def follow(federation: Processes, out: Path, needed: int) -> Iterator[dict[str, Any]]:
+    """What happens, line by line, until the run ends; an error where it ends badly, or cannot end well since
+    fewer sites are alive than a round needs."""
     path, seen = out / "run" / "progress.jsonl", 0
-    run = federation.started["run"]
     while True:
-        ended = run.poll()
+        dead = [name for name, process in federation.started.items() if process.poll() is not None]
         text = path.read_text() if path.exists() else ""
         whole = text[: text.rfind("\n") + 1]
         for line in whole[seen:].splitlines():
@@ -241,12 +241,13 @@ def follow(federation: Federation, out: Path) -> Iterator[dict[str, Any]]:
             if event["kind"] == "end":
                 return
         seen = len(whole)
-        for name, process in federation.started.items():
-            if process.poll() not in (None, 0) or (name == "run" and ended is not None):
-                raise RuntimeError(
-                    f"the {name} ended before the run did; the end of its log, {federation.log(name)}:\n"
-                    f"{federation.tail(name)}"
-                )
+        sites = [name for name in federation.started if name not in ("superlink", "run")]
+        lost = [name for name in dead if name in sites]
+        if "superlink" in dead or "run" in dead or len(sites) - len(lost) < needed:
+            raise RuntimeError(
+                f"the {dead[0]} ended before the run did; the end of its log, {federation.log(dead[0])}:\n"
+                f"{federation.tail(dead[0])}"
+            )
         time.sleep(0.2)
 
 

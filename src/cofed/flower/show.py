@@ -73,7 +73,7 @@ def federate(
         with ending_in_order(), alone(out):
             files = prepared(folder, target, problem, method, out, settings)
             screen.print(f"Starting a SuperLink and {len(files)} SuperNodes on this machine; logs in {out / 'logs'}")
-            watch(files, settings["rounds"], secure, out, screen)
+            watch(files, settings, secure, out, screen)
     except KeyboardInterrupt as end:
         why = str(end) if isinstance(end, Told) else "Ctrl-C"
         screen.print(f"Stopped by {why}; all processes are ended. The same command goes on from {out / 'run'}.")
@@ -81,12 +81,12 @@ def federate(
     return report(finished(out), out)
 
 
-def watch(files: dict[str, Path], rounds: int, secure: bool, out: Path, screen: Console) -> None:
+def watch(files: dict[str, Path], settings: dict[str, Any], secure: bool, out: Path, screen: Console) -> None:
     """Run what is prepared, and show it until it ends."""
-    board = Board(list(files), rounds)
+    board = Board(list(files), settings["rounds"])
     live = Live(board, console=screen, transient=True) if sys.stderr.isatty() else None
     with federated(files, out, secure) as federation, live or contextlib.nullcontext():
-        for event in follow(federation, out):
+        for event in follow(federation, out, settings["quorum"] or len(files)):
             board.take(event)
             if event["kind"] in (LASTING if live else PLAIN):
                 screen.print(event["words"], highlight=False, soft_wrap=True, markup=False)

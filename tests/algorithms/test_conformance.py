@@ -89,7 +89,9 @@ def test_the_table_has_every_algorithm():
 
 
 # Variants of a row whose trajectories other tests follow step by step: the table is long enough without them.
-VARIANTS = {"FedMiD-OSP", "FedDualAvg-OSP", "CFedDA, ball"}
+VARIANTS = {"FedMiD-OSP", "FedDualAvg-OSP", "CFedDA, ball", "Compressed, random", "Compressed, quantised"}
+# The debug engine knows nothing of algorithms: one without clients' state, one with, one of stages, one of own models.
+DEBUGGED = {"FedDualAvg", "FedDecouple", "MCFedDA", "FedProx"}
 
 
 @pytest.fixture(params=[pytest.param(n, marks=pytest.mark.slow if n in VARIANTS else ()) for n in TABLE], ids=str)
@@ -188,6 +190,9 @@ def test_resuming_changes_no_bit(row, tmp_path, monkeypatch):
     assert resumed.communication == whole.communication
 
 
+@pytest.mark.parametrize(
+    "row", [pytest.param(n, marks=() if n in DEBUGGED else pytest.mark.slow) for n in TABLE], indirect=True
+)
 def test_the_debug_engine_gives_the_same_trajectory(row):
     federation = worlds.linear(sizes=(3, 4, 3))
     options = {"rounds": 2, "local_steps": 2, "clients_per_round": 2, "evaluate_every": 2}

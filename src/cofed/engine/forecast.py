@@ -57,6 +57,7 @@ class Forecast:
     up_per_client: int  # bytes from one client in one round; by gossip, of one message to a neighbour
     bytes_per_round: float
     bytes_on_wire: int  # in all
+    before_bytes: int = 0  # the most that the process had before: building the data may be the peak
 
     @property
     def running_seconds(self) -> float:
@@ -71,7 +72,8 @@ class Forecast:
     @property
     def peak_bytes(self) -> int:
         """The most memory that the process will have."""
-        return self.process_bytes + self.data_bytes + self.working_bytes + self.kept_bytes
+        running = self.process_bytes + self.data_bytes + self.working_bytes + self.kept_bytes
+        return max(self.before_bytes, running)
 
     @property
     def everyone(self) -> bool:
@@ -165,7 +167,7 @@ def forecast(
     check_algorithm(algorithm)
     if hasattr(algorithm, "candidates"):
         raise ValueError(f"{type(algorithm).__name__} trains several methods: forecast its candidates one by one")
-    budget = check_budget(seconds)
+    budget, before = check_budget(seconds), machine.peak()
     settings = Settings(
         rounds=positive_integer("rounds", rounds),
         local_steps=optional_integer("local_steps", local_steps),
@@ -185,7 +187,7 @@ def forecast(
     preparing = time.perf_counter() - began
     kinds = {shape_of(stage): number for number, stage in reversed([*enumerate(job.stages)])}
     found = {kind: calibrate(job, number, start, log, budget / len(kinds)) for kind, number in kinds.items()}
-    return gathered(job, start, found, preparing, keep_models, per_client)
+    return dataclasses.replace(gathered(job, start, found, preparing, keep_models, per_client), before_bytes=before)
 
 
 def forecast_tuning(

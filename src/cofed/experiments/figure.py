@@ -91,7 +91,8 @@ def curve(place: Axes, own: Any, axis: str, column: str, label: str, colour: str
     """The mean over seeds, and a band of one standard deviation (inside the positive numbers)."""
     by_x = own.groupby(axis)[column]
     mean, spread = by_x.mean(), by_x.std(ddof=0).fillna(0.0)
-    place.plot(mean.index, mean, line, color=colour, label=label, linewidth=1.9)
+    dots = {"marker": "o", "markersize": 4} if axis == "x" else {}  # a sweep has few points, and some stand alone
+    place.plot(mean.index, mean, line, color=colour, label=label, linewidth=1.9, **dots)
     if own["seed"].nunique() > 1:
         low = np.maximum(mean - spread, by_x.min())  # never below what was seen: a log axis has no negative numbers
         place.fill_between(mean.index, low, mean + spread, color=colour, alpha=0.18, linewidth=0)

@@ -46,7 +46,7 @@ def test_memory_is_that_of_the_arrays_and_the_program():
     problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), cofed.L1(0.1))
     given = {"rounds": 50, "local_steps": 2, "seconds": 0.01}
     ahead = cofed.forecast(problem, federation, cofed.FedDecouple(0.01), **given)
-    data = sum(leaf.nbytes for leaf in jax.tree.leaves(federation)) + 10 * 4  # and the clients' weights
+    data = sum(leaf.nbytes for leaf in jax.tree.leaves(federation)) + 2 * 10 * 4  # and the clients' weights and places
     assert ahead.data_bytes == data
     state = cofed.run(problem, federation, cofed.FedDecouple(0.01), rounds=1, local_steps=2).state
     assert ahead.clients_bytes == sum(leaf.nbytes for leaf in jax.tree.leaves(state.clients)) > 0

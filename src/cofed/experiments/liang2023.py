@@ -276,6 +276,7 @@ def restarts(n: Numbers, seed: int) -> Setup:
     full gradients are the population's: with drawn ones the minimiser is dense, and its distance to w* a floor.
     """
     drawn = cofed.datasets.liang_linear(8, n.samples, n.d, n.sparsity, n.heterogeneity, 0.0, seed, "float64")
+    assert drawn.local is not None
     features = [np.sqrt(n.samples) * np.linalg.qr(X)[0] for X in np.asarray(drawn.federation.X)]
     pairs = [(X, X @ w) for X, w in zip(features, drawn.local["coef"], strict=True)]
     problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), cofed.Zero())

@@ -39,7 +39,7 @@ class Iterate(NamedTuple):
 
 def solve_pooled(
     problem: Problem,
-    federation: Federation,
+    federation: Any,
     *,
     weights: Any = "uniform",
     w0: Any = None,

@@ -155,7 +155,7 @@ class DiskFederation:
                     raise ValueError(f"client {self.names[m]!r}: {reason}")
         raise ValueError(f"the clients' labels together: {together}")
 
-    def measured_on(self, clients: int, seed: int = 0) -> "DiskFederation":
+    def measured_on(self, clients: Any, seed: int = 0) -> "DiskFederation":
         """The same federation, with the history measured on so many clients, drawn at random and kept in memory.
 
         Training is the same. Objective, loss and the like of the history are then those of these clients, not of all.

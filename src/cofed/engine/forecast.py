@@ -131,7 +131,7 @@ class Forecast:
 
 def forecast(
     problem: Problem,
-    federation: Federation,
+    federation: Any,
     algorithm: Any,
     *,
     rounds: int,

@@ -84,7 +84,7 @@ def prepare(
     settings: Settings,
     weights: Any,
     metrics: Mapping[str, Callable] | None,
-    evaluation: Federation | None,
+    evaluation: Any,
     topology: Topology | None = None,
     link_failure: float = 0.0,
     mesh: Any = None,

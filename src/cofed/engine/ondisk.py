@@ -55,7 +55,9 @@ class OnDisk:
         w, total = model_of(task, alone), None
         with np.errstate(all="ignore"):  # a loss that is not finite is the caller's to judge
             for block in ahead(self.blocks()):
-                part = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), on_block(task.problem, w, *block))
+                part = jax.tree.map(
+                    lambda leaf: np.asarray(leaf, np.float64), on_block(task.problem, w, *map(jnp.asarray, block))
+                )
                 total = part if total is None else jax.tree.map(np.add, total, part)
             found = jax.tree.map(lambda leaf: jnp.asarray(leaf.astype(self.federation.dtype)), total)
         return row_of(task, found, w)

@@ -53,7 +53,7 @@ def run(
     evaluate_every: int | None = None,
     keep_models: bool = False,
     metrics: Mapping[str, Callable] | None = None,
-    evaluation: Federation | None = None,
+    evaluation: Any = None,
     per_client: bool = False,
     checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None,

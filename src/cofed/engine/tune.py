@@ -45,7 +45,7 @@ class Tuning:
 
 def tune(
     problem: Problem,
-    federation: Federation,
+    federation: Any,
     grid: Iterable[Any],
     *,
     rounds: int,

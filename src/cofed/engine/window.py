@@ -151,8 +151,9 @@ def as_data(federation: DiskFederation, X: np.ndarray, y: np.ndarray, ids: np.nd
     offsets, blanks = federation.index.offsets, (0, len(X) - len(ids))
     sizes = (offsets[ids + 1] - offsets[ids]).astype(np.int32)
     sizes, ids, weights = (np.pad(part, blanks) for part in (sizes, ids.astype(np.int32), weights))
-    X, y = jax.device_put((X, y), may_alias=True)  # on a CPU the arrays themselves, where they are aligned
-    return Data(X, y, jnp.asarray(sizes), jnp.asarray(ids), jnp.asarray(weights))
+    stack = jax.device_put((X, y), may_alias=True)  # on a CPU the arrays themselves, where they are aligned
+    X_there, y_there = (jnp.asarray(part) for part in stack)
+    return Data(X_there, y_there, jnp.asarray(sizes), jnp.asarray(ids), jnp.asarray(weights))
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

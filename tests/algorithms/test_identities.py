@@ -44,7 +44,7 @@ def same(a, b):
 
 
 @given(schedules, rates, server_rates, seeds)
-@settings(max_examples=12)
+@settings(max_examples=4)
 def test_without_regularizer_averaging_mirror_descent_and_dual_averaging_are_one(schedule, lr, slr, seed):
     base = trajectory(cofed.FedAvg(lr, slr), seed=seed, **schedule)
     assert np.abs(np.diff(base, axis=0)).max() > 1e-4  # it moves

@@ -111,7 +111,7 @@ cofed.run(worlds.problem(cofed.L1(0.05)), worlds.linear(), cofed.FedDecouple(0.0
 """
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.05, 0.2, 0.5])
+@pytest.mark.parametrize("pause", [0.05, *(pytest.param(p, marks=pytest.mark.slow) for p in (0.0, 0.2, 0.5))])
 def test_killed_at_any_moment_and_resumed_it_ends_with_the_same_bits(tmp_path, pause):
     folder = tmp_path / "run"
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder)], cwd=os.getcwd())

@@ -1,5 +1,7 @@
 """Algorithms without a server: twins, identities, limits, faults and streams."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -180,15 +182,32 @@ METHODS = {
 TRACKING = ["DFedDA-GT", "DFedDA-GT, p-norm", "DScaffold", "ReFedDAGT"]
 
 
-@pytest.mark.parametrize("name", TRACKING)
-@pytest.mark.parametrize("topology", [t.chain(M), t.star(M), t.ring(M), t.complete(M)], ids=lambda t: t.name)
-@pytest.mark.parametrize("failure", [0.0, 0.5])
+GRAPHS = [t.chain(M), t.star(M), t.ring(M), t.complete(M)]
+QUICK = list(zip(TRACKING, GRAPHS, (0.5, 0.0, 0.5, 0.5), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "topology", "failure"),
+    [
+        pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow, id=f"{case[0]}-{case[1].name}-{case[2]}")
+        for case in itertools.product(TRACKING, GRAPHS, (0.0, 0.5))
+    ],
+)
 def test_trackers_sum_to_zero_on_every_graph_and_under_link_failure(name, topology, failure):
     method, psi = METHODS[name]
     result = go(method, topology, psi, rounds=12, link_failure=failure, batch_size=2, keep_models=False)
     trackers = np.asarray(result.state.clients.c.coef)
     assert np.abs(trackers).max() > 1e-3
     np.testing.assert_allclose(trackers.sum(axis=0), 0, atol=1e-10)
+
+
+# The engine knows nothing of the method: one of them is debugged in every run.
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "DFedDA-GT" else pytest.mark.slow) for n in METHODS])
+def test_the_debug_engine_gives_the_same(name):
+    method, psi = METHODS[name]
+    federation = worlds.linear(sizes=(3, 4, 3))
+    runs = [go(method, t.chain(3), psi, federation, rounds=2, local_steps=2, debug=debug) for debug in (False, True)]
+    same(runs[0].personal_models.coef, runs[1].personal_models.coef, 1e-12)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -223,14 +242,6 @@ class TestConformance:
         method, psi = METHODS[name]
         result = go(method, t.ring(M), psi, worlds.linear(dtype=np.float32), w0=None)
         assert result.personal_models.coef.dtype == np.float32
-
-    def test_the_debug_engine_gives_the_same(self, name):
-        method, psi = METHODS[name]
-        federation = worlds.linear(sizes=(3, 4, 3))
-        runs = [
-            go(method, t.chain(3), psi, federation, rounds=2, local_steps=2, debug=debug) for debug in (False, True)
-        ]
-        same(runs[0].personal_models.coef, runs[1].personal_models.coef, 1e-12)
 
     def test_tuned_together_as_alone(self, name):
         method, psi = METHODS[name]

@@ -74,6 +74,13 @@ def test_axes_are_logarithmic_only_where_values_span_powers_of_ten():
     assert scale([0.001, 0.5, 1.0], "f1") == "linear"
 
 
+def test_a_logarithmic_axis_leaves_out_a_line_at_zero():
+    runs = {"FedAvg": history([300, 20, 1])}
+    axes = plot_history(runs, references={"objective": {"optimum": 0.0, "pooled data": 0.5}}).axes[0]
+    assert axes.get_yscale() == "log"
+    assert [text.get_text() for text in axes.texts] == ["pooled data"]
+
+
 def test_references_are_lines_with_their_name_beside_them():
     axes = plot_history({"FedAvg": history([3, 2, 1])}, references={"objective": {"pooled data": 0.5}}).axes[0]
     assert [text.get_text() for text in axes.texts] == ["pooled data"]

@@ -180,19 +180,21 @@ def draw(panel: Axes, histories: Mapping[str, History], column: str, x: str, ref
             linewidth=1.9,
             solid_capstyle="round",
         )
-    for label, value in references.items():
-        level(panel, label, value)
     panel.margins(x=0.02, y=0.1 if references else 0.05)
     decades = spread([history[column] for history in histories.values()])
     if column in FRACTIONS:
         panel.set_ylim(-0.02, 1.03)
     elif decades > DECADES:
         logarithmic(panel, decades)
+    for label, value in references.items():
+        level(panel, label, value)
     dress(panel, WORDS[x], WORDS.get(column, column.replace("_", " ")))
 
 
 def level(panel: Axes, label: str, value: float) -> None:
-    """A horizontal line to compare with, and its name."""
+    """A horizontal line to compare with, and its name; a logarithmic axis has no room for zero."""
+    if panel.get_yscale() == "log" and value <= 0:
+        return
     panel.axhline(value, color=REFERENCE, linestyle=":", linewidth=1.5, zorder=1)
     panel.annotate(
         label,
@@ -250,7 +252,10 @@ def legend(figure: Figure, panels: Sequence[Axes], own: bool, title: str | None)
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     if own:
-        columns = min(len(entries), 2 + 2 * len(panels))
+        # A line and its spaces are about as wide as five letters, and a letter 0.6 of its height.
+        inches = LARGE / 72 * (5 + 0.6 * max(map(len, entries), default=0))
+        rows = math.ceil(len(entries) / max(1, int(figure.get_figwidth() / inches)))
+        columns = math.ceil(len(entries) / max(1, rows))
         figure.legend(
             entries.values(),
             entries.keys(),

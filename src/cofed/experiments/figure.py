@@ -82,9 +82,9 @@ def panel(place: Axes, view: View, seen: Seen, styles: dict[str, tuple[str, str]
         for name, values in seen.references.get(view.panel, {}).items()
         if view.column in values
     }
+    axes(place, view, shown, x, table[seen.axis].unique())
     for name, value in references.items():
         plotting.level(place, name, value)
-    axes(place, view, shown, x, table[seen.axis].unique())
 
 
 def curve(place: Axes, own: Any, axis: str, column: str, label: str, colour: str, line: str) -> np.ndarray:

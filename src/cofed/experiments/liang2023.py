@@ -116,8 +116,8 @@ QUICK = {
     "primal_lrs": (1e-3,),
     "Ls": (300.0,),
 }
-PLACES = """It is so for DFedMiD. DFedDA does stop falling, but so do the methods with tracking, 10 % lower: that floor is
-the noise of the streams (a sample's residual has a standard deviation of 32, because the own effects are N(0, 1) in
+PLACES = """It is so for DFedMiD. DFedDA does stop falling, but so do the methods with tracking, 10 % lower: that floor
+is the noise of the streams (a sample's residual has a standard deviation of 32, because the own effects are N(0, 1) in
 1024 entries). The paper says neither how large these are nor which node has which. Where a node has them matters on a
 chain: with each entry's effects sorted along it, client_lr 0.1, DFedDA's l1 error is 5 to 7 in rounds 180 to 300 and
 DFedDA-GT's falls to 2.4, as in the paper."""
@@ -135,8 +135,8 @@ FIG1 = Experiment(
             partial(tracking_lowest, ("l1_error",)),
             quick=False,
             why="""DFedDA-GT and DReFedDA-GT do. MReFedDA-GT does until its second stage: it starts each stage at the
-            last point with nothing averaged, and with the same step it first loses what the stage before had gained. The
-            paper gives it M times the batch and the rounds (D.1.2), here it has what the others have.""",
+            last point with nothing averaged, and with the same step it first loses what the stage before had gained.
+            The paper gives it M times the batch and the rounds (D.1.2), here it has what the others have.""",
         ),
     ),
     note="The clients' own effects are N(0, 1) in each of the 1024 entries, less their mean over the clients.",

@@ -35,8 +35,8 @@ $(ROOM)/installed: pyproject.toml
 	$(ROOM)/bin/pip install --quiet --editable '.[dev,flower,privacy]' $(if $(FLWR),'flwr==$(FLWR).*')
 	touch $@
 
-# What every commit must pass: messages, faults, every method's equality, one of them over real processes.
-HEART := test_wire or test_faults or test_equality or (three_supernodes and FedDualAvg)
+# What every commit must pass: messages, faults, every method's equality, one of them over real processes, a killed server.
+HEART := test_wire or test_faults or test_equality or (three_supernodes and FedDualAvg) or server_killed
 
 test-network: $(ROOM)/installed  ## Flower's room: real processes on loopback; NETWORK picks tests, as pytest's -k
 	$(ROOM)/bin/pyright --pythonpath $(ROOM)/bin/python src/cofed/flower

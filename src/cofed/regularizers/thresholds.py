@@ -21,24 +21,28 @@ def safe_norm(x: Float[Array, "*n"]) -> Float[Array, ""]:
 
 
 def fill(excess: Float[Array, " n"], weights: Float[Array, " n"], radius: Float[Array, ""]) -> Float[Array, " n"]:
-    """m = max(excess + weights * delta, 0) with the delta for which sum(weights * m) = radius, by sorting.
+    """m = max(excess + weights * delta, 0) with the delta for which sum(weights * m) = radius, by Newton's method.
 
     `excess` is <= 0 with a 0 in it: measured from the top, so that nothing large cancels when the point is
     far away.
     """
     positive = weights > 0
     divisor = jnp.where(positive, weights, 1.0)
-    e, c = jax.lax.stop_gradient((excess, weights))
+    e, c, total = jax.lax.stop_gradient((excess, weights, radius))
     breakpoints = jnp.where(positive, -e / jax.lax.stop_gradient(divisor), jnp.inf)
-    order = jnp.argsort(breakpoints)
-    ordered = c[order]
-    mass, slope = jnp.cumsum(-e[order] * ordered), jnp.cumsum(ordered**2)
-    deltas = (jax.lax.stop_gradient(radius) + mass) / jnp.where(slope > 0, slope, 1.0)
-    count = jnp.sum(deltas > breakpoints[order])
-    delta = deltas[jnp.maximum(count - 1, 0)]
-    # The support is known now: the sums over it alone are more exact than the running ones, and carry the
-    # derivative.
-    active = (breakpoints < delta) | (breakpoints <= breakpoints[order[0]])
+    top = breakpoints <= jnp.min(breakpoints)
+
+    # The sum is convex and piecewise linear in delta, so Newton's steps come from above and the support only shrinks:
+    # it is found exactly, in a few passes where sorting would take many.
+    def narrower(state):
+        active, _ = state
+        slope = jnp.sum(jnp.where(active, c**2, 0.0))
+        delta = (total - jnp.sum(jnp.where(active, c * e, 0.0))) / jnp.where(slope > 0, slope, 1.0)
+        kept = active & ((breakpoints < delta) | top)
+        return kept, jnp.any(kept != active)
+
+    active, _ = jax.lax.while_loop(lambda state: state[1], narrower, (positive, jnp.any(positive)))
+    # The sums over the support carry the derivative.
     slope = jnp.sum(jnp.where(active, weights**2, 0.0))
     delta = (radius - jnp.sum(jnp.where(active, weights * excess, 0.0))) / jnp.where(slope > 0, slope, 1.0)
     filled = jnp.maximum(excess + weights * delta, 0.0)

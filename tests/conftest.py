@@ -2,12 +2,15 @@
 
 import gc
 import os
+from importlib.metadata import version
 from pathlib import Path
 
 # Tests compile much and run little, so the compiler may take less care, and its older, quicker way to write loops (half
-# of the time); set before JAX is loaded.
+# of the time; an unknown flag would end the process); set before JAX is loaded.
 os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    os.environ.get("XLA_FLAGS", "")
+    + " --xla_backend_optimization_level=0"
+    + (" --xla_cpu_use_fusion_emitters=false" if version("jaxlib").startswith("0.10.") else "")
 )
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # tests talk to nobody
 

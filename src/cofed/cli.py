@@ -307,7 +307,7 @@ def reproduce(
     claims.json with each claim, what was measured, and whether it holds. What is finished is not run again; an
     interrupted experiment goes on where it was.
     """
-    from cofed import experiments
+    from cofed import experiments, programs
     from cofed.experiments import page as pages
     from cofed.experiments import reproduce as work
 
@@ -329,6 +329,8 @@ def reproduce(
         if not data.is_dir():
             refuse(f"--data: there is no folder {data}")
         os.environ["COFED_DATA"] = str(data)
+    if quick:
+        programs.compile_sooner()
     size = "quick" if quick else "full"
     target = folder(out or Path("cofed-results") / size)
     chosen = [known[name] for name in wanted]

@@ -125,3 +125,17 @@ def test_the_least_recently_used_programs_go_first(tmp_path):
     left = sorted(int(entry.name.split("-")[1]) for entry in folder.iterdir())
     assert left == [0, 5, 6, 7, 8, 9]
     assert (tmp_path / "not-ours").exists()
+
+
+def test_small_work_compiles_sooner_unless_the_user_has_flags(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
+    programs.compile_sooner()
+    assert os.environ["XLA_FLAGS"] == "--xla_cpu_enable_fast_math=false"
+    monkeypatch.delenv("XLA_FLAGS")
+    monkeypatch.setattr(programs, "version", {"jaxlib": "0.10.2"}.__getitem__)
+    programs.compile_sooner()
+    assert "fusion_emitters=false" in os.environ["XLA_FLAGS"]
+    monkeypatch.delenv("XLA_FLAGS")
+    monkeypatch.setattr(programs, "version", {"jaxlib": "0.99.0"}.__getitem__)
+    programs.compile_sooner()
+    assert "XLA_FLAGS" not in os.environ

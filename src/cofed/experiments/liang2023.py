@@ -161,6 +161,10 @@ FIG2 = Experiment(
             "The methods with gradient tracking are ahead in all metrics.",
             partial(tracking_lowest, ("objective", "l2_error", "l1_error")),
             quick=False,
+            why="""Dual averaging is ahead of DFedMiD, Fast-FedDA and C-FedDA in all metrics, but DFedDA is not behind
+            DFedDA-GT: the two of a pair are neighbours on our chain, and what differs between them cancels in one
+            exchange (the paper does not say who sits where). MReFedDA-GT loses at the start of each stage, see
+            liang2023-fig1.""",
         ),
     ),
     note="Paired local optima (alpha, beta), (alpha, -beta) with alpha near 1 and beta ~ N(0, 0.1^2) in 1008 entries.",

@@ -245,7 +245,7 @@ def save(job: Job, store: Store, state: State, log: Log) -> None:
 def fresh_state(job: Job, task: Task, starts: PyTree, key: Array, round: int) -> State:
     """The state before a stage's first round, checked."""
     state = job.place.enter(task, starts, key, jnp.asarray(round, jnp.int32))
-    if not trees.all_finite((state.round, state.server, state.clients)):
+    if not jax.jit(trees.all_finite)((state.round, state.server, state.clients)):  # one program, not one per leaf
         raise ValueError(f"{base.name_of(task.algorithm)} cannot start from this w0: its state would not be finite")
     return state
 

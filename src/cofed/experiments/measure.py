@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 import pandas as pd
@@ -147,7 +148,7 @@ def measured(setup: Setup, model: Any) -> dict[str, float]:
     dtype = setup.federation.X.dtype
     held_out = None if setup.evaluation is None else data(setup.evaluation, "samples")
     model = jax.tree.map(lambda leaf: jax.numpy.asarray(leaf, dtype), model)
-    row = evaluate.row(
+    row = eqx.filter_jit(evaluate.row)(
         traced(setup.problem, dtype),
         data(setup.federation, setup.run.get("weights", "uniform")),
         held_out,

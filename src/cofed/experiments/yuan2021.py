@@ -214,6 +214,8 @@ clients step from points without the penalty while the server's threshold grows 
 two together."""
 AHEAD = Claim("FedDualAvg is ahead of FedMiD and FedMiD-OSP.", ahead_of_primal)
 EASY_AHEAD = Claim("FedDualAvg is ahead of FedMiD and FedMiD-OSP.", ahead_of_primal, why=EASY)
+SLOW_PAIR = """It can: with client_lr 0.001 and server_lr 10 its F1 is above 0.995 in round 25. But rates are chosen by
+the F1 of the last 100 rounds, where a server step ten times smaller is 0.0016 ahead (1 against 0.9984), and is shown."""
 LASSOS = [
     sparse_recovery(
         3,
@@ -233,7 +235,7 @@ LASSOS = [
     sparse_recovery(
         6,
         "64 of 1024 features count (data set II)",
-        (Claim("FedDualAvg reaches F1 = 1 in less than 100 rounds.", partial(perfect_within, 100), F1_NOT_ONE), AHEAD),
+        (Claim("FedDualAvg reaches F1 = 1 in less than 100 rounds.", partial(perfect_within, 100), SLOW_PAIR), AHEAD),
         nonzeros=64,
         strength=0.15,
     ),

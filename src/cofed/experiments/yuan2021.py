@@ -215,7 +215,7 @@ two together."""
 AHEAD = Claim("FedDualAvg is ahead of FedMiD and FedMiD-OSP.", ahead_of_primal)
 EASY_AHEAD = Claim("FedDualAvg is ahead of FedMiD and FedMiD-OSP.", ahead_of_primal, why=EASY)
 SLOW_PAIR = """It can: with client_lr 0.001 and server_lr 10 its F1 is above 0.995 in round 25. But rates are chosen by
-the F1 of the last 100 rounds, where a server step ten times smaller is 0.0016 ahead (1 against 0.9984), and is shown."""
+the F1 of the last 100 rounds, where a server step ten times smaller is 0.0016 ahead (1 against 0.9984): it is shown."""
 LASSOS = [
     sparse_recovery(
         3,

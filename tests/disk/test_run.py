@@ -55,12 +55,13 @@ def test_a_run_on_disk_is_the_run_in_memory(algorithm, regularizer, settings, tm
         np.testing.assert_allclose(one.coef, other.coef, rtol=1e-12, atol=1e-12)
 
 
-def test_many_participants_classes_and_held_out_data(tmp_path):
+@pytest.mark.parametrize("loss", [cofed.Softmax(), pytest.param(cofed.Logistic(), marks=pytest.mark.slow)], ids=repr)
+def test_many_participants_classes_and_held_out_data(loss, tmp_path):
     memory, disk = worlds.both(worlds.table(300, labels=True), tmp_path)
     other = cofed.Federation.from_frame(worlds.table(5, seed=1, labels=True), target="y", client="site")
     run = {"rounds": 4, "clients_per_round": 70, "local_epochs": 1, "batch_size": 2, "evaluation": other}
     run |= {"metrics": {"zeros": cofed.metrics.density()}, "evaluate_every": 3}
-    ask = problem(cofed.L1(0.01), cofed.Softmax())
+    ask = problem(cofed.L1(0.01), loss)
     assert_same(
         cofed.run(ask, disk, cofed.FedDualAvg(0.1), **run), cofed.run(ask, memory, cofed.FedDualAvg(0.1), **run)
     )

@@ -41,7 +41,7 @@ class L1Ball(eqx.Module):
         return indicator(jnp.sum(jnp.abs(x)) <= cast(self.radius, x) * (1 + tolerance(x.dtype)), x.dtype)
 
     def prox(self, v: PyTree, step: Any) -> PyTree:
-        """The projection, by sorting; points inside stay as they are."""
+        """The projection, by Newton's method on the threshold; points inside stay as they are."""
         x, back = joint(v)
         return back(jnp.sign(x) * shrink(jnp.abs(x), jnp.ones_like(x), cast(self.radius, x)))
 

@@ -43,7 +43,7 @@ class Simplex(eqx.Module):
         return indicator(jnp.all(x >= -room) & (jnp.abs(jnp.sum(x) - radius) <= room), x.dtype)
 
     def prox(self, v: PyTree, step: Any) -> PyTree:
-        """The projection, by sorting (Held, Wolfe and Crowder 1974)."""
+        """The projection: Newton's method on the threshold, as Michelot (1986)."""
         x, back = joint(v)
         # The projection does not change when a constant is added; measured from the top, no digits cancel.
         return back(fill(x - jnp.max(x), jnp.ones_like(x), cast(self.radius, x)))

@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 
 def soft(v: Float[Array, "*n"], threshold: Float[Array, "*#n"]) -> Float[Array, "*n"]:
@@ -20,6 +20,14 @@ def safe_norm(x: Float[Array, "*n"]) -> Float[Array, ""]:
     return jnp.where(positive, top * jnp.sqrt(jnp.where(positive, squares, 1.0)), jnp.zeros_like(squares))
 
 
+def raised(
+    active: Bool[Array, " n"], excess: Float[Array, " n"], weights: Float[Array, " n"], radius: Float[Array, ""]
+) -> Float[Array, ""]:
+    """The delta for which the sum of weights * (excess + weights * delta) over these entries is the radius."""
+    slope = jnp.sum(jnp.where(active, weights**2, 0.0))
+    return (radius - jnp.sum(jnp.where(active, weights * excess, 0.0))) / jnp.where(slope > 0, slope, 1.0)
+
+
 def fill(excess: Float[Array, " n"], weights: Float[Array, " n"], radius: Float[Array, ""]) -> Float[Array, " n"]:
     """m = max(excess + weights * delta, 0) with the delta for which sum(weights * m) = radius, by Newton's method.
 
@@ -28,24 +36,20 @@ def fill(excess: Float[Array, " n"], weights: Float[Array, " n"], radius: Float[
     """
     positive = weights > 0
     divisor = jnp.where(positive, weights, 1.0)
-    e, c, total = jax.lax.stop_gradient((excess, weights, radius))
-    breakpoints = jnp.where(positive, -e / jax.lax.stop_gradient(divisor), jnp.inf)
+    fixed = jax.lax.stop_gradient((excess, weights, radius))
+    breakpoints = jax.lax.stop_gradient(jnp.where(positive, -excess / divisor, jnp.inf))
     top = breakpoints <= jnp.min(breakpoints)
 
     # The sum is convex and piecewise linear in delta, so Newton's steps come from above and the support only shrinks:
     # it is found exactly, in a few passes where sorting would take many.
     def narrower(state):
         active, _ = state
-        slope = jnp.sum(jnp.where(active, c**2, 0.0))
-        delta = (total - jnp.sum(jnp.where(active, c * e, 0.0))) / jnp.where(slope > 0, slope, 1.0)
-        kept = active & ((breakpoints < delta) | top)
+        kept = active & ((breakpoints < raised(active, *fixed)) | top)
         return kept, jnp.any(kept != active)
 
     active, _ = jax.lax.while_loop(lambda state: state[1], narrower, (positive, jnp.any(positive)))
     # The sums over the support carry the derivative.
-    slope = jnp.sum(jnp.where(active, weights**2, 0.0))
-    delta = (radius - jnp.sum(jnp.where(active, weights * excess, 0.0))) / jnp.where(slope > 0, slope, 1.0)
-    filled = jnp.maximum(excess + weights * delta, 0.0)
+    filled = jnp.maximum(excess + weights * raised(active, excess, weights, radius), 0.0)
     total = jax.lax.stop_gradient(jnp.sum(weights * filled))
     # Rounding alone is left; without this the sum of many small roundings would leave the set.
     return filled * jnp.where(total > 0, jax.lax.stop_gradient(radius) / jnp.where(total > 0, total, 1.0), 1.0)

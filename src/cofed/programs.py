@@ -56,14 +56,14 @@ def keep_programs(folder: str | Path | None = None) -> Path | None:
 
 
 def compile_sooner() -> None:
-    """Let XLA write loops in its older, quicker way: for work that compiles more than it runs. Programs run slower
-    then (the LASSO job: 0.6 to 0.96 of the rounds per second). Call it before anything is compiled.
+    """Let XLA take less care, for work that compiles more than it runs: its older, quicker way to write loops, and a
+    lower level of optimisation. Programs run slower then. Call it before anything is compiled.
 
     Only where the compiler is known to have the choice, as an unknown flag would end the process, and where the user
     has set no flags.
     """
     if version("jaxlib").startswith("0.10.") and "XLA_FLAGS" not in os.environ:
-        os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false"
+        os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
 
 
 def user_folder() -> Path:

@@ -60,17 +60,13 @@ def in_blocks(block: int | None) -> Callable:
         size = next(b for b in range(min(block or count, count), 0, -1) if count % b == 0)
         if size == count:
             return together(client, *stacked)
+        if size == 1:
+            return jax.lax.map(lambda one: client(*one), stacked)
         parts = jax.tree.map(lambda leaf: leaf.reshape(count // size, size, *leaf.shape[1:]), stacked)
         done = jax.lax.map(lambda part: together(client, *part), parts)
         return jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), done)
 
     return for_each
-
-
-def in_turn(client: Callable, *stacked: PyTree) -> PyTree:
-    """One participant after the other. Where configurations are one array axis already, this keeps what a step works
-    on inside the caches."""
-    return jax.lax.map(lambda one: client(*one), stacked)
 
 
 def started(server: PyTree, clients: PyTree, key: PRNGKeyArray, round: Any) -> State:

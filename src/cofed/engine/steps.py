@@ -14,8 +14,6 @@ from cofed.engine import draws, shards
 from cofed.engine.plan import Plan
 from cofed.problem import Problem
 
-UNROLL = 16  # local steps compiled as straight code; see benchmarks/rounds.py for what it gives
-
 
 class Data(eqx.Module):
     """The arrays of a federation, as the compiled program sees them: on a mesh, those of one device."""
@@ -103,7 +101,7 @@ class Steps(eqx.Module):
             return new, None
 
         counter = jnp.arange(self.plan.steps, dtype=self.count.dtype)
-        return jax.lax.scan(body, carry, counter, unroll=min(UNROLL, self.plan.steps))[0]
+        return jax.lax.scan(body, carry, counter)[0]
 
 
 def make_steps(

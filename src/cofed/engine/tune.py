@@ -19,7 +19,7 @@ from cofed.engine.job import Job, Settings, check_algorithm, check_kinds, prepar
 from cofed.engine.loop import Clock, Task, advance
 from cofed.engine.plan import check_refusal, check_seed, optional_integer, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
-from cofed.engine.rounds import State, at, copies, in_turn
+from cofed.engine.rounds import State, at, copies, in_blocks
 from cofed.engine.run import next_pace
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
@@ -302,9 +302,12 @@ def outputs(algorithms: Any, task: Task, state: State) -> PyTree:
 def advance_together(algorithms: Any, task: Task, state: State, clock: Clock):
     """`loop.advance` of all configurations; data, the key and the clock are shared, and so are all batches."""
 
+    # Configurations share a batch, so a step of all of them fits the cache with fewer clients at once.
+    for_each = in_blocks(max(1, (task.plan.block or 1) // state.failed_at.size))
+
     def one(algorithm, server, clients, empty, failed_at):
         mine = State(server, clients, state.key, state.round, state.begun, empty, failed_at)
-        mine, records = advance(of(task, algorithm), mine, clock, in_turn)
+        mine, records = advance(of(task, algorithm), mine, clock, for_each)
         return (mine.server, mine.clients, mine.empty, mine.failed_at), records.rows, mine.round
 
     own = (state.server, state.clients, state.empty, state.failed_at)

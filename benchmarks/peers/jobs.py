@@ -68,11 +68,11 @@ MULTINOMIAL = Job(
 )
 CNN = Job(
     key="cnn",
-    title="CNN of 112,394 parameters, MNIST, 10 clients x 5,000 images, 10 local steps",
+    title="CNN of 112,394 parameters, MNIST, 10 clients x 500 images, 10 local steps",
     model=Network((28, 28), 10),
     regularizer=L1(1e-4),
     clients=10,
-    samples=5000,
+    samples=500,
     per_round=10,
     batch=10,
     lr=0.005,

@@ -22,7 +22,6 @@ class Ran(NamedTuple):
 
     model: Leaves
     seconds: float  # of all that the user waits for
-    in_rounds: float | None = None  # without what comes before and after the rounds, where that is known
 
 
 Run = Callable[[int], Ran]  # so many rounds, from the start
@@ -31,22 +30,21 @@ Prepare = Callable[[Job, np.ndarray, np.ndarray, Leaves], Run]
 
 def measure(run: Run, job: Job, seconds: float) -> tuple[dict, Leaves]:
     """The figures of a contender that is ready, and its model after the rounds that are compared."""
-    first = run(1)
+    first, once = run(1), run(1).seconds
     rounds = job.check_rounds
     ran, busy = with_cpu(run, rounds)
     model = ran.model
-    while ran.seconds < seconds * 0.7:
-        rounds = math.ceil(rounds * min(20.0, seconds / ran.seconds))
+    while (took := ran.seconds - once) < seconds * 0.7:
+        rounds = math.ceil(rounds * min(20.0, max(1.5, seconds / max(took, seconds / 20))))
         ran, busy = with_cpu(run, rounds)
     figures = {
-        "rounds_per_second": rounds / ran.seconds,
+        "rounds_per_second": (rounds - 1) / took,
         "rounds": rounds,
         "seconds": ran.seconds,
+        "seconds_of_one_round": once,
         "first_call_seconds": first.seconds,
         "cpu_seconds": busy,
     }
-    if ran.in_rounds is not None:
-        figures["rounds_per_second_in_rounds"] = rounds / ran.in_rounds
     return figures, model
 
 

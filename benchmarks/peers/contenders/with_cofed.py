@@ -45,7 +45,7 @@ def prepare(job: Job, X, y, w0: Leaves, **where):
         result = cofed.run(problem, federation, algorithm, rounds=rounds, evaluate_every=rounds, **schedule)
         seconds = time.perf_counter() - began
         leaves = dict(zip(trees.names(result.model), jax.tree.leaves(result.model), strict=True))
-        return Ran(leaves, seconds, result.history["seconds"][-1])
+        return Ran(leaves, seconds)
 
     return run
 

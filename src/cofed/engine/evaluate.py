@@ -13,13 +13,21 @@ from cofed.engine.steps import Data, means
 from cofed.problem import Problem
 from cofed.regularizers.calculus import part_of
 
-ROWS = 1024  # samples per pass: small enough for a network's activations and for a cache
+ROWS = 1024  # the most samples of a pass
+ROOM = 2**25  # bytes of all that a model makes of the samples of a pass: a network's layers stay near the caches
 
 
 def shares(data: Data) -> Float[Array, "clients n_max"]:
     """What each sample counts in its client's F_m."""
     real = jnp.arange(data.X.shape[1], dtype=jnp.int32)[None, :] < data.sizes[:, None]
     return means(real, data.X.dtype)
+
+
+def rows_at_once(problem: Problem, w: PyTree, x: Array) -> int:
+    """Samples per pass, from one of them."""
+    steps = jax.make_jaxpr(problem.model)(w, x).eqns
+    made = sum(value.aval.size for step in steps for value in step.outvars) * x.dtype.itemsize
+    return min(ROWS, max(ROWS // 32, ROOM // max(1, made)))
 
 
 def by_blocks(f: Callable[..., PyTree], data: Data, rows: int = ROWS) -> PyTree:
@@ -55,7 +63,8 @@ def over(f: Callable[..., PyTree], X: Array, y: Array, share: Array, rows: int =
 
 def smooth(problem: Problem, data: Data, w: PyTree) -> tuple[Scalar, PyTree]:
     """sum_m pi_m F_m(w), and its gradient."""
-    return by_blocks(lambda X, y, s: jax.value_and_grad(problem.mean_loss)(w, X, y, s), data)
+    rows = rows_at_once(problem, w, data.X[0, 0])
+    return by_blocks(lambda X, y, s: jax.value_and_grad(problem.mean_loss)(w, X, y, s), data, rows)
 
 
 def client_losses(problem: Problem, data: Data, w: PyTree) -> Float[Array, " clients"]:
@@ -112,17 +121,23 @@ def personal(
     return values
 
 
-def correct(problem: Problem, data: Data, w: PyTree) -> Scalar:
-    """The weighted fraction of samples that the model gets right."""
-    return by_blocks(lambda X, y, s: right(problem, w, X, y, s), data)
+def fits(problem: Problem, data: Data, w: PyTree) -> tuple[Scalar, Scalar | None]:
+    """sum_m pi_m F_m(w), and where the loss has one the accuracy."""
+
+    def fit(X, y, share):
+        loss = problem.mean_loss(w, X, y, share)
+        return loss, right(problem, w, X, y, share) if hasattr(problem.loss, "correct") else None
+
+    return by_blocks(fit, data, rows_at_once(problem, w, data.X[0, 0]))
 
 
 def row(
     problem: Problem, data: Data, held_out: Data | None, own: dict[str, Callable], per_client: bool, w: PyTree
 ) -> dict[str, Any]:
     """One row of the history, but for what the engine itself counts."""
-    accuracy = correct(problem, data, w) if hasattr(problem.loss, "correct") else None
-    values = shown(problem, *smooth(problem, data, w), accuracy, held_out, own, w)
+    rows = rows_at_once(problem, w, data.X[0, 0])
+    loss, gradient, accuracy = by_blocks(lambda X, y, s: measures(problem, w, X, y, s), data, rows)
+    values = shown(problem, loss, gradient, accuracy, held_out, own, w)
     if per_client:
         values["client_loss"] = client_losses(problem, data, w)
     return values
@@ -156,9 +171,9 @@ def shown(
     if accuracy is not None:
         values["accuracy"] = accuracy
     if held_out is not None:
-        values["test_loss"] = smooth(problem, held_out, w)[0]
-        if accuracy is not None:
-            values["test_accuracy"] = correct(problem, held_out, w)
+        values["test_loss"], test_accuracy = fits(problem, held_out, w)
+        if test_accuracy is not None:
+            values["test_accuracy"] = test_accuracy
     for name, metric in own.items():
         values[name] = jnp.asarray(metric(w)).astype(loss.dtype)
     return values

@@ -161,7 +161,8 @@ def begun(task: Task, w0: PyTree, key: Array, round: Array) -> tuple[State, PyTr
 @eqx.filter_jit
 def on_block(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> PyTree:
     """What a block adds to the loss, its gradient and the accuracy."""
-    return evaluate.over(lambda X, y, s: evaluate.measures(problem, w, X, y, s), X, y, share)
+    rows = evaluate.rows_at_once(problem, w, X[0])
+    return evaluate.over(lambda X, y, s: evaluate.measures(problem, w, X, y, s), X, y, share, rows)
 
 
 model_of = eqx.filter_jit(Task.model)

@@ -308,10 +308,8 @@ def last_work(
 @eqx.filter_jit
 def evaluated(problem: Problem, data: Data, w: PyTree) -> dict[str, Any]:
     """The model's loss on the site's data, and its accuracy where the loss has one."""
-    found = {"loss": evaluate.by_blocks(lambda X, y, s: problem.mean_loss(w, X, y, s), data)}
-    if hasattr(problem.loss, "correct"):
-        found["accuracy"] = evaluate.correct(problem, data, w)
-    return found
+    loss, accuracy = evaluate.fits(problem, data, w)
+    return {"loss": loss} | ({} if accuracy is None else {"accuracy": accuracy})
 
 
 def save_model(path: Path, w: PyTree) -> None:

@@ -11,7 +11,7 @@ from benchmarks.peers.models import Leaves
 
 def file_of(job: Job, folder: Path) -> Path:
     """The job's data file, made where it is missing: X, y, and the start as one `w0/NAME` for each leaf."""
-    path = folder / f"{job.key}.npz"
+    path = folder / f"{job.key}-{job.clients}x{job.samples}.npz"  # another size is another file
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         X, y = job.source(job.clients, job.samples, job.model.shape, np.random.default_rng(0))

@@ -67,7 +67,7 @@ def test_a_data_file_gives_back_what_was_made(tmp_path):
     assert not w0["coef"].any()
     made = path.stat().st_mtime_ns
     assert data.file_of(job, tmp_path).stat().st_mtime_ns == made
-    assert [p.name for p in tmp_path.iterdir()] == ["nuclear-32.npz"]
+    assert [p.name for p in tmp_path.iterdir()] == ["nuclear-32-3x4.npz"]
 
 
 def test_measuring_runs_long_enough_and_keeps_the_compared_model():

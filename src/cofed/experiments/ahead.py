@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 
 from cofed.engine import machine
-from cofed.engine.forecast import Forecast, duration, forecast, forecast_tuning, size
+from cofed.engine.forecast import BUILDING, Forecast, duration, forecast, forecast_tuning, size
 from cofed.experiments import measure
 from cofed.experiments.declare import Comparison
 from cofed.experiments.user import opened
@@ -29,6 +29,7 @@ class Line:
     run: Forecast
     tuning: Forecast | None
     first_compile_seconds: float  # here; `run` and `tuning` have what the next process pays
+    programs_bytes: int  # that its compiled programs add to the process, which keeps them
 
     def seconds(self, seeds: int) -> float:
         """Tuning, then a run for each seed; seeds share a program."""
@@ -36,9 +37,14 @@ class Line:
         return tuning + self.run.compile_seconds + seeds * self.run.running_seconds
 
     @property
+    def parts(self) -> list[Forecast]:
+        """The run, and the tuning where there is one."""
+        return [part for part in (self.run, self.tuning) if part is not None]
+
+    @property
     def peak_bytes(self) -> int:
-        """The most memory of any part."""
-        return max(part.peak_bytes for part in (self.run, self.tuning) if part is not None)
+        """The most memory of any part, alone in its process."""
+        return max(part.peak_bytes for part in self.parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +55,7 @@ class Outlook:
     federation: str
     seeds: int
     data_seconds: float  # to make or read the data once
+    settled_bytes: int  # of the process with the data, before anything is compiled
     lines: list[Line]
 
     @property
@@ -63,8 +70,13 @@ class Outlook:
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory that the process will have; making the data may be that."""
-        return max(line.peak_bytes for line in self.lines)
+        """The most memory that the process will have: programs stay, and the data of the next seed is built beside the
+        last; making the data may be the peak too."""
+        parts = [part for line in self.lines for part in line.parts]
+        programs = sum(line.programs_bytes for line in self.lines)
+        next_seed = BUILDING * parts[0].data_bytes if self.seeds > 1 else 0
+        rounds = max(part.working_bytes + part.kept_bytes for part in parts)
+        return max(self.settled_bytes + programs + next_seed + rounds, *(line.peak_bytes for line in self.lines))
 
     @property
     def bytes_on_wire(self) -> int:
@@ -88,7 +100,7 @@ def look_ahead(
     began = time.perf_counter()
     setup = what.setup(numbers, 0)
     jax.block_until_ready(setup.federation.X)
-    made, most, lines = time.perf_counter() - began, machine.peak(), []
+    made, most, settled, lines = time.perf_counter() - began, machine.peak(), machine.resident(), []
     methods = what.methods(numbers)
     for i, method in enumerate(methods):
         tick(float(i), float(len(methods)), method.label)
@@ -101,13 +113,21 @@ def look_ahead(
             given = given | {"evaluate_every": numbers.tune_every}
             return forecast_tuning(setup.problem, setup.federation, grid, seconds=seconds, **given)
 
-        run, tuning = one(seconds), many(seconds) if len(grid) > 1 else None
+        run, alone = grown(one, seconds)
+        tuning, beside = grown(many, seconds) if len(grid) > 1 else (None, 0)
         first = run.compile_seconds + (0.0 if tuning is None else tuning.compile_seconds)
         # What compiling took here, the next process does not: only the making of the data counts as before.
         run = dataclasses.replace(as_next_time(run, one), before_bytes=most)
-        lines.append(Line(method.label, len(grid), run, tuning and as_next_time(tuning, many), first))
+        tuning = tuning and as_next_time(tuning, many)
+        lines.append(Line(method.label, len(grid), run, tuning, first, alone + beside))
     tick(1.0, 1.0, "")
-    return Outlook(file.title, repr(setup.federation), seeds or file.seeds, made, lines)
+    return Outlook(file.title, repr(setup.federation), seeds or file.seeds, made, settled, lines)
+
+
+def grown(predict: Callable[[float], Forecast], seconds: float) -> tuple[Forecast, int]:
+    """A forecast, and the bytes that its programs have added to the process."""
+    before, found = machine.resident(), predict(seconds)
+    return found, max(0, found.process_bytes + found.data_bytes - before)
 
 
 def as_next_time(found: Forecast, again: Callable[[float], Forecast]) -> Forecast:

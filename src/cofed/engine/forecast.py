@@ -18,7 +18,7 @@ from cofed.engine.loop import Clock, run_chunk
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.engine.rounds import copies
 from cofed.engine.run import begin, begin_stage, clock, count_first, failed, next_pace, record
-from cofed.engine.tune import MEMORY, advance_together, alike, begin_together, number_of, slices
+from cofed.engine.tune import MEMORY, advance_some, alike, begin_together, number_of, slices
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
@@ -322,15 +322,16 @@ def calibrate(job: Job, number: int, start: PyTree, log: Log, budget: float) -> 
 
 
 def calibrate_together(job: Job, number: int, members: list[list[Any]], start: PyTree, budget: float) -> Calibration:
-    """The same for configurations that run as one program."""
+    """The same for configurations that share a program."""
     stage = job.stages[number]
     algorithms = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(stages[number] for stages in members))
     starts = copies(job.exchange.starts(start, stage.task.plan), len(members))
     began = time.perf_counter()
     state = begin_together(algorithms, stage.task, starts, jax.random.key(job.settings.seed), 0)
     never = Clock(*(number_of(n) for n in (0, NEVER, NEVER)), finite=jnp.asarray(True))
-    looped: Any = advance_together
-    program = looped.lower(algorithms, stage.task, state, never).compile()
+    places = jnp.arange(len(members), dtype=jnp.int32)
+    looped: Any = advance_some
+    program = looped.lower(algorithms, stage.task, state, state, places, never).compile()
     compiled, resident = time.perf_counter() - began, with_programs()
 
     def going(every: int) -> Callable[[int], float]:
@@ -340,7 +341,7 @@ def calibrate_together(job: Job, number: int, members: list[list[Any]], start: P
             nonlocal now
             began = time.perf_counter()
             when = Clock(*(number_of(n) for n in (int(now.round) + count, NEVER, every)), finite=jnp.asarray(True))
-            now, rows = jax.block_until_ready(program(algorithms, stage.task, now, when))
+            now, rows = jax.block_until_ready(program(algorithms, stage.task, now, now, places, when))
             jax.device_get(rows)
             return time.perf_counter() - began
 

@@ -1,4 +1,4 @@
-"""`cofed.tune`: a whole grid of hyperparameters as one vmapped program."""
+"""`cofed.tune`: a whole grid of hyperparameters as one vmapped program, and a second one for what is left of it."""
 
 import dataclasses
 import math
@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jaxtyping import PyTree
+from jaxtyping import Array, Int, PyTree
 
 from cofed.algorithms import base
 from cofed.engine.job import Job, Settings, check_algorithm, check_kinds, prepare, traced
@@ -27,6 +27,7 @@ from cofed.problem import Problem
 from cofed.programs import keep_programs
 
 MEMORY = 2**31  # bytes that the configurations of one slice may take together
+WIDTH = 8  # configurations in a block, once many have diverged: few to leave out more, enough to share a batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +76,7 @@ def tune(
         None is the objective, of methods with a model for each client the personal_objective.
     evaluate_every: rounds between evaluations; None evaluates about 20 times.
     A configuration that diverges is marked in the table and ranked last; its curves have no values (NaN) from there on,
-        and a grid of which half has diverged goes on with the rest. The other arguments are those of `cofed.run`.
+        and the grid goes on with the rest. The other arguments are those of `cofed.run`.
 
     >>> import numpy as np, cofed
     >>> rng = np.random.default_rng(0)
@@ -193,16 +194,16 @@ def run_together(
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """All rows (configurations, evaluations) of one slice, and the rounds in which configurations failed.
 
-    Those that failed are left behind once that saves more time than a program for fewer takes to compile.
+    All advance in one call until half have failed; those that are left go on in small blocks, by a second program that
+    serves any number of them.
     """
     settings, rows, state = job.settings, {}, None
     marks, failed_at = evaluated(settings), np.full(len(members), -1)
-    places = np.arange(len(members))  # of the configurations that still run
     starts = copies(job.exchange.starts(start, job.stages[0].task.plan), len(members))
     key = jax.random.key(settings.seed)
-    finite, pace, compiling = None, 1, None
+    finite, pace = None, 1
     for stage, same_stage in zip(job.stages, zip(*members, strict=True), strict=True):
-        algorithms = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(same_stage[i] for i in places))
+        algorithms = jax.tree.map(lambda *leaves: jnp.stack(leaves), *same_stage)
         began = 0 if state is None else int(state.round)
         new = begin_together(algorithms, stage.task, starts, key, began)
         if state is not None:  # what failed in an earlier stage stays failed
@@ -213,27 +214,32 @@ def run_together(
         while int(state.round) < stage.end:
             if asked.is_set():
                 raise KeyboardInterrupt("tuning was stopped before the grid was done")
-            before, since = int(state.round), time.perf_counter()
+            before, since, after = int(state.round), time.perf_counter(), state
             stop = min(stage.end, before + pace)
             when = Clock(*(number_of(n) for n in (stop, settings.rounds, settings.evaluate_every)), finite=finite)
-            state, records = jax.block_until_ready(advance_together(algorithms, stage.task, state, when))
-            seconds, now = time.perf_counter() - since, int(state.round)
-            pace = next_pace(pace, seconds, job.watch.capacity)
-            due = np.flatnonzero((marks > before) & (marks <= now))
-            for name, values in records.items():
-                found = np.asarray(values)[:, marks[due] - before - 1]
-                whole = rows.setdefault(name, np.full((len(members), len(marks)), np.nan, np.result_type(found, 0.0)))
-                whole[np.ix_(places, due)] = found
-            failed_at[places] = np.asarray(state.failed_at)
-            compiling = seconds if compiling is None else compiling  # a first chunk is one round, and its compilation
-            alive = np.flatnonzero(failed_at[places] < 0)
-            saved = seconds / (now - before) * (settings.rounds - now) * (1 - len(alive) / len(places))
+            due = np.flatnonzero((marks > before) & (marks <= stop))
+            alive = np.flatnonzero(failed_at < 0)
             if not len(alive):
                 return ended(rows, marks, failed_at), failed_at
-            if len(alive) <= len(places) / 2 and saved > compiling and before:
-                places, algorithms, state = places[alive], among(alive, algorithms), chosen(alive, state)
+            few = len(alive) <= len(members) / 2 and len(members) > WIDTH
+            for some, places in blocks(alive, WIDTH if few else len(members)):
+                after, records = advance_some(algorithms, stage.task, state, after, places, when)
+                for name, values in records.items():
+                    found = np.asarray(values)[: len(some), marks[due] - before - 1]
+                    empty = np.full((len(members), len(marks)), np.nan, np.result_type(found, 0.0))
+                    rows.setdefault(name, empty)[np.ix_(some, due)] = found
+            state = jax.block_until_ready(after)
+            failed_at = np.asarray(state.failed_at)
+            pace = next_pace(pace, time.perf_counter() - since, job.watch.capacity)
         starts = outputs(algorithms, stage.task, state)
     return ended(rows, marks, failed_at), failed_at
+
+
+def blocks(chosen: np.ndarray, width: int) -> Iterator[tuple[np.ndarray, Int[Array, " width"]]]:
+    """The chosen configurations in blocks, each also filled up with its last one again, which changes nothing."""
+    for first in range(0, len(chosen), width):
+        some = chosen[first : first + width]
+        yield some, jnp.asarray(np.pad(some, (0, width - len(some)), mode="edge"), jnp.int32)
 
 
 def evaluated(settings: Settings) -> np.ndarray:
@@ -246,18 +252,6 @@ def ended(rows: dict[str, np.ndarray], marks: np.ndarray, failed_at: np.ndarray)
     """The rows, without a value after a configuration has failed."""
     over = (failed_at >= 0)[:, None] & (marks > failed_at[:, None])
     return {name: np.where(over, np.nan, values) for name, values in rows.items()}
-
-
-def among(places: np.ndarray, stacked: PyTree) -> PyTree:
-    """Some of what is stacked over configurations."""
-    return jax.tree.map(lambda leaf: leaf[places], stacked)
-
-
-def chosen(places: np.ndarray, state: State) -> State:
-    """The state of some configurations; key and round are everybody's."""
-    own = among(places, (state.server, state.clients, state.empty, state.failed_at))
-    server, clients, empty, failed_at = own
-    return State(server, clients, state.key, state.round, state.begun, empty, failed_at)
 
 
 def number_of(value: int) -> jax.Array:
@@ -299,20 +293,23 @@ def outputs(algorithms: Any, task: Task, state: State) -> PyTree:
 
 
 @eqx.filter_jit
-def advance_together(algorithms: Any, task: Task, state: State, clock: Clock):
-    """`loop.advance` of all configurations; data, the key and the clock are shared, and so are all batches."""
-
+def advance_some(
+    algorithms: Any, task: Task, state: State, after: State, places: Int[Array, " some"], clock: Clock
+) -> tuple[State, dict[str, Array]]:
+    """`loop.advance` of the configurations at these places, put into `after`, and their rows. Data, the key and the
+    clock are shared, and so are all batches."""
     # Configurations share a batch, so a step of all of them fits the cache with fewer clients at once.
-    for_each = in_blocks(max(1, (task.plan.block or 1) // state.failed_at.size))
+    for_each = in_blocks(max(1, (task.plan.block or 1) // places.size))
 
     def one(algorithm, server, clients, empty, failed_at):
         mine = State(server, clients, state.key, state.round, state.begun, empty, failed_at)
         mine, records = advance(of(task, algorithm), mine, clock, for_each)
         return (mine.server, mine.clients, mine.empty, mine.failed_at), records.rows, mine.round
 
-    own = (state.server, state.clients, state.empty, state.failed_at)
-    own, rows, round = jax.vmap(one, out_axes=(0, 0, None))(algorithms, *own)
-    server, clients, empty, failed_at = own
+    own = lambda of: (of.server, of.clients, of.empty, of.failed_at)  # noqa: E731
+    mine = jax.tree.map(lambda leaf: leaf[places], (algorithms, *own(state)))
+    new, rows, round = jax.vmap(one, out_axes=(0, 0, None))(*mine)
+    server, clients, empty, failed_at = jax.tree.map(lambda all_, some: all_.at[places].set(some), own(after), new)
     return State(server, clients, state.key, round, state.begun, empty, failed_at), rows
 
 

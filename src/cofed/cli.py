@@ -329,6 +329,8 @@ def reproduce(
         if not data.is_dir():
             refuse(f"--data: there is no folder {data}")
         os.environ["COFED_DATA"] = str(data)
+    elif (named := os.environ.get("COFED_DATA")) and not Path(named).expanduser().is_dir():
+        refuse(f"COFED_DATA: there is no folder {named}")
     if quick:
         programs.compile_sooner()
     size = "quick" if quick else "full"
@@ -551,7 +553,7 @@ def federate(
         Path, typer.Option(callback=folder, help="Folder for the model, the history, the logs and the sites' states.")
     ] = Path("cofed-federate"),
 ) -> None:
-    """Run a federation of real processes on this machine, over Flower (the extra cofed[flower]).
+    """Run a federation of real processes on this machine, over Flower (the extra cofed\\[flower]).
 
     Starts a SuperLink and a SuperNode per site on loopback, runs, shows every round and site, and stops all that it
     has started, also on Ctrl-C and on errors. Started again with the same --out, it goes on where it was.

@@ -183,7 +183,7 @@ def draw(panel: Axes, histories: Mapping[str, History], column: str, x: str, ref
     panel.margins(x=0.02, y=0.1 if references else 0.05)
     decades = spread([history[column] for history in histories.values()])
     if column in FRACTIONS:
-        panel.set_ylim(-0.02, 1.03)
+        from_zero(panel, [history[column] for history in histories.values()])
     elif decades > DECADES:
         logarithmic(panel, decades)
     for label, value in references.items():
@@ -191,19 +191,29 @@ def draw(panel: Axes, histories: Mapping[str, History], column: str, x: str, ref
     dress(panel, WORDS[x], WORDS.get(column, column.replace("_", " ")))
 
 
+def from_zero(panel: Axes, fractions: Iterable[Any]) -> None:
+    """An axis for fractions: from 0 to 1, or to what is there where all are small."""
+    values = np.concatenate([np.ravel(np.asarray(f, float)) for f in fractions] or [np.ones(1)])
+    most = float(np.max(values, where=np.isfinite(values), initial=0.0))
+    top = 1.2 * most if 0 < most < 0.3 else 1.0
+    panel.set_ylim(-0.02 * top, 1.03 * top)
+
+
 def level(panel: Axes, label: str, value: float) -> None:
     """A horizontal line to compare with, and its name; a logarithmic axis has no room for zero."""
     if panel.get_yscale() == "log" and value <= 0:
         return
     panel.axhline(value, color=REFERENCE, linestyle=":", linewidth=1.5, zorder=1)
+    place = panel.transData + panel.transAxes.inverted()
+    low = place.transform((panel.get_xlim()[0], value))[1] < 0.1  # below it is no room, but the axis and its numbers
     panel.annotate(
         label,
         (1.0, value),
         xycoords=panel.get_yaxis_transform(),
-        xytext=(-2, -4),
+        xytext=(-2, 4 if low else -4),
         textcoords="offset points",
         ha="right",
-        va="top",
+        va="bottom" if low else "top",
         fontsize=SMALL,
         color=REFERENCE,
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.5},  # legible on top of a curve

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import os
+import signal
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ from rich.console import Console
 
 import cofed
 from cofed import experiments
+from cofed.engine import run, tune
 from cofed.experiments import figure, measure, page, reproduce, results
 from cofed.experiments.declare import Claim, Comparison, Experiment, Method, Setup, Sweep, Verdict, View
 from cofed.experiments.seen import Seen
@@ -165,6 +168,17 @@ def test_an_interrupted_experiment_goes_on(tmp_path, monkeypatch):
     assert not (tmp_path / "tiny-fig1" / "parts").exists()
 
 
+@pytest.mark.parametrize("busy", ["run", "tune"])
+def test_ctrl_c_in_the_last_rounds_is_not_lost(tmp_path, monkeypatch, busy):
+    room, name = (run, "judge") if busy == "run" else (tune, "run_together")
+    real = getattr(room, name)  # it comes back when the last round is done
+    monkeypatch.setattr(room, name, lambda *a: (real(*a), os.kill(os.getpid(), signal.SIGINT))[0])
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path, seeds=1)
+    monkeypatch.setattr(room, name, real)
+    assert go(tmp_path, seeds=1) == {"tiny-fig1": "done"}
+
+
 def test_parts_of_another_definition_are_dropped(tmp_path):
     parts = measure.Parts(tmp_path / "parts", "one")
     parts.put("a / b", pd.DataFrame({"x": [1.0]}), {"best": 1})
@@ -200,7 +214,9 @@ def test_missing_data_leaves_an_experiment_out(tmp_path):
 
 
 def point(n, x, seed):
-    return [{"algorithm": label, "x": x, "error": a / x + 0 * seed} for label, a in (("FedAvg", 1.0), ("FedMiD", 2.0))]
+    data = "numbers of our own"
+    errors = {"FedAvg": 1 / x + 0 * seed, "FedMiD": 2 / x}
+    return [{"algorithm": label, "x": x, "error": error, "data": data} for label, error in errors.items()]
 
 
 def test_a_sweep_has_its_own_axis(tmp_path):
@@ -217,6 +233,8 @@ def test_a_sweep_has_its_own_axis(tmp_path):
     table = pd.read_parquet(tmp_path / "tiny-sweep" / "numbers.parquet")
     assert list(table.columns[:5]) == ["panel", "algorithm", "seed", "x", "x_name"]
     assert len(table) == 3 * 2 * 2
+    assert "data" not in table
+    assert results.read(tmp_path / "tiny-sweep" / "config.json")["data"] == {"source": "numbers of our own"}
     assert json.loads((tmp_path / "tiny-sweep" / "claims.json").read_text())[0]["holds"]
 
 

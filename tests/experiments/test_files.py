@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import cofed
 from cofed.cli import app
 from cofed.experiments import schema
 
@@ -72,6 +73,8 @@ def mistakes(tmp_path, old, new):
             ["line 28: algorithms[2].prox is not a key here", "client_prox, label"],
         ),
         ("client_lr = [0.001, 0.01]", 'client_lr = "fast"', ["line 23: algorithms[1].client_lr is 'fast'"]),
+        ("client_lr = [0.001, 0.01]", "client_lr = []", ["line 23: algorithms[1].client_lr", "at least 1 item"]),
+        ("client_prox = false", 'client_prox = "no"', ["line 28: algorithms[2].client_prox is 'no'"]),
         ('name = "L1"', 'name = "L7"', ["line 15: problem.regularizer.name is 'L7'", "L1Ball"]),
         ("strength = 0.1", "strenght = 0.1", ["line 15: problem.regularizer.strenght", "did you mean 'strength'?"]),
         ('"yuan_lasso"', '"yuan_lazzo"', ["line 7: data.source is 'yuan_lazzo'", "did you mean 'yuan_lasso'?", "csv"]),
@@ -85,6 +88,24 @@ def test_a_mistake_names_its_line_its_key_and_what_is_allowed(tmp_path, old, new
     said = mistakes(tmp_path, old, new)
     for sentence in sentences:
         assert sentence in said
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ('columns = ["objectve"]', "columns: 'objectve' is not a column of the history; it has"),
+        ('columns = ["consensus"]', "columns: 'consensus' is not a column"),
+        ('[tune]\nscore = "seconds"', "tune.score: 'seconds' is not a column"),
+    ],
+)
+def test_columns_that_are_not_there_are_refused_before_anything_runs(tmp_path, monkeypatch, key, sentence):
+    path = tmp_path / "file.toml"
+    path.write_text(SMALL + "\n" + key if key.startswith("[") else key + "\n" + SMALL)
+    monkeypatch.setattr(cofed, "run", None)
+    result = invoke("run", str(path), "--out", str(tmp_path / "out"))
+    assert result.exit_code != 0
+    assert sentence in result.output
+    assert "Traceback" not in result.output
 
 
 def test_every_algorithm_regularizer_and_generator_has_a_table():
@@ -162,6 +183,13 @@ def test_the_command_line_refuses_in_a_sentence(arguments, sentence):
     assert result.exit_code == 2
     assert sentence in result.output
     assert "Traceback" not in result.output
+
+
+def test_a_data_folder_of_the_environment_must_be_there(monkeypatch):
+    monkeypatch.setenv("COFED_DATA", "no/such")
+    result = invoke("reproduce", "yuan2021-fig12")
+    assert result.exit_code == 2
+    assert "COFED_DATA: there is no folder no/such" in result.output
 
 
 def test_all_experiments_are_listed():

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -47,24 +48,31 @@ def wanted(progress: bool | None) -> bool:
     return sys.stderr.isatty() if progress is None else progress
 
 
+class Asking:
+    """A handler of Ctrl-C that sets an event, once, and tells the one whose place it has taken, where that is such."""
+
+    def __init__(self, before: Any):
+        self.before, self.event = before, threading.Event()
+
+    def __call__(self, *_: object) -> None:
+        self.event.set()
+        signal.signal(signal.SIGINT, self.before)
+        if isinstance(self.before, Asking):
+            self.before()
+
+
 @contextlib.contextmanager
 def interruptible() -> Iterator[threading.Event]:
     """An event that Ctrl-C sets, so that the rounds under way are finished and kept; a second Ctrl-C stops at once."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked  # only the main thread may set signal handlers; elsewhere Ctrl-C is the caller's affair
-        return
     before = signal.getsignal(signal.SIGINT)
-    if before in (signal.SIG_IGN, None):  # ignored on purpose, or not Python's to restore
-        yield asked
+    # Only the main thread may set handlers, elsewhere Ctrl-C is the caller's affair; it may be ignored on purpose, or
+    # handled by something that is not Python's to restore.
+    if threading.current_thread() is not threading.main_thread() or before in (signal.SIG_IGN, None):
+        yield threading.Event()
         return
-
-    def handler(*_: object) -> None:
-        asked.set()
-        signal.signal(signal.SIGINT, before)
-
+    handler = Asking(before)
     signal.signal(signal.SIGINT, handler)
     try:
-        yield asked
+        yield handler.event
     finally:
         signal.signal(signal.SIGINT, before)

@@ -126,6 +126,8 @@ def tune(
                 for place, i in enumerate(group.members[i] for i in part):
                     curves[i] = {name: values[place] for name, values in rows.items()}
                     failed_at[i] = failures[place]
+                if asked.is_set():  # in the last rounds
+                    raise KeyboardInterrupt("tuning was stopped")
                 done += len(part)
                 bar.update(done, float(min(np.nan_to_num(c["objective"][-1], nan=np.inf) for c in curves if c)))
     return rank(algorithms, curves, failed_at, evaluated(settings), score, last, maximise)

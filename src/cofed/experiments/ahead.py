@@ -139,36 +139,25 @@ def as_next_time(found: Forecast, again: Callable[[float], Forecast]) -> Forecas
 
 
 def table(outlook: Outlook) -> Table:
-    """The algorithms, for a terminal."""
+    """The algorithms, for a terminal: one each column, so that it fits a narrow one."""
     shown = Table(title=f"{outlook.title}: {outlook.federation}", box=box.SIMPLE_HEAD, title_justify="left")
-    shown.add_column("algorithm", no_wrap=True)
-    names = (
-        "a round",
-        "an evaluation",
-        "compile",
-        "tuning",
-        "a run",
-        "in all",
-        "memory",
-        "down/up each",
-        "a run's bytes",
-    )
-    for name in names:
-        shown.add_column(name, justify="right", no_wrap=True)
+    shown.add_column("", no_wrap=True)
     for line in outlook.lines:
-        run, tuning = line.run, line.tuning
-        shown.add_row(
-            line.label,
-            duration(run.seconds_per_round),
-            duration(run.seconds_per_evaluation),
-            duration(run.compile_seconds + (tuning.compile_seconds if tuning else 0.0)),
-            duration(tuning.running_seconds) if tuning else "",
-            duration(run.running_seconds),
-            duration(line.seconds(outlook.seeds)),
-            size(line.peak_bytes),
-            f"{size(run.down_per_client)}/{size(run.up_per_client)}",
-            size(run.bytes_on_wire),
-        )
+        shown.add_column(line.label, justify="right", overflow="fold")
+    figures: dict[str, Callable[[Line], str]] = {
+        "a round": lambda line: duration(line.run.seconds_per_round),
+        "an evaluation": lambda line: duration(line.run.seconds_per_evaluation),
+        "compiling": lambda line: duration(sum(part.compile_seconds for part in line.parts)),
+        "tuning": lambda line: duration(line.tuning.running_seconds) if line.tuning else "",
+        "a run": lambda line: duration(line.run.running_seconds),
+        "in all": lambda line: duration(line.seconds(outlook.seeds)),
+        "memory": lambda line: size(line.peak_bytes),
+        "down to each client": lambda line: size(line.run.down_per_client),
+        "up from each client": lambda line: size(line.run.up_per_client),
+        "bytes of a run": lambda line: size(line.run.bytes_on_wire),
+    }
+    for name, figure in figures.items():
+        shown.add_row(name, *(figure(line) for line in outlook.lines))
     return shown
 
 

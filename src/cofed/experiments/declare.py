@@ -102,7 +102,8 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Something measured at points of an axis: `measure` gives rows with "algorithm", "x" and what was measured."""
+    """Something measured at points of an axis: `measure` gives rows with "algorithm", "x" and what was measured, and
+    with "data", what the data are, where that is not always the same."""
 
     x: str  # what the axis is
     points: Callable[[Numbers], Sequence[Any]]

@@ -82,7 +82,7 @@ def panel(place: Axes, view: View, seen: Seen, styles: dict[str, tuple[str, str]
         for name, values in seen.references.get(view.panel, {}).items()
         if view.column in values
     }
-    axes(place, view, shown, x, table[seen.axis].unique())
+    axes(place, view, shown, x, table[seen.axis].unique(), list(references.values()))
     for name, value in references.items():
         plotting.level(place, name, value)
 
@@ -99,14 +99,14 @@ def curve(place: Axes, own: Any, axis: str, column: str, label: str, colour: str
     return mean.to_numpy()
 
 
-def axes(place: Axes, view: View, shown: list[np.ndarray], x: str, at: np.ndarray) -> None:
+def axes(place: Axes, view: View, shown: list[np.ndarray], x: str, at: np.ndarray, levels: list[float]) -> None:
     """Scales, limits and names."""
     place.margins(x=0.02, y=0.06)
     decades = plotting.spread(shown) if shown else 0.0
     if view.log_x:
         logarithmic_x(place, at)
     if view.column in plotting.FRACTIONS and view.log is None:
-        place.set_ylim(-0.02, 1.03)
+        plotting.from_zero(place, [*shown, levels])
     elif view.log or (view.log is None and decades > plotting.DECADES):
         plotting.logarithmic(place, decades)
     if view.limits is not None:

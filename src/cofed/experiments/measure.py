@@ -21,6 +21,7 @@ from cofed.engine import evaluate
 from cofed.engine.files import atomically
 from cofed.engine.history import Outcome, Result
 from cofed.engine.job import traced
+from cofed.engine.progress import interruptible
 from cofed.engine.steps import Data
 from cofed.experiments.declare import Comparison, Experiment, Method, Setup, Sweep
 
@@ -141,22 +142,30 @@ def look(setup: Setup) -> tuple[pd.DataFrame, dict[str, Any]]:
 
 def measured(setup: Setup, model: Any) -> dict[str, float]:
     """A model's row, as the history of a run would have it."""
+    row = eqx.filter_jit(evaluate.row)(*for_row(setup, model))
+    return {name: float(value) for name, value in row.items()}
+
+
+def columns_of(setup: Setup) -> list[str]:
+    """What such a row has."""
+    return sorted(eqx.filter_eval_shape(evaluate.row, *for_row(setup, setup.problem.start(setup.federation))))
+
+
+def for_row(setup: Setup, model: Any) -> tuple[Any, ...]:
+    """What `evaluate.row` takes."""
 
     def data(federation, weights):
         return Data(federation.X, federation.y, federation.sizes, federation.ids, federation.weights(weights))
 
     dtype = setup.federation.X.dtype
-    held_out = None if setup.evaluation is None else data(setup.evaluation, "samples")
-    model = jax.tree.map(lambda leaf: jax.numpy.asarray(leaf, dtype), model)
-    row = eqx.filter_jit(evaluate.row)(
+    return (
         traced(setup.problem, dtype),
         data(setup.federation, setup.run.get("weights", "uniform")),
-        held_out,
+        None if setup.evaluation is None else data(setup.evaluation, "samples"),
         {name: traced(metric, dtype) for name, metric in setup.metrics.items()},
         False,
-        model,
+        jax.tree.map(lambda leaf: jax.numpy.asarray(leaf, dtype), model),
     )
-    return {name: float(value) for name, value in row.items()}
 
 
 def arguments(setup: Setup, method: Method, seed: int) -> dict[str, Any]:
@@ -196,12 +205,12 @@ def tune(
 def run(setup: Setup, method: Method, best: int, seed: int) -> tuple[pd.DataFrame, dict[str, Any]]:
     """One run of a method with its best hyperparameters."""
     algorithm, choice = method.algorithms()[best], method.choices()[best]
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), interruptible() as asked:
         warnings.filterwarnings("ignore", message=".* diverged in round", category=RuntimeWarning)  # the record says it
         result: Result = cofed.run(
             setup.problem, setup.federation, algorithm, progress=False, **arguments(setup, method, seed)
         )
-    if result.outcome is Outcome.INTERRUPTED:
+    if result.outcome is Outcome.INTERRUPTED or asked.is_set():  # it may have been asked for in the last rounds
         raise KeyboardInterrupt("the run was stopped before its rounds were done")
     table = result.history.to_pandas()
     return table.assign(seed=seed), {
@@ -228,7 +237,9 @@ def sweep(experiment: Experiment, size: str, seeds: list[int], parts: Parts) -> 
             for seed in seeds:
 
                 def once(numbers=numbers, point=point, seed=seed):
-                    return pd.DataFrame(what.measure(numbers, point, seed)).assign(seed=seed), {}
+                    found = pd.DataFrame(what.measure(numbers, point, seed)).assign(seed=seed)
+                    source = list(found.pop("data").unique()) if "data" in found else []
+                    return found, {"data": {"source": "; ".join(source)}} if source else {}
 
                 yield Piece(f"{panel} {what.x} = {point} seed {seed}", 1, once)
 
@@ -242,8 +253,8 @@ def gather(experiment: Experiment, size: str, seeds: list[int], tables: dict[str
         numbers = experiment.numbers(size, panel)
         if isinstance(what, Sweep):
             for point in what.points(numbers):
-                found = [tables[f"{panel} {what.x} = {point} seed {seed}"][0] for seed in seeds]
-                table = pd.concat(found)
+                found = [tables[f"{panel} {what.x} = {point} seed {seed}"] for seed in seeds]
+                table, words[panel] = pd.concat([rows for rows, _ in found]), found[0][1]
                 curves.append(table if "panel" in table else table.assign(panel=panel))
             algorithms += [declared(method, panel) for method in what.methods(numbers)]
             continue

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 import cofed
 from cofed import algorithms, gossip, losses, models, regularizers
 from cofed.experiments.declare import Comparison, Experiment, Method, Setup, View
+from cofed.experiments.measure import columns_of
 
 ALGORITHMS = {
     name: getattr(cofed, name) for room in (algorithms, gossip) for name in room.__all__ if name != "topologies"
@@ -33,6 +34,7 @@ GENERATORS = {
     for name in cofed.datasets.__all__
     if name.startswith(("yuan_", "bao_", "liang_", "zhang_", "chen_"))
 }
+COUNTED = ("participants", "left_out", "bytes_down", "bytes_up", "seconds", "stage")  # columns that the engine adds
 METRICS = ("f1", "precision", "recall", "l1_error", "l2_error", "rank_found")
 COMBINED = {"On", "Sum", "Scaled", "Translated"}  # regularizers made of regularizers: `on` says the first here
 REGULARIZERS = {name: getattr(cofed, name) for name in regularizers.__all__ if hasattr(cofed, name)}
@@ -41,9 +43,9 @@ TOPOLOGIES = ("chain", "ring", "star", "complete")  # those that are made of a n
 
 
 class Strict(BaseModel):
-    """A table of the file: unknown keys are refused."""
+    """A table of the file: unknown keys are refused, and so is text where a number or a truth value belongs."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 def kind_of(annotation: Any, default: Any) -> Any:
@@ -85,7 +87,11 @@ def table_of(name: str, kind: Any, tag: str, several: bool = False, **extra: Any
     """The pydantic model of a class: a key per field; with `several` a list of values makes a grid."""
     fields: dict[str, Any] = {tag: (Literal[name], ...)}
     for key, type_, default in keys_of(kind):
-        allowed = type_ | list[type_] if several and type_ in (float, int, bool) else type_
+        allowed = (
+            type_ | typing.Annotated[list[type_], Field(min_length=1)]
+            if several and type_ in (float, int, bool)
+            else type_
+        )
         fields[key] = (allowed, ...) if default is ... else (allowed | None, None)
     return create_model(f"{name}Table", __base__=Strict, **fields, **extra)
 
@@ -339,7 +345,22 @@ def set_up(file: ExperimentFile, seed: int, base: Path, run: Mapping[str, Any]) 
     options = dict(run)
     if options.get("topology"):
         options["topology"] = getattr(cofed.topologies, options["topology"])(federation.n_clients)
-    return Setup(problem(file.problem), federation, options, measures(file.metrics, truth, source), test, data=words)
+    setup = Setup(problem(file.problem), federation, options, measures(file.metrics, truth, source), test, data=words)
+    check_columns(file, setup)
+    return setup
+
+
+def check_columns(file: ExperimentFile, setup: Setup) -> None:
+    """Columns to draw and to rank by must be there, before anything runs."""
+    setup.problem.check(setup.federation)
+    known = columns_of(setup)
+    over_nodes = [f"{name}_{kind}" for name in ("objective", *file.metrics) for kind in ("min", "mean", "max")]
+    gossip = ["consensus", *over_nodes] if setup.run.get("topology") else []
+    for key, names, counted in (("columns", file.columns, COUNTED), ("tune.score", [file.tune.score], ())):
+        allowed = [*known, *gossip, *counted]
+        for name in names:
+            if name not in allowed:
+                raise FileError(f"{key}: {name!r} is not a column of the history; it has {', '.join(allowed)}")
 
 
 def problem(table: ProblemTable) -> cofed.Problem:

@@ -1,6 +1,8 @@
 """A user's own experiment file, carried out by the same machinery as the papers' experiments."""
 
+import contextlib
 import time
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,20 @@ def opened(path: Path) -> tuple[schema.ExperimentFile, Experiment]:
     experiment = schema.declared(file, path.stem, path.parent)
     assert isinstance(experiment.measure, Comparison)
     for method in experiment.measure.methods(experiment.numbers("user")):
-        method.algorithms()
-    schema.problem(file.problem)
+        with placed(f"{path}, algorithm {method.label!r}"):
+            method.algorithms()
+    with placed(f"{path}, problem"):
+        schema.problem(file.problem)
     return file, experiment
+
+
+@contextlib.contextmanager
+def placed(where: str) -> Iterator[None]:
+    """Say where in the file a value is that was refused."""
+    try:
+        yield
+    except ValueError as error:
+        raise schema.FileError(f"{where}: {error}") from error
 
 
 def run_file(path: Path, out: Path, seeds: int | None = None, again: bool = False) -> Path:

@@ -495,6 +495,7 @@ def cloud(n: Numbers, label: str, seed: int) -> list[dict]:
             "panel": f"after {mark} rounds",
             "x": float(tuning.curves["density"][i, place]),
             "test_accuracy": float(tuning.curves["test_accuracy"][i, place]),
+            "data": setup.data,
             **pair,
         }
         for i, pair in enumerate(pairs)

@@ -334,7 +334,10 @@ def reproduce(
     if quick:
         programs.compile_sooner()
     size = "quick" if quick else "full"
-    target = folder(out or Path("cofed-results") / size)
+    target = out or Path("cofed-results") / size
+    if judge and not target.is_dir():
+        refuse(f"--judge: there is no folder {target} with results to judge")
+    target = folder(target)
     chosen = [known[name] for name in wanted]
     try:
         became = work.judge_again(chosen, target) if judge else work.reproduce(chosen, target, size, seeds, again)

@@ -176,6 +176,7 @@ def test_the_example_is_valid_and_not_overwritten(tmp_path):
         (("reproduce",), "name at least one experiment"),
         (("reproduce", "--all", "yuan2021-fig3"), "--all or names of experiments, not both"),
         (("reproduce", "yuan2021-fig3", "--data", "no/such"), "there is no folder no/such"),
+        (("reproduce", "yuan2021-fig3", "--judge", "--out", "no/such"), "there is no folder no/such with results"),
     ],
 )
 def test_the_command_line_refuses_in_a_sentence(arguments, sentence):

@@ -61,10 +61,15 @@ def over(f: Callable[..., PyTree], X: Array, y: Array, share: Array, rows: int =
     return jax.lax.scan(body, block(jnp.zeros((), jnp.int32)), jnp.arange(1, blocks, dtype=jnp.int32))[0]
 
 
+def over_all(f: Callable[..., PyTree], problem: Problem, data: Data, w: PyTree) -> PyTree:
+    """The sum of f(problem, w, X, y, share) over all samples, in passes that suit the model."""
+    rows = rows_at_once(problem, w, data.X[0, 0])
+    return by_blocks(lambda X, y, s: f(problem, w, X, y, s), data, rows)
+
+
 def smooth(problem: Problem, data: Data, w: PyTree) -> tuple[Scalar, PyTree]:
     """sum_m pi_m F_m(w), and its gradient."""
-    rows = rows_at_once(problem, w, data.X[0, 0])
-    return by_blocks(lambda X, y, s: jax.value_and_grad(problem.mean_loss)(w, X, y, s), data, rows)
+    return over_all(lambda problem, *given: jax.value_and_grad(problem.mean_loss)(*given), problem, data, w)
 
 
 def client_losses(problem: Problem, data: Data, w: PyTree) -> Float[Array, " clients"]:
@@ -72,15 +77,17 @@ def client_losses(problem: Problem, data: Data, w: PyTree) -> Float[Array, " cli
     return data.everybody(jax.lax.map(lambda one: problem.mean_loss(w, *one), (data.X, data.y, shares(data))))
 
 
-def per_client(f: Callable[..., Array], data: Data, models: PyTree) -> Float[Array, "clients ..."]:
+def per_client(f: Callable[..., Any], data: Data, models: PyTree) -> Float[Array, "clients ..."]:
     """f(w_m, X_m, y_m, share_m) of each client with its own model, a block of clients at a time."""
     size = max(1, ROWS // data.X.shape[1])
     here = jax.lax.map(lambda one: f(*one), (models, data.X, data.y, shares(data)), batch_size=size)
     return data.everybody(here)
 
 
-def right(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> Scalar:
-    """The part of the samples that the model gets right, each counted by its share."""
+def right(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> Scalar | None:
+    """The part of the samples that the model gets right, each counted by its share; None where there is no right."""
+    if not hasattr(problem.loss, "correct"):
+        return None
     return jax.vmap(problem.loss.correct)(problem.predict(w, X), y) @ share
 
 
@@ -123,20 +130,15 @@ def personal(
 
 def fits(problem: Problem, data: Data, w: PyTree) -> tuple[Scalar, Scalar | None]:
     """sum_m pi_m F_m(w), and where the loss has one the accuracy."""
-
-    def fit(X, y, share):
-        loss = problem.mean_loss(w, X, y, share)
-        return loss, right(problem, w, X, y, share) if hasattr(problem.loss, "correct") else None
-
-    return by_blocks(fit, data, rows_at_once(problem, w, data.X[0, 0]))
+    fit = lambda problem, *given: (problem.mean_loss(*given), right(problem, *given))  # noqa: E731
+    return over_all(fit, problem, data, w)
 
 
 def row(
     problem: Problem, data: Data, held_out: Data | None, own: dict[str, Callable], per_client: bool, w: PyTree
 ) -> dict[str, Any]:
     """One row of the history, but for what the engine itself counts."""
-    rows = rows_at_once(problem, w, data.X[0, 0])
-    loss, gradient, accuracy = by_blocks(lambda X, y, s: measures(problem, w, X, y, s), data, rows)
+    loss, gradient, accuracy = over_all(measures, problem, data, w)
     values = shown(problem, loss, gradient, accuracy, held_out, own, w)
     if per_client:
         values["client_loss"] = client_losses(problem, data, w)
@@ -146,7 +148,7 @@ def row(
 def measures(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> tuple[Scalar, PyTree, Scalar | None]:
     """What samples add to the loss, to its gradient and, where the loss has one, to the accuracy."""
     loss, gradient = jax.value_and_grad(problem.mean_loss)(w, X, y, share)
-    return loss, gradient, right(problem, w, X, y, share) if hasattr(problem.loss, "correct") else None
+    return loss, gradient, right(problem, w, X, y, share)
 
 
 def shown(

@@ -228,8 +228,9 @@ def run_together(
                 after, records = advance_some(algorithms, stage.task, state, after, places, when)
                 for name, values in records.items():
                     found = np.asarray(values)[: len(some), marks[due] - before - 1]
-                    empty = np.full((len(members), len(marks)), np.nan, np.result_type(found, 0.0))
-                    rows.setdefault(name, empty)[np.ix_(some, due)] = found
+                    if name not in rows:
+                        rows[name] = np.full((len(members), len(marks)), np.nan, np.result_type(found, 0.0))
+                    rows[name][np.ix_(some, due)] = found
             state = jax.block_until_ready(after)
             failed_at = np.asarray(state.failed_at)
             pace = next_pace(pace, time.perf_counter() - since, job.watch.capacity)

@@ -11,8 +11,8 @@ from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
 from cofed import trees
 from cofed.engine import evaluate
+from cofed.engine.data import Data, data_of
 from cofed.engine.job import check_kinds, traced
-from cofed.engine.steps import Data
 from cofed.federation import Federation
 from cofed.problem import Problem
 from cofed.programs import keep_programs
@@ -61,8 +61,7 @@ def solve_pooled(
     check_kinds(problem, federation)
     keep_programs()
     problem.check(federation)
-    dtype = federation.X.dtype
-    data = Data(federation.X, federation.y, federation.sizes, federation.ids, federation.weights(weights))
+    dtype, data = federation.dtype, data_of(federation, weights)
     start = problem.start(federation, w0)
     best, converged = fista(traced(problem, dtype), data, start, jnp.asarray(tol, dtype), max_iterations)
     objective = evaluate.smooth(traced(problem, dtype), data, best.w)[0] + problem.regularizer.value(best.w)
@@ -104,7 +103,7 @@ def fista(
     problem: Problem, data: Data, start: PyTree, tol: Float[Array, ""], most: int
 ) -> tuple[Iterate, Bool[Array, ""]]:
     """Accelerated proximal gradient from the start."""
-    dtype = data.X.dtype
+    dtype = data.dtype
     psi = problem.regularizer
 
     def loss(w: PyTree) -> Scalar:

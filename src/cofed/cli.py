@@ -686,7 +686,7 @@ def vectors(algorithm: Any, form: type) -> tuple[int, int]:
     )
     topology = None if hasattr(form, "local") else cofed.topologies.ring(2)
     stage = prepare(problem, federation, algorithm, settings, "uniform", None, None, topology).stages[0]
-    size = d * federation.X.dtype.itemsize
+    size = d * federation.dtype.itemsize
     return round(stage.down / size), round(stage.up / size)
 
 

@@ -1,6 +1,7 @@
-"""Clients' data in; padded stacks, weights and splits out."""
+"""Clients' data in; arrays, weights and splits out."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import equinox as eqx
@@ -12,18 +13,24 @@ import pyarrow as pa
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from cofed import intake
+from cofed import intake, rows
+from cofed.engine import machine
+from cofed.rows import Rows
 
 if TYPE_CHECKING:
     from cofed.disk import DiskFederation
 
 
-class Federation(eqx.Module):
-    """The data of all clients as one pytree of arrays: a client is a slice of the first axis.
+KEY = 64  # bytes of a client's random key and of what it goes through
 
-    Clients have different numbers of samples, so each is padded (with its first sample) to the largest; `sizes`
-    says where a client's data ends and `mask()` which entries are real. Build one with `from_arrays`, `from_frame`,
-    `from_parquet` or `from_csv`, which check everything first.
+
+class Federation(eqx.Module):
+    """The data of all clients as one pytree of arrays.
+
+    `X` and `y` show it as a stack: a client is a slice of the first axis, padded (with its first sample) to the
+    largest; `sizes` says where a client's data ends and `mask()` which entries are real. In memory, in `rows`, the data
+    take at most twice their own size, however different the clients are: where padding would take more, there is none.
+    Build one with `from_arrays`, `from_frame`, `from_parquet` or `from_csv`, which check everything first.
 
     dtype: float32 features stay float32. float64 features stay float64, which turns on JAX's 64-bit mode.
     Features that are integers for every client become float64 (exact up to 2**53). Clients that disagree are
@@ -37,8 +44,7 @@ class Federation(eqx.Module):
     ((2, 2, 2), [2, 1], ('A', 'B'))
     """
 
-    X: Float[Array, "clients n_max *features"] = eqx.field(converter=jnp.asarray)
-    y: Num[Array, "clients n_max *targets"] = eqx.field(converter=jnp.asarray)
+    rows: Rows
     sizes: Int[Array, " clients"] = eqx.field(converter=jnp.asarray)  # n_m, the samples of client m
     # The rank of a client's name, not its position: random draws follow the client when the order changes.
     ids: Int[Array, " clients"] = eqx.field(converter=jnp.asarray)
@@ -89,23 +95,21 @@ class Federation(eqx.Module):
         x_dtype = intake.common_dtype([X.dtype for X in Xs], labels, dtype)
         y_dtype = intake.common_target_dtype([y.dtype for y in ys], labels, x_dtype)
 
-        n_max = max(len(X) for X in Xs)
-        X_all = np.empty((len(Xs), n_max, *Xs[0].shape[1:]), x_dtype)
-        y_all = np.empty((len(ys), n_max, *ys[0].shape[1:]), y_dtype)
-        for m, (X, y, name) in enumerate(zip(Xs, ys, labels, strict=True)):
+        sizes = np.array([len(X) for X in Xs], np.int32)
+        X_all, y_all, tiers = rows.empty_rows(sizes, Xs[0].shape[1:], x_dtype, ys[0].shape[1:], y_dtype)
+        places = rows.parts(X_all, y_all, sizes, tiers)
+        for (X_own, y_own), X, y, name in zip(places, Xs, ys, labels, strict=True):
             intake.check_finite(X, y, name, columns)
             with np.errstate(over="ignore"):
-                X_all[m, : len(X)], y_all[m, : len(y)] = X, y
-            # Padding counts nothing, but its loss is computed, and a real sample's is one that the loss accepts.
-            X_all[m, len(X) :], y_all[m, len(y) :] = X_all[m, 0], y_all[m, 0]
-            if X.dtype != x_dtype and not np.isfinite(X_all[m]).all():
+                rows.fill(X_own, X)
+                rows.fill(y_own, y)
+            if X.dtype != x_dtype and not np.isfinite(X_own).all():
                 raise ValueError(f"client {name!r}: X holds numbers too large for {x_dtype}; pass dtype='float64'")
-            if y.dtype.kind == "f" and y.dtype != y_dtype and not np.isfinite(y_all[m]).all():
+            if y.dtype.kind == "f" and y.dtype != y_dtype and not np.isfinite(y_own).all():
                 raise ValueError(f"client {name!r}: y holds numbers too large for {x_dtype}; pass dtype='float64'")
         if x_dtype == np.float64:
             jax.config.update("jax_enable_x64", True)
-        sizes = np.array([len(X) for X in Xs], np.int32)
-        return cls(X_all, y_all, sizes, intake.ranks(labels), labels, columns)
+        return cls(rows.as_rows(X_all, y_all, tiers), sizes, intake.ranks(labels), labels, columns)
 
     @classmethod
     def from_stream(
@@ -126,8 +130,8 @@ class Federation(eqx.Module):
         """
         if isinstance(clients, bool) or not isinstance(clients, int) or clients < 1:
             raise ValueError(f"clients must be an integer >= 1, got {clients!r}")
-        keys = jax.random.split(jax.random.key(seed), clients)
-        pairs = []
+        machine.require(clients * KEY, f"the random keys of {clients:,} clients")
+        keys, pairs = jax.random.split(jax.random.key(seed), clients), []
         for m, key in enumerate(keys):
             try:
                 X, y = draw(key, jnp.asarray(m, jnp.int32), samples)
@@ -135,8 +139,11 @@ class Federation(eqx.Module):
                 what = f"{type(error).__name__}: {error}"
                 raise ValueError(f"draw(key, {m}, {samples}) must give a pair (X, y) of arrays, but {what}") from error
             pairs.append((np.asarray(X), np.asarray(y)))
+            if m == 0:  # the others are like the first
+                needed = 2 * clients * (pairs[0][0].nbytes + pairs[0][1].nbytes)
+                machine.require(needed, f"{samples:,} samples of each of {clients:,} clients", "ask for fewer")
         fixed = cls.from_arrays(pairs, names)
-        return cls(fixed.X, fixed.y, fixed.sizes, fixed.ids, fixed.names, None, draw)
+        return dataclasses.replace(fixed, draw=draw)
 
     @classmethod
     def from_frame(
@@ -292,6 +299,40 @@ class Federation(eqx.Module):
         return cls.from_frame(df, target, client, features, clients, dtype)
 
     @property
+    def X(self) -> Float[Array, "clients n_max *features"]:
+        """The features as a stack; refused where clients are so unequal that padding does not fit into memory.
+
+        >>> Federation.from_arrays([([[1.0]], [1.0]), ([[2.0], [3.0]], [1.0, 1.0])]).X.tolist()
+        [[[1.0], [1.0]], [[2.0], [3.0]]]
+        """
+        return self._stack(self.rows.X)
+
+    @property
+    def y(self) -> Num[Array, "clients n_max *targets"]:
+        """The targets as a stack, like `X`."""
+        return self._stack(self.rows.y)
+
+    def _stack(self, array: Array) -> Array:
+        if self.rows.tiers is None:
+            return array
+        width = self.largest
+        shape = (self.n_clients, width, *array.shape[1:])
+        needed = rows.nbytes(shape, np.dtype(array.dtype))
+        machine.require(
+            needed,
+            f"a stack of {self.n_clients:,} clients, each padded to the {width:,} samples of the largest,",
+            "client(name) gives one client and pooled() all samples without padding",
+        )
+        place = jnp.arange(width, dtype=jnp.int32)[None, :]
+        starts = jnp.asarray(rows.starts_of(np.asarray(self.sizes)), jnp.int32)
+        return array[starts[:, None] + jnp.where(place < self.sizes[:, None], place, 0)]
+
+    @property
+    def largest(self) -> int:
+        """The number of samples that the largest client has room for."""
+        return self.rows.X.shape[1] if self.rows.tiers is None else self.rows.tiers[-1][0]
+
+    @property
     def n_clients(self) -> int:
         """The number of clients."""
         return len(self.names)
@@ -304,7 +345,12 @@ class Federation(eqx.Module):
     @property
     def feature_shape(self) -> tuple[int, ...]:
         """The shape of one x."""
-        return tuple(self.X.shape[2:])
+        return self.rows.shapes[0]
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """The shape of one y."""
+        return self.rows.shapes[1]
 
     @property
     def n_features(self) -> int:
@@ -314,7 +360,7 @@ class Federation(eqx.Module):
     @property
     def dtype(self) -> Any:
         """The dtype of the features, and so of the model."""
-        return self.X.dtype
+        return self.rows.X.dtype
 
     @property
     def at_hand(self) -> bool:
@@ -323,11 +369,12 @@ class Federation(eqx.Module):
 
     def labels(self) -> np.ndarray:
         """The labels that there are, padding included."""
-        return np.asarray(self.y)
+        return np.asarray(self.rows.y)
 
     def example(self) -> tuple[Array, Array]:
         """x and y of the first client's first sample."""
-        return self.X[0, 0], self.y[0, 0]
+        first = (0, 0) if self.rows.tiers is None else 0
+        return self.rows.X[first], self.rows.y[first]
 
     def check_labels(self, refuses: Callable[[np.ndarray], str | None]) -> None:
         """Refuse labels outside a loss's domain, naming the client. `refuses` gives a sentence, or None.
@@ -337,13 +384,13 @@ class Federation(eqx.Module):
         Traceback (most recent call last):
         ValueError: client 'A': too large
         """
-        y, sizes = np.asarray(self.y), np.asarray(self.sizes)
-        for name, labels, size in zip(self.names, y, sizes, strict=True):
-            reason = refuses(labels[:size])
+        y = [labels for _, labels in self._clients()]
+        for name, labels in zip(self.names, y, strict=True):
+            reason = refuses(labels)
             if reason:
                 raise ValueError(f"client {name!r}: {reason}")
         # Each client may be fine alone and still disagree: 0/1 at one, -1/+1 at another.
-        reason = refuses(np.concatenate([labels[:size] for labels, size in zip(y, sizes, strict=True)]))
+        reason = refuses(np.concatenate(y))
         if reason:
             raise ValueError(f"the clients' labels together: {reason}")
 
@@ -362,7 +409,7 @@ class Federation(eqx.Module):
         >>> Federation.from_arrays([([[1.0]], [1.0]), ([[2.0], [3.0]], [1.0, 1.0])]).mask().tolist()
         [[True, False], [True, True]]
         """
-        return jnp.arange(self.X.shape[1], dtype=self.sizes.dtype)[None, :] < self.sizes[:, None]
+        return jnp.arange(self.largest, dtype=self.sizes.dtype)[None, :] < self.sizes[:, None]
 
     def pooled(self) -> tuple[np.ndarray, np.ndarray]:
         """All samples in one place, client after client, without padding: for baselines and tests.
@@ -370,8 +417,10 @@ class Federation(eqx.Module):
         >>> Federation.from_arrays([([[1.0]], [7]), ([[2.0], [3.0]], [8, 9])]).pooled()[1]
         array([7, 8, 9], dtype=int32)
         """
+        if self.rows.tiers is not None:
+            return np.array(self.rows.X), np.array(self.rows.y)
         mask = np.asarray(self.mask())
-        return np.asarray(self.X)[mask], np.asarray(self.y)[mask]
+        return np.asarray(self.rows.X)[mask], np.asarray(self.rows.y)[mask]
 
     def client(self, which: Any) -> tuple[np.ndarray, np.ndarray]:
         """X and y of one client, by its name or its position, without padding.
@@ -380,10 +429,8 @@ class Federation(eqx.Module):
         array([[2.],
                [3.]])
         """
-        m = self._position(which)
-        n = int(np.asarray(self.sizes)[m])
-        # NumPy looks at JAX's memory without a compiled slice; a copy, so that it may be changed.
-        return np.asarray(self.X)[m, :n].copy(), np.asarray(self.y)[m, :n].copy()
+        X, y = self._clients()[self._position(which)]
+        return X.copy(), y.copy()  # so that they may be changed
 
     def select(self, names: Iterable[Any]) -> "Federation":
         """The federation of these clients only, in this order.
@@ -396,7 +443,53 @@ class Federation(eqx.Module):
         if isinstance(names, str):
             raise TypeError(f"select expects a list of client names, got the string {names!r}")
         chosen = [self._position(name) for name in names]
-        return self._rebuild({self.names[m]: self.client(m) for m in chosen})
+        own = self._clients()
+        return self._rebuild({self.names[m]: own[m] for m in chosen})
+
+    def by_size(self) -> Iterator[tuple[np.ndarray, "Federation"]]:
+        """The clients in groups of similar size, each a stack of its own, with their positions here; one group where
+        the federation is a stack. For work on whole clients that shall follow their sizes.
+
+        >>> pairs = [(np.ones((n, 1)), np.ones(n)) for n in (2, 50, 1, 1, 2)]
+        >>> [(places.tolist(), part.X.shape) for places, part in Federation.from_arrays(pairs).by_size()]
+        [([0, 2, 3, 4], (4, 2, 1)), ([1], (1, 50, 1))]
+        """
+        if self.rows.tiers is None:
+            yield np.arange(self.n_clients), self
+            return
+        sizes, own, narrower = np.asarray(self.sizes), self._clients(), 0
+        for width, _ in self.rows.tiers:
+            places = np.flatnonzero((sizes > narrower) & (sizes <= width))
+            narrower = width
+            X, y = (rows.aligned((len(places), width, *part.shape[1:]), part.dtype) for part in own[0])
+            for place, X_part, y_part in zip(places, X, y, strict=True):
+                rows.fill(X_part, own[place][0])
+                rows.fill(y_part, own[place][1])
+            names = tuple(self.names[m] for m in places)
+            ids = np.asarray(self.ids)[places]
+            yield places, Federation(rows.as_rows(X, y, None), sizes[places], ids, names, self.feature_names)
+
+    def stored(self) -> dict[str, Array]:
+        """The arrays that a federation is made of, as they lie in memory: what `restored` takes."""
+        return {"X": self.rows.X, "y": self.rows.y, "sizes": self.sizes, "ids": self.ids}
+
+    @classmethod
+    def restored(
+        cls, arrays: Mapping[str, Any], names: tuple[str, ...], feature_names: tuple[str, ...] | None
+    ) -> "Federation":
+        """The federation of such arrays; also of a padded stack where the clients would be rows now."""
+        X, y, sizes = (np.asarray(arrays[name]) for name in ("X", "y", "sizes"))
+        found = rows.Rows(X, y, tiers := rows.tiers_of(sizes))
+        if tiers is not None and len(X) != sizes.sum(dtype=np.int64):
+            own = [(X[m, :n], y[m, :n]) for m, n in enumerate(sizes)]
+            found = rows.of_clients([X for X, _ in own], [y for _, y in own], X.dtype, y.dtype)
+        return cls(found, sizes, arrays["ids"], names, feature_names)
+
+    def _clients(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Views of X and y of every client: NumPy looks at JAX's memory without a compiled slice."""
+        sizes = np.asarray(self.sizes)
+        places = rows.parts(np.asarray(self.rows.X), np.asarray(self.rows.y), sizes, self.rows.tiers)
+        return [(X[:n], y[:n]) for (X, y), n in zip(places, sizes, strict=True)]
 
     def split(self, test: float = 0.25, seed: int = 0, groups: Any = None) -> tuple["Federation", "Federation"]:
         """(train, test): about the share `test` of every client's samples is held out.
@@ -421,17 +514,16 @@ class Federation(eqx.Module):
             raise ValueError(f"split: seed must be a whole number >= 0, got {seed!r}")
         by_client = self.groups(groups)
         sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
-        for m, name in enumerate(self.names):
-            X, y = self.client(m)
+        for m, (name, (X, y)) in enumerate(zip(self.names, self._clients(), strict=True)):
             labels, order = self._shuffled(m, by_client, seed)
             count = len(order)
             held = np.zeros(count, bool)
             if count > 1:
                 held[order[: min(max(round(test * count), 1), count - 1)]] = True
             out = held[labels]
-            for side, rows in zip(sides, (~out, out), strict=True):
-                if rows.any():
-                    side[name] = (X[rows], y[rows])
+            for side, marked in zip(sides, (~out, out), strict=True):
+                if marked.any():
+                    side[name] = (X[marked], y[marked])
         if not sides[1]:
             raise ValueError("split: every client has one sample (or one group), so nothing is left to test on")
         return self._rebuild(sides[0]), self._rebuild(sides[1])
@@ -446,15 +538,19 @@ class Federation(eqx.Module):
         >>> [test.n_samples for train, test in fed.folds(2)]
         [3, 2]
         """
-        sides: list[tuple[dict[str, Any], dict[str, Any]]] = [({}, {}) for _ in range(count)]
-        for m, (name, fold) in enumerate(zip(self.names, self.fold_of(count, seed, groups), strict=True)):
-            X, y = self.client(m)
-            for k, both in enumerate(sides):
-                out = fold == k
-                for side, rows in zip(both, (~out, out), strict=True):
-                    if rows.any():
-                        side[name] = (X[rows], y[rows])
-        return [(self._rebuild(train), self._rebuild(test)) for train, test in sides if test]
+        fold_of, clients = self.fold_of(count, seed, groups), self._clients()
+
+        def part(held: list[np.ndarray]) -> dict[str, Any]:
+            """The clients' samples that are marked, of clients that have some."""
+            own = zip(self.names, clients, held, strict=True)
+            return {name: (X[marked], y[marked]) for name, (X, y), marked in own if marked.any()}
+
+        found = []
+        for k in range(count):  # one after another, so that no more than one is there twice
+            if any((fold == k).any() for fold in fold_of):
+                sides = ([fold != k for fold in fold_of], [fold == k for fold in fold_of])
+                found.append(tuple(self._rebuild(part(held)) for held in sides))
+        return found
 
     def fold_of(self, count: int = 5, seed: int = 0, groups: Any = None) -> list[np.ndarray]:
         """The fold in which each sample of each client is held out; -1 for samples that never are.

@@ -305,7 +305,7 @@ def encode_or_none(value: Any) -> Any:
 
 def write_federation(path: Path, federation: Federation) -> None:
     """The data of a federation, names as metadata."""
-    tensors = {name: np.asarray(getattr(federation, name)) for name in ("X", "y", "sizes", "ids")}
+    tensors = {name: np.asarray(array) for name, array in federation.stored().items()}
     names = {"names": json.dumps(federation.names), "feature_names": json.dumps(federation.feature_names)}
     atomically(path, lambda f: save_file(tensors, f, metadata=names))
 
@@ -320,11 +320,7 @@ def read_federation(path: Path) -> Federation:
     if tensors["X"].dtype == np.float64:
         jax.config.update("jax_enable_x64", True)
     features = json.loads(meta["feature_names"])
-    return Federation(
-        **tensors,
-        names=tuple(json.loads(meta["names"])),
-        feature_names=None if features is None else tuple(features),
-    )
+    return Federation.restored(tensors, tuple(json.loads(meta["names"])), None if features is None else tuple(features))
 
 
 def on_disk(federation: DiskFederation) -> dict[str, Any]:
@@ -350,8 +346,8 @@ def fingerprint(federation: Federation | DiskFederation) -> str:
             json.dumps([federation.index.identity, on_disk(federation)["measured"]]).encode()
         ).hexdigest()
     hashed = hashlib.sha256(json.dumps(federation.names).encode())
-    for array in (federation.X, federation.y, federation.sizes):
-        hashed.update(np.ascontiguousarray(array).tobytes())
+    for name in ("X", "y", "sizes"):
+        hashed.update(np.ascontiguousarray(federation.stored()[name]).data)
     return hashed.hexdigest()
 
 

@@ -11,9 +11,9 @@ import pandas as pd
 from jaxtyping import PyTree
 
 from cofed.engine import evaluate
+from cofed.engine.data import Data, data_of
 from cofed.engine.history import Outcome, Result
 from cofed.engine.job import traced
-from cofed.engine.steps import Data
 from cofed.federation import Federation
 from cofed.personal.compare import Comparison, compare
 from cofed.problem import Problem
@@ -126,10 +126,13 @@ def deployed_models(result: Result, names: tuple[str, ...]) -> PyTree:
 
 def sample_losses(problem: Problem, federation: Federation, models: PyTree) -> list[np.ndarray]:
     """The loss of each client's own model on each of its samples."""
-    data = Data(federation.X, federation.y, federation.sizes, federation.ids, federation.weights())
-    models = jax.tree.map(lambda leaf: np.asarray(leaf, federation.dtype), models)
-    losses = np.asarray(losses_by_client(traced(problem, federation.dtype), data, models))
-    return [row[:size] for row, size in zip(losses, np.asarray(federation.sizes), strict=True)]
+    found: list[np.ndarray] = [np.zeros(0)] * federation.n_clients
+    for places, part in federation.by_size():
+        own = jax.tree.map(lambda leaf, places=places: np.asarray(leaf[places], federation.dtype), models)
+        losses = np.asarray(losses_by_client(traced(problem, federation.dtype), data_of(part), own))
+        for place, row, size in zip(places, losses, np.asarray(part.sizes), strict=True):
+            found[place] = row[:size]
+    return found
 
 
 @eqx.filter_jit

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
+from cofed.engine.data import Data
 from cofed.engine.loop import Clock, Records, Task
-from cofed.engine.rounds import State
+from cofed.engine.plan import Plan
+from cofed.engine.rounds import Cast, State
 from cofed.engine.steps import Steps, make_steps
 
 
@@ -62,12 +64,13 @@ class WatchedSteps(Steps):
 def watched(names: Sequence[str], at: int) -> tuple[Callable, Callable]:
     """Clients one by one, with steps that look at every point: `for_each` and `make` of a round."""
 
-    def one_by_one(client: Callable, who: Array, *stacked: PyTree) -> PyTree:
+    def one_by_one(client: Callable, data: Data, plan: Plan, cast: Cast, kept: PyTree) -> PyTree:
         results = []
-        for i, position in enumerate(who):
-            mine = jax.tree.map(lambda leaf, i=i: leaf[i], stacked)
+        for i, position in enumerate(cast.here):
+            width = data.widest if data.tiers is None else data.tiers[int(data.tier(position))][0]
+            mine = jax.tree.map(lambda leaf, i=i: leaf[i], kept)
             try:
-                results.append(client(position, *mine))
+                results.append(client(position, mine, None, width))
             except DebugFailure:
                 raise
             except Exception as error:

@@ -2,6 +2,9 @@
 
 A draw depends on (seed, round, client id, local step) alone. The id is the rank of the client's name, so the order of
 the clients, the chunking of the rounds and the engine change nothing. (Shuffles know the largest client's size too.)
+
+`most` is the largest client's size, on which the draws depend; `width` bounds that of the client at hand, and only the
+work depends on it.
 """
 
 import jax
@@ -62,14 +65,16 @@ def working_links(key: PRNGKeyArray, failure: Float[Array, ""], edges: int) -> B
     return jax.random.uniform(jax.random.fold_in(key, 2**32 - 1), (edges,), failure.dtype) >= failure
 
 
-def distinct(key: PRNGKeyArray, n: Int[Array, ""], most: int, rows: int, count: int) -> Int[Array, "rows count"]:
+def distinct(
+    key: PRNGKeyArray, n: Int[Array, ""], most: int, rows: int, count: int, width: int | None = None
+) -> Int[Array, "rows count"]:
     """Rows of `count` distinct numbers out of 0..n-1, n <= most, every set equally likely; where n < count, all n,
     then 0s. Few are drawn by Floyd's algorithm (work count^2, whatever n is), many by ordering random keys.
     """
     position = jnp.arange(count, dtype=jnp.int32)[None, :]
     if count > FEW:
         keys = jax.vmap(lambda k: jax.random.fold_in(key, k))(jnp.arange(rows, dtype=jnp.int32))
-        chosen = jax.vmap(lambda k: shuffled(k, n, most))(keys)[:, :count]
+        chosen = jax.vmap(lambda k: shuffled(k, n, most, width))(keys)[:, :count]
         chosen = jnp.pad(chosen, ((0, 0), (0, count - chosen.shape[1])))
     else:
         # Floyd: draw from 0..top; if that is taken, take top. The bias of the remainder is below n / 2^32.
@@ -86,10 +91,11 @@ def distinct(key: PRNGKeyArray, n: Int[Array, ""], most: int, rows: int, count: 
     return jnp.where(position < n, chosen, 0)
 
 
-def shuffled(key: PRNGKeyArray, n: Int[Array, ""], most: int) -> Int[Array, " most"]:
-    """0..n-1 in random order, followed by the rest of 0..most-1."""
-    position = jnp.arange(most, dtype=jnp.int32)
-    order = jax.random.bits(key, (most,), jnp.uint32)
+def shuffled(key: PRNGKeyArray, n: Int[Array, ""], most: int, width: int | None = None) -> Int[Array, " width"]:
+    """0..n-1 in random order, followed by the rest of 0..width-1."""
+    width = most if width is None else width
+    position = jnp.arange(width, dtype=jnp.int32)
+    order = jax.random.bits(key, (width,), jnp.uint32)  # the first of `most`: each depends on its place alone
     order = jnp.where(position < n, order, jnp.uint32(2**32 - 1))
     if most > PACKED:
         return jax.lax.sort((order, position), num_keys=1, is_stable=True)[1]
@@ -100,26 +106,27 @@ def shuffled(key: PRNGKeyArray, n: Int[Array, ""], most: int) -> Int[Array, " mo
 
 
 def random_batches(
-    key: PRNGKeyArray, n: Int[Array, ""], most: int, batch: int, steps: int
+    key: PRNGKeyArray, n: Int[Array, ""], most: int, batch: int, steps: int, width: int | None = None
 ) -> tuple[Int[Array, "steps batch"], Bool[Array, "steps batch"]]:
     """For each local step a batch of distinct samples, uniformly at random; all n where the batch is larger."""
-    chosen = distinct(key, n, most, steps, batch)
+    chosen = distinct(key, n, most, steps, batch, width)
     real = jnp.broadcast_to(jnp.arange(batch, dtype=jnp.int32) < n, (steps, batch))
     return chosen, real
 
 
 def epoch_batches(
-    key: PRNGKeyArray, n: Int[Array, ""], most: int, batch: int, epochs: int
+    key: PRNGKeyArray, n: Int[Array, ""], most: int, batch: int, epochs: int, width: int | None = None
 ) -> tuple[Int[Array, "steps batch"], Bool[Array, "steps batch"]]:
     """Batches over a fresh shuffle of the n samples per epoch, ceil(n/batch) steps each, the last one short."""
-    width = -(-most // batch)  # steps of the largest client's epoch
+    room = most if width is None else width
+    longest = -(-room // batch)  # steps of an epoch of the largest client that there is room for
     keys = jax.vmap(lambda e: jax.random.fold_in(key, e))(jnp.arange(epochs, dtype=jnp.int32))
-    orders = jax.vmap(lambda k: shuffled(k, n, most))(keys)
-    place = jnp.arange(width * batch, dtype=jnp.int32).reshape(width, batch)
-    chosen = jnp.pad(orders, ((0, 0), (0, width * batch - most))).reshape(epochs, width, batch)
-    real = jnp.broadcast_to(place < n, (epochs, width, batch))
+    orders = jax.vmap(lambda k: shuffled(k, n, most, room))(keys)
+    place = jnp.arange(longest * batch, dtype=jnp.int32).reshape(longest, batch)
+    chosen = jnp.pad(orders, ((0, 0), (0, longest * batch - room))).reshape(epochs, longest, batch)
+    real = jnp.broadcast_to(place < n, (epochs, longest, batch))
     if epochs > 1:  # a smaller client's next epoch begins right after its own last step
-        step = jnp.arange(epochs * width, dtype=jnp.int32)
+        step = jnp.arange(epochs * longest, dtype=jnp.int32)
         per_epoch = (n + batch - 1) // batch
         epoch, within = jnp.minimum(step // per_epoch, epochs - 1), step % per_epoch
         chosen, real = chosen[epoch, within], real[epoch, within]

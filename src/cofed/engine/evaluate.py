@@ -9,18 +9,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Scalar
 
 from cofed import metrics, trees
-from cofed.engine.steps import Data, means
+from cofed.engine.data import Data, means, shares
+from cofed.engine.shards import block_of, only
 from cofed.problem import Problem
 from cofed.regularizers.calculus import part_of
 
 ROWS = 1024  # the most samples of a pass
 ROOM = 2**25  # bytes of all that a model makes of the samples of a pass: a network's layers stay near the caches
-
-
-def shares(data: Data) -> Float[Array, "clients n_max"]:
-    """What each sample counts in its client's F_m."""
-    real = jnp.arange(data.X.shape[1], dtype=jnp.int32)[None, :] < data.sizes[:, None]
-    return means(real, data.X.dtype)
 
 
 def rows_at_once(problem: Problem, w: PyTree, x: Array) -> int:
@@ -37,8 +32,7 @@ def by_blocks(f: Callable[..., PyTree], data: Data, rows: int = ROWS) -> PyTree:
 
 def by_blocks_here(f: Callable[..., PyTree], data: Data, rows: int) -> PyTree:
     """The same over the clients of this device."""
-    flat = lambda a: a.reshape((-1, *a.shape[2:]))  # noqa: E731
-    return over(f, flat(data.X), flat(data.y), flat(shares(data) * data.weights[:, None]), rows)
+    return over(f, *data.flat(), data.shares(), rows)
 
 
 def over(f: Callable[..., PyTree], X: Array, y: Array, share: Array, rows: int = ROWS) -> PyTree:
@@ -63,7 +57,7 @@ def over(f: Callable[..., PyTree], X: Array, y: Array, share: Array, rows: int =
 
 def over_all(f: Callable[..., PyTree], problem: Problem, data: Data, w: PyTree) -> PyTree:
     """The sum of f(problem, w, X, y, share) over all samples, in passes that suit the model."""
-    rows = rows_at_once(problem, w, data.X[0, 0])
+    rows = rows_at_once(problem, w, data.flat()[0][0])
     return by_blocks(lambda X, y, s: f(problem, w, X, y, s), data, rows)
 
 
@@ -74,14 +68,35 @@ def smooth(problem: Problem, data: Data, w: PyTree) -> tuple[Scalar, PyTree]:
 
 def client_losses(problem: Problem, data: Data, w: PyTree) -> Float[Array, " clients"]:
     """F_m(w) of each client."""
+    if data.tiers is not None:
+        return over_clients(lambda _, *own: problem.mean_loss(w, *own), data, ())
     return data.everybody(jax.lax.map(lambda one: problem.mean_loss(w, *one), (data.X, data.y, shares(data))))
 
 
 def per_client(f: Callable[..., Any], data: Data, models: PyTree) -> Float[Array, "clients ..."]:
     """f(w_m, X_m, y_m, share_m) of each client with its own model, a block of clients at a time."""
-    size = max(1, ROWS // data.X.shape[1])
+    if data.tiers is not None:
+        return over_clients(f, data, models)
+    size = max(1, ROWS // data.widest)
     here = jax.lax.map(lambda one: f(*one), (models, data.X, data.y, shares(data)), batch_size=size)
     return data.everybody(here)
+
+
+def over_clients(f: Callable[..., Any], data: Data, stacked: PyTree) -> Float[Array, " clients"]:
+    """f(own, X_m, y_m, share_m) of each client, where clients lie in rows: those of a tier in blocks; `own` is the
+    client's part of what is stacked."""
+    assert data.tiers is not None
+    here, found = jnp.arange(data.clients, dtype=jnp.int32), None
+    tier = data.tier(here)
+    for place, (width, clients) in enumerate(data.tiers):
+
+        def one(client, own, width=width):
+            real = jnp.arange(width, dtype=jnp.int32) < data.sizes[client]
+            return f(own, *data.whole(client, width), means(real, data.dtype))
+
+        block = block_of(clients, max(1, ROWS // width))
+        found = only(tier == place, block)(one, here, stacked, found=found)
+    return data.everybody(found)
 
 
 def right(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> Scalar | None:
@@ -121,7 +136,7 @@ def personal(
         for name, each in client_scores(problem, held_out, owned(data.everybody(models), held_out)).items():
             values[f"personal_test_{name}"] = each @ held_out.weights
     for name, metric in own.items():
-        each = data.everybody(jax.vmap(metric)(models).astype(data.X.dtype))
+        each = data.everybody(jax.vmap(metric)(models).astype(data.dtype))
         values |= {f"{name}_min": each.min(), f"{name}_mean": each.mean(), f"{name}_max": each.max()}
     if by_client:
         values["client_loss"] = scores["loss"]

@@ -15,6 +15,7 @@ from cofed.engine import machine
 from cofed.engine.history import History, Log
 from cofed.engine.job import Job, ReadyStage, Settings, check_algorithm, check_kinds, prepare
 from cofed.engine.loop import Clock, run_chunk
+from cofed.engine.machine import size
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.engine.rounds import copies
 from cofed.engine.run import begin, begin_stage, clock, count_first, failed, next_pace, record
@@ -407,7 +408,7 @@ def gathered(
         rounds=settings.rounds,
         evaluations=evaluations,
         clients=plan.clients,
-        features=task.data.X.shape[2] if task.data.X.ndim == 3 else None,
+        features=task.data.n_features,
         participants=plan.participants,
         compile_seconds=preparing + sum(c.compile_seconds for c in calibrations),
         seconds_per_round=total / settings.rounds,
@@ -445,15 +446,3 @@ def duration(seconds: float | int) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min" if minutes < 48 * 60 else f"{minutes / 60 / 24:,.1f} days"
-
-
-def size(count: float | int) -> str:
-    """Bytes, for people.
-
-    >>> [size(n) for n in (12, 4100, 3.3e6, 25e9)]
-    ['12 B', '4.1 kB', '3.3 MB', '25 GB']
-    """
-    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
-            return f"{count / scale:.3g} {unit}"
-    return f"{count:.0f} B"

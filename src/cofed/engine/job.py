@@ -12,6 +12,7 @@ from jaxtyping import Array, PyTree
 from cofed import trees
 from cofed.algorithms import base
 from cofed.disk import DiskFederation
+from cofed.engine.data import Data, data_of
 from cofed.engine.halo import halo_links
 from cofed.engine.history import COLUMNS
 from cofed.engine.inmemory import InMemory
@@ -21,7 +22,6 @@ from cofed.engine.ondisk import OnDisk, check_on_disk, example
 from cofed.engine.peers import Peers
 from cofed.engine.plan import Plan, check_fit, in_cache, make_plan, pose
 from cofed.engine.rounds import Centre
-from cofed.engine.steps import Data
 from cofed.engine.window import rounds_of
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology, links
@@ -111,14 +111,7 @@ def prepare(
     held_out = None
     if evaluation is not None:
         check_evaluation(problem, federation, evaluation)
-        held_out = Data(
-            evaluation.X.astype(data.X.dtype),
-            evaluation.y if jnp.issubdtype(evaluation.y.dtype, jnp.integer) else evaluation.y.astype(data.X.dtype),
-            evaluation.sizes,
-            evaluation.ids,
-            evaluation.weights("samples").astype(data.X.dtype),
-            owners=owners(federation, evaluation),
-        )
+        held_out = traced(data_of(evaluation, "samples", owners=owners(federation, evaluation)), data.dtype)
     start = jax.eval_shape(lambda: problem.start(federation, None, settings.seed))
     check_prediction(problem, federation, start)
     own = check_metrics(metrics or {}, start)
@@ -140,8 +133,8 @@ def prepare(
         check_fit(stage.algorithm, pose(problem, plan), plan)
         check_numbers(stage.algorithm)
         task = Task(
-            traced(stage.algorithm, data.X.dtype),
-            traced(pose(problem, plan), data.X.dtype),
+            traced(stage.algorithm, data.dtype),
+            traced(pose(problem, plan), data.dtype),
             between,
             data,
             held_out,
@@ -168,9 +161,8 @@ def lay(
         check_on_disk(algorithm, exchange, plan, settings.per_client)
         place = OnDisk(federation, weights, plan, settings.seed, settings.rounds)
         return place, example(federation), rounds_of(federation, plan)
-    arrays = (federation.X, federation.y, federation.sizes, federation.ids)
     places = jnp.asarray(np.argsort(np.asarray(federation.ids)), jnp.int32)
-    return InMemory(), Data(*arrays, federation.weights(weights), federation.draw, places=places), CHUNK
+    return InMemory(), data_of(federation, weights, places=places), CHUNK
 
 
 def owners(federation: Federation | DiskFederation, evaluation: Federation) -> Array | None:

@@ -15,11 +15,12 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Int, PyTree
 
 from cofed.engine import evaluate
+from cofed.engine.data import Data
 from cofed.engine.mesh import alike, on_devices
 from cofed.engine.peers import Peers
 from cofed.engine.plan import Plan
 from cofed.engine.rounds import Centre, Roll, State, in_blocks, last_work
-from cofed.engine.steps import Data, make_steps
+from cofed.engine.steps import make_steps
 from cofed.problem import Problem
 
 

@@ -17,11 +17,12 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, PyTree
 
+from cofed.engine import machine
+from cofed.engine.data import Data
 from cofed.engine.rounds import State, at, started
-from cofed.engine.steps import Data
 from cofed.federation import Federation
 
-STACKS = ("X", "y", "sizes", "ids", "weights")  # the parts of the data that have an entry per client
+STACKS = ("X", "y", "sizes", "ids", "weights", "starts")  # the parts of the data that have an entry per client
 
 
 def mesh(devices: int | None = None) -> Mesh:
@@ -92,10 +93,31 @@ def spread_data(data: Data, mesh: Mesh) -> Data:
     """The clients' data, dealt out."""
     assert data.places is not None
     axis = P(mesh.axis_names[0])
-    stacks = padded({name: getattr(data, name) for name in STACKS}, mesh)
+    names = STACKS if data.tiers is None else [name for name in STACKS if name not in ("X", "y")]
+    stacks = padded({name: getattr(data, name) for name in names if getattr(data, name) is not None}, mesh)
     real = np.arange(len(stacks["weights"])) < data.places.shape[0]
     stacks["weights"] = np.where(real, stacks["weights"], 0).astype(data.weights.dtype)
+    if data.tiers is not None:
+        stacks |= spread_rows(data, stacks["sizes"], real, mesh.size)
     return dataclasses.replace(data, **put(stacks, mesh, axis), places=put(data.places, mesh, P()), mesh=mesh)
+
+
+def spread_rows(data: Data, sizes: np.ndarray, real: np.ndarray, devices: int) -> dict[str, np.ndarray]:
+    """Rows, dealt out with their clients: every device has room for the most rows that one has. A client that fills up
+    the last device has one sample, which lies past the end and counts nothing."""
+    each = np.where(real, sizes, 0).reshape(devices, -1)
+    room = int(each.sum(axis=1).max())
+    starts = np.where(real, (np.cumsum(each, axis=1) - each).reshape(-1), room).astype(np.int32)
+    found = {"starts": starts, "sizes": np.where(real, sizes, 1).astype(np.int32)}
+    ends = np.cumsum(each.sum(axis=1))
+    for name in ("X", "y"):
+        rows = np.asarray(getattr(data, name))
+        machine.require(devices * room * rows[:1].nbytes, f"the clients' {name}, spread over {devices} devices,")
+        dealt_out = np.repeat(rows[:1], devices * room, axis=0).reshape(devices, room, *rows.shape[1:])
+        for part, first, end in zip(dealt_out, [0, *ends], ends, strict=False):
+            part[: end - first] = rows[first:end]
+        found[name] = dealt_out.reshape(devices * room, *rows.shape[1:])
+    return found
 
 
 def put_task(task: Any, mesh: Mesh) -> Any:
@@ -166,7 +188,7 @@ def on_devices(f: Callable, gives: Callable = alike) -> Callable:
 
 def dealt(task: Any) -> list[Any]:
     """What of a task is dealt out."""
-    return [getattr(task.data, name) for name in STACKS]
+    return [part for name in STACKS if (part := getattr(task.data, name)) is not None]
 
 
 def kept(state: State) -> Any:

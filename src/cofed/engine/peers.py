@@ -11,11 +11,24 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from cofed import trees
 from cofed.engine import draws, evaluate
+from cofed.engine.data import Data
 from cofed.engine.halo import HaloLinks
 from cofed.engine.history import Communication
 from cofed.engine.plan import Plan
-from cofed.engine.rounds import Roll, State, at, copies, failed_where, first_steps, moved, select, started, together
-from cofed.engine.steps import Data, make_steps
+from cofed.engine.rounds import (
+    Roll,
+    State,
+    at,
+    called,
+    copies,
+    failed_where,
+    first_steps,
+    moved,
+    select,
+    started,
+    together,
+)
+from cofed.engine.steps import make_steps
 from cofed.gossip.topologies import Links
 from cofed.problem import Problem
 
@@ -44,7 +57,7 @@ class Peers(eqx.Module):
     ) -> State:
         """The state before a stage, after the exchange that some methods begin with."""
         if data.mesh is not None:  # of everybody's starts, those of the nodes that live here
-            own = jnp.clip(data.first() + jnp.arange(data.X.shape[0], dtype=jnp.int32), 0, plan.clients - 1)
+            own = jnp.clip(data.first() + jnp.arange(data.clients, dtype=jnp.int32), 0, plan.clients - 1)
             w0 = jax.tree.map(lambda leaf: leaf[own], w0)
         nodes = jax.vmap(lambda one: algorithm.init_node(problem, one))(w0)
         if getattr(algorithm, "exchanges_first", False):
@@ -63,13 +76,12 @@ class Peers(eqx.Module):
 
     def each_node(self, work, problem, data, plan, nodes, key, stage_round, for_each, make) -> tuple[PyTree, PyTree]:
         """The work of every node."""
-        r = stage_round.astype(data.X.dtype)
+        r = stage_round.astype(data.dtype)
 
-        def one(position, node, own):
-            return work(problem, node, make(problem, data, plan, position, own, key, r))
+        def one(position, node, own, width):
+            return work(problem, node, make(problem, data, plan, position, own, key, r, width))
 
-        here = jnp.arange(data.X.shape[0], dtype=jnp.int32)
-        return for_each(one, here, nodes, (data.X, data.y) if plan.batch is None else None)
+        return for_each(one, data, plan, called(None, data, plan), nodes)
 
     def one_round(
         self,
@@ -156,12 +168,12 @@ class Peers(eqx.Module):
         apart = data.everybody(jax.vmap(lambda w: trees.dot(d := trees.sub(w, centre), d))(models))
         found = {"consensus": jnp.sqrt(jnp.mean(apart))}
         over_nodes = {name: data.everybody(jax.vmap(metric)(models)) for name, metric in metrics.items()}
-        if self.links.nodes**2 * data.X.shape[1] <= NODE_EVALUATIONS:
+        if self.links.nodes * data.room(self.links.nodes) <= NODE_EVALUATIONS:
             each, everyone = jax.vmap(problem.mean_loss, in_axes=(0, None, None, None)), data.everybody(models)
             losses = evaluate.by_blocks(lambda X, y, s: each(everyone, X, y, s), data)
             over_nodes["objective"] = losses + jax.vmap(problem.regularizer.value)(everyone)
         for name, values in over_nodes.items():
-            values = values.astype(data.X.dtype)
+            values = values.astype(data.dtype)
             found |= {f"{name}_min": values.min(), f"{name}_mean": values.mean(), f"{name}_max": values.max()}
         return found
 

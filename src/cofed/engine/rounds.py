@@ -7,6 +7,8 @@ that went wrong), `messages`, `first_messages` and `communication` (what goes ov
 the same for both.
 """
 
+import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +20,13 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 from cofed import trees
 from cofed.algorithms import base
 from cofed.engine import draws, evaluate, shards
+from cofed.engine.data import Data
 from cofed.engine.history import Communication
 from cofed.engine.plan import Plan
-from cofed.engine.steps import Data, make_steps
+from cofed.engine.steps import make_steps
 from cofed.problem import Problem
 
+WHOLE = 2**22  # bytes of whole clients' samples that are worked on at once
 EMPTY_ROUNDS = 3  # so many rounds in a row without one finite update end a run
 
 
@@ -46,27 +50,75 @@ class Roll(eqx.Module):
     messages: Int[Array, "*rounds"]  # how many clients (by gossip: links, each way) were served
 
 
-def together(client: Callable, *stacked: PyTree) -> PyTree:
-    """All participants at once, as one array axis."""
-    return jax.vmap(client)(*stacked)
-
-
 def in_blocks(block: int | None) -> Callable:
-    """Participants a block at a time, so that what a step works on stays inside the caches: blocks of the largest size
-    up to this one that divides their number."""
+    """A `for_each`: the work of the participants, a block at a time, so that what a step works on stays inside the
+    caches; blocks of the largest size up to this one that divides their number.
 
-    def for_each(client: Callable, *stacked: PyTree) -> PyTree:
-        count = jax.tree.leaves(stacked)[0].shape[0]
-        size = next(b for b in range(min(block or count, count), 0, -1) if count % b == 0)
-        if size == count:
-            return together(client, *stacked)
-        if size == 1:
-            return jax.lax.map(lambda one: client(*one), stacked)
-        parts = jax.tree.map(lambda leaf: leaf.reshape(count // size, size, *leaf.shape[1:]), stacked)
-        done = jax.lax.map(lambda part: together(client, *part), parts)
-        return jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), done)
+    `client(position, keeps, own, width)` is one client's work; own is its data, padded to width, where gradients are
+    full.
+    """
+
+    def for_each(client: Callable, data: Data, plan: Plan, cast: "Cast", kept: PyTree) -> PyTree:
+        if follows_sizes(data, plan):
+            return by_size(client, data, plan, cast, kept, block)
+
+        def work(position, keeps, own):
+            return client(position, keeps, own, data.widest)
+
+        if data.mesh is not None and not plan.everyone:
+            few = shards.block_of(-(-plan.participants // data.mesh.size), plan.block)
+            return shards.only(cast.mine, few)(work, cast.here, kept, None)
+        own = None
+        if plan.batch is None:
+            own = (data.X, data.y) if plan.everyone else (data.X[cast.here], data.y[cast.here])
+        return blockwise(work, block, cast.here, kept, own)
 
     return for_each
+
+
+together = in_blocks(None)  # all participants at once, as one array axis
+
+
+def blockwise(work: Callable, block: int | None, *stacked: PyTree) -> PyTree:
+    """The work on each entry of the stacks, in blocks."""
+    count = jax.tree.leaves(stacked)[0].shape[0]
+    size = next(b for b in range(min(block or count, count), 0, -1) if count % b == 0)
+    if size == count:
+        return jax.vmap(work)(*stacked)
+    if size == 1:
+        return jax.lax.map(lambda one: work(*one), stacked)
+    parts = jax.tree.map(lambda leaf: leaf.reshape(count // size, size, *leaf.shape[1:]), stacked)
+    done = jax.lax.map(lambda part: jax.vmap(work)(*part), parts)
+    return jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), done)
+
+
+def follows_sizes(data: Data, plan: Plan) -> bool:
+    """Whether clients of different sizes are of different work, and lie so that each can be given its own."""
+    if data.tiers is None or data.draw is not None:
+        return False
+    return plan.batch is None or plan.epochs is not None or plan.batch > draws.FEW
+
+
+def by_size(client: Callable, data: Data, plan: Plan, cast: "Cast", kept: PyTree, block: int | None) -> PyTree:
+    """The work of the participants, one tier of clients after another."""
+    assert data.tiers is not None
+    tier, found = data.tier(cast.here), None
+    for place, (width, clients) in enumerate(data.tiers):
+
+        def work(position, keeps, width=width):
+            own = data.whole(position, width) if plan.batch is None else None
+            return client(position, keeps, own, width)
+
+        expected = clients * plan.participants // (plan.clients * (1 if data.mesh is None else data.mesh.size))
+        most = max(1, WHOLE // (width * sample_bytes(data))) if plan.batch is None else None
+        few = shards.block_of(max(1, expected), min(most or clients, block or clients))
+        found = shards.only(cast.mine & (tier == place), few)(work, cast.here, kept, found=found)
+    return found
+
+
+def sample_bytes(data: Data) -> int:
+    """Bytes of one sample."""
+    return data.X.nbytes // math.prod(data.X.shape[: 2 if data.tiers is None else 1])
 
 
 def started(server: PyTree, clients: PyTree, key: PRNGKeyArray, round: Any) -> State:
@@ -95,7 +147,7 @@ class Centre(eqx.Module):
     ) -> State:
         """The state before the first round of a stage."""
         one = algorithm.init_client(problem, w0)
-        return started(algorithm.init(problem, w0), copies(one, data.X.shape[0]), key, round)
+        return started(algorithm.init(problem, w0), copies(one, data.clients), key, round)
 
     def one_round(
         self,
@@ -109,25 +161,20 @@ class Centre(eqx.Module):
     ) -> tuple[State, Roll]:
         """Sample, broadcast, local steps of all participants, weighted mean, aggregate.
 
-        `for_each` maps a client's work over the participants, `make` gives a client its local steps.
+        `for_each` maps a client's work over the participants (see `in_blocks`), `make` gives a client its local steps.
         """
         key = draws.round_key(state.key, state.round)
-        stage_round = (state.round - state.begun).astype(data.X.dtype)
+        stage_round = (state.round - state.begun).astype(data.dtype)
         down = algorithm.broadcast(state.server)
         who = None if plan.everyone else self.attend(key, state.round, data, plan)
         cast = called(who, data, plan)
 
-        def client(position, keeps, own):
-            steps = make(problem, data, plan, position, own, key, stage_round)
+        def client(position, keeps, own, width):
+            steps = make(problem, data, plan, position, own, key, stage_round, width)
             return algorithm.local(problem, down, keeps, steps)
 
-        if plan.everyone:
-            kept, own = state.clients, (data.X, data.y)
-        else:
-            kept = jax.tree.map(lambda leaf: leaf[cast.here], state.clients)
-            own = (data.X[cast.here], data.y[cast.here]) if plan.batch is None and data.mesh is None else None
-            for_each = for_each if data.mesh is None else shards.own_only(cast.mine, data.mesh.size, plan.block)
-        up, keeps = for_each(client, cast.here, kept, own if plan.batch is None else None)
+        kept = state.clients if plan.everyone else jax.tree.map(lambda leaf: leaf[cast.here], state.clients)
+        up, keeps = for_each(client, data, plan, cast, kept)
         heard_here = jax.vmap(trees.all_finite)((up, keeps)) & cast.mine
         up = base.expanded(algorithm, up)
         if data.mesh is None:
@@ -142,7 +189,7 @@ class Centre(eqx.Module):
         go = (share > 0) & fine
         keeps = select(fine & heard_here, keeps, kept)
         if not plan.everyone:  # what is not here is past the end, and dropped
-            into = jnp.where(cast.mine, cast.here, data.X.shape[0])
+            into = jnp.where(cast.mine, cast.here, data.clients)
             keeps = jax.tree.map(lambda all_, some: all_.at[into].set(some, mode="drop"), state.clients, keeps)
         server = trees.where(go, server, state.server)
         messages = jnp.asarray(plan.participants, jnp.int32)
@@ -219,23 +266,22 @@ def last_work(
 ) -> tuple[State, Bool[Array, " clients"]]:
     """The last piece of local work of all clients, and whose was finite."""
     key, down = draws.round_key(state.key, state.round), algorithm.broadcast(state.server)
-    stage_round = (state.round - state.begun).astype(data.X.dtype)
+    stage_round = (state.round - state.begun).astype(data.dtype)
 
-    def client(position, keeps, own):
-        steps = make(problem, data, plan, position, own, key, stage_round)
+    def client(position, keeps, own, width):
+        steps = make(problem, data, plan, position, own, key, stage_round, width)
         return algorithm.last_local(problem, down, keeps, steps)
 
-    here = jnp.arange(data.X.shape[0], dtype=jnp.int32)
-    keeps = for_each(client, here, state.clients, (data.X, data.y) if plan.batch is None else None)
+    everybody = dataclasses.replace(plan, participants=plan.clients)
+    keeps = for_each(client, data, everybody, called(None, data, everybody), state.clients)
     heard = jax.vmap(trees.all_finite)(keeps)
     return at(state, state.server, select(heard, keeps, state.clients)), data.everybody(heard)
 
 
 def first_steps(problem: Problem, data: Data, plan: Plan) -> Any:
     """The first client's steps in round 0, to look at shapes."""
-    own = (data.X[0], data.y[0]) if plan.batch is None else None
-    zero = jnp.zeros((), data.X.dtype)
-    return make_steps(problem, data, plan, jnp.zeros((), jnp.int32), own, jax.random.key(0), zero)
+    zero = jnp.zeros((), data.dtype)
+    return make_steps(problem, data, plan, jnp.zeros((), jnp.int32), None, jax.random.key(0), zero)
 
 
 def at(state: State, server: PyTree, clients: PyTree) -> State:
@@ -265,7 +311,7 @@ class Cast(eqx.Module):
 
 def called(who: Int[Array, " participants"] | None, data: Data, plan: Plan) -> Cast:
     """The participants of a round: these, or everybody."""
-    here = jnp.arange(data.X.shape[0], dtype=jnp.int32)
+    here = jnp.arange(data.clients, dtype=jnp.int32)
     if who is None:
         who, first = jnp.arange(plan.clients, dtype=jnp.int32), data.first()
         return Cast(who, here, first + here < plan.clients, first + here)

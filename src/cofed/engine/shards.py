@@ -6,7 +6,6 @@ are in one place.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int, PyTree
 
-BLOCKS = 4  # a device takes its participants in so many blocks if it has its fair share: few idle places in the last
+BLOCKS = 4  # participants that are chosen go in so many blocks, if as many as expected: few idle places in the last
 
 
 def total(tree: PyTree, mesh: Mesh | None) -> PyTree:
@@ -37,18 +36,22 @@ def first_here(mesh: Mesh | None, here: int) -> Int[Array, ""] | int:
     return 0 if mesh is None else jax.lax.axis_index(mesh.axis_names[0]).astype(jnp.int32) * here
 
 
-def own_only(mine: Bool[Array, " participants"], devices: int, most: int | None) -> Callable:
-    """A `for_each` that works for the participants of this device alone, a block (of at most `most`) at a time; the
-    results of others are 0.
+def block_of(expected: int, most: int | None) -> int:
+    """How many to take at a time where about so many are expected, and at most `most` are wanted at once."""
+    return max(1, min(-(-expected // BLOCKS), most or expected))
 
-    How many live here is a number to the program: a device with fewer is done sooner.
+
+def only(chosen: Bool[Array, " participants"], block: int) -> Callable:
+    """A `for_each` that works for the chosen participants alone, a block at a time; the results of others are those of
+    `found`, or 0.
+
+    How many are chosen is a number to the program: where they are fewer, it is done sooner.
     """
-    participants = mine.shape[0]
-    block = max(1, min(-(-participants // (devices * BLOCKS)), most or participants))
-    order = jnp.pad(jnp.argsort(~mine, stable=True).astype(jnp.int32), (0, block))
-    count = jnp.sum(mine.astype(jnp.int32)).astype(jnp.int32)
+    participants = chosen.shape[0]
+    order = jnp.pad(jnp.argsort(~chosen, stable=True).astype(jnp.int32), (0, block))
+    count = jnp.sum(chosen.astype(jnp.int32)).astype(jnp.int32)
 
-    def for_each(client: Callable, *stacked: PyTree) -> PyTree:
+    def for_each(client: Callable, *stacked: PyTree, found: PyTree = None) -> PyTree:
         def some(slots: Array) -> PyTree:
             return jax.vmap(client)(*jax.tree.map(lambda leaf: leaf[slots], stacked))
 
@@ -60,8 +63,9 @@ def own_only(mine: Bool[Array, " participants"], devices: int, most: int | None)
             new = jax.tree.map(lambda all_, part: all_.at[at].set(part, mode="drop"), found, some(slots))
             return done + block, new
 
-        shapes = jax.eval_shape(lambda: jax.vmap(client)(*stacked))
-        empty: Any = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        return jax.lax.while_loop(lambda carry: carry[0] < count, body, (jnp.zeros((), jnp.int32), empty))[1]
+        if found is None:
+            shapes = jax.eval_shape(lambda: jax.vmap(client)(*stacked))
+            found = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+        return jax.lax.while_loop(lambda carry: carry[0] < count, body, (jnp.zeros((), jnp.int32), found))[1]
 
     return for_each

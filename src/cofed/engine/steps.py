@@ -1,44 +1,19 @@
 """Local steps in process: gradients of a client's batches, and the loop over them as one scan."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, Num, PRNGKeyArray, PyTree
 
 from cofed.curvature import mean_hessian
-from cofed.engine import draws, shards
+from cofed.engine import draws
+from cofed.engine.data import Data, means
 from cofed.engine.plan import Plan
 from cofed.problem import Problem
-
-
-class Data(eqx.Module):
-    """The arrays of a federation, as the compiled program sees them: on a mesh, those of one device."""
-
-    X: Float[Array, "clients n_max ..."]
-    y: Num[Array, "clients n_max ..."]
-    sizes: Int[Array, " clients"]
-    ids: Int[Array, " clients"]
-    weights: Float[Array, " clients"]  # pi_m
-    draw: Callable | None = eqx.field(static=True, default=None)  # of a stream: (key, client, size) -> (X, y)
-    owners: Int[Array, " clients"] | None = None  # of held-out data: the position of the client that each part is of
-    places: Int[Array, " everybody"] | None = None  # the position of the client with each id, among all clients
-    mesh: Mesh | None = eqx.field(static=True, default=None)  # the devices that the clients are spread over
-
-    def total(self, tree: PyTree) -> PyTree:
-        """The sum over all devices."""
-        return shards.total(tree, self.mesh)
-
-    def everybody(self, tree: PyTree) -> PyTree:
-        """What all clients have, from what those on this device have."""
-        return tree if self.places is None else shards.everybody(tree, self.mesh, self.places.shape[0])
-
-    def first(self) -> Int[Array, ""] | int:
-        """The position of the first client here among all."""
-        return shards.first_here(self.mesh, self.X.shape[0])
 
 
 class Stream(eqx.Module):
@@ -112,10 +87,15 @@ def make_steps(
     own: tuple[Array, Array] | None,
     key: PRNGKeyArray,
     round: Float[Array, ""],
+    width: int | None = None,
 ) -> Steps:
-    """The local steps of the client at this position. `own` is its data where gradients are full; None: find it."""
-    n, dtype = data.sizes[client], data.X.dtype
-    most = data.X.shape[1]
+    """The local steps of the client at this position. `own` is its data where gradients are full; None: find it.
+
+    `width` is what its samples are padded to, and bounds the work; None: that of the largest client.
+    """
+    n, dtype = data.sizes[client], data.dtype
+    most = data.widest
+    width = most if width is None else width
     key = draws.client_key(key, data.ids[client])
     own_key, steps = draws.own_key(key), jnp.asarray(plan.steps, dtype)
     if data.draw is not None:
@@ -124,21 +104,16 @@ def make_steps(
         stream = Stream(key, data.first() + client, plan.batch, data.draw)
         return Steps(problem, data.X[0], data.y[0], None, share, round, steps, own_key, plan, stream)
     if plan.batch is None:
-        X, y = (data.X[client], data.y[client]) if own is None else own
-        share = means(jnp.arange(most, dtype=jnp.int32) < n, dtype)
+        X, y = data.whole(client, width) if own is None else own
+        share = means(jnp.arange(width, dtype=jnp.int32) < n, dtype)
         return Steps(problem, X, y, None, share, round, steps, own_key, plan)
     if plan.epochs is None:
-        chosen, real = draws.random_batches(key, n, most, plan.batch, plan.steps)
+        chosen, real = draws.random_batches(key, n, most, plan.batch, plan.steps, width)
         count = steps
     else:
-        chosen, real = draws.epoch_batches(key, n, most, plan.batch, plan.epochs)
+        chosen, real = draws.epoch_batches(key, n, most, plan.batch, plan.epochs, width)
         count = (plan.epochs * ((n + plan.batch - 1) // plan.batch)).astype(dtype)
-    X, y = (a.reshape((-1, *a.shape[2:])) for a in (data.X, data.y))
-    rows = client * most + chosen
+        plan = dataclasses.replace(plan, steps=min(plan.steps, chosen.shape[0]))
+    X, y = data.flat()
+    rows = data.start(client) + chosen
     return Steps(problem, X, y[rows], rows, means(real, dtype), round, count, own_key, plan)
-
-
-def means(real: Bool[Array, "..."], dtype: Any) -> Float[Array, "..."]:
-    """What each sample counts in a mean over the real ones along the last axis."""
-    counted = jnp.maximum(jnp.sum(real, axis=-1, keepdims=True), 1).astype(dtype)
-    return real.astype(dtype) / counted

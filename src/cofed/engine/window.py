@@ -18,13 +18,13 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from cofed.disk import DiskFederation
 from cofed.engine import draws
+from cofed.engine.data import Data
 from cofed.engine.plan import Plan
 from cofed.engine.rounds import Centre
-from cofed.engine.steps import Data
+from cofed.rows import aligned
 
 BYTES = 2**25  # of the samples in a window
 ROUNDS = 512  # the most rounds of a window
-ALIGNMENT = 64  # bytes
 
 
 class Windowed(Centre):
@@ -90,6 +90,8 @@ class Windows:
         shape = (self.size, federation.largest)
         kinds = [federation.index.record[part] for part in ("X", "y")]
         self.rooms = [[aligned((*shape, *kind.shape), kind.base) for kind in kinds] for _ in range(2)]
+        for part in (part for room in self.rooms for part in room):
+            part.fill(0)  # rows of nobody are there too
         self.desk = np.empty(self.size * federation.largest, federation.index.record)
         self.current: Window | None = None
         self.next: tuple[int, Ahead] | None = None
@@ -154,11 +156,3 @@ def as_data(federation: DiskFederation, X: np.ndarray, y: np.ndarray, ids: np.nd
     stack = jax.device_put((X, y), may_alias=True)  # on a CPU the arrays themselves, where they are aligned
     X_there, y_there = (jnp.asarray(part) for part in stack)
     return Data(X_there, y_there, jnp.asarray(sizes), jnp.asarray(ids), jnp.asarray(weights))
-
-
-def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Zeros that begin where JAX can use them without a copy."""
-    size = int(np.prod(shape)) * dtype.itemsize
-    raw = np.zeros(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + size].view(dtype).reshape(shape)

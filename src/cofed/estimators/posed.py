@@ -12,8 +12,8 @@ from jaxtyping import PyTree
 
 from cofed.curvature import mean_hessian
 from cofed.engine import evaluate
+from cofed.engine.data import Data, data_of, shares
 from cofed.engine.job import traced
-from cofed.engine.steps import Data
 from cofed.estimators.certificate import Look, Null, inverse_link, look
 from cofed.estimators.moments import moments
 from cofed.estimators.sites import NUMBER, Sites, stacked
@@ -88,7 +88,7 @@ def pose(
         mean = found.mean if fit_intercept else mean
         scale = found.scale if standardize else scale
     rows = stacked(Sites(sites.names, [(X - mean) / scale for X in sites.X], sites.y))
-    data = Data(rows.X, rows.y, rows.sizes, rows.ids, rows.weights("samples"))
+    data = data_of(rows, "samples")
     model = Linear(fit_intercept) if shape is None else Trace(*shape, fit_intercept)
     y = np.concatenate(sites.y)
     if isinstance(loss, Softmax):
@@ -97,7 +97,7 @@ def pose(
     else:
         share = np.asarray(y.mean(), np.float64)
     traffic.add("model without features", 1, 0, NUMBER * (share.size + 1))  # sums of y, and of its least loss
-    start = model.init(jax.random.key(0), rows.X[0, 0], None if share.ndim == 0 else share.size)
+    start = model.init(jax.random.key(0), rows.example()[0], None if share.ndim == 0 else share.size)
     if fit_intercept:
         best = inverse_link(loss, jnp.asarray(share))
         start = Weights(start.coef, best if share.ndim == 0 else best - best.mean())
@@ -127,9 +127,11 @@ def second_order_at(problem: Problem, data: Data, w: PyTree) -> tuple[Any, PyTre
         X, y, share = client
         return total + mean_hessian(problem, w, X, y, share, everything), None
 
-    shares = evaluate.shares(data) * data.weights[:, None]
-    nothing = jnp.zeros((everything.size, everything.size), data.X.dtype)
-    hessian = jax.lax.scan(add, nothing, (data.X, data.y, shares))[0]
+    if data.tiers is None:
+        nothing = jnp.zeros((everything.size, everything.size), data.dtype)
+        hessian = jax.lax.scan(add, nothing, (data.X, data.y, shares(data) * data.weights[:, None]))[0]
+    else:
+        hessian = evaluate.by_blocks(lambda X, y, share: mean_hessian(problem, w, X, y, share, everything), data)
     return *evaluate.smooth(problem, data, w), hessian
 
 

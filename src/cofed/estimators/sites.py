@@ -11,6 +11,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from cofed import intake
 from cofed.federation import Federation
+from cofed.rows import Rows, of_clients, tiers_of
 
 NUMBER = 8  # bytes: estimators compute and send in float64
 
@@ -80,10 +81,10 @@ def from_federation(estimator: Any, federation: Federation, y: Any, clients: Any
         raise ValueError(f"{name}: a Federation carries its own targets and clients; leave y and clients out")
     if federation.draw is not None:
         raise ValueError(f"{name}: the clients of this federation draw fresh samples; an estimator needs fixed rows")
-    if len(federation.feature_shape) != 1 or federation.y.ndim != 2:
+    if len(federation.feature_shape) != 1 or federation.target_shape:
         raise ValueError(
             f"{name}: rows must be vectors with one target each, got rows of shape {federation.feature_shape} and "
-            f"targets of shape {federation.y.shape[2:]}"
+            f"targets of shape {federation.target_shape}"
         )
     pairs = [federation.client(m) for m in range(federation.n_clients)]
     estimator.n_features_in_ = federation.n_features
@@ -99,17 +100,21 @@ def from_federation(estimator: Any, federation: Federation, y: Any, clients: Any
 
 
 def stacked(sites: Sites) -> Federation:
-    """The clients as one padded stack of float64. Small clients are padded to a power of two, so that fits of similar
-    size share a compiled program."""
+    """The clients in float64, as one padded stack where they are of similar size. Small clients are padded to a power
+    of two, so that fits of similar size share a compiled program."""
     jax.config.update("jax_enable_x64", True)
     sizes = sites.sizes
+    ids = intake.ranks(sites.names)
+    if tiers_of(sizes) is not None:
+        rows = of_clients(sites.X, sites.y, np.float64, sites.y[0].dtype)
+        return Federation(rows, sizes.astype(np.int32), ids, sites.names)
     most = padded(int(sizes.max()))
     X = np.empty((len(sizes), most, sites.n_features))
     y = np.empty((len(sizes), most), sites.y[0].dtype)
     for m, n in enumerate(sizes):
         X[m, :n], y[m, :n] = sites.X[m], sites.y[m]
         X[m, n:], y[m, n:] = sites.X[m][0], sites.y[m][0]
-    return Federation(X, y, sizes.astype(np.int32), intake.ranks(sites.names), sites.names)
+    return Federation(Rows(X, y), sizes.astype(np.int32), ids, sites.names)
 
 
 def padded(rows: int) -> int:

@@ -169,13 +169,13 @@ class Run:
     def task(self, algorithm: Any, local_steps: int = 1) -> Task:
         """The algorithm on this problem, for cofed's engine."""
         data = self.posed.data
-        clients = data.X.shape[0]
+        clients = data.clients
         plan = Plan(local_steps, True, None, None, clients, clients)
         problem = pose(self.posed.problem(self.psi), plan)
         reason = refusal(algorithm, problem)
         if reason:
             raise ValueError(reason)
-        return Task(traced(algorithm, data.X.dtype), problem, Centre(), data, None, {}, plan, Watch())
+        return Task(traced(algorithm, data.dtype), problem, Centre(), data, None, {}, plan, Watch())
 
     def count(self, what: str, task: Task, w: Weights, rounds: int) -> None:
         """The rounds that an algorithm took, with the bytes of its messages."""

@@ -99,7 +99,7 @@ def look_ahead(
     tick(0.0, 1.0, "data")
     began = time.perf_counter()
     setup = what.setup(numbers, 0)
-    jax.block_until_ready(setup.federation.X)
+    jax.block_until_ready(setup.federation.rows.X)
     made, most, settled, lines = time.perf_counter() - began, machine.peak(), machine.resident(), []
     methods = what.methods(numbers)
     for i, method in enumerate(methods):

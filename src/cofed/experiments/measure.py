@@ -18,11 +18,11 @@ import pandas as pd
 import cofed
 from cofed import trees
 from cofed.engine import evaluate
+from cofed.engine.data import data_of
 from cofed.engine.files import atomically
 from cofed.engine.history import Outcome, Result
 from cofed.engine.job import traced
 from cofed.engine.progress import interruptible
-from cofed.engine.steps import Data
 from cofed.experiments.declare import Comparison, Experiment, Method, Setup, Sweep
 
 TOGETHER = 4  # a grid runs about so many times faster per configuration than one by one: for the time that is left
@@ -153,15 +153,11 @@ def columns_of(setup: Setup) -> list[str]:
 
 def for_row(setup: Setup, model: Any) -> tuple[Any, ...]:
     """What `evaluate.row` takes."""
-
-    def data(federation, weights):
-        return Data(federation.X, federation.y, federation.sizes, federation.ids, federation.weights(weights))
-
-    dtype = setup.federation.X.dtype
+    dtype = setup.federation.dtype
     return (
         traced(setup.problem, dtype),
-        data(setup.federation, setup.run.get("weights", "uniform")),
-        None if setup.evaluation is None else data(setup.evaluation, "samples"),
+        data_of(setup.federation, setup.run.get("weights", "uniform")),
+        None if setup.evaluation is None else data_of(setup.evaluation, "samples"),
         {name: traced(metric, dtype) for name, metric in setup.metrics.items()},
         False,
         jax.tree.map(lambda leaf: jax.numpy.asarray(leaf, dtype), model),

@@ -18,10 +18,11 @@ from safetensors.numpy import save_file
 from cofed import trees
 from cofed.algorithms import base
 from cofed.engine import draws, evaluate
+from cofed.engine.data import Data
 from cofed.engine.files import atomically
 from cofed.engine.job import check_algorithm
 from cofed.engine.plan import Plan
-from cofed.engine.steps import Data, make_steps
+from cofed.engine.steps import make_steps
 from cofed.federation import Federation
 from cofed.flower import wire
 from cofed.flower.keeping import Keeper, Lost
@@ -29,6 +30,7 @@ from cofed.flower.privacy import Privacy, privatised
 from cofed.flower.terms import Card, Terms, posed, stand_in
 from cofed.problem import Problem
 from cofed.programs import keep_programs
+from cofed.rows import fill
 
 log = logging.getLogger("flwr")
 Node = dict[str, Any]  # a node's configuration, `--node-config "site='oslo'"`
@@ -233,13 +235,15 @@ def padded(federation: Federation, terms: Terms) -> Data:
             f"{n} samples here"
         )
 
-    def pad(array: Any) -> Array:
-        array = np.asarray(array)
-        return jnp.asarray(np.concatenate([array, np.repeat(array[:, :1], terms.most - n, axis=1)], axis=1))
+    def pad(array: np.ndarray) -> Array:
+        room = np.empty((1, terms.most, *array.shape[1:]), array.dtype)
+        fill(room[0], array)
+        return jnp.asarray(room)
 
+    own_X, own_y = federation.pooled()
     one = lambda value, dtype: jnp.asarray([value], dtype)  # noqa: E731
-    X = pad(federation.X)
-    return Data(X, pad(federation.y), one(n, jnp.int32), one(terms.id, jnp.int32), one(1, X.dtype))
+    X = pad(own_X)
+    return Data(X, pad(own_y), one(n, jnp.int32), one(terms.id, jnp.int32), one(1, X.dtype))
 
 
 def require_finite(finite: Any) -> None:
@@ -264,9 +268,8 @@ def steps_of(
     problem: Problem, data: Data, plan: Plan, seed: PRNGKeyArray, round: Int[Array, ""], since: Float[Array, ""]
 ) -> base.LocalSteps:
     """The client's local steps: the same batches as the engine gives this client in this round."""
-    own = (data.X[0], data.y[0]) if plan.batch is None else None
     key = draws.round_key(seed, round)
-    return make_steps(problem, data, plan, jnp.zeros((), jnp.int32), own, key, since)
+    return make_steps(problem, data, plan, jnp.zeros((), jnp.int32), None, key, since)
 
 
 @eqx.filter_jit

@@ -190,7 +190,7 @@ def prepared(
             "target": target,
             "columns": list(everything.feature_names or ()),
             "dtype": str(everything.dtype),
-            "label_dtype": str(everything.y.dtype),
+            "label_dtype": str(everything.labels().dtype),
         },
     }
     write_json(out / "definition.json", content)

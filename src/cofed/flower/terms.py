@@ -15,6 +15,7 @@ from cofed.engine.plan import Plan, pose
 from cofed.federation import Federation
 from cofed.flower.wire import WireError, clipped
 from cofed.problem import Problem
+from cofed.rows import Rows
 
 TEXT = 200  # the longest name
 
@@ -36,14 +37,14 @@ class Card:
     @classmethod
     def of(cls, site: str, problem: Problem, federation: Federation) -> "Card":
         """The card of a site's own data."""
-        y = np.asarray(federation.y)
+        y = federation.labels()
         classes = hasattr(problem.loss, "correct")
         columns = federation.feature_names
         return cls(
             site=site,
             samples=federation.n_samples,
             features=list(federation.feature_shape),
-            targets=list(y.shape[2:]),
+            targets=list(federation.target_shape),
             dtype=str(federation.dtype),
             label_dtype=str(y.dtype),
             columns="" if columns is None else hashlib.sha256(json.dumps(columns).encode()).hexdigest(),
@@ -148,8 +149,7 @@ def stand_in(cards: list[Card]) -> Federation:
         jax.config.update("jax_enable_x64", True)
     site_names = tuple(card.site for card in cards)
     return Federation(
-        X=np.zeros((len(cards), 1, *first.features), first.dtype),
-        y=labels,
+        rows=Rows(np.zeros((len(cards), 1, *first.features), first.dtype), labels),
         sizes=np.array([card.samples for card in cards], np.int32),
         ids=intake.ranks(site_names),
         names=site_names,

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, Num
 
 from cofed.federation import Federation
 from cofed.personal import glm
-from cofed.personal.glm import Glm, at_once
+from cofed.personal.glm import Glm, over_stack
 from cofed.problem import Problem
 from cofed.programs import keep_programs
 
@@ -83,14 +83,18 @@ def local_fits(problem: Problem, federation: Federation, groups: Any = None) -> 
             + (f" ({reasons})" if reasons else "")
         )
     part = federation.select(kept)
-    labels = np.broadcast_to(np.arange(part.X.shape[1], dtype=np.int32), part.X.shape[:2]).copy()
-    if by_client is not None:
-        for row, name in zip(labels, kept, strict=True):
-            own = np.unique(by_client[federation.names.index(name)], return_inverse=True)[1]
-            row[: len(own)] = own
+    theta, covariance = np.empty((len(kept), count)), np.empty((len(kept), count, count))
+    converged = np.empty(len(kept), bool)
     with jax.enable_x64(True):
-        fits = fit_all(glm.of_clients(problem, part, basis), jnp.asarray(labels))
-        theta, covariance, converged = (np.asarray(each) for each in fits)
+        data = glm.of_clients(problem, part, basis)
+        for stack, places in zip(data.stacks, map(np.asarray, data.places), strict=True):
+            shape = stack.y.shape
+            labels = np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape).copy()
+            if by_client is not None:
+                for row, place in zip(labels, places, strict=True):
+                    own = np.unique(by_client[federation.names.index(kept[place])], return_inverse=True)[1]
+                    row[: len(own)] = own
+            theta[places], covariance[places], converged[places] = fit_all(stack, jnp.asarray(labels))
     fine = converged & np.isfinite(covariance).all(axis=(1, 2))
     left_out |= {name: "its fit did not converge" for name, good in zip(kept, fine, strict=True) if not good}
     if fine.sum() < 2:
@@ -129,13 +133,8 @@ def unfit(
 def fit_all(
     data: Glm, groups: Int[Array, "m n"]
 ) -> tuple[Float[Array, "m q"], Float[Array, "m q q"], Bool[Array, " m"]]:
-    """The fits of all clients, some at a time: their arrays stay small."""
-
-    def one(part):
-        X, y, w, group = part
-        return fit_one(Glm(X, y, w, data.basis, data.loss), group)
-
-    return jax.lax.map(one, (data.X, data.y, data.w, groups), batch_size=at_once(data))
+    """The fits of the clients of a stack."""
+    return over_stack(fit_one, data, groups)
 
 
 def fit_one(data: Glm, group: Int[Array, " n"]) -> tuple[Float[Array, " q"], Float[Array, "q q"], Bool[Array, ""]]:

@@ -1,12 +1,13 @@
 """Generalised linear models of all clients in one set of coordinates, in 64 bits: what Newton's method works with."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Num
+from jaxtyping import Array, Bool, Float, Int, Num
 
 from cofed.federation import Federation
 from cofed.models import Linear, Weights
@@ -16,7 +17,7 @@ ENTRIES = 2**16  # of the arrays of all samples' scores: small enough for a cach
 
 
 class Glm(eqx.Module):
-    """One client's data (or, with a leading axis, all clients'), and the sum of its losses as a function of theta.
+    """One client's data (or, with a leading axis, several clients'), and the sum of its losses as a function of theta.
 
     theta has the coefficients, feature by feature and the intercept last, in directions of the outputs that data can
     tell apart: `basis` turns them into the model's outputs, and the distance of two theta is that of two models.
@@ -68,17 +69,63 @@ def at_once(data: Glm) -> int:
     return max(1, ENTRIES // (data.X.shape[-2] * data.size))
 
 
+class Tiers(eqx.Module):
+    """All clients: those of similar size are one stack, whose clients stand at `places` among all."""
+
+    stacks: list[Glm]
+    places: list[Int[Array, " some"]]
+
+    @property
+    def size(self) -> int:
+        """The number of parameters."""
+        return self.stacks[0].size
+
+    def each(self, f: Any, *stacked: Array) -> Any:
+        """f(a client's data, its part of what is stacked) of every client, some at a time: their arrays stay small."""
+        if len(self.stacks) == 1:  # all are in their order
+            return over_stack(f, self.stacks[0], *stacked)
+        found = [
+            over_stack(f, stack, *(array[places] for array in stacked))
+            for stack, places in zip(self.stacks, self.places, strict=True)
+        ]
+        back = jnp.argsort(jnp.concatenate(self.places))
+        return jax.tree.map(lambda *parts: jnp.concatenate(parts)[back], *found)
+
+
+def over_stack(f: Any, data: Glm, *stacked: Array) -> Any:
+    """f(a client's data, ...) of every client of a stack, some at a time."""
+
+    def one(part):
+        (X, y, w), rest = part
+        return f(Glm(X, y, w, data.basis, data.loss), *rest)
+
+    return jax.lax.map(one, ((data.X, data.y, data.w), stacked), batch_size=at_once(data))
+
+
 def of_clients(
-    problem: Problem, federation: Federation, basis: np.ndarray, counted: Bool[np.ndarray, "m n"] | None = None
-) -> Glm:
-    """All clients, stacked; to be called in JAX's 64-bit mode."""
+    problem: Problem, federation: Federation, basis: np.ndarray, counted: Sequence[Bool[np.ndarray, " n"]] | None = None
+) -> Tiers:
+    """All clients; `counted` marks the samples of each that count. To be called in JAX's 64-bit mode."""
+    found = Tiers([], [])
+    for places, part in federation.by_size():
+        marks = np.array(part.mask())
+        if counted is not None:
+            for row, place, n in zip(marks, places, np.asarray(part.sizes), strict=True):
+                row[:n] &= counted[place][:n]
+        found.stacks.append(of_stack(problem, part, basis, marks))
+        found.places.append(jnp.asarray(places, jnp.int32))
+    return found
+
+
+def of_stack(problem: Problem, federation: Federation, basis: np.ndarray, counted: Bool[np.ndarray, "m n"]) -> Glm:
+    """The clients of a federation that is a stack."""
     X, y = np.asarray(federation.X, np.float64), np.asarray(federation.y)
     if problem.model.intercept:
         X = np.concatenate([X, np.ones((*X.shape[:2], 1))], axis=2)
     return Glm(
         jnp.asarray(X),
         jnp.asarray(y.astype(np.float64) if y.dtype.kind == "f" else y),
-        jnp.asarray(np.asarray(federation.mask()) & (True if counted is None else counted), jnp.float64),
+        jnp.asarray(counted, jnp.float64),
         jnp.asarray(basis, jnp.float64),
         problem.loss,
     )
@@ -88,7 +135,7 @@ def directions(problem: Problem, federation: Federation) -> np.ndarray:
     """Orthonormal directions of the outputs that data can tell apart: the one output, or k - 1 of k classes."""
     if not hasattr(problem.loss, "outputs"):
         return np.ones((1, 1))
-    k = problem.loss.outputs(np.asarray(federation.y))
+    k = problem.loss.outputs(federation.labels())
     # The columns of Q that are orthogonal to the vector of ones.
     return np.linalg.qr(np.column_stack([np.ones(k), np.eye(k)[:, : k - 1]]))[0][:, 1:]
 
@@ -113,6 +160,6 @@ def check(what: str, problem: Any, federation: Any) -> None:
         )
     if federation.draw is not None:
         raise ValueError(f"{what} needs fixed samples, and this federation is a stream")
-    if federation.y.ndim > 2:
+    if federation.target_shape:
         raise ValueError(f"{what} is for one target, got several")
     problem.check(federation)

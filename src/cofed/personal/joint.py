@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float
 from cofed.federation import Federation
 from cofed.models import Weights
 from cofed.personal import glm
-from cofed.personal.glm import Glm, at_once
+from cofed.personal.glm import Glm, Tiers, over_stack
 from cofed.problem import Problem
 from cofed.programs import keep_programs
 from cofed.scalars import require_nonnegative
@@ -42,8 +42,12 @@ class Path:
         client."""
         with jax.enable_x64(True):
             data = glm.of_clients(self.problem, federation, self.basis)
-            found = np.asarray(sample_losses(data, jnp.asarray(self.theta)))
-        return [found[:, m, :n] for m, n in enumerate(np.asarray(federation.sizes))]
+            sizes, found = np.asarray(federation.sizes), [np.zeros(0)] * federation.n_clients
+            for stack, places in zip(data.stacks, map(np.asarray, data.places), strict=True):
+                losses = np.asarray(sample_losses(stack, jnp.asarray(self.theta[:, places])))
+                for row, m in enumerate(places):
+                    found[m] = losses[:, row, : sizes[m]]
+        return found
 
 
 def joint_path(
@@ -52,13 +56,13 @@ def joint_path(
     strengths: Any,
     weights: Any = "samples",
     ridge: float = 0.0,
-    counted: Bool[np.ndarray, "clients n_max"] | None = None,
+    counted: Sequence[Bool[np.ndarray, " n"]] | None = None,
 ) -> Path:
     """Solve FedProx's problem for each strength; 0 is local training, `inf` one model for all.
 
     For linear, logistic, multinomial and Poisson models; the problem's regularizer plays no part. `ridge` is rho, a
-    small one keeps models finite where classes are separated. `counted` marks the samples that count, in the shape of
-    `federation.mask()`; without it all do.
+    small one keeps models finite where classes are separated. `counted` marks the samples that count, an array for each
+    client (or all in the shape of `federation.mask()`); without it all do.
 
     >>> import numpy as np, cofed
     >>> federation = cofed.Federation.from_arrays([(np.eye(2), np.ones(2)), (np.eye(2), np.zeros(2))])
@@ -79,7 +83,7 @@ def joint_path(
     p = np.asarray(federation.weights(weights), np.float64)
     with jax.enable_x64(True):
         data, share = glm.of_clients(problem, federation, basis, counted), jnp.asarray(p / p.sum())
-        rho = np.full((data.X.shape[-1], basis.shape[1]), float(ridge))
+        rho = np.full((data.size // basis.shape[1], basis.shape[1]), float(ridge))
         if problem.model.intercept:
             rho[-1] = 0
         found = {}
@@ -113,47 +117,35 @@ def cross_validate(
     """The loss of every sample by models that have not seen it, (strengths, samples) per client; and which samples
     these are: a client with a single sample (or group) has none. `after_fold(k)` is called after each fold."""
     fold_of = federation.fold_of(folds, seed, groups)
-    width = federation.X.shape[1]
-    held = np.stack([np.pad(fold, (0, width - len(fold)), constant_values=-1) for fold in fold_of])
     found = [np.full((len(strengths), len(fold)), np.nan) for fold in fold_of]
     for k in range(folds):
-        path = joint_path(problem, federation, strengths, weights, ridge, counted=held != k)
+        path = joint_path(problem, federation, strengths, weights, ridge, counted=[fold != k for fold in fold_of])
         for own, fold, losses in zip(found, fold_of, path.losses(federation), strict=True):
             own[:, fold == k] = losses[:, fold == k]
         after_fold(k)
     return [own[:, fold >= 0] for own, fold in zip(found, fold_of, strict=True)], [fold >= 0 for fold in fold_of]
 
 
-def for_clients(f: Any, data: Glm, *stacked: Array) -> Any:
-    """f(client's data, ...) of every client, some at a time."""
-
-    def one(part):
-        (X, y, w), rest = part
-        return f(Glm(X, y, w, data.basis, data.loss), *rest)
-
-    return jax.lax.map(one, ((data.X, data.y, data.w), stacked), batch_size=at_once(data))
-
-
 @eqx.filter_jit
 def sample_losses(data: Glm, theta: Float[Array, "s m q"]) -> Float[Array, "s m n"]:
-    """The loss of every sample for every strength."""
-    found = for_clients(lambda own, mine: jax.vmap(own.losses)(mine), data, jnp.swapaxes(theta, 0, 1))
+    """The loss of every sample of a stack of clients for every strength."""
+    found = over_stack(lambda own, mine: jax.vmap(own.losses)(mine), data, jnp.swapaxes(theta, 0, 1))
     return jnp.swapaxes(found, 0, 1)
 
 
-def derivatives(data: Glm, rho: Float[Array, " q"], theta: Float[Array, "m q"]) -> tuple[Array, Array]:
+def derivatives(data: Tiers, rho: Float[Array, " q"], theta: Float[Array, "m q"]) -> tuple[Array, Array]:
     """The gradient and the Hessian of each client's mean loss, with its ridge."""
 
     def one(own: Glm, w):
         n = own.w.sum()
         return own.scores(w).sum(axis=0) / n + rho * w, own.information(w) / n + jnp.diag(rho)
 
-    return for_clients(one, data, theta)
+    return data.each(one, theta)
 
 
-def values(data: Glm, rho: Float[Array, " q"], theta: Float[Array, "m q"]) -> Float[Array, " m"]:
+def values(data: Tiers, rho: Float[Array, " q"], theta: Float[Array, "m q"]) -> Float[Array, " m"]:
     """Each client's mean loss, with its ridge."""
-    return for_clients(lambda own, w: own.total(w) / own.w.sum() + (rho * w) @ w / 2, data, theta)
+    return data.each(lambda own, w: own.total(w) / own.w.sum() + (rho * w) @ w / 2, theta)
 
 
 def newton(value: Any, step: Any, start: Float[Array, "m q"]) -> Float[Array, "m q"]:
@@ -179,7 +171,7 @@ def newton(value: Any, step: Any, start: Float[Array, "m q"]) -> Float[Array, "m
 
 
 @eqx.filter_jit
-def solve_joint(data: Glm, p: Array, rho: Array, strength: Array, start: Float[Array, "m q"]) -> Float[Array, "m q"]:
+def solve_joint(data: Tiers, p: Array, rho: Array, strength: Array, start: Float[Array, "m q"]) -> Float[Array, "m q"]:
     """0 < lambda < infinity. The common model is always at its best, the weighted mean of the clients'."""
 
     def spread(theta):
@@ -202,11 +194,11 @@ def solve_joint(data: Glm, p: Array, rho: Array, strength: Array, start: Float[A
 
 
 @eqx.filter_jit
-def solve_alone(data: Glm, p: Array, rho: Array, strength: Array, start: Float[Array, "m q"]) -> Float[Array, "m q"]:
+def solve_alone(data: Tiers, p: Array, rho: Array, strength: Array, start: Float[Array, "m q"]) -> Float[Array, "m q"]:
     """lambda = 0: every client's own problem, one after another, each with steps of its own length."""
 
     def one(own: Glm, w):
-        alone = Glm(own.X[None], own.y[None], own.w[None], own.basis, own.loss)
+        alone = Tiers([Glm(own.X[None], own.y[None], own.w[None], own.basis, own.loss)], [])
 
         def step(theta):
             gradient, hessian = derivatives(alone, rho, theta)
@@ -215,11 +207,11 @@ def solve_alone(data: Glm, p: Array, rho: Array, strength: Array, start: Float[A
 
         return newton(lambda theta: values(alone, rho, theta)[0], step, w[None])[0]
 
-    return for_clients(one, data, start)
+    return data.each(one, start)
 
 
 @eqx.filter_jit
-def solve_shared(data: Glm, p: Array, rho: Array, strength: Array, start: Float[Array, "m q"]) -> Float[Array, "m q"]:
+def solve_shared(data: Tiers, p: Array, rho: Array, strength: Array, start: Float[Array, "m q"]) -> Float[Array, "m q"]:
     """lambda = infinity: one model for all."""
     everywhere = lambda w: jnp.broadcast_to(w, start.shape)  # noqa: E731
 

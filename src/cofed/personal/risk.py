@@ -47,11 +47,15 @@ def excess_risk(
     keep_programs()
     start = problem.start(fresh)
     ours, best = (for_each_client(name, given, start, fresh) for name, given in (("models", models), ("truth", truth)))
-    gaps = np.asarray(loss_gaps(problem, fresh.X, fresh.y, ours, best), np.float64)
-    real = np.asarray(fresh.mask())
-    n = real.sum(axis=1)
-    mean = np.where(real, gaps, 0).sum(axis=1) / n
-    variance = np.where(real, (gaps - mean[:, None]) ** 2, 0).sum(axis=1) / np.where(n > 1, n - 1, np.nan) / n
+    mean, variance = np.empty((2, fresh.n_clients))
+    for places, part in fresh.by_size():
+        own = [jax.tree.map(lambda leaf, places=places: leaf[places], stacked) for stacked in (ours, best)]
+        gaps = np.asarray(loss_gaps(problem, part.X, part.y, *own), np.float64)
+        real = np.asarray(part.mask())
+        n = real.sum(axis=1)
+        mean[places] = centre = np.where(real, gaps, 0).sum(axis=1) / n
+        spread = np.where(real, (gaps - centre[:, None]) ** 2, 0).sum(axis=1)
+        variance[places] = spread / np.where(n > 1, n - 1, np.nan) / n
     p = np.asarray(fresh.weights(weights), np.float64)
     return ExcessRisk(mean, float(p @ mean), float(np.sqrt(p**2 @ variance)))
 

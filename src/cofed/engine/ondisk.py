@@ -12,13 +12,13 @@ from jaxtyping import Array, PyTree
 
 from cofed.disk import DiskFederation
 from cofed.engine import evaluate
+from cofed.engine.data import Data
 from cofed.engine.debug import debug_advance
 from cofed.engine.kept import Keeper, Kept
 from cofed.engine.loop import Clock, Records, Task, look, run_chunk
 from cofed.engine.plan import Plan
 from cofed.engine.rounds import Centre, State, at, started
-from cofed.engine.steps import Data
-from cofed.engine.window import Ahead, Window, Windows, stacked
+from cofed.engine.window import Ahead, Window, Windows, as_data, read_data
 from cofed.problem import Problem
 
 BLOCK = 2**24  # bytes of samples in a block to measure on
@@ -40,7 +40,7 @@ class OnDisk:
         if federation.measured is not None:
             chosen = federation.measured
             shares = self.weights[chosen] / self.weights[chosen].sum()
-            self.measured = stacked(federation, chosen, shares.astype(federation.dtype))
+            self.measured = read_data(federation, chosen, shares.astype(federation.dtype))
 
     def enter(self, task: Task, starts: PyTree, key: Array, round: Array) -> State:
         """The state before a stage's first round: nobody has taken part."""
@@ -195,4 +195,6 @@ def check_on_disk(algorithm: Any, exchange: Any, plan: Plan, per_client: bool) -
 
 def example(federation: DiskFederation) -> Data:
     """The first client, in the shape of any stack of clients."""
-    return stacked(federation, np.zeros(1, np.int64), np.ones(1, federation.dtype))
+    first, one = np.zeros(1, np.int64), np.ones(1, federation.dtype)
+    X, y = (np.ascontiguousarray(part) for part in federation.stack(first))
+    return as_data(federation, X, y, first, one, None, 1)

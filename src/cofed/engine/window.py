@@ -6,6 +6,7 @@ take part are handed to it instead of drawn.
 """
 
 import dataclasses
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,11 +18,11 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from cofed.disk import DiskFederation
-from cofed.engine import draws
+from cofed.engine import draws, machine
 from cofed.engine.data import Data
 from cofed.engine.plan import Plan
 from cofed.engine.rounds import Centre
-from cofed.rows import aligned
+from cofed.rows import Tiers, aligned, starts_of, tiers_of
 
 BYTES = 2**25  # of the samples in a window
 ROUNDS = 512  # the most rounds of a window
@@ -87,12 +88,20 @@ class Windows:
         self.size = min(self.rounds * plan.participants, plan.clients)
         # Memory for two windows, one to work on and one to read into, and for what is read: used again and again, as
         # fresh memory costs more than reading. The window before is done with when the next but one is read.
+        self.tiers = tiers_of(federation.sizes)
         shape = (self.size, federation.largest)
-        kinds = [federation.index.record[part] for part in ("X", "y")]
+        if self.tiers is not None:  # room for the largest clients is room for any
+            shape = (int(largest_first(federation)[self.size - 1]),)
+        kinds, samples = [federation.index.record[part] for part in ("X", "y")], math.prod(shape)
+        machine.require(
+            3 * samples * federation.index.record.itemsize,
+            f"reading the clients of {self.rounds} rounds, {plan.participants} in each,",
+            "ask for fewer clients_per_round",
+        )
         self.rooms = [[aligned((*shape, *kind.shape), kind.base) for kind in kinds] for _ in range(2)]
         for part in (part for room in self.rooms for part in room):
             part.fill(0)  # rows of nobody are there too
-        self.desk = np.empty(self.size * federation.largest, federation.index.record)
+        self.desk = np.empty(samples, federation.index.record)
         self.current: Window | None = None
         self.next: tuple[int, Ahead] | None = None
 
@@ -120,17 +129,25 @@ class Windows:
         ids, who = np.unique(drawn, return_inverse=True)
         who = who.reshape(drawn.shape).astype(np.int32)
         X, y = self.rooms[first // self.rounds % 2]
-        for room, part in zip((X, y), self.federation.stack(ids, self.desk), strict=True):
-            room[: len(ids)] = part
-        data = as_data(self.federation, X, y, ids, self.weights[ids])
+        for room, part in zip((X, y), samples_of(self.federation, ids, self.tiers, self.desk), strict=True):
+            room[: len(part)] = part
+        data = as_data(self.federation, X, y, ids, self.weights[ids], self.tiers, self.size)
         exchange = Windowed(jnp.asarray(who), jnp.asarray(first, jnp.int32))
         return Window(first, first + self.rounds, ids, who, jax.block_until_ready(data), exchange)
 
 
 def rounds_of(federation: DiskFederation, plan: Plan) -> int:
     """How many rounds make a window: what its memory allows, whatever the length of the run."""
-    each = plan.participants * federation.largest * federation.index.record.itemsize
-    return max(1, min(ROUNDS, BYTES // each))
+    record = federation.index.record.itemsize
+    if tiers_of(federation.sizes) is None:
+        return max(1, min(ROUNDS, BYTES // (plan.participants * federation.largest * record)))
+    fit = int(np.searchsorted(largest_first(federation), BYTES // record, "right"))
+    return max(1, min(ROUNDS, fit // plan.participants))
+
+
+def largest_first(federation: DiskFederation) -> np.ndarray:
+    """The samples of the largest client, of the two largest, and so on."""
+    return np.cumsum(np.sort(federation.sizes)[::-1], dtype=np.int64)
 
 
 @eqx.filter_jit
@@ -142,17 +159,40 @@ def who_takes_part(
     return jax.vmap(one)(first + jnp.arange(rounds, dtype=jnp.int32))
 
 
-def stacked(federation: DiskFederation, ids: np.ndarray, weights: np.ndarray) -> Data:
+def read_data(federation: DiskFederation, ids: np.ndarray, weights: np.ndarray) -> Data:
     """The data of these clients."""
-    X, y = federation.stack(ids)
-    return as_data(federation, np.ascontiguousarray(X), np.ascontiguousarray(y), ids, weights)
+    tiers = tiers_of(federation.sizes[ids])
+    X, y = samples_of(federation, ids, tiers)
+    return as_data(federation, np.ascontiguousarray(X), np.ascontiguousarray(y), ids, weights, tiers, len(ids))
 
 
-def as_data(federation: DiskFederation, X: np.ndarray, y: np.ndarray, ids: np.ndarray, weights: np.ndarray) -> Data:
-    """Stacks as the compiled program sees them; after the clients they may have rows of nobody."""
-    offsets, blanks = federation.index.offsets, (0, len(X) - len(ids))
+def samples_of(
+    federation: DiskFederation, ids: np.ndarray, tiers: Tiers | None, desk: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """X and y of these clients in the layout that the tiers tell, read onto the desk where there is one."""
+    if tiers is None:
+        return federation.stack(ids, desk)
+    samples = federation.index.read(ids, desk)
+    return samples["X"], samples["y"]
+
+
+def as_data(
+    federation: DiskFederation,
+    X: np.ndarray,
+    y: np.ndarray,
+    ids: np.ndarray,
+    weights: np.ndarray,
+    tiers: Tiers | None,
+    clients: int,
+) -> Data:
+    """Samples as the compiled program sees them; after the clients there may be some that are nobody."""
+    offsets, blanks = federation.index.offsets, (0, clients - len(ids))
     sizes = (offsets[ids + 1] - offsets[ids]).astype(np.int32)
+    starts = None
+    if tiers is not None:  # nobody's rows begin past the end
+        starts = jnp.asarray(np.pad(starts_of(sizes), blanks, constant_values=len(X)), jnp.int32)
     sizes, ids, weights = (np.pad(part, blanks) for part in (sizes, ids.astype(np.int32), weights))
     stack = jax.device_put((X, y), may_alias=True)  # on a CPU the arrays themselves, where they are aligned
     X_there, y_there = (jnp.asarray(part) for part in stack)
-    return Data(X_there, y_there, jnp.asarray(sizes), jnp.asarray(ids), jnp.asarray(weights))
+    parts = (X_there, y_there, jnp.asarray(sizes), jnp.asarray(ids), jnp.asarray(weights))
+    return Data(*parts, tiers=tiers, starts=starts)

@@ -182,7 +182,7 @@ def test_missing_and_cut_files_get_a_sentence(finished, tmp_path):
 def test_a_changed_definition_and_another_runs_history_are_refused(half, tmp_path):  # noqa: F811
     written = json.loads((half / "run.json").read_text())
     (half / "run.json").write_text(json.dumps(changed(written, ("settings", "seed"), 5)))
-    assert "does not belong to the definition beside it" in refused(half)
+    assert "it was changed after the run had begun" in refused(half)
     (half / "run.json").write_text(json.dumps(written, indent=1))
     path = half / "round-000000008.json"
     record = json.loads(path.read_text())

@@ -8,9 +8,10 @@
 Every file is written under another name and renamed, so a kill at any moment leaves whole files only.
 """
 
+import contextlib
 import dataclasses
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from cofed.engine import recorded
 from cofed.engine.definition import Definition, Written, write_definition
 from cofed.engine.files import atomically, digest
 from cofed.engine.history import History, LeftOut, Log
+from cofed.engine.job import in_a_line
 from cofed.engine.rounds import State
 
 
@@ -185,14 +187,27 @@ class Loaded:
         """The shapes of the state, by name."""
         return {name: list(leaf.shape) for name, leaf in part(self.tensors, "state.").items()}
 
+    @contextlib.contextmanager
+    def of_its_definition(self) -> Iterator[None]:
+        """Around what makes the run of its definition: where that was changed since, this is said with what came."""
+        path = self.path.parent / "run.json"
+        same, words = (
+            self.record.run in (None, digest(path)),
+            f"{path} is not the definition that {self.path} belongs to",
+        )
+        try:
+            yield
+        except Exception as error:
+            if same:
+                raise
+            raise ValueError(f"{words}: {in_a_line(error)}") from error
+        if not same:
+            raise ValueError(f"{words}: it was changed after the run had begun")
+
     def restore(self, template: State, start: PyTree, names: Sequence[str]) -> tuple[State, Log]:
         """The state and the log; the template gives the structure that they must have."""
         record = self.record
         state = unflatten(template, part(self.tensors, "state."), self.path)
-        if record.run not in (None, digest(self.path.parent / "run.json")):
-            raise ValueError(
-                f"{self.path} does not belong to the definition beside it: {self.path.parent / 'run.json'} was changed"
-            )
         if int(state.round) != record.round:
             raise ValueError(f"{self.path} does not fit this run: its state is of round {int(state.round)}")
         models = []

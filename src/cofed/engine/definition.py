@@ -132,8 +132,8 @@ class Written:
         path = self.folder / "run.json"
         try:
             return decode(value, path)
-        except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:
-            raise ValueError(f"{path} is damaged ({name} cannot be read)") from error
+        except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is damaged, in {name}: {error}") from error
 
     def part(self, name: str, ours: Any, given: Any) -> Any:
         """A part of the definition: the folder's or, where that has code of its own, the caller's, if they agree."""

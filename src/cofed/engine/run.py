@@ -199,16 +199,18 @@ def resume(
     store = Store.open(Path(checkpoint))
     with folders.held(store.folder) if jax.process_index() == 0 else contextlib.nullcontext():
         store.tidy()
-        saved = Written.read(store.folder).definition(problem, federation, algorithm, metrics, evaluation)
-        newest = store.load(store.newest(saved.settings.rounds))
-        settings, parts = saved.settings, (saved.weights, saved.metrics, saved.evaluation)
-        network = (saved.topology, saved.link_failure)
-        job = prepare(saved.problem, saved.federation, saved.algorithm, settings, *parts, *network, mesh)
-        start = saved.problem.start(saved.federation, None, settings.seed)
-        # The shapes of the state follow from the stage that the checkpoint was made in.
-        number = next(i for i, stage in enumerate(job.stages) if newest.record.round <= stage.end)
-        template = job.place.template(gathered(job, begin_stage(job, number, start)), newest.shapes())
-        state, log = newest.restore(template, start, saved.federation.names)
+        written = Written.read(store.folder)
+        newest = store.load(store.newest(written.record.settings.rounds))
+        with newest.of_its_definition():
+            saved = written.definition(problem, federation, algorithm, metrics, evaluation)
+            settings, network = saved.settings, (saved.topology, saved.link_failure)
+            parts = (settings, saved.weights, saved.metrics, saved.evaluation)
+            job = prepare(saved.problem, saved.federation, saved.algorithm, *parts, *network, mesh)
+            # The shapes of the state follow from the stage that the checkpoint was made in.
+            start = saved.problem.start(saved.federation, None, settings.seed)
+            number = next(i for i, stage in enumerate(job.stages) if newest.record.round <= stage.end)
+            template = job.place.template(gathered(job, begin_stage(job, number, start)), newest.shapes())
+            state, log = newest.restore(template, start, saved.federation.names)
         if mesh is not None:
             state = spread_state(state, mesh)
         rows = tuple(dict(row) for row in log.history.rows)

@@ -1,6 +1,7 @@
 """Callbacks of `cofed.run` that write a run elsewhere while it goes on: CSV, TensorBoard, MLflow."""
 
 import csv
+import io
 import re
 import time
 from pathlib import Path
@@ -40,13 +41,21 @@ class CSV:
 
     def write(self, path: str | Path, rows: Any) -> None:
         """Add lines, after a header where there is none yet. The file is closed again: its lines are whole."""
-        with open(path, "a", newline="") as file:
-            for row in rows:
-                if not self.columns:
-                    first = [name for name in COLUMNS if name in row]
-                    self.columns = first + [name for name in row if name not in first]
-                    csv.writer(file).writerow(self.columns)
-                csv.DictWriter(file, self.columns).writerow(row)
+        lines = io.StringIO(newline="")
+        for row in rows:
+            if not self.columns:
+                first = [name for name in COLUMNS if name in row]
+                self.columns = first + [name for name in row if name not in first]
+                csv.writer(lines).writerow(self.columns)
+            csv.DictWriter(lines, self.columns).writerow(row)
+        with open(path, "ab", buffering=0) as file:
+            before, text = file.tell(), lines.getvalue().encode()
+            try:
+                while text:  # a disk that fills up takes a part
+                    text = text[file.write(text) or 0 :]
+            except OSError:
+                file.truncate(before)
+                raise
 
 
 class TensorBoard:

@@ -14,6 +14,47 @@ from cofed import trees
 Metric = Callable[[PyTree], Any]
 
 
+class HigherIsBetter(eqx.Module):
+    """A metric of which more is better; `cofed.tune` then takes the largest for the best."""
+
+
+class Declared(HigherIsBetter):
+    metric: Metric
+
+    def __call__(self, w: PyTree) -> Any:
+        return self.metric(w)
+
+
+def higher_is_better(metric: Metric) -> Metric:
+    """Declare that more of a metric of your own is better.
+
+    Parameters
+    ----------
+    metric : callable
+        A function of the model that gives one number.
+
+    Returns
+    -------
+    callable
+        The same metric, which `cofed.tune` maximises when it is the score.
+
+    Raises
+    ------
+    TypeError
+        Where it is no function.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> positive = higher_is_better(lambda w: jnp.mean(w["coef"] > 0))
+    >>> float(positive({"coef": jnp.array([1.0, -1.0])}))
+    0.5
+    """
+    if not callable(metric):
+        raise TypeError(f"metric must be a function of the model, got {type(metric).__name__}")
+    return Declared(metric)
+
+
 class Density(eqx.Module):
     threshold: float
     leaf: str | None = eqx.field(static=True)
@@ -66,19 +107,19 @@ class Support(eqx.Module):
         return both, f, t
 
 
-class Precision(Support):
+class Precision(Support, HigherIsBetter):
     def __call__(self, w: PyTree) -> Scalar:
         both, found, _ = self.counts(w)
         return both / jnp.maximum(found, 1)
 
 
-class Recall(Support):
+class Recall(Support, HigherIsBetter):
     def __call__(self, w: PyTree) -> Scalar:
         both, _, true = self.counts(w)
         return both / jnp.maximum(true, 1)
 
 
-class F1(Support):
+class F1(Support, HigherIsBetter):
     def __call__(self, w: PyTree) -> Scalar:
         both, found, true = self.counts(w)
         return 2 * both / jnp.maximum(found + true, 1)

@@ -8,11 +8,10 @@
 Every file is written under another name and renamed, so a kill at any moment leaves whole files only.
 """
 
+import contextlib
 import dataclasses
-import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,35 +19,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from cofed import trees
-from cofed.disk import DiskFederation
-from cofed.disk.index import Index
-from cofed.engine.encode import NotOurs, decode, encode
-from cofed.engine.files import atomically
+from cofed.engine import recorded
+from cofed.engine.definition import Definition, Written, write_definition
+from cofed.engine.files import atomically, digest
 from cofed.engine.history import History, LeftOut, Log
+from cofed.engine.job import in_a_line
 from cofed.engine.rounds import State
-from cofed.federation import Federation
-from cofed.gossip.topologies import Topology
-
-FORMAT = 1
-
-
-@dataclasses.dataclass(frozen=True)
-class Definition:
-    """What a run was defined by."""
-
-    problem: Any
-    federation: Federation | DiskFederation
-    algorithm: Any
-    settings: dict[str, Any]
-    weights: Any
-    metrics: Mapping[str, Callable] | None
-    evaluation: Federation | None
-    topology: Topology | None
-    link_failure: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,121 +46,64 @@ class Store:
     folder: Path
     every: int
     keep: int
+    unwritten: OSError | None = None  # why the last checkpoint could not be written, if so
 
-    def begin(
-        self,
-        problem: Any,
-        federation: Federation | DiskFederation,
-        algorithm: Any,
-        settings: Any,
-        weights: Any,
-        metrics: Mapping[str, Callable] | None,
-        evaluation: Federation | None,
-        topology: Topology | None,
-        link_failure: float,
-    ) -> None:
-        """Write the definition of a new run."""
+    def begin(self, definition: Definition, start: PyTree) -> None:
+        """Write the definition of a new run: all of it, or nothing."""
         if self.all():
             raise ValueError(
                 f"{self.folder} holds a run already; go on with it by cofed.resume({str(self.folder)!r}), "
                 "or give another folder"
             )
-        if isinstance(federation, DiskFederation):
-            write_json(self.folder / "federation.json", on_disk(federation))
-        else:
-            write_federation(self.folder / "federation.safetensors", federation)
-        if evaluation is not None:
-            write_federation(self.folder / "evaluation.safetensors", evaluation)
-        write_json(
-            self.folder / "run.json",
-            {
-                "format": FORMAT,
-                "cofed": version("cofed"),
-                "settings": dataclasses.asdict(settings),
-                "checkpoint_every": self.every,
-                "keep_checkpoints": self.keep,
-                "problem": encode_or_none(problem),
-                "algorithm": encode_or_none(algorithm),
-                "algorithm_name": type(algorithm).__name__,
-                "weights": encode(weights if isinstance(weights, str) else np.asarray(weights)),
-                "metrics": {name: encode_or_none(metric) for name, metric in (metrics or {}).items()},
-                "evaluation": evaluation is not None,
-                "fingerprint": fingerprint(federation),
-                "topology": encode(topology),
-                "link_failure": float(link_failure),
-                "stream": federation.draw is not None,
-            },
-        )
+        try:
+            write_definition(self.folder, self.every, self.keep, definition, start)
+        except BaseException:
+            for name in ("federation.json", "federation.safetensors", "evaluation.safetensors"):
+                (self.folder / name).unlink(missing_ok=True)
+            raise
 
     @classmethod
     def open(cls, folder: Path) -> "Store":
         """The store in a folder that a run has written."""
-        definition = read_json(folder / "run.json", f"{folder} holds no run: there is no whole run.json in it")
-        parts = {"settings", "checkpoint_every", "keep_checkpoints", "problem", "algorithm", "fingerprint", "topology"}
-        if definition.get("format") != FORMAT or not parts <= set(definition):
-            raise ValueError(f"{folder / 'run.json'} was not written by this version of cofed")
-        for name in ("round-*", "run.json", "federation.safetensors", "evaluation.safetensors"):
-            for leftover in folder.glob(f".{name}.*"):  # of a write that was killed
-                leftover.unlink()
-        return cls(folder, definition["checkpoint_every"], definition["keep_checkpoints"])
+        written = Written.read(folder).record
+        return cls(folder, written.checkpoint_every, written.keep_checkpoints)
 
-    def definition(
-        self,
-        problem: Any,
-        federation: Federation | DiskFederation | None,
-        algorithm: Any,
-        metrics: Mapping[str, Callable] | None,
-        evaluation: Federation | None,
-    ) -> Definition:
-        """The definition of the run, with what the caller gives in place of what a file cannot hold."""
-        written = read_json(self.folder / "run.json", f"{self.folder} holds no run")
-        given = {"problem": problem, "algorithm": algorithm}
-        for part, value in given.items():
-            if value is None:
-                if written[part] is None:
-                    raise ValueError(
-                        f"the run in {self.folder} has a {part} with code of its own, which no file can hold: "
-                        f"pass {part}= to resume"
-                    )
-                given[part] = decode(written[part], self.folder / "run.json")
-        if type(given["algorithm"]).__name__ != written["algorithm_name"]:
-            raise ValueError(
-                f"the run in {self.folder} is one of {written['algorithm_name']}, "
-                f"not of {type(given['algorithm']).__name__}"
+    def tidy(self) -> None:
+        """Remove what a write that was killed has left."""
+        for name in ("round-*", "run.json", "federation.safetensors", "evaluation.safetensors"):
+            for leftover in self.folder.glob(f".{name}.*"):
+                leftover.unlink()
+        for state in self.folder.glob("round-*.safetensors"):  # its record is written after it
+            if not state.with_suffix(".json").exists():
+                state.unlink()
+
+    def attempt(self, state: State, log: Log) -> None:
+        """Write a checkpoint. Where that fails, such as on a full disk, the run goes on, and the next one is tried."""
+        try:
+            self.save(state, log)
+        except OSError as error:
+            if self.unwritten is None:
+                warnings.warn(
+                    f"a checkpoint was not written: {error}. The run goes on; later checkpoints are written once there "
+                    "is room",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+            self.unwritten = error
+        else:
+            self.unwritten = None
+
+    def say_what_is_missing(self) -> None:
+        """At the end of a run whose last checkpoint could not be written, say where a resumed one would begin."""
+        if self.unwritten is not None:
+            rounds = self.all()
+            last = f"its last checkpoint is of round {rounds[-1].round}" if rounds else "it has no checkpoint"
+            warnings.warn(
+                f"the run in {self.folder} is over, but {last}, since {self.unwritten}. The result is whole; "
+                "cofed.resume does the missing rounds again",
+                RuntimeWarning,
+                stacklevel=4,
             )
-        known = {name: metric for name, metric in written["metrics"].items() if metric is not None}
-        metrics = {name: decode(metric, self.folder / "run.json") for name, metric in known.items()} | dict(
-            metrics or {}
-        )
-        if sorted(metrics) != sorted(written["metrics"]):
-            raise ValueError(
-                f"the run in {self.folder} has the metrics {sorted(written['metrics'])}, some with code of their own, "
-                "which no file can hold: pass them as metrics= to resume"
-            )
-        metrics = {name: metrics[name] for name in written["metrics"]}
-        if federation is None and written["stream"]:
-            raise ValueError(
-                f"the federation of the run in {self.folder} draws its samples with code of its own, which no file can "
-                "hold: pass federation= to resume"
-            )
-        if federation is None and (self.folder / "federation.json").exists():
-            federation = reopened(self.folder / "federation.json")
-        elif federation is None:
-            federation = read_federation(self.folder / "federation.safetensors")
-        if fingerprint(federation) != written["fingerprint"]:
-            raise ValueError(f"this federation is not the one of the run in {self.folder}: their data differ")
-        if evaluation is None and written["evaluation"]:
-            evaluation = read_federation(self.folder / "evaluation.safetensors")
-        return Definition(
-            federation=federation,
-            settings=written["settings"],
-            weights=decode(written["weights"], self.folder / "run.json"),
-            metrics=metrics,
-            evaluation=evaluation,
-            topology=decode(written["topology"], self.folder / "run.json"),
-            link_failure=written["link_failure"],
-            **given,
-        )
 
     def save(self, state: State, log: Log) -> None:
         """Write a checkpoint, then drop the oldest beyond the number to keep."""
@@ -193,71 +116,112 @@ class Store:
         name = f"round-{int(state.round):09d}"
         path = self.folder / f"{name}.safetensors"
         atomically(path, lambda f: save_file(tensors, f))
-        history = log.history
-        write_json(
-            self.folder / f"{name}.json",
-            {
-                "format": FORMAT,
-                "round": int(state.round),
-                "sha256": digest(path),
-                "rows": history.rows,
-                "left_out": [[event.round, event.client] for event in history.left_out],
-                "client_rounds": [round for round, _ in history.client_losses],
-                "compile_seconds": history.compile_seconds,
-                "bytes": [log.down, log.up],
-                "seconds": log.seconds,
-                "unreported": log.unreported,
-            },
-        )
+        try:
+            recorded.write_record(path.with_suffix(".json"), self.record(state, log, digest(path)))
+        except OSError:
+            path.unlink(missing_ok=True)  # without its record it is no checkpoint
+            raise
         for old in self.all()[: -self.keep]:
             old.path.unlink()
             old.path.with_suffix(".safetensors").unlink(missing_ok=True)
+
+    def record(self, state: State, log: Log, sha256: str) -> recorded.CheckpointRecord:
+        """What the record of a checkpoint says."""
+        history = log.history
+        record = recorded.CheckpointRecord(
+            format=recorded.FORMAT,
+            round=int(state.round),
+            run=digest(self.folder / "run.json"),
+            sha256=sha256,
+            rows=history.rows,
+            left_out=[[event.round, event.client] for event in history.left_out],
+            client_rounds=[round for round, _ in history.client_losses],
+            compile_seconds=history.compile_seconds,
+            bytes=[log.down, log.up],
+            seconds=log.seconds,
+            unreported=log.unreported,
+            content=None,
+        )
+        return record.model_copy(update={"content": recorded.content_of(record)})
 
     def all(self) -> list[Saved]:
         """The whole checkpoints, oldest first."""
         found = sorted(self.folder.glob("round-*.json"))
         return [Saved(int(path.stem[6:]), path) for path in found if path.stem[6:].isdecimal()]
 
-    def newest(self) -> Saved:
-        """The checkpoint to go on from."""
+    def newest(self, rounds: int) -> Saved:
+        """The checkpoint to go on from, of a run of so many rounds."""
         found = self.all()
         if not found:
             raise ValueError(f"{self.folder} holds no whole checkpoint yet; start the run again in another folder")
+        if found[-1].round > rounds:
+            name = found[-1].path
+            raise ValueError(f"{name} is not of this run, which has {rounds} rounds; delete {name.stem}.* to go on")
         return found[-1]
 
-    def shapes(self, saved: Saved) -> dict[str, list[int]]:
-        """The shapes of a checkpoint's state, by name; of a damaged one nothing, which `load` then refuses."""
-        try:
-            with safe_open(saved.path.with_suffix(".safetensors"), framework="numpy") as file:
-                names = [name for name in file.keys() if name.startswith("state.")]  # noqa: SIM118
-                return {name.removeprefix("state."): file.get_slice(name).get_shape() for name in names}
-        except (SafetensorError, OSError):
-            return {}
-
-    def load(self, saved: Saved, template: State, start: PyTree, federation_names: Sequence[str]):
-        """The state and the log of a checkpoint; the template gives the structure that they must have."""
+    def load(self, saved: Saved) -> "Loaded":
+        """The files of a checkpoint, whole, or a sentence."""
         path = saved.path.with_suffix(".safetensors")
         refuse = f"the checkpoint {path} is damaged; delete {saved.path.stem}.* to go on from the one before"
-        meta = read_json(saved.path, refuse)
-        if not path.exists() or meta.get("sha256") != digest(path):
+        record = recorded.read_checkpoint(saved.path, refuse)
+        if record.round != saved.round or not path.exists() or record.sha256 != digest(path):
             raise ValueError(refuse)
         try:
             tensors = load_file(path)
         except SafetensorError as error:
             raise ValueError(refuse) from error
-        state = unflatten(template, part(tensors, "state."), path)
+        if len(tensors.get("client_losses", ())) != len(record.client_rounds):
+            raise ValueError(refuse)
+        return Loaded(path, record, tensors)
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A checkpoint that has been read."""
+
+    path: Path  # of the state
+    record: recorded.CheckpointRecord
+    tensors: dict[str, np.ndarray]
+
+    def shapes(self) -> dict[str, list[int]]:
+        """The shapes of the state, by name."""
+        return {name: list(leaf.shape) for name, leaf in part(self.tensors, "state.").items()}
+
+    @contextlib.contextmanager
+    def of_its_definition(self) -> Iterator[None]:
+        """Around what makes the run of its definition: where that was changed since, this is said with what came."""
+        path = self.path.parent / "run.json"
+        same, words = (
+            self.record.run in (None, digest(path)),
+            f"{path} is not the definition that {self.path} belongs to",
+        )
+        try:
+            yield
+        except Exception as error:
+            if same:
+                raise
+            raise ValueError(f"{words}: {in_a_line(error)}") from error
+        if not same:
+            raise ValueError(f"{words}: it was changed after the run had begun")
+
+    def restore(self, template: State, start: PyTree, names: Sequence[str]) -> tuple[State, Log]:
+        """The state and the log; the template gives the structure that they must have."""
+        record = self.record
+        state = unflatten(template, part(self.tensors, "state."), self.path)
+        if int(state.round) != record.round:
+            raise ValueError(f"{self.path} does not fit this run: its state is of round {int(state.round)}")
         models = []
-        stacked = part(tensors, "models.")
+        stacked = part(self.tensors, "models.")
         if stacked:
             count = next(iter(stacked.values())).shape[0]
             shape = jax.tree.map(lambda leaf: np.empty((count, *leaf.shape), leaf.dtype), start)
-            whole = jax.tree.map(np.asarray, unflatten(shape, stacked, path))
+            whole = jax.tree.map(np.asarray, unflatten(shape, stacked, self.path))
             models = [jax.tree.map(lambda leaf, i=i: leaf[i], whole) for i in range(count)]
-        losses = list(zip(meta["client_rounds"], tensors.get("client_losses", ()), strict=False))
-        events = [LeftOut(round, client) for round, client in meta["left_out"]]
-        history = History(meta["rows"], events, losses, federation_names, meta["compile_seconds"])
-        down, up = meta["bytes"]
-        return state, Log(history, models, down, up, meta["seconds"], meta["unreported"])
+        events = [LeftOut(int(round), str(client)) for round, client in record.left_out]
+        by_client = list(zip(record.client_rounds, self.tensors.get("client_losses", ()), strict=True))
+        history = History(record.rows, events, by_client, names, record.compile_seconds)
+        down, up = record.bytes
+        return state, Log(history, models, down, up, record.seconds, record.unreported)
 
 
 def arrays(tree: PyTree) -> dict[str, np.ndarray]:
@@ -293,81 +257,3 @@ def unflatten(template: PyTree, tensors: dict[str, np.ndarray], path: Path) -> P
 def part(tensors: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     """The tensors of one section, without its prefix."""
     return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
-
-
-def encode_or_none(value: Any) -> Any:
-    """The value as JSON, or None where it is a user's own code."""
-    try:
-        return encode(value)
-    except NotOurs:
-        return None
-
-
-def write_federation(path: Path, federation: Federation) -> None:
-    """The data of a federation, names as metadata."""
-    tensors = {name: np.asarray(array) for name, array in federation.stored().items()}
-    names = {"names": json.dumps(federation.names), "feature_names": json.dumps(federation.feature_names)}
-    atomically(path, lambda f: save_file(tensors, f, metadata=names))
-
-
-def read_federation(path: Path) -> Federation:
-    """The federation that `write_federation` wrote."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            meta, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, FileNotFoundError) as error:
-        raise ValueError(f"the data of the run, {path}, is damaged or missing; pass federation= to resume") from error
-    if tensors["X"].dtype == np.float64:
-        jax.config.update("jax_enable_x64", True)
-    features = json.loads(meta["feature_names"])
-    return Federation.restored(tensors, tuple(json.loads(meta["names"])), None if features is None else tuple(features))
-
-
-def on_disk(federation: DiskFederation) -> dict[str, Any]:
-    """Where the clients are, and which the history is measured on."""
-    measured = None if federation.measured is None else federation.measured.tolist()
-    return {"index": str(federation.index.folder.resolve()), "measured": measured}
-
-
-def reopened(path: Path) -> DiskFederation:
-    """The federation that `on_disk` described."""
-    told = read_json(path, f"{path} is damaged; pass federation= to resume")
-    folder = Path(told["index"])
-    if not folder.exists():
-        raise ValueError(f"the clients of this run were in {folder}, which is gone; pass federation= to resume")
-    measured = None if told["measured"] is None else np.asarray(told["measured"])
-    return dataclasses.replace(DiskFederation.of(Index.open(folder)), measured=measured)
-
-
-def fingerprint(federation: Federation | DiskFederation) -> str:
-    """A hash of the data, the clients' names and their order."""
-    if isinstance(federation, DiskFederation):
-        return hashlib.sha256(
-            json.dumps([federation.index.identity, on_disk(federation)["measured"]]).encode()
-        ).hexdigest()
-    hashed = hashlib.sha256(json.dumps(federation.names).encode())
-    for name in ("X", "y", "sizes"):
-        hashed.update(np.ascontiguousarray(federation.stored()[name]).data)
-    return hashed.hexdigest()
-
-
-def digest(path: Path) -> str:
-    """The hash of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON, atomically."""
-    atomically(path, lambda f: Path(f).write_text(json.dumps(content, indent=1)))
-
-
-def read_json(path: Path, refusal: str) -> dict[str, Any]:
-    """Read JSON, or refuse with this sentence."""
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ValueError(refusal) from error
-    if not isinstance(content, dict):
-        raise ValueError(refusal)
-    return content

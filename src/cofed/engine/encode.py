@@ -58,6 +58,14 @@ def encode(value: Any) -> Any:
     raise NotOurs(f"{value!r} is not a part of cofed")
 
 
+def encode_or_none(value: Any) -> Any:
+    """The value as JSON, or None where it is a user's own code."""
+    try:
+        return encode(value)
+    except NotOurs:
+        return None
+
+
 def decode(value: Any, source: Any = "the file") -> Any:
     """The value that `encode` wrote; `source` is named where it did not.
 

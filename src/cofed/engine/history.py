@@ -20,7 +20,7 @@ class Outcome(enum.Enum):
 
     COMPLETED = "all rounds were done"
     INTERRUPTED = "stopped by the user; the model is that of the last finished round"
-    DIVERGED = "the model was about to become non-finite; it is the last good one"
+    DIVERGED = "the model was about to become non-finite (it is the last good one), or ended far worse than it began"
     STARVED = "too few clients answered for longer than the time limit; the model is that of the last finished round"
 
 

@@ -75,6 +75,7 @@ class Job:
     stages: list[ReadyStage]
     watch: Watch
     settings: Settings
+    own_start: Callable[[], PyTree]  # where the problem begins, unless it is told otherwise
 
 
 def prepare(
@@ -145,7 +146,8 @@ def prepare(
         end += stage.rounds
         bytes_ = wire(dataclasses.replace(task, exchange=exchange, data=together), start)
         stages.append(ReadyStage(task if mesh is None else put_task(task, mesh), end, *bytes_))
-    return Job(base.name_of(algorithm), problem, federation.names, place, exchange, stages, watch, settings)
+    own_start = lambda: problem.start(federation, None, settings.seed)  # noqa: E731
+    return Job(base.name_of(algorithm), problem, federation.names, place, exchange, stages, watch, settings, own_start)
 
 
 def lay(

@@ -1,8 +1,8 @@
 """`cofed.run` and `cofed.resume`: the in-process engine."""
 
+import contextlib
 import math
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,23 +10,24 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 from jaxtyping import Array, PyTree
 
 from cofed import trees
 from cofed.algorithms import base
 from cofed.disk import DiskFederation
+from cofed.engine import folders
 from cofed.engine.callbacks import Listeners, RunInfo
 from cofed.engine.checkpoint import Store
 from cofed.engine.choose import choose
-from cofed.engine.debug import watched
-from cofed.engine.history import History, LeftOut, Log, Outcome, Result
+from cofed.engine.definition import Definition, Written
+from cofed.engine.ending import failed, finish, gathered, judge, rounds_done, settled, to_numpy
+from cofed.engine.history import History, LeftOut, Log, Result
 from cofed.engine.job import Job, ReadyStage, Settings, check_kinds, prepare
-from cofed.engine.loop import Clock, Personal, Records, Task, conclude, personal
-from cofed.engine.mesh import in_one_place, spread_state, whole
+from cofed.engine.loop import Clock, Records, Task
+from cofed.engine.mesh import spread_state
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
-from cofed.engine.rounds import EMPTY_ROUNDS, State
+from cofed.engine.rounds import State
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
@@ -148,20 +149,24 @@ def run(
         per_client=per_client,
     )
     job = prepare(problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure, mesh)
-    state = begin_stage(job, 0, problem.start(federation, w0, settings.seed))
-    store = None
-    if checkpoint is not None:  # everything is checked before a folder is begun
-        every = max(1, rounds // 10) if checkpoint_every is None else checkpoint_every
-        every, keep = (
-            positive_integer("checkpoint_every", every),
-            positive_integer("keep_checkpoints", keep_checkpoints),
-        )
-        store = Store(Path(checkpoint), every, keep)
-        if jax.process_index() == 0:  # of several processes, one writes
-            store.begin(problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
-    log = Log(History([], [], [], federation.names), [])
-    listeners.start(RunInfo(algorithm, problem, federation, settings, weights, topology, link_failure))
-    return proceed(job, state, log, store, progress, debug, listeners)
+    start = problem.start(federation, w0, settings.seed)
+    state = begin_stage(job, 0, start)
+    with contextlib.ExitStack() as held:
+        store = None
+        if checkpoint is not None:  # everything is checked before a folder is begun
+            every = max(1, rounds // 10) if checkpoint_every is None else checkpoint_every
+            every, keep = (
+                positive_integer("checkpoint_every", every),
+                positive_integer("keep_checkpoints", keep_checkpoints),
+            )
+            store = Store(Path(checkpoint), every, keep)
+            if jax.process_index() == 0:  # of several processes, one writes
+                parts = (problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
+                held.enter_context(folders.held(folders.writable(store.folder, "checkpoint")))
+                store.begin(Definition(*parts), start)
+        log = Log(History([], [], [], federation.names), [])
+        listeners.start(RunInfo(algorithm, problem, federation, settings, weights, topology, link_failure))
+        return proceed(job, state, log, store, progress, debug, listeners)
 
 
 def resume(
@@ -192,31 +197,27 @@ def resume(
     """
     listeners = Listeners(callbacks)
     store = Store.open(Path(checkpoint))
-    saved = store.definition(problem, federation, algorithm, metrics, evaluation)
-    settings = Settings(**saved.settings)
-    job = prepare(
-        saved.problem,
-        saved.federation,
-        saved.algorithm,
-        settings,
-        saved.weights,
-        saved.metrics,
-        saved.evaluation,
-        saved.topology,
-        saved.link_failure,
-        mesh,
-    )
-    start = saved.problem.start(saved.federation, None, settings.seed)
-    # The shapes of the state follow from the stage that the checkpoint was made in.
-    newest = store.newest()
-    number = next(i for i, stage in enumerate(job.stages) if newest.round <= stage.end)
-    template = job.place.template(gathered(job, begin_stage(job, number, start)), store.shapes(newest))
-    state, log = store.load(newest, template, start, federation_names=saved.federation.names)
-    if mesh is not None:
-        state = spread_state(state, mesh)
-    parts = (saved.problem, saved.federation, settings, saved.weights, saved.topology, saved.link_failure)
-    listeners.start(RunInfo(saved.algorithm, *parts, rows=tuple(dict(row) for row in log.history.rows)))
-    return proceed(job, state, log, store, progress, debug=False, listeners=listeners)
+    with folders.held(store.folder) if jax.process_index() == 0 else contextlib.nullcontext():
+        store.tidy()
+        written = Written.read(store.folder)
+        newest = store.load(store.newest(written.record.settings.rounds))
+        with newest.of_its_definition():
+            saved = written.definition(problem, federation, algorithm, metrics, evaluation)
+            settings, network = saved.settings, (saved.topology, saved.link_failure)
+            parts = (settings, saved.weights, saved.metrics, saved.evaluation)
+            job = prepare(saved.problem, saved.federation, saved.algorithm, *parts, *network, mesh)
+            # The shapes of the state follow from the stage that the checkpoint was made in.
+            start = saved.problem.start(saved.federation, None, settings.seed)
+            number = next(i for i, stage in enumerate(job.stages) if newest.record.round <= stage.end)
+            template = job.place.template(gathered(job, begin_stage(job, number, start)), newest.shapes())
+            state, log = newest.restore(template, start, saved.federation.names)
+        if mesh is not None:
+            state = spread_state(state, mesh)
+        rows = tuple(dict(row) for row in log.history.rows)
+        listeners.start(
+            RunInfo(saved.algorithm, saved.problem, saved.federation, settings, saved.weights, *network, rows=rows)
+        )
+        return proceed(job, state, log, store, progress, debug=False, listeners=listeners)
 
 
 def begin_stage(job: Job, number: int, w0: PyTree) -> State:
@@ -225,21 +226,11 @@ def begin_stage(job: Job, number: int, w0: PyTree) -> State:
     return fresh_state(job, task, job.exchange.starts(w0, task.plan), jax.random.key(job.settings.seed), 0)
 
 
-def gathered(job: Job, state: State) -> State:
-    """The state in one place: what is saved, and what the results are read from."""
-    return state if job.stages[0].task.data.mesh is None else whole(state, len(job.names))
-
-
-def settled(job: Job, stage: ReadyStage, state: State) -> tuple[Any, Problem, State]:
-    """The stage's algorithm and problem, and the state, in one place."""
-    return in_one_place(stage.task.algorithm), in_one_place(stage.task.problem), gathered(job, state)
-
-
 def save(job: Job, store: Store, state: State, log: Log) -> None:
     """A checkpoint. Of several processes all gather the state, and one writes it."""
     state = gathered(job, state)
     if jax.process_index() == 0:
-        store.save(state, log)
+        store.attempt(state, log)
 
 
 def fresh_state(job: Job, task: Task, starts: PyTree, key: Array, round: int) -> State:
@@ -292,12 +283,14 @@ def proceed(
                 if not listeners.rows(log.history.rows):
                     asked.set()
     number = stage_number(job, state)
-    outcome = judge(job, state)
-    if outcome is not Outcome.COMPLETED:
+    outcome = judge(job, state, log)
+    if int(state.round) < settings.rounds or failed(state):
         if store:  # without the row that only an ended run has
             save(job, store, state, log)
         close(job, number, state, log)
         listeners.rows(log.history.rows)
+    if store:
+        store.say_what_is_missing()
     return listeners.end(finish(job, job.stages[number], state, log, outcome, debug))
 
 
@@ -312,35 +305,6 @@ def next_stage(job: Job, number: int, state: State, log: Log) -> State:
 def stage_number(job: Job, state: State) -> int:
     """Which stage a state is of: the one that began in its round `begun`."""
     return [0, *(stage.end for stage in job.stages)].index(int(state.begun))
-
-
-def judge(job: Job, state: State) -> Outcome:
-    """How the run ended, with a warning where it diverged."""
-    if not failed(state):
-        return Outcome.COMPLETED if int(state.round) >= job.settings.rounds else Outcome.INTERRUPTED
-    if int(state.empty) >= EMPTY_ROUNDS:
-        why = (
-            f"no client has sent a finite update in {EMPTY_ROUNDS} rounds; result.history.left_out names them, and "
-            "debug=True the step where it begins"
-        )
-    else:
-        why = "the next model, or its loss, would not be finite. Smaller steps (client_lr, server_lr) usually help"
-    warnings.warn(
-        f"{job.name} diverged in round {int(state.failed_at)}, the result holds the last good model: {why}.",
-        RuntimeWarning,
-        stacklevel=4,
-    )
-    return Outcome.DIVERGED
-
-
-def failed(state: State) -> bool:
-    """Whether the run has diverged."""
-    return int(state.failed_at) >= 0
-
-
-def rounds_done(state: State) -> int:
-    """The rounds that brought the model to where it is."""
-    return int(state.failed_at) if failed(state) else int(state.round)
 
 
 def begin(job: Job, state: State, log: Log) -> None:
@@ -438,58 +402,3 @@ def add_row(log: Log, round: int, values: dict[str, Any], participants: int, sta
         }
     )
     log.unreported = 0
-
-
-def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome, debug: bool) -> Result:
-    """The result."""
-    ready = lambda w: job.problem.ready(to_numpy(w))  # noqa: E731
-    last = end_of_clients(job, stage, state, log, debug)
-    algorithm, problem, state = settled(job, stage, state)
-    view = lambda of: of(algorithm, problem, state)  # noqa: E731
-    average = view(job.exchange.average)
-    return Result(
-        model=ready(view(job.exchange.model)),
-        history=log.history,
-        outcome=outcome,
-        communication=job.exchange.communication(stage.down, stage.up, log.down, log.up),
-        models=[job.problem.ready(w) for w in log.models] if job.watch.keep_models else None,
-        average=None if average is None else ready(average),
-        personal_models=None if last is None else to_numpy(last.models),
-        clients=None if last is None else client_table(job, stage.task, last),
-        state=state,
-    )
-
-
-def end_of_clients(job: Job, stage: ReadyStage, state: State, log: Log, debug: bool) -> Personal | None:
-    """The clients' own models, after the last piece of work where the method has such: counted, failures named."""
-    task = stage.task
-    if not job.exchange.has_personal(task.algorithm):
-        return None
-    if hasattr(task.algorithm, "last_local") and not failed(state):
-        if debug:
-            with jax.disable_jit():
-                state, heard = task.conclude(state, *watched(job.names, int(state.round)))
-        else:
-            state, heard = conclude(task, state)
-        log.down += stage.down * len(job.names)  # the last model goes to everybody
-        left = np.flatnonzero(~np.asarray(heard)).tolist()
-        log.history.left_out += [LeftOut(int(state.round), job.names[m]) for m in left]
-    return personal(task, state)
-
-
-def client_table(job: Job, task: Task, last: Personal) -> pd.DataFrame:
-    """A row per client: how many samples it has, and how its own model does on them."""
-    table = pd.DataFrame({"samples": np.asarray(last.sizes)}, index=pd.Index(job.names, name="client"))
-    for name, values in last.scores.items():
-        table[name] = np.asarray(values)
-    if last.tests and task.held_out is not None:
-        names = [job.names[m] for m in np.asarray(task.held_out.owners)]
-        tests = {"samples": np.asarray(task.held_out.sizes), **{n: np.asarray(v) for n, v in last.tests.items()}}
-        for name, values in tests.items():
-            table[f"test_{name}"] = pd.Series(values, index=names)
-    return table
-
-
-def to_numpy(w: PyTree) -> PyTree:
-    """The model's arrays as NumPy arrays."""
-    return jax.tree.map(np.asarray, w)

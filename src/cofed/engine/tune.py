@@ -1,47 +1,40 @@
 """`cofed.tune`: a whole grid of hyperparameters as one vmapped program, and a second one for what is left of it."""
 
+import contextlib
 import dataclasses
 import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 from jaxtyping import Array, Int, PyTree
 
 from cofed.algorithms import base
+from cofed.engine import folders
+from cofed.engine.ending import blown_up, judged_by, usual_start
+from cofed.engine.history import Outcome
 from cofed.engine.job import Job, Settings, check_algorithm, check_kinds, prepare, traced
 from cofed.engine.loop import Clock, Task, advance
 from cofed.engine.plan import check_refusal, check_seed, optional_integer, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
+from cofed.engine.ranking import Tried, Tuning, maximised, rank
 from cofed.engine.rounds import State, at, copies, in_blocks
 from cofed.engine.run import next_pace
+from cofed.engine.tuned import Kept, Progress, describe
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
 from cofed.programs import keep_programs
 
+KEPT = 10  # a part of a grid is kept about so many times while it runs
 MEMORY = 2**31  # bytes that the configurations of one slice may take together
 WIDTH = 8  # configurations in a block, once many have diverged: few to leave out more, enough to share a batch
-
-
-@dataclasses.dataclass(frozen=True)
-class Tuning:
-    """A tuned grid: `table` has one row per configuration, best first; `best` is the best algorithm with its `score`.
-
-    `curves` maps a column of the history to an array (configurations as given, evaluated rounds); `rounds` are those.
-    """
-
-    table: pd.DataFrame
-    best: Any
-    score: float
-    curves: dict[str, np.ndarray]
-    rounds: np.ndarray
 
 
 def tune(
@@ -52,7 +45,7 @@ def tune(
     rounds: int,
     score: str | None = None,
     last: int = 1,
-    maximise: bool = False,
+    maximise: bool | None = None,
     local_steps: int | None = None,
     local_epochs: int | None = None,
     batch_size: int | None = None,
@@ -66,17 +59,23 @@ def tune(
     metrics: Mapping[str, Callable] | None = None,
     evaluation: Federation | None = None,
     memory: int = MEMORY,
+    checkpoint: str | Path | None = None,
     progress: bool | None = None,
 ) -> Tuning:
     """Run every algorithm of a grid on the same batches, and rank them.
 
     grid: algorithms, such as [cofed.FedDualAvg(c, s) for c in rates for s in rates]. Those that differ in numbers only
         run as one vmapped program, in slices that fit `memory` (bytes).
-    score: the history's column to rank by, averaged over the last `last` evaluations; `maximise` for an accuracy or F1.
-        None is the objective, of methods with a model for each client the personal_objective.
+    score: the history's column to rank by, averaged over the last `last` evaluations. None is the objective, of methods
+        with a model for each client the personal_objective.
+    maximise: whether more of the score is better. None is what the column says (accuracies, and the F1, precision and
+        recall of `cofed.metrics`: more; all else: less); of a metric of your own it must be said, here or by
+        `cofed.metrics.higher_is_better`.
     evaluate_every: rounds between evaluations; None evaluates about 20 times.
-    A configuration that diverges is marked in the table and ranked last; its curves have no values (NaN) from there on,
-        and the grid goes on with the rest. The other arguments are those of `cofed.run`.
+    checkpoint: a folder to keep the work in: the same call goes on where it was stopped or killed, with the same bits.
+    A configuration that diverges (see `cofed.Outcome`) is marked in the table and ranked last; where its numbers are no
+        longer finite its curves have no values (NaN), and the grid goes on with the rest. Ctrl-C returns what is done.
+        The other arguments are those of `cofed.run`.
 
     >>> import numpy as np, cofed
     >>> rng = np.random.default_rng(0)
@@ -95,6 +94,7 @@ def tune(
         check_algorithm(algorithm)
         if hasattr(algorithm, "candidates"):
             raise ValueError(f"{base.name_of(algorithm)} chooses between methods by itself: tune these one by one")
+    upward = maximised(score or "objective", metrics or {}, maximise)
     if score is None:
         score = "personal_objective" if hasattr(algorithms[0], "personal_model") else "objective"
     rounds = positive_integer("rounds", rounds)
@@ -113,24 +113,59 @@ def tune(
     )
     keep_programs()
     start = problem.start(federation, w0, seed)
-    curves: list[dict[str, np.ndarray]] = [{} for _ in algorithms]
-    failed_at = np.full(len(algorithms), -1)
-    with interruptible() as asked, Bar("tuning", len(algorithms), 0, wanted(progress), "configurations") as bar:
-        done = 0
-        for group in alike(algorithms, problem, settings, federation.dtype):
-            one = algorithms[group.members[0]]
-            job = prepare(problem, federation, one, settings, weights, metrics, evaluation, topology, link_failure)
+    tried = [Tried({}) for _ in algorithms]
+    with contextlib.ExitStack() as stack:
+        # Everything is checked before anything runs, and before a folder is begun.
+        groups = alike(algorithms, problem, settings, federation.dtype)
+        given = (weights, metrics, evaluation, topology, link_failure)
+        jobs = [prepare(problem, federation, algorithms[group.members[0]], settings, *given) for group in groups]
+        for job in jobs:
             check_score(score, job, start)
+        kept = None
+        if checkpoint is not None:
+            kept = Kept(folders.writable(Path(checkpoint), "checkpoint"))
+            stack.enter_context(folders.held(kept.folder))
+            about = describe(problem, federation, algorithms, settings, start, weights, metrics or {}, *given[2:])
+            kept.begin(about | {"memory": memory})
+        asked = stack.enter_context(interruptible())
+        bar = stack.enter_context(Bar("tuning", len(algorithms), 0, wanted(progress), "configurations"))
+        number = done = 0
+        for group, job in zip(groups, jobs, strict=True):
             for part in slices(len(group.members), job, start, memory):
-                rows, failures = run_together(job, [group.stages[i] for i in part], start, asked)
+                if asked.is_set():
+                    break
+                keep = None if kept is None else (kept, number)
+                together = run_together(job, [group.stages[i] for i in part], start, asked, keep)
                 for place, i in enumerate(group.members[i] for i in part):
-                    curves[i] = {name: values[place] for name, values in rows.items()}
-                    failed_at[i] = failures[place]
-                if asked.is_set():  # in the last rounds
-                    raise KeyboardInterrupt("tuning was stopped")
-                done += len(part)
-                bar.update(done, float(min(np.nan_to_num(c["objective"][-1], nan=np.inf) for c in curves if c)))
-    return rank(algorithms, curves, failed_at, evaluated(settings), score, last, maximise)
+                    tried[i] = judged(job, together, place)
+                number, done = number + 1, done + len(part)
+                ends = (one.curve["objective"][-1] for one in tried if one.curve)
+                bar.update(done, float(min((np.nan_to_num(end, nan=np.inf) for end in ends), default=np.inf)))
+    return rank(algorithms, tried, evaluated(settings), score, last, upward)
+
+
+class Together(NamedTuple):
+    """What became of configurations that ran together."""
+
+    rows: dict[str, np.ndarray]  # columns, each (configurations, evaluations)
+    begun: dict[str, np.ndarray]  # what tells how the start was, each (configurations,)
+    failed_at: np.ndarray  # the rounds in which configurations failed, or -1
+    round: int  # how many rounds were done
+
+
+def judged(job: Job, together: Together, place: int) -> Tried:
+    """How a configuration ended, by the rules of `cofed.run`."""
+    curve = {name: values[place] for name, values in together.rows.items()}
+    failed_at = int(together.failed_at[place])
+    if failed_at >= 0:
+        return Tried(curve, failed_at, Outcome.DIVERGED)
+    if together.round < job.settings.rounds:
+        return Tried(curve)
+    first = {name: float(values[place]) for name, values in together.begun.items()}
+    column = judged_by(first, {name: float(values[-1]) for name, values in curve.items()})
+    values = [first[column], *curve[column]]
+    blown = math.isfinite(values[0]) and blown_up(values) and blown_up(values, usual_start(job, column))
+    return Tried(curve, outcome=Outcome.DIVERGED if blown else Outcome.COMPLETED)
 
 
 @dataclasses.dataclass
@@ -139,23 +174,6 @@ class Group:
 
     members: list[int]  # their places in the grid
     stages: list[list[Any]]  # for each its algorithms, stage by stage, with numbers as arrays
-
-
-def is_number(value: Any) -> bool:
-    """What a column of the table can show: a number, or a few."""
-    return isinstance(value, (bool, int, float, tuple)) or (
-        isinstance(value, (jax.Array, np.ndarray)) and value.ndim == 0
-    )
-
-
-def numbers_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The numbers of a method by name, and those of what it is made of: `algorithm.client_lr`, `mirror.p`."""
-    for field in dataclasses.fields(module):
-        value = getattr(module, field.name)
-        if is_number(value):
-            yield prefix + field.name, value
-        elif isinstance(value, eqx.Module):
-            yield from numbers_of(value, f"{prefix}{field.name}.")
 
 
 def alike(algorithms: list[Any], problem: Problem, settings: Settings, dtype: Any) -> list[Group]:
@@ -192,9 +210,13 @@ def slices(count: int, job: Job, start: PyTree, memory: int) -> list[range]:
 
 
 def run_together(
-    job: Job, members: list[list[Any]], start: PyTree, asked: threading.Event
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """All rows (configurations, evaluations) of one slice, and the rounds in which configurations failed.
+    job: Job,
+    members: list[list[Any]],
+    start: PyTree,
+    asked: threading.Event,
+    keep: tuple[Kept, int] | None = None,
+) -> Together:
+    """All rows of one slice, up to the end or to Ctrl-C; `keep` is the folder that it is kept in, and its number there.
 
     All advance in one call until half have failed; those that are left go on in small blocks, by a second program that
     serves any number of them.
@@ -203,39 +225,50 @@ def run_together(
     marks, failed_at = evaluated(settings), np.full(len(members), -1)
     starts = copies(job.exchange.starts(start, job.stages[0].task.plan), len(members))
     key = jax.random.key(settings.seed)
-    finite, pace = None, 1
-    for stage, same_stage in zip(job.stages, zip(*members, strict=True), strict=True):
+    before = keep[0].read(keep[1]) if keep else None
+    begun, pace = {} if before is None else before.begun, 1
+    every = max(1, settings.rounds // KEPT)
+    for number, (stage, same_stage) in enumerate(zip(job.stages, zip(*members, strict=True), strict=True)):
+        if before is not None and number < before.stage:
+            continue
         algorithms = jax.tree.map(lambda *leaves: jnp.stack(leaves), *same_stage)
         began = 0 if state is None else int(state.round)
         new = begin_together(algorithms, stage.task, starts, key, began)
-        if state is not None:  # what failed in an earlier stage stays failed
+        if keep and before is not None:
+            new, rows, before = keep[0].restore(keep[1], new, before), before.rows, None
+            failed_at = np.asarray(new.failed_at)
+        elif state is not None:  # what failed in an earlier stage stays failed
             new = dataclasses.replace(new, failed_at=state.failed_at)
         state = new
-        if finite is None:
-            finite = jnp.isfinite(losses_together(algorithms, stage.task, state)).all()
-        while int(state.round) < stage.end:
-            if asked.is_set():
-                raise KeyboardInterrupt("tuning was stopped before the grid was done")
-            before, since, after = int(state.round), time.perf_counter(), state
-            stop = min(stage.end, before + pace)
+        if not begun:
+            begun = {name: np.asarray(v) for name, v in rows_together(algorithms, stage.task, state).items()}
+        finite = jnp.asarray(np.isfinite(begun["loss"]).all())
+        while int(state.round) < stage.end and (failed_at < 0).any() and not asked.is_set():
+            first, since, after = int(state.round), time.perf_counter(), state
+            stop = min(stage.end, first + pace)
+            if keep:
+                stop = min(stop, (first // every + 1) * every)
             when = Clock(*(number_of(n) for n in (stop, settings.rounds, settings.evaluate_every)), finite=finite)
-            due = np.flatnonzero((marks > before) & (marks <= stop))
+            due = np.flatnonzero((marks > first) & (marks <= stop))
             alive = np.flatnonzero(failed_at < 0)
-            if not len(alive):
-                return ended(rows, marks, failed_at), failed_at
             few = len(alive) <= len(members) / 2 and len(members) > WIDTH
             for some, places in blocks(alive, WIDTH if few else len(members)):
                 after, records = advance_some(algorithms, stage.task, state, after, places, when)
                 for name, values in records.items():
-                    found = np.asarray(values)[: len(some), marks[due] - before - 1]
+                    found = np.asarray(values)[: len(some), marks[due] - first - 1]
                     if name not in rows:
                         rows[name] = np.full((len(members), len(marks)), np.nan, np.result_type(found, 0.0))
                     rows[name][np.ix_(some, due)] = found
             state = jax.block_until_ready(after)
             failed_at = np.asarray(state.failed_at)
             pace = next_pace(pace, time.perf_counter() - since, job.watch.capacity)
+            if keep and (stop % every == 0 or stop == stage.end or asked.is_set()):
+                keep[0].write(keep[1], Progress(number, rows, begun, state))
+        if asked.is_set() or (failed_at >= 0).all():
+            break
         starts = outputs(algorithms, stage.task, state)
-    return ended(rows, marks, failed_at), failed_at
+    assert state is not None  # there is a stage
+    return Together(ended(rows, marks, failed_at), begun, failed_at, int(state.round))
 
 
 def blocks(chosen: np.ndarray, width: int) -> Iterator[tuple[np.ndarray, Int[Array, " width"]]]:
@@ -280,9 +313,15 @@ def begin_together(algorithms: Any, task: Task, starts: PyTree, key: Any, round:
 
 
 @eqx.filter_jit
-def losses_together(algorithms: Any, task: Task, state: State) -> jax.Array:
-    """The loss of every configuration's start."""
-    return jax.vmap(lambda a, s, c: of(task, a).row(at(state, s, c))["loss"])(algorithms, state.server, state.clients)
+def rows_together(algorithms: Any, task: Task, state: State) -> dict[str, jax.Array]:
+    """The loss and the objective of every configuration's start, and those of its clients' own models."""
+
+    def one(algorithm, server, clients):
+        row = of(task, algorithm).row(at(state, server, clients))
+        wanted = [f"{kind}{name}" for kind in ("", "personal_") for name in ("loss", "objective")]
+        return {name: row[name] for name in wanted if name in row}
+
+    return jax.vmap(one)(algorithms, state.server, state.clients)
 
 
 @eqx.filter_jit
@@ -314,37 +353,3 @@ def advance_some(
     new, rows, round = jax.vmap(one, out_axes=(0, 0, None))(*mine)
     server, clients, empty, failed_at = jax.tree.map(lambda all_, some: all_.at[places].set(some), own(after), new)
     return State(server, clients, state.key, round, state.begun, empty, failed_at), rows
-
-
-def rank(
-    algorithms: list[Any],
-    curves: list[dict[str, np.ndarray]],
-    failed_at: np.ndarray,
-    rounds: np.ndarray,
-    score: str,
-    last: int,
-    maximise: bool,
-) -> Tuning:
-    """The table, best first."""
-    sign = -1 if maximise else 1
-    records = []
-    for algorithm, curve, failure in zip(algorithms, curves, failed_at, strict=True):
-        value = float(np.mean(curve[score][-last:]))
-        diverged = bool(failure >= 0) or not math.isfinite(value)
-        numbers = dict(numbers_of(algorithm))
-        final = {name: float(values[-1]) for name, values in curve.items()}
-        records.append(
-            {"algorithm": base.name_of(algorithm)}
-            | numbers
-            | {"score": value, "diverged": diverged, "diverged_at": int(failure) if failure >= 0 else None}
-            | final
-        )
-    table = pd.DataFrame(records)
-    order = sorted(
-        range(len(records)), key=lambda i: (records[i]["diverged"], sign * np.nan_to_num(records[i]["score"]))
-    )
-    best = order[0]
-    if records[best]["diverged"]:
-        raise ValueError("every configuration of the grid diverged; add smaller learning rates")
-    joined = {name: np.stack([curve[name] for curve in curves]) for name in curves[0]}
-    return Tuning(table.iloc[order], algorithms[best], records[best]["score"], joined, rounds)

@@ -12,8 +12,8 @@ import pandas as pd
 
 import cofed
 from cofed import intake
-from cofed.engine.checkpoint import read_json, write_json
 from cofed.engine.encode import decode, encode
+from cofed.engine.files import read_json, write_json
 from cofed.flower.agreement import agreement
 from cofed.flower.processes import Federation, Processes
 from cofed.flower.saved import Folder, Saved, read_saved

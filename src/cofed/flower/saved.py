@@ -19,8 +19,8 @@ from jaxtyping import PyTree
 from safetensors.numpy import load_file, save_file
 
 from cofed import trees
-from cofed.engine.checkpoint import arrays, digest, read_json, unflatten, write_json
-from cofed.engine.files import atomically
+from cofed.engine.checkpoint import arrays, unflatten
+from cofed.engine.files import atomically, digest, read_json, write_json
 from cofed.engine.history import LeftOut, Result
 
 FORMAT = 1

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cofed import intake
-from cofed.engine.checkpoint import encode_or_none
+from cofed.engine.encode import encode_or_none
 from cofed.engine.job import check_algorithm
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.flower import wire

@@ -1,0 +1,270 @@
+"""What a run is defined by: written into its checkpoint folder, read from there, and compared with what is given."""
+
+import dataclasses
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from cofed.disk import DiskFederation
+from cofed.disk.index import Index
+from cofed.engine import identity, recorded
+from cofed.engine.encode import decode, encode, encode_or_none
+from cofed.engine.files import atomically, read_json
+from cofed.engine.job import Settings
+from cofed.federation import Federation
+from cofed.gossip.topologies import Topology
+
+
+@dataclasses.dataclass(frozen=True)
+class Definition:
+    """What a run was defined by."""
+
+    problem: Any
+    federation: Federation | DiskFederation
+    algorithm: Any
+    settings: Settings
+    weights: Any
+    metrics: Mapping[str, Callable] | None
+    evaluation: Federation | None
+    topology: Topology | None
+    link_failure: float
+
+
+def write_definition(folder: Path, every: int, keep: int, run: Definition, start: PyTree) -> None:
+    """The files of the definition, run.json last."""
+    if isinstance(run.federation, DiskFederation):
+        recorded.write_record(folder / "federation.json", on_disk(run.federation))
+    else:
+        write_federation(folder / "federation.safetensors", run.federation)
+    if run.evaluation is not None:
+        write_federation(folder / "evaluation.safetensors", run.evaluation)
+    weights = run.weights if isinstance(run.weights, str) else np.asarray(run.weights)
+    record = recorded.RunRecord(
+        format=recorded.FORMAT,
+        **recorded.made_by(),
+        settings=recorded.settings_record(run.settings),
+        checkpoint_every=every,
+        keep_checkpoints=keep,
+        problem=encode_or_none(run.problem),
+        algorithm=encode_or_none(run.algorithm),
+        algorithm_name=type(run.algorithm).__name__,
+        weights=encode(weights),
+        metrics={name: encode_or_none(metric) for name, metric in (run.metrics or {}).items()},
+        own=own_code(run, start),
+        evaluation=run.evaluation is not None,
+        evaluation_fingerprint=None if run.evaluation is None else identity.fingerprint(run.evaluation),
+        fingerprint=identity.fingerprint(run.federation),
+        topology=encode(run.topology),
+        link_failure=float(run.link_failure),
+        stream=run.federation.draw is not None,
+    )
+    recorded.write_record(folder / "run.json", record)
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """The definition in a folder, as it was written."""
+
+    folder: Path
+    record: recorded.RunRecord
+
+    @classmethod
+    def read(cls, folder: Path) -> "Written":
+        """Read it, or refuse in a sentence."""
+        if folder.is_file():
+            raise ValueError(f"checkpoint: {folder} is a file, not the folder of a run")
+        return cls(folder, recorded.read_run(folder))
+
+    def definition(
+        self,
+        problem: Any,
+        federation: Federation | DiskFederation | None,
+        algorithm: Any,
+        metrics: Mapping[str, Callable] | None,
+        evaluation: Federation | None,
+    ) -> Definition:
+        """The definition of the run, with what the caller gives in place of what a file cannot hold."""
+        written = self.record
+        self.check_version()
+        if algorithm is not None and type(algorithm).__name__ != written.algorithm_name:
+            raise ValueError(
+                f"the run in {self.folder} is one of {written.algorithm_name}, not of {type(algorithm).__name__}"
+            )
+        problem = self.part("problem", written.problem, problem)
+        algorithm = self.part("algorithm", written.algorithm, algorithm)
+        federation = self.federation(federation)
+        run = Definition(
+            problem=problem,
+            federation=federation,
+            algorithm=algorithm,
+            settings=written.settings.settings(),
+            weights=self.decoded(written.weights, "weights"),
+            metrics=self.metrics(dict(metrics or {})),
+            evaluation=self.evaluation(evaluation),
+            topology=self.decoded(written.topology, "topology"),
+            link_failure=written.link_failure,
+        )
+        self.check_code(run)
+        return run
+
+    def check_version(self) -> None:
+        """Another version may go on with a run of a format that it knows, but not promise the same bits."""
+        now = recorded.made_by()
+        if (self.record.cofed, self.record.jax or now["jax"]) != (now["cofed"], now["jax"]):
+            warnings.warn(
+                f"the run in {self.folder} was begun with cofed {self.record.cofed}"
+                + (f" and JAX {self.record.jax}" if self.record.jax else "")
+                + f", and goes on with cofed {now['cofed']} and JAX {now['jax']}: its last bits may be others",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+    def decoded(self, value: Any, name: str) -> Any:
+        """A part of run.json as an object; one that is damaged is named."""
+        path = self.folder / "run.json"
+        try:
+            return decode(value, path)
+        except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is damaged, in {name}: {error}") from error
+
+    def part(self, name: str, ours: Any, given: Any) -> Any:
+        """A part of the definition: the folder's or, where that has code of its own, the caller's, if they agree."""
+        if given is None:
+            if ours is None:
+                raise ValueError(
+                    f"the run in {self.folder} has a {name} with code of its own, which no file can hold: "
+                    f"pass {name}= to resume"
+                )
+            return self.decoded(ours, name)
+        known = ours if ours is not None else self.record.own[name].outline if name in self.record.own else None
+        if known is not None:
+            self.refuse(identity.contradiction(known, identity.outline(given), name), name.partition(".")[0])
+        return given
+
+    def refuse(self, contradiction: str | None, name: str) -> None:
+        """Refuse what is not as it was, if anything."""
+        if contradiction is not None:
+            raise ValueError(
+                f"resume was given another {name} than the run in {self.folder} has: {contradiction}. Leave {name}= "
+                "out to go on with that run, or begin a new one with cofed.run"
+            )
+
+    def metrics(self, given: dict[str, Callable]) -> dict[str, Callable]:
+        """All metrics of the run."""
+        has = f"the run in {self.folder} has the metrics {sorted(self.record.metrics)}"
+        if set(given) - set(self.record.metrics):
+            raise ValueError(f"{has}, and resume was given metrics={sorted(given)}: leave the others out")
+        if any(ours is None and name not in given for name, ours in self.record.metrics.items()):
+            raise ValueError(
+                f"{has}, some with code of their own, which no file can hold: pass them as metrics= to resume"
+            )
+        return {name: self.part(f"metrics.{name}", ours, given.get(name)) for name, ours in self.record.metrics.items()}
+
+    def federation(self, given: Federation | DiskFederation | None) -> Federation | DiskFederation:
+        """The run's data, which must be what they were."""
+        found = given
+        if found is None and self.record.stream:
+            raise ValueError(
+                f"the federation of the run in {self.folder} draws its samples with code of its own, which no file can "
+                "hold: pass federation= to resume"
+            )
+        if found is None and (self.folder / "federation.json").exists():
+            found = reopened(self.folder / "federation.json")
+        elif found is None:
+            found = read_federation(self.folder / "federation.safetensors", "federation")
+        if not isinstance(found, (Federation, DiskFederation)):
+            raise TypeError(f"federation must be a cofed.Federation, got {type(found).__name__}")
+        if identity.fingerprint(found) != self.record.fingerprint:
+            raise ValueError(f"this federation is not the one of the run in {self.folder}: their data differ")
+        return found
+
+    def evaluation(self, given: Federation | None) -> Federation | None:
+        """The run's held-out data, which must be what they were."""
+        if not self.record.evaluation:
+            if given is not None:
+                raise ValueError(
+                    f"the run in {self.folder} has no evaluation federation, and resume was given one: leave "
+                    "evaluation= out, or begin a new run with cofed.run"
+                )
+            return None
+        found = given
+        if found is None:
+            found = read_federation(self.folder / "evaluation.safetensors", "evaluation")
+        if not isinstance(found, Federation):
+            raise TypeError(f"evaluation must be a cofed.Federation, got {type(found).__name__}")
+        if self.record.evaluation_fingerprint not in (None, identity.fingerprint(found)):
+            raise ValueError(
+                f"this evaluation federation is not the one of the run in {self.folder}: their data differ"
+            )
+        return found
+
+    def check_code(self, run: Definition) -> None:
+        """A user's own code must compute what it did; other versions of JAX write it in other ways."""
+        if self.record.jax != recorded.made_by()["jax"]:
+            return
+        start = jax.eval_shape(lambda: run.problem.start(run.federation, None, 0))
+        for name, now in own_code(run, start).items():
+            before = self.record.own.get(name)
+            if before is not None and before.code != now.code:
+                self.refuse(f"its code computes something else than it did ({name})", name.partition(".")[0])
+
+
+def write_federation(path: Path, federation: Federation) -> None:
+    """The data of a federation, names as metadata."""
+    tensors = {name: np.asarray(array) for name, array in federation.stored().items()}
+    names = {"names": json.dumps(federation.names), "feature_names": json.dumps(federation.feature_names)}
+    atomically(path, lambda f: save_file(tensors, f, metadata=names))
+
+
+def read_federation(path: Path, parameter: str) -> Federation:
+    """The federation that `write_federation` wrote."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            meta, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if tensors["X"].dtype == np.float64:
+            jax.config.update("jax_enable_x64", True)
+        features = json.loads(meta["feature_names"])
+        names = tuple(json.loads(meta["names"]))
+        return Federation.restored(tensors, names, None if features is None else tuple(features))
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"the data of the run, {path}, is damaged or missing; pass {parameter}= to resume") from error
+
+
+def on_disk(federation: DiskFederation) -> recorded.OnDiskRecord:
+    """Where the clients are, and which the history is measured on."""
+    measured = None if federation.measured is None else federation.measured.tolist()
+    return recorded.OnDiskRecord(index=str(federation.index.folder.resolve()), measured=measured)
+
+
+def reopened(path: Path) -> DiskFederation:
+    """The federation that `on_disk` described."""
+    refusal = f"{path} is damaged; pass federation= to resume"
+    told = recorded.checked(recorded.OnDiskRecord, read_json(path, refusal), refusal)
+    folder = Path(told.index)
+    if not folder.exists():
+        raise ValueError(f"the clients of this run were in {folder}, which is gone; pass federation= to resume")
+    measured = None if told.measured is None else np.asarray(told.measured)
+    return dataclasses.replace(DiskFederation.of(Index.open(folder)), measured=measured)
+
+
+def own_code(run: Definition, start: PyTree) -> dict[str, recorded.OwnCode]:
+    """What can be told of the parts that a file cannot hold; `start` has the shapes of the model."""
+    found = {}
+    if encode_or_none(run.problem) is None:
+        code = identity.code_of_problem(run.problem, run.federation, start)
+        found["problem"] = recorded.OwnCode(outline=identity.outline(run.problem), code=code)
+    if encode_or_none(run.algorithm) is None:
+        found["algorithm"] = recorded.OwnCode(outline=identity.outline(run.algorithm), code=None)
+    for name, metric in (run.metrics or {}).items():
+        if encode_or_none(metric) is None:
+            code = identity.code_of(metric, start)
+            found[f"metrics.{name}"] = recorded.OwnCode(outline=identity.outline(metric), code=code)
+    return found

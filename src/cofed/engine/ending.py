@@ -1,0 +1,177 @@
+"""The end of a run: how it went, and the result that it gives."""
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from jaxtyping import PyTree
+
+from cofed.engine.debug import watched
+from cofed.engine.history import LeftOut, Log, Outcome, Result
+from cofed.engine.job import Job, ReadyStage
+from cofed.engine.loop import Personal, Task, conclude, personal
+from cofed.engine.mesh import in_one_place, whole
+from cofed.engine.rounds import EMPTY_ROUNDS, State
+from cofed.problem import Problem
+
+# A run whose objective ends so many times above where it began has diverged, also where all numbers are still finite.
+# Too large steps multiply the distance from the optimum in every round, so such a run passes any factor within a few
+# rounds; one that only settles at the noise of its steps, or rises a little before it falls, stays far below this one.
+FAR = 1000.0
+
+
+def gathered(job: Job, state: State) -> State:
+    """The state in one place: what is saved, and what the results are read from."""
+    return state if job.stages[0].task.data.mesh is None else whole(state, len(job.names))
+
+
+def settled(job: Job, stage: ReadyStage, state: State) -> tuple[Any, Problem, State]:
+    """The stage's algorithm and problem, and the state, in one place."""
+    return in_one_place(stage.task.algorithm), in_one_place(stage.task.problem), gathered(job, state)
+
+
+def blown_up(values: Sequence[float] | np.ndarray, usual: float = 0.0) -> bool:
+    """Whether an objective has ended far above its start, as that of a method with too large steps does.
+
+    Parameters
+    ----------
+    values
+        The objective from the start to the end.
+    usual
+        The objective of the problem's own start. A run may begin at a model that is almost the optimum, and the noise
+        of its steps is then many times the objective there.
+
+    Returns
+    -------
+    bool
+        Whether it rose by more than `FAR` times the largest of: its size at the start, its size at the problem's own
+        start, and what it fell below the start in between.
+
+    Examples
+    --------
+    >>> blown_up([0.25, 0.3, 1.9e14]), blown_up([0.25, 0.9, 0.1]), blown_up([1e-12, 1e-3]), blown_up([1e-12, 1e-3], 5.0)
+    (True, False, True, False)
+    """
+    start, end = float(values[0]), float(values[-1])
+    size = max(abs(start), start - float(np.nanmin(np.asarray(values, float))), abs(usual))
+    return end - start > FAR * size
+
+
+def judged_by(first: dict[str, Any], last: dict[str, Any]) -> str:
+    """The column that tells how a run went: the objective (the clients' own, of personal methods) or, where that is
+    infinite outside a constraint, the loss."""
+    kind = "personal_" if "personal_objective" in first else ""
+    finite = math.isfinite(first[f"{kind}objective"]) and math.isfinite(last[f"{kind}objective"])
+    return f"{kind}objective" if finite else f"{kind}loss"
+
+
+def usual_start(job: Job, column: str) -> float:
+    """A column at the problem's own start."""
+    task, key = job.stages[0].task, jax.random.key(job.settings.seed)
+    state = job.place.enter(task, job.exchange.starts(job.own_start(), task.plan), key, jax.numpy.zeros((), "int32"))
+    return float(job.place.look(task, state)[column])
+
+
+def judge(job: Job, state: State, log: Log) -> Outcome:
+    """How the run ended, with a warning where it diverged."""
+    if failed(state):
+        warn_of_divergence(f"{job.name} diverged in round {int(state.failed_at)}, {why(state)}")
+        return Outcome.DIVERGED
+    if int(state.round) < job.settings.rounds:
+        return Outcome.INTERRUPTED
+    rows = log.history.rows
+    column = judged_by(rows[0], rows[-1])
+    values = [row[column] for row in rows]
+    if math.isfinite(values[0]) and blown_up(values) and blown_up(values, usual_start(job, column)):
+        warn_of_divergence(
+            f"{job.name} diverged: its {column.replace('_', ' ')} rose from {values[0]:.3g} to {values[-1]:.3g} in "
+            f"{job.settings.rounds} rounds. Smaller steps (client_lr, server_lr) usually help"
+        )
+        return Outcome.DIVERGED
+    return Outcome.COMPLETED
+
+
+def warn_of_divergence(words: str) -> None:
+    """Said to the caller of `cofed.run`."""
+    warnings.warn(f"{words}.", RuntimeWarning, stacklevel=5)
+
+
+def why(state: State) -> str:
+    """What made a run fail."""
+    if int(state.empty) >= EMPTY_ROUNDS:
+        reason = (
+            f"no client has sent a finite update in {EMPTY_ROUNDS} rounds; result.history.left_out names them, and "
+            "debug=True the step where it begins"
+        )
+    else:
+        reason = "the next model, or its loss, would not be finite. Smaller steps (client_lr, server_lr) usually help"
+    return f"the result holds the last good model: {reason}"
+
+
+def failed(state: State) -> bool:
+    """Whether the run has diverged."""
+    return int(state.failed_at) >= 0
+
+
+def rounds_done(state: State) -> int:
+    """The rounds that brought the model to where it is."""
+    return int(state.failed_at) if failed(state) else int(state.round)
+
+
+def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome, debug: bool) -> Result:
+    """The result."""
+    ready = lambda w: job.problem.ready(to_numpy(w))  # noqa: E731
+    last = end_of_clients(job, stage, state, log, debug)
+    algorithm, problem, state = settled(job, stage, state)
+    view = lambda of: of(algorithm, problem, state)  # noqa: E731
+    average = view(job.exchange.average)
+    return Result(
+        model=ready(view(job.exchange.model)),
+        history=log.history,
+        outcome=outcome,
+        communication=job.exchange.communication(stage.down, stage.up, log.down, log.up),
+        models=[job.problem.ready(w) for w in log.models] if job.watch.keep_models else None,
+        average=None if average is None else ready(average),
+        personal_models=None if last is None else to_numpy(last.models),
+        clients=None if last is None else client_table(job, stage.task, last),
+        state=state,
+    )
+
+
+def end_of_clients(job: Job, stage: ReadyStage, state: State, log: Log, debug: bool) -> Personal | None:
+    """The clients' own models, after the last piece of work where the method has such: counted, failures named."""
+    task = stage.task
+    if not job.exchange.has_personal(task.algorithm):
+        return None
+    if hasattr(task.algorithm, "last_local") and not failed(state):
+        if debug:
+            with jax.disable_jit():
+                state, heard = task.conclude(state, *watched(job.names, int(state.round)))
+        else:
+            state, heard = conclude(task, state)
+        log.down += stage.down * len(job.names)  # the last model goes to everybody
+        left = np.flatnonzero(~np.asarray(heard)).tolist()
+        log.history.left_out += [LeftOut(int(state.round), job.names[m]) for m in left]
+    return personal(task, state)
+
+
+def client_table(job: Job, task: Task, last: Personal) -> pd.DataFrame:
+    """A row per client: how many samples it has, and how its own model does on them."""
+    table = pd.DataFrame({"samples": np.asarray(last.sizes)}, index=pd.Index(job.names, name="client"))
+    for name, values in last.scores.items():
+        table[name] = np.asarray(values)
+    if last.tests and task.held_out is not None:
+        names = [job.names[m] for m in np.asarray(task.held_out.owners)]
+        tests = {"samples": np.asarray(task.held_out.sizes), **{n: np.asarray(v) for n, v in last.tests.items()}}
+        for name, values in tests.items():
+            table[f"test_{name}"] = pd.Series(values, index=names)
+    return table
+
+
+def to_numpy(w: PyTree) -> PyTree:
+    """The model's arrays as NumPy arrays."""
+    return jax.tree.map(np.asarray, w)

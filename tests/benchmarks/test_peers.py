@@ -146,6 +146,17 @@ def test_a_contender_that_fails_leaves_a_sentence(tmp_path, monkeypatch):
         processes.compete(CONTENDERS["cofed"], JOBS["lasso"], tmp_path / "x.npz", 1.0, 60.0)
 
 
+def test_settings_of_our_jax_do_not_reach_another_version(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--a_flag_that_an_older_compiler_dies_of")
+    monkeypatch.setenv("JAX_ENABLE_X64", "true")
+    monkeypatch.setenv("PYTHONPATH", "/ours")
+    ours, theirs = (processes.variables(CONTENDERS[name]) for name in ("cofed", "fedjax"))
+    assert ours["XLA_FLAGS"].startswith("--a_flag")
+    assert "/ours" in ours["PYTHONPATH"]
+    assert not {name for name in theirs if name.startswith(("XLA_", "JAX_"))}
+    assert "/ours" not in theirs["PYTHONPATH"]
+
+
 def test_a_contender_that_never_ends_is_stopped():
     process = processes.subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     peak, ended = processes.watch(process, most=0.6)

@@ -426,9 +426,9 @@ def tune(
         screen = Console()
         screen.print(work.ranking(table))
         if out is not None:
-            from cofed.engine.files import atomically
+            from cofed.tables import to_csv
 
-            atomically(out, lambda name: table.to_csv(name, index=False))
+            to_csv(table, out)
             screen.print(f"Written: {out}", style="dim", highlight=False, soft_wrap=True)
 
 

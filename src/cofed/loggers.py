@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from cofed.engine.callbacks import RunInfo
-from cofed.engine.files import atomically
 from cofed.engine.history import COLUMNS, Outcome, Result
 from cofed.extras import imported
+from cofed.files import atomically
+from cofed.tables import cell
 
 
 class CSV:
@@ -32,7 +33,7 @@ class CSV:
     def on_start(self, info: RunInfo) -> None:
         """An empty file, or one with the rows so far."""
         self.columns = []
-        atomically(self.path, lambda f: self.write(f, info.rows))
+        atomically(self.path, lambda f: self.write(f, info.rows), shown=True)
 
     def on_row(self, row: dict[str, Any]) -> None:
         """One more line."""
@@ -45,8 +46,8 @@ class CSV:
                 if not self.columns:
                     first = [name for name in COLUMNS if name in row]
                     self.columns = first + [name for name in row if name not in first]
-                    csv.writer(file).writerow(self.columns)
-                csv.DictWriter(file, self.columns).writerow(row)
+                    csv.writer(file).writerow(map(cell, self.columns))
+                csv.DictWriter(file, self.columns).writerow({name: cell(value) for name, value in row.items()})
 
 
 class TensorBoard:

@@ -18,11 +18,11 @@ from safetensors.numpy import save_file
 from cofed import trees
 from cofed.algorithms import base
 from cofed.engine import draws, evaluate
-from cofed.engine.files import atomically
 from cofed.engine.job import check_algorithm
 from cofed.engine.plan import Plan
 from cofed.engine.steps import Data, make_steps
 from cofed.federation import Federation
+from cofed.files import atomically
 from cofed.flower import wire
 from cofed.flower.keeping import Keeper, Lost
 from cofed.flower.privacy import Privacy, privatised

@@ -20,8 +20,8 @@ from safetensors.numpy import load_file, save_file
 
 from cofed import trees
 from cofed.engine.checkpoint import arrays, digest, read_json, unflatten, write_json
-from cofed.engine.files import atomically
 from cofed.engine.history import LeftOut, Result
+from cofed.files import atomically, private_append
 
 FORMAT = 1
 KEPT = 2
@@ -127,8 +127,7 @@ class Folder:
     def tell(self, line: dict[str, Any]) -> None:
         """Add a line to the progress."""
         if self.path is not None:
-            self.path.mkdir(parents=True, exist_ok=True)
-            with open(self.path / "progress.jsonl", "a") as file:
+            with private_append(self.path / "progress.jsonl") as file:
                 file.write(json.dumps(line) + "\n")
 
     def finish(self, result: Result, w: PyTree, epsilon: float | None) -> None:

@@ -34,6 +34,13 @@ settings.register_profile("cofed", deadline=None, max_examples=25, derandomize=T
 settings.load_profile("cofed")
 
 
+def pytest_collection_modifyitems(items):
+    """The limit in pyproject.toml is for tests that are quick on a quiet machine."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(3600))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c_is_heard():
     """A process that is started in the background without a terminal ignores SIGINT, and so does all that it starts:

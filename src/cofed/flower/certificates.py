@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from cofed.files import plain_names, private_file, private_folder
+from cofed.files import folder_path, plain_names, private_file, private_folder
 
 DAYS = 90
 MOST = 64  # characters of the name that a certificate is made out to; its other names may be longer
@@ -122,11 +122,7 @@ def alternative(host: Any) -> Any:
 
 def checked(folder: Any, hosts: Any, sites: Any) -> tuple[Path, list[str], list[str]]:
     """What `make` was given, or a sentence on what is wrong with it."""
-    if not isinstance(folder, (str, Path)) or not str(folder):
-        raise TypeError(f"folder must be the path of a folder, got {folder!r}")
-    folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"folder: {folder} is a file; give the name of a new folder")
+    folder = folder_path(folder, "folder")
     if folder.is_dir() and any(folder.iterdir()):
         raise ValueError(f"folder: {folder} holds files already; give the name of a new folder")
     for name, values in (("hosts", hosts), ("sites", sites)):
@@ -139,7 +135,7 @@ def checked(folder: Any, hosts: Any, sites: Any) -> tuple[Path, list[str], list[
     taken = [site for site in sites if isinstance(site, str) and site.casefold() in OURS]
     if taken:
         raise ValueError(f"sites: {taken[0]!r} is the name of a file of the server's; call the site otherwise")
-    return folder, list(hosts), plain_names(list(sites), "a site")
+    return folder, list(hosts), plain_names(list(sites), "one of the sites")
 
 
 if __name__ == "__main__":

@@ -16,12 +16,13 @@ import jax
 import numpy as np
 import pandas as pd
 from jaxtyping import PyTree
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from cofed import trees
 from cofed.engine.checkpoint import arrays, digest, read_json, unflatten, write_json
 from cofed.engine.history import LeftOut, Result
-from cofed.files import atomically, private_append
+from cofed.files import atomically, folder_path, private_append
 
 FORMAT = 1
 KEPT = 2
@@ -49,15 +50,18 @@ def read_saved(folder: Any) -> Saved:
     Traceback (most recent call last):
     ValueError: no-such-folder holds no finished run: there is no whole result.json in it
     """
-    folder = Path(folder)
+    folder = folder_path(folder, "folder")
     result = read_json(folder / "result.json", f"{folder} holds no finished run: there is no whole result.json in it")
-    return Saved(
-        model=load_file(folder / "model.safetensors"),
-        history=pd.read_csv(folder / "history.csv"),
-        outcome=result["outcome"],
-        left_out=[LeftOut(*event) for event in result["left_out"]],
-        epsilon=result["epsilon"],
-    )
+    try:
+        return Saved(
+            model=load_file(folder / "model.safetensors"),
+            history=pd.read_csv(folder / "history.csv"),
+            outcome=result["outcome"],
+            left_out=[LeftOut(*event) for event in result["left_out"]],
+            epsilon=result["epsilon"],
+        )
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder} holds a run whose files are damaged or not all there: {error}") from error
 
 
 class Folder:

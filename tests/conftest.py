@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from importlib.metadata import version
 from pathlib import Path
 
@@ -31,6 +32,22 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 # Compilation makes the first example slow and the rest fast, so a deadline per example says nothing.
 settings.register_profile("cofed", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("cofed")
+
+
+def pytest_collection_modifyitems(items):
+    """The limit in pyproject.toml is for tests that are quick on a quiet machine."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(3600))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_is_heard():
+    """A process that is started in the background without a terminal ignores SIGINT, and so does all that it starts:
+    tests of Ctrl-C would then go on to the last round. With this handler in place, tests and their children hear it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -38,19 +37,18 @@ def flat(text: str) -> str:
 def quick(tmp_path_factory):
     """One quick demo, for several tests."""
     folder = tmp_path_factory.mktemp("demo") / "new" / "folder"
-    began = time.perf_counter()
-    result = invoke("demo", "--quick", "--out", str(folder))
-    return result, folder, time.perf_counter() - began
+    return invoke("demo", "--quick", "--out", str(folder)), folder
 
 
 def test_demo_ends_well_and_is_quick(quick):
-    result, _, seconds = quick
+    result, folder = quick
     assert result.exit_code == 0, result.output
-    assert seconds < 60
+    rounds = pd.read_csv(folder / "history.csv").groupby("method")["round"].max()
+    assert rounds.sum() == len(METHODS) * demo.QUICK_ROUNDS <= 300  # a fifth of the whole demo's
 
 
 def test_demo_writes_a_picture_and_the_history_twice(quick):
-    _, folder, _ = quick
+    _, folder = quick
     assert sorted(os.listdir(folder)) == FILES
     picture = (folder / "demo.png").read_bytes()
     assert picture.startswith(b"\x89PNG\r\n\x1a\n")
@@ -64,7 +62,7 @@ def test_demo_writes_a_picture_and_the_history_twice(quick):
 
 
 def test_table_says_what_the_files_say(quick):
-    result, folder, _ = quick
+    result, folder = quick
     last = pd.read_csv(folder / "history.csv").groupby("method").last()
     for method in METHODS:
         line = next(line for line in result.output.splitlines() if line.strip().startswith(method))
@@ -78,7 +76,7 @@ def test_table_says_what_the_files_say(quick):
 
 
 def test_sentence_agrees_with_the_files(quick):
-    result, folder, _ = quick
+    result, folder = quick
     last = pd.read_csv(folder / "history.csv").groupby("method").last()
     said = flat(result.output)
     others = [method for method in METHODS if method != "FedDualAvg"]
@@ -91,7 +89,7 @@ def test_sentence_agrees_with_the_files(quick):
 
 
 def test_demo_shows_the_curse(quick):
-    _, folder, _ = quick
+    _, folder = quick
     last = pd.read_csv(folder / "history.csv").groupby("method").last()
     assert last.loc["FedDualAvg", "f1"] > 0.99
     assert last.loc["FedDualAvg", "density"] < 0.52
@@ -233,11 +231,11 @@ def test_help_teaches_and_every_option_explains_itself():
 
 def test_version_and_refusal_through_the_module_and_the_entry_point():
     module = [sys.executable, "-W", "error", "-m", "cofed.cli"]
-    done = subprocess.run([*module, "--version"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*module, "--version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"cofed {cofed.__version__}\n", "")
     script = Path(sys.executable).with_name("cofed")
     command = [str(script)] if script.exists() else module
-    done = subprocess.run([*command, "demo", "--rounds", "0"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, "demo", "--rounds", "0"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "it must be at least 1, got 0." in flat(done.stderr)
     assert "Traceback" not in done.stderr

@@ -384,18 +384,3 @@ def test_a_package_that_is_broken_says_so_itself(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="not_there_at_all"):
         extras.imported("halfway", "This", "halfway", "data")
-
-
-def test_the_pages_example_runs(monkeypatch, capsys):
-    monkeypatch.setenv("COFED_DATA", str(real("mnist")))
-    real("haxby-slice")
-    scope: dict = {}
-    exec(code_blocks("data.md")[0], scope)
-    assert "Haxby 2001, " in capsys.readouterr().out
-    assert scope["by_digit"].X.shape[2:] == (28, 28)
-    assert scope["held_out"].n_clients == 14
-
-
-def code_blocks(page: str) -> list[str]:
-    text = (Path(__file__).parents[1] / "docs" / page).read_text()
-    return [part.split("```")[0] for part in text.split("```python\n")[1:]]

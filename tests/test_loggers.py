@@ -2,9 +2,7 @@
 
 import csv
 import sys
-from pathlib import Path
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -187,14 +185,3 @@ def test_a_missing_package_is_asked_for(make, module, extra, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=rf"Logging to .* needs the package .*pip install 'cofed\[{extra}\]'"):
         make()
-
-
-def test_the_pages_examples_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[1] / "docs" / "loggers.md").read_text()
-    scope: dict = {}
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        for part in text.split("```python\n")[1:]:
-            exec(part.split("```")[0], scope)
-    assert capsys.readouterr().out.startswith("FedDualAvg starts\nResult(interrupted after ")
-    assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "runs"}

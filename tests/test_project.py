@@ -13,9 +13,10 @@ import pytest
 
 import cofed
 from tests import worlds
+from tests.pages import script
 
 ROOT = Path(cofed.__file__).parent
-FREE = {"scalars", "trees", "intake", "extras", "programs"}  # plain helpers that everybody may use
+FREE = {"scalars", "trees", "intake", "extras", "programs", "files", "tables"}  # plain helpers that everybody may use
 # What a room may import of cofed, beside itself and the helpers.
 ARROWS = {
     "regularizers": set(),
@@ -128,30 +129,9 @@ WITHOUT_EXAMPLE = {
 }
 
 
-def code_blocks(path: Path) -> list[str]:
-    """The Python examples of a page."""
-    return [part.split("```")[0] for part in path.read_text().split("```python\n")[1:]]
-
-
-def test_the_readmes_examples_run_one_after_another(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    first, *others = code_blocks(ROOT.parent.parent / "README.md")
-    scope: dict = {}
-    with jax.numpy_dtype_promotion("standard"):
-        exec(first, scope)
-        found = scope["result"].model.coef
-        assert (abs(found[:5]) > 0.5).all()
-        assert (abs(found) > 1e-6).sum() < 25
-        assert "objective" in capsys.readouterr().out
-        for block in others:
-            exec(block, scope)
-    assert {path.name for path in tmp_path.iterdir()} == {"runs", "history.parquet", "ring.png"}
-    assert scope["result"].personal_models.coef.shape == (4, 50)
-
-
 def test_the_skeleton_of_an_algorithm_works():
     scope: dict = {"__name__": "heavyball"}
-    exec(code_blocks(ROOT.parent.parent / "docs" / "adding-an-algorithm.md")[0], scope)
+    exec(script("docs/adding-an-algorithm.md"), scope)
     problem = worlds.problem()
     result = cofed.run(
         problem, worlds.linear(), scope["HeavyBall"](0.01), rounds=300, local_steps=2, clients_per_round=4

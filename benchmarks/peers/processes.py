@@ -53,11 +53,13 @@ def compete(contender: Contender, job: Job, data: Path, seconds: float, most: fl
 
 
 def variables(contender: Contender) -> dict[str, str]:
-    """The process's environment variables: only cofed's own sees the caller's PYTHONPATH."""
-    paths = [str(ROOT)]
-    if contender.environment is None and "PYTHONPATH" in os.environ:
-        paths.append(os.environ["PYTHONPATH"])
-    return os.environ | FLOWER | {"PYTHONPATH": os.pathsep.join(paths)}
+    """The process's environment variables: only cofed's own sees the caller's PYTHONPATH and settings of JAX."""
+    paths, given = [str(ROOT)], dict(os.environ)
+    if contender.environment is None:
+        paths += [given["PYTHONPATH"]] if "PYTHONPATH" in given else []
+    else:  # a peer may have another version of JAX, which ends the process at a flag that it does not know
+        given = {name: value for name, value in given.items() if not name.startswith(("XLA_", "JAX_"))}
+    return given | FLOWER | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 def watch(process: subprocess.Popen, most: float) -> tuple[float | None, bool]:

@@ -117,6 +117,17 @@ def folder(path: Path) -> Path:
     return path
 
 
+def private(path: Path) -> Path:
+    """A folder to write into, for its owner alone where it is made."""
+    import contextlib
+
+    from cofed.files import private_folder
+
+    with contextlib.suppress(OSError):  # which `folder` words
+        private_folder(path)
+    return folder(path)
+
+
 @app.command()
 def demo(
     rounds: Annotated[
@@ -426,9 +437,9 @@ def tune(
         screen = Console()
         screen.print(work.ranking(table))
         if out is not None:
-            from cofed.engine.files import atomically
+            from cofed.tables import to_csv
 
-            atomically(out, lambda name: table.to_csv(name, index=False))
+            to_csv(table, out)
             screen.print(f"Written: {out}", style="dim", highlight=False, soft_wrap=True)
 
 
@@ -553,7 +564,7 @@ def federate(
     seed: Annotated[int, typer.Option(callback=between(0, 2**31 - 1), help="Of the batches and the start.")] = 0,
     secure: Annotated[bool, typer.Option("--secure", help="Over TLS, with authenticated nodes.")] = False,
     out: Annotated[
-        Path, typer.Option(callback=folder, help="Folder for the model, the history, the logs and the sites' states.")
+        Path, typer.Option(callback=private, help="Folder for the model, the history, the logs and the sites' states.")
     ] = Path("cofed-federate"),
 ) -> None:
     """Run a federation of real processes on this machine, over Flower (the extra cofed\\[flower]).

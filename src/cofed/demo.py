@@ -21,9 +21,10 @@ from rich.console import Console
 from rich.table import Table
 
 import cofed
-from cofed.engine.files import atomically
 from cofed.engine.history import Outcome, Result
+from cofed.files import atomically
 from cofed.plotting import plot_history
+from cofed.tables import to_csv
 
 SAMPLES, FEATURES, NONZEROS = 128, 1024, 512
 DENSE = 2 * NONZEROS / (NONZEROS + FEATURES)  # the F1 of a model that has no zeros at all
@@ -269,6 +270,6 @@ def write(demo: Demo, folder: Path) -> list[Path]:
     )
     plot_history(demo.results, ("f1", "density", "objective"), path=picture, references=lines, title=title)
     rows = history(demo.results)
-    atomically(csv, lambda name: rows.to_csv(name, index=False))
-    atomically(parquet, lambda name: rows.to_parquet(name, index=False))
+    to_csv(rows, csv)
+    atomically(parquet, lambda name: rows.to_parquet(name, index=False), shown=True)
     return [picture, csv, parquet]

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from cofed.engine.callbacks import RunInfo
-from cofed.engine.files import atomically
 from cofed.engine.history import COLUMNS, Outcome, Result
 from cofed.extras import imported
+from cofed.files import atomically
+from cofed.tables import cell
 
 
 class CSV:
@@ -33,7 +34,7 @@ class CSV:
     def on_start(self, info: RunInfo) -> None:
         """An empty file, or one with the rows so far."""
         self.columns = []
-        atomically(self.path, lambda f: self.write(f, info.rows))
+        atomically(self.path, lambda f: self.write(f, info.rows), shown=True)
 
     def on_row(self, row: dict[str, Any]) -> None:
         """One more line."""
@@ -46,8 +47,8 @@ class CSV:
             if not self.columns:
                 first = [name for name in COLUMNS if name in row]
                 self.columns = first + [name for name in row if name not in first]
-                csv.writer(lines).writerow(self.columns)
-            csv.DictWriter(lines, self.columns).writerow(row)
+                csv.writer(lines).writerow(map(cell, self.columns))
+            csv.DictWriter(lines, self.columns).writerow({name: cell(value) for name, value in row.items()})
         with open(path, "ab", buffering=0) as file:
             before, text = file.tell(), lines.getvalue().encode()
             try:

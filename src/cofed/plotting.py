@@ -16,8 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from cofed.engine.files import atomically
 from cofed.engine.history import History, Result
+from cofed.files import atomically
 
 # Okabe and Ito's colours, and five of Paul Tol's: they stay apart for colour-blind readers. Kin without a server
 # have the colour of their kin with one, in dashes.
@@ -302,7 +302,7 @@ def save(figure: Figure, path: str | Path) -> Path:
         raise ValueError(f"a figure is written as .png, .svg or .pdf, got {path.name!r}")
     undated = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else {}
     with matplotlib.rc_context({"svg.hashsalt": "cofed"}):
-        atomically(path, lambda name: figure.savefig(name, format=kind, metadata=undated))
+        atomically(path, lambda name: figure.savefig(name, format=kind, metadata=undated), shown=True)
     return path
 
 

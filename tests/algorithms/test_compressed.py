@@ -60,6 +60,17 @@ def test_a_compressor_that_keeps_everything_changes_nothing(name, per_round):
     np.testing.assert_allclose(whole, plain, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("compressor", [TOP, DRAWN, CODED], ids=repr)
+def test_a_method_that_sends_nothing_has_nothing_to_compress(compressor):
+    plain, small = (
+        cofed.run(worlds.problem(L1), FED, one, w0=W0, **SAMPLED)
+        for one in (cofed.PureLocal(0.02), cofed.Compressed(cofed.PureLocal(0.02), compressor))
+    )
+    np.testing.assert_array_equal(small.personal_models.coef, plain.personal_models.coef)
+    assert np.abs(np.asarray(plain.personal_models.coef) - W0["coef"]).max() > 1e-3  # they have moved
+    assert small.communication == plain.communication
+
+
 @pytest.mark.parametrize(
     ("name", "compressor"), [("FedDualAvg", TOP), ("FastFedDA", CODED), ("FedDecouple", DRAWN)], ids=str
 )

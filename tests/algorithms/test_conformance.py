@@ -94,7 +94,18 @@ VARIANTS = {"FedMiD-OSP", "FedDualAvg-OSP", "CFedDA, ball", "Compressed, random"
 DEBUGGED = {"FedDualAvg", "FedDecouple", "MCFedDA", "FedProx"}
 
 
-@pytest.fixture(params=[pytest.param(n, marks=pytest.mark.slow if n in VARIANTS else ()) for n in TABLE], ids=str)
+def names(fits=lambda row: True):
+    """The rows that a test is for."""
+    found = [name for name, row in TABLE.items() if fits(row)]
+    return [pytest.param(name, marks=pytest.mark.slow if name in VARIANTS else ()) for name in found]
+
+
+def for_rows(fits):
+    """A test that is not for every row."""
+    return pytest.mark.parametrize("row", names(fits), indirect=True, ids=str)
+
+
+@pytest.fixture(params=names(), ids=str)
 def row(request):
     return TABLE[request.param]
 
@@ -106,10 +117,9 @@ def go(row, federation=None, **changes):
     return cofed.run(worlds.problem(row.regularizer), federation, algorithm, **options)
 
 
+@for_rows(lambda row: row.network)  # others are for convex problems: with an intercept they have tests of their own
 def test_pytree_parameters(row):
     """A network of four leaves trains like a vector."""
-    if not row.network:
-        pytest.skip("it is for convex problems; those with an intercept have two leaves, and tests of their own")
     problem = cofed.Problem(cofed.MLP(hidden=(4,)), cofed.Squared(), row.regularizer)
     result = cofed.run(problem, worlds.linear(), row.algorithm, **SCHEDULE)
     start = cofed.run(problem, worlds.linear(), row.algorithm, **(SCHEDULE | {"rounds": 2})).model
@@ -201,10 +211,9 @@ def test_the_debug_engine_gives_the_same_trajectory(row):
     np.testing.assert_allclose(fast.history["objective"], slow.history["objective"], rtol=1e-12)
 
 
+@for_rows(lambda row: not isinstance(row.algorithm, cofed.MCFedDA))  # its stages are C-FedDA, a row of its own
 def test_gradients_through_a_round_are_finite_under_vmap(row):
     """d objective / d hyperparameters through a round, for two sets of hyperparameters at once."""
-    if isinstance(row.algorithm, cofed.MCFedDA):
-        pytest.skip("its stages are C-FedDA, a row of its own")
     federation = worlds.linear()
     settings = Settings(1, 2, None, 2, 3, 0, 1, False, False)
     job = prepare(worlds.problem(row.regularizer), federation, row.algorithm, settings, "uniform", None, None)
@@ -273,10 +282,9 @@ def participants(row, federation, rounds, seed):
     return [place[np.asarray(draws.participants(draws.round_key(key, r), 5, 3))] for r in rounds]
 
 
+@for_rows(lambda row: not row.draws)  # copies draw differently
 def test_weights_by_samples_equal_repeated_clients(row):
     """A client of weight 2/3 against one of 1/3 counts like two copies of it."""
-    if row.draws:
-        pytest.skip("copies draw differently")
     X, y = worlds.linear().client(1)
     X2, y2 = worlds.linear().client(2)
     pair = cofed.Federation.from_arrays([(X, y), (X2, y2)])

@@ -1,10 +1,10 @@
 """Peers that are installed (`make bench-peers` does that) take the very steps of the NumPy loop."""
 
-import os
 import subprocess
 
 import numpy as np
 import pytest
+from benchmarks.peers import processes
 from benchmarks.peers.contenders import CONTENDERS, with_numpy
 from benchmarks.peers.environments import FOLDER, ROOT
 from benchmarks.peers.jobs import JOBS
@@ -30,7 +30,7 @@ def test_a_peers_rounds_are_those_of_the_numpy_loop(peer, tmp_path):
         pytest.skip(f"{peer} is not installed")
     keys = [key for key, job in JOBS.items() if not job.ring]
     command = [CONTENDERS[peer].environment.python(), "-c", IN_ITS_PROCESS, CONTENDERS[peer].module, tmp_path, *keys]
-    subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
+    subprocess.run(command, cwd=ROOT, env=processes.variables(CONTENDERS[peer]), check=True)
     for key in keys:
         job = tiny(key, local_steps=None)
         X, y, w0 = numbers(job)

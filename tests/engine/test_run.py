@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests import worlds
 
 import cofed
@@ -221,22 +222,34 @@ class TestFailures:
         assert np.all(np.linalg.norm(alone[10:], axis=1) > 0)
         assert result.outcome is cofed.Outcome.COMPLETED
 
-    def test_ctrl_c_returns_what_is_done(self):
-        federation = worlds.linear(sizes=(50,) * 20, d=50)
-        timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+    def test_ctrl_c_returns_what_is_done(self, monkeypatch):
         before = signal.getsignal(signal.SIGINT)
-        problem = worlds.problem(L1)
-        cofed.run(problem, federation, cofed.FedDualAvg(1e-5), rounds=1, local_steps=20, evaluate_every=100)
-        timer.start()
-        began = time.monotonic()
-        result = cofed.run(
-            problem, federation, cofed.FedDualAvg(1e-5), rounds=10**7, local_steps=20, evaluate_every=100
-        )
-        assert time.monotonic() - began < 30
+
+        def chunk(job, number, state, *rest, real=engine.chunk):
+            press = threading.Thread(target=lambda: os.kill(os.getpid(), signal.SIGINT))  # at some moment of the chunk
+            if int(state.round) == 201:
+                press.start()
+            done = real(job, number, state, *rest)
+            if int(state.round) == 201:
+                press.join()
+            return done
+
+        monkeypatch.setattr(engine, "chunk", chunk)
+        monkeypatch.setattr(engine, "next_pace", lambda *_: 100)
+        options = {"rounds": 1001, "local_steps": 2, "evaluate_every": 100}
+        result = go(algorithm=cofed.FedDualAvg(1e-5), **options)
         assert result.outcome is cofed.Outcome.INTERRUPTED
-        assert 0 < result.history["round"][-1] < 10**7
+        assert 201 < result.history["round"][-1] < 600
         assert np.any(result.model.coef != 0)
         assert signal.getsignal(signal.SIGINT) is before
+
+    @given(st.floats(1e-7, 1e2), st.integers(1, 10**6))
+    def test_ctrl_c_is_heard_often_however_long_a_round_takes(self, seconds, capacity):
+        pace = 1
+        for _ in range(40):
+            pace = engine.next_pace(pace, pace * seconds, capacity)
+            assert 1 <= pace <= capacity
+            assert pace == 1 or pace * seconds <= engine.CHUNK_SECONDS * (1 + 1e-12)
 
     def test_the_debug_engine_names_client_round_and_step(self):
         def loss(prediction, y):

@@ -1,7 +1,5 @@
 """Paths, cross-validation, inference, summaries, files."""
 
-from pathlib import Path as FilePath
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -160,15 +158,3 @@ def test_files_bring_back_what_was_saved(tmp_path):
         load(tmp_path / "half")
     with pytest.raises(ValueError, match="there is no file"):
         load(tmp_path / "none")
-
-
-@pytest.mark.slow
-def test_the_examples_of_the_page_run(tmp_path, monkeypatch, capsys):
-    page = FilePath(__file__).parents[2] / "docs" / "estimators.md"
-    blocks = [part.split("```")[0] for part in page.read_text().split("```python\n")[1:]]
-    monkeypatch.chdir(tmp_path)
-    scope: dict = {}
-    for block in blocks:
-        exec(block, scope)
-    assert "4 of 10 features in use" in capsys.readouterr().out
-    assert {path.name for path in tmp_path.iterdir()} == {"path.png", "cv.png", "diabetes.safetensors"}

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
+from tests.pages import blocks
 
 import cofed
 from cofed import experiments
@@ -286,9 +287,7 @@ def test_every_declared_experiment_is_whole():
 
 
 def test_the_skeleton_of_a_paper_works(tmp_path):
-    from tests.test_project import ROOT, code_blocks
-
-    scope: dict = {"cofed": cofed}
-    exec(code_blocks(ROOT.parent.parent / "docs" / "experiments.md")[0], scope)
+    scope: dict = {}
+    exec(blocks("docs/experiments.md", "python")[-1].text, scope)
     assert go(tmp_path, scope["EXPERIMENTS"][0], size="quick", seeds=1) == {"mine-fig1": "done"}
     assert len(json.loads((tmp_path / "mine-fig1" / "claims.json").read_text())) == 1

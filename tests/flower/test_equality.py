@@ -2,9 +2,6 @@
 
 import numpy as np
 import pytest
-
-pytest.importorskip("flwr")
-
 from safetensors.numpy import load_file
 
 import cofed

@@ -4,9 +4,6 @@ import re
 
 import numpy as np
 import pytest
-
-pytest.importorskip("flwr")
-
 from flwr.app import Array, ArrayRecord, RecordDict
 
 import cofed
@@ -212,7 +209,6 @@ def test_no_sample_leaves_a_site(algorithm):
 
 
 def test_private_updates_are_clipped_noised_and_counted(tmp_path):
-    pytest.importorskip("dp_accounting")
     privacy, algorithm = Privacy(clip=0.1, noise=4.0), cofed.FedDualAvg(0.02)
     grid, _ = network(PROBLEM, algorithm, WORLD)
     result = serve(grid, PROBLEM, algorithm, privacy=privacy, checkpoint=tmp_path, **OPTIONS)
@@ -329,7 +325,6 @@ def test_without_a_number_of_clients_a_run_begins_with_those_that_are_there(monk
 
 
 def test_a_killed_server_does_not_forget_what_was_spent(tmp_path):
-    pytest.importorskip("dp_accounting")
     privacy, algorithm = Privacy(clip=0.1, noise=4.0), cofed.FedDualAvg(0.02)
 
     def kill(site, message, reply):

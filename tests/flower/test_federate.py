@@ -7,10 +7,6 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-
-pytest.importorskip("flwr")
-pytest.importorskip("psutil")
-
 from typer.testing import CliRunner
 
 import cofed
@@ -115,12 +111,10 @@ def test_tables_of_other_kinds_and_orders_are_brought_together(tmp_path):
 
 
 def test_what_is_started_is_stopped_also_what_it_has_detached(tmp_path):
-    script = "import subprocess, sys, time; subprocess.Popen(['sleep', '60'], start_new_session=True); time.sleep(60)"
+    script = "import subprocess, sys, time; subprocess.Popen(['sleep', '900'], start_new_session=True); time.sleep(900)"
     with Processes(tmp_path) as processes:
         processes.start("one", sys.executable, "-c", script)
-        began = time.monotonic()
         while len(processes.ours()) < 2:
-            assert time.monotonic() - began < 30
             time.sleep(0.05)
         found = processes.ours()
         assert processes.environment()["FLWR_TELEMETRY_ENABLED"] == "0"
@@ -154,7 +148,7 @@ def test_a_program_that_ends_too_early_is_named(tmp_path, ended, needed, blamed)
             if name in ended:
                 processes.add(name, 0)
             else:
-                processes.start(name, "sleep", "60")
+                processes.start(name, "sleep", "900")
         with pytest.raises(RuntimeError, match=rf"the {blamed} ended before the run did(.|\n)*words of {blamed}"):
             list(follow(processes, tmp_path, needed))
 
@@ -163,7 +157,7 @@ def test_one_dead_site_does_not_end_a_run_with_a_quorum(tmp_path):
     (tmp_path / "run").mkdir()
     with Fake(tmp_path) as processes:
         for name in ("superlink", "rome", "run"):
-            processes.start(name, "sleep", "60")
+            processes.start(name, "sleep", "900")
         processes.add("oslo", 1)
         lines = follow(processes, tmp_path, 1)
         (tmp_path / "run" / "progress.jsonl").write_text('{"kind": "round"}\n{"kind": "end"}\n')

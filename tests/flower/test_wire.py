@@ -7,9 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-pytest.importorskip("flwr")
-
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st

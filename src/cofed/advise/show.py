@@ -19,7 +19,7 @@ from rich.text import Text
 
 from cofed.advise import words
 from cofed.advise.advice import Advice
-from cofed.engine.files import atomically
+from cofed.files import atomically
 from cofed.personal.heterogeneity import Heterogeneity
 from cofed.plotting import COLOURS, LARGE, REFERENCE, SMALL
 
@@ -125,7 +125,7 @@ def figure(advice: Advice) -> Figure:
 def save_figure(advice: Advice, path: Path) -> None:
     """The figure as PNG, SVG or PDF, by the name's ending."""
     kind = path.suffix.removeprefix(".").lower()
-    atomically(path, lambda f: figure(advice).savefig(f, format=kind, dpi=160))
+    atomically(path, lambda f: figure(advice).savefig(f, format=kind, dpi=160), shown=True)
 
 
 def page(advice: Advice) -> str:
@@ -173,7 +173,7 @@ def rows_of(table: pd.DataFrame, mark: Any = None) -> str:
 def save_page(advice: Advice, path: Path) -> None:
     """The page as a file."""
     text = page(advice)
-    atomically(path, lambda name: Path(name).write_text(text, encoding="utf-8"))
+    atomically(path, lambda name: Path(name).write_text(text, encoding="utf-8"), shown=True)
 
 
 def as_json(advice: Advice) -> str:

@@ -168,7 +168,9 @@ def name_of(algorithm: Any) -> str:
 
 def expanded(algorithm: Any, messages: PyTree) -> PyTree:
     """What the clients' messages, stacked, stand for."""
-    return jax.vmap(algorithm.expand)(messages) if hasattr(algorithm, "expand") else messages
+    if not hasattr(algorithm, "expand") or not jax.tree.leaves(messages):  # a method such as PureLocal sends nothing
+        return messages
+    return jax.vmap(algorithm.expand)(messages)
 
 
 def refusal(algorithm: Any, problem: Problem) -> str | None:

@@ -28,6 +28,7 @@ from rich.progress import Progress
 
 from cofed import intake
 from cofed.disk.source import Owners, Source
+from cofed.files import PRIVATE_FOLDER, private_file, private_folder
 
 FORMAT = 1
 PART = 2**26  # bytes of samples that are put in order at a time
@@ -56,10 +57,9 @@ def build(source: Source, folder: Path, progress: bool | None = None) -> None:
         census = count(source, rows, tell)
         check_room(place, rows * source.record.itemsize * (1 if census.grouped else 2))
         labels = put(source, census, place, tell)
-        np.save(place / "offsets.npy", census.offsets)
-        feather.write_feather(
-            pa.table({"client": pa.array(census.names, pa.large_string())}), str(place / "names.arrow")
-        )
+        np.save(private_file(place / "offsets.npy"), census.offsets)
+        names = pa.table({"client": pa.array(census.names, pa.large_string())})
+        feather.write_feather(names, str(private_file(place / "names.arrow")))
         meta = {
             "format": FORMAT,
             "cofed": version("cofed"),
@@ -70,7 +70,7 @@ def build(source: Source, folder: Path, progress: bool | None = None) -> None:
             "labels": labels.tolist(),
             "seconds": round(time.perf_counter() - began, 3),
         }
-        (place / "index.json").write_text(json.dumps(meta, indent=1))
+        private_file(place / "index.json").write_text(json.dumps(meta, indent=1))
         for file in place.iterdir():
             with open(file, "rb+") as handle:
                 os.fsync(handle.fileno())
@@ -103,7 +103,7 @@ def count(source: Source, rows: int, tell: Tell) -> Census:
 
 def put(source: Source, census: Census, place: Path, tell: Tell) -> np.ndarray:
     """The second pass: every sample to its place in samples.npy. Gives the labels that there are."""
-    path, total = place / "samples.npy", int(census.offsets[-1])
+    path, total = private_file(place / "samples.npy"), int(census.offsets[-1])
     empty = np.lib.format.open_memmap(path, "w+", source.record, (total,))
     start = empty.offset
     del empty
@@ -135,7 +135,7 @@ def arranged(census: Census, record: np.dtype, out: int, start: int, place: Path
     each = max(PART // record.itemsize, -(-total // PARTS), 1)
     addressed = np.dtype([("to", np.int64), ("sample", record)])
     with contextlib.ExitStack() as stack:
-        parts = [stack.enter_context(open(place / f"part-{i}", "wb+")) for i in range(-(-total // each))]
+        parts = [stack.enter_context(open(private_file(place / f"part-{i}"), "wb+")) for i in range(-(-total // each))]
 
         def write(to: np.ndarray, samples: np.ndarray) -> None:
             letters = np.empty(len(to), addressed)
@@ -212,8 +212,7 @@ def check_room(place: Path, needed: int) -> None:
 def workshop(folder: Path) -> Iterator[Path]:
     """A folder to build in, which takes the place of `folder` when all went well and else is gone."""
     place = folder.with_name(f".{folder.name}.building")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    place.mkdir(exist_ok=True)
+    private_folder(place).chmod(PRIVATE_FOLDER)  # also one that a killed build has left
     handle = os.open(place, os.O_RDONLY)
     try:
         try:

@@ -25,10 +25,10 @@ from safetensors.numpy import load_file, save_file
 from cofed import trees
 from cofed.engine import recorded
 from cofed.engine.definition import Definition, Written, write_definition
-from cofed.engine.files import atomically, digest
 from cofed.engine.history import History, LeftOut, Log
 from cofed.engine.job import in_a_line
 from cofed.engine.rounds import State
+from cofed.files import atomically, digest
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,9 +17,9 @@ from cofed.disk import DiskFederation
 from cofed.disk.index import Index
 from cofed.engine import identity, recorded
 from cofed.engine.encode import decode, encode, encode_or_none
-from cofed.engine.files import atomically, read_json
 from cofed.engine.job import Settings
 from cofed.federation import Federation
+from cofed.files import atomically, read_json
 from cofed.gossip.topologies import Topology
 
 

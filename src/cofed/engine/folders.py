@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from cofed.files import private_folder
+
 
 def writable(folder: Path, parameter: str) -> Path:
     """The folder, made where it is missing; refused in a sentence where nothing can be written into it.
@@ -17,7 +19,7 @@ def writable(folder: Path, parameter: str) -> Path:
     ValueError: checkpoint: ... is a file, or a part of it is; give the name of a folder
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
     except (FileExistsError, NotADirectoryError):
         raise ValueError(f"{parameter}: {folder} is a file, or a part of it is; give the name of a folder") from None
     except OSError as error:

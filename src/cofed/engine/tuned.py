@@ -19,10 +19,10 @@ from safetensors.numpy import save_file
 
 from cofed.engine import identity, recorded
 from cofed.engine.checkpoint import arrays, part, unflatten
-from cofed.engine.files import atomically, read_json, write_json
 from cofed.engine.job import Settings
 from cofed.engine.rounds import State
 from cofed.federation import Federation
+from cofed.files import atomically, read_json, write_json
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
 

@@ -11,10 +11,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from cofed.engine.encode import decode, encode
-from cofed.engine.files import atomically
 from cofed.estimators.certificate import Certificate
 from cofed.estimators.path import RegularizationPath
 from cofed.estimators.traffic import Exchange
+from cofed.files import atomically
 
 FORMAT = 1
 RECORDS = {kind.__name__: kind for kind in (Certificate, Exchange, RegularizationPath)}

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import json
-import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,11 +18,11 @@ import cofed
 from cofed import trees
 from cofed.engine import evaluate
 from cofed.engine.data import data_of
-from cofed.engine.files import atomically
 from cofed.engine.history import Outcome, Result
 from cofed.engine.job import traced
 from cofed.engine.progress import interruptible
 from cofed.experiments.declare import Comparison, Experiment, Method, Setup, Sweep
+from cofed.files import atomically, file_stem
 
 TOGETHER = 4  # a grid runs about so many times faster per configuration than one by one: for the time that is left
 
@@ -60,7 +59,7 @@ class Parts:
 
     def path(self, name: str, ending: str) -> Path:
         """Where a part is kept; the record is written last, so it says that the part is whole."""
-        return self.folder / f"{re.sub('[^A-Za-z0-9.=-]+', '_', name)}.{ending}"
+        return self.folder / f"{file_stem(name)}.{ending}"
 
     def get(self, name: str) -> tuple[pd.DataFrame, dict[str, Any]]:
         """A finished part."""

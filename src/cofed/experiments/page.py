@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cofed.engine.files import atomically
 from cofed.experiments import results
 from cofed.experiments.declare import Experiment
+from cofed.files import atomically
 
 LARGEST = 300_000  # bytes of numbers.csv that are worth keeping beside a page
 VERDICTS = {True: "**holds**", False: "**does not hold**", None: "not judged"}
@@ -33,7 +33,7 @@ def publish(source: Path, target: Path, experiments: Sequence[Experiment]) -> Pa
             shutil.copyfile(folder / "numbers.csv", kept / "numbers.csv")
     page = target / "README.md"
     there = [experiment for experiment in experiments if (target / experiment.id / "config.json").exists()]
-    atomically(page, lambda name: Path(name).write_text(written(there, target)))
+    atomically(page, lambda name: Path(name).write_text(written(there, target)), shown=True)
     return page
 
 

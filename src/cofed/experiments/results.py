@@ -12,11 +12,12 @@ from typing import Any
 import pandas as pd
 
 import cofed
-from cofed.engine.files import atomically
 from cofed.experiments import figure
 from cofed.experiments.declare import Comparison, Experiment, Verdict
 from cofed.experiments.measure import Measured, Parts, declared, described, measure
 from cofed.experiments.seen import Seen
+from cofed.files import atomically
+from cofed.tables import to_csv
 
 Tick = Callable[[float, float, str], None]
 
@@ -66,10 +67,10 @@ def write(
 ) -> None:
     """The whole folder; config.json last, since it says that all is there."""
     (folder / "config.json").unlink(missing_ok=True)
-    atomically(folder / "numbers.parquet", lambda name: found.table.to_parquet(name, index=False))
-    atomically(folder / "numbers.csv", lambda name: found.table.to_csv(name, index=False, float_format="%.7g"))
+    atomically(folder / "numbers.parquet", lambda name: found.table.to_parquet(name, index=False), shown=True)
+    to_csv(found.table, folder / "numbers.csv", float_format="%.7g")
     if (tuning := found.tuning) is not None:
-        atomically(folder / "tuning.parquet", lambda name: tuning.to_parquet(name, index=False))
+        atomically(folder / "tuning.parquet", lambda name: tuning.to_parquet(name, index=False), shown=True)
     source = found.setup.get("data", {}).get("source", "")
     judge(experiment, folder, size, Seen(found.table, found.references, source))
     numbers = experiment.numbers(size, next(iter(experiment.panels)))
@@ -138,7 +139,8 @@ def again(experiment: Experiment, folder: Path) -> None:
 
 def to_json(path: Path, value: Any) -> None:
     """JSON for people and programs."""
-    atomically(path, lambda name: Path(name).write_text(json.dumps(clean(value), indent=2, ensure_ascii=False) + "\n"))
+    text = json.dumps(clean(value), indent=2, ensure_ascii=False) + "\n"
+    atomically(path, lambda name: Path(name).write_text(text), shown=True)
 
 
 def clean(value: Any) -> Any:

@@ -11,15 +11,16 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from cofed.engine.files import atomically
 from cofed.experiments import measure, results, schema
 from cofed.experiments.declare import Comparison, Experiment
 from cofed.experiments.reproduce import following
+from cofed.files import atomically, plain_names
 
 
 def opened(path: Path) -> tuple[schema.ExperimentFile, Experiment]:
     """An experiment file, checked: also that every algorithm and the problem can be made."""
     file = schema.load(path)
+    plain_names([path.stem], "an experiment")  # a folder is called like the file
     experiment = schema.declared(file, path.stem, path.parent)
     assert isinstance(experiment.measure, Comparison)
     for method in experiment.measure.methods(experiment.numbers("user")):
@@ -109,4 +110,4 @@ def summary(folder: Path) -> Table:
 def write_example(path: Path) -> None:
     """The commented example of an experiment file."""
     example = resources.files("cofed.experiments").joinpath("example.toml").read_text()
-    atomically(path, lambda name: Path(name).write_text(example))
+    atomically(path, lambda name: Path(name).write_text(example), shown=True)

@@ -5,6 +5,8 @@ import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 
+from cofed.files import private_append
+
 
 @contextlib.contextmanager
 def alone(folder: Path | None) -> Iterator[None]:
@@ -20,8 +22,7 @@ def alone(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".in-use", "a") as file:
+    with private_append(folder / ".in-use") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

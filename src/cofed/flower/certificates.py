@@ -11,15 +11,37 @@ makes its own key pair (`ssh-keygen -t ecdsa -b 384`) and hands over the public 
 import argparse
 import datetime
 import ipaddress
-import os
+import re
 from pathlib import Path
+from typing import Any
+
+from cofed.files import folder_path, plain_names, private_file, private_folder
 
 DAYS = 90
+MOST = 64  # characters of the name that a certificate is made out to; its other names may be longer
+HOST = re.compile(r"(\*\.)?(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
+OURS = ("ca", "server")  # whose keys are in the same folder
 
 
-def make(folder: Path, hosts: list[str], sites: list[str]) -> None:
+def make(folder: Any, hosts: Any, sites: Any) -> None:
     """Write an authority, a server's certificate and the sites' keys into a new folder.
 
+    Parameters
+    ----------
+    folder
+        The path of a folder that is not there yet, or is empty; only its owner can look into it.
+    hosts
+        The names or addresses under which the sites reach the server, at least one.
+    sites
+        The sites' names, which become names of files.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where one of these cannot be used. Nothing is written then.
+
+    Examples
+    --------
     >>> import tempfile
     >>> where = Path(tempfile.mkdtemp()) / "certificates"
     >>> make(where, ["localhost"], ["oslo"])
@@ -31,9 +53,8 @@ def make(folder: Path, hosts: list[str], sites: list[str]) -> None:
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"{folder} holds files already; give the name of a new folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder, hosts, sites = checked(folder, hosts, sites)
+    private_folder(folder)
     now = datetime.datetime.now(datetime.UTC)
 
     def named(name: str) -> x509.Name:
@@ -51,7 +72,8 @@ def make(folder: Path, hosts: list[str], sites: list[str]) -> None:
         )
 
     def written(path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> None:
-        private(path, key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+        text = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+        private_file(path).write_bytes(text)
 
     authority, server = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
     identifier = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
@@ -66,38 +88,54 @@ def make(folder: Path, hosts: list[str], sites: list[str]) -> None:
         .sign(authority, hashes.SHA384())
     )
     leaf = (
-        certificate(hosts[0], server)
+        certificate(hosts[0] if len(hosts[0]) <= MOST else "cofed server", server)
         .add_extension(x509.SubjectAlternativeName([alternative(host) for host in hosts]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
         .sign(authority, hashes.SHA384())
     )
-    (folder / "ca.crt").write_bytes(root.public_bytes(serialization.Encoding.PEM))
-    (folder / "server.pem").write_bytes(leaf.public_bytes(serialization.Encoding.PEM))
+    private_file(folder / "ca.crt").write_bytes(root.public_bytes(serialization.Encoding.PEM))
+    private_file(folder / "server.pem").write_bytes(leaf.public_bytes(serialization.Encoding.PEM))
     written(folder / "ca.key", authority, serialization.PrivateFormat.PKCS8)
     written(folder / "server.key", server, serialization.PrivateFormat.PKCS8)
     for site in sites:
         key = ec.generate_private_key(ec.SECP384R1())
         written(folder / f"{site}.key", key, serialization.PrivateFormat.OpenSSH)
         public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-        (folder / f"{site}.key.pub").write_bytes(public + b"\n")
+        private_file(folder / f"{site}.key.pub").write_bytes(public + b"\n")
 
 
-def alternative(host: str):
+def alternative(host: Any) -> Any:
     """A host as a certificate names it."""
     from cryptography import x509
 
+    if not isinstance(host, str):
+        raise TypeError(f"hosts must be names or addresses, got {host!r}")
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
+        if len(host) > 253 or not HOST.fullmatch(host):
+            raise ValueError(f"hosts: {host!r} is neither an address nor a name such as fl.example.org") from None
         return x509.DNSName(host)
 
 
-def private(path: Path, content: bytes) -> None:
-    """A file that only its owner can read."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
+def checked(folder: Any, hosts: Any, sites: Any) -> tuple[Path, list[str], list[str]]:
+    """What `make` was given, or a sentence on what is wrong with it."""
+    folder = folder_path(folder, "folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise ValueError(f"folder: {folder} holds files already; give the name of a new folder")
+    for name, values in (("hosts", hosts), ("sites", sites)):
+        if not isinstance(values, (list, tuple)):
+            raise TypeError(f"{name} must be a list of names, got {values!r}")
+    if not hosts:
+        raise ValueError("hosts is empty; give a name or an address under which the sites reach the server")
+    for host in hosts:
+        alternative(host)
+    taken = [site for site in sites if isinstance(site, str) and site.casefold() in OURS]
+    if taken:
+        raise ValueError(f"sites: {taken[0]!r} is the name of a file of the server's; call the site otherwise")
+    return folder, list(hosts), plain_names(list(sites), "one of the sites")
 
 
 if __name__ == "__main__":
@@ -108,5 +146,5 @@ if __name__ == "__main__":
     given = parser.parse_args()
     try:
         make(given.folder, given.host or ["127.0.0.1", "localhost"], given.site)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         parser.error(str(error))

@@ -19,14 +19,15 @@ from cofed import trees
 from cofed.algorithms import base
 from cofed.engine import draws, evaluate
 from cofed.engine.data import Data
-from cofed.engine.files import atomically
 from cofed.engine.job import check_algorithm
 from cofed.engine.plan import Plan
 from cofed.engine.steps import make_steps
 from cofed.federation import Federation
+from cofed.files import atomically, folder_path
 from cofed.flower import wire
 from cofed.flower.keeping import Keeper, Lost
 from cofed.flower.privacy import Privacy, privatised
+from cofed.flower.settings import check_ends
 from cofed.flower.terms import Card, Terms, posed, stand_in
 from cofed.problem import Problem
 from cofed.programs import keep_programs
@@ -67,8 +68,12 @@ def client_app(
     """
     from flwr.clientapp import ClientApp
 
-    if not callable(load):
-        raise TypeError(f"load must be a function from the node's configuration to (X, y), got {type(load).__name__}")
+    check_ends(problem, algorithm)
+    for name, value, gives in (("load", load, "this site's (X, y)"), ("keep", keep, "a folder of this site's own")):
+        if (name == "load" or value is not None) and (not callable(value) or isinstance(value, type)):
+            raise TypeError(f"{name} must be a function from the node's configuration to {gives}, got {value!r}")
+    if mods is not None and not (isinstance(mods, list) and all(callable(mod) for mod in mods)):
+        raise TypeError(f"mods must be a list of Flower's mods, which are functions, got {mods!r}")
     if privacy is not None and not isinstance(privacy, Privacy):
         raise TypeError(f"privacy must be a cofed.flower.Privacy, got {type(privacy).__name__}")
     app, site = ClientApp(mods=mods), Site(problem, algorithm, load, keep, privacy)
@@ -138,11 +143,14 @@ class Site:
 
     def folder(self, context: Any) -> Path | None:
         """The site's own folder."""
-        return None if self.keep is None else Path(self.keep(dict(context.node_config)))
+        return None if self.keep is None else folder_path(self.keep(dict(context.node_config)), "what keep gives")
 
     def own(self, context: Any) -> Federation:
         """The site's data, checked like that of any client."""
-        X, y = self.load(dict(context.node_config))
+        loaded = self.load(dict(context.node_config))
+        if not isinstance(loaded, (tuple, list)) or len(loaded) != 2:
+            raise TypeError(f"load must give this site's (X, y), but gave {type(loaded).__name__}")
+        X, y = loaded
         return Federation.from_arrays({site_name(context): (X, y)})
 
     def hello(self, content: Any, context: Any) -> dict[str, Any]:

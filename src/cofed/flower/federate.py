@@ -13,7 +13,7 @@ import pandas as pd
 import cofed
 from cofed import intake
 from cofed.engine.encode import decode, encode
-from cofed.engine.files import read_json, write_json
+from cofed.files import atomically, plain_names, read_json, write_json
 from cofed.flower.agreement import agreement
 from cofed.flower.processes import Federation, Processes
 from cofed.flower.saved import Folder, Saved, read_saved
@@ -172,7 +172,7 @@ def prepared(
 ) -> dict[str, Path]:
     """Everything checked, and written for the processes to read; the file of each site."""
     files = site_files(folder)
-    for site in files:
+    for site in plain_names(list(files), "a site"):
         if not site.replace("-", "").replace("_", "").isalnum():
             raise ValueError(f"a site's name is made of letters, digits, - and _, got {site!r}")
     out = out.resolve()
@@ -194,11 +194,9 @@ def prepared(
         },
     }
     write_json(out / "definition.json", content)
-    app = out / "app"
-    (app / "federate").mkdir(parents=True, exist_ok=True)
-    (app / "pyproject.toml").write_text(PROJECT)
-    (app / "federate" / "__init__.py").write_text("")
-    (app / "federate" / "apps.py").write_text(APPS)
+    app = {"pyproject.toml": PROJECT, "federate/__init__.py": "", "federate/apps.py": APPS}
+    for name, text in app.items():
+        atomically(out / "app" / name, lambda file, text=text: Path(file).write_text(text))
     return files
 
 

@@ -16,7 +16,7 @@ from jaxtyping import PyTree
 from safetensors.numpy import load_file, save_file
 
 from cofed.engine.checkpoint import unflatten
-from cofed.engine.files import atomically
+from cofed.files import atomically
 from cofed.flower import wire
 
 

@@ -40,6 +40,9 @@ class Privacy(eqx.Module):
     delta: float = 1e-5
 
     def __check_init__(self):
+        for name, value in (("clip", self.clip), ("noise", self.noise), ("delta", self.delta)):
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not np.isrealobj(value):
+                raise TypeError(f"Privacy: {name} must be a number, got {value!r}")
         require_positive("Privacy", clip=self.clip, noise=self.noise, delta=self.delta)
         if self.delta >= 1:
             raise ValueError(f"Privacy: delta must be below 1, got {self.delta}")
@@ -51,6 +54,8 @@ class Privacy(eqx.Module):
         >>> Privacy(clip=1.0, noise=8.0).epsilon(0)
         0.0
         """
+        if isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or not 0 <= rounds < 2**31:
+            raise ValueError(f"rounds must be an integer from 0 to 2**31 - 1, got {rounds!r}")
         if rounds == 0:
             return 0.0
         from dp_accounting import dp_event, privacy_accountant, rdp

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from cofed.files import atomically, private_append, private_folder
+
 MARK = "COFED_PROCESSES"
 PORTS = (15_000, 32_000)
 GRACE = 3.0  # seconds between the polite signal and the last one
@@ -31,7 +33,8 @@ class Processes:
         self.mark = uuid.uuid4().hex
         self.started: dict[str, subprocess.Popen] = {}
         self.replaced: list[subprocess.Popen] = []  # earlier ones of the same names
-        (folder / "logs").mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
+        private_folder(folder / "logs")
 
     def __enter__(self):
         return self
@@ -55,8 +58,8 @@ class Processes:
 
     def start(self, name: str, *command: str, **environment: str) -> subprocess.Popen:
         """Start a program of Flower; its output goes to a log."""
-        (self.folder / "flwr").mkdir(exist_ok=True)
-        with open(self.log(name), "ab") as log:
+        private_folder(self.folder / "flwr")
+        with private_append(self.log(name), "ab") as log:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -64,6 +67,7 @@ class Processes:
                 stderr=subprocess.STDOUT,
                 env=self.environment() | environment,
                 start_new_session=True,  # a Ctrl-C is for us, who stop them in order
+                umask=0o077,  # what Flower keeps of messages and states is for the owner alone
             )
         if name in self.started:
             self.replaced.append(self.started[name])
@@ -225,7 +229,7 @@ class Federation(Processes):
         if self.certificates is not None:
             trust = f'root-certificates = "{self.certificates / "ca.crt"}"'
         text = f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n{trust}\n'
-        (self.folder / "flwr" / "config.toml").write_text(text)
+        atomically(self.folder / "flwr" / "config.toml", lambda name: Path(name).write_text(text))
 
     def await_port(self, name: str, process: subprocess.Popen, port: int, patience: float) -> None:
         """Wait until a process answers at its port."""
@@ -259,7 +263,7 @@ class Federation(Processes):
     def command(self, *command: str, limit: float = 300.0) -> str:
         """A short command of Flower, whose output is given back."""
         done = subprocess.run(
-            command, env=self.environment(), capture_output=True, text=True, timeout=limit, check=False
+            command, env=self.environment(), capture_output=True, text=True, timeout=limit, check=False, umask=0o077
         )
         if done.returncode:
             raise RuntimeError(f"{' '.join(command[:3])} failed: {(done.stderr or done.stdout).strip()[-500:]}")

@@ -16,12 +16,13 @@ import jax
 import numpy as np
 import pandas as pd
 from jaxtyping import PyTree
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from cofed import trees
 from cofed.engine.checkpoint import arrays, unflatten
-from cofed.engine.files import atomically, digest, read_json, write_json
 from cofed.engine.history import LeftOut, Result
+from cofed.files import atomically, digest, folder_path, private_append, read_json, write_json
 
 FORMAT = 1
 KEPT = 2
@@ -49,15 +50,18 @@ def read_saved(folder: Any) -> Saved:
     Traceback (most recent call last):
     ValueError: no-such-folder holds no finished run: there is no whole result.json in it
     """
-    folder = Path(folder)
+    folder = folder_path(folder, "folder")
     result = read_json(folder / "result.json", f"{folder} holds no finished run: there is no whole result.json in it")
-    return Saved(
-        model=load_file(folder / "model.safetensors"),
-        history=pd.read_csv(folder / "history.csv"),
-        outcome=result["outcome"],
-        left_out=[LeftOut(*event) for event in result["left_out"]],
-        epsilon=result["epsilon"],
-    )
+    try:
+        return Saved(
+            model=load_file(folder / "model.safetensors"),
+            history=pd.read_csv(folder / "history.csv"),
+            outcome=result["outcome"],
+            left_out=[LeftOut(*event) for event in result["left_out"]],
+            epsilon=result["epsilon"],
+        )
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder} holds a run whose files are damaged or not all there: {error}") from error
 
 
 class Folder:
@@ -127,8 +131,7 @@ class Folder:
     def tell(self, line: dict[str, Any]) -> None:
         """Add a line to the progress."""
         if self.path is not None:
-            self.path.mkdir(parents=True, exist_ok=True)
-            with open(self.path / "progress.jsonl", "a") as file:
+            with private_append(self.path / "progress.jsonl") as file:
                 file.write(json.dumps(line) + "\n")
 
     def finish(self, result: Result, w: PyTree, epsilon: float | None) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from cofed.engine.history import Result
+from cofed.files import folder_path
 from cofed.flower.alone import alone
 from cofed.flower.client import of
 from cofed.flower.coordinator import Coordinator
 from cofed.flower.privacy import Privacy
-from cofed.flower.settings import check_settings
+from cofed.flower.settings import check_ends, check_numbers, check_settings
 from cofed.problem import Problem
 from cofed.programs import keep_programs
 
@@ -75,12 +76,28 @@ def serve(
         evaluate_every=evaluate_every,
         privacy=privacy,
     )
+    from flwr.serverapp import Grid
+
+    if not isinstance(grid, Grid):
+        raise TypeError(f"grid must be the flwr.serverapp.Grid that a ServerApp is given, got {type(grid).__name__}")
+    folder = None if checkpoint is None else folder_path(checkpoint, "checkpoint")
     keep_programs()
-    with alone(None if checkpoint is None else Path(checkpoint)):
-        return Coordinator(grid, problem, algorithm, settings, weights, w0, privacy, checkpoint).run()
+    with alone(folder):
+        return Coordinator(grid, problem, algorithm, settings, weights, w0, privacy, folder).run()
 
 
 SETTINGS = tuple(inspect.signature(serve).parameters)[3:]
+
+
+def check_early(problem: Any, algorithm: Any, settings: dict[str, Any]) -> None:
+    """Refuse at once what would be refused when the app is started; what is not given may come from its run."""
+    check_ends(problem, algorithm)
+    if settings.get("checkpoint") is not None:
+        folder_path(settings["checkpoint"], "checkpoint")
+    known = {"rounds": 1} | {name: value for name, value in settings.items() if name not in ("checkpoint", "w0")}
+    if known.get("clients") is None and known.get("quorum") is None:
+        known["quorum"] = 1
+    check_numbers(**known)
 
 
 def server_app(problem: Any, algorithm: Any, **settings: Any) -> Any:
@@ -99,6 +116,7 @@ def server_app(problem: Any, algorithm: Any, **settings: Any) -> Any:
     unknown = sorted(set(settings) - set(SETTINGS))
     if unknown:
         raise TypeError(f"server_app knows no {unknown}; it knows {list(SETTINGS)}")
+    check_early(problem, algorithm, settings)
     app = ServerApp()
 
     @app.main()

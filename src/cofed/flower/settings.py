@@ -5,6 +5,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import equinox as eqx
+import jax
+import numpy as np
+
 from cofed import intake
 from cofed.engine.encode import encode_or_none
 from cofed.engine.job import check_algorithm
@@ -12,6 +16,8 @@ from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.flower import wire
 from cofed.flower.privacy import Privacy
 from cofed.problem import Problem
+
+MOST = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,9 +51,20 @@ class Settings:
         return dataclasses.replace(self, clients=clients, asked=asked, quorum=self.quorum or asked)
 
 
-def check_settings(
-    problem: Any,
-    algorithm: Any,
+def check_settings(problem: Any, algorithm: Any, *, privacy: Any = None, **numbers: Any) -> Settings:
+    """The settings of a run of this problem and algorithm, or a sentence on what is wrong with them."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"the problem must be a cofed.Problem, got {type(problem).__name__}")
+    check_algorithm(algorithm)
+    form = getattr(algorithm, "stage_form", algorithm)
+    if not hasattr(form, "local"):
+        raise ValueError(f"{type(algorithm).__name__} has no server, and so cannot run over Flower")
+    if privacy is not None and hasattr(algorithm, "expand"):
+        raise ValueError("privacy clips and noises whole updates: it does not go with compressed ones")
+    return check_numbers(privacy=privacy, **numbers)
+
+
+def check_numbers(
     *,
     rounds: Any,
     clients: Any = None,
@@ -64,12 +81,6 @@ def check_settings(
     privacy: Any = None,
 ) -> Settings:
     """The settings of a run, or a sentence on what is wrong with them."""
-    if not isinstance(problem, Problem):
-        raise TypeError(f"the problem must be a cofed.Problem, got {type(problem).__name__}")
-    check_algorithm(algorithm)
-    form = getattr(algorithm, "stage_form", algorithm)
-    if not hasattr(form, "local"):
-        raise ValueError(f"{type(algorithm).__name__} has no server, and so cannot run over Flower")
     names = site_names(clients)
     count = len(names) if names else optional_integer("clients", clients) or 0
     asked = optional_integer("clients_per_round", clients_per_round) or 0
@@ -81,14 +92,18 @@ def check_settings(
             raise ValueError(f"{name} must be a number of seconds above 0, got {value!r}")
     if privacy is not None and not isinstance(privacy, Privacy):
         raise TypeError(f"privacy must be a cofed.flower.Privacy, got {type(privacy).__name__}")
-    if privacy is not None and hasattr(algorithm, "expand"):
-        raise ValueError("privacy clips and noises whole updates: it does not go with compressed ones")
-    if isinstance(weights, str) and weights not in ("uniform", "samples"):
-        raise ValueError(f"weights must be 'uniform', 'samples' or one number per site, got {weights!r}")
+    check_weights(weights)
     if local_steps is not None and local_epochs is not None:
         raise ValueError(f"give local_steps or local_epochs, not both (got {local_steps} and {local_epochs})")
     if isinstance(weights, Mapping) and names and set(names) - set(weights):
         raise ValueError(f"weights lacks the sites {sorted(set(names) - set(weights))}")
+    for name, value in (
+        *(("rounds", rounds), ("clients", clients), ("quorum", quorum), ("clients_per_round", clients_per_round)),
+        *(("local_steps", local_steps), ("local_epochs", local_epochs), ("batch_size", batch_size)),
+        ("evaluate_every", evaluate_every),
+    ):
+        if isinstance(value, int) and value > MOST:  # Flower's messages hold no larger ones
+            raise ValueError(f"{name} must be at most {MOST}, got {value}")
     settings = Settings(
         rounds=positive_integer("rounds", rounds),
         names=names,
@@ -107,6 +122,40 @@ def check_settings(
     return settings
 
 
+def check_weights(weights: Any) -> None:
+    """Refuse what cannot weigh any sites; whether it fits those that come is seen when they are there."""
+    refusal = f"weights must be 'uniform', 'samples', or finite numbers >= 0, one per site, got {weights!r}"
+    if isinstance(weights, str):
+        if weights not in ("uniform", "samples"):
+            raise ValueError(refusal)
+        return
+    values = list(weights.values()) if isinstance(weights, Mapping) else weights
+    if not isinstance(values, (list, tuple, np.ndarray, jax.Array)) or len(np.shape(values)) != 1:
+        raise TypeError(refusal)
+    for value in values:
+        if isinstance(value, (bool, str)) or not np.isrealobj(value) or not 0 <= float(value) < np.inf:
+            raise ValueError(refusal)
+    if not len(values) or not sum(float(value) for value in values):
+        raise ValueError(f"weights must not all be zero, and there must be some, got {weights!r}")
+
+
+def check_ends(problem: Any, algorithm: Any) -> None:
+    """Refuse what is neither a problem and an algorithm nor functions of a run's configuration that give them."""
+    for name, value, kind in (
+        ("problem", problem, "a cofed.Problem"),
+        ("algorithm", algorithm, "an algorithm such as cofed.FedAvg(0.1)"),
+    ):
+        words = f"{name} must be {kind}, or a function of the run's configuration that gives it, got {value!r}"
+        if isinstance(value, type):
+            raise TypeError(words)
+        if callable(value) and not isinstance(value, eqx.Module):
+            continue
+        if name == "problem" and not isinstance(value, Problem):
+            raise TypeError(words)
+        if name == "algorithm":
+            check_algorithm(value)
+
+
 def site_names(clients: Any) -> tuple[str, ...]:
     """The sites' names, where they are given: as a list, or as one text (Flower's settings hold no lists).
 
@@ -117,9 +166,11 @@ def site_names(clients: Any) -> tuple[str, ...]:
         clients = clients.replace(",", " ").split()
     if not isinstance(clients, (list, tuple)):
         return ()
-    if not clients or not all(isinstance(name, str) and name for name in clients):
+    if not clients or not all(isinstance(name, str) and name and name.isprintable() for name in clients):
         raise ValueError(f"clients must be an integer >= 1 or the sites' names, got {list(clients)!r}")
-    return tuple(sorted(intake.client_names(clients, len(clients)), key=intake.natural))
+    if len(set(clients)) < len(clients):
+        raise ValueError(f"clients must be different names, got {list(clients)!r}")
+    return tuple(sorted(clients, key=intake.natural))
 
 
 def description(

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from cofed.engine.files import atomically
+from cofed.files import atomically
 from cofed.report.curves import axes_of, columns_of, labels_of, log_by_default, panels_of, references, styled, words
 from cofed.report.runs import Run, UnreadableRun, find_runs, read_run
 from cofed.report.tables import final_values, hyperparameters, tuning
@@ -60,7 +60,7 @@ def write_report(folders: Sequence[str | Path], out: str | Path = "report.html")
         first, why = next(iter(unreadable.items()))
         raise ValueError(f"none of the {len(found)} runs found can be read; {first}: {why}")
     text = page(runs, unreadable)
-    atomically(out, lambda name: Path(name).write_text(text, encoding="utf-8"))
+    atomically(out, lambda name: Path(name).write_text(text, encoding="utf-8"), shown=True)
     return Report(Path(out), [run.folder for run in runs], unreadable)
 
 

@@ -1,0 +1,182 @@
+"""The code on the pages of the documentation runs as it stands there."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from typer.main import get_command
+
+from cofed.cli import app
+from tests import pages
+from tests.pages import PAGES, ROOT, blocks
+from tests.report import sample
+from tests.test_loaders import RUN, write_idx, write_mask, write_scans
+
+LANGUAGES = {"python", "sh", "toml", "json", "text"}
+ELSEWHERE = {"docs/network.md"}  # it needs Flower: tests/flower has it
+# What else must hold at the end of a page, and what the page must have written.
+CHECKS = {
+    "README.md": """
+assert (abs(lasso.coef_[:5]) > 0.5).all()
+assert (abs(lasso.coef_) > 1e-6).sum() < 25
+assert result.personal_models.coef.shape == (4, 50)
+""",
+    "docs/disk.md": """
+assert (third["X"] == federation.client(names[2])[0]).all()
+assert abs(result.model.coef[0] - 1) < 0.1
+""",
+    "docs/data.md": """
+assert by_digit.X.shape[2:] == (28, 28)
+assert held_out.n_clients == 14
+assert scans.source.startswith("Haxby 2001, ")
+""",
+    "docs/loggers.md": "assert result.history['round'][-1] < 100_000\n",
+    "docs/experiments.md": "assert len(EXPERIMENTS) == 1\nassert ahead.seconds > 0\n",
+    "docs/adding-an-algorithm.md": "HeavyBall(0.1)\n",
+    "docs/estimators.md": "assert '4 of 10 features in use' in str(model.summary())\n",
+    "docs/compression.md": "assert method.compressor.bits == 1\n",
+}
+WRITTEN = {
+    "README.md": {"runs", "history.parquet", "ring.png"},
+    "docs/disk.md": {"phones.parquet", "phones.parquet.cofed"},
+    "docs/loggers.md": {"rows.csv", "runs"},
+    "docs/estimators.md": {"path.png", "cv.png", "diabetes.safetensors"},
+}
+
+
+@pytest.fixture
+def real_data(tmp_path_factory):
+    """Files like those of MNIST and of Haxby's scans, but small."""
+    folder = tmp_path_factory.mktemp("data")
+    pixels, labels = np.random.default_rng(0).integers(0, 256, (60, 28, 28)), np.arange(60) % 10
+    for part in ("train", "t10k"):
+        write_idx(folder / "mnist" / f"{part}-images-idx3-ubyte", pixels)
+        write_idx(folder / "mnist" / f"{part}-labels-idx1-ubyte", labels)
+    write_scans(folder / "haxby-slice", [RUN] * 8, header=False)
+    write_mask(folder / "haxby-slice" / "mask.nii.gz")
+    return folder
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_all_code_is_between_fences_that_name_its_language(page):
+    text = (ROOT / page).read_text()
+    assert text.count("\n```") % 2 == 0
+    assert {block.language for block in blocks(page)} <= LANGUAGES
+    outside = "".join(part for place, part in enumerate(text.split("```")) if place % 2 == 0)
+    assert not [line for line in outside.split("\n") if line.startswith("    ")]
+
+
+PYTHON = [page for page in PAGES if blocks(page, "python") and page not in ELSEWHERE]
+SLOW = {"docs/estimators.md", "docs/experiments.md"}
+
+
+def marked(names):
+    """Pages for a test, some of which take long."""
+    return [pytest.param(page, marks=pytest.mark.slow if page in SLOW else ()) for page in names]
+
+
+@pytest.mark.parametrize("page", marked(PYTHON))
+def test_the_python_of_a_page_runs_as_it_stands(page, tmp_path, real_data):
+    assert page in CHECKS, "say what must hold at the end of this page"
+    pages.run(page, tmp_path, CHECKS[page], COFED_DATA=str(real_data))
+    assert {path.name for path in tmp_path.iterdir()} == WRITTEN.get(page, set())
+
+
+def test_a_page_whose_code_fails_is_noticed(tmp_path, monkeypatch):
+    (tmp_path / "page.md").write_text("# Page\n\n```python\nx = 1\n```\n\ntext\n\n```python\nassert x == 2\n```\n")
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    with pytest.raises(AssertionError, match="line 10, in <module>"):
+        pages.run("page.md", tmp_path)
+
+
+SHELL = [page for page in PAGES if blocks(page, "sh")]
+PROGRAMS = {"cofed", "make", "pip", "python", "flower-superlink", "flower-supernode", "flwr", "export", "mkdir", "for"}
+
+
+@pytest.mark.parametrize("page", SHELL)
+def test_shell_code_is_whole_and_of_programs_that_we_know(page):
+    for block in blocks(page, "sh"):
+        done = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+    here = [line for line in pages.commands(page) if not line.startswith(("[", "default", "address", "root-", "END"))]
+    assert {line.split()[0] for line in here} - {"done"} <= PROGRAMS
+
+
+MAKE = [(page, line) for page in SHELL for line in pages.commands(page) if line.startswith("make ")]
+OURS = [(page, line) for page in SHELL for line in pages.commands(page) if line.startswith("cofed ")]
+
+
+@pytest.mark.parametrize(("page", "line"), MAKE)
+def test_targets_of_the_makefile_are_there(page, line):
+    assert f"\n{line.split()[1]}:" in (ROOT / "Makefile").read_text()
+
+
+@pytest.mark.parametrize(("page", "line"), OURS)
+def test_commands_and_their_options_are_known(page, line):
+    """Read as the command line reads them: a name or an option that is not there is refused."""
+    name, *words = shlex.split(line)[1:]
+    command = get_command(app).commands[name]
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    assert {word.split("=")[0] for word in words if word.startswith("--")} <= known
+
+
+def ill(folder):
+    """A table as in the README: who is ill, in which hospital, which patient."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(300, 3)), columns=["age", "pressure", "sugar"])
+    table["ill"] = (table["age"] + rng.normal(size=300) > 0).astype(int)
+    table["hospital"] = rng.choice(["Oslo", "Rome", "Bern"], size=300)
+    table["patient"] = np.arange(300) // 2
+    table.to_csv(folder / "patients.csv", index=False)
+
+
+def results(folder):
+    """A few runs, and two of them under the names of the page."""
+    (folder / "results").mkdir()
+    with jax.numpy_dtype_promotion("standard"):
+        sample.write_all(folder / "results")
+    found = sorted(path for path in (folder / "results").iterdir() if (path / "config.json").exists())
+    for name, path in zip("ab", found, strict=False):
+        shutil.copytree(path, folder / "results" / name)
+
+
+# What of it is run, and what it then has written; the rest takes hours, or Flower's processes, which have their tests.
+RUNS = {
+    "README.md": (["cofed advise"], ill, {"advice.html"}),
+    "docs/report.md": (["cofed report"], results, {"report.html", "comparison.html"}),
+    "docs/experiments.md": (
+        ["cofed reproduce --list", "cofed init", "cofed plan", "cofed tune", "cofed run"],
+        lambda folder: None,
+        {"experiment.toml", "cofed-results"},
+    ),
+}
+
+
+@pytest.mark.parametrize("page", marked(RUNS))
+def test_the_commands_of_a_page_run_as_they_stand(page, tmp_path):
+    beginnings, prepare, written = RUNS[page]
+    prepare(tmp_path)
+    before = {path.name for path in tmp_path.iterdir()}
+    lines = [line for line in pages.commands(page) if line.startswith(tuple(beginnings))]
+    assert len(lines) >= len(beginnings)
+    for line in lines:
+        command = [sys.executable, "-m", *shlex.split(line)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    assert {path.name for path in tmp_path.iterdir()} - before == written
+
+
+def test_the_refusal_on_the_page_is_the_one_that_comes(tmp_path):
+    [said] = [block.text.strip() for block in blocks("docs/experiments.md", "text")]
+    subprocess.run([sys.executable, "-m", "cofed", "init"], cwd=tmp_path, check=True, capture_output=True)
+    path = tmp_path / "experiment.toml"
+    path.write_text(path.read_text().replace("strength = 0.2", "strenght = 0.2"))
+    command = [sys.executable, "-m", "cofed", "run", "experiment.toml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert " ".join(said.split()) in " ".join((done.stdout + done.stderr).split())

@@ -11,6 +11,8 @@ from cofed.engine.files import atomically
 from cofed.engine.history import COLUMNS, Outcome, Result
 from cofed.extras import imported
 
+__all__ = ["CSV", "MLflow", "TensorBoard"]
+
 
 class CSV:
     """Rows into a CSV file, each as soon as it is known: what a run that dies has done is in the file.

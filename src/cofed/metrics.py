@@ -10,6 +10,8 @@ from jaxtyping import Array, Bool, PyTree, Scalar
 
 from cofed import trees
 
+__all__ = ["density", "distance", "f1", "rank", "support"]
+
 # Metrics are modules, not closures: their numbers and truths are arrays, so another truth compiles nothing new.
 Metric = Callable[[PyTree], Any]
 

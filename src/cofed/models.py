@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from cofed import checks
+
 Sample = Float[Array, "..."]
 
 
@@ -35,6 +37,9 @@ class Linear(eqx.Module):
     """
 
     intercept: bool = eqx.field(static=True, default=True)
+
+    def __check_init__(self):
+        checks.flag("Linear: intercept", self.intercept)
 
     def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> Weights:
         """All zero."""
@@ -62,6 +67,11 @@ class Trace(eqx.Module):
     d1: int = eqx.field(static=True)
     d2: int = eqx.field(static=True)
     intercept: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        for name, size in (("d1", self.d1), ("d2", self.d2)):
+            checks.integer(f"Trace: {name}", size)
+        checks.flag("Trace: intercept", self.intercept)
 
     def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> Weights:
         """All zero."""
@@ -98,6 +108,25 @@ class Layers(eqx.Module):
     layers: tuple[Layer, ...]
 
 
+def widths(values: Any) -> Any:
+    """A list of sizes as a tuple, which is static and hashable."""
+    return tuple(values) if isinstance(values, (list, tuple)) else values
+
+
+def check_widths(name: str, values: Any) -> None:
+    """Refuse what is not a list of sizes."""
+    if not isinstance(values, tuple):
+        raise TypeError(f"{name} must be a list of sizes, such as (64, 32), got {checks.shown(values)}")
+    for i, size in enumerate(values):
+        checks.integer(f"{name}[{i}]", size)
+
+
+def check_activation(name: str, activation: Any) -> None:
+    """Refuse what is no function."""
+    if not callable(activation):
+        raise TypeError(f"{name} must be a function such as jax.nn.relu, got {checks.shown(activation)}")
+
+
 class MLP(eqx.Module):
     """A fully connected network; its leaves are `layers.0.kernel`, `layers.0.bias`, ...
 
@@ -108,15 +137,19 @@ class MLP(eqx.Module):
     (2,)
     """
 
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64), converter=widths)
     activation: Callable = eqx.field(static=True, default=jax.nn.relu)
+
+    def __check_init__(self):
+        check_widths("MLP: hidden", self.hidden)
+        check_activation("MLP: activation", self.activation)
 
     def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> Layers:
         """He's initialisation."""
-        widths = (math.prod(x.shape), *self.hidden, outputs or 1)
-        keys = jax.random.split(key, len(widths) - 1)
+        sizes = (math.prod(x.shape), *self.hidden, outputs or 1)
+        keys = jax.random.split(key, len(sizes) - 1)
         return Layers(
-            tuple(layer(k, (i, o), x.dtype) for k, (i, o) in zip(keys, itertools.pairwise(widths), strict=True))
+            tuple(layer(k, (i, o), x.dtype) for k, (i, o) in zip(keys, itertools.pairwise(sizes), strict=True))
         )
 
     def __call__(self, w: Layers, x: Sample) -> Float[Array, "..."]:
@@ -133,10 +166,23 @@ class CNN(eqx.Module):
     112394
     """
 
-    image: tuple[int, int, int] = eqx.field(static=True, default=(28, 28, 1))
-    maps: tuple[int, ...] = eqx.field(static=True, default=(32, 32))
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 32))
+    image: tuple[int, int, int] = eqx.field(static=True, default=(28, 28, 1), converter=widths)
+    maps: tuple[int, ...] = eqx.field(static=True, default=(32, 32), converter=widths)
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 32), converter=widths)
     activation: Callable = eqx.field(static=True, default=jax.nn.relu)
+
+    def __check_init__(self):
+        for name, values in (("image", self.image), ("maps", self.maps), ("hidden", self.hidden)):
+            check_widths(f"CNN: {name}", values)
+        if len(self.image) != 3:
+            raise ValueError(f"CNN: image must be (height, width, channels), got {self.image}")
+        halved = 2 ** len(self.maps)
+        if min(self.image[:2]) < halved:
+            raise ValueError(
+                f"CNN: image of {self.image[0]} x {self.image[1]} is too small to be halved {len(self.maps)} times, "
+                f"once for each of maps={self.maps}; at least {halved} x {halved} is needed"
+            )
+        check_activation("CNN: activation", self.activation)
 
     def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> Layers:
         """He's initialisation."""
@@ -147,8 +193,8 @@ class CNN(eqx.Module):
         for maps in self.maps:
             shapes.append((3, 3, channels, maps))
             height, width, channels = height // 2, width // 2, maps
-        widths = (height * width * channels, *self.hidden, outputs or 1)
-        shapes += list(itertools.pairwise(widths))
+        dense_sizes = (height * width * channels, *self.hidden, outputs or 1)
+        shapes += list(itertools.pairwise(dense_sizes))
         keys = jax.random.split(key, len(shapes))
         return Layers(tuple(layer(k, shape, x.dtype) for k, shape in zip(keys, shapes, strict=True)))
 

@@ -10,6 +10,8 @@ import pandas as pd
 from cofed.federation import Federation
 from cofed.scalars import require_positive
 
+__all__ = ["by_column", "by_label", "dirichlet", "iid"]
+
 
 def iid(X: Any, y: Any, clients: int, seed: int = 0) -> Federation:
     """Shuffle, then cut into equal parts: sizes differ by one at most.

@@ -19,6 +19,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from cofed.engine.files import atomically
 from cofed.engine.history import History, Result
 
+__all__ = ["colour", "draw_graph", "plot_history", "save", "style"]
+
 # Okabe and Ito's colours, and five of Paul Tol's: they stay apart for colour-blind readers. Kin without a server
 # have the colour of their kin with one, in dashes.
 COLOURS: dict[str, str] = {

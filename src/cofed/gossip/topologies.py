@@ -16,6 +16,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+__all__ = [
+    "Topology",
+    "chain",
+    "complete",
+    "erdos_renyi",
+    "from_graph",
+    "from_matrix",
+    "grid",
+    "ring",
+    "star",
+    "torus",
+]
 TOLERANCE = 1e-8
 
 

@@ -7,7 +7,7 @@ A name may say whose parameter it is, as in "TopK: share". Hyperparameters, whic
 import math
 import os
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +106,9 @@ def real(name: str, value: Any, expected: str, inside: bool | None = None) -> fl
 
     >>> real("tol", "small", "a number > 0")
     Traceback (most recent call last):
-    TypeError: tol must be a number > 0, got 'small'
+    ValueError: tol must be a number > 0, got 'small'
     """
-    if not is_real(value):
-        raise TypeError(f"{name} must be {expected}, got {shown(value)}")
-    if inside is False or not math.isfinite(as_float(value)):
+    if not is_real(value) or inside is False or not math.isfinite(as_float(value)):
         raise ValueError(f"{name} must be {expected}, got {shown(value)}")
     return float(value)
 
@@ -188,15 +186,7 @@ def items(name: str, value: Any, what: str) -> list[Any]:
     Traceback (most recent call last):
     TypeError: names must be a list of client names, got 'Oslo'
     """
-    unordered = isinstance(value, (str, bytes, dict, set, frozenset)) or (np.ndim(value) == 0 and not iterates(value))
-    if unordered or not isinstance(value, Iterable):
+    unordered = isinstance(value, (str, bytes, Mapping, set, frozenset))
+    if unordered or not isinstance(value, Iterable) or (isinstance(value, np.ndarray) and value.ndim == 0):
         raise TypeError(f"{name} must be a list of {what}, got {shown(value)}")
-    try:
-        return list(value)
-    except TypeError:  # an array of rank 0
-        raise TypeError(f"{name} must be a list of {what}, got {shown(value)}") from None
-
-
-def iterates(value: Any) -> bool:
-    """Whether it can be gone through, as a generator can."""
-    return isinstance(value, Iterable) and not isinstance(value, np.ndarray)
+    return list(value)

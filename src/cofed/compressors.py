@@ -234,6 +234,22 @@ def scattered(values: Float[Array, " k"], places: Array, shape: tuple[int, ...])
     return jnp.zeros(math.prod(shape), values.dtype).at[places].set(values, mode="drop").reshape(shape)
 
 
+def require_compressor(owner: str, compressor: Any) -> None:
+    """Refuse what is no compressor; one is tried on the shape of an array."""
+    try:
+        array, key = jax.ShapeDtypeStruct((4,), jnp.float32), jax.random.key(0)
+        message = None if isinstance(compressor, type) else jax.eval_shape(compressor.compress, array, key)
+    except Exception as error:
+        message, why = None, f" ({type(error).__name__}: {str(error).strip().partition(chr(10))[0]})"
+    else:
+        why = ""
+    if not isinstance(message, Message):
+        raise TypeError(
+            f"{owner}: compressor must be one such as TopK(share=0.05) or Quantised(bits=1), with compress(array, key) "
+            f"that gives a message, got {checks.shown(compressor)}{why}"
+        )
+
+
 def require_share(owner: str, share: Any) -> None:
     """Refuse what is not a share."""
     inside = checks.is_real(share) and 0 < checks.as_float(share) <= 1

@@ -6,9 +6,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, PyTree, Scalar
 
-from cofed import trees
+from cofed import checks, trees
 
 __all__ = ["density", "distance", "f1", "rank", "support"]
 
@@ -41,7 +42,7 @@ def density(threshold: float = 0.0, leaf: str | None = None) -> Metric:
     >>> float(density()({"coef": jnp.array([0.0, 2.0, 0.0, 1.0])}))
     0.5
     """
-    return Density(threshold, leaf)
+    return Density(checks.nonnegative("density: threshold", threshold), checks.optional_text("density: leaf", leaf))
 
 
 def rank(threshold: float = 1e-2, leaf: str = "coef") -> Metric:
@@ -51,7 +52,7 @@ def rank(threshold: float = 1e-2, leaf: str = "coef") -> Metric:
     >>> float(rank()({"coef": jnp.diag(jnp.array([3.0, 1.0, 0.0]))}))
     2.0
     """
-    return Rank(threshold, leaf)
+    return Rank(checks.nonnegative("rank: threshold", threshold), checks.text("rank: leaf", leaf))
 
 
 class Support(eqx.Module):
@@ -94,6 +95,7 @@ def support(truth: Any, threshold: float = 1e-2, leaf: str = "coef") -> dict[str
     >>> {name: round(float(m({"coef": jnp.array([1.0, 0.0, 1.0, 0.0])})), 2) for name, m in metrics.items()}
     {'precision': 0.5, 'recall': 0.5, 'f1': 0.5}
     """
+    threshold, leaf = checks.nonnegative("support: threshold", threshold), checks.text("support: leaf", leaf)
     true = jnp.asarray(leaf_of(truth, leaf)) != 0
     kinds = {"precision": Precision, "recall": Recall, "f1": F1}
     return {name: kind(true, threshold, leaf) for name, kind in kinds.items()}
@@ -126,12 +128,25 @@ def distance(truth: Any, order: int = 2, leaf: str = "coef") -> Metric:
     >>> float(distance(jnp.array([3.0, 0.0]))({"coef": jnp.array([0.0, 4.0])}))
     5.0
     """
+    if checks.integer("distance: order", order) > 2:
+        raise ValueError(f"distance: order must be 1 or 2, got {order}")
+    leaf = checks.text("distance: leaf", leaf)
     return Distance(jnp.asarray(leaf_of(truth, leaf)), order, leaf)
 
 
 def leaf_of(truth: Any, leaf: str) -> Any:
     """The truth of one leaf: an array stands for itself, a mapping is looked into."""
-    return truth[leaf] if isinstance(truth, Mapping) else truth
+    if isinstance(truth, Mapping):
+        if leaf not in truth:
+            raise ValueError(f"truth has no leaf {leaf!r}; it has {sorted(map(str, truth))}")
+        truth = truth[leaf]
+    try:
+        found = np.asarray(truth)
+    except ValueError:  # a ragged list
+        found = np.empty(0)
+    if np.ma.is_masked(truth) or found.dtype.kind not in "fiub" or not found.size or not np.isfinite(found).all():
+        raise TypeError(f"truth must be an array of finite numbers, got {checks.shown(truth)}")
+    return found
 
 
 def pick(w: PyTree, leaf: str) -> Array:

@@ -13,6 +13,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from cofed import checks
@@ -52,6 +53,8 @@ class Linear(eqx.Module):
         return Weights(jnp.zeros(x.shape + tail, x.dtype), jnp.zeros(tail, x.dtype) if self.intercept else None)
 
     def __call__(self, w: Weights, x: Sample) -> Float[Array, "..."]:
+        if x.ndim != 1:  # a product with an array of higher rank would be something else
+            raise ValueError(f"Linear predicts from one sample X[i], a vector, got one of shape {x.shape}")
         prediction = x @ w.coef
         return prediction if w.intercept is None else prediction + w.intercept
 
@@ -99,6 +102,8 @@ class Layer(eqx.Module):
 def layer(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Layer:
     """He's initialisation: the variance of the kernel is 2 over the number of inputs."""
     inputs = math.prod(shape[:-1])
+    if inputs * shape[-1] > checks.MOST:
+        raise ValueError(f"a layer of {inputs} inputs and {shape[-1]} outputs is too large: check hidden and maps")
     return Layer(jax.random.normal(key, shape, dtype) * math.sqrt(2 / inputs), jnp.zeros(shape[-1], dtype))
 
 
@@ -123,7 +128,7 @@ def check_widths(name: str, values: Any) -> None:
 
 def check_activation(name: str, activation: Any) -> None:
     """Refuse what is no function."""
-    if not callable(activation):
+    if not callable(activation) or isinstance(activation, type):
         raise TypeError(f"{name} must be a function such as jax.nn.relu, got {checks.shown(activation)}")
 
 
@@ -231,7 +236,9 @@ def dense(layers: tuple[Layer, ...], h: Float[Array, " d"], activation: Callable
 
 
 class EquinoxModel(eqx.Module):
-    """A user's own equinox module: `module(x)` predicts from one sample, its floating arrays are the parameters.
+    """A user's own equinox module: `module(x)` predicts from one sample, its floating JAX arrays are the parameters.
+
+    All else (numbers, flags, functions, arrays of NumPy or of whole numbers) is used as it is, and not trained.
 
     >>> import equinox as eqx, jax, jax.numpy as jnp
     >>> model = EquinoxModel(eqx.nn.Linear(3, 1, key=jax.random.key(0)))
@@ -240,16 +247,28 @@ class EquinoxModel(eqx.Module):
     (1,)
     """
 
-    module: Any
+    start: PyTree  # the parameters: floating arrays of JAX
+    others: PyTree  # other arrays, which are not trained: whole numbers, and NumPy's
+    rest: Any = eqx.field(static=True)  # all else stays as it is: numbers, flags, functions
+
+    def __init__(self, module: Any):
+        self.start, others = eqx.partition(module, eqx.is_inexact_array)
+        if any(jnp.iscomplexobj(leaf) for leaf in jax.tree.leaves(self.start)):
+            raise TypeError(f"model: {type(module).__name__} has complex arrays; parameters must be real")
+        if not jax.tree.leaves(self.start):
+            raise TypeError(
+                f"model: {type(module).__name__} has no floating array of JAX in it, so there is nothing to train; "
+                "make its parameters with jax.numpy"
+            )
+        self.others, self.rest = eqx.partition(others, lambda leaf: isinstance(leaf, (jax.Array, np.ndarray)))
 
     def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> PyTree:
         """The module's own arrays, in the dtype of the data."""
-        arrays = eqx.filter(self.module, eqx.is_inexact_array)
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf, x.dtype), arrays)
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, x.dtype), self.start)
 
     def __call__(self, w: PyTree, x: Sample) -> Float[Array, "..."]:
         return self.ready(w)(x)
 
     def ready(self, w: PyTree) -> Any:
         """The module with these parameters."""
-        return eqx.combine(w, eqx.filter(self.module, eqx.is_inexact_array, inverse=True))
+        return eqx.combine(w, self.others, self.rest)

@@ -32,8 +32,10 @@ def known(value: Any) -> bool:
 def is_numbers(value: Any) -> bool:
     """Whether this is a number, an array of them, a tracer, or what stands for an array (its shape)."""
     if isinstance(value, (jax.Array, np.ndarray, jax.ShapeDtypeStruct)):
-        return not np.ma.isMaskedArray(value) and value.size > 0 and (
-            jnp.issubdtype(value.dtype, jnp.floating) or jnp.issubdtype(value.dtype, jnp.integer)
+        return (
+            not np.ma.isMaskedArray(value)
+            and value.size > 0
+            and (jnp.issubdtype(value.dtype, jnp.floating) or jnp.issubdtype(value.dtype, jnp.integer))
         )
     return is_real(value)
 

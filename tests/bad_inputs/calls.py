@@ -94,11 +94,21 @@ NAMES: dict[str, Kind] = {
 
 def tree(value: Any) -> bool:
     """A model: a pytree of floating arrays or numbers, at least one."""
-    leaves = value if isinstance(value, list) else [value]
-    return bool(leaves) and all(
-        isinstance(leaf, (float, np.floating)) or (type(leaf) is np.ndarray and leaf.dtype.kind == "f")
-        for leaf in leaves
-    )
+    if isinstance(value, list):
+        return bool(value) and all(tree(leaf) for leaf in value)
+    return isinstance(value, (float, np.floating)) or (type(value) is np.ndarray and value.dtype.kind == "f")
+
+
+def leaves_of(kind: Kind) -> Kind:
+    """Numbers for each coordinate: what the kind accepts, or a pytree of it."""
+
+    def accepts(value: Any) -> bool:
+        parts = list(value.values()) if isinstance(value, dict) else value
+        if isinstance(parts, list):
+            return bool(parts) and all(accepts(part) for part in parts)
+        return kind(value) and np.size(value) > 0
+
+    return accepts
 
 
 def traced(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,6 +130,7 @@ def enrol(
     arguments: dict[str, Any],
     ends: Any = (),
     spread: str | None = None,
+    words: tuple[str, ...] = (),
     /,
     **own: Kind,
 ) -> None:
@@ -133,7 +144,7 @@ def enrol(
         if missing:
             raise LookupError(f"{name}: what kind of parameter is {', '.join(missing)}? Say it in {__file__}")
         found = {parameter: own.get(parameter, NAMES.get(parameter, k.nothing)) for parameter in names}
-        return Call(function, arguments, found, ends if isinstance(ends, tuple) else (ends,), spread)
+        return Call(function, arguments, found, ends if isinstance(ends, tuple) else (ends,), spread, words)
 
     if name in CALLS:
         raise LookupError(f"{name} is in the table twice")
@@ -142,6 +153,10 @@ def enrol(
 
 
 # Algorithms, compressors, mirrors.
+optional_rate = k.optional(rate)
+stages = k.either(
+    k.real(0, strict=True), lambda v: isinstance(v, list) and k.numbers(v) and np.ndim(v) == 1 and v != []
+)
 enrol("FedAvg", cofed.FedAvg, {"client_lr": 0.1})
 enrol("FedMiD", cofed.FedMiD, {"client_lr": 0.1})
 enrol("FedDualAvg", cofed.FedDualAvg, {"client_lr": 0.1})
@@ -159,9 +174,9 @@ enrol(
     cofed.MCFedDA,
     {"mu": 0.1, "L": 1.0, "strengths": (0.2, 0.1)},
     mu=k.grid_of(k.nonnegative),
-    strengths=lambda v: isinstance(v, (list, np.ndarray)) and k.numbers(v) and np.ndim(v) == 1 and np.size(v) > 0,
-    sparsity=k.optional(k.whole()),
-    radii=k.optional(k.nothing),
+    strengths=k.optional(stages),
+    sparsity=optional_rate,
+    radii=k.optional(stages),
     stage_rounds=k.optional(k.nothing),
 )
 enrol("FedDecouple", cofed.FedDecouple, {"client_lr": 0.1})
@@ -189,9 +204,8 @@ enrol(
     {"client_lr": 0.1, "radius_squared": 1.0, "sparsity": 1},
     radius_squared=rate,
     sparsity=k.whole(),
-    stages_count=k.whole(1, 1000),
+    stages_count=k.whole(),
 )
-optional_rate = k.optional(rate)
 enrol(
     "FedProx",
     cofed.FedProx,
@@ -215,9 +229,9 @@ enrol("RandomK", cofed.RandomK, {"share": 0.5}, share=k.real(0.01, 1))
 enrol("Quantised", cofed.Quantised, {"bits": 2}, bits=k.whole(1, 16))
 enrol("PNorm", cofed.PNorm, {"p": 3.0}, p=k.optional(k.grid_of(k.real(2))))
 for mirror in (cofed.Entropy(), cofed.Euclidean(), cofed.PNorm()):
-    enrol(f"{type(mirror).__name__}.value", mirror.value, {"w": W}, w=tree)
-enrol("Euclidean.norm", cofed.Euclidean().norm, {"w": W}, w=tree)
-enrol("PNorm.norm", cofed.PNorm().norm, {"w": W}, w=tree)
+    enrol(f"{type(mirror).__name__}.value", traced(mirror.value), {"w": W}, w=tree)
+enrol("Euclidean.norm", traced(cofed.Euclidean().norm), {"w": W}, w=tree)
+enrol("PNorm.norm", traced(cofed.PNorm().norm), {"w": W}, w=tree)
 
 # Losses, models, regularizers, the problem.
 enrol("Huber", cofed.Huber, {}, delta=rate)
@@ -236,28 +250,27 @@ enrol(
 )
 enrol("Linear", cofed.Linear, {})
 enrol("Trace", cofed.Trace, {"d1": 2, "d2": 2}, d1=k.whole(), d2=k.whole())
-coordinates = k.either(k.grid_of(k.nonnegative), lambda v: isinstance(v, list) and k.numbers(v))
-per_coordinate = k.optional(coordinates)
-bound = k.either(
-    k.real(infinite=True), lambda v: isinstance(v, (list, np.ndarray)) and not np.ma.isMA(v) and k.numbers(v)
-)
+per_coordinate = k.optional(leaves_of(k.grid_of(k.nonnegative)))
+bound = leaves_of(k.grid_of(k.real(infinite=True)))
 enrol("L1", cofed.L1, {"strength": 0.1}, weights=per_coordinate)
-enrol("MCP", cofed.MCP, {"strength": 0.1}, gamma=k.grid_of(k.real(1, strict=True)))
+enrol("MCP", cofed.MCP, {"strength": 0.1}, gamma=rate)
 enrol("SCAD", cofed.SCAD, {"strength": 0.1}, a=k.grid_of(k.real(2, strict=True)))
 enrol("Box", cofed.Box, {"low": -1e301, "high": 1e301}, low=bound, high=bound)
 enrol("ElasticNet", cofed.ElasticNet, {"strength": 0.1, "l1_ratio": 0.5})
 enrol("GroupL1", cofed.GroupL1, {"strength": 0.1}, weights=per_coordinate)
 enrol("SparseGroupL1", cofed.SparseGroupL1, {"strength": 0.1, "l1_ratio": 0.5}, weights=per_coordinate)
-enrol("L0Ball", cofed.L0Ball, {"k": 2}, k=k.whole())
-enrol("L1Ball", cofed.L1Ball, {"radius": 1.0})
-enrol("L2Ball", cofed.L2Ball, {"radius": 1.0})
+enrol("L0Ball", cofed.L0Ball, {"k": 2}, k=k.whole(0, 2**31 - 1))
+enrol("L1Ball", cofed.L1Ball, {"radius": 1.0}, radius=k.grid_of(k.nonnegative))
+enrol("L2Ball", cofed.L2Ball, {"radius": 1.0}, radius=k.grid_of(k.nonnegative))
 enrol("Nuclear", cofed.Nuclear, {"strength": 0.1})
 enrol("On", cofed.On, {"regularizer": cofed.L1(0.1), "names": ("coef",)}, (), "names", names=k.text)
 enrol("Scaled", cofed.Scaled, {"regularizer": cofed.L1(0.1), "factor": 2.0}, factor=rate)
 enrol("Simplex", cofed.Simplex, {"radius": 1.0})
 enrol("Sum", cofed.Sum, {"parts": (cofed.On(cofed.L1(0.1), "coef"),)}, (), "parts", parts=k.nothing)
 enrol("TotalVariation", cofed.TotalVariation, {"strength": 0.1})
-enrol("Translated", cofed.Translated, {"regularizer": cofed.L1(0.1), "center": 1.0}, center=bound)
+enrol(
+    "Translated", cofed.Translated, {"regularizer": cofed.L1(0.1), "center": 1.0}, center=leaves_of(k.grid_of(k.finite))
+)
 REGULARIZERS: list[Regularizer] = [
     *(cofed.L1(0.1), cofed.MCP(0.1), cofed.SCAD(0.1), cofed.Box(-1.0, 1.0), cofed.ElasticNet(0.1, 0.5)),
     *(cofed.GroupL1(0.1), cofed.SparseGroupL1(0.1, 0.5), cofed.L0Ball(1), cofed.L1Ball(1.0), cofed.L2Ball(1.0)),
@@ -281,6 +294,8 @@ for psi in REGULARIZERS:
                 traced(getattr(psi, method)),
                 arguments,
                 ends,
+                None,
+                ("leaf", "model"),
                 **dict.fromkeys(["w", "v", "z", "anchor"], tree),
                 step=k.nonnegative,
                 radius=k.nonnegative,

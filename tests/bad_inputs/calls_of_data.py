@@ -16,7 +16,7 @@ enrol(
     {"clients": PAIRS},
     clients=k.nothing,
     names=k.optional(k.nothing),
-    feature_names=k.optional(lambda v: k.texts(v) and len(v) == 2),
+    feature_names=k.optional(k.names),
     dtype=k.optional(k.nothing),
 )
 table = {"target": "cost", "client": "site"}
@@ -55,7 +55,7 @@ enrol(
     cofed.Federation.from_stream,
     {"draw": draw, "clients": 2, "samples": 3},
     draw=k.nothing,
-    names=k.optional(lambda v: k.texts(v)),
+    names=k.optional(k.names),
 )
 enrol("Federation.check_labels", FEDERATION.check_labels, {"refuses": lambda y: None}, refuses=k.function)
 enrol("Federation.client", FEDERATION.client, {"which": "a"}, which=k.whole(-3, 2))
@@ -65,12 +65,14 @@ enrol("Federation.split", FEDERATION.split, {}, test=split["test"], seed=split["
 enrol("Federation.folds", FEDERATION.folds, {"count": 2}, count=split["count"], seed=split["seed"])
 enrol("Federation.fold_of", FEDERATION.fold_of, {"count": 2}, count=split["count"], seed=split["seed"])
 enrol("Federation.groups", FEDERATION.groups, {"groups": [np.arange(4)] * 3})
-enrol("Federation.weights", FEDERATION.weights, {"kind": "samples"}, kind=k.one_per(3, low=0))
+enrol("Federation.weights", FEDERATION.weights, {"kind": "samples"}, (), None, ("weights",), kind=k.one_per(3, low=0))
 enrol("disk.DiskFederation.client", DISK.client, {"which": "a"}, which=k.whole(-3, 2))
 enrol("disk.DiskFederation.position", DISK.position, {"which": "a"}, which=k.whole(-3, 2))
 enrol("disk.DiskFederation.select", DISK.select, {"names": ["a"]}, names=lambda v: k.texts(v))
 enrol("disk.DiskFederation.measured_on", DISK.measured_on, {"clients": 2}, clients=k.whole(1, 3), seed=split["seed"])
-enrol("disk.DiskFederation.weights", DISK.weights, {"kind": "samples"}, kind=k.one_per(3, low=0))
+enrol(
+    "disk.DiskFederation.weights", DISK.weights, {"kind": "samples"}, (), None, ("weights",), kind=k.one_per(3, low=0)
+)
 enrol("disk.DiskFederation.check_labels", DISK.check_labels, {"refuses": lambda y: None}, refuses=k.function)
 
 # Partitions of pooled data.

@@ -31,6 +31,7 @@ class Call:
     kinds: dict[str, Kind]
     ends: tuple[type[Exception], ...] = ()  # how it ends where the right call cannot succeed here, such as without data
     spread: str | None = None  # the parameter that is given as *arguments
+    words: tuple[str, ...] = ()  # other words for what is given, such as the leaf of a model
 
     def __call__(self, **changed: Any) -> Any:
         arguments = {**self.arguments, **changed}
@@ -72,7 +73,8 @@ def judge(call: Call, parameter: str, value: Any, acceptable: bool) -> tuple[Ver
     except Exception as error:
         if acceptable and isinstance(error, call.ends):
             return "right", ""
-        return ("refused" if in_our_words(error, parameter) else "raw"), told(error)
+        ours = any(in_our_words(error, word) for word in (parameter, *call.words))
+        return ("refused" if ours else "raw"), told(error)
     return ("right" if acceptable else "silent"), ""
 
 

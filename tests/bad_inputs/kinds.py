@@ -1,7 +1,7 @@
 """What may be accepted for a parameter, by its kind: written from the documentation, not from the code."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,10 @@ def real(low: float = -math.inf, high: float = math.inf, *, strict: bool = False
         if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.floating, np.integer)):
             return False
         if isinstance(value, int) and abs(value) > 1e308:
-            return False
-        inside = low < value < high if strict else low <= value <= high
-        return inside and (infinite or math.isfinite(value))
+            value = math.inf
+        if math.isinf(value):
+            return infinite and low <= value <= high
+        return low < value < high if strict else low <= value <= high
 
     return accepts
 
@@ -93,8 +94,8 @@ def any_text(value: Any) -> bool:
 
 
 def function(value: Any) -> bool:
-    """What can be called."""
-    return callable(value)
+    """What can be called, but for a class."""
+    return callable(value) and not isinstance(value, type)
 
 
 def file_to_write(value: Any) -> bool:
@@ -125,6 +126,15 @@ def one_per(count: int, low: float = -math.inf) -> Kind:
         return numbers(value) and np.shape(value) == (count,) and bool((np.asarray(value) >= low).all())
 
     return accepts
+
+
+def names(value: Any) -> bool:
+    """A list of names: texts, whole numbers, dates."""
+    if not isinstance(value, (list, tuple, np.ndarray, Iterator)) or np.ma.is_masked(value):
+        return False
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1 and value.dtype.kind in "UfiM" and not pd.isna(value).any()
+    return not isinstance(value, (list, tuple)) or all(isinstance(one, (str, int, float)) for one in value)
 
 
 def texts(value: Any) -> bool:

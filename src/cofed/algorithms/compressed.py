@@ -41,6 +41,7 @@ from cofed import compressors, trees
 from cofed.algorithms import base
 from cofed.algorithms.base import LocalSteps, Stage
 from cofed.algorithms.probe import Probe
+from cofed.checks import shown
 from cofed.problem import Problem
 
 
@@ -78,7 +79,7 @@ class Compressed(eqx.Module):
         offers = ("local", "local_node", "stages", "candidates")
         if isinstance(method, type) or not any(hasattr(method, one) for one in offers):
             raise TypeError(
-                f"Compressed: algorithm must be one with a server, such as cofed.FedDualAvg(0.1), got {method!r}"
+                f"Compressed: algorithm must be one with a server, such as cofed.FedDualAvg(0.1), got {shown(method)}"
             )
         if hasattr(method, "candidates"):
             raise ValueError(
@@ -91,11 +92,7 @@ class Compressed(eqx.Module):
             raise ValueError(f"Compressed: {name} is compressed already; give one compressor")
         if hasattr(method, "whole_up"):
             raise ValueError(f"Compressed: what clients of {name} send must come whole: {method.whole_up}")
-        if isinstance(self.compressor, type) or not hasattr(self.compressor, "compress"):
-            raise TypeError(
-                f"Compressed: compressor must be one such as TopK(share=0.05) or Quantised(bits=1), "
-                f"got {self.compressor!r}"
-            )
+        compressors.require_compressor("Compressed", self.compressor)
 
     def __getattr__(self, name: str) -> Any:
         # What a method may offer, this offers where its method does.

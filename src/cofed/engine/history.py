@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import PyTree
 
+from cofed import checks
 from cofed.engine.files import atomically
 
 COLUMNS = ("round", "objective", "loss", "prox_gradient", "density", "rank", "accuracy", "test_loss", "test_accuracy")
@@ -92,11 +93,11 @@ class History:
 
     def to_csv(self, path: str | Path) -> None:
         """Write the rows as CSV."""
-        atomically(path, lambda f: self.to_pandas().to_csv(f, index=False))
+        atomically(checks.file_to_write("path", path), lambda f: self.to_pandas().to_csv(f, index=False))
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the rows as Parquet."""
-        atomically(path, lambda f: self.to_pandas().to_parquet(f, index=False))
+        atomically(checks.file_to_write("path", path), lambda f: self.to_pandas().to_parquet(f, index=False))
 
     def __len__(self) -> int:
         return len(self.rows)

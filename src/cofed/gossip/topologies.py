@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from cofed import checks, intake
+
 __all__ = [
     "Topology",
     "chain",
@@ -29,6 +31,7 @@ __all__ = [
     "torus",
 ]
 TOLERANCE = 1e-8
+NODES, EDGES = 10**7, 10**8  # more than these are a mistake, and no memory holds them
 
 
 class Topology(eqx.Module):
@@ -209,7 +212,7 @@ def grid(rows: int, columns: int) -> Topology:
     """
     import networkx as nx
 
-    graph = nx.grid_2d_graph(count(rows), count(columns))
+    graph = nx.grid_2d_graph(*sides(rows, columns))
     return from_graph(nx.convert_node_labels_to_integers(graph, ordering="sorted"), name=f"grid {rows} x {columns}")
 
 
@@ -222,9 +225,17 @@ def torus(rows: int, columns: int) -> Topology:
     """
     import networkx as nx
 
-    graph = nx.grid_2d_graph(count(rows), count(columns), periodic=True)
+    graph = nx.grid_2d_graph(*sides(rows, columns), periodic=True)
     graph.remove_edges_from(list(nx.selfloop_edges(graph)))
     return from_graph(nx.convert_node_labels_to_integers(graph, ordering="sorted"), name=f"torus {rows} x {columns}")
+
+
+def sides(rows: int, columns: int) -> tuple[int, int]:
+    """The sides of a rectangle of nodes, or a sentence."""
+    found = count(rows, "rows"), count(columns, "columns")
+    if found[0] * found[1] > NODES:
+        raise ValueError(f"rows={rows} and columns={columns} are more than {NODES:.0e} nodes")
+    return found
 
 
 def complete(nodes: int) -> Topology:
@@ -236,7 +247,9 @@ def complete(nodes: int) -> Topology:
     """
     import networkx as nx
 
-    return from_graph(nx.complete_graph(count(nodes)), name="complete")
+    if count(nodes) ** 2 / 2 > EDGES:
+        raise ValueError(f"nodes={nodes}: a complete graph of so many has more than {EDGES:.0e} edges")
+    return from_graph(nx.complete_graph(nodes), name="complete")
 
 
 def erdos_renyi(nodes: int, probability: float, seed: int = 0, tries: int = 100) -> Topology:
@@ -248,9 +261,12 @@ def erdos_renyi(nodes: int, probability: float, seed: int = 0, tries: int = 100)
     """
     import networkx as nx
 
-    if not isinstance(probability, (int, float)) or not 0 < probability <= 1:
-        raise ValueError(f"the probability of an edge must be in (0, 1], got {probability!r}")
-    count(nodes)
+    inside = checks.is_real(probability) and 0 < checks.as_float(probability) <= 1
+    probability = checks.real("the probability of an edge", probability, "in (0, 1]", inside)
+    intake.require_seed("erdos_renyi", seed)
+    tries = checks.integer("tries", tries)
+    if count(nodes) ** 2 * probability / 2 > EDGES:
+        raise ValueError(f"nodes={nodes} with probability {probability:g} are more than {EDGES:.0e} edges")
     for attempt in range(tries):
         graph = nx.gnp_random_graph(nodes, probability, seed=seed + 1_000_003 * attempt)
         if nx.is_connected(graph):
@@ -271,7 +287,8 @@ def from_graph(graph: Any, name: str = "graph") -> Topology:
     import networkx as nx
 
     if not isinstance(graph, nx.Graph) or graph.is_directed() or graph.is_multigraph():
-        raise TypeError(f"expected an undirected networkx graph, got {type(graph).__name__}")
+        raise TypeError(f"graph: expected an undirected networkx graph, got {type(graph).__name__}")
+    name = checks.text("name", name)
     if graph.number_of_nodes() == 0:
         raise ValueError("a topology needs at least one node, the graph has none")
     if not nx.is_connected(graph):
@@ -295,10 +312,11 @@ def from_matrix(matrix: Any, name: str = "matrix") -> Topology:
     """
     import scipy.sparse.csgraph
 
-    given: Any = matrix if scipy.sparse.issparse(matrix) else np.asarray(matrix)
+    name = checks.text("name", name)
+    given: Any = matrix if scipy.sparse.issparse(matrix) else dense(matrix)
     if len(given.shape) != 2 or given.shape[0] != given.shape[1] or given.shape[0] == 0:
         raise ValueError(f"a gossip matrix must be square, got shape {given.shape}")
-    if np.iscomplexobj(given) or given.dtype == object:
+    if given.dtype.kind not in "fiub":
         raise ValueError(f"a gossip matrix must be of real numbers, got {given.dtype}")
     U: Any = scipy.sparse.csr_array(given, dtype=float, copy=True)
     U.sum_duplicates()
@@ -325,6 +343,17 @@ def from_matrix(matrix: Any, name: str = "matrix") -> Topology:
             "the gossip matrix never agrees: it has the eigenvalue -1, two sides that only swap what they hold"
         )
     return topology
+
+
+def dense(matrix: Any) -> np.ndarray:
+    """The matrix as an array, or a sentence."""
+    try:
+        found = np.asarray(matrix)
+    except ValueError:
+        raise ValueError(f"a gossip matrix must be square, got the ragged {checks.shown(matrix)}") from None
+    if np.ma.is_masked(matrix):
+        raise ValueError("a gossip matrix must not have masked entries")
+    return found
 
 
 def make(first: np.ndarray, second: np.ndarray, weight: np.ndarray, nodes: int, name: str) -> Topology:
@@ -361,8 +390,6 @@ def second_eigenvalue(U: Any) -> float:
     return float(max(top, -least))
 
 
-def count(nodes: int) -> int:
+def count(nodes: int, what: str = "nodes") -> int:
     """A number of nodes, or a sentence."""
-    if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 1:
-        raise ValueError(f"the number of nodes must be an integer >= 1, got {nodes!r}")
-    return int(nodes)
+    return checks.integer(f"the number of {what}", nodes, most=NODES)

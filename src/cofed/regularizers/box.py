@@ -58,7 +58,7 @@ class Box(eqx.Module):
         low, high = low * (len(high) if len(low) == 1 else 1), high * (len(low) if len(high) == 1 else 1)
         for below, above in zip(low, high, strict=False):
             if (below.shape == above.shape or () in (below.shape, above.shape)) and (below > above).any():
-                raise ValueError(f"Box: low must not exceed high, got low={shown(below)} and high={shown(above)}")
+                raise ValueError(f"Box: low must not exceed high, got low={below} and high={above}")
 
     @checked
     def value(self, w: PyTree) -> Scalar:

@@ -163,7 +163,7 @@ class Sum(eqx.Module):
 
     def __init__(self, *parts: Any):
         if not parts:
-            raise ValueError("Sum: parts must be one regularizer at least, got none")
+            raise ValueError("Sum: give at least one regularizer as parts, got none")
         for part in parts:
             require_regularizer("Sum", part)
         self.parts = parts

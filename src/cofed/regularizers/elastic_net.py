@@ -72,4 +72,4 @@ class ElasticNet(eqx.Module):
 
 def require_ratio(owner: str, ratio: Any) -> None:
     """Refuse a mixing ratio outside [0, 1]."""
-    require_between(owner, 0, 1, l1_ratio=ratio)
+    require_between(owner, 0.0, 1.0, l1_ratio=ratio)

@@ -94,8 +94,8 @@ def no_subgradient(owner: str) -> NoReturn:
 def require_regularizer(owner: str, part: Any) -> None:
     """Refuse what is not a regularizer."""
     if isinstance(part, type) or not isinstance(part, Regularizer):
-        what = "each of parts" if owner == "Sum" else "regularizer"
-        raise TypeError(f"{owner} combines regularizers: {what} must be one such as L1(0.1), got {shown(part)}")
+        what = "one of its parts" if owner == "Sum" else "its regularizer"
+        raise TypeError(f"{owner} combines regularizers such as L1(0.1), got {shown(part)} as {what}")
 
 
 def joint(tree: PyTree) -> tuple[Float[Array, " n"], Callable[[Array], PyTree]]:

@@ -33,7 +33,7 @@ class On(eqx.Module):
     def __init__(self, regularizer: Any, *names: str):
         require_regularizer("On", regularizer)
         if not names or not all(isinstance(name, str) and name for name in names):
-            raise ValueError(f"On: names must be those of leaves, such as On(L1(0.1), 'coef'), got {shown(names)}")
+            raise ValueError(f"On: give the names of leaves, such as On(L1(0.1), 'coef'), got {shown(names)}")
         self.regularizer = regularizer
         self.names = names
 

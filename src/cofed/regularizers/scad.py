@@ -35,7 +35,7 @@ class SCAD(eqx.Module):
 
     def __check_init__(self):
         require_nonnegative("SCAD", strength=self.strength)
-        require_above("SCAD", 2, a=self.a)
+        require_above("SCAD", 2.0, a=self.a)
 
     @property
     def weak_convexity(self) -> Any:

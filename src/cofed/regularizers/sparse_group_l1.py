@@ -80,6 +80,7 @@ class SparseGroupL1(eqx.Module):
         """The sum of both parts' subgradients, 0 at kinks"""
 
         def leaf(x: Array) -> Array:
+            require_leaf("SparseGroupL1", self.groups, x)
             ratio, n = cast(self.l1_ratio, x), group_norm(x, self.groups)
             direction = x * expand(self._weights(x) / jnp.where(n > 0, n, 1.0), self.groups, x)
             return cast(self.strength, x) * (ratio * jnp.sign(x) + (1 - ratio) * direction)

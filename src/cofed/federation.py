@@ -415,7 +415,9 @@ class Federation(eqx.Module):
         self._refuse_stream("select")
         if isinstance(names, str):
             raise TypeError(f"names: select expects a list of client names, got the string {names!r}")
-        chosen = [self._position(name) for name in checks.items("names", names, "client names")]
+        chosen = [self._position(name, "names") for name in checks.items("names", names, "client names")]
+        if not chosen:
+            raise ValueError("names is empty: select needs at least one client")
         intake.require_different("select: names", [self.names[m] for m in chosen])
         return self._rebuild({self.names[m]: self.client(m) for m in chosen})
 
@@ -532,15 +534,15 @@ class Federation(eqx.Module):
     def _rebuild(self, clients: dict[str, Any]) -> "Federation":
         return Federation.from_arrays(clients, feature_names=self.feature_names)
 
-    def _position(self, which: Any) -> int:
+    def _position(self, which: Any, given: str = "which") -> int:
         if isinstance(which, str):
             if which not in self.names:
-                raise ValueError(f"which: there is no client {which!r}; there are {intake.listed(self.names)}")
+                raise ValueError(f"{given}: there is no client {which!r}; there are {intake.listed(self.names)}")
             return self.names.index(which)
         if isinstance(which, bool) or not isinstance(which, (int, np.integer)):
-            raise TypeError(f"which: a client is given by its name or position, got {intake.kind(which)}")
+            raise TypeError(f"{given}: a client is given by its name or position, got {intake.kind(which)}")
         if not -self.n_clients <= which < self.n_clients:
-            raise ValueError(f"which: there is no client at position {which}; there are {self.n_clients} clients")
+            raise ValueError(f"{given}: there is no client at position {which}; there are {self.n_clients} clients")
         return int(which) % self.n_clients
 
     def __repr__(self) -> str:

@@ -212,13 +212,7 @@ def features_text(shape: tuple[int, ...]) -> str:
 
 def common_dtype(dtypes: list[np.dtype], names: Sequence[str], wanted: Any) -> np.dtype:
     if wanted is not None:
-        try:
-            dtype = np.dtype(wanted) if isinstance(wanted, (str, type, np.dtype)) else None
-        except TypeError:
-            dtype = None
-        if dtype not in (np.float32, np.float64):
-            raise ValueError(f"dtype must be 'float32' or 'float64', got {shown(wanted)}")
-        return dtype
+        return floating("dtype", wanted)
     integer = [dtype.kind in "iub" for dtype in dtypes]
     if all(integer):
         return np.dtype(np.float64)
@@ -231,6 +225,17 @@ def common_dtype(dtypes: list[np.dtype], names: Sequence[str], wanted: Any) -> n
     if dtypes[0] not in (np.float32, np.float64):
         raise ValueError(f"features are {dtypes[0]}; pass dtype='float32' or dtype='float64'")
     return dtypes[0]
+
+
+def floating(name: str, wanted: Any) -> np.dtype:
+    """float32 or float64, by its name or as a type."""
+    try:
+        dtype = np.dtype(wanted) if isinstance(wanted, (str, type, np.dtype)) else None
+    except TypeError:
+        dtype = None
+    if dtype is None or dtype not in (np.float32, np.float64):
+        raise ValueError(f"{name} must be 'float32' or 'float64', got {shown(wanted)}")
+    return dtype
 
 
 def common_target_dtype(dtypes: list[np.dtype], names: Sequence[str], x_dtype: np.dtype) -> np.dtype:
@@ -295,7 +300,7 @@ def columns(have: list[Any], target: Any, client: Any, features: Any) -> tuple[l
 
 def require_column(given: str, name: Any) -> None:
     """Refuse what is no column's name."""
-    if name is None or name is pd.NA or not isinstance(name, Hashable) or name == ():
+    if name is None or name is pd.NA or not isinstance(name, Hashable) or (isinstance(name, tuple) and not name):
         raise TypeError(f"{given} must name a column, got {shown(name)}")
 
 

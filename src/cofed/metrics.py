@@ -64,6 +64,7 @@ class Support(eqx.Module):
 
     def counts(self, w: PyTree) -> tuple[Scalar, Scalar, Scalar]:
         values = pick(w, self.leaf)
+        require_shape(self.true, values, self.leaf)
         found = jnp.abs(values) > self.threshold
         both, f, t = (jnp.sum(flags.astype(values.dtype)) for flags in (found & self.true, found, self.true))
         return both, f, t
@@ -118,6 +119,7 @@ class Distance(eqx.Module):
 
     def __call__(self, w: PyTree) -> Scalar:
         entries = pick(w, self.leaf)
+        require_shape(self.target, entries, self.leaf)
         return jnp.linalg.norm(jnp.ravel(entries - self.target.astype(entries.dtype)), ord=self.order)
 
 
@@ -147,6 +149,12 @@ def leaf_of(truth: Any, leaf: str) -> Any:
     if np.ma.is_masked(truth) or found.dtype.kind not in "fiub" or not found.size or not np.isfinite(found).all():
         raise TypeError(f"truth must be an array of finite numbers, got {checks.shown(truth)}")
     return found
+
+
+def require_shape(truth: Array, values: Array, leaf: str) -> None:
+    """Refuse a truth of another shape than the model's leaf: it would be stretched to fit."""
+    if truth.shape != values.shape:
+        raise ValueError(f"truth has shape {truth.shape}, but the model's leaf {leaf!r} has shape {values.shape}")
 
 
 def pick(w: PyTree, leaf: str) -> Array:

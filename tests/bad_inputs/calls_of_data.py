@@ -59,7 +59,7 @@ enrol(
 )
 enrol("Federation.check_labels", FEDERATION.check_labels, {"refuses": lambda y: None}, refuses=k.function)
 enrol("Federation.client", FEDERATION.client, {"which": "a"}, which=k.whole(-3, 2))
-enrol("Federation.select", FEDERATION.select, {"names": ["a"]}, names=lambda v: k.texts(v))
+enrol("Federation.select", FEDERATION.select, {"names": ["a"]}, names=k.names)
 split = {"test": k.real(0, 1, strict=True), "count": k.whole(2), "seed": k.whole(0)}
 enrol("Federation.split", FEDERATION.split, {}, test=split["test"], seed=split["seed"])
 enrol("Federation.folds", FEDERATION.folds, {"count": 2}, count=split["count"], seed=split["seed"])
@@ -67,8 +67,14 @@ enrol("Federation.fold_of", FEDERATION.fold_of, {"count": 2}, count=split["count
 enrol("Federation.groups", FEDERATION.groups, {"groups": [np.arange(4)] * 3})
 enrol("Federation.weights", FEDERATION.weights, {"kind": "samples"}, (), None, ("weights",), kind=k.one_per(3, low=0))
 enrol("disk.DiskFederation.client", DISK.client, {"which": "a"}, which=k.whole(-3, 2))
-enrol("disk.DiskFederation.position", DISK.position, {"which": "a"}, which=k.whole(-3, 2))
-enrol("disk.DiskFederation.select", DISK.select, {"names": ["a"]}, names=lambda v: k.texts(v))
+enrol(
+    "disk.DiskFederation.position",
+    DISK.position,
+    {"which": "a"},
+    which=k.whole(-3, 2),
+    given=k.anything,
+)
+enrol("disk.DiskFederation.select", DISK.select, {"names": ["a"]}, names=k.names)
 enrol("disk.DiskFederation.measured_on", DISK.measured_on, {"clients": 2}, clients=k.whole(1, 3), seed=split["seed"])
 enrol(
     "disk.DiskFederation.weights", DISK.weights, {"kind": "samples"}, (), None, ("weights",), kind=k.one_per(3, low=0)
@@ -113,7 +119,7 @@ enrol(
     **{name: loose[name] for name in ("heterogeneity", "seed")},
 )
 for name in ("liang_linear", "liang_linear_stream"):
-    enrol(f"datasets.{name}", getattr(of, name), few, s=part["s"], **loose)
+    enrol(f"datasets.{name}", getattr(of, name), few, s=k.whole(0, 4), **loose)
 enrol(
     "datasets.liang_logistic",
     of.liang_logistic,
@@ -179,7 +185,7 @@ enrol(
 )
 # Loaders find no data here; what is given to them is checked before they look.
 absent = {"folder": str(FOLDER)}
-enrol("datasets.data_folder", of.data_folder, {"given": str(FOLDER)}, given=k.nothing)
+enrol("datasets.data_folder", of.data_folder, {"given": str(FOLDER)}, (), None, ("folder",), given=k.nothing)
 enrol("datasets.mnist", of.mnist, absent, FileNotFoundError, folder=k.nothing, download=k.word())
 enrol(
     "datasets.femnist",
@@ -203,7 +209,7 @@ enrol("datasets.haxby_split", of.haxby_split, absent, FileNotFoundError, **scans
 leaf = {"threshold": k.nonnegative}
 enrol("metrics.density", cofed.metrics.density, {}, leaf=k.optional(k.text))
 enrol("metrics.rank", cofed.metrics.rank, {})
-truth = lambda v: type(v) in (list, np.ndarray) and k.numbers(v) and np.size(v) > 0 and np.ndim(v) > 0  # noqa: E731
+truth = k.either(k.finite, k.flag, lambda v: type(v) in (list, np.ndarray) and k.numbers(v) and np.size(v) > 0)
 enrol("metrics.support", cofed.metrics.support, {"truth": X[0]}, truth=truth)
 enrol("metrics.f1", cofed.metrics.f1, {"truth": X[0]}, truth=truth)
 enrol("metrics.distance", cofed.metrics.distance, {"truth": X[0]}, truth=truth, order=k.whole(1, 2))

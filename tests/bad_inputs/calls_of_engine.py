@@ -43,14 +43,15 @@ enrol(
 )
 
 # The engine.
+KEPT = FOLDER / "kept"
 going = {"problem": PROBLEM, "federation": FEDERATION, "rounds": 1, "evaluate_every": 1}
-enrol("run", cofed.run, {**going, "algorithm": METHOD, "progress": False})
+enrol("run", cofed.run, {**going, "algorithm": METHOD, "progress": False, "checkpoint": KEPT})
 enrol(
     "forecast",
     cofed.forecast,
     {**going, "algorithm": METHOD, "seconds": 0.01},
     evaluate_every=k.whole(1, 2**31 - 1),
-    seconds=k.real(0, 10, strict=True),
+    seconds=k.real(0, 5, strict=True),
 )
 enrol(
     "tune",
@@ -62,7 +63,6 @@ enrol(
     maximise=k.optional(k.flag),
     memory=k.whole(1, 10**400),
 )
-KEPT = FOLDER / "kept"
 cofed.run(PROBLEM, FEDERATION, METHOD, rounds=1, checkpoint=KEPT, progress=False)
 enrol(
     "resume",
@@ -81,7 +81,7 @@ enrol(
 )
 SMOOTH = cofed.Problem(cofed.Linear(intercept=False))
 FITS = cofed.Federation.from_arrays(
-    [(x := np.random.default_rng(m).normal(size=(8, 2)), x.sum(1) + m) for m in range(3)]
+    [(x := np.random.default_rng(m).normal(size=(16, 2)), x.sum(1) + m) for m in range(3)]
 )
 enrol("heterogeneity", cofed.heterogeneity, {"problem": SMOOTH, "federation": FITS}, level=k.real(0, 1, strict=True))
 enrol(

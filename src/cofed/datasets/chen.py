@@ -5,7 +5,16 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from cofed import checks
-from cofed.datasets.synthetic import Pair, Synthetic, check_choices, check_counts, check_sizes, federation, sigmoid
+from cofed.datasets.synthetic import (
+    Pair,
+    Synthetic,
+    check_choices,
+    check_counts,
+    check_scale,
+    check_sizes,
+    federation,
+    sigmoid,
+)
 
 
 def chen_logistic(
@@ -45,8 +54,8 @@ def chen_logistic(
     check_sizes("chen_logistic", samples=sum(sizes), d=d)
     if len(sizes) != clients:
         raise ValueError(f"chen_logistic: samples holds {len(sizes)} numbers for {clients} clients")
-    checks.nonnegative("chen_logistic: heterogeneity", heterogeneity)
-    checks.nonnegative("chen_logistic: norm", norm)
+    check_scale("chen_logistic", heterogeneity=heterogeneity)
+    check_scale("chen_logistic", norm=norm)
     if clients == 1 and heterogeneity > 0:
         raise ValueError("chen_logistic: one client alone cannot differ; heterogeneity must be 0")
     rng = np.random.default_rng(seed)

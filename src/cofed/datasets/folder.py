@@ -26,7 +26,7 @@ def data_folder(given: str | Path | None = None) -> Path:
     source = "which was given as the data folder"
     if given is None:
         given, source = os.environ.get(VARIABLE), f"which the variable {VARIABLE} names as the data folder"
-    if given is None or given == "":
+    if given is None or (isinstance(given, str) and not given):
         raise FileNotFoundError(
             "the folder with the data is not known: give it (folder=..., on the command line --data DIR) or set the "
             f"variable {VARIABLE} to it"

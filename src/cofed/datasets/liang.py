@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cofed import checks
 from cofed.datasets.synthetic import (
     Pair,
     Synthetic,
     check_at_most,
     check_choices,
     check_counts,
+    check_scale,
     check_sizes,
     federation,
     sigmoid,
@@ -48,8 +48,8 @@ def liang_linear(
     check_choices("liang_linear", seed, dtype)
     check_sizes("liang_linear", clients=clients, samples=samples, d=d)
     check_at_most("liang_linear", "s", s, "d", d)
-    checks.nonnegative("liang_linear: heterogeneity", heterogeneity)
-    checks.nonnegative("liang_linear: noise", noise)
+    check_scale("liang_linear", heterogeneity=heterogeneity)
+    check_scale("liang_linear", noise=noise)
     rng = np.random.default_rng(seed)
     coef, local = _linear_truths(rng, clients, d, s, heterogeneity)
 
@@ -87,7 +87,7 @@ def liang_logistic(
     check_choices("liang_logistic", seed, dtype)
     check_sizes("liang_logistic", clients=clients, samples=samples, d=d, s=s)
     check_at_most("liang_logistic", "s", s, "d", d)
-    checks.nonnegative("liang_logistic: heterogeneity", heterogeneity)
+    check_scale("liang_logistic", heterogeneity=heterogeneity)
     check_counts("liang_logistic", test_samples=test_samples)
     rng = np.random.default_rng(seed)
     coef, local = _logistic_truths(rng, clients, d, s, heterogeneity)
@@ -120,8 +120,8 @@ def liang_linear_stream(
     check_choices("liang_linear_stream", seed, dtype)
     check_sizes("liang_linear_stream", clients=clients, samples=samples, d=d)
     check_at_most("liang_linear_stream", "s", s, "d", d)
-    checks.nonnegative("liang_linear_stream: heterogeneity", heterogeneity)
-    checks.nonnegative("liang_linear_stream: noise", noise)
+    check_scale("liang_linear_stream", heterogeneity=heterogeneity)
+    check_scale("liang_linear_stream", noise=noise)
     coef, local = _linear_truths(np.random.default_rng(seed), clients, d, s, heterogeneity)
     known = local.astype(dtype)
 
@@ -152,7 +152,7 @@ def liang_logistic_stream(
     check_choices("liang_logistic_stream", seed, dtype)
     check_sizes("liang_logistic_stream", clients=clients, samples=samples, d=d, s=s)
     check_at_most("liang_logistic_stream", "s", s, "d", d)
-    checks.nonnegative("liang_logistic_stream: heterogeneity", heterogeneity)
+    check_scale("liang_logistic_stream", heterogeneity=heterogeneity)
     coef, local = _logistic_truths(np.random.default_rng(seed), clients, d, s, heterogeneity)
     known = local.astype(dtype)
 

@@ -80,8 +80,14 @@ def check_counts(owner: str, **counts: int) -> None:
 def check_choices(owner: str, seed: int, dtype: str) -> None:
     """Refuse a seed or a dtype that is none."""
     intake.require_seed(owner, seed)
-    if dtype not in ("float32", "float64") if isinstance(dtype, str) else dtype not in (np.float32, np.float64):
-        raise ValueError(f"{owner}: dtype must be 'float32' or 'float64', got {shown(dtype)}")
+    intake.floating(f"{owner}: dtype", dtype)
+
+
+def check_scale(owner: str, **scales: Any) -> None:
+    """Refuse what is not a number >= 0, and such as make data that overflow."""
+    for name, value in scales.items():
+        if checks.nonnegative(f"{owner}: {name}", value) > 1e15:
+            raise ValueError(f"{owner}: {name} must be a number from 0 to 1e15, got {shown(value)}")
 
 
 def check_at_most(owner: str, name: str, value: int, bound_name: str, bound: int) -> None:

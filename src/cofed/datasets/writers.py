@@ -47,7 +47,8 @@ def femnist(
     check_choices("femnist", 0, dtype)
     writers = _wanted(writers)
     h5py = imported("h5py", "Reading FEMNIST", "h5py", "data")
-    path = _path(data_folder(folder), f"fed_emnist{'_digitsonly' * digits_only}_{'test' if test else 'train'}.h5")
+    kind, part = "_digitsonly" if digits_only else "", "test" if test else "train"
+    path = _path(data_folder(folder), f"fed_emnist{kind}_{part}.h5")
     try:
         file = h5py.File(path, "r")
     except OSError as error:

@@ -11,6 +11,7 @@ from cofed.datasets.synthetic import (
     check_at_most,
     check_choices,
     check_counts,
+    check_scale,
     check_sizes,
     federation,
     shifted_clients,
@@ -102,7 +103,7 @@ def yuan_fmri_like(
             raise ValueError(f"yuan_fmri_like: {name} must be at most d={d}, got {value}")
     check_at_most("yuan_fmri_like", "regions * region_size", regions * region_size, "d", d)
     check_counts("yuan_fmri_like", test_clients=test_clients)
-    checks.positive("yuan_fmri_like: signal", signal)
+    check_scale("yuan_fmri_like", signal=signal)
     rng = np.random.default_rng(seed)
 
     # Regions start in different slots of width region_size, so that they never overlap.

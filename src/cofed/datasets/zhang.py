@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from cofed import checks
-from cofed.datasets.synthetic import Pair, Synthetic, check_choices, check_sizes, federation
+from cofed.datasets.synthetic import Pair, Synthetic, check_choices, check_scale, check_sizes, federation
 
 
 def zhang_logistic(
@@ -37,8 +37,7 @@ def zhang_logistic(
     """
     check_choices("zhang_logistic", seed, dtype)
     check_sizes("zhang_logistic", clients=clients, samples=samples, d=d)
-    for name, value in (("alpha", alpha), ("beta", beta)):
-        checks.nonnegative(f"zhang_logistic: {name}", value)
+    check_scale("zhang_logistic", alpha=alpha, beta=beta)
     checks.flag("zhang_logistic: normalize", normalize)
     rng = np.random.default_rng(seed)
     u = np.sqrt(alpha) * rng.standard_normal(clients)

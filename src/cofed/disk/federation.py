@@ -183,17 +183,17 @@ class DiskFederation:
         samples = self.index.read(np.array([self.position(which)]))
         return samples["X"].copy(), samples["y"].copy()
 
-    def position(self, which: Any) -> int:
+    def position(self, which: Any, given: str = "which") -> int:
         """The position of a client, by its name or its position."""
         if isinstance(which, str):
             found = self.names.find(which)
             if found < 0:
-                raise ValueError(f"which: there is no client {which!r} among the {self.n_clients} on disk")
+                raise ValueError(f"{given}: there is no client {which!r} among the {self.n_clients} on disk")
             return found
         if isinstance(which, bool) or not isinstance(which, (int, np.integer)):
-            raise TypeError(f"which: a client is given by its name or position, got {intake.kind(which)}")
+            raise TypeError(f"{given}: a client is given by its name or position, got {intake.kind(which)}")
         if not -self.n_clients <= which < self.n_clients:
-            raise ValueError(f"which: there is no client at position {which}; there are {self.n_clients} clients")
+            raise ValueError(f"{given}: there is no client at position {which}; there are {self.n_clients} clients")
         return int(which) % self.n_clients
 
     def select(self, names: Iterable[Any]) -> Any:
@@ -202,7 +202,9 @@ class DiskFederation:
 
         if isinstance(names, str):
             raise TypeError(f"names: select expects a list of client names, got the string {names!r}")
-        chosen = [self.position(name) for name in checks.items("names", names, "client names")]
+        chosen = [self.position(name, "names") for name in checks.items("names", names, "client names")]
+        if not chosen:
+            raise ValueError("names is empty: select needs at least one client")
         intake.require_different("select: names", [self.names[m] for m in chosen])
         return Federation.from_arrays({self.names[m]: self.client(m) for m in chosen}, feature_names=self.feature_names)
 

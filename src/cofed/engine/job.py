@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from cofed import trees
+from cofed import checks, trees
 from cofed.algorithms import base
+from cofed.checks import shown
 from cofed.disk import DiskFederation
 from cofed.engine.halo import halo_links
 from cofed.engine.history import COLUMNS
@@ -50,6 +51,10 @@ class Settings:
     evaluate_every: int
     keep_models: bool
     per_client: bool
+
+    def __post_init__(self):
+        checks.flag("keep_models", self.keep_models)
+        checks.flag("per_client", self.per_client)
 
 
 @dataclasses.dataclass
@@ -121,7 +126,7 @@ def prepare(
         )
     start = jax.eval_shape(lambda: problem.start(federation, None, settings.seed))
     check_prediction(problem, federation, start)
-    own = check_metrics(metrics or {}, start)
+    own = check_metrics({} if metrics is None else metrics, start)
     entries = plan.participants + settings.per_client * plan.clients
     if settings.keep_models:
         entries += sum(leaf.size for leaf in jax.tree.leaves(start))
@@ -186,7 +191,7 @@ def owners(federation: Federation | DiskFederation, evaluation: Federation) -> A
 def check_kinds(problem: Any, federation: Any, on_disk: bool = False) -> None:
     """Arguments in the wrong order or of the wrong kind get a sentence. `on_disk`: whether clients on disk will do."""
     if not isinstance(problem, Problem):
-        raise TypeError(f"the first argument must be a cofed.Problem, got {type(problem).__name__}")
+        raise TypeError(f"problem: the first argument must be a cofed.Problem, got {type(problem).__name__}")
     if isinstance(federation, DiskFederation):
         if on_disk:
             return
@@ -196,22 +201,25 @@ def check_kinds(problem: Any, federation: Any, on_disk: bool = False) -> None:
         )
     if not isinstance(federation, Federation):
         raise TypeError(
-            f"the second argument must be a cofed.Federation, got {type(federation).__name__}; "
+            f"federation: the second argument must be a cofed.Federation, got {type(federation).__name__}; "
             "make one with cofed.Federation.from_arrays([(X_1, y_1), ...])"
         )
 
 
-def check_algorithm(algorithm: Any) -> None:
+def check_algorithm(algorithm: Any, given: str = "algorithm: the third argument") -> None:
     """What stands for the algorithm must be one."""
     offers = ("local", "local_node", "stages", "candidates")
     if isinstance(algorithm, type) or not any(hasattr(algorithm, name) for name in offers):
-        raise TypeError(
-            f"the third argument must be an algorithm such as cofed.FedDualAvg(client_lr=0.1), got {algorithm!r}"
-        )
+        raise TypeError(f"{given} must be an algorithm such as cofed.FedDualAvg(client_lr=0.1), got {shown(algorithm)}")
 
 
 def check_evaluation(problem: Problem, federation: Federation | DiskFederation, evaluation: Any) -> None:
     """Held-out data must look like the data."""
+    if not isinstance(evaluation, (Federation, DiskFederation)):
+        raise TypeError(
+            f"evaluation must be a cofed.Federation of held-out data, got {type(evaluation).__name__}; "
+            "federation.split() makes one"
+        )
     if isinstance(evaluation, DiskFederation):
         raise TypeError("the evaluation federation is on disk; read it into memory, such as evaluation.select([names])")
     if evaluation.feature_shape != federation.feature_shape:
@@ -294,6 +302,7 @@ def make_exchange(
     if topology is None:
         if not hasattr(forms, "local"):
             raise ValueError(f"{name} has no server: give a topology, such as topology=cofed.topologies.ring(16)")
+        check_link_failure(link_failure)
         if link_failure:
             raise ValueError("link_failure is for runs with a topology")
         return Centre()
@@ -307,16 +316,24 @@ def make_exchange(
         raise ValueError("clients_per_round is for runs with a server; by gossip every node takes part in every round")
     if not (isinstance(weights, str) and weights == "uniform"):
         raise ValueError("by gossip all nodes count alike: weights must be 'uniform'")
-    if not isinstance(link_failure, (int, float)) or not 0 <= link_failure < 1:
-        raise ValueError(f"link_failure is a probability in [0, 1), got {link_failure!r}")
+    check_link_failure(link_failure)
     dtype = federation.dtype
     return Peers(links(topology, dtype), jnp.asarray(link_failure, dtype) if link_failure else None)
+
+
+def check_link_failure(link_failure: Any) -> None:
+    """Refuse what is no probability; a link that always fails is none."""
+    if not checks.is_real(link_failure) or not 0 <= checks.as_float(link_failure) < 1:
+        raise ValueError(f"link_failure is a probability in [0, 1), got {shown(link_failure)}")
 
 
 def check_metrics(metrics: Mapping[str, Callable], start: PyTree) -> dict[str, Callable]:
     """Own metrics, tried on the shapes of the model: each must be a function of it that gives one number."""
     if not isinstance(metrics, Mapping):
         raise TypeError(f"metrics must be a mapping of names to functions of the model, got {type(metrics).__name__}")
+    for name, metric in metrics.items():
+        if not isinstance(name, str) or not name or not callable(metric) or isinstance(metric, type):
+            raise TypeError(f"metrics must map names to functions of the model, got {shown(name)}: {shown(metric)}")
     by_node = {f"{name}_{part}" for name in ("objective", *metrics) for part in ("min", "mean", "max")}
     taken = sorted(set(metrics) & (RESERVED | by_node))
     if taken:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array, Int, PyTree
 
+from cofed import checks
 from cofed.algorithms import base
 from cofed.engine.job import Job, Settings, check_algorithm, check_kinds, prepare, traced
 from cofed.engine.loop import Clock, Task, advance
@@ -88,11 +89,15 @@ def tune(
     (0.1, [False, False, True])
     """
     check_kinds(problem, federation)
-    algorithms = [grid] if isinstance(grid, eqx.Module) else list(grid)
+    algorithms = [grid] if isinstance(grid, eqx.Module) else checks.items("grid", grid, "algorithms")
+    checks.optional_flag("progress", progress)
+    checks.optional_flag("maximise", maximise)
+    checks.integer("memory", memory, most=None)
+    checks.optional_text("score", score)
     if not algorithms:
         raise ValueError("the grid is empty: give at least one algorithm")
     for algorithm in algorithms:
-        check_algorithm(algorithm)
+        check_algorithm(algorithm, "each of grid")
         if hasattr(algorithm, "candidates"):
             raise ValueError(f"{base.name_of(algorithm)} chooses between methods by itself: tune these one by one")
     if score is None:

@@ -35,7 +35,7 @@ ARROWS = {
     "personal": {"algorithms.base", "algorithms.fedavg", "problem", "federation", "losses", "models", "regularizers"},
     "engine": {
         *("algorithms.base", "problem", "federation", "disk", "metrics", "regularizers", "gossip.topologies"),
-        *("personal.compare", "curvature"),
+        *("personal.compare", "curvature", "algorithms.probe"),
     },
     "loggers": {"engine"},
     "report": {"engine", "plotting"},

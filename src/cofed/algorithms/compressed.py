@@ -30,6 +30,7 @@ FedAvg, FedMiD, FedDualAvg, FedProx
 FedFISTA and FedNewton are refused: their servers compute with differences of means, which must be exact.
 """
 
+import dataclasses
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -43,6 +44,7 @@ from cofed.algorithms.base import LocalSteps, Stage
 from cofed.algorithms.probe import Probe
 from cofed.checks import shown
 from cofed.problem import Problem
+from cofed.regularizers import Zero
 
 
 class Client(NamedTuple):
@@ -113,7 +115,14 @@ class Compressed(eqx.Module):
         return self.algorithm.paper
 
     def refuses(self, problem: Problem) -> str | None:
-        return base.refusal(self.algorithm, problem)
+        reason = base.refusal(self.algorithm, problem)
+        if reason is None and sends_more_than_changes(self.algorithm, problem):
+            reason = (
+                f"Compressed: clients of {base.name_of(self.algorithm)} send something else than 0 where nothing "
+                "changes any more, such as their whole model, and the method has no origin and local_origin to take "
+                "from it; compressed as it is, most of it would be lost"
+            )
+        return reason
 
     def init(self, problem: Problem, w0: PyTree) -> PyTree:
         return self.algorithm.init(problem, w0)
@@ -154,6 +163,17 @@ class Compressed(eqx.Module):
             return method.local(problem, down, method.init_client(problem, w0), Probe(zero, zero + 1, 0.0, 1))[0]
 
         return jax.eval_shape(up, w0)
+
+
+def sends_more_than_changes(method: Any, problem: Problem) -> bool:
+    """Whether an own method without an `origin` sends something else than 0 where all gradients are 0 and there is no
+    regularizer. Those of cofed are known to do right."""
+    if type(method).__module__.startswith("cofed.") or hasattr(method, "origin") or not hasattr(method, "local"):
+        return False
+    smooth, w0, zero = dataclasses.replace(problem, regularizer=Zero()), {"w": jnp.arange(1.0, 4.0)}, jnp.zeros(())
+    down, client = method.broadcast(method.init(smooth, w0)), method.init_client(smooth, w0)
+    up = method.local(smooth, down, client, Probe(zero, zero + 1, 0.0, 1))[0]
+    return any(bool(jnp.any(jnp.abs(leaf) > 1e-4)) for leaf in jax.tree.leaves(up))
 
 
 def average(self: Compressed, problem: Problem, server: PyTree) -> PyTree:

@@ -13,6 +13,18 @@ from cofed import checks, trees
 from cofed.algorithms import base
 from cofed.checks import shown
 from cofed.disk import DiskFederation
+from cofed.engine.contracts import (
+    check_algorithm as check_algorithm,
+)
+from cofed.engine.contracts import (
+    check_gradient,
+    check_prediction,
+    check_regularizer,
+    check_round,
+)
+from cofed.engine.contracts import (
+    in_a_line as in_a_line,
+)
 from cofed.engine.halo import halo_links
 from cofed.engine.history import COLUMNS
 from cofed.engine.inmemory import InMemory
@@ -109,6 +121,8 @@ def prepare(
         settings.clients_per_round,
     )
     check_stream(federation, plan)
+    if isinstance(topology, Topology) and topology.nodes == federation.n_clients:
+        topology = topology.for_clients(federation.names)
     exchange = make_exchange(algorithm, federation, settings, weights, topology, link_failure)
     check_fit(algorithm, pose(problem, plan), plan)
     place, together, most = lay(federation, plan, settings, weights, exchange, algorithm)
@@ -125,7 +139,9 @@ def prepare(
             owners=owners(federation, evaluation),
         )
     start = jax.eval_shape(lambda: problem.start(federation, None, settings.seed))
-    check_prediction(problem, federation, start)
+    check_prediction(traced(problem, federation.dtype), federation, start)
+    check_gradient(problem, federation, start)
+    check_regularizer(problem, start, "finite" in algorithm.needs)
     own = check_metrics({} if metrics is None else metrics, start)
     entries = plan.participants + settings.per_client * plan.clients
     if settings.keep_models:
@@ -144,6 +160,7 @@ def prepare(
         plan = in_cache(plan, size * federation.n_features, size * sum(leaf.size for leaf in jax.tree.leaves(start)))
         check_fit(stage.algorithm, pose(problem, plan), plan)
         check_numbers(stage.algorithm)
+        check_round(stage.algorithm, pose(problem, plan), start, topology is not None)
         task = Task(
             traced(stage.algorithm, data.X.dtype),
             traced(pose(problem, plan), data.X.dtype),
@@ -206,13 +223,6 @@ def check_kinds(problem: Any, federation: Any, on_disk: bool = False) -> None:
         )
 
 
-def check_algorithm(algorithm: Any, given: str = "algorithm: the third argument") -> None:
-    """What stands for the algorithm must be one."""
-    offers = ("local", "local_node", "stages", "candidates")
-    if isinstance(algorithm, type) or not any(hasattr(algorithm, name) for name in offers):
-        raise TypeError(f"{given} must be an algorithm such as cofed.FedDualAvg(client_lr=0.1), got {shown(algorithm)}")
-
-
 def check_evaluation(problem: Problem, federation: Federation | DiskFederation, evaluation: Any) -> None:
     """Held-out data must look like the data."""
     if not isinstance(evaluation, (Federation, DiskFederation)):
@@ -240,26 +250,6 @@ def check_evaluation(problem: Problem, federation: Federation | DiskFederation, 
                 f"the evaluation federation has {there} classes, but the federation only {known}; "
                 f"give the loss their number, such as Softmax({there})"
             )
-
-
-def check_prediction(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
-    """The loss of a sample must be one number, made of a prediction that fits the label."""
-    x, y = (jax.ShapeDtypeStruct(part.shape, part.dtype) for part in federation.example())
-    try:
-        prediction = jax.eval_shape(problem.model, start, x)
-        loss = jax.eval_shape(lambda p, y: jnp.asarray(problem.loss(p, y)), prediction, y)
-    except Exception as error:
-        raise ValueError(
-            f"the model and the loss cannot be computed for one sample of shape {x.shape} and label of shape {y.shape} "
-            f"by JAX ({in_a_line(error)}); an own loss is a function of (prediction, y) in jax.numpy"
-        ) from error
-    if loss.shape != ():
-        raise ValueError(f"the loss of one sample must be one number, got an array of shape {loss.shape}")
-    if getattr(problem.loss, "elementwise", False) and prediction.shape != y.shape:
-        raise ValueError(
-            f"{type(problem.loss).__name__} compares a prediction of shape {prediction.shape} with a label of shape "
-            f"{y.shape}; they must agree"
-        )
 
 
 def check_stream(federation: Federation | DiskFederation, plan: Plan) -> None:
@@ -378,8 +368,3 @@ def check_numbers(algorithm: Any) -> None:
                 f"{type(algorithm).__name__}: {name} must be one number, got an array of shape {jnp.shape(leaf)}; "
                 "for several values give cofed.tune a list of algorithms"
             )
-
-
-def in_a_line(error: Exception) -> str:
-    """An error's kind and its first line: JAX's go on for a page."""
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -6,7 +6,9 @@ any graph: u_ij = 1 / (1 + max(degree_i, degree_j)). On a chain that is 1/3, wit
 networkx and scipy.sparse are imported where they are used: most runs have a server, and then start without them.
 """
 
+import dataclasses
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,22 @@ class Topology(eqx.Module):
     nodes: int = eqx.field(static=True)
     name: str = eqx.field(static=True)
     second_eigenvalue: float = eqx.field(static=True)
+    labels: tuple[str, ...] | None = eqx.field(static=True, default=None)  # the nodes' names, where they are texts
+
+    def for_clients(self, names: Sequence[str]) -> "Topology":
+        """The topology with its nodes in the clients' order: by name where nodes have names, else as they are."""
+        if self.labels is None:
+            return self
+        if set(self.labels) != set(names):
+            strange = sorted(set(self.labels) ^ set(names), key=intake.natural)
+            raise ValueError(
+                "the topology's nodes have names, which must be those of the clients; "
+                f"only one of the two has {intake.listed(strange)}"
+            )
+        places = {name: m for m, name in enumerate(names)}
+        place = np.array([places[label] for label in self.labels])
+        pairs = np.sort(np.stack([place[self.first], place[self.second]], axis=1), axis=1)
+        return dataclasses.replace(self, first=pairs[:, 0], second=pairs[:, 1], labels=tuple(names))
 
     @property
     def mixing_time(self) -> float:
@@ -278,7 +296,10 @@ def erdos_renyi(nodes: int, probability: float, seed: int = 0, tries: int = 100)
 
 
 def from_graph(graph: Any, name: str = "graph") -> Topology:
-    """Metropolis weights on any connected, undirected networkx graph; nodes are taken in the graph's order.
+    """Metropolis weights on any connected, undirected networkx graph.
+
+    Nodes that are called 0, 1, 2, ... are the clients at these positions. Nodes with texts for names are the clients of
+    these names. Others are taken in the graph's order.
 
     >>> import cofed, networkx as nx
     >>> cofed.topologies.from_graph(nx.petersen_graph()).nodes
@@ -294,12 +315,18 @@ def from_graph(graph: Any, name: str = "graph") -> Topology:
     if not nx.is_connected(graph):
         parts = nx.number_connected_components(graph)
         raise ValueError(f"the graph is not connected: it has {parts} parts, which would never agree")
-    place = {node: i for i, node in enumerate(graph.nodes)}
+    nodes = list(graph.nodes)
+    if set(nodes) == set(range(len(nodes))):
+        nodes = list(range(len(nodes)))
+    labels = tuple(nodes) if all(isinstance(node, str) for node in nodes) else None
+    if labels is None and any(isinstance(node, str) for node in nodes):
+        raise ValueError("graph: some nodes have texts for names and some not; name all after clients, or none")
+    place = {node: i for i, node in enumerate(nodes)}
     pairs = np.array([(place[a], place[b]) for a, b in graph.edges if a != b], int).reshape(-1, 2)
     first, second = np.sort(pairs, axis=1).T
     degrees = np.bincount(pairs.ravel(), minlength=len(place))
     weight = 1 / (1 + np.maximum(degrees[first], degrees[second]))
-    return make(first, second, weight, len(place), name)
+    return dataclasses.replace(make(first, second, weight, len(place), name), labels=labels)
 
 
 def from_matrix(matrix: Any, name: str = "matrix") -> Topology:

@@ -16,7 +16,8 @@ from tests import worlds
 from tests.pages import script
 
 ROOT = Path(cofed.__file__).parent
-FREE = {"scalars", "trees", "intake", "extras", "programs", "files", "tables"}  # plain helpers that everybody may use
+# plain helpers that everybody may use
+FREE = {"scalars", "trees", "checks", "intake", "files", "tables", "extras", "programs"}
 # What a room may import of cofed, beside itself and the helpers.
 ARROWS = {
     "regularizers": set(),
@@ -36,7 +37,7 @@ ARROWS = {
     "personal": {"algorithms.base", "algorithms.fedavg", "problem", "federation", "losses", "models", "regularizers"},
     "engine": {
         *("algorithms.base", "problem", "federation", "disk", "metrics", "regularizers", "gossip.topologies"),
-        *("personal.compare", "curvature"),
+        *("personal.compare", "curvature", "algorithms.probe"),
     },
     "loggers": {"engine"},
     "report": {"engine", "plotting"},

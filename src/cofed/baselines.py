@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
-from cofed import trees
+from cofed import checks, intake, trees
 from cofed.engine import evaluate
 from cofed.engine.data import Data, data_of
 from cofed.engine.job import check_kinds, traced
@@ -59,6 +59,7 @@ def solve_pooled(
     [0.0, 1.0]
     """
     check_kinds(problem, federation)
+    tol, max_iterations = checks.positive("tol", tol), checks.integer("max_iterations", max_iterations)
     keep_programs()
     problem.check(federation)
     dtype, data = federation.dtype, data_of(federation, weights)
@@ -93,8 +94,14 @@ def solve_local(
     >>> cofed.solve_local(problem, federation, "Oslo").model.coef.round(6).tolist()
     [1.0, 1.0]
     """
-    name = federation.names[client] if isinstance(client, int) else client
-    own = federation.select([name])
+    check_kinds(problem, federation)
+    if isinstance(client, bool) or not isinstance(client, (str, int, np.integer)):
+        raise TypeError(f"client must be a client's name or position, got {checks.shown(client)}")
+    if not isinstance(client, str) and not -federation.n_clients <= client < federation.n_clients:
+        raise ValueError(f"client: there is no client at position {client}; there are {federation.n_clients} clients")
+    if isinstance(client, str) and client not in federation.names:
+        raise ValueError(f"client: there is no client {client!r}; there are {intake.listed(federation.names)}")
+    own = federation.select([client])
     return solve_pooled(problem, own, w0=w0, tol=tol, max_iterations=max_iterations)
 
 

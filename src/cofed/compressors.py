@@ -25,6 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, UInt
 
+from cofed import checks
+
 ROUNDS = 6  # of Quantised's search for s: levels for a given s, then s for given levels
 
 
@@ -116,6 +118,11 @@ class Coded(Message):
         return (self.scale * level(codes, self.bits).astype(self.scale.dtype)).reshape(self.shape)
 
 
+def plain(value: Any) -> Any:
+    """A number of NumPy's as one of Python's, which is static and hashable."""
+    return checks.as_float(value) if checks.is_real(value) else value
+
+
 class TopK(eqx.Module):
     """The share of an array's entries that is largest by size, with their places (1, 2 or 4 bytes each).
 
@@ -127,7 +134,7 @@ class TopK(eqx.Module):
     [0.0, -2.0, 3.0, 0.0]
     """
 
-    share: Any = eqx.field(static=True)
+    share: Any = eqx.field(static=True, converter=plain)
 
     def __check_init__(self):
         require_share("TopK", self.share)
@@ -149,7 +156,7 @@ class RandomK(eqx.Module):
     (2, 2)
     """
 
-    share: Any = eqx.field(static=True)
+    share: Any = eqx.field(static=True, converter=plain)
 
     def __check_init__(self):
         require_share("RandomK", self.share)
@@ -173,7 +180,7 @@ class Quantised(eqx.Module):
     bits: Any = eqx.field(static=True)
 
     def __check_init__(self):
-        if isinstance(self.bits, bool) or not isinstance(self.bits, int) or not 1 <= self.bits <= 16:
+        if checks.integer("Quantised: bits", self.bits) > 16:
             raise ValueError(f"Quantised: bits must be an integer from 1 to 16, got {self.bits!r}")
 
     def compress(self, v: Float[Array, "..."], key: PRNGKeyArray) -> Coded:
@@ -227,7 +234,23 @@ def scattered(values: Float[Array, " k"], places: Array, shape: tuple[int, ...])
     return jnp.zeros(math.prod(shape), values.dtype).at[places].set(values, mode="drop").reshape(shape)
 
 
+def require_compressor(owner: str, compressor: Any) -> None:
+    """Refuse what is no compressor; one is tried on the shape of an array."""
+    try:
+        array, key = jax.ShapeDtypeStruct((4,), jnp.float32), jax.random.key(0)
+        message = None if isinstance(compressor, type) else jax.eval_shape(compressor.compress, array, key)
+    except Exception as error:
+        message, why = None, f" ({type(error).__name__}: {str(error).strip().partition(chr(10))[0]})"
+    else:
+        why = ""
+    if not isinstance(message, Message):
+        raise TypeError(
+            f"{owner}: compressor must be one such as TopK(share=0.05) or Quantised(bits=1), with compress(array, key) "
+            f"that gives a message, got {checks.shown(compressor)}{why}"
+        )
+
+
 def require_share(owner: str, share: Any) -> None:
     """Refuse what is not a share."""
-    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
-        raise ValueError(f"{owner}: share must be a number in (0, 1], the part of the entries to send, got {share!r}")
+    inside = checks.is_real(share) and 0 < checks.as_float(share) <= 1
+    checks.real(f"{owner}: share", share, "a number in (0, 1], the part of the entries to send", inside)

@@ -13,9 +13,11 @@ import pyarrow as pa
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from cofed import intake, rows
+from cofed import checks, intake, rows
+from cofed.checks import shown
 from cofed.engine import machine
 from cofed.rows import Rows
+from cofed.tables import read_csv
 
 if TYPE_CHECKING:
     from cofed.disk import DiskFederation
@@ -79,15 +81,17 @@ class Federation(eqx.Module):
             raise TypeError(
                 f"clients must be a list of (X, y) pairs or a mapping name -> (X, y), got {intake.kind(clients)}"
             )
-        clients = list(clients)
+        if isinstance(clients, (set, frozenset)):
+            raise TypeError("clients is a set, which has no order; give a list of (X, y) pairs")
+        clients = checks.items("clients", clients, "pairs (X, y)")
         if not clients:
-            raise ValueError("a federation needs at least one client, got none")
+            raise ValueError("clients is empty: a federation needs at least one client, got none")
         labels = intake.client_names(names, len(clients))
         for name, pair in zip(labels, clients, strict=True):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise TypeError(f"client {name!r}: expected a pair (X, y), got {intake.kind(pair)}")
+                raise TypeError(f"clients: of client {name!r}, expected a pair (X, y), got {intake.kind(pair)}")
 
-        columns = None if feature_names is None else tuple(str(c) for c in feature_names)
+        columns = intake.feature_labels(feature_names)
         columns, Xs = intake.align([X for X, _ in clients], labels, columns)
         Xs = [intake.features(X, name) for X, name in zip(Xs, labels, strict=True)]
         ys = [intake.targets(y, name) for (_, y), name in zip(clients, labels, strict=True)]
@@ -128,8 +132,15 @@ class Federation(eqx.Module):
         >>> Federation.from_stream(draw, clients=4, samples=10)
         Federation(4 clients, a stream, 3 features, float32)
         """
-        if isinstance(clients, bool) or not isinstance(clients, int) or clients < 1:
-            raise ValueError(f"clients must be an integer >= 1, got {clients!r}")
+        clients, samples, seed = (
+            checks.integer("clients", clients),
+            checks.integer("samples", samples),
+            checks.seed("seed", seed),
+        )
+        if not callable(draw):
+            raise TypeError(f"draw must be a function (key, client, size) -> (X, y), got {shown(draw)}")
+        labels = intake.client_names(names, clients)
+        check_draw(draw, min(samples, 8))
         machine.require(clients * KEY, f"the random keys of {clients:,} clients")
         keys, pairs = jax.random.split(jax.random.key(seed), clients), []
         for m, key in enumerate(keys):
@@ -142,7 +153,7 @@ class Federation(eqx.Module):
             if m == 0:  # the others are like the first
                 needed = 2 * clients * (pairs[0][0].nbytes + pairs[0][1].nbytes)
                 machine.require(needed, f"{samples:,} samples of each of {clients:,} clients", "ask for fewer")
-        fixed = cls.from_arrays(pairs, names)
+        fixed = cls.from_arrays(pairs, labels)
         return dataclasses.replace(fixed, draw=draw)
 
     @classmethod
@@ -167,7 +178,11 @@ class Federation(eqx.Module):
         (('a', 'b'), [1, 2], ('age',))
         """
         if not isinstance(df, pd.DataFrame):
-            raise TypeError(f"from_frame expects a pandas DataFrame, got {intake.kind(df)}; see from_arrays for arrays")
+            raise TypeError(
+                f"df: from_frame expects a pandas DataFrame, got {intake.kind(df)}; see from_arrays for arrays"
+            )
+        if not len(df.columns):
+            raise ValueError("df has no columns")
         targets, columns = intake.columns(list(df.columns), target, client, features)
         if len(df) == 0:
             raise ValueError("the frame has no rows; a federation needs at least one sample")
@@ -179,11 +194,12 @@ class Federation(eqx.Module):
         found = [str(value) for value in values]
         order = sorted(range(len(found)), key=lambda code: intake.natural(found[code]))
         if clients is not None:
-            wanted = [str(name) for name in clients]
+            wanted = [str(name) for name in checks.items("clients", clients, "client names")]
             absent = [name for name in wanted if name not in set(found)]
             if absent:
                 raise ValueError(
-                    f"client {intake.listed(absent)} not found in column {client!r}; there are {intake.listed(found)}"
+                    f"clients: client {intake.listed(absent)} not found in column {client!r}; there are "
+                    f"{intake.listed(found)}"
                 )
             order = [found.index(name) for name in wanted]
         for column in [*columns, *targets]:
@@ -258,7 +274,7 @@ class Federation(eqx.Module):
         ...     Federation.from_parquet(folder, target="cost", client="site").names
         ('1', '2')
         """
-        if on_disk:
+        if checks.flag("on_disk", on_disk):
             from cofed.disk import DiskFederation
 
             if clients is not None:
@@ -268,12 +284,12 @@ class Federation(eqx.Module):
             raise ValueError("index= is for on_disk=True")
         try:
             data = intake.parquet(path)[1]
-            targets, columns = intake.columns(list(data.schema.names), target, client, features)
-            df = data.to_table(columns=[*columns, *targets, client]).to_pandas()
+            targets, columns = intake.columns(intake.parquet_columns(data), target, client, features)
+            df = data.to_table(columns=[*columns, *targets, client]).to_pandas(ignore_metadata=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
             if isinstance(error, FileNotFoundError):
                 raise
-            raise ValueError(f"{path} could not be read as parquet: {error}") from error
+            raise ValueError(f"path: {path} could not be read as parquet: {error}") from error
         return cls.from_frame(df, target, client, columns, clients, dtype)
 
     @classmethod
@@ -295,7 +311,7 @@ class Federation(eqx.Module):
         >>> Federation.from_csv(text, target="ill", client="site").names
         ('007', '008')
         """
-        df = pd.read_csv(path if hasattr(path, "read") else intake.existing(path), dtype={client: str})
+        df = read_csv(path, client)
         return cls.from_frame(df, target, client, features, clients, dtype)
 
     @property
@@ -384,9 +400,13 @@ class Federation(eqx.Module):
         Traceback (most recent call last):
         ValueError: client 'A': too large
         """
+        if not callable(refuses) or isinstance(refuses, type):
+            raise TypeError(f"refuses must be a function of labels, got {shown(refuses)}")
         y = [labels for _, labels in self._clients()]
         for name, labels in zip(self.names, y, strict=True):
             reason = refuses(labels)
+            if not isinstance(reason, str | None):
+                raise TypeError(f"refuses must give a sentence or None, got {shown(reason)}")
             if reason:
                 raise ValueError(f"client {name!r}: {reason}")
         # Each client may be fine alone and still disagree: 0/1 at one, -1/+1 at another.
@@ -441,8 +461,11 @@ class Federation(eqx.Module):
         """
         self._refuse_stream("select")
         if isinstance(names, str):
-            raise TypeError(f"select expects a list of client names, got the string {names!r}")
-        chosen = [self._position(name) for name in names]
+            raise TypeError(f"names: select expects a list of client names, got the string {names!r}")
+        chosen = [self._position(name, "names") for name in checks.items("names", names, "client names")]
+        if not chosen:
+            raise ValueError("names is empty: select needs at least one client")
+        intake.require_different("select: names", [self.names[m] for m in chosen])
         own = self._clients()
         return self._rebuild({self.names[m]: own[m] for m in chosen})
 
@@ -508,10 +531,8 @@ class Federation(eqx.Module):
         (6, 2)
         """
         self._refuse_stream("split")
-        if not (isinstance(test, (int, float)) and 0 < test < 1):
-            raise ValueError(f"split: test must be a share between 0 and 1 (both excluded), got {test!r}")
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-            raise ValueError(f"split: seed must be a whole number >= 0, got {seed!r}")
+        test = checks.share("split: test", test)
+        intake.require_seed("split", seed)
         by_client = self.groups(groups)
         sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
         for m, (name, (X, y)) in enumerate(zip(self.names, self._clients(), strict=True)):
@@ -538,6 +559,7 @@ class Federation(eqx.Module):
         >>> [test.n_samples for train, test in fed.folds(2)]
         [3, 2]
         """
+        count = min(checks.integer("folds: count", count, least=2), max(2, self.largest))
         fold_of, clients = self.fold_of(count, seed, groups), self._clients()
 
         def part(held: list[np.ndarray]) -> dict[str, Any]:
@@ -560,8 +582,8 @@ class Federation(eqx.Module):
         [[0, 0, 1, 1], [-1]]
         """
         self._refuse_stream("split")
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 2:
-            raise ValueError(f"folds: count must be an integer >= 2, got {count!r}")
+        count = checks.integer("folds: count", count, least=2)
+        intake.require_seed("folds", seed)
         by_client, found = self.groups(groups), []
         for m in range(self.n_clients):
             labels, order = self._shuffled(m, by_client, seed)
@@ -582,7 +604,7 @@ class Federation(eqx.Module):
             if absent:
                 raise ValueError(f"groups lacks client {intake.listed(absent)}")
             groups = [groups[name] for name in self.names]
-        arrays = [np.asarray(group) for group in groups]
+        arrays = [intake.labels_of("groups", group) for group in checks.items("groups", groups, "arrays")]
         if len(arrays) != self.n_clients:
             raise ValueError(f"groups must be one array per client ({self.n_clients}), got {len(arrays)}")
         for name, group, size in zip(self.names, arrays, np.asarray(self.sizes), strict=True):
@@ -606,15 +628,15 @@ class Federation(eqx.Module):
     def _rebuild(self, clients: dict[str, Any]) -> "Federation":
         return Federation.from_arrays(clients, feature_names=self.feature_names)
 
-    def _position(self, which: Any) -> int:
+    def _position(self, which: Any, given: str = "which") -> int:
         if isinstance(which, str):
             if which not in self.names:
-                raise ValueError(f"there is no client {which!r}; there are {intake.listed(self.names)}")
+                raise ValueError(f"{given}: there is no client {which!r}; there are {intake.listed(self.names)}")
             return self.names.index(which)
         if isinstance(which, bool) or not isinstance(which, (int, np.integer)):
-            raise TypeError(f"a client is given by its name or position, got {intake.kind(which)}")
+            raise TypeError(f"{given}: a client is given by its name or position, got {intake.kind(which)}")
         if not -self.n_clients <= which < self.n_clients:
-            raise ValueError(f"there is no client at position {which}; there are {self.n_clients} clients")
+            raise ValueError(f"{given}: there is no client at position {which}; there are {self.n_clients} clients")
         return int(which) % self.n_clients
 
     def __repr__(self) -> str:
@@ -628,3 +650,27 @@ class Federation(eqx.Module):
             f"Federation({self.n_clients} clients, {sizes.sum()} samples (min {sizes.min()}, "
             f"median {np.median(sizes):g}, max {sizes.max()} per client), {features}, {self.dtype})"
         )
+
+
+def check_draw(draw: Callable, size: int) -> None:
+    """Refuse a stream that does not follow its key: NumPy's random numbers would be drawn once, when JAX compiles."""
+    first, again, other = (sample(draw, seed, size) for seed in (0, 0, 1))
+    if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, again, strict=True)):
+        raise ValueError(
+            "draw gave other samples for the same key: it must take its random numbers from the key, with jax.random"
+        )
+    if all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, other, strict=True)):
+        raise ValueError(
+            "draw gave the same samples for two different keys: it must take its random numbers from the key, with "
+            "jax.random"
+        )
+
+
+def sample(draw: Callable, seed: int, size: int) -> list[np.ndarray]:
+    """A few samples of the first client, as arrays."""
+    try:
+        X, y = draw(jax.random.key(seed), jnp.zeros((), jnp.int32), size)
+        return [np.asarray(X), np.asarray(y)]
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise ValueError(f"draw(key, 0, {size}) must give a pair (X, y) of arrays, but {what}") from error

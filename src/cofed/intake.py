@@ -1,17 +1,24 @@
 """What comes in from users: names, arrays and tables, checked, with a sentence where something is wrong."""
 
+import datetime
 import re
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
 import pyarrow.dataset as pads
+import pyarrow.parquet as pq
 
+from cofed import checks
+from cofed.checks import kind as kind
+from cofed.checks import shown
 
-def kind(value: Any) -> str:
-    return f"an object of type {type(value).__name__}"
+EXACT = 2**53  # the whole numbers up to here are exact in 64 bits of floating point
+LABELS = (str, int, float, tuple, np.integer, np.floating, datetime.date, np.datetime64)  # what names may be
+INDEX = re.compile(r"__index_level_\d+__")  # where pandas keeps the row labels of a frame in a parquet file
 
 
 def listed(names: Iterable[Any]) -> str:
@@ -45,14 +52,37 @@ def ranks(names: Sequence[str]) -> np.ndarray:
 def client_names(names: Iterable[Any] | None, count: int) -> tuple[str, ...]:
     if names is None:
         return tuple(str(m) for m in range(count))
-    labels = tuple(str(name) for name in names)
+    given = checks.items("names", names, "client names")
+    labels = tuple(label("names", name) for name in given)
     if len(labels) != count:
         raise ValueError(f"names= holds {len(labels)} names for {count} clients; give one name per client")
+    require_different("client names", labels)
+    return labels
+
+
+def label(given: str, name: Any) -> str:
+    """A name as text: of a text, a number, a date or a tuple of these, which all say what they are."""
+    if isinstance(name, (bool, np.bool_)) or not isinstance(name, LABELS) or name != name:
+        raise TypeError(f"{given} must hold texts or whole numbers, got {shown(name)}")
+    return str(name)
+
+
+def require_different(what: str, labels: Iterable[str]) -> None:
+    """Refuse a name that is there twice, also where only its Unicode differs, which nobody sees."""
     seen: set[str] = set()
     for label in labels:
-        if label in seen:
-            raise ValueError(f"client names must differ, but {label!r} is given twice")
-        seen.add(label)
+        same = label if label.isascii() else unicodedata.normalize("NFC", label)
+        if same in seen:
+            raise ValueError(f"{what} must differ, but {label!r} is given twice")
+        seen.add(same)
+
+
+def feature_labels(names: Iterable[Any] | None) -> tuple[str, ...] | None:
+    """Names of features, which differ."""
+    if names is None:
+        return None
+    labels = tuple(label("feature_names", name) for name in checks.items("feature_names", names, "names of features"))
+    require_different("feature_names", labels)
     return labels
 
 
@@ -93,7 +123,7 @@ def table(df: Any, where: str = "") -> np.ndarray:
                 f"{where}column {column!r} holds {dtype} values, and only numbers can be used; encode it "
                 "(for example with pandas.get_dummies or .cat.codes) or leave it out"
             )
-        plain = np.dtype(getattr(dtype, "numpy_dtype", dtype))
+        plain = dtype.subtype if isinstance(dtype, pd.SparseDtype) else np.dtype(getattr(dtype, "numpy_dtype", dtype))
         if isinstance(dtype, pd.api.extensions.ExtensionDtype) and df[column].isna().any():
             plain = np.result_type(plain, np.float32) if plain.kind == "f" else np.dtype(np.float64)
         dtypes.append(np.dtype(np.uint8) if plain.kind == "b" and df.shape[1] > 1 else plain)
@@ -106,13 +136,32 @@ def array(value: Any, name: str, what: str) -> np.ndarray:
         return table(value, f"client {name!r}: ")
     if isinstance(value, pd.Series):
         return table(value.to_frame(value.name or what), f"client {name!r}: ")[:, 0]
+    if type(value).__module__.startswith("scipy.sparse"):
+        raise TypeError(
+            f"client {name!r}: {what} is a sparse matrix of SciPy, expected a dense array; give {what}.toarray()"
+        )
+    if np.ma.is_masked(value):
+        raise ValueError(
+            f"client {name!r}: {what} has {np.ma.count_masked(value)} masked entries, whose values are not known; "
+            "drop these rows or fill them in"
+        )
     try:
         array = np.asarray(value)
     except ValueError as error:  # a ragged list
         raise ValueError(f"client {name!r}: {what} is not a regular array: {error}") from None
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"client {name!r}: {what} holds {array.dtype} values, expected numbers; encode text as numbers")
+        hint = "encode text as numbers" if array.dtype.kind in "OSUT" else "convert them first"
+        raise TypeError(f"client {name!r}: {what} holds {array.dtype} values, expected numbers; {hint}")
     return array
+
+
+def numbers(owner: str, what: str, value: Any) -> np.ndarray:
+    """Samples that are not handed out yet, as an array of numbers."""
+    if isinstance(value, (str, bytes, dict, set)) or not isinstance(value, Iterable):
+        raise TypeError(f"{owner}: {what} must be an array, got {shown(value)}")
+    if isinstance(value, Iterator):
+        raise TypeError(f"{owner}: {what} must be an array, got a generator, which can be gone through only once")
+    return array(value, owner, what)
 
 
 def features(value: Any, name: str) -> np.ndarray:
@@ -163,13 +212,7 @@ def features_text(shape: tuple[int, ...]) -> str:
 
 def common_dtype(dtypes: list[np.dtype], names: Sequence[str], wanted: Any) -> np.dtype:
     if wanted is not None:
-        try:
-            dtype = np.dtype(wanted)
-        except TypeError:
-            dtype = None
-        if dtype not in (np.float32, np.float64):
-            raise ValueError(f"dtype must be 'float32' or 'float64', got {wanted!r}")
-        return dtype
+        return floating("dtype", wanted)
     integer = [dtype.kind in "iub" for dtype in dtypes]
     if all(integer):
         return np.dtype(np.float64)
@@ -182,6 +225,17 @@ def common_dtype(dtypes: list[np.dtype], names: Sequence[str], wanted: Any) -> n
     if dtypes[0] not in (np.float32, np.float64):
         raise ValueError(f"features are {dtypes[0]}; pass dtype='float32' or dtype='float64'")
     return dtypes[0]
+
+
+def floating(name: str, wanted: Any) -> np.dtype:
+    """float32 or float64, by its name or as a type."""
+    try:
+        dtype = np.dtype(wanted) if isinstance(wanted, (str, type, np.dtype)) else None
+    except TypeError:
+        dtype = None
+    if dtype is None or dtype not in (np.float32, np.float64):
+        raise ValueError(f"{name} must be 'float32' or 'float64', got {shown(wanted)}")
+    return dtype
 
 
 def common_target_dtype(dtypes: list[np.dtype], names: Sequence[str], x_dtype: np.dtype) -> np.dtype:
@@ -200,6 +254,11 @@ def check_finite(X: np.ndarray, y: np.ndarray, name: str, columns: tuple[str, ..
         at = place[0] if len(place) == 1 else tuple(place)
         column = repr(columns[place[0]]) if columns and len(place) == 1 else at
         not_finite(X[(row, *place)], f"client {name!r}: X, column {column}, row {row}")
+    if X.dtype.kind in "iu" and X.dtype.itemsize == 8 and (X.max() > EXACT or X.min() < -EXACT):
+        raise ValueError(
+            f"client {name!r}: X holds whole numbers beyond 2**53, which would be rounded; leave them out where they "
+            "are identifiers, or pass X as floats"
+        )
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
         not_finite(y[place], f"client {name!r}: y, row {place[0]}")
@@ -216,24 +275,44 @@ def columns(have: list[Any], target: Any, client: Any, features: Any) -> tuple[l
     targets = list(target) if isinstance(target, (list, tuple)) else [target]
     if isinstance(features, str):
         raise TypeError(f"features must be a list of columns, got the string {features!r}")
-    columns = list(features) if features is not None else [c for c in have if c not in targets and c != client]
+    chosen = None if features is None else checks.items("features", features, "columns")
+    for given, names in (("target", targets or [target]), ("client", [client]), ("features", chosen or [])):
+        for name in names:
+            require_column(given, name)
+    columns = [c for c in have if c not in targets and c != client] if chosen is None else chosen
     roles = [("target", c) for c in targets] + [("client", client)] + [("feature", c) for c in columns]
     for role, column in roles:
-        if column not in have:
-            raise ValueError(f"there is no {role} column {column!r}; the columns are {listed(have)}")
+        if not any(column is one or same(column, one) for one in have):
+            where = "features: " if role == "feature" else ""
+            raise ValueError(f"{where}there is no {role} column {shown(column)}; the columns are {listed(have)}")
         if have.count(column) > 1:
             raise ValueError(f"the column {column!r} is there {have.count(column)} times; column names must differ")
     if client in targets or client in columns or set(targets) & set(columns):
         raise ValueError("target, client and features must be different columns")
+    for given, names in (("target", targets), ("features", columns)):
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"{given} names the column {twice!r} twice")
     if not columns:
-        raise ValueError("no feature column is left beside the target and the client")
+        raise ValueError("no feature column is left beside the target and the client: check features")
     return targets, columns
 
 
+def require_column(given: str, name: Any) -> None:
+    """Refuse what is no column's name."""
+    if name is None or name is pd.NA or not isinstance(name, Hashable) or (isinstance(name, tuple) and not name):
+        raise TypeError(f"{given} must name a column, got {shown(name)}")
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two names of columns are the same; 1 and True are not."""
+    return type(one) is type(other) and bool(one == other)
+
+
 def existing(path: Any) -> Path:
-    path = Path(path)
+    path = checks.path("path", path)
     if not path.exists():
-        raise FileNotFoundError(f"there is no file or folder {path}")
+        raise FileNotFoundError(f"path: there is no file or folder {path}")
     return path
 
 
@@ -249,7 +328,20 @@ def parquet(path: Any) -> tuple[list[Path], pads.Dataset]:
         partitioning=pads.partitioning(flavor="hive"),
         partition_base_dir=str(path) if path.is_dir() else None,
     )
+    first, *others = files
+    wanted = set(pq.read_schema(first).names)
+    for file in others:
+        found = set(pq.read_schema(file).names)
+        if found != wanted:
+            more, fewer = sorted(found - wanted), sorted(wanted - found)
+            parts = [f"has besides {listed(more)}"] * bool(more) + [f"lacks {listed(fewer)}"] * bool(fewer)
+            raise ValueError(f"{file}: its columns differ from those of {first.name}: it {' and '.join(parts)}")
     return files, table
+
+
+def parquet_columns(table: pads.Dataset) -> list[str]:
+    """The columns of a table; pandas' row labels are none."""
+    return [name for name in table.schema.names if not INDEX.fullmatch(name)]
 
 
 def weights(kind: Any, sizes: np.ndarray, dtype: Any) -> np.ndarray:
@@ -260,13 +352,31 @@ def weights(kind: Any, sizes: np.ndarray, dtype: Any) -> np.ndarray:
         raw = np.asarray(sizes, float)
     else:
         try:
-            raw = np.asarray(kind, float)
-        except (TypeError, ValueError):
-            raise ValueError(f"weights must be 'uniform', 'samples' or one number per client, got {kind!r}") from None
-        if raw.shape != (len(sizes),):
+            given = np.asarray(kind)
+        except (TypeError, ValueError):  # a ragged list
+            given = np.empty(0, object)
+        if given.dtype.kind not in "fiu" or given.shape != (len(sizes),) or np.ma.is_masked(kind):
             raise ValueError(
-                f"weights must be 'uniform', 'samples' or one number per client ({len(sizes)} clients), got {kind!r}"
+                f"weights must be 'uniform', 'samples' or one number per client ({len(sizes)} clients), "
+                f"got {shown(kind)}"
             )
-        if not (np.isfinite(raw).all() and (raw >= 0).all() and raw.sum() > 0):
-            raise ValueError(f"weights must be finite and nonnegative with a positive sum, got {raw.tolist()}")
+        raw = given.astype(float)
+        if not (np.isfinite(raw).all() and (raw >= 0).all() and 0 < raw.sum() < np.inf):
+            raise ValueError(f"weights must be finite and nonnegative with a positive sum, got {shown(raw.tolist())}")
     return (raw / raw.sum()).astype(dtype)
+
+
+def require_seed(owner: str, seed: Any) -> None:
+    """Refuse what is not a whole number >= 0; NumPy's generators take any size."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ValueError(f"{owner}: seed must be a whole number >= 0, got {shown(seed)}")
+
+
+def labels_of(name: str, value: Any) -> np.ndarray:
+    """Labels of any kind, one per sample, as an array."""
+    if np.ma.is_masked(value) or isinstance(value, (str, bytes, dict, set)):
+        raise TypeError(f"{name} must be arrays of labels without gaps, got {shown(value)}")
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} must be arrays of labels, got the ragged {shown(value)}") from None

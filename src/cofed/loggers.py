@@ -7,11 +7,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from cofed import checks
 from cofed.engine.callbacks import RunInfo
 from cofed.engine.history import COLUMNS, Outcome, Result
 from cofed.extras import imported
 from cofed.files import atomically
 from cofed.tables import cell
+
+__all__ = ["CSV", "MLflow", "TensorBoard"]
 
 
 class CSV:
@@ -28,7 +31,7 @@ class CSV:
     """
 
     def __init__(self, path: str | Path):
-        self.path = Path(path)
+        self.path = checks.path("CSV: path", path)
         self.columns: list[str] = []
 
     def on_start(self, info: RunInfo) -> None:
@@ -74,7 +77,9 @@ class TensorBoard:
     """
 
     def __init__(self, folder: str | Path):
-        self.folder = Path(folder)
+        self.folder = checks.path("TensorBoard: folder", folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise NotADirectoryError(f"TensorBoard: folder must be a folder, and {self.folder} is a file")
         self.library = imported("tensorboardX", "Logging to TensorBoard", "tensorboardX", "tensorboard")
 
     def on_start(self, info: RunInfo) -> None:
@@ -128,6 +133,9 @@ class MLflow:
         tracking_uri: str | None = None,
         run_id: str | None = None,
     ):
+        checks.text("MLflow: experiment", experiment)
+        for name, value in (("run_name", run_name), ("tracking_uri", tracking_uri), ("run_id", run_id)):
+            checks.optional_text(f"MLflow: {name}", value)
         self.experiment, self.run_name, self.tracking_uri, self.run_id = experiment, run_name, tracking_uri, run_id
         self.library = imported("mlflow", "Logging to MLflow", "mlflow-skinny", "mlflow")
         self.run: str | None = None

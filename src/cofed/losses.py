@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num, Scalar
 
-from cofed.scalars import number, require_positive
+from cofed import checks
+from cofed.scalars import number, require_flag, require_positive
 
 Prediction = Float[Array, "..."]
 Label = Num[Array, "..."]
@@ -34,6 +35,9 @@ class Squared(eqx.Module):
     likelihood: ClassVar[bool] = True  # with Linear, a generalised linear model in its natural parameter
 
     half: bool = eqx.field(static=True, default=True)
+
+    def __check_init__(self):
+        require_flag("Squared", half=self.half)
 
     def __call__(self, prediction: Prediction, y: Label) -> Scalar:
         square = jnp.sum((prediction - y.astype(prediction.dtype)) ** 2)
@@ -79,6 +83,9 @@ class Softmax(eqx.Module):
     likelihood: ClassVar[bool] = True  # with Linear, a generalised linear model in its natural parameter
 
     classes: int | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        checks.optional_integer("Softmax: classes", self.classes, least=2)
 
     def __call__(self, prediction: Prediction, y: Label) -> Scalar:
         return jax.nn.logsumexp(prediction) - prediction[y.astype(jnp.int32)]

@@ -6,9 +6,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, PyTree, Scalar
 
-from cofed import trees
+from cofed import checks, trees
+
+__all__ = ["density", "distance", "f1", "rank", "support"]
 
 # Metrics are modules, not closures: their numbers and truths are arrays, so another truth compiles nothing new.
 Metric = Callable[[PyTree], Any]
@@ -80,7 +83,7 @@ def density(threshold: float = 0.0, leaf: str | None = None) -> Metric:
     >>> float(density()({"coef": jnp.array([0.0, 2.0, 0.0, 1.0])}))
     0.5
     """
-    return Density(threshold, leaf)
+    return Density(checks.nonnegative("density: threshold", threshold), checks.optional_text("density: leaf", leaf))
 
 
 def rank(threshold: float = 1e-2, leaf: str = "coef") -> Metric:
@@ -90,7 +93,7 @@ def rank(threshold: float = 1e-2, leaf: str = "coef") -> Metric:
     >>> float(rank()({"coef": jnp.diag(jnp.array([3.0, 1.0, 0.0]))}))
     2.0
     """
-    return Rank(threshold, leaf)
+    return Rank(checks.nonnegative("rank: threshold", threshold), checks.text("rank: leaf", leaf))
 
 
 class Support(eqx.Module):
@@ -102,6 +105,7 @@ class Support(eqx.Module):
 
     def counts(self, w: PyTree) -> tuple[Scalar, Scalar, Scalar]:
         values = pick(w, self.leaf)
+        require_shape(self.true, values, self.leaf)
         found = jnp.abs(values) > self.threshold
         both, f, t = (jnp.sum(flags.astype(values.dtype)) for flags in (found & self.true, found, self.true))
         return both, f, t
@@ -133,6 +137,7 @@ def support(truth: Any, threshold: float = 1e-2, leaf: str = "coef") -> dict[str
     >>> {name: round(float(m({"coef": jnp.array([1.0, 0.0, 1.0, 0.0])})), 2) for name, m in metrics.items()}
     {'precision': 0.5, 'recall': 0.5, 'f1': 0.5}
     """
+    threshold, leaf = checks.nonnegative("support: threshold", threshold), checks.text("support: leaf", leaf)
     true = jnp.asarray(leaf_of(truth, leaf)) != 0
     kinds = {"precision": Precision, "recall": Recall, "f1": F1}
     return {name: kind(true, threshold, leaf) for name, kind in kinds.items()}
@@ -155,6 +160,7 @@ class Distance(eqx.Module):
 
     def __call__(self, w: PyTree) -> Scalar:
         entries = pick(w, self.leaf)
+        require_shape(self.target, entries, self.leaf)
         return jnp.linalg.norm(jnp.ravel(entries - self.target.astype(entries.dtype)), ord=self.order)
 
 
@@ -165,12 +171,31 @@ def distance(truth: Any, order: int = 2, leaf: str = "coef") -> Metric:
     >>> float(distance(jnp.array([3.0, 0.0]))({"coef": jnp.array([0.0, 4.0])}))
     5.0
     """
+    if checks.integer("distance: order", order) > 2:
+        raise ValueError(f"distance: order must be 1 or 2, got {order}")
+    leaf = checks.text("distance: leaf", leaf)
     return Distance(jnp.asarray(leaf_of(truth, leaf)), order, leaf)
 
 
 def leaf_of(truth: Any, leaf: str) -> Any:
     """The truth of one leaf: an array stands for itself, a mapping is looked into."""
-    return truth[leaf] if isinstance(truth, Mapping) else truth
+    if isinstance(truth, Mapping):
+        if leaf not in truth:
+            raise ValueError(f"truth has no leaf {leaf!r}; it has {sorted(map(str, truth))}")
+        truth = truth[leaf]
+    try:
+        found = np.asarray(truth)
+    except ValueError:  # a ragged list
+        found = np.empty(0)
+    if np.ma.is_masked(truth) or found.dtype.kind not in "fiub" or not found.size or not np.isfinite(found).all():
+        raise TypeError(f"truth must be an array of finite numbers, got {checks.shown(truth)}")
+    return found
+
+
+def require_shape(truth: Array, values: Array, leaf: str) -> None:
+    """Refuse a truth of another shape than the model's leaf: it would be stretched to fit."""
+    if truth.shape != values.shape:
+        raise ValueError(f"truth has shape {truth.shape}, but the model's leaf {leaf!r} has shape {values.shape}")
 
 
 def pick(w: PyTree, leaf: str) -> Array:

@@ -1,6 +1,6 @@
 """The geometry h of dual averaging, and its dual maps D_t(z) = argmin_w -<z,w> + t psi(w) + h(w)."""
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -9,10 +9,42 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree, Scalar
 
 from cofed import trees
+from cofed.checks import shown
 from cofed.regularizers import Simplex
-from cofed.regularizers.leaves import cast, each, indicator, joint, size, tolerance
+from cofed.regularizers.leaves import cast, checked, each, indicator, joint, size, tolerance
 from cofed.regularizers.thresholds import safe_norm
-from cofed.scalars import known, number
+from cofed.scalars import entries, number, require_number
+
+
+@runtime_checkable
+class Mirror(Protocol):
+    """What an algorithm asks of a geometry."""
+
+    def refuses(self, regularizer: Any) -> str | None:
+        """Why the geometry does not go with this regularizer; None where it does."""
+        ...
+
+    def value(self, w: PyTree) -> Scalar:
+        """h(w)"""
+        ...
+
+    def to_dual(self, w: PyTree) -> PyTree:
+        """grad h(w)"""
+        ...
+
+    def to_primal(self, regularizer: Any, z: PyTree, t: Any) -> PyTree:
+        """D_t(z)"""
+        ...
+
+    def to_primal_smooth(self, z: PyTree) -> PyTree:
+        """grad h*(z)"""
+        ...
+
+
+def require_mirror(owner: str, mirror: Any) -> None:
+    """Refuse what is no mirror."""
+    if isinstance(mirror, type) or not isinstance(mirror, Mirror):
+        raise TypeError(f"{owner}: mirror must be one such as Euclidean() or PNorm(), got {shown(mirror)}")
 
 
 class Euclidean(eqx.Module):
@@ -28,10 +60,12 @@ class Euclidean(eqx.Module):
         """None: every regularizer is fine."""
         return None
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """h(w)"""
         return trees.dot(w, w) / 2
 
+    @checked
     def norm(self, w: PyTree) -> Scalar:
         """||w||_2, with a finite derivative at 0"""
         return safe_norm(joint(w)[0])
@@ -66,8 +100,12 @@ class PNorm(eqx.Module):
     p: Any = eqx.field(converter=lambda p: None if p is None else number(p), default=None)
 
     def __check_init__(self):
-        if known(self.p) and not 2 <= float(self.p) < np.inf:
-            raise ValueError(f"PNorm: p must be a finite number >= 2 (None for 2 ln d), got {self.p}")
+        if self.p is None:
+            return
+        require_number("PNorm", "p", self.p)
+        found = entries(self.p)
+        if not ((found >= 2) & (found < np.inf)).all():
+            raise ValueError(f"PNorm: p must be a finite number >= 2 (None for 2 ln d), got {shown(self.p)}")
 
     def refuses(self, regularizer: Any) -> str | None:
         """None for a weighted l1 norm; for others why not."""
@@ -78,6 +116,7 @@ class PNorm(eqx.Module):
             f"and {_title(regularizer)} lacks the trait weighted_l1"
         )
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """h(w)"""
         x, _ = joint(w)
@@ -85,6 +124,7 @@ class PNorm(eqx.Module):
         top, _, norm = _scaled_norm(x, p / (p - 1))
         return (p - 1) / 2 * (top * norm) ** 2
 
+    @checked
     def norm(self, w: PyTree) -> Scalar:
         """||w||_q"""
         x, _ = joint(w)
@@ -133,6 +173,7 @@ class Entropy(eqx.Module):
             f"and {_title(regularizer)} is neither Simplex nor Zero"
         )
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """sum_j w_j ln w_j, with 0 ln 0 = 0; infinite at a negative entry (beyond 64 units of round-off)"""
         x, _ = joint(w)

@@ -13,7 +13,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from cofed import checks
 
 Sample = Float[Array, "..."]
 
@@ -36,6 +39,9 @@ class Linear(eqx.Module):
 
     intercept: bool = eqx.field(static=True, default=True)
 
+    def __check_init__(self):
+        checks.flag("Linear: intercept", self.intercept)
+
     def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> Weights:
         """All zero."""
         if x.ndim != 1:
@@ -47,6 +53,8 @@ class Linear(eqx.Module):
         return Weights(jnp.zeros(x.shape + tail, x.dtype), jnp.zeros(tail, x.dtype) if self.intercept else None)
 
     def __call__(self, w: Weights, x: Sample) -> Float[Array, "..."]:
+        if x.ndim != 1:  # a product with an array of higher rank would be something else
+            raise ValueError(f"Linear predicts from one sample X[i], a vector, got one of shape {x.shape}")
         prediction = x @ w.coef
         return prediction if w.intercept is None else prediction + w.intercept
 
@@ -62,6 +70,11 @@ class Trace(eqx.Module):
     d1: int = eqx.field(static=True)
     d2: int = eqx.field(static=True)
     intercept: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        for name, size in (("d1", self.d1), ("d2", self.d2)):
+            checks.integer(f"Trace: {name}", size)
+        checks.flag("Trace: intercept", self.intercept)
 
     def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> Weights:
         """All zero."""
@@ -89,6 +102,8 @@ class Layer(eqx.Module):
 def layer(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Layer:
     """He's initialisation: the variance of the kernel is 2 over the number of inputs."""
     inputs = math.prod(shape[:-1])
+    if inputs * shape[-1] > checks.MOST:
+        raise ValueError(f"a layer of {inputs} inputs and {shape[-1]} outputs is too large: check hidden and maps")
     return Layer(jax.random.normal(key, shape, dtype) * math.sqrt(2 / inputs), jnp.zeros(shape[-1], dtype))
 
 
@@ -96,6 +111,25 @@ class Layers(eqx.Module):
     """Parameters of a network, layer by layer."""
 
     layers: tuple[Layer, ...]
+
+
+def widths(values: Any) -> Any:
+    """A list of sizes as a tuple, which is static and hashable."""
+    return tuple(values) if isinstance(values, (list, tuple)) else values
+
+
+def check_widths(name: str, values: Any) -> None:
+    """Refuse what is not a list of sizes."""
+    if not isinstance(values, tuple):
+        raise TypeError(f"{name} must be a list of sizes, such as (64, 32), got {checks.shown(values)}")
+    for i, size in enumerate(values):
+        checks.integer(f"{name}[{i}]", size)
+
+
+def check_activation(name: str, activation: Any) -> None:
+    """Refuse what is no function."""
+    if not callable(activation) or isinstance(activation, type):
+        raise TypeError(f"{name} must be a function such as jax.nn.relu, got {checks.shown(activation)}")
 
 
 class MLP(eqx.Module):
@@ -108,15 +142,19 @@ class MLP(eqx.Module):
     (2,)
     """
 
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64), converter=widths)
     activation: Callable = eqx.field(static=True, default=jax.nn.relu)
+
+    def __check_init__(self):
+        check_widths("MLP: hidden", self.hidden)
+        check_activation("MLP: activation", self.activation)
 
     def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> Layers:
         """He's initialisation."""
-        widths = (math.prod(x.shape), *self.hidden, outputs or 1)
-        keys = jax.random.split(key, len(widths) - 1)
+        sizes = (math.prod(x.shape), *self.hidden, outputs or 1)
+        keys = jax.random.split(key, len(sizes) - 1)
         return Layers(
-            tuple(layer(k, (i, o), x.dtype) for k, (i, o) in zip(keys, itertools.pairwise(widths), strict=True))
+            tuple(layer(k, (i, o), x.dtype) for k, (i, o) in zip(keys, itertools.pairwise(sizes), strict=True))
         )
 
     def __call__(self, w: Layers, x: Sample) -> Float[Array, "..."]:
@@ -133,10 +171,23 @@ class CNN(eqx.Module):
     112394
     """
 
-    image: tuple[int, int, int] = eqx.field(static=True, default=(28, 28, 1))
-    maps: tuple[int, ...] = eqx.field(static=True, default=(32, 32))
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 32))
+    image: tuple[int, int, int] = eqx.field(static=True, default=(28, 28, 1), converter=widths)
+    maps: tuple[int, ...] = eqx.field(static=True, default=(32, 32), converter=widths)
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 32), converter=widths)
     activation: Callable = eqx.field(static=True, default=jax.nn.relu)
+
+    def __check_init__(self):
+        for name, values in (("image", self.image), ("maps", self.maps), ("hidden", self.hidden)):
+            check_widths(f"CNN: {name}", values)
+        if len(self.image) != 3:
+            raise ValueError(f"CNN: image must be (height, width, channels), got {self.image}")
+        halved = 2 ** len(self.maps)
+        if min(self.image[:2]) < halved:
+            raise ValueError(
+                f"CNN: image of {self.image[0]} x {self.image[1]} is too small to be halved {len(self.maps)} times, "
+                f"once for each of maps={self.maps}; at least {halved} x {halved} is needed"
+            )
+        check_activation("CNN: activation", self.activation)
 
     def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> Layers:
         """He's initialisation."""
@@ -147,8 +198,8 @@ class CNN(eqx.Module):
         for maps in self.maps:
             shapes.append((3, 3, channels, maps))
             height, width, channels = height // 2, width // 2, maps
-        widths = (height * width * channels, *self.hidden, outputs or 1)
-        shapes += list(itertools.pairwise(widths))
+        dense_sizes = (height * width * channels, *self.hidden, outputs or 1)
+        shapes += list(itertools.pairwise(dense_sizes))
         keys = jax.random.split(key, len(shapes))
         return Layers(tuple(layer(k, shape, x.dtype) for k, shape in zip(keys, shapes, strict=True)))
 
@@ -185,7 +236,9 @@ def dense(layers: tuple[Layer, ...], h: Float[Array, " d"], activation: Callable
 
 
 class EquinoxModel(eqx.Module):
-    """A user's own equinox module: `module(x)` predicts from one sample, its floating arrays are the parameters.
+    """A user's own equinox module: `module(x)` predicts from one sample, its floating JAX arrays are the parameters.
+
+    All else (numbers, flags, functions, arrays of NumPy or of whole numbers) is used as it is, and not trained.
 
     >>> import equinox as eqx, jax, jax.numpy as jnp
     >>> model = EquinoxModel(eqx.nn.Linear(3, 1, key=jax.random.key(0)))
@@ -194,16 +247,28 @@ class EquinoxModel(eqx.Module):
     (1,)
     """
 
-    module: Any
+    start: PyTree  # the parameters: floating arrays of JAX
+    others: PyTree  # other arrays, which are not trained: whole numbers, and NumPy's
+    rest: Any = eqx.field(static=True)  # all else stays as it is: numbers, flags, functions
+
+    def __init__(self, module: Any):
+        self.start, others = eqx.partition(module, eqx.is_inexact_array)
+        if any(jnp.iscomplexobj(leaf) for leaf in jax.tree.leaves(self.start)):
+            raise TypeError(f"model: {type(module).__name__} has complex arrays; parameters must be real")
+        if not jax.tree.leaves(self.start):
+            raise TypeError(
+                f"model: {type(module).__name__} has no floating array of JAX in it, so there is nothing to train; "
+                "make its parameters with jax.numpy"
+            )
+        self.others, self.rest = eqx.partition(others, lambda leaf: isinstance(leaf, (jax.Array, np.ndarray)))
 
     def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> PyTree:
         """The module's own arrays, in the dtype of the data."""
-        arrays = eqx.filter(self.module, eqx.is_inexact_array)
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf, x.dtype), arrays)
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, x.dtype), self.start)
 
     def __call__(self, w: PyTree, x: Sample) -> Float[Array, "..."]:
         return self.ready(w)(x)
 
     def ready(self, w: PyTree) -> Any:
         """The module with these parameters."""
-        return eqx.combine(w, eqx.filter(self.module, eqx.is_inexact_array, inverse=True))
+        return eqx.combine(w, self.others, self.rest)

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cofed import checks, intake
 from cofed.federation import Federation
-from cofed.scalars import require_positive
+
+__all__ = ["by_column", "by_label", "dirichlet", "iid"]
 
 
 def iid(X: Any, y: Any, clients: int, seed: int = 0) -> Federation:
@@ -17,7 +19,7 @@ def iid(X: Any, y: Any, clients: int, seed: int = 0) -> Federation:
     >>> iid(np.ones((10, 2)), np.arange(10), clients=3).sizes.tolist()
     [4, 3, 3]
     """
-    n = _check("iid", X, y, clients)
+    n = _check("iid", X, y, clients, seed)
     return _hand_out(X, y, np.array_split(np.random.default_rng(seed).permutation(n), clients))
 
 
@@ -30,8 +32,9 @@ def by_label(X: Any, y: Any, clients: int, labels_per_client: int = 2, seed: int
     >>> [len(set(fed.client(m)[1].tolist())) for m in range(4)]
     [2, 2, 2, 2]
     """
-    _check("by_label", X, y, clients)
+    _check("by_label", X, y, clients, seed)
     labels, codes, counts = _labels("by_label", y)
+    checks.integer("by_label: labels_per_client", labels_per_client)
     if not 1 <= labels_per_client <= len(labels):
         raise ValueError(
             f"by_label: labels_per_client must be between 1 and the number of labels ({len(labels)}), "
@@ -78,9 +81,9 @@ def dirichlet(X: Any, y: Any, clients: int, alpha: float, min_size: int = 1, see
     >>> fed.n_samples, int(fed.sizes.min()) >= 3
     (100, True)
     """
-    n = _check("dirichlet", X, y, clients)
-    require_positive("dirichlet", alpha=alpha)
-    if min_size < 1 or min_size * clients > n:
+    n = _check("dirichlet", X, y, clients, seed)
+    checks.positive("dirichlet: alpha", alpha)
+    if checks.integer("dirichlet: min_size", min_size, most=None) * clients > n:
         raise ValueError(
             f"dirichlet: min_size must be at least 1, and {clients} clients times min_size at most "
             f"the {n} samples, got min_size={min_size}"
@@ -115,7 +118,10 @@ def by_column(X: Any, y: Any, column: Any) -> Federation:
     (('Oslo', 'Rome'), array([1., 3.]))
     """
     n = _check("by_column", X, y, 1)
-    column = pd.Series(np.asarray(column))
+    given = intake.labels_of("by_column: column", column)
+    if given.ndim != 1:
+        raise ValueError(f"by_column: column must have one entry per sample, got {checks.shown(column)}")
+    column = pd.Series(given)
     if len(column) != n:
         raise ValueError(f"by_column: column has {len(column)} entries for {n} samples")
     missing = int(np.sum(column.isna().to_numpy()))
@@ -135,15 +141,19 @@ def _proportions(rng: np.random.Generator, alpha: float, clients: int) -> np.nda
 
 
 def _labels(owner: str, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    y = np.asarray(y)
+    y = intake.labels_of(f"{owner}: y", y)
     if y.ndim != 1:
         raise ValueError(f"{owner}: y has shape {y.shape}, expected one label per sample")
     return np.unique(y, return_inverse=True, return_counts=True)
 
 
-def _check(owner: str, X: Any, y: Any, clients: Any) -> int:
+def _check(owner: str, X: Any, y: Any, clients: Any, seed: Any = 0) -> int:
     if isinstance(clients, bool) or not isinstance(clients, (int, np.integer)):
-        raise TypeError(f"{owner}: clients must be a whole number, got {clients!r}")
+        raise TypeError(f"{owner}: clients must be a whole number, got {checks.shown(clients)}")
+    intake.require_seed(owner, seed)
+    for name, value in (("X", X), ("y", y)):
+        if not isinstance(value, (pd.DataFrame, pd.Series)) and np.ndim(intake.numbers(owner, name, value)) == 0:
+            raise TypeError(f"{owner}: {name} must have one entry per sample, got {checks.shown(value)}")
     if len(X) != len(y):
         raise ValueError(f"{owner}: X has {len(X)} samples, but y has {len(y)}")
     if clients < 1:

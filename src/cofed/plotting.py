@@ -16,8 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from cofed import checks
 from cofed.engine.history import History, Result
 from cofed.files import atomically
+
+__all__ = ["colour", "draw_graph", "plot_history", "save", "style"]
 
 # Okabe and Ito's colours, and five of Paul Tol's: they stay apart for colour-blind readers. Kin without a server
 # have the colour of their kin with one, in dashes.
@@ -76,6 +79,8 @@ def colour(label: str) -> str:
     >>> colour("FedDualAvg"), colour("FedMiD-OSP") == colour("FedMiD")
     ('#0072B2', True)
     """
+    if not isinstance(label, str):
+        raise TypeError(f"label must be a text, got {checks.shown(label)}")
     name = known(label)
     if name:
         return COLOURS[name]
@@ -85,6 +90,8 @@ def colour(label: str) -> str:
 
 def style(label: str) -> str:
     """The line of an algorithm: full; in dashes for variants and for methods without a server; dotted where unknown."""
+    if not isinstance(label, str):
+        raise TypeError(f"label must be a text, got {checks.shown(label)}")
     if label in COLOURS:
         return "--" if label in DASHED else "-"
     return "--" if known(label) else "-."
@@ -123,7 +130,16 @@ def plot_history(
     >>> [axes.get_ylabel() for axes in figure.axes]
     ['objective', 'norm of the prox-gradient']
     """
-    columns = (columns,) if isinstance(columns, str) else tuple(columns)
+    columns = (columns,) if isinstance(columns, str) else tuple(checks.items("columns", columns, "columns"))
+    for column in columns or (None,):
+        checks.text("each of columns", column)
+    if not isinstance(results, Mapping):
+        raise TypeError(f"results must be a mapping from labels to runs, got {checks.shown(results)}")
+    check_references(references)
+    if title is not None and not isinstance(title, str):
+        raise TypeError(f"title must be a text, got {checks.shown(title)}")
+    if path is not None:
+        check_picture("path", path)
     histories = {label: history_of(label, result) for label, result in results.items()}
     check(histories, columns, x)
     own = ax is None
@@ -132,9 +148,13 @@ def plot_history(
         panels = list(figure.subplots(1, len(columns), squeeze=False)[0])
         figure.get_layout_engine().set(wspace=0.06)  # type: ignore[union-attr]
     else:
-        panels = [ax] if isinstance(ax, Axes) else list(ax)
+        panels = [ax] if isinstance(ax, Axes) else checks.items("ax", ax, "matplotlib axes")
+        if not all(isinstance(panel, Axes) for panel in panels):
+            raise TypeError(f"ax must be matplotlib axes, one per column, got {checks.shown(ax)}")
         if len(panels) != len(columns):
-            raise ValueError(f"plot_history needs one axes per column: {len(columns)} columns, {len(panels)} axes")
+            raise ValueError(
+                f"plot_history needs one axes of ax per column: {len(columns)} columns, {len(panels)} axes"
+            )
         figure = whole(panels[0])
     for panel, column in zip(panels, columns, strict=True):
         draw(panel, histories, column, x, (references or {}).get(column, {}))
@@ -148,22 +168,26 @@ def history_of(label: str, result: Any) -> History:
     """The history of a run."""
     history = result.history if isinstance(result, Result) else result
     if not isinstance(history, History):
-        raise TypeError(f"plot_history: {label!r} must be a Result or a History, got {type(history).__name__}")
+        raise TypeError(
+            f"plot_history: {label!r} of results must be a Result or a History, got {type(history).__name__}"
+        )
+    if not isinstance(label, str):
+        raise TypeError(f"plot_history: the labels of results must be texts, got {checks.shown(label)}")
     return history
 
 
 def check(histories: Mapping[str, History], columns: Iterable[str], x: str) -> None:
     """Refuse what cannot be drawn, in a sentence."""
     if not histories:
-        raise ValueError("plot_history needs at least one result, got none")
-    if x not in ("round", "bytes", "seconds"):
-        raise ValueError(f'plot_history: x must be "round", "bytes" or "seconds", got {x!r}')
+        raise ValueError("plot_history needs at least one result, and results is empty")
+    if not isinstance(x, str) or x not in ("round", "bytes", "seconds"):
+        raise ValueError(f'plot_history: x must be "round", "bytes" or "seconds", got {checks.shown(x)}')
     for label, history in histories.items():
         table = history.rows[0] if history.rows else {}
         for column in columns:
             if column not in table:
                 raise ValueError(
-                    f"plot_history: the history of {label!r} has no column {column!r}; it has {list(table)}"
+                    f"plot_history: the history of {label!r} has no column {column!r} of columns; it has {list(table)}"
                 )
 
 
@@ -296,14 +320,35 @@ def save(figure: Figure, path: str | Path) -> Path:
     >>> save(figure, tempfile.mkdtemp() + "/empty.png").read_bytes()[1:4]
     b'PNG'
     """
-    path = Path(path)
+    if not isinstance(figure, Figure):
+        raise TypeError(f"figure must be a matplotlib Figure, got {checks.shown(figure)}")
+    path = check_picture("path", path)
     kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("png", "svg", "pdf"):
-        raise ValueError(f"a figure is written as .png, .svg or .pdf, got {path.name!r}")
     undated = {"Date": None} if kind == "svg" else {"CreationDate": None} if kind == "pdf" else {}
     with matplotlib.rc_context({"svg.hashsalt": "cofed"}):
         atomically(path, lambda name: figure.savefig(name, format=kind, metadata=undated), shown=True)
     return path
+
+
+def check_picture(name: str, path: Any) -> Path:
+    """The name of a picture's file, by its ending."""
+    file = checks.path(name, path)
+    if file.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"{name}: a figure is written as .png, .svg or .pdf, got {file.name!r}")
+    return file
+
+
+def check_references(references: Any) -> None:
+    """Refuse what is not a mapping from columns to mappings from labels to numbers."""
+    right = references is None or (
+        isinstance(references, Mapping)
+        and all(isinstance(lines, Mapping) for lines in references.values())
+        and all(checks.is_real(level) for lines in references.values() for level in lines.values())
+    )
+    if not right:
+        raise TypeError(
+            'references must be a mapping such as {"density": {"truth": 0.5}}, got ' + checks.shown(references)
+        )
 
 
 def draw_graph(graph: Any, title: str, path: str | Path | None = None) -> Figure:
@@ -314,6 +359,12 @@ def draw_graph(graph: Any, title: str, path: str | Path | None = None) -> Figure
     """
     import networkx as nx
 
+    if not isinstance(graph, nx.Graph) or graph.number_of_nodes() == 0:
+        raise TypeError(f"graph must be a networkx graph with nodes, got {checks.shown(graph)}")
+    if not isinstance(title, str):
+        raise TypeError(f"title must be a text, got {checks.shown(title)}")
+    if path is not None:
+        check_picture("path", path)
     figure = Figure(figsize=(5, 5), layout="constrained")
     axes = figure.subplots()
     many = graph.number_of_nodes() > 60

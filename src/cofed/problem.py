@@ -8,37 +8,51 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num, PyTree, Scalar
 
-from cofed import trees
+from cofed import checks, trees
+from cofed.checks import shown
 from cofed.disk import DiskFederation
 from cofed.federation import Federation
 from cofed.losses import FunctionLoss, Squared
 from cofed.models import EquinoxModel, Linear
 from cofed.regularizers import Zero
+from cofed.regularizers.base import Regularizer
+from cofed.scalars import is_numbers
 
 
 def as_loss(loss: Any) -> Any:
     """A loss as a module: a plain function of (prediction, y) is wrapped."""
-    if isinstance(loss, eqx.Module):
-        return loss
     if callable(loss) and not isinstance(loss, type):
-        return FunctionLoss(loss)
-    raise TypeError(f"loss must be a cofed loss such as Squared() or a function of (prediction, y), got {loss!r}")
+        return loss if isinstance(loss, eqx.Module) else FunctionLoss(loss)
+    raise TypeError(f"loss must be a cofed loss such as Squared() or a function of (prediction, y), got {shown(loss)}")
 
 
 def as_model(model: Any) -> Any:
     """A model as a description with `init`: an equinox module with its own parameters is wrapped."""
-    if hasattr(model, "init") and callable(model) and not isinstance(model, type):
-        return model
-    if isinstance(model, eqx.Module) and callable(model):
-        return EquinoxModel(model)
-    raise TypeError(f"model must be a cofed model such as Linear() or an equinox module, got {model!r}")
+    if callable(model) and not isinstance(model, type):
+        if hasattr(model, "init") and not isinstance(model, (np.ndarray, np.generic)):
+            return model
+        if isinstance(model, eqx.Module):
+            return EquinoxModel(model)
+    raise TypeError(f"model must be a cofed model such as Linear() or an equinox module, got {shown(model)}")
 
 
 def as_regularizer(regularizer: Any) -> Any:
-    """A regularizer is anything with `value` and `prox`."""
-    if hasattr(regularizer, "value") and hasattr(regularizer, "prox") and not isinstance(regularizer, type):
-        return regularizer
-    raise TypeError(f"regularizer must have value(w) and prox(v, step), such as L1(0.01), got {regularizer!r}")
+    """A regularizer is anything with the members of `cofed.regularizers.base.Regularizer`."""
+    if isinstance(regularizer, type) or not (hasattr(regularizer, "value") and hasattr(regularizer, "prox")):
+        raise TypeError(f"regularizer must have value(w) and prox(v, step), such as L1(0.01), got {shown(regularizer)}")
+    lacking = members_lacking(regularizer, Regularizer)
+    if lacking:
+        raise TypeError(
+            f"regularizer: {type(regularizer).__name__} lacks {', '.join(lacking)}; "
+            "see cofed.regularizers.base.Regularizer for what each is"
+        )
+    return regularizer
+
+
+def members_lacking(value: Any, contract: type) -> list[str]:
+    """The members of a contract that an object does not have."""
+    names = {*vars(contract), *contract.__annotations__}
+    return sorted(name for name in names if not name.startswith("_") and not hasattr(value, name))
 
 
 class Problem(eqx.Module):
@@ -61,9 +75,27 @@ class Problem(eqx.Module):
     everyone: bool = eqx.field(static=True, default=True)
     participation: float = eqx.field(static=True, default=1.0)
 
+    def __check_init__(self):
+        checks.optional_integer("Problem: local_steps", self.local_steps)
+        checks.flag("Problem: everyone", self.everyone)
+        inside = checks.is_real(self.participation) and 0 <= checks.as_float(self.participation) <= 1
+        checks.real("Problem: participation", self.participation, "a share from 0 to 1", inside)
+
     def predict(self, w: PyTree, X: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """The model's predictions for a batch."""
-        return jax.vmap(lambda x: self.model(w, x))(X)
+        if not is_numbers(X) or np.ndim(X) == 0:
+            raise TypeError(f"predict: X must be an array of samples, got {shown(X)}")
+        for leaf in jax.tree.leaves(w):
+            if not is_numbers(leaf):
+                raise TypeError(f"predict: w must be the model's parameters, got {shown(w)}")
+        try:
+            return jax.vmap(lambda x: self.model(w, x))(jnp.asarray(X))
+        except (TypeError, ValueError, AttributeError, IndexError) as error:
+            what = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            raise ValueError(
+                f"predict: the model {type(self.model).__name__} cannot predict from w for X of shape {np.shape(X)} "
+                f"({what})"
+            ) from error
 
     def losses(self, w: PyTree, X: Float[Array, "n ..."], y: Num[Array, "n ..."]) -> Float[Array, " n"]:
         """The loss of each sample."""
@@ -77,6 +109,9 @@ class Problem(eqx.Module):
 
     def start(self, federation: Federation | DiskFederation, w0: Any = None, seed: int = 0) -> PyTree:
         """The parameters to begin with: the model's own, or the given pytree or mapping of leaf names to arrays."""
+        if not isinstance(federation, (Federation, DiskFederation)):
+            raise TypeError(f"federation must be a cofed.Federation, got {shown(federation)}")
+        seed = checks.seed("seed", seed)
         x, y = federation.example()
         several = y.shape[0] if y.ndim else None  # as many outputs as a label has entries
         outputs = self.loss.outputs(federation.labels()) if hasattr(self.loss, "outputs") else several
@@ -91,6 +126,8 @@ class Problem(eqx.Module):
 
     def check(self, federation: Federation | DiskFederation) -> None:
         """Refuse labels outside the loss's domain, naming the client."""
+        if not isinstance(federation, (Federation, DiskFederation)):
+            raise TypeError(f"federation must be a cofed.Federation, got {shown(federation)}")
         if hasattr(self.loss, "refuses"):
             federation.check_labels(self.loss.refuses)
 
@@ -100,13 +137,11 @@ def like(template: PyTree, given: Any) -> PyTree:
     names = trees.names(template)
     leaves, structure = jax.tree.flatten(template)
     if isinstance(given, dict):
-        unknown = sorted(set(given) - set(names))
-        missing = [name for name in names if name not in given]
-        if unknown or missing:
-            raise ValueError(f"w0 has the entries {sorted(given)}, but the model's are {names}")
+        if set(given) != set(names):
+            raise ValueError(f"w0 has the entries {sorted(map(str, given))}, but the model's are {names}")
         values = [given[name] for name in names]
     else:
-        values = jax.tree.leaves(eqx.filter(given, eqx.is_array_like))
+        values = jax.tree.leaves(given, is_leaf=lambda node: isinstance(node, list) and numeric(node) is not None)
         if len(values) != len(leaves):
             raise ValueError(
                 f"w0 has {len(values)} arrays, but the model has {len(leaves)}: {names}; "
@@ -114,10 +149,24 @@ def like(template: PyTree, given: Any) -> PyTree:
             )
     arrays = []
     for name, leaf, value in zip(names, leaves, values, strict=True):
-        array = np.asarray(value)
+        array = numeric(value)
+        if array is None:
+            raise TypeError(f"w0[{name!r}] must be numbers of shape {leaf.shape}, got {shown(value)}")
         if array.shape != leaf.shape:
             raise ValueError(f"w0[{name!r}] has shape {array.shape}, but the model's is {leaf.shape}")
-        if not np.all(np.isfinite(array)):
-            raise ValueError(f"w0[{name!r}] has NaN or infinite entries")
-        arrays.append(jnp.asarray(array, leaf.dtype))
+        kept = np.asarray(array, leaf.dtype)
+        if not np.all(np.isfinite(kept)):
+            raise ValueError(f"w0[{name!r}] has NaN or infinite entries, or such as are too large for {leaf.dtype}")
+        arrays.append(jnp.asarray(kept))
     return jax.tree.unflatten(structure, arrays)
+
+
+def numeric(value: Any) -> np.ndarray | None:
+    """The value as an array of real numbers; None where it is none."""
+    if np.ma.isMaskedArray(value):
+        return None
+    try:
+        array = np.asarray(value)
+    except ValueError:  # a ragged list
+        return None
+    return array if jnp.issubdtype(array.dtype, jnp.floating) or array.dtype.kind in "iu" else None

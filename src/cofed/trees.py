@@ -64,7 +64,8 @@ def all_finite(x: PyTree) -> Bool[Array, ""]:
 
 def dtype(x: PyTree) -> Any:
     """The floating dtype of a model: that of its first floating leaf."""
-    return next(leaf.dtype for leaf in jax.tree.leaves(x) if jnp.issubdtype(leaf.dtype, jnp.floating))
+    dtypes = [jnp.result_type(leaf) for leaf in jax.tree.leaves(x)]
+    return next(dtype for dtype in dtypes if jnp.issubdtype(dtype, jnp.floating))
 
 
 def names(x: PyTree) -> list[str]:

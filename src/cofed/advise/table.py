@@ -13,6 +13,7 @@ from cofed.federation import Federation
 from cofed.losses import Logistic, Poisson, Softmax, Squared
 from cofed.models import Linear
 from cofed.problem import Problem
+from cofed.tables import read_csv
 
 Frame = Any  # of pandas, whose types say too little for a checker
 LEVELS = 20  # a text column with more values than this is no category
@@ -44,17 +45,7 @@ def read(path: Path, client: str) -> Frame:
         except Exception as error:
             raise ValueError(f"{path} could not be read as Parquet: {str(error).splitlines()[0]}") from None
     if path.suffix in (".csv", ".tsv", ".txt") or path.name.endswith((".csv.gz", ".tsv.gz")):
-        try:
-            header = pd.read_csv(path, sep=None, engine="python", header=None, nrows=1, encoding="utf-8-sig", dtype=str)
-            names = [str(name) for name in header.iloc[0]]
-            twice = sorted({name for name in names if names.count(name) > 1})
-            if twice:
-                raise ValueError(f"the column {twice[0]!r} is there twice; column names must differ")
-            return pd.read_csv(path, sep=None, engine="python", dtype={client: str}, encoding="utf-8-sig")
-        except UnicodeError:
-            raise ValueError(f"{path} is not UTF-8 text; save it as CSV in UTF-8") from None
-        except Exception as error:
-            raise ValueError(f"{path} could not be read as CSV: {str(error).splitlines()[0]}") from None
+        return read_csv(path, client, sep=None)
     raise ValueError(f"{path} ends in {path.suffix!r}; give a .csv or a .parquet file")
 
 

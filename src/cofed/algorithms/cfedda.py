@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, PyTree
 from cofed import trees
 from cofed.algorithms.base import LocalSteps
 from cofed.problem import Problem
-from cofed.scalars import number, require_nonnegative, require_positive
+from cofed.scalars import number, require_nonnegative, require_positive, require_radius
 
 
 class Down(NamedTuple):
@@ -72,10 +72,10 @@ class CFedDA(eqx.Module):
         return ("convex",) if self.radius is None else ("convex", "norm")
 
     def __check_init__(self):
-        require_nonnegative("CFedDA", mu=self.mu, scale=self.scale)
-        require_positive("CFedDA", L=self.L)
+        require_nonnegative("CFedDA", mu=self.mu)
+        require_positive("CFedDA", L=self.L, scale=self.scale)
         if self.radius is not None:
-            require_positive("CFedDA", radius=self.radius)
+            require_radius("CFedDA", radius=self.radius)
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
         zeros = trees.zeros_like(w0)

@@ -30,6 +30,7 @@ FedAvg, FedMiD, FedDualAvg, FedProx
 FedFISTA and FedNewton are refused: their servers compute with differences of means, which must be exact.
 """
 
+import dataclasses
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -41,7 +42,9 @@ from cofed import compressors, trees
 from cofed.algorithms import base
 from cofed.algorithms.base import LocalSteps, Stage
 from cofed.algorithms.probe import Probe
+from cofed.checks import shown
 from cofed.problem import Problem
+from cofed.regularizers import Zero
 
 
 class Client(NamedTuple):
@@ -78,7 +81,7 @@ class Compressed(eqx.Module):
         offers = ("local", "local_node", "stages", "candidates")
         if isinstance(method, type) or not any(hasattr(method, one) for one in offers):
             raise TypeError(
-                f"Compressed: algorithm must be one with a server, such as cofed.FedDualAvg(0.1), got {method!r}"
+                f"Compressed: algorithm must be one with a server, such as cofed.FedDualAvg(0.1), got {shown(method)}"
             )
         if hasattr(method, "candidates"):
             raise ValueError(
@@ -91,11 +94,7 @@ class Compressed(eqx.Module):
             raise ValueError(f"Compressed: {name} is compressed already; give one compressor")
         if hasattr(method, "whole_up"):
             raise ValueError(f"Compressed: what clients of {name} send must come whole: {method.whole_up}")
-        if isinstance(self.compressor, type) or not hasattr(self.compressor, "compress"):
-            raise TypeError(
-                f"Compressed: compressor must be one such as TopK(share=0.05) or Quantised(bits=1), "
-                f"got {self.compressor!r}"
-            )
+        compressors.require_compressor("Compressed", self.compressor)
 
     def __getattr__(self, name: str) -> Any:
         # What a method may offer, this offers where its method does.
@@ -116,7 +115,14 @@ class Compressed(eqx.Module):
         return self.algorithm.paper
 
     def refuses(self, problem: Problem) -> str | None:
-        return base.refusal(self.algorithm, problem)
+        reason = base.refusal(self.algorithm, problem)
+        if reason is None and sends_more_than_changes(self.algorithm, problem):
+            reason = (
+                f"Compressed: clients of {base.name_of(self.algorithm)} send something else than 0 where nothing "
+                "changes any more, such as their whole model, and the method has no origin and local_origin to take "
+                "from it; compressed as it is, most of it would be lost"
+            )
+        return reason
 
     def init(self, problem: Problem, w0: PyTree) -> PyTree:
         return self.algorithm.init(problem, w0)
@@ -157,6 +163,17 @@ class Compressed(eqx.Module):
             return method.local(problem, down, method.init_client(problem, w0), Probe(zero, zero + 1, 0.0, 1))[0]
 
         return jax.eval_shape(up, w0)
+
+
+def sends_more_than_changes(method: Any, problem: Problem) -> bool:
+    """Whether an own method without an `origin` sends something else than 0 where all gradients are 0 and there is no
+    regularizer. Those of cofed are known to do right."""
+    if type(method).__module__.startswith("cofed.") or hasattr(method, "origin") or not hasattr(method, "local"):
+        return False
+    smooth, w0, zero = dataclasses.replace(problem, regularizer=Zero()), {"w": jnp.arange(1.0, 4.0)}, jnp.zeros(())
+    down, client = method.broadcast(method.init(smooth, w0)), method.init_client(smooth, w0)
+    up = method.local(smooth, down, client, Probe(zero, zero + 1, 0.0, 1))[0]
+    return any(bool(jnp.any(jnp.abs(leaf) > 1e-4)) for leaf in jax.tree.leaves(up))
 
 
 def average(self: Compressed, problem: Problem, server: PyTree) -> PyTree:

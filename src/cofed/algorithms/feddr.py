@@ -16,8 +16,9 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
 from cofed.algorithms.base import LocalSteps
+from cofed.checks import shown
 from cofed.problem import Problem
-from cofed.scalars import number, require_positive
+from cofed.scalars import entries, number, require_positive
 
 
 class Server(NamedTuple):
@@ -51,8 +52,8 @@ class FedDR(eqx.Module):
 
     def __check_init__(self):
         require_positive("FedDR", client_lr=self.client_lr, eta=self.eta, alpha=self.alpha)
-        if isinstance(self.alpha, float) and self.alpha >= 2:
-            raise ValueError(f"FedDR: alpha must be in (0, 2), got {self.alpha}")
+        if not (entries(self.alpha) < 2).all():
+            raise ValueError(f"FedDR: alpha must be in (0, 2), got {shown(self.alpha)}")
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
         return self.server(problem, w0)

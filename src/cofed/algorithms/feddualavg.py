@@ -21,9 +21,9 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
 from cofed.algorithms.base import LocalSteps
-from cofed.mirrors import Euclidean
+from cofed.mirrors import Euclidean, require_mirror
 from cofed.problem import Problem
-from cofed.scalars import number, require_positive
+from cofed.scalars import number, require_flag, require_positive
 
 
 class Server(NamedTuple):
@@ -52,6 +52,8 @@ class FedDualAvg(eqx.Module):
 
     def __check_init__(self):
         require_positive("FedDualAvg", client_lr=self.client_lr, server_lr=self.server_lr)
+        require_flag("FedDualAvg", client_prox=self.client_prox)
+        require_mirror("FedDualAvg", self.mirror)
 
     def refuses(self, problem: Problem) -> str | None:
         return self.mirror.refuses(problem.regularizer)

@@ -19,9 +19,9 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
 from cofed.algorithms.base import LocalSteps
-from cofed.mirrors import Euclidean
+from cofed.mirrors import Euclidean, require_mirror
 from cofed.problem import Problem
-from cofed.scalars import number, require_positive
+from cofed.scalars import number, require_flag, require_positive
 
 
 class Server(NamedTuple):
@@ -54,6 +54,8 @@ class FedMiD(eqx.Module):
 
     def __check_init__(self):
         require_positive("FedMiD", client_lr=self.client_lr, server_lr=self.server_lr)
+        require_flag("FedMiD", client_prox=self.client_prox)
+        require_mirror("FedMiD", self.mirror)
         if not isinstance(self.mirror, Euclidean):
             raise ValueError(
                 f"FedMiD needs the mirror Euclidean(), got {type(self.mirror).__name__}: its server step adds a "

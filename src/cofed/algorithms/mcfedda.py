@@ -13,18 +13,22 @@ Deviations  The run's rounds are split evenly over the stages (the first ones ta
 from typing import Any, ClassVar
 
 import equinox as eqx
+import numpy as np
 
+from cofed import checks
 from cofed.algorithms.base import Stage
 from cofed.algorithms.cfedda import CFedDA
+from cofed.checks import shown
 from cofed.problem import Problem
-from cofed.scalars import number, require_nonnegative, require_positive
+from cofed.scalars import number, require_nonnegative, require_positive, require_radius
 
 
 def optional_numbers(values: Any) -> Any:
     """A tuple of numbers, or None; a single number is a list of one."""
     if values is None:
         return None
-    return tuple(number(value) for value in values) if isinstance(values, (list, tuple)) else (number(values),)
+    several = isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.ndim == 1)
+    return tuple(number(value) for value in values) if several else (number(values),)
 
 
 class MCFedDA(eqx.Module):
@@ -59,15 +63,19 @@ class MCFedDA(eqx.Module):
     def __check_init__(self):
         require_nonnegative("MCFedDA", mu=self.mu)
         require_positive("MCFedDA", L=self.L)
+        for name, values in (("strengths", self.strengths), ("radii", self.radii)):
+            for i, value in enumerate(values or ()):
+                require_radius("MCFedDA", **{f"{name}[{i}]": value})
+                if np.ndim(value):
+                    raise ValueError(f"MCFedDA: {name} must hold one number per stage, got {shown(value)}")
         if self.sparsity is not None:  # the radii are 108 sparsity lambda_m / mu
             require_positive("MCFedDA", sparsity=self.sparsity, mu=self.mu)
         if self.strengths == ():
             raise ValueError("MCFedDA: strengths must have at least one entry")
         for rounds in self.stage_rounds if isinstance(self.stage_rounds, tuple) else ():
-            if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
-                raise ValueError(f"MCFedDA: each of stage_rounds must be an integer >= 1, got {self.stage_rounds}")
+            checks.integer("MCFedDA: each of stage_rounds", rounds)
         if not isinstance(self.stage_rounds, tuple | None):
-            raise TypeError(f"MCFedDA: stage_rounds must be a list of integers, got {self.stage_rounds!r}")
+            raise TypeError(f"MCFedDA: stage_rounds must be a list of integers, got {shown(self.stage_rounds)}")
         for i, strength in enumerate(self.strengths or ()):
             require_positive("MCFedDA", **{f"strengths[{i}]": strength})
         if self.radii is not None and self.sparsity is not None:

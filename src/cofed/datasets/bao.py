@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from cofed.datasets.synthetic import Synthetic, check_at_most, check_sizes, federation, shifted_clients
+from cofed import checks
+from cofed.datasets.synthetic import Synthetic, check_at_most, check_choices, check_sizes, federation, shifted_clients
 
 
 def bao_sparse(
@@ -23,10 +24,11 @@ def bao_sparse(
     >>> data.federation.X.shape, data.truth["coef"]
     ((2, 3, 8), array([1., 1., 1., 1., 0., 0., 0., 0.]))
     """
+    check_choices("bao_sparse", seed, dtype)
     check_sizes("bao_sparse", clients=clients, samples=samples, d=d)
     check_at_most("bao_sparse", "nonzeros", nonzeros, "d", d)
-    if not -1 < correlation < 1:
-        raise ValueError(f"bao_sparse: correlation must be between -1 and 1 (both excluded), got {correlation}")
+    inside = checks.is_real(correlation) and -1 < checks.as_float(correlation) < 1
+    checks.real("bao_sparse: correlation", correlation, "between -1 and 1 (both excluded)", inside)
     coef = (np.arange(d) < nonzeros).astype(float)
     rng = np.random.default_rng(seed)
 
@@ -53,6 +55,7 @@ def bao_low_rank(
     >>> bao_low_rank(clients=2, samples=3, d=4, rank=1).federation.X.shape
     (2, 3, 4, 4)
     """
+    check_choices("bao_low_rank", seed, dtype)
     check_sizes("bao_low_rank", clients=clients, samples=samples, d=d)
     check_at_most("bao_low_rank", "rank", rank, "d", d)
     coef = np.diag((np.arange(d) < rank).astype(float))

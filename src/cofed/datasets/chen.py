@@ -4,8 +4,17 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from cofed.datasets.synthetic import Pair, Synthetic, check_sizes, federation, sigmoid
-from cofed.scalars import require_nonnegative
+from cofed import checks
+from cofed.datasets.synthetic import (
+    Pair,
+    Synthetic,
+    check_choices,
+    check_counts,
+    check_scale,
+    check_sizes,
+    federation,
+    sigmoid,
+)
 
 
 def chen_logistic(
@@ -33,11 +42,20 @@ def chen_logistic(
     >>> round(float(data.federation.weights("samples") @ (gaps**2).sum(axis=1)), 12)
     4.0
     """
-    sizes = [samples] * clients if isinstance(samples, int) else list(samples)
-    check_sizes("chen_logistic", clients=clients, d=d, **{f"samples[{i}]": n for i, n in enumerate(sizes)})
+    check_choices("chen_logistic", seed, dtype)
+    check_sizes("chen_logistic", clients=clients, d=d)
+    check_counts("chen_logistic", test_samples=test_samples)
+    one = isinstance(samples, (int, np.integer))
+    sizes = [samples] * clients if one else checks.items("chen_logistic: samples", samples, "sizes, or one number")
+    if not sizes:
+        raise ValueError("chen_logistic: samples is empty; give one number, or one per client")
+    for n in sizes:
+        checks.integer("chen_logistic: samples", n)
+    check_sizes("chen_logistic", samples=sum(sizes), d=d)
     if len(sizes) != clients:
         raise ValueError(f"chen_logistic: samples holds {len(sizes)} numbers for {clients} clients")
-    require_nonnegative("chen_logistic", heterogeneity=heterogeneity, norm=norm)
+    check_scale("chen_logistic", heterogeneity=heterogeneity)
+    check_scale("chen_logistic", norm=norm)
     if clients == 1 and heterogeneity > 0:
         raise ValueError("chen_logistic: one client alone cannot differ; heterogeneity must be 0")
     rng = np.random.default_rng(seed)

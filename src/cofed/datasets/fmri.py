@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cofed import intake
+from cofed import checks, intake
 from cofed.datasets.folder import data_folder, first_file
-from cofed.datasets.synthetic import check_sizes
+from cofed.datasets.synthetic import check_choices, check_sizes
 from cofed.extras import imported
 from cofed.federation import Federation
 
@@ -68,11 +68,16 @@ def haxby(
     (('run 0', 'run 1'), [1, 0, 1, 0])
     """
     check_sizes("haxby", parts=parts)
+    _check_choices("haxby", classes, mask, standardize, dtype)
+    several = not isinstance(subjects, (int, np.integer)) or isinstance(subjects, bool)
+    wanted = checks.items("haxby: subjects", subjects, "numbers, or one number") if several else [subjects]
+    for subject in wanted:
+        checks.integer("haxby: subjects", subject, least=0)
+    if not wanted:
+        raise ValueError("haxby: subjects is empty; give one number or several")
     root = data_folder(folder)
     places = _places(root)
-    several = isinstance(subjects, Iterable)
-    wanted = list(subjects) if isinstance(subjects, Iterable) else [subjects]
-    if not wanted or any(subject not in places for subject in wanted):
+    if any(subject not in places for subject in wanted):
         raise _missing(root, places, wanted)
     opened = {subject: _open(places[subject], mask, classes) for subject in wanted}
     _check_masks(opened, mask)
@@ -107,6 +112,7 @@ def haxby_split(
         ...
     FileNotFoundError: there is no folder no/such/folder, which was given as the data folder
     """
+    _check_choices("haxby_split", classes, mask, standardize, dtype)
     root = data_folder(folder)
     places = _places(root)
     if not places:
@@ -137,6 +143,15 @@ class _Scans(NamedTuple):
     mask: np.ndarray
     runs: np.ndarray  # per volume
     codes: np.ndarray  # per volume, the position of its label in the classes, or -1
+
+
+def _check_choices(owner: str, classes: Any, mask: Any, standardize: Any, dtype: Any) -> None:
+    if classes is not None:
+        for name in checks.items(f"{owner}: classes", classes, "categories") or [None]:
+            checks.text(f"{owner}: each of classes", name)
+    checks.text(f"{owner}: mask", mask)
+    checks.flag(f"{owner}: standardize", standardize)
+    check_choices(owner, 0, dtype)
 
 
 def _places(root: Path) -> dict[int, Path]:

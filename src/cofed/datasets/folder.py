@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from cofed import checks
+
 VARIABLE = "COFED_DATA"
 
 
@@ -24,12 +26,12 @@ def data_folder(given: str | Path | None = None) -> Path:
     source = "which was given as the data folder"
     if given is None:
         given, source = os.environ.get(VARIABLE), f"which the variable {VARIABLE} names as the data folder"
-    if not given:
+    if given is None or (isinstance(given, str) and not given):
         raise FileNotFoundError(
             "the folder with the data is not known: give it (folder=..., on the command line --data DIR) or set the "
             f"variable {VARIABLE} to it"
         )
-    folder = Path(given).expanduser()
+    folder = checks.path("the data folder given as folder=", given).expanduser()
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}, {source}")
     return folder

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from cofed.datasets.synthetic import check_sizes
+from cofed import checks
+from cofed.datasets.synthetic import check_choices
 from cofed.extras import imported
 from cofed.federation import Federation
 
@@ -32,7 +33,9 @@ def digits(parts: int = 1, *, flat: bool = True, dtype: str = "float32") -> Fede
     >>> fed.names[:2], digits(parts=3).names[:2]
     (('form 0', 'form 1'), ('form 0 part 0', 'form 0 part 1'))
     """
-    check_sizes("digits", parts=parts)
+    parts = checks.integer("digits: parts", parts)
+    check_choices("digits", 0, dtype)
+    checks.flag("digits: flat", flat)
     most = min(np.diff([*STARTS, 1797]))
     if parts > most:
         raise ValueError(f"digits: parts must be at most {most}, the images of the smallest form, got {parts}")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cofed import partition
+from cofed import checks, partition
 from cofed.datasets.folder import data_folder, first_file
 from cofed.extras import imported
 from cofed.federation import Federation
@@ -60,6 +60,7 @@ def mnist(folder: str | Path | None = None, *, download: bool = False) -> Images
         ...
     FileNotFoundError: MNIST: ... has no train-images-idx3-ubyte.gz (nor train-images-idx3-ubyte)...
     """
+    checks.flag("mnist: download", download)
     try:
         root = data_folder(folder)
         paths = {part: _path(root, name) for part, name in FILES.items()}
@@ -86,6 +87,9 @@ def mnist_by_writer(
     >>> fed.names, fed.n_samples, fed.feature_shape
     (('pseudo-writer 0', 'pseudo-writer 1', 'pseudo-writer 2'), 60, (784,))
     """
+    if not isinstance(images, Images):
+        raise TypeError(f"mnist_by_writer: images must be those of mnist(), got {checks.shown(images)}")
+    checks.integer("mnist_by_writer: writers", writers)
     flat = images.train_X.reshape(len(images.train_X), -1)
     fed = partition.dirichlet(flat, images.train_y, writers, alpha, min_size, seed)
     return dataclasses.replace(fed, names=tuple(f"pseudo-writer {name}" for name in fed.names))

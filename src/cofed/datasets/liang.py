@@ -11,7 +11,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cofed.datasets.synthetic import Pair, Synthetic, check_at_most, check_sizes, federation, sigmoid
+from cofed.datasets.synthetic import (
+    Pair,
+    Synthetic,
+    check_at_most,
+    check_choices,
+    check_counts,
+    check_scale,
+    check_sizes,
+    federation,
+    sigmoid,
+)
 from cofed.federation import Federation
 
 
@@ -35,8 +45,11 @@ def liang_linear(
     >>> data.truth["coef"], bool(np.allclose(data.local["coef"].mean(axis=0), data.truth["coef"]))
     (array([1., 1., 0., 0., 0., 0.]), True)
     """
+    check_choices("liang_linear", seed, dtype)
     check_sizes("liang_linear", clients=clients, samples=samples, d=d)
     check_at_most("liang_linear", "s", s, "d", d)
+    check_scale("liang_linear", heterogeneity=heterogeneity)
+    check_scale("liang_linear", noise=noise)
     rng = np.random.default_rng(seed)
     coef, local = _linear_truths(rng, clients, d, s, heterogeneity)
 
@@ -71,8 +84,11 @@ def liang_logistic(
     >>> data.truth["coef"].shape, data.truth["coef"][2:]
     ((6,), array([0., 0., 0., 0.]))
     """
+    check_choices("liang_logistic", seed, dtype)
     check_sizes("liang_logistic", clients=clients, samples=samples, d=d, s=s)
     check_at_most("liang_logistic", "s", s, "d", d)
+    check_scale("liang_logistic", heterogeneity=heterogeneity)
+    check_counts("liang_logistic", test_samples=test_samples)
     rng = np.random.default_rng(seed)
     coef, local = _logistic_truths(rng, clients, d, s, heterogeneity)
 
@@ -101,8 +117,11 @@ def liang_linear_stream(
     >>> liang_linear_stream(clients=4, d=6, s=2, samples=5).federation
     Federation(4 clients, a stream, 6 features, float32)
     """
+    check_choices("liang_linear_stream", seed, dtype)
     check_sizes("liang_linear_stream", clients=clients, samples=samples, d=d)
     check_at_most("liang_linear_stream", "s", s, "d", d)
+    check_scale("liang_linear_stream", heterogeneity=heterogeneity)
+    check_scale("liang_linear_stream", noise=noise)
     coef, local = _linear_truths(np.random.default_rng(seed), clients, d, s, heterogeneity)
     known = local.astype(dtype)
 
@@ -130,8 +149,10 @@ def liang_logistic_stream(
     >>> liang_logistic_stream(clients=4, d=6, s=2, samples=5).federation
     Federation(4 clients, a stream, 6 features, float32)
     """
+    check_choices("liang_logistic_stream", seed, dtype)
     check_sizes("liang_logistic_stream", clients=clients, samples=samples, d=d, s=s)
     check_at_most("liang_logistic_stream", "s", s, "d", d)
+    check_scale("liang_logistic_stream", heterogeneity=heterogeneity)
     coef, local = _logistic_truths(np.random.default_rng(seed), clients, d, s, heterogeneity)
     known = local.astype(dtype)
 

@@ -1,11 +1,15 @@
 """What a generator returns, and the draws that several papers share."""
 
+import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cofed import checks, intake
+from cofed.checks import shown
 from cofed.federation import Federation
 
 
@@ -57,13 +61,41 @@ def sigmoid(z: np.ndarray) -> np.ndarray:
 
 
 def check_sizes(owner: str, **sizes: int) -> None:
-    """Refuse sizes below 1."""
+    """Refuse sizes below 1, and such as this machine's memory cannot hold."""
     for name, value in sizes.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{owner}: {name} must be a whole number >= 1, got {value!r}")
+            raise ValueError(f"{owner}: {name} must be a whole number >= 1, got {shown(value)}")
+    numbers, room = math.prod(int(value) for value in sizes.values()), memory() // 8
+    if numbers > room:
+        given = ", ".join(f"{name}={shown(value)}" for name, value in sizes.items())
+        raise ValueError(f"{owner}: {given} are more numbers than fit into memory (about {room:.2g})")
+
+
+def check_counts(owner: str, **counts: int) -> None:
+    """Refuse what is not a whole number >= 0."""
+    for name, value in counts.items():
+        checks.integer(f"{owner}: {name}", value, least=0)
+
+
+def check_choices(owner: str, seed: int, dtype: str) -> None:
+    """Refuse a seed or a dtype that is none."""
+    intake.require_seed(owner, seed)
+    intake.floating(f"{owner}: dtype", dtype)
+
+
+def check_scale(owner: str, **scales: Any) -> None:
+    """Refuse what is not a number >= 0, and such as make data that overflow."""
+    for name, value in scales.items():
+        if checks.nonnegative(f"{owner}: {name}", value) > 1e15:
+            raise ValueError(f"{owner}: {name} must be a number from 0 to 1e15, got {shown(value)}")
 
 
 def check_at_most(owner: str, name: str, value: int, bound_name: str, bound: int) -> None:
     """Refuse a number of non-zeros or a rank beyond the dimension."""
-    if not 0 <= value <= bound:
-        raise ValueError(f"{owner}: {name} must be between 0 and {bound_name}={bound}, got {value}")
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not 0 <= value <= bound:
+        raise ValueError(f"{owner}: {name} must be between 0 and {bound_name}={bound}, got {shown(value)}")
+
+
+def memory() -> int:
+    """The bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

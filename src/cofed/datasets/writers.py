@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from cofed import intake
+from cofed import checks, intake
 from cofed.datasets.folder import data_folder, first_file
-from cofed.datasets.synthetic import check_sizes
+from cofed.datasets.synthetic import check_choices
 from cofed.extras import imported
 from cofed.federation import Federation
 
@@ -42,8 +42,13 @@ def femnist(
     >>> fed.names, fed.sizes.tolist(), fed.feature_shape
     (('f0000_14', 'f0001_41'), [3, 2], (784,))
     """
+    for name, value in (("test", test), ("digits_only", digits_only), ("flat", flat)):
+        checks.flag(f"femnist: {name}", value)
+    check_choices("femnist", 0, dtype)
+    writers = _wanted(writers)
     h5py = imported("h5py", "Reading FEMNIST", "h5py", "data")
-    path = _path(data_folder(folder), f"fed_emnist{'_digitsonly' * digits_only}_{'test' if test else 'train'}.h5")
+    kind, part = "_digitsonly" if digits_only else "", "test" if test else "train"
+    path = _path(data_folder(folder), f"fed_emnist{kind}_{part}.h5")
     try:
         file = h5py.File(path, "r")
     except OSError as error:
@@ -68,19 +73,29 @@ def _path(root: Path, name: str) -> Path:
     return found
 
 
-def _chosen(names: list[str], writers: int | Iterable[str] | None, path: Path) -> list[str]:
-    names = sorted(names, key=intake.natural)
+def _wanted(writers: int | Iterable[str] | None) -> int | list[str] | None:
     if writers is None:
-        return names
+        return None
     if isinstance(writers, str):
         raise TypeError(f"femnist: writers must be a number or a list of names, got the string {writers!r}")
     if isinstance(writers, Iterable):
-        wanted, known = list(writers), set(names)
-        absent = [name for name in wanted if name not in known]
+        wanted = checks.items("femnist: writers", writers, "names")
+        for name in wanted or [None]:
+            checks.text("femnist: each of writers", name)
+        return wanted
+    return checks.integer("femnist: writers", writers)
+
+
+def _chosen(names: list[str], writers: int | list[str] | None, path: Path) -> list[str]:
+    names = sorted(names, key=intake.natural)
+    if writers is None:
+        return names
+    if isinstance(writers, list):
+        known = set(names)
+        absent = [name for name in writers if name not in known]
         if absent:
             raise ValueError(f"{path} has no writer {intake.listed(absent)}; it has {intake.listed(names)}")
-        return wanted
-    check_sizes("femnist", writers=writers)
+        return writers
     if writers > len(names):
         raise ValueError(f"femnist: writers must be at most the {len(names)} writers of {path}, got {writers}")
     return names[:writers]

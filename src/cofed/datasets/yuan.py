@@ -4,10 +4,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from cofed import checks
 from cofed.datasets.synthetic import (
     Pair,
     Synthetic,
     check_at_most,
+    check_choices,
+    check_counts,
+    check_scale,
     check_sizes,
     federation,
     shifted_clients,
@@ -33,8 +37,10 @@ def yuan_lasso(
     >>> yuan_lasso(clients=4, samples=8, d=16, nonzeros=3).federation.X.shape
     (4, 8, 16)
     """
+    check_choices("yuan_lasso", seed, dtype)
     check_sizes("yuan_lasso", clients=clients, samples=samples, d=d)
     check_at_most("yuan_lasso", "nonzeros", nonzeros, "d", d)
+    check_counts("yuan_lasso", test_clients=test_clients)
     coef = (np.arange(d) < nonzeros).astype(float)
     return _shifted(coef, clients, samples, test_clients, seed, dtype)
 
@@ -56,8 +62,10 @@ def yuan_low_rank(
     >>> data.federation.X.shape, int(np.linalg.matrix_rank(data.truth["coef"]))
     ((2, 3, 4, 4), 2)
     """
+    check_choices("yuan_low_rank", seed, dtype)
     check_sizes("yuan_low_rank", clients=clients, samples=samples, d=d)
     check_at_most("yuan_low_rank", "rank", rank, "d", d)
+    check_counts("yuan_low_rank", test_clients=test_clients)
     coef = np.diag((np.arange(d) < rank).astype(float))
     return _shifted(coef, clients, samples, test_clients, seed, dtype)
 
@@ -88,9 +96,14 @@ def yuan_fmri_like(
     >>> data.federation.X.shape, int(np.count_nonzero(data.truth["coef"]))
     ((3, 4, 300), 10)
     """
-    sizes = {"clients": clients, "samples": samples, "d": d, "regions": regions, "region_size": region_size}
-    check_sizes("yuan_fmri_like", **sizes, smoothness=smoothness)
+    check_choices("yuan_fmri_like", seed, dtype)
+    check_sizes("yuan_fmri_like", clients=clients, samples=samples, d=d)
+    for name, value in (("regions", regions), ("region_size", region_size), ("smoothness", smoothness)):
+        if checks.integer(f"yuan_fmri_like: {name}", value) > d:
+            raise ValueError(f"yuan_fmri_like: {name} must be at most d={d}, got {value}")
     check_at_most("yuan_fmri_like", "regions * region_size", regions * region_size, "d", d)
+    check_counts("yuan_fmri_like", test_clients=test_clients)
+    check_scale("yuan_fmri_like", signal=signal)
     rng = np.random.default_rng(seed)
 
     # Regions start in different slots of width region_size, so that they never overlap.

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from cofed.datasets.synthetic import Pair, Synthetic, check_sizes, federation
-from cofed.scalars import require_nonnegative
+from cofed import checks
+from cofed.datasets.synthetic import Pair, Synthetic, check_choices, check_scale, check_sizes, federation
 
 
 def zhang_logistic(
@@ -35,8 +35,10 @@ def zhang_logistic(
     >>> data.federation.X.shape, set(data.federation.pooled()[1].tolist()) <= {-1, 1}
     ((3, 4, 5), True)
     """
+    check_choices("zhang_logistic", seed, dtype)
     check_sizes("zhang_logistic", clients=clients, samples=samples, d=d)
-    require_nonnegative("zhang_logistic", alpha=alpha, beta=beta)
+    check_scale("zhang_logistic", alpha=alpha, beta=beta)
+    checks.flag("zhang_logistic: normalize", normalize)
     rng = np.random.default_rng(seed)
     u = np.sqrt(alpha) * rng.standard_normal(clients)
     B = np.sqrt(beta) * rng.standard_normal(clients)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from cofed import intake
+from cofed import checks, intake
 from cofed.disk.build import build
 from cofed.disk.index import Index, Names
 from cofed.disk.source import Source
@@ -58,7 +58,7 @@ class DiskFederation:
         """The federation of parquet files, with the index that is there or, where there is none, one that is built."""
         source = Source.open(path, target, client, features, dtype)
         beside = source.path.resolve()
-        folder = beside.with_name(f"{beside.name}.cofed") if index is None else Path(index)
+        folder = beside.with_name(f"{beside.name}.cofed") if index is None else checks.path("index", index)
         found = matching(source, folder)
         if found is None:
             try:
@@ -142,6 +142,8 @@ class DiskFederation:
 
     def check_labels(self, refuses: Callable[[np.ndarray], str | None]) -> None:
         """Refuse labels outside a loss's domain, naming the client."""
+        if not callable(refuses) or isinstance(refuses, type):
+            raise TypeError(f"refuses must be a function of labels, got {checks.shown(refuses)}")
         together = refuses(self.labels())
         if not together:
             return
@@ -170,12 +172,9 @@ class DiskFederation:
         DiskFederation(9 clients, 9 samples (min 1, median 1, max 1 per client), 1 features, float64, measured on 4)
         >>> folder.cleanup()
         """
-        if (
-            isinstance(clients, bool)
-            or not isinstance(clients, (int, np.integer))
-            or not 1 <= clients <= self.n_clients
-        ):
+        if checks.integer("measured_on: clients", clients) > self.n_clients:
             raise ValueError(f"measured_on takes a number of clients from 1 to {self.n_clients}, got {clients!r}")
+        intake.require_seed("measured_on", seed)
         chosen = np.random.default_rng(seed).choice(self.n_clients, int(clients), replace=False)
         return dataclasses.replace(self, measured=np.sort(chosen))
 
@@ -184,17 +183,17 @@ class DiskFederation:
         samples = self.index.read(np.array([self.position(which)]))
         return samples["X"].copy(), samples["y"].copy()
 
-    def position(self, which: Any) -> int:
+    def position(self, which: Any, given: str = "which") -> int:
         """The position of a client, by its name or its position."""
         if isinstance(which, str):
             found = self.names.find(which)
             if found < 0:
-                raise ValueError(f"there is no client {which!r} among the {self.n_clients} on disk")
+                raise ValueError(f"{given}: there is no client {which!r} among the {self.n_clients} on disk")
             return found
         if isinstance(which, bool) or not isinstance(which, (int, np.integer)):
-            raise TypeError(f"a client is given by its name or position, got {intake.kind(which)}")
+            raise TypeError(f"{given}: a client is given by its name or position, got {intake.kind(which)}")
         if not -self.n_clients <= which < self.n_clients:
-            raise ValueError(f"there is no client at position {which}; there are {self.n_clients} clients")
+            raise ValueError(f"{given}: there is no client at position {which}; there are {self.n_clients} clients")
         return int(which) % self.n_clients
 
     def select(self, names: Iterable[Any]) -> Any:
@@ -202,8 +201,11 @@ class DiskFederation:
         from cofed.federation import Federation
 
         if isinstance(names, str):
-            raise TypeError(f"select expects a list of client names, got the string {names!r}")
-        chosen = [self.position(name) for name in names]
+            raise TypeError(f"names: select expects a list of client names, got the string {names!r}")
+        chosen = [self.position(name, "names") for name in checks.items("names", names, "client names")]
+        if not chosen:
+            raise ValueError("names is empty: select needs at least one client")
+        intake.require_different("select: names", [self.names[m] for m in chosen])
         return Federation.from_arrays({self.names[m]: self.client(m) for m in chosen}, feature_names=self.feature_names)
 
     def stack(self, ids: np.ndarray, room: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -34,8 +34,8 @@ class Source:
         except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
             if isinstance(error, FileNotFoundError):
                 raise
-            raise ValueError(f"{path} could not be read as parquet: {error}") from error
-        targets, columns = intake.columns(list(table.schema.names), target, client, features)
+            raise ValueError(f"path: {path} could not be read as parquet: {error}") from error
+        targets, columns = intake.columns(intake.parquet_columns(table), target, client, features)
         types = {name: number(name, table.schema.field(name).type) for name in [*columns, *targets]}
         x_dtype = intake.common_dtype([common([types[name] for name in columns])], [""], dtype)
         y_dtype = intake.common_target_dtype([common([types[name] for name in targets])], [""], x_dtype)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
+from cofed import checks
 from cofed.disk import DiskFederation
 from cofed.engine.history import Result
 from cofed.engine.job import Settings, in_a_line
@@ -84,7 +85,7 @@ class Listeners:
     def __init__(self, callbacks: Any):
         if not isinstance(callbacks, Iterable):
             raise TypeError(f"callbacks must be a list of objects, got a single {type(callbacks).__name__}")
-        self.callbacks = list(callbacks)
+        self.callbacks = checks.items("callbacks", callbacks, "objects")
         self.told = 0
         for callback in self.callbacks:
             if isinstance(callback, type):

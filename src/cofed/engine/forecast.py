@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from cofed import checks
 from cofed.engine import machine
 from cofed.engine.history import History, Log
 from cofed.engine.job import Job, ReadyStage, Settings, check_algorithm, check_kinds, prepare
@@ -106,7 +107,7 @@ class Forecast:
 
     def seconds_with(self, clients: int) -> float:
         """The run's seconds, compilation apart, with so many clients: evaluations pass over all of them."""
-        larger = clients / self.clients
+        larger = checks.integer("clients", clients, most=None) / self.clients
         rounds = self.rounds * self.seconds_per_round * (larger if self.everyone else 1.0)
         return rounds + self.evaluations * self.seconds_per_evaluation * larger
 
@@ -260,9 +261,9 @@ class Calibration(NamedTuple):
 
 def check_budget(seconds: Any) -> float:
     """Seconds to calibrate in."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
-        raise ValueError(f"seconds must be a number > 0, got {seconds!r}")
-    return float(seconds)
+    most = 86_400  # a day: nobody waits longer for a forecast
+    inside = checks.is_real(seconds) and 0 < checks.as_float(seconds) <= most
+    return checks.real("seconds", seconds, f"a number > 0 and at most {most}", inside)
 
 
 def with_programs() -> int:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import PyTree
 
+from cofed import checks
 from cofed.files import atomically
 from cofed.tables import to_csv
 
@@ -93,10 +94,11 @@ class History:
 
     def to_csv(self, path: str | Path) -> None:
         """Write the rows as CSV."""
-        to_csv(self.to_pandas(), path)
+        to_csv(self.to_pandas(), checks.file_to_write("path", path))
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the rows as Parquet."""
+        path = checks.file_to_write("path", path)
         atomically(path, lambda f: self.to_pandas().to_parquet(f, index=False), shown=True)
 
     def __len__(self) -> int:

@@ -9,9 +9,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from cofed import trees
+from cofed import checks, trees
 from cofed.algorithms import base
+from cofed.checks import shown
 from cofed.disk import DiskFederation
+from cofed.engine.contracts import (
+    check_algorithm as check_algorithm,
+)
+from cofed.engine.contracts import (
+    check_gradient,
+    check_prediction,
+    check_regularizer,
+    check_round,
+)
+from cofed.engine.contracts import (
+    in_a_line as in_a_line,
+)
 from cofed.engine.data import Data, data_of
 from cofed.engine.halo import halo_links
 from cofed.engine.history import COLUMNS
@@ -50,6 +63,10 @@ class Settings:
     evaluate_every: int
     keep_models: bool
     per_client: bool
+
+    def __post_init__(self):
+        checks.flag("keep_models", self.keep_models)
+        checks.flag("per_client", self.per_client)
 
 
 @dataclasses.dataclass
@@ -105,6 +122,8 @@ def prepare(
         settings.clients_per_round,
     )
     check_stream(federation, plan)
+    if isinstance(topology, Topology) and topology.nodes == federation.n_clients:
+        topology = topology.for_clients(federation.names)
     exchange = make_exchange(algorithm, federation, settings, weights, topology, link_failure)
     check_fit(algorithm, pose(problem, plan), plan)
     place, together, most = lay(federation, plan, settings, weights, exchange, algorithm)
@@ -114,8 +133,10 @@ def prepare(
         check_evaluation(problem, federation, evaluation)
         held_out = traced(data_of(evaluation, "samples", owners=owners(federation, evaluation)), data.dtype)
     start = jax.eval_shape(lambda: problem.start(federation, None, settings.seed))
-    check_prediction(problem, federation, start)
-    own = check_metrics(metrics or {}, start)
+    check_prediction(traced(problem, federation.dtype), federation, start)
+    check_gradient(problem, federation, start)
+    check_regularizer(problem, start, "finite" in algorithm.needs)
+    own = check_metrics({} if metrics is None else metrics, start)
     entries = plan.participants + settings.per_client * plan.clients
     if settings.keep_models:
         entries += sum(leaf.size for leaf in jax.tree.leaves(start))
@@ -133,6 +154,7 @@ def prepare(
         plan = in_cache(plan, size * federation.n_features, size * sum(leaf.size for leaf in jax.tree.leaves(start)))
         check_fit(stage.algorithm, pose(problem, plan), plan)
         check_numbers(stage.algorithm)
+        check_round(stage.algorithm, pose(problem, plan), start, topology is not None)
         task = Task(
             traced(stage.algorithm, data.dtype),
             traced(pose(problem, plan), data.dtype),
@@ -180,7 +202,7 @@ def owners(federation: Federation | DiskFederation, evaluation: Federation) -> A
 def check_kinds(problem: Any, federation: Any, on_disk: bool = False) -> None:
     """Arguments in the wrong order or of the wrong kind get a sentence. `on_disk`: whether clients on disk will do."""
     if not isinstance(problem, Problem):
-        raise TypeError(f"the first argument must be a cofed.Problem, got {type(problem).__name__}")
+        raise TypeError(f"problem: the first argument must be a cofed.Problem, got {type(problem).__name__}")
     if isinstance(federation, DiskFederation):
         if on_disk:
             return
@@ -190,22 +212,18 @@ def check_kinds(problem: Any, federation: Any, on_disk: bool = False) -> None:
         )
     if not isinstance(federation, Federation):
         raise TypeError(
-            f"the second argument must be a cofed.Federation, got {type(federation).__name__}; "
+            f"federation: the second argument must be a cofed.Federation, got {type(federation).__name__}; "
             "make one with cofed.Federation.from_arrays([(X_1, y_1), ...])"
-        )
-
-
-def check_algorithm(algorithm: Any) -> None:
-    """What stands for the algorithm must be one."""
-    offers = ("local", "local_node", "stages", "candidates")
-    if isinstance(algorithm, type) or not any(hasattr(algorithm, name) for name in offers):
-        raise TypeError(
-            f"the third argument must be an algorithm such as cofed.FedDualAvg(client_lr=0.1), got {algorithm!r}"
         )
 
 
 def check_evaluation(problem: Problem, federation: Federation | DiskFederation, evaluation: Any) -> None:
     """Held-out data must look like the data."""
+    if not isinstance(evaluation, (Federation, DiskFederation)):
+        raise TypeError(
+            f"evaluation must be a cofed.Federation of held-out data, got {type(evaluation).__name__}; "
+            "federation.split() makes one"
+        )
     if isinstance(evaluation, DiskFederation):
         raise TypeError("the evaluation federation is on disk; read it into memory, such as evaluation.select([names])")
     if evaluation.feature_shape != federation.feature_shape:
@@ -226,26 +244,6 @@ def check_evaluation(problem: Problem, federation: Federation | DiskFederation, 
                 f"the evaluation federation has {there} classes, but the federation only {known}; "
                 f"give the loss their number, such as Softmax({there})"
             )
-
-
-def check_prediction(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
-    """The loss of a sample must be one number, made of a prediction that fits the label."""
-    x, y = (jax.ShapeDtypeStruct(part.shape, part.dtype) for part in federation.example())
-    try:
-        prediction = jax.eval_shape(problem.model, start, x)
-        loss = jax.eval_shape(lambda p, y: jnp.asarray(problem.loss(p, y)), prediction, y)
-    except Exception as error:
-        raise ValueError(
-            f"the model and the loss cannot be computed for one sample of shape {x.shape} and label of shape {y.shape} "
-            f"by JAX ({in_a_line(error)}); an own loss is a function of (prediction, y) in jax.numpy"
-        ) from error
-    if loss.shape != ():
-        raise ValueError(f"the loss of one sample must be one number, got an array of shape {loss.shape}")
-    if getattr(problem.loss, "elementwise", False) and prediction.shape != y.shape:
-        raise ValueError(
-            f"{type(problem.loss).__name__} compares a prediction of shape {prediction.shape} with a label of shape "
-            f"{y.shape}; they must agree"
-        )
 
 
 def check_stream(federation: Federation | DiskFederation, plan: Plan) -> None:
@@ -288,6 +286,7 @@ def make_exchange(
     if topology is None:
         if not hasattr(forms, "local"):
             raise ValueError(f"{name} has no server: give a topology, such as topology=cofed.topologies.ring(16)")
+        check_link_failure(link_failure)
         if link_failure:
             raise ValueError("link_failure is for runs with a topology")
         return Centre()
@@ -301,16 +300,24 @@ def make_exchange(
         raise ValueError("clients_per_round is for runs with a server; by gossip every node takes part in every round")
     if not (isinstance(weights, str) and weights == "uniform"):
         raise ValueError("by gossip all nodes count alike: weights must be 'uniform'")
-    if not isinstance(link_failure, (int, float)) or not 0 <= link_failure < 1:
-        raise ValueError(f"link_failure is a probability in [0, 1), got {link_failure!r}")
+    check_link_failure(link_failure)
     dtype = federation.dtype
     return Peers(links(topology, dtype), jnp.asarray(link_failure, dtype) if link_failure else None)
+
+
+def check_link_failure(link_failure: Any) -> None:
+    """Refuse what is no probability; a link that always fails is none."""
+    if not checks.is_real(link_failure) or not 0 <= checks.as_float(link_failure) < 1:
+        raise ValueError(f"link_failure is a probability in [0, 1), got {shown(link_failure)}")
 
 
 def check_metrics(metrics: Mapping[str, Callable], start: PyTree) -> dict[str, Callable]:
     """Own metrics, tried on the shapes of the model: each must be a function of it that gives one number."""
     if not isinstance(metrics, Mapping):
         raise TypeError(f"metrics must be a mapping of names to functions of the model, got {type(metrics).__name__}")
+    for name, metric in metrics.items():
+        if not isinstance(name, str) or not name or not callable(metric) or isinstance(metric, type):
+            raise TypeError(f"metrics must map names to functions of the model, got {shown(name)}: {shown(metric)}")
     by_node = {f"{name}_{part}" for name in ("objective", *metrics) for part in ("min", "mean", "max")}
     taken = sorted(set(metrics) & (RESERVED | by_node))
     if taken:
@@ -355,8 +362,3 @@ def check_numbers(algorithm: Any) -> None:
                 f"{type(algorithm).__name__}: {name} must be one number, got an array of shape {jnp.shape(leaf)}; "
                 "for several values give cofed.tune a list of algorithms"
             )
-
-
-def in_a_line(error: Exception) -> str:
-    """An error's kind and its first line: JAX's go on for a page."""
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from cofed import checks
 from cofed.algorithms import base
 from cofed.disk import DiskFederation
 from cofed.federation import Federation
@@ -34,21 +35,17 @@ class Plan:
 
 def positive_integer(name: str, value: Any) -> int:
     """An integer >= 1, or a sentence."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
-    return int(value)
+    return checks.integer(name, value)
 
 
 def optional_integer(name: str, value: Any) -> int | None:
     """An integer >= 1, or None, or a sentence."""
-    return None if value is None else positive_integer(name, value)
+    return checks.optional_integer(name, value)
 
 
 def check_seed(seed: Any) -> int:
     """A seed is an integer that fits 32 bits."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be an integer from 0 to 2**32 - 1, got {seed!r}")
-    return int(seed)
+    return checks.seed("seed", seed)
 
 
 def make_plan(

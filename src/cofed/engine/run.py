@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from cofed import trees
+from cofed import checks, trees
 from cofed.algorithms import base
 from cofed.disk import DiskFederation
 from cofed.engine import folders
@@ -22,7 +22,7 @@ from cofed.engine.choose import choose
 from cofed.engine.definition import Definition, Written
 from cofed.engine.ending import failed, finish, gathered, judge, rounds_done, settled, to_numpy
 from cofed.engine.history import History, LeftOut, Log, Result
-from cofed.engine.job import Job, ReadyStage, Settings, check_kinds, prepare
+from cofed.engine.job import Job, ReadyStage, Settings, check_algorithm, check_kinds, prepare
 from cofed.engine.loop import Clock, Records, Task
 from cofed.engine.mesh import spread_state
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
@@ -97,6 +97,14 @@ def run(
     >>> result.model.coef.round(1).tolist()
     [1.0, 0.0, 2.0]
     """
+    checks.flag("debug", debug)
+    checks.optional_flag("progress", progress)
+    if checkpoint is not None:
+        checkpoint = check_folder(checkpoint)
+        checks.optional_integer("checkpoint_every", checkpoint_every, most=None)
+        checks.integer("keep_checkpoints", keep_checkpoints, most=None)
+    elif checkpoint_every is not None:
+        raise ValueError("checkpoint_every is for runs with a checkpoint, and none is given")
     if hasattr(algorithm, "candidates"):
         check_kinds(problem, federation)
         assert isinstance(federation, Federation)
@@ -195,8 +203,13 @@ def resume(
     >>> bool((again.model.coef == first.model.coef).all())
     True
     """
+    checks.optional_flag("progress", progress)
+    if problem is not None or federation is not None:
+        check_given(problem, federation)
+    if algorithm is not None:
+        check_algorithm(algorithm)
     listeners = Listeners(callbacks)
-    store = Store.open(Path(checkpoint))
+    store = Store.open(checks.path("checkpoint", checkpoint))
     with folders.held(store.folder) if jax.process_index() == 0 else contextlib.nullcontext():
         store.tidy()
         written = Written.read(store.folder)
@@ -218,6 +231,22 @@ def resume(
             RunInfo(saved.algorithm, saved.problem, saved.federation, settings, saved.weights, *network, rows=rows)
         )
         return proceed(job, state, log, store, progress, debug=False, listeners=listeners)
+
+
+def check_folder(checkpoint: Any) -> Path:
+    """The folder of a checkpoint, which may not be there yet."""
+    folder = checks.path("checkpoint", checkpoint)
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"checkpoint must be a folder, and {folder} is a file")
+    return folder
+
+
+def check_given(problem: Any, federation: Any) -> None:
+    """What is given again to a resumed run must be of the right kind."""
+    if problem is not None and not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a cofed.Problem, got {checks.shown(problem)}")
+    if federation is not None and not isinstance(federation, (Federation, DiskFederation)):
+        raise TypeError(f"federation must be a cofed.Federation, got {checks.shown(federation)}")
 
 
 def begin_stage(job: Job, number: int, w0: PyTree) -> State:

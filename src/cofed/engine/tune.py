@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PyTree
 
+from cofed import checks
 from cofed.algorithms import base
 from cofed.engine import folders
 from cofed.engine.ending import blown_up, judged_by, usual_start
@@ -87,11 +88,15 @@ def tune(
     (0.1, [False, False, True])
     """
     check_kinds(problem, federation)
-    algorithms = [grid] if isinstance(grid, eqx.Module) else list(grid)
+    algorithms = [grid] if isinstance(grid, eqx.Module) else checks.items("grid", grid, "algorithms")
+    checks.optional_flag("progress", progress)
+    checks.optional_flag("maximise", maximise)
+    checks.integer("memory", memory, most=None)
+    checks.optional_text("score", score)
     if not algorithms:
         raise ValueError("the grid is empty: give at least one algorithm")
     for algorithm in algorithms:
-        check_algorithm(algorithm)
+        check_algorithm(algorithm, "each of grid")
         if hasattr(algorithm, "candidates"):
             raise ValueError(f"{base.name_of(algorithm)} chooses between methods by itself: tune these one by one")
     upward = maximised(score or "objective", metrics or {}, maximise)

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
 from cofed.algorithms.base import LocalSteps
-from cofed.mirrors import Euclidean
+from cofed.mirrors import Euclidean, require_mirror
 from cofed.problem import Problem
 from cofed.scalars import number, require_positive
 
@@ -50,6 +50,7 @@ class DASM(eqx.Module):
 
     def __check_init__(self):
         require_positive("DASM", step=self.step)
+        require_mirror("DASM", self.mirror)
 
     def refuses(self, problem: Problem) -> str | None:
         if problem.local_steps not in (None, 1):

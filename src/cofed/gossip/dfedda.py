@@ -20,9 +20,9 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
 from cofed.algorithms.base import LocalSteps
-from cofed.mirrors import Euclidean
+from cofed.mirrors import Euclidean, require_mirror
 from cofed.problem import Problem
-from cofed.scalars import number, require_positive
+from cofed.scalars import number, require_flag, require_positive
 
 
 class Node(NamedTuple):
@@ -59,6 +59,8 @@ class DFedDA(eqx.Module):
 
     def __check_init__(self):
         require_positive("DFedDA", client_lr=self.client_lr, server_lr=self.server_lr)
+        require_flag("DFedDA", gradient_tracking=self.gradient_tracking)
+        require_mirror("DFedDA", self.mirror)
 
     def refuses(self, problem: Problem) -> str | None:
         return self.mirror.refuses(problem.regularizer)

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PyTree
 from cofed import trees
 from cofed.algorithms.base import LocalSteps
 from cofed.problem import Problem
-from cofed.scalars import number, require_positive
+from cofed.scalars import number, require_flag, require_positive
 
 
 class Node(NamedTuple):
@@ -51,6 +51,7 @@ class DFedMiD(eqx.Module):
 
     def __check_init__(self):
         require_positive("DFedMiD", client_lr=self.client_lr, server_lr=self.server_lr)
+        require_flag("DFedMiD", client_prox=self.client_prox)
 
     def init_node(self, problem: Problem, w0: PyTree) -> Node:
         return Node(w0)

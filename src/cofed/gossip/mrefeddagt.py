@@ -14,7 +14,7 @@ import equinox as eqx
 
 from cofed.algorithms.base import Stage
 from cofed.gossip.refeddagt import ReFedDAGT
-from cofed.mirrors import PNorm
+from cofed.mirrors import PNorm, require_mirror
 from cofed.problem import Problem
 from cofed.scalars import number, require_count, require_positive
 
@@ -46,6 +46,7 @@ class MReFedDAGT(eqx.Module):
         require_positive("MReFedDAGT", client_lr=self.client_lr, radius_squared=self.radius_squared)
         require_positive("MReFedDAGT", server_lr=self.server_lr)
         require_count("MReFedDAGT", sparsity=self.sparsity, stages_count=self.stages_count)
+        require_mirror("MReFedDAGT", self.mirror)
 
     def stages(self, problem: Problem, rounds: int, local_steps: int | None) -> list[Stage]:
         """One ReFedDA-GT per ball."""

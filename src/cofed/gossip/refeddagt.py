@@ -23,10 +23,10 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
 from cofed.algorithms.base import LocalSteps
-from cofed.mirrors import PNorm
+from cofed.mirrors import PNorm, require_mirror
 from cofed.problem import Problem
 from cofed.regularizers import L0Ball
-from cofed.scalars import number, require_count, require_positive
+from cofed.scalars import number, require_count, require_flag, require_positive, require_radius
 
 
 class Server(NamedTuple):
@@ -87,8 +87,9 @@ class ReFedDAGT(eqx.Module):
 
     def __check_init__(self):
         require_positive("ReFedDAGT", client_lr=self.client_lr, server_lr=self.server_lr)
-        if isinstance(self.radius_squared, float) and not self.radius_squared > 0:
-            raise ValueError(f"ReFedDAGT: radius_squared must be > 0, got {self.radius_squared}")
+        require_radius("ReFedDAGT", radius_squared=self.radius_squared)
+        require_flag("ReFedDAGT", mix_start=self.mix_start)
+        require_mirror("ReFedDAGT", self.mirror)
         if self.sparsity is not None:
             require_count("ReFedDAGT", sparsity=self.sparsity)
         if not hasattr(self.mirror, "norm"):

@@ -6,7 +6,9 @@ any graph: u_ij = 1 / (1 + max(degree_i, degree_j)). On a chain that is 1/3, wit
 networkx and scipy.sparse are imported where they are used: most runs have a server, and then start without them.
 """
 
+import dataclasses
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from cofed import checks, intake
+
+__all__ = [
+    "Topology",
+    "chain",
+    "complete",
+    "erdos_renyi",
+    "from_graph",
+    "from_matrix",
+    "grid",
+    "ring",
+    "star",
+    "torus",
+]
 TOLERANCE = 1e-8
+NODES, EDGES = 10**7, 10**8  # more than these are a mistake, and no memory holds them
 
 
 class Topology(eqx.Module):
@@ -37,6 +54,22 @@ class Topology(eqx.Module):
     nodes: int = eqx.field(static=True)
     name: str = eqx.field(static=True)
     second_eigenvalue: float = eqx.field(static=True)
+    labels: tuple[str, ...] | None = eqx.field(static=True, default=None)  # the nodes' names, where they are texts
+
+    def for_clients(self, names: Sequence[str]) -> "Topology":
+        """The topology with its nodes in the clients' order: by name where nodes have names, else as they are."""
+        if self.labels is None:
+            return self
+        if set(self.labels) != set(names):
+            strange = sorted(set(self.labels) ^ set(names), key=intake.natural)
+            raise ValueError(
+                "the topology's nodes have names, which must be those of the clients; "
+                f"only one of the two has {intake.listed(strange)}"
+            )
+        places = {name: m for m, name in enumerate(names)}
+        place = np.array([places[label] for label in self.labels])
+        pairs = np.sort(np.stack([place[self.first], place[self.second]], axis=1), axis=1)
+        return dataclasses.replace(self, first=pairs[:, 0], second=pairs[:, 1], labels=tuple(names))
 
     @property
     def mixing_time(self) -> float:
@@ -197,7 +230,7 @@ def grid(rows: int, columns: int) -> Topology:
     """
     import networkx as nx
 
-    graph = nx.grid_2d_graph(count(rows), count(columns))
+    graph = nx.grid_2d_graph(*sides(rows, columns))
     return from_graph(nx.convert_node_labels_to_integers(graph, ordering="sorted"), name=f"grid {rows} x {columns}")
 
 
@@ -210,9 +243,17 @@ def torus(rows: int, columns: int) -> Topology:
     """
     import networkx as nx
 
-    graph = nx.grid_2d_graph(count(rows), count(columns), periodic=True)
+    graph = nx.grid_2d_graph(*sides(rows, columns), periodic=True)
     graph.remove_edges_from(list(nx.selfloop_edges(graph)))
     return from_graph(nx.convert_node_labels_to_integers(graph, ordering="sorted"), name=f"torus {rows} x {columns}")
+
+
+def sides(rows: int, columns: int) -> tuple[int, int]:
+    """The sides of a rectangle of nodes, or a sentence."""
+    found = count(rows, "rows"), count(columns, "columns")
+    if found[0] * found[1] > NODES:
+        raise ValueError(f"rows={rows} and columns={columns} are more than {NODES:.0e} nodes")
+    return found
 
 
 def complete(nodes: int) -> Topology:
@@ -224,7 +265,9 @@ def complete(nodes: int) -> Topology:
     """
     import networkx as nx
 
-    return from_graph(nx.complete_graph(count(nodes)), name="complete")
+    if count(nodes) ** 2 / 2 > EDGES:
+        raise ValueError(f"nodes={nodes}: a complete graph of so many has more than {EDGES:.0e} edges")
+    return from_graph(nx.complete_graph(nodes), name="complete")
 
 
 def erdos_renyi(nodes: int, probability: float, seed: int = 0, tries: int = 100) -> Topology:
@@ -236,9 +279,12 @@ def erdos_renyi(nodes: int, probability: float, seed: int = 0, tries: int = 100)
     """
     import networkx as nx
 
-    if not isinstance(probability, (int, float)) or not 0 < probability <= 1:
-        raise ValueError(f"the probability of an edge must be in (0, 1], got {probability!r}")
-    count(nodes)
+    inside = checks.is_real(probability) and 0 < checks.as_float(probability) <= 1
+    probability = checks.real("the probability of an edge", probability, "in (0, 1]", inside)
+    intake.require_seed("erdos_renyi", seed)
+    tries = checks.integer("tries", tries)
+    if count(nodes) ** 2 * probability / 2 > EDGES:
+        raise ValueError(f"nodes={nodes} with probability {probability:g} are more than {EDGES:.0e} edges")
     for attempt in range(tries):
         graph = nx.gnp_random_graph(nodes, probability, seed=seed + 1_000_003 * attempt)
         if nx.is_connected(graph):
@@ -250,7 +296,10 @@ def erdos_renyi(nodes: int, probability: float, seed: int = 0, tries: int = 100)
 
 
 def from_graph(graph: Any, name: str = "graph") -> Topology:
-    """Metropolis weights on any connected, undirected networkx graph; nodes are taken in the graph's order.
+    """Metropolis weights on any connected, undirected networkx graph.
+
+    Nodes that are called 0, 1, 2, ... are the clients at these positions. Nodes with texts for names are the clients of
+    these names. Others are taken in the graph's order.
 
     >>> import cofed, networkx as nx
     >>> cofed.topologies.from_graph(nx.petersen_graph()).nodes
@@ -259,18 +308,25 @@ def from_graph(graph: Any, name: str = "graph") -> Topology:
     import networkx as nx
 
     if not isinstance(graph, nx.Graph) or graph.is_directed() or graph.is_multigraph():
-        raise TypeError(f"expected an undirected networkx graph, got {type(graph).__name__}")
+        raise TypeError(f"graph: expected an undirected networkx graph, got {type(graph).__name__}")
+    name = checks.text("name", name)
     if graph.number_of_nodes() == 0:
         raise ValueError("a topology needs at least one node, the graph has none")
     if not nx.is_connected(graph):
         parts = nx.number_connected_components(graph)
         raise ValueError(f"the graph is not connected: it has {parts} parts, which would never agree")
-    place = {node: i for i, node in enumerate(graph.nodes)}
+    nodes = list(graph.nodes)
+    if set(nodes) == set(range(len(nodes))):
+        nodes = list(range(len(nodes)))
+    labels = tuple(nodes) if all(isinstance(node, str) for node in nodes) else None
+    if labels is None and any(isinstance(node, str) for node in nodes):
+        raise ValueError("graph: some nodes have texts for names and some not; name all after clients, or none")
+    place = {node: i for i, node in enumerate(nodes)}
     pairs = np.array([(place[a], place[b]) for a, b in graph.edges if a != b], int).reshape(-1, 2)
     first, second = np.sort(pairs, axis=1).T
     degrees = np.bincount(pairs.ravel(), minlength=len(place))
     weight = 1 / (1 + np.maximum(degrees[first], degrees[second]))
-    return make(first, second, weight, len(place), name)
+    return dataclasses.replace(make(first, second, weight, len(place), name), labels=labels)
 
 
 def from_matrix(matrix: Any, name: str = "matrix") -> Topology:
@@ -283,10 +339,11 @@ def from_matrix(matrix: Any, name: str = "matrix") -> Topology:
     """
     import scipy.sparse.csgraph
 
-    given: Any = matrix if scipy.sparse.issparse(matrix) else np.asarray(matrix)
+    name = checks.text("name", name)
+    given: Any = matrix if scipy.sparse.issparse(matrix) else dense(matrix)
     if len(given.shape) != 2 or given.shape[0] != given.shape[1] or given.shape[0] == 0:
         raise ValueError(f"a gossip matrix must be square, got shape {given.shape}")
-    if np.iscomplexobj(given) or given.dtype == object:
+    if given.dtype.kind not in "fiub":
         raise ValueError(f"a gossip matrix must be of real numbers, got {given.dtype}")
     U: Any = scipy.sparse.csr_array(given, dtype=float, copy=True)
     U.sum_duplicates()
@@ -313,6 +370,17 @@ def from_matrix(matrix: Any, name: str = "matrix") -> Topology:
             "the gossip matrix never agrees: it has the eigenvalue -1, two sides that only swap what they hold"
         )
     return topology
+
+
+def dense(matrix: Any) -> np.ndarray:
+    """The matrix as an array, or a sentence."""
+    try:
+        found = np.asarray(matrix)
+    except ValueError:
+        raise ValueError(f"a gossip matrix must be square, got the ragged {checks.shown(matrix)}") from None
+    if np.ma.is_masked(matrix):
+        raise ValueError("a gossip matrix must not have masked entries")
+    return found
 
 
 def make(first: np.ndarray, second: np.ndarray, weight: np.ndarray, nodes: int, name: str) -> Topology:
@@ -349,8 +417,6 @@ def second_eigenvalue(U: Any) -> float:
     return float(max(top, -least))
 
 
-def count(nodes: int) -> int:
+def count(nodes: int, what: str = "nodes") -> int:
     """A number of nodes, or a sentence."""
-    if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 1:
-        raise ValueError(f"the number of nodes must be an integer >= 1, got {nodes!r}")
-    return int(nodes)
+    return checks.integer(f"the number of {what}", nodes, most=NODES)

@@ -13,12 +13,13 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 
+from cofed import checks
 from cofed.algorithms.base import Candidates
 from cofed.algorithms.fedavg import FedAvg
 from cofed.personal.local import optional_number
 from cofed.personal.purelocal import PureLocal
 from cofed.problem import Problem
-from cofed.scalars import number
+from cofed.scalars import number, require_positive
 
 
 class Alternative(eqx.Module):
@@ -54,14 +55,12 @@ class Alternative(eqx.Module):
             raise ValueError(
                 "Alternative: give client_lr, or both methods, such as shared=FedAvg(0.1), local=PureLocal(0.1)"
             )
-        if not isinstance(self.held_out, (int, float)) or not 0 < self.held_out < 1:
-            raise ValueError(f"Alternative: held_out must be a share between 0 and 1, got {self.held_out!r}")
-        if self.folds is not None and (
-            isinstance(self.folds, bool) or not isinstance(self.folds, int) or self.folds < 2
-        ):
-            raise ValueError(f"Alternative: folds must be an integer >= 2, got {self.folds!r}")
-        if not isinstance(self.by_client, bool):
-            raise TypeError(f"Alternative: by_client must be True or False, got {self.by_client!r}")
+        if self.client_lr is not None:
+            require_positive("Alternative", client_lr=self.client_lr)
+        require_positive("Alternative", server_lr=self.server_lr)
+        checks.share("Alternative: held_out", self.held_out)
+        checks.optional_integer("Alternative: folds", self.folds, least=2)
+        checks.flag("Alternative: by_client", self.by_client)
         for name, method in (("shared", self.shared), ("local", self.local)):
             if method is not None and (isinstance(method, type) or not hasattr(method, "local")):
                 raise TypeError(f"Alternative: {name} must be an algorithm with a server, got {method!r}")

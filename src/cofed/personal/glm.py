@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num
 
+from cofed.checks import shown
 from cofed.federation import Federation
 from cofed.models import Linear, Weights
 from cofed.problem import Problem
@@ -152,7 +153,10 @@ def as_model(problem: Problem, theta: np.ndarray, basis: np.ndarray) -> Weights:
 def check(what: str, problem: Any, federation: Any) -> None:
     """Refuse what is no generalised linear model on fixed samples."""
     if not isinstance(problem, Problem) or not isinstance(federation, Federation):
-        raise TypeError(f"{what} expects a cofed.Problem and a cofed.Federation")
+        raise TypeError(
+            f"{what} expects a cofed.Problem and a cofed.Federation, got problem={shown(problem)} and "
+            f"federation={shown(federation)}"
+        )
     if not isinstance(problem.model, Linear) or not getattr(problem.loss, "likelihood", False):
         raise ValueError(
             f"{what} is for Linear() with Squared(), Logistic(), Softmax() or Poisson(), got "

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cofed import checks
 from cofed.federation import Federation
 from cofed.personal.fits import LocalFits, local_fits
 from cofed.problem import Problem
@@ -88,13 +89,13 @@ def heterogeneity(problem: Problem, federation: Federation, level: float = 0.95,
     >>> round(found.R_squared, 1), found.verdict
     (1.0, 'separate')
     """
+    checks.share("level", level)
     return heterogeneity_of(local_fits(problem, federation, groups), level)
 
 
 def heterogeneity_of(fits: LocalFits, level: float = 0.95) -> Heterogeneity:
     """The same from fits that clients have made themselves and shared."""
-    if not isinstance(level, (int, float)) or not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level!r}")
+    level = checks.share("level", level)
     if len(fits.names) < 2:
         raise ValueError(f"heterogeneity needs the fits of at least two clients, got {len(fits.names)}")
     for name in ("samples", "parameters", "covariances"):

@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float, Num, PyTree
 
 from cofed import trees
+from cofed.checks import shown
 from cofed.federation import Federation
-from cofed.problem import Problem
+from cofed.problem import Problem, numeric
 from cofed.programs import keep_programs
 
 
@@ -43,7 +44,10 @@ def excess_risk(
     True
     """
     if not isinstance(problem, Problem) or not isinstance(fresh, Federation):
-        raise TypeError("excess_risk expects a cofed.Problem and a cofed.Federation of fresh samples")
+        raise TypeError(
+            "excess_risk expects a cofed.Problem and a cofed.Federation of fresh samples, got "
+            f"problem={shown(problem)} and fresh={shown(fresh)}"
+        )
     keep_programs()
     start = problem.start(fresh)
     ours, best = (for_each_client(name, given, start, fresh) for name, given in (("models", models), ("truth", truth)))
@@ -77,13 +81,16 @@ def for_each_client(what: str, given: Any, start: PyTree, fresh: Federation) -> 
         missing = [name for name in names if name not in given]
         if missing:
             raise ValueError(f"excess_risk: {what} lacks {missing}; the model's parameters are {names}")
-        values = [np.asarray(given[name]) for name in names]
+        values = [given[name] for name in names]
     else:
-        values = [np.asarray(leaf) for leaf in jax.tree.leaves(eqx.filter(given, eqx.is_array_like))]
+        values = jax.tree.leaves(given, is_leaf=lambda node: isinstance(node, list) and numeric(node) is not None)
     if len(values) != len(leaves):
         raise ValueError(f"excess_risk: {what} has {len(values)} arrays, but the model's parameters are {names}")
     stacked = []
-    for name, leaf, value in zip(names, leaves, values, strict=True):
+    for name, leaf, found in zip(names, leaves, values, strict=True):
+        value = numeric(found)
+        if value is None or not np.isfinite(value).all():
+            raise ValueError(f"excess_risk: {what} must be finite numbers, but {name!r} is {shown(found)}")
         if value.shape not in (leaf.shape, (fresh.n_clients, *leaf.shape)):
             raise ValueError(
                 f"excess_risk: {what} has {name!r} of shape {value.shape}, expected {leaf.shape}, or "

@@ -9,12 +9,15 @@ import numpy as np
 from jaxtyping import PyTree, Scalar
 
 from cofed import trees
+from cofed.checks import shown
 from cofed.regularizers.leaves import (
+    checked,
     concrete,
     coordinates,
     each,
     indicator,
     no_subgradient,
+    require_numbers,
     spread,
     tolerance,
 )
@@ -46,8 +49,9 @@ class Box(eqx.Module):
 
     def __check_init__(self):
         for field, value in (("low", self.low), ("high", self.high)):
-            if value is None or any(np.isnan(leaf).any() for leaf in concrete(value)):
-                raise ValueError(f"Box: {field} must be a number or numbers, got {value}")
+            require_numbers("Box", field, value)
+            if any(np.isnan(leaf).any() for leaf in concrete(value)):
+                raise ValueError(f"Box: {field} must be a number or numbers, got {shown(value)}")
         low, high = concrete(self.low), concrete(self.high)
         # One number against a tree is compared with each leaf; tracers and mismatched trees are seen by the
         # prox.
@@ -56,6 +60,7 @@ class Box(eqx.Module):
             if (below.shape == above.shape or () in (below.shape, above.shape)) and (below > above).any():
                 raise ValueError(f"Box: low must not exceed high, got low={below} and high={above}")
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """0 within the bounds, inf outside"""
 
@@ -67,10 +72,12 @@ class Box(eqx.Module):
         fits = jax.tree.leaves(each(inside, w, *self._bounds(w)))
         return indicator(jnp.all(jnp.stack(fits)), trees.dtype(w))
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """The nearest point within the bounds."""
         return each(jnp.clip, v, *self._bounds(v))
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """Refused: an indicator has none."""
         no_subgradient("Box")

@@ -5,11 +5,22 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PyTree, Scalar
 
 from cofed import trees
+from cofed.checks import shown
 from cofed.regularizers.base import Regularizer
-from cofed.regularizers.leaves import cast, each, require_regularizer, spread
+from cofed.regularizers.leaves import (
+    cast,
+    checked,
+    concrete,
+    coordinates,
+    each,
+    require_numbers,
+    require_regularizer,
+    spread,
+)
 from cofed.regularizers.on import On
 from cofed.scalars import number, require_positive
 
@@ -45,19 +56,23 @@ class Scaled(eqx.Module):
         """The leaves that it is on."""
         return part_of(self.regularizer, w)
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """factor * regularizer(w)"""
         inner = self.regularizer.value(w)
         return cast(self.factor, inner) * inner
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """The regularizer's prox with step * factor."""
         return self.regularizer.prox(v, self._step(v, step))
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """factor * the regularizer's"""
         return each(lambda x: cast(self.factor, x) * x, self.regularizer.subgradient(w))
 
+    @checked
     def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
         """The regularizer's with step * factor; the ball is that of the norm itself and does not scale."""
         if not self.is_norm:
@@ -82,7 +97,7 @@ class Translated(eqx.Module):
     """
 
     regularizer: Regularizer
-    center: PyTree
+    center: PyTree = eqx.field(converter=coordinates)
 
     convex = property(lambda self: self.regularizer.convex)
     separable = property(lambda self: self.regularizer.separable)
@@ -95,19 +110,25 @@ class Translated(eqx.Module):
 
     def __check_init__(self):
         require_regularizer("Translated", self.regularizer)
+        require_numbers("Translated", "center", self.center)
+        if not all(np.isfinite(leaf).all() for leaf in concrete(self.center)):
+            raise ValueError(f"Translated: center must be finite, got {shown(self.center)}")
 
     def part(self, w: PyTree) -> PyTree:
         """The leaves that it is on."""
         return part_of(self.regularizer, w)
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """regularizer(w - center)"""
         return self.regularizer.value(self._moved(w))
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """center + the regularizer's prox at v - center"""
         return each(jnp.add, self.regularizer.prox(self._moved(v), step), self._center(v))
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """The regularizer's at w - center"""
         return self.regularizer.subgradient(self._moved(w))
@@ -142,7 +163,7 @@ class Sum(eqx.Module):
 
     def __init__(self, *parts: Any):
         if not parts:
-            raise ValueError("Sum: give at least one regularizer")
+            raise ValueError("Sum: give at least one regularizer as parts, got none")
         for part in parts:
             require_regularizer("Sum", part)
         self.parts = parts
@@ -165,11 +186,13 @@ class Sum(eqx.Module):
         """The leaves that the parts are on."""
         return [part_of(part, w) for part in self.parts]
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """The sum of the parts' values"""
         self._refuse_overlap(w)
         return jnp.sum(jnp.stack([part.value(w) for part in self.parts]))
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """The parts' proxes, one after another."""
         self._refuse_overlap(v)
@@ -177,6 +200,7 @@ class Sum(eqx.Module):
             v = part.prox(v, step)
         return v
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """The sum of the parts' subgradients; refused if one part is an indicator."""
         self._refuse_overlap(w)

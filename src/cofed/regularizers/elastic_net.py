@@ -6,9 +6,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
-from cofed.regularizers.leaves import cast, each, total
+from cofed.regularizers.leaves import cast, checked, each, total
 from cofed.regularizers.thresholds import soft
-from cofed.scalars import known, number, require_nonnegative
+from cofed.scalars import number, require_between, require_nonnegative
 
 
 class ElasticNet(eqx.Module):
@@ -38,6 +38,7 @@ class ElasticNet(eqx.Module):
         require_nonnegative("ElasticNet", strength=self.strength)
         require_ratio("ElasticNet", self.l1_ratio)
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """strength * (l1_ratio * |w|_1 + (1 - l1_ratio)/2 * ||w||^2)"""
 
@@ -48,6 +49,7 @@ class ElasticNet(eqx.Module):
         amount = total(leaf, w)
         return cast(self.strength, amount) * amount
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """Soft thresholding, then shrinking by 1 + step * strength * (1 - l1_ratio)."""
 
@@ -57,6 +59,7 @@ class ElasticNet(eqx.Module):
 
         return each(leaf, v)
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """strength * (l1_ratio * sign(w) + (1 - l1_ratio) * w), with sign(0) = 0"""
 
@@ -69,5 +72,4 @@ class ElasticNet(eqx.Module):
 
 def require_ratio(owner: str, ratio: Any) -> None:
     """Refuse a mixing ratio outside [0, 1]."""
-    if known(ratio) and not 0 <= float(ratio) <= 1:
-        raise ValueError(f"{owner}: l1_ratio must be in [0, 1], got {ratio}")
+    require_between(owner, 0.0, 1.0, l1_ratio=ratio)

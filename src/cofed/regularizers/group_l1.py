@@ -10,7 +10,7 @@ from jaxtyping import Array, PyTree, Scalar
 from cofed import trees
 from cofed.regularizers.dykstra import prox_of_sum
 from cofed.regularizers.groups import expand, group_norm, group_soft, group_weights, labels, require_leaf
-from cofed.regularizers.leaves import cast, coordinates, each, joint, require_weights, total
+from cofed.regularizers.leaves import cast, checked, coordinates, each, joint, require_weights, total
 from cofed.regularizers.thresholds import shrink
 from cofed.scalars import number, require_nonnegative
 
@@ -45,11 +45,13 @@ class GroupL1(eqx.Module):
         require_nonnegative("GroupL1", strength=self.strength)
         require_weights("GroupL1", self.weights)
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """strength * sum_g weights_g ||w_g||_2"""
         amount = self._norm(w)
         return cast(self.strength, amount) * amount
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """Each group shortened by step * strength * weights_g."""
 
@@ -58,6 +60,7 @@ class GroupL1(eqx.Module):
 
         return each(leaf, v)
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """strength * weights_g * w_g / ||w_g||, and 0 for a zero group"""
 
@@ -67,6 +70,7 @@ class GroupL1(eqx.Module):
 
         return each(leaf, w)
 
+    @checked
     def dual_norm(self, z: PyTree) -> Scalar:
         """max_g ||z_g|| / weights_g; infinite where a weight is 0 and z_g is not"""
 
@@ -76,6 +80,7 @@ class GroupL1(eqx.Module):
 
         return jnp.max(jnp.stack([leaf(x) for x in jax.tree.leaves(z)]))
 
+    @checked
     def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
         """argmin ||w - v||^2/2 + step psi(w) s.t. R(w - anchor) <= radius, psi = strength R; by Dykstra"""
         weights, _ = joint(each(self._weights, v))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from cofed.checks import shown
 from cofed.regularizers.leaves import cast
 
 
@@ -15,13 +16,21 @@ def labels(groups: Any) -> tuple[int, ...] | None:
     """A field converter: a label per row as a tuple, so that it is static and hashable."""
     if groups is None:
         return None
-    given = np.asarray(groups)
-    if given.ndim != 1 or given.size == 0 or not np.issubdtype(given.dtype, np.integer):
-        raise ValueError(f"groups: expected one integer label per coordinate, got {groups!r}")
+    given = array(groups)
+    if given is None or given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iu":
+        raise ValueError(f"groups: expected one integer label per coordinate, got {shown(groups)}")
     present = np.unique(given)
     if present[0] != 0 or present[-1] != present.size - 1:
         raise ValueError(f"groups: the labels must be 0, 1, ..., G-1 without gaps, got {present.tolist()}")
     return tuple(given.tolist())
+
+
+def array(groups: Any) -> np.ndarray | None:
+    """What NumPy makes of it; None where it cannot, or would drop a mask."""
+    try:
+        return None if np.ma.isMaskedArray(groups) else np.asarray(groups)
+    except ValueError:
+        return None
 
 
 def require_leaf(owner: str, groups: tuple[int, ...] | None, leaf: Any) -> None:

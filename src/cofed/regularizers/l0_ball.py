@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
-from cofed.regularizers.leaves import indicator, joint, no_subgradient
+from cofed import checks
+from cofed.regularizers.leaves import checked, indicator, joint, no_subgradient
 
 
 class L0Ball(eqx.Module):
@@ -33,14 +34,15 @@ class L0Ball(eqx.Module):
     structure = "density"
 
     def __check_init__(self):
-        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 0:
-            raise ValueError(f"L0Ball: k must be an integer >= 0, got {self.k!r}")
+        checks.integer("L0Ball: k", self.k, least=0)
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """0 if at most k coordinates are not 0, else inf"""
         x, _ = joint(w)
         return indicator(jnp.sum(x != 0) <= self.k, x.dtype)
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """The k largest entries in absolute value, the rest 0; among equals the lowest index stays."""
         x, back = joint(v)
@@ -48,6 +50,7 @@ class L0Ball(eqx.Module):
         _, kept = jax.lax.top_k(jnp.abs(x), min(self.k, x.size))
         return back(jnp.where(jnp.zeros(x.shape, bool).at[kept].set(True), x, 0.0))
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """Refused: an indicator has none."""
         no_subgradient("L0Ball")

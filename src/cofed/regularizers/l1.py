@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
 from cofed.regularizers import l1_prox_in_ball
-from cofed.regularizers.leaves import cast, coordinates, each, require_weights, spread, total
+from cofed.regularizers.leaves import cast, checked, coordinates, each, require_weights, spread, total
 from cofed.regularizers.thresholds import soft
 from cofed.scalars import number, require_nonnegative
 
@@ -43,21 +43,25 @@ class L1(eqx.Module):
         require_nonnegative("L1", strength=self.strength)
         require_weights("L1", self.weights)
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """strength * sum_j weights_j |w_j|"""
         amount = total(lambda x, c: jnp.sum(c * jnp.abs(x)), w, self._weights(w))
         return cast(self.strength, amount) * amount
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """Soft thresholding at step * strength * weights."""
         if self.weights is None:
             return each(lambda x: soft(x, cast(step, x) * cast(self.strength, x)), v)
         return each(lambda x, c: soft(x, cast(step, x) * cast(self.strength, x) * c), v, self._weights(v))
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """strength * weights * sign(w), with sign(0) = 0"""
         return each(lambda x, c: cast(self.strength, x) * c * jnp.sign(x), w, self._weights(w))
 
+    @checked
     def dual_norm(self, z: PyTree) -> Scalar:
         """max_j |z_j| / weights_j; infinite where a weight is 0 and z_j is not"""
 
@@ -67,6 +71,7 @@ class L1(eqx.Module):
 
         return jnp.max(jnp.stack(jax.tree.leaves(each(leaf, z, self._weights(z)))))
 
+    @checked
     def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
         """argmin ||w - v||^2/2 + step psi(w) subject to R(w - anchor) <= radius, psi = strength R; exactly"""
         return l1_prox_in_ball.prox_in_ball(v, step, self.strength, self._weights(v), anchor, radius)

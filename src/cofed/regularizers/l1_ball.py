@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
-from cofed.regularizers.leaves import cast, indicator, joint, no_subgradient, tolerance
+from cofed.regularizers.leaves import cast, checked, indicator, joint, no_subgradient, tolerance
 from cofed.regularizers.thresholds import shrink
 from cofed.scalars import number, require_nonnegative
 
@@ -35,16 +35,19 @@ class L1Ball(eqx.Module):
     def __check_init__(self):
         require_nonnegative("L1Ball", radius=self.radius)
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """0 in the ball, inf outside"""
         x, _ = joint(w)
         return indicator(jnp.sum(jnp.abs(x)) <= cast(self.radius, x) * (1 + tolerance(x.dtype)), x.dtype)
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """The projection, by Newton's method on the threshold; points inside stay as they are."""
         x, back = joint(v)
         return back(jnp.sign(x) * shrink(jnp.abs(x), jnp.ones_like(x), cast(self.radius, x)))
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """Refused: an indicator has none."""
         no_subgradient("L1Ball")

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
-from cofed.regularizers.leaves import cast, indicator, joint, no_subgradient, tolerance
+from cofed.regularizers.leaves import cast, checked, indicator, joint, no_subgradient, tolerance
 from cofed.regularizers.thresholds import safe_norm
 from cofed.scalars import number, require_nonnegative
 
@@ -35,11 +35,13 @@ class L2Ball(eqx.Module):
     def __check_init__(self):
         require_nonnegative("L2Ball", radius=self.radius)
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """0 in the ball, inf outside"""
         x, _ = joint(w)
         return indicator(safe_norm(x) <= cast(self.radius, x) * (1 + tolerance(x.dtype)), x.dtype)
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """The projection; points inside stay as they are."""
         x, back = joint(v)
@@ -47,6 +49,7 @@ class L2Ball(eqx.Module):
         outside = norm > radius
         return back(x * jnp.where(outside, radius / jnp.where(outside, norm, 1.0), 1.0))
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """Refused: an indicator has none."""
         no_subgradient("L2Ball")

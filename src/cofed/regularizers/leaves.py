@@ -1,5 +1,7 @@
 """What the regularizers share: hyperparameters against leaves, and the model as one vector."""
 
+import functools
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -11,8 +13,52 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree, Scalar
 
 from cofed import trees
+from cofed.checks import as_float, is_real, shown
 from cofed.regularizers.base import Regularizer
-from cofed.scalars import number
+from cofed.scalars import is_numbers, number
+
+
+def checked(method: Callable) -> Callable:
+    """The method of a regularizer or a mirror, with what is given looked at first: models are pytrees of floating
+    arrays, and a step or radius is a number >= 0. Costs nothing in a compiled program."""
+    names = list(inspect.signature(method).parameters)[1:]
+
+    @functools.wraps(method)
+    def looked_at(self: Any, *given: Any, **named: Any) -> Any:
+        for name, value in [*zip(names, given, strict=False), *named.items()]:
+            where = f"{type(self).__name__}.{method.__name__}: {name}"
+            if name in ("step", "radius"):
+                require_amount(where, value)
+            else:
+                require_model(where, value)
+                if name == "anchor":
+                    require_alike(where, value, given[0] if given else named["v"])
+        return method(self, *given, **named)
+
+    return looked_at
+
+
+def require_amount(where: str, value: Any) -> None:
+    """Refuse a step or radius that is not a number >= 0; tracers and JAX's arrays are not waited for."""
+    if not is_numbers(value) or np.ndim(value):
+        raise TypeError(f"{where} must be a number >= 0, got {shown(value)}")
+    if is_real(value) and not 0 <= as_float(value) < math.inf:
+        raise ValueError(f"{where} must be a finite number >= 0, got {shown(value)}")
+
+
+def require_model(where: str, tree: PyTree) -> None:
+    """Refuse what is not a pytree of floating arrays: the strength of a penalty would be rounded to a whole number."""
+    leaves = jax.tree.leaves(tree)
+    floating = [is_numbers(leaf) and jnp.issubdtype(jnp.result_type(leaf), jnp.floating) for leaf in leaves]
+    if not leaves or not all(floating):
+        raise TypeError(f"{where} must be a model, that is a pytree of floating arrays, got {shown(tree)}")
+
+
+def require_alike(where: str, anchor: PyTree, v: PyTree) -> None:
+    """Refuse an anchor that is another model than v."""
+    here, there = (jax.tree.map(np.shape, tree) for tree in (v, anchor))
+    if jax.tree.structure(v) != jax.tree.structure(anchor) or here != there:
+        raise ValueError(f"{where} must have the leaves and shapes of v, {shown(here)}, got {shown(there)}")
 
 
 def cast(value: Any, like: Any) -> Array:
@@ -48,7 +94,8 @@ def no_subgradient(owner: str) -> NoReturn:
 def require_regularizer(owner: str, part: Any) -> None:
     """Refuse what is not a regularizer."""
     if isinstance(part, type) or not isinstance(part, Regularizer):
-        raise TypeError(f"{owner} combines regularizers such as L1(0.1), got {part!r}")
+        what = "one of its parts" if owner == "Sum" else "its regularizer"
+        raise TypeError(f"{owner} combines regularizers such as L1(0.1), got {shown(part)} as {what}")
 
 
 def joint(tree: PyTree) -> tuple[Float[Array, " n"], Callable[[Array], PyTree]]:
@@ -70,17 +117,13 @@ def coordinates(value: Any) -> Any:
     """A converter for a number, an array, or a pytree like the model; lists of numbers become arrays."""
     if value is None:
         return None
-    if isinstance(value, (list, tuple)) and all(isinstance(item, (int, float, np.number)) for item in value):
+    if isinstance(value, (list, tuple)) and value and all(is_real(item) for item in value):
         return np.asarray(value, float)
-    return jax.tree.map(lambda leaf: leaf.astype(float) if _integers(leaf) else _number(leaf), value)
+    return jax.tree.map(lambda leaf: leaf.astype(float) if _integers(leaf) else number(leaf), value)
 
 
 def _integers(leaf: Any) -> bool:
-    return isinstance(leaf, np.ndarray) and not np.issubdtype(leaf.dtype, np.floating)
-
-
-def _number(leaf: Any) -> Any:
-    return number(leaf) if isinstance(leaf, (bool, str, int, float, np.number)) else leaf
+    return isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iu" and not np.ma.isMaskedArray(leaf)
 
 
 def concrete(value: Any) -> list[np.ndarray]:
@@ -89,11 +132,21 @@ def concrete(value: Any) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in leaves if not isinstance(leaf, Tracer)]
 
 
+def require_numbers(owner: str, field: str, value: Any) -> None:
+    """Refuse what is not a number, an array of numbers, or a pytree of these."""
+    leaves = jax.tree.leaves(value)
+    if not leaves or not all(is_numbers(leaf) for leaf in leaves):
+        raise TypeError(f"{owner}: {field} must be a number or numbers, got {shown(value)}")
+
+
 def require_weights(owner: str, weights: Any) -> None:
-    """Refuse weights that are negative or not finite."""
+    """Refuse weights that are negative or not finite; None stands for those that a regularizer has by itself."""
+    if weights is None:
+        return
+    require_numbers(owner, "weights", weights)
     for leaf in concrete(weights):
         if not (np.isfinite(leaf) & (leaf >= 0)).all():
-            raise ValueError(f"{owner}: weights must be finite and >= 0, got {leaf}")
+            raise ValueError(f"{owner}: weights must be finite and >= 0, got {shown(leaf)}")
 
 
 def spread(owner: str, field: str, value: Any, tree: PyTree) -> PyTree:

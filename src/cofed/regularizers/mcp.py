@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree, Scalar
 
-from cofed.regularizers.leaves import cast, each, total
+from cofed.regularizers.leaves import cast, checked, each, total
 from cofed.scalars import number, require_nonnegative, require_positive
 
 
@@ -41,6 +41,7 @@ class MCP(eqx.Module):
         """1 / gamma"""
         return 1 / self.gamma
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """sum_j p(|w_j|)"""
 
@@ -51,6 +52,7 @@ class MCP(eqx.Module):
 
         return total(leaf, w)
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """Firm thresholding for step < gamma; beyond, the global minimiser is a hard threshold."""
 
@@ -67,6 +69,7 @@ class MCP(eqx.Module):
 
         return each(leaf, v)
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """sign(w) max(strength - |w|/gamma, 0), with sign(0) = 0"""
 

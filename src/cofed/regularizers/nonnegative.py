@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
-from cofed.regularizers.leaves import each, indicator, joint, no_subgradient, tolerance
+from cofed.regularizers.leaves import checked, each, indicator, joint, no_subgradient, tolerance
 
 
 class NonNegative(eqx.Module):
@@ -29,16 +29,19 @@ class NonNegative(eqx.Module):
     is_norm = False
     structure = None
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """0 in the orthant, inf outside"""
         x, _ = joint(w)
         room = tolerance(x.dtype) * jnp.max(jnp.abs(x), initial=1.0)
         return indicator(jnp.all(x >= -room), x.dtype)
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """max(v, 0)"""
         return each(lambda x: jnp.maximum(x, 0.0), v)
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """Refused: an indicator has none."""
         no_subgradient("NonNegative")

@@ -10,7 +10,7 @@ from jaxtyping import Array, PyTree, Scalar
 
 from cofed import trees
 from cofed.regularizers.dykstra import prox_of_sum
-from cofed.regularizers.leaves import cast, each, joint, total
+from cofed.regularizers.leaves import cast, checked, each, joint, total
 from cofed.regularizers.singular import threshold_singular_values
 from cofed.regularizers.thresholds import shrink
 from cofed.scalars import number, require_nonnegative
@@ -40,11 +40,13 @@ class Nuclear(eqx.Module):
     def __check_init__(self):
         require_nonnegative("Nuclear", strength=self.strength)
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """strength * the sum of singular values"""
         amount = total(lambda x: jnp.sum(_singular_values(x)), w)
         return cast(self.strength, amount) * amount
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """The singular values soft-thresholded at step * strength."""
 
@@ -53,6 +55,7 @@ class Nuclear(eqx.Module):
 
         return each(leaf, v)
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """strength * U V^T over the singular values above round-off"""
 
@@ -63,10 +66,12 @@ class Nuclear(eqx.Module):
 
         return each(leaf, w)
 
+    @checked
     def dual_norm(self, z: PyTree) -> Scalar:
         """The largest singular value of any leaf"""
         return jnp.max(jnp.stack([jnp.max(_singular_values(x)) for x in jax.tree.leaves(z)]))
 
+    @checked
     def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
         """argmin ||W - V||^2/2 + step psi(W) subject to ||W - anchor||_* <= radius, by Dykstra"""
         bound = jnp.asarray(radius, trees.dtype(v))

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
 from cofed import trees
+from cofed.checks import shown
 from cofed.regularizers.base import Regularizer
-from cofed.regularizers.leaves import require_regularizer
+from cofed.regularizers.leaves import checked, require_regularizer
 
 
 class On(eqx.Module):
@@ -32,7 +33,7 @@ class On(eqx.Module):
     def __init__(self, regularizer: Any, *names: str):
         require_regularizer("On", regularizer)
         if not names or not all(isinstance(name, str) and name for name in names):
-            raise ValueError(f"On: give the names of leaves, such as On(L1(0.1), 'coef'), got {names}")
+            raise ValueError(f"On: give the names of leaves, such as On(L1(0.1), 'coef'), got {shown(names)}")
         self.regularizer = regularizer
         self.names = names
 
@@ -89,20 +90,24 @@ class On(eqx.Module):
         """The named leaves."""
         return self._chosen(w)
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """The sum over the named leaves"""
         values = [self.regularizer.value(leaf) for leaf in self._chosen(w)]
         return jnp.sum(jnp.stack(values))
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """The prox of each named leaf; the other leaves as they are."""
         return self._replaced(v, [self.regularizer.prox(leaf, step) for leaf in self._chosen(v)], v)
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """The subgradient of each named leaf; 0 for the other leaves."""
         parts = [self.regularizer.subgradient(leaf) for leaf in self._chosen(w)]
         return self._replaced(w, parts, trees.zeros_like(w))
 
+    @checked
     def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
         """The named leaves together within one ball around the anchor; the other leaves as they are."""
         if not self.is_norm:

@@ -6,9 +6,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree, Scalar
 
-from cofed.regularizers.leaves import cast, each, total
+from cofed.regularizers.leaves import cast, checked, each, total
 from cofed.regularizers.thresholds import soft
-from cofed.scalars import known, number, require_nonnegative, require_positive
+from cofed.scalars import number, require_above, require_nonnegative
 
 
 class SCAD(eqx.Module):
@@ -35,15 +35,14 @@ class SCAD(eqx.Module):
 
     def __check_init__(self):
         require_nonnegative("SCAD", strength=self.strength)
-        require_positive("SCAD", a=self.a)
-        if known(self.a) and float(self.a) <= 2:
-            raise ValueError(f"SCAD: a must be > 2, got {self.a}")
+        require_above("SCAD", 2.0, a=self.a)
 
     @property
     def weak_convexity(self) -> Any:
         """1 / (a - 1)"""
         return 1 / (self.a - 1)
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """sum_j p(|w_j|)"""
 
@@ -55,6 +54,7 @@ class SCAD(eqx.Module):
 
         return total(leaf, w)
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """The global minimiser: three pieces for step < a - 1; beyond, a jump from soft thresholding to v."""
 
@@ -73,6 +73,7 @@ class SCAD(eqx.Module):
 
         return each(leaf, v)
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """sign(w) p'(|w|), with sign(0) = 0"""
 

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
-from cofed.regularizers.leaves import cast, indicator, joint, no_subgradient, tolerance
+from cofed.regularizers.leaves import cast, checked, indicator, joint, no_subgradient, tolerance
 from cofed.regularizers.thresholds import fill
 from cofed.scalars import number, require_positive
 
@@ -35,6 +35,7 @@ class Simplex(eqx.Module):
     def __check_init__(self):
         require_positive("Simplex", radius=self.radius)
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """0 on the simplex, inf outside"""
         x, _ = joint(w)
@@ -42,12 +43,14 @@ class Simplex(eqx.Module):
         room = radius * tolerance(x.dtype)
         return indicator(jnp.all(x >= -room) & (jnp.abs(jnp.sum(x) - radius) <= room), x.dtype)
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """The projection: Newton's method on the threshold, as Michelot (1986)."""
         x, back = joint(v)
         # The projection does not change when a constant is added; measured from the top, no digits cancel.
         return back(fill(x - jnp.max(x), jnp.ones_like(x), cast(self.radius, x)))
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """Refused: an indicator has none."""
         no_subgradient("Simplex")

@@ -18,7 +18,7 @@ from cofed.regularizers.groups import (
     labels,
     require_leaf,
 )
-from cofed.regularizers.leaves import cast, coordinates, each, require_weights, total
+from cofed.regularizers.leaves import cast, checked, coordinates, each, require_weights, total
 from cofed.regularizers.thresholds import soft
 from cofed.scalars import number, require_nonnegative
 
@@ -54,6 +54,7 @@ class SparseGroupL1(eqx.Module):
         require_ratio("SparseGroupL1", self.l1_ratio)
         require_weights("SparseGroupL1", self.weights)
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """strength * (l1_ratio * |w|_1 + (1 - l1_ratio) * sum_g weights_g ||w_g||_2)"""
 
@@ -64,6 +65,7 @@ class SparseGroupL1(eqx.Module):
         amount = total(leaf, w)
         return cast(self.strength, amount) * amount
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """Soft thresholding of the entries, then of the groups: exact in this order."""
 
@@ -73,16 +75,19 @@ class SparseGroupL1(eqx.Module):
 
         return each(leaf, v)
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """The sum of both parts' subgradients, 0 at kinks"""
 
         def leaf(x: Array) -> Array:
+            require_leaf("SparseGroupL1", self.groups, x)
             ratio, n = cast(self.l1_ratio, x), group_norm(x, self.groups)
             direction = x * expand(self._weights(x) / jnp.where(n > 0, n, 1.0), self.groups, x)
             return cast(self.strength, x) * (ratio * jnp.sign(x) + (1 - ratio) * direction)
 
         return each(leaf, w)
 
+    @checked
     def dual_norm(self, z: PyTree) -> Scalar:
         """max_g of the tau with ||soft(z_g, tau l1_ratio)|| = tau (1 - l1_ratio) weights_g (epsilon-norm)"""
         return jnp.max(jnp.stack([jnp.max(self._levels(x)) for x in jax.tree.leaves(z)]))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree, Scalar
 
-from cofed.regularizers.leaves import cast, each, total
+from cofed.regularizers.leaves import cast, checked, each, total
 from cofed.regularizers.taut_string import denoise
 from cofed.scalars import number, require_nonnegative
 
@@ -37,11 +37,13 @@ class TotalVariation(eqx.Module):
     def __check_init__(self):
         require_nonnegative("TotalVariation", strength=self.strength)
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """strength * sum_i |w_{i+1} - w_i|"""
         amount = total(lambda x: jnp.sum(jnp.abs(jnp.diff(_line(x), axis=0))), w)
         return cast(self.strength, amount) * amount
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """Exact, by dynamic programming (Johnson 2013)."""
 
@@ -51,6 +53,7 @@ class TotalVariation(eqx.Module):
 
         return each(leaf, v)
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """strength * D^T sign(D w), with D the differences and sign(0) = 0"""
 

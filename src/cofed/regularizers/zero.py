@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
 from cofed import trees
+from cofed.regularizers.leaves import checked
 
 
 class Zero(eqx.Module):
@@ -27,14 +28,17 @@ class Zero(eqx.Module):
     is_norm = False
     structure = None
 
+    @checked
     def value(self, w: PyTree) -> Scalar:
         """0"""
         return jnp.zeros((), trees.dtype(w))
 
+    @checked
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """v"""
         return jax.tree.map(jnp.asarray, v)
 
+    @checked
     def subgradient(self, w: PyTree) -> PyTree:
         """0"""
         return trees.zeros_like(w)

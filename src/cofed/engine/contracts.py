@@ -1,0 +1,170 @@
+"""A model, a loss, a regularizer and an algorithm, tried on shapes where they meet: nothing is computed or compiled.
+
+What is a user's own may lack a member, give another shape or dtype, or not be a JAX function at all. All of that shows
+in the shapes, and is told in a sentence before a run begins.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from cofed import trees
+from cofed.algorithms import base
+from cofed.algorithms.probe import Probe
+from cofed.checks import shown
+from cofed.disk import DiskFederation
+from cofed.federation import Federation
+from cofed.problem import Problem, members_lacking
+
+TRIED = 16  # samples on which an own loss is differentiated
+
+
+def in_a_line(error: Exception) -> str:
+    """An error's kind and its first line: JAX's go on for a page."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
+def check_algorithm(algorithm: Any, given: str = "algorithm: the third argument") -> None:
+    """What stands for the algorithm must be one, with all that its contract asks for."""
+    offers = ("local", "local_node", "stages", "candidates")
+    if isinstance(algorithm, type) or not any(hasattr(algorithm, name) for name in offers):
+        raise TypeError(f"{given} must be an algorithm such as cofed.FedDualAvg(client_lr=0.1), got {shown(algorithm)}")
+    name, lacking = base.name_of(algorithm), [one for one in ("needs", "equal_steps") if not hasattr(algorithm, one)]
+    if hasattr(algorithm, "local"):
+        lacking += [one for one in members_lacking(algorithm, base.Algorithm) if one != "paper"]
+    if hasattr(algorithm, "local_node"):
+        lacking += members_lacking(algorithm, base.GossipAlgorithm)
+    if lacking:
+        raise TypeError(
+            f"algorithm: {name} lacks {', '.join(sorted(set(lacking)))}; see cofed.algorithms.base for what each is"
+        )
+    unknown = [need for need in algorithm.needs if need not in base.TRAITS]
+    if isinstance(algorithm.needs, str) or unknown:
+        raise ValueError(
+            f"algorithm: {name} needs {shown(algorithm.needs)} of the regularizer, expected a tuple of "
+            f"{', '.join(map(repr, base.TRAITS))}"
+        )
+
+
+def check_prediction(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
+    """The loss of a sample must be one floating number, made of a prediction that fits the label."""
+    x, y = (jax.ShapeDtypeStruct(part.shape, part.dtype) for part in federation.example())
+    try:
+        prediction = eqx.filter_eval_shape(lambda model, w, x: model(w, x), problem.model, start, x)
+        loss = eqx.filter_eval_shape(lambda loss, p, y: jnp.asarray(loss(p, y)), problem.loss, prediction, y)
+    except Exception as error:
+        raise ValueError(
+            f"the model and the loss cannot be computed for one sample of shape {x.shape} and label of shape {y.shape} "
+            f"by JAX ({in_a_line(error)}); an own loss is a function of (prediction, y) in jax.numpy"
+        ) from error
+    if loss.shape != ():
+        raise ValueError(f"the loss of one sample must be one number, got an array of shape {loss.shape}")
+    if not jnp.issubdtype(loss.dtype, jnp.floating):
+        raise ValueError(f"the loss of one sample must be a floating number, got {loss.dtype}, which has no gradient")
+    name = type(problem.loss).__name__
+    if getattr(problem.loss, "elementwise", False) and prediction.shape != y.shape:
+        raise ValueError(
+            f"{name} compares a prediction of shape {prediction.shape} with a label of shape {y.shape}; they must agree"
+        )
+    if hasattr(problem.loss, "outputs"):
+        check_outputs(problem, federation, prediction.shape)
+
+
+def check_outputs(problem: Problem, federation: Federation | DiskFederation, shape: tuple[int, ...]) -> None:
+    """The model must have an output for every class: JAX takes the last one for a label beyond them."""
+    classes = problem.loss.outputs(federation.labels())
+    if len(shape) != 1 or shape[0] < classes:
+        raise ValueError(
+            f"the labels go up to {classes - 1}, so that {type(problem.loss).__name__} needs {classes} outputs, but "
+            f"the model {type(problem.model).__name__} predicts an array of shape {shape}"
+        )
+
+
+def check_gradient(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
+    """An own loss whose gradient is zero wherever it is tried trains nothing: it counts, or compares."""
+    if type(problem.loss).__module__.startswith("cofed.") and not hasattr(problem.loss, "function"):
+        return
+    x, y = federation.example()
+    shape = eqx.filter_eval_shape(lambda model, w, x: model(w, x), problem.model, start, jnp.asarray(x))
+    draws = np.random.default_rng(0).normal(size=(TRIED, *shape.shape)) * 10.0 ** np.arange(-2, 2).repeat(4).reshape(
+        TRIED, *(1,) * len(shape.shape)
+    )
+    slope = jax.jit(jax.vmap(jax.grad(lambda p: jnp.asarray(problem.loss(p, jnp.asarray(y))))))
+    if not np.any(np.asarray(slope(jnp.asarray(draws, shape.dtype)))):
+        raise ValueError(
+            "the gradient of the loss is zero at every prediction that was tried, so that nothing can be learned; a "
+            "loss must change with the prediction, and not only count or compare"
+        )
+
+
+def check_regularizer(problem: Problem, start: PyTree, with_subgradient: bool) -> None:
+    """The regularizer must have one value at the model, and a prox that is a model again."""
+    psi, name = problem.regularizer, type(problem.regularizer).__name__
+    step = jnp.ones((), trees.dtype(start))
+    maps: dict[str, Callable[[PyTree], PyTree]] = {"prox(v, step)": lambda w: psi.prox(w, step)}
+    if with_subgradient:
+        maps["subgradient(w)"] = psi.subgradient
+    value = tried(f"{name}.value(w)", lambda w: jnp.asarray(psi.value(w)), start)
+    if value.shape != () or not jnp.issubdtype(value.dtype, jnp.floating):
+        raise ValueError(
+            f"regularizer: {name}.value(w) must give one floating number, got an array of shape {value.shape} and "
+            f"{value.dtype}"
+        )
+    for method, function in maps.items():
+        same_shapes(
+            f"regularizer: {name}.{method} must give a model", tried(f"{name}.{method}", function, start), start
+        )
+
+
+def tried(what: str, function: Callable, start: PyTree) -> PyTree:
+    """The shapes that a function of the model gives, or a sentence."""
+    try:
+        return jax.eval_shape(function, start)
+    except Exception as error:
+        raise ValueError(f"{what} cannot be computed for this model by JAX ({in_a_line(error)})") from error
+
+
+def same_shapes(what: str, found: PyTree, expected: PyTree) -> None:
+    """Refuse another structure, shape or dtype."""
+    got, wanted = described(found), described(expected)
+    if jax.tree.structure(found) != jax.tree.structure(expected) or got != wanted:
+        raise ValueError(f"{what} like {wanted}, got {got}")
+
+
+def described(tree: PyTree) -> str:
+    """The leaves of a tree, with their shapes and dtypes."""
+    leaves = zip(trees.names(tree), jax.tree.leaves(tree), strict=True)
+    return "; ".join(f"{name} {leaf.dtype}{list(leaf.shape)}" for name, leaf in leaves) or "nothing"
+
+
+def check_round(algorithm: Any, problem: Problem, start: PyTree, by_gossip: bool) -> None:
+    """One round of an own algorithm, on shapes: what is kept from round to round must keep its form."""
+    if type(algorithm).__module__.startswith("cofed."):
+        return
+    name, zero = base.name_of(algorithm), jnp.zeros((), trees.dtype(start))
+    steps = Probe(zero, zero + 1, 0.0, 1)
+
+    def with_server(w0: PyTree) -> tuple[PyTree, ...]:
+        server, client = algorithm.init(problem, w0), algorithm.init_client(problem, w0)
+        up, kept = algorithm.local(problem, algorithm.broadcast(server), client, steps)
+        mean = algorithm.expand(up) if hasattr(algorithm, "expand") else up
+        after = algorithm.aggregate(problem, server, mean, zero + 1)
+        return server, after, client, kept, algorithm.model(problem, server)
+
+    def with_neighbours(w0: PyTree) -> tuple[PyTree, ...]:
+        node = algorithm.init_node(problem, w0)
+        kept, up = algorithm.local_node(problem, node, steps)
+        after = algorithm.mix(problem, kept, up)
+        return node, after, node, kept, algorithm.model_node(problem, node)
+
+    found = tried(f"algorithm: a round of {name}", with_neighbours if by_gossip else with_server, start)
+    before, after, client, kept, model = found
+    step = "mix" if by_gossip else "aggregate"
+    same_shapes(f"algorithm: {name}.{step} must give a state", after, before)
+    same_shapes(f"algorithm: {name}.local must keep a client's state", kept, client)
+    same_shapes(f"algorithm: {name}.model must give a model", model, start)

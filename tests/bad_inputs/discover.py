@@ -1,0 +1,69 @@
+"""What is public: found by looking, so that a new name cannot be forgotten."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import cofed
+import cofed.disk
+import cofed.plotting
+
+MODULES = {"plotting": cofed.plotting, "disk": cofed.disk}  # public, beside those that `cofed` lists
+
+# Classes that cofed makes and a user reads: nothing is given to them.
+READ = {
+    *("Communication", "DebugFailure", "ExcessRisk", "Forecast", "Heterogeneity", "History", "LeftOut", "Outcome"),
+    *("Result", "Solution", "Tuning", "topologies.Topology", "datasets.Split", "datasets.Synthetic"),
+    "datasets.Images",
+    "Federation",  # made by from_arrays and its kin, which check
+}
+# Methods that an engine calls, with what it has checked before: the contract of algorithms, losses, models, mirrors,
+# compressors and callbacks. What users call of regularizers is in the table.
+CONTRACT = {
+    *("init", "refuses", "outputs", "correct", "compress", "to_dual", "to_primal", "to_primal_smooth"),
+    *("losses", "mean_loss", "ready", "part", "covers", "on_start", "on_row", "on_end", "write", "send"),
+}
+
+
+def public() -> dict[str, Callable[..., Any]]:
+    """Every public callable by its dotted name, but for estimators, which have a table of their own."""
+    found: dict[str, Callable[..., Any]] = {}
+    for name in cofed._where():
+        value = getattr(cofed, name)
+        if isinstance(value, ModuleType):
+            if name != "estimators":
+                found |= members(name, value)
+        else:
+            found |= dict(entries(name, value))
+    for name, module in MODULES.items():
+        found |= members(name, module)
+    return found
+
+
+def members(name: str, module: ModuleType) -> dict[str, Callable[..., Any]]:
+    """The public callables of a module."""
+    return {k: v for member in module.__all__ for k, v in entries(f"{name}.{member}", getattr(module, member))}
+
+
+def entries(name: str, value: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """A function; or a class that users make, and its methods that they call."""
+    if not isinstance(value, type):
+        yield name, value
+        return
+    if name not in READ and parameters(value):
+        yield name, value
+    if issubclass(value, (Exception, tuple)) or "needs" in vars(value):
+        return
+    for method in dir(value):
+        function = inspect.getattr_static(value, method)
+        function = function.__func__ if isinstance(function, classmethod) else function
+        if method.startswith("_") or method in CONTRACT or not inspect.isfunction(function):
+            continue
+        if function.__module__.startswith("cofed.") and parameters(getattr(value, method), skip=("self",)):
+            yield f"{name}.{method}", getattr(value, method)
+
+
+def parameters(function: Callable[..., Any], skip: tuple[str, ...] = ()) -> list[str]:
+    """The names of what can be given."""
+    return [name for name in inspect.signature(function).parameters if name not in skip]

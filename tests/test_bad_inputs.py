@@ -1,0 +1,39 @@
+"""Bad inputs of every kind, to everything that is public: refused in words that name the parameter, or right."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bad_inputs import calls, calls_of_data, calls_of_engine
+from tests.bad_inputs.discover import public
+
+PARTS = {"calls": calls, "calls_of_data": calls_of_data, "calls_of_engine": calls_of_engine}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_bad_input_is_taken_silently_or_ends_in_a_raw_error(part):
+    # A process of its own: with limits on memory and time, and without the type checks that only tests have.
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.bad_inputs", part, "--json"],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent.parent,
+    )
+    assert ran.stdout, ran.stderr[-2000:]
+    found = json.loads(ran.stdout.splitlines()[-1])
+    assert found["counts"]["refused"] > 1000
+    assert found["counts"]["right"] > 100
+    assert found["bad"] == []
+
+
+def test_every_public_callable_is_in_the_table():
+    assert sorted(set(public()) - set(calls.CALLS)) == []
+    assert sorted(set(calls.CALLS) - set(public())) == []
+
+
+@pytest.mark.parametrize("name", calls.CALLS)
+def test_every_parameter_has_a_kind(name):
+    assert calls.CALLS[name]().kinds

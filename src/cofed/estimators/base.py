@@ -40,6 +40,7 @@ class FederatedLinearModel(BaseEstimator):
         posed = self._pose(sites)
         self.__dict__.pop("inference_", None)
         solved = solve(posed, self._penalty(posed), self.algorithm, self.tol, self.max_rounds)
+        solved.warn()
         self._take(posed, sites, solved)
         return self
 
@@ -101,12 +102,17 @@ class FederatedLinearModel(BaseEstimator):
         """The shape of the coefficients where they are a matrix."""
         return None
 
+    def _blocks(self, features: int) -> np.ndarray:
+        """A label per feature: those with one label must keep their proportions, as the penalty takes them together."""
+        return np.arange(features)
+
     def _pose(self, sites: Sites) -> Posed:
         return pose(
             sites,
             self._loss(),
             fit_intercept=self.fit_intercept,
             standardize=self.standardize,
+            blocks=self._blocks(sites.n_features),
             shape=self._shape(sites.n_features),
         )
 

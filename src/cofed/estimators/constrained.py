@@ -69,13 +69,17 @@ class FederatedConstrained(RegressorMixin, FederatedLinearModel):
         return Squared()
 
     def _penalty(self, posed: Posed, alpha: Any = None) -> Any:
+        unit = posed.units.penalised  # the same for all features but for a box and positive coefficients
         match self.constraint:
             case "l1_ball":
-                return L1Ball(self.radius)
+                return L1Ball(self.radius / unit[0])
             case "l2_ball":
-                return L2Ball(self.radius)
+                return L2Ball(self.radius / unit[0])
             case "simplex":
-                return Simplex(self.radius)
+                return Simplex(self.radius / unit[0])
             case "box":
-                return Box(*(np.broadcast_to(np.asarray(a, float), posed.mean.shape) for a in (self.low, self.high)))
+                return Box(*(np.broadcast_to(np.asarray(a, float), unit.shape) / unit for a in (self.low, self.high)))
         return NonNegative()
+
+    def _blocks(self, features: int) -> np.ndarray:
+        return np.arange(features) if self.constraint in ("box", "nonnegative") else np.zeros(features, int)

@@ -15,7 +15,7 @@ from cofed.estimators.plots import plot_cv
 from cofed.estimators.poisson import FederatedPoisson
 from cofed.estimators.posed import Posed
 from cofed.estimators.sites import NUMBER, Sites
-from cofed.estimators.solver import Run, solve
+from cofed.estimators.solver import solve
 from cofed.estimators.traffic import Exchange
 from cofed.losses import Logistic, Poisson, Softmax
 
@@ -56,8 +56,9 @@ class CrossValidated:
         self.alpha_ = float(self.alphas_[chosen])
         psi = self._penalty(posed, self.alpha_)
         answer = answers[chosen]
-        if not Run(posed, psi, self.tol, 0).done(answer.look):
+        if not answer.certificate.converged:
             answer = solve(posed, psi, self.algorithm, self.tol, self.max_rounds, answer)
+            answer.warn()
         for exchange in spent:
             posed.traffic.exchanges.append(exchange)
         self._take(posed, sites, answer)

@@ -21,8 +21,9 @@ from sklearn.linear_model import enet_path
 
 from cofed.algorithms.quadratic import minimise
 from cofed.estimators.certificate import Look, Null, look
+from cofed.estimators.penalty import EPS, WeightedElasticNet, sets_to_zero
 from cofed.estimators.posed import Posed
-from cofed.estimators.solver import LARGEST, Run, Solved, parameters, solve, sparse
+from cofed.estimators.solver import LARGEST, Run, Solved, parameters, solve
 from cofed.losses import Squared
 from cofed.models import Weights
 from cofed.problem import Problem
@@ -63,10 +64,14 @@ class RegularizationPath:
 
 def alpha_max(estimator: Any, posed: Posed) -> float:
     """The least strength at which no feature is used, from the gradient of the model without features."""
-    psi, g = estimator._penalty(posed, 1.0), posed.null.gradient
-    ratio = float(getattr(psi, "l1_ratio", 1.0))
-    largest = float(psi.dual_norm(g)) if hasattr(psi, "dual_norm") else float(jnp.max(jnp.abs(g)))
-    return largest / max(ratio, 1e-3)
+    psi, g = estimator._penalty(posed, 1.0), posed.null.gradient.coef
+    if isinstance(psi, WeightedElasticNet):
+        # With less than a thousandth of l1 norm, that of a thousandth.
+        least = 1e-3 * posed.units.weights(g.ndim) / posed.units.objective
+        largest = float(jnp.max(jnp.abs(g) / jnp.maximum(psi.l1, least)))
+    else:
+        largest = float(psi.dual_norm(g)) / float(psi.strength)
+    return largest * (1 + 4 * EPS)  # the quotient is rounded
 
 
 def strengths(estimator: Any, posed: Posed, n_alphas: int, eps: float) -> np.ndarray:
@@ -92,16 +97,27 @@ def solve_on_server(estimator: Any, posed: Posed, alphas: np.ndarray) -> list[So
     _, gradient, hessian = posed.second_order(posed.start)
     quadratic = Quadratic(hessian, gradient, posed.start, posed.null.loss)
     penalties = [estimator._penalty(posed, float(alpha)) for alpha in alphas]
-    guesses = by_coordinates(posed, quadratic, penalties) if all(map(sparse, penalties)) else None
+    guesses = by_coordinates(posed, quadratic, penalties) if all(map(sets_to_zero, penalties)) else None
     answers: list[Solved] = []
+    curved = None
     for k, psi in enumerate(penalties):
-        problem, run = posed.problem(psi), Run(posed, psi, estimator.tol, 0)
+        problem, run = posed.problem(psi), Run(posed, psi, estimator.tol, 1, hessian, curved)
         w = guesses[k] if guesses is not None else answers[-1].w if answers else posed.start
         seen = seen_on_server(problem, posed.null, quadratic, w)
         if not run.done(seen):
             w, seen = refined(problem, posed.null, quadratic, w)
+            seen = run.sharper(w, seen)
+            curved = run.curved
         answers.append(run.solved(w, seen, "newton"))
     return answers
+
+
+def warn(answers: list[Solved], what: str = "models of the path", stacklevel: int = 3) -> None:
+    """One warning for all answers that are not good enough, with the first one's cause."""
+    causes = [answer.cause for answer in answers if answer.cause]
+    if causes:
+        sentence = f"{len(causes)} of {len(answers)} {what} are not converged; the first: {causes[0]}"
+        warnings.warn(sentence, ConvergenceWarning, stacklevel=stacklevel)
 
 
 class Quadratic(eqx.Module):
@@ -120,12 +136,15 @@ class Quadratic(eqx.Module):
         return self.value + move @ (g + bent / 2), back(g + bent)
 
 
-def by_coordinates(posed: Posed, quadratic: Quadratic, penalties: list[Any]) -> list[Weights]:
+def by_coordinates(posed: Posed, quadratic: Quadratic, penalties: list[WeightedElasticNet]) -> list[Weights]:
     """scikit-learn's coordinate descent, on p + 1 rows that have this Hessian, gradient and loss.
 
     H = Q D Q' makes the rows D^(1/2) Q', whatever the true rows are; one more row carries what no feature explains.
+    Columns are in the user's units, in which all have the same penalty.
     """
-    p = posed.start.coef.size
+    p, unit = posed.start.coef.size, posed.units.penalised
+    alphas = [float(psi.l1[0] / unit[0] + psi.ridge[0] / unit[0] ** 2) for psi in penalties]
+    ratio = float(penalties[0].l1[0]) / unit[0] / alphas[0]
     H = np.asarray(quadratic.hessian)[:p, :p]
     values, Q = np.linalg.eigh(H)
     root = np.sqrt(np.maximum(values, 0) * (p + 1))
@@ -133,21 +152,21 @@ def by_coordinates(posed: Posed, quadratic: Quadratic, penalties: list[Any]) -> 
     real = root > root.max(initial=0) * np.sqrt(np.finfo(float).eps) * 1e-3
     target = np.where(real, seen / np.where(real, root, 1), 0)
     rest = 2 * float(quadratic.value) * (p + 1) - target @ target
-    X, y = np.vstack([root[:, None] * Q.T, np.zeros(p)]), np.append(target, np.sqrt(max(rest, 0)))
+    X, y = np.vstack([root[:, None] * Q.T / unit, np.zeros(p)]), np.append(target, np.sqrt(max(rest, 0)))
     descend: Any = enet_path  # its annotations name strings only
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # what it does not reach is refined, by the certificate
         coefs = descend(
             X,
             y,
-            l1_ratio=float(penalties[0].l1_ratio),
-            alphas=[float(psi.strength) for psi in penalties],
+            l1_ratio=ratio,
+            alphas=alphas,
             precompute=X.T @ X,
             Xy=X.T @ y,
             tol=1e-15,
             max_iter=1000,
         )[1]
-    return [Weights(jnp.asarray(coef), posed.start.intercept) for coef in coefs.T]
+    return [Weights(jnp.asarray(coef / unit), posed.start.intercept) for coef in coefs.T]
 
 
 @eqx.filter_jit
@@ -173,14 +192,14 @@ def collect(estimator: Any, posed: Posed, alphas: np.ndarray, answers: list[Solv
     shown = [estimator._output(coef, intercept) for coef, intercept in models]
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
-        names = [f"x{j}" for j in range(len(posed.mean))]
-    least = float(posed.null.least)
+        names = [f"x{j}" for j in range(len(posed.units.mean))]
+    size = posed.units.objective
     return RegularizationPath(
         alphas=np.asarray(alphas, float),
         coefs=np.stack([coef for coef, _ in shown]),
-        scale=posed.scale,
+        scale=posed.units.standard,
         intercepts=np.stack([intercept for _, intercept in shown]),
-        deviance=np.array([2 * (float(answer.look.loss) - least) for answer in answers]),
+        deviance=np.array([2 * size * float(answer.look.loss) for answer in answers]),
         nonzero=np.array([np.count_nonzero(coef) for coef, _ in models]),
         gaps=np.array([answer.certificate.gap for answer in answers]),
         converged=np.array([answer.certificate.converged for answer in answers]),
@@ -218,7 +237,9 @@ def regularization_path(
     estimator._check_numbers()
     posed = estimator._pose(estimator._intake(X, y, clients))
     alphas = strengths(estimator, posed, n_alphas, eps) if alphas is None else ordered(alphas)
-    return collect(estimator, posed, alphas, solve_path(estimator, posed, alphas))
+    answers = solve_path(estimator, posed, alphas)
+    warn(answers)
+    return collect(estimator, posed, alphas, answers)
 
 
 def ordered(alphas: Any) -> np.ndarray:

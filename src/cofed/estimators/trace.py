@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.penalty import elastic_net
 from cofed.estimators.posed import Posed
 from cofed.losses import Squared
 from cofed.regularizers import Nuclear
@@ -68,5 +69,11 @@ class FederatedTraceRegression(RegressorMixin, FederatedLinearModel):
     def _loss(self) -> Squared:
         return Squared()
 
-    def _penalty(self, posed: Posed, alpha: Any = None) -> Nuclear:
-        return Nuclear(self.alpha if alpha is None else alpha)
+    def _penalty(self, posed: Posed, alpha: Any = None) -> Any:
+        alpha = float(self.alpha if alpha is None else alpha)
+        if alpha == 0:
+            return elastic_net(0.0, 1.0, posed.units).of_shape(np.shape(posed.start.coef))
+        return Nuclear(alpha * posed.units.penalised[0] / posed.units.objective)
+
+    def _blocks(self, features: int) -> np.ndarray:
+        return np.zeros(features, int)

@@ -263,7 +263,7 @@ def spreads(null: Null, w: Weights) -> Weights:
 
 def sizes(loss: Any, null: Null, w: Weights, value: Scalar) -> tuple[Scalar, float, Scalar]:
     """A bound on the predictions' terms, one on f'', and the root mean square of theta."""
-    terms = sum(jnp.sum(q * jnp.abs(v)) for q, v in zip(*map(jax.tree.leaves, (spreads(null, w), w)), strict=True))
+    terms = trees.dot(spreads(null, w), jax.tree.map(jnp.abs, w))
     match loss:
         case Squared():
             return terms, 1.0, jnp.sqrt(jnp.maximum(2 * value, 0))

@@ -10,23 +10,18 @@ import warnings
 from pathlib import Path as FilePath
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array
 from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import enet_path
 
-from cofed.algorithms.quadratic import minimise
-from cofed.estimators.certificate import Look, Null, look
 from cofed.estimators.penalty import EPS, WeightedElasticNet, sets_to_zero
 from cofed.estimators.posed import Posed
+from cofed.estimators.quadratic import Quadratic, refined, seen_on_server
 from cofed.estimators.solver import LARGEST, Run, Solved, parameters, solve
 from cofed.losses import Squared
 from cofed.models import Weights
-from cofed.problem import Problem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,22 +115,6 @@ def warn(answers: list[Solved], what: str = "models of the path", stacklevel: in
         warnings.warn(sentence, ConvergenceWarning, stacklevel=stacklevel)
 
 
-class Quadratic(eqx.Module):
-    """A squared loss, wholly known: its gradient, Hessian and value at the model without features."""
-
-    hessian: Array
-    gradient: Weights
-    origin: Weights
-    value: Array
-
-    def at(self, w: Weights) -> tuple[Array, Weights]:
-        """The loss and its gradient."""
-        start, back = ravel_pytree(self.origin)
-        move = ravel_pytree(w)[0] - start
-        g, bent = ravel_pytree(self.gradient)[0], self.hessian @ move
-        return self.value + move @ (g + bent / 2), back(g + bent)
-
-
 def by_coordinates(posed: Posed, quadratic: Quadratic, penalties: list[WeightedElasticNet]) -> list[Weights]:
     """scikit-learn's coordinate descent, on p + 1 rows that have this Hessian, gradient and loss.
 
@@ -167,23 +146,6 @@ def by_coordinates(posed: Posed, quadratic: Quadratic, penalties: list[WeightedE
             max_iter=1000,
         )[1]
     return [Weights(jnp.asarray(coef / unit), posed.start.intercept) for coef in coefs.T]
-
-
-@eqx.filter_jit
-def seen_on_server(problem: Problem, null: Null, quadratic: Quadratic, w: Weights) -> Look:
-    """The certificate of w, without an exchange."""
-    return look(problem, null, w, *quadratic.at(w))
-
-
-@eqx.filter_jit
-def refined(problem: Problem, null: Null, quadratic: Quadratic, w: Weights) -> tuple[Weights, Look]:
-    """The minimiser of the quadratic loss + psi, sought from w, and its certificate."""
-    psi = problem.regularizer
-    v, back = ravel_pytree(w)
-    g = ravel_pytree(quadratic.at(w)[1])[0]
-    prox = lambda u, step: ravel_pytree(psi.prox(back(u), step))[0]  # noqa: E731
-    z = minimise(quadratic.hessian, g, v, prox, lambda u: psi.value(back(u)), psi.separable)
-    return back(z), look(problem, null, back(z), *quadratic.at(back(z)))
 
 
 def collect(estimator: Any, posed: Posed, alphas: np.ndarray, answers: list[Solved]) -> RegularizationPath:

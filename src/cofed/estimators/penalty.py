@@ -68,6 +68,13 @@ def sets_to_zero(psi: Any) -> bool:
     return isinstance(psi, WeightedElasticNet) and bool(np.min(np.asarray(psi.l1)) > 0)
 
 
+def stronger(psi: Any, times: float) -> Any:
+    """The same penalty with so many times the strength."""
+    if isinstance(psi, WeightedElasticNet):
+        return WeightedElasticNet(psi.l1 * times, psi.ridge * times)
+    return eqx.tree_at(lambda norm: norm.strength, psi, psi.strength * times) if psi.is_norm else psi
+
+
 def is_open(psi: Any) -> bool:
     """Whether psi leaves a direction unbounded at no cost: a minimum need not exist, and no dual value is at hand."""
     match psi:

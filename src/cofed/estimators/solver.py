@@ -31,8 +31,9 @@ from cofed.engine.plan import Plan, pose
 from cofed.engine.rounds import Centre
 from cofed.estimators.certificate import Certificate, Curvature, Look, curvature_beside, curvature_of
 from cofed.estimators.loops import begun, fista_rounds, newton_rounds, power_iteration, rounds_up_to, start
-from cofed.estimators.penalty import EPS, is_open, sets_to_zero
+from cofed.estimators.penalty import EPS, fitting, is_open, sets_to_zero, stronger
 from cofed.estimators.posed import Posed, known
+from cofed.estimators.quadratic import Quadratic, refined
 from cofed.estimators.sites import NUMBER
 from cofed.losses import Squared
 from cofed.models import Weights
@@ -41,6 +42,7 @@ WHOLE = 128  # parameters from which on a working set serves
 DENSE = 512  # the most parameters of a model that is not sparse whose Hessian is sent in every round
 LARGEST = 2048  # the most parameters whose Hessian is sent once, for a path or for intervals
 LOCAL_STEPS = 5  # of FedDecouple
+BATCH = 60  # the most Newton rounds before a certificate is looked at
 SEPARABLE = 1e-7  # the least curvature, beside that of the model without features, of data that are not separable
 NAMES = ("auto", "newton", "fista", "decouple")
 
@@ -213,18 +215,30 @@ class Run:
 
 
 def newton(run: Run, w: Weights, seen: Look) -> Solved:
-    """Proximal Newton rounds, each batch of them checked by a certificate, the working set growing as needed."""
+    """Proximal Newton rounds, checked by certificates; down the path of strengths where they do not get there."""
+    w, seen = newton_batches(run, w, seen, 3 if parameters(w) <= WHOLE else 12)
+    if not (run.done(seen) or seen.settled or run.separable):
+        # With a weak penalty and few rows, steps lose themselves among models that fit alike: see `path_down`.
+        w, seen = newton_batches(run, *path_down(run, w, seen))
+    return run.solved(w, run.sharper(w, seen), "newton")
+
+
+def newton_batches(run: Run, w: Weights, seen: Look, most: int = 12) -> tuple[Weights, Look]:
+    """Batches of rounds, each checked by a certificate, the working set growing as needed."""
     size = parameters(w)
     whole = size <= WHOLE or not sets_to_zero(run.psi)
     set_size = size if whole else min(size, fitting_set(w))
     # A squared loss is its own quadratic model: no second step is better than the first. For others, Newton's error
     # is squared by each step.
     enough = np.inf if isinstance(run.posed.loss, Squared) else run.target
-    while run.left > 0 and not run.done(seen) and not run.separable:
+    for _ in range(most):
+        if run.left <= 0 or run.done(seen) or run.separable:
+            break
         algorithm = FedNewton(working_set=None if set_size == size else set_size)
         task = run.task(algorithm)
         server = start(task, w, seen.gradient)
-        state = newton_rounds(task, begun(server), jnp.asarray(enough), jnp.asarray(run.left, jnp.int32))
+        last = min(run.left, BATCH)
+        state = newton_rounds(task, begun(server), jnp.asarray(enough), jnp.asarray(last, jnp.int32))
         run.count("FedNewton", task, w, int(state.round))
         if set_size == size and isinstance(run.posed.loss, Squared):
             run.hessian = state.server.hessian
@@ -233,15 +247,44 @@ def newton(run: Run, w: Weights, seen: Look) -> Solved:
         run.left -= 1
         change = float(found.objective) - float(seen.objective)
         nearer = float(found.prox_gradient) < float(seen.prox_gradient)
-        better = change < 0 or run.done(found) or (change <= float(seen.rounding) and nearer)
-        if better:
+        better = change < -run.target / 100 or run.done(found)
+        if better or (change <= float(seen.rounding) and nearer):
             w, seen = new, found
         if set_size == size or found.settled:  # the rest may be a matter of the dual point
             seen = run.sharper(w, seen)
         if not better and set_size == size:  # neither a step nor a larger set brings anything
             break
         set_size = max(set_size, min(size, fitting_set(w)))
-    return run.solved(w, run.sharper(w, seen), "newton")
+    return w, seen
+
+
+def path_down(run: Run, w: Weights, seen: Look) -> tuple[Weights, Look]:
+    """A better start: the answers of ever weaker penalties, from one at which no feature is used, each begun from the
+    one before. Supports stay small that way. A squared loss is known by its Hessian, and takes no exchange."""
+    posed, tried = run.posed, (w, seen)
+    reach = fitting(run.psi, posed.null.gradient.coef)
+    if is_open(run.psi) or not 0 < reach < 1 or parameters(w) > LARGEST:
+        return tried
+    steps = int(np.ceil(-np.log(float(reach)) / np.log(4)))
+    w = posed.start
+    quadratic = None
+    if isinstance(posed.loss, Squared):
+        hessian = posed.second_order(w)[2] if run.hessian is None else run.hessian
+        quadratic = Quadratic(hessian, posed.null.gradient, w, posed.null.loss)
+    for k in range(steps, -1, -1):
+        psi = stronger(run.psi, 4.0**k)
+        if quadratic is not None:
+            w = refined(posed.problem(psi), posed.null, quadratic, w)[0]
+            continue
+        near = Run(posed, psi, 1e-6, run.left)
+        begin = known(posed.problem(psi), posed.null, w, posed.null.loss, posed.null.gradient) if k == steps else None
+        w = newton_batches(near, w, posed.look(psi, w) if begin is None else begin, 1)[0]
+        run.left = near.left
+        if run.left <= 0:
+            return tried
+    found = posed.look(run.psi, w)
+    run.left -= 1
+    return (w, found) if float(found.objective) <= float(seen.objective) + float(seen.rounding) else tried
 
 
 def fitting_set(w: Weights) -> int:

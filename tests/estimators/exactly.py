@@ -1,7 +1,7 @@
 """An independent solver of penalised generalised linear models, slow and in extended precision (64 bits of mantissa).
 
-Proximal Newton steps; the penalised quadratic models are solved by coordinate descent and, on the signs that it finds, by
-elimination. Nothing of cofed is used.
+Proximal Newton steps down the path of strengths; the penalised quadratic models are solved by coordinate descent and,
+on the signs that it finds, by elimination. Nothing of cofed is used.
 """
 
 import numpy as np
@@ -98,7 +98,8 @@ def newton(family, A, y, v, l1, ridge, classes):
             new = v + t * (z - v)
             found = derivatives(family, A, y, new, classes)
             after = found[0] + (l1 * np.abs(new) + ridge * new**2 / 2).sum()
-            moved = after < total or (after <= total * (1 + LONG(1e-18)) and violation(found[1], new, l1, ridge).max() < worst)
+            level = after <= total * (1 + LONG(1e-18)) and violation(found[1], new, l1, ridge).max() < worst
+            moved = after < total or level
             t /= 2
         if not moved:
             break

@@ -60,7 +60,7 @@ def draw(rng, n, p):
 
 def problem(seed, family, n, p):
     """A random problem, and the estimator for it."""
-    rng = np.random.default_rng([seed, n, list((*SEPARABLE, *OTHERS)).index(family)])
+    rng = np.random.default_rng([seed, n, [*SEPARABLE, *OTHERS].index(family)])
     X = draw(rng, n, p)
     z = X[:, 0] - X[:, 1]
     intercept, standardize = bool(rng.integers(2)), bool(rng.integers(2))

@@ -3,11 +3,13 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.base import RegressorMixin
 
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.posed import Posed
+from cofed.estimators.sites import is_list
 from cofed.losses import Squared
 from cofed.regularizers import GroupL1
 
@@ -61,10 +63,11 @@ class FederatedGroupLasso(RegressorMixin, FederatedLinearModel):
 
 def group_labels(owner: str, groups: Any, features: int) -> np.ndarray:
     """The group 0, 1, ... of each feature; the user's labels may be anything."""
-    labels = np.arange(features) if groups is None else np.asarray(groups)
-    if labels.shape != (features,):
-        raise ValueError(f"{owner}: groups must be one label per feature ({features}), got shape {labels.shape}")
-    return np.unique(labels, return_inverse=True)[1]
+    if groups is None:
+        return np.arange(features)
+    if not is_list(groups) or len(groups) != features or pd.isna(pd.Series(groups)).any():
+        raise ValueError(f"{owner}: groups must be one label per feature ({features}), got {groups!r}")
+    return pd.factorize(pd.Series(groups))[0]
 
 
 def group_penalty(alpha: Any, labels: np.ndarray, posed: Posed) -> Any:

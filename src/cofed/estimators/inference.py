@@ -23,7 +23,7 @@ from scipy.stats import norm
 
 from cofed.algorithms.quadratic import minimise
 from cofed.estimators.posed import Posed
-from cofed.estimators.sites import Sites
+from cofed.estimators.sites import Sites, is_list
 from cofed.estimators.solver import LARGEST
 from cofed.losses import Logistic, Squared
 
@@ -42,8 +42,8 @@ def infer(model: Any, posed: Posed, sites: Sites, coefficients: Any, level: floa
             f"{name}: intervals need the Hessian of all features, at most {LARGEST}, and there are "
             f"{len(posed.units.mean)}"
         )
-    if not 0 < level < 1:
-        raise ValueError(f"{name}: level must be between 0 and 1, got {level!r}")
+    if isinstance(level, bool) or not isinstance(level, (int, float, np.number)) or not 0 < level < 1:
+        raise ValueError(f"{name}: level must be a number between 0 and 1, got {level!r}")
     names = feature_names(model)
     chosen = positions(name, names, coefficients)
     coef = np.asarray(model.coef_).reshape(-1)
@@ -103,8 +103,8 @@ def positions(owner: str, names: list[str], coefficients: Any) -> list[int]:
     if coefficients is None:
         return list(range(len(names)))
     found = []
-    for one in [coefficients] if isinstance(coefficients, (str, int)) else coefficients:
-        if isinstance(one, (int, np.integer)) and 0 <= one < len(names):
+    for one in coefficients if is_list(coefficients) else [coefficients]:
+        if isinstance(one, (int, np.integer)) and not isinstance(one, bool) and 0 <= one < len(names):
             found.append(int(one))
         elif isinstance(one, str) and one in names:
             found.append(names.index(one))

@@ -16,12 +16,15 @@ from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import enet_path
 
+from cofed.estimators.base import FederatedLinearModel, check_count, check_number
 from cofed.estimators.penalty import EPS, WeightedElasticNet, sets_to_zero
 from cofed.estimators.posed import Posed
 from cofed.estimators.quadratic import Quadratic, refined, seen_on_server
 from cofed.estimators.solver import LARGEST, Run, Solved, parameters, solve
 from cofed.losses import Squared
 from cofed.models import Weights
+
+MOST = 10_000  # strengths of a path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,19 +197,28 @@ def regularization_path(
     >>> path.coefs.shape, int(path.nonzero[0]), int(path.nonzero[-1]), bool(path.converged.all())
     ((100, 5), 0, 5, True)
     """
-    if not hasattr(estimator, "alpha"):
-        raise ValueError(f"{type(estimator).__name__} has no strength alpha, and so no path")
+    name = type(estimator).__name__
+    if not isinstance(estimator, FederatedLinearModel) or "alpha" not in estimator.get_params():
+        raise ValueError(f"{name} has no strength alpha, and so no path")
     estimator._check_numbers()
+    check_count(name, "n_alphas", n_alphas, high=MOST)
+    check_number(name, "eps", eps, low=0, high=1, strict=True)
+    alphas = None if alphas is None else ordered(name, alphas)
     posed = estimator._pose(estimator._intake(X, y, clients))
-    alphas = strengths(estimator, posed, n_alphas, eps) if alphas is None else ordered(alphas)
+    alphas = strengths(estimator, posed, n_alphas, eps) if alphas is None else alphas
     answers = solve_path(estimator, posed, alphas)
     warn(answers)
     return collect(estimator, posed, alphas, answers)
 
 
-def ordered(alphas: Any) -> np.ndarray:
+def ordered(owner: str, alphas: Any) -> np.ndarray:
     """Given strengths, the strongest first."""
-    given = np.asarray(alphas, float)
+    try:
+        given = np.asarray(alphas, float)
+    except (TypeError, ValueError):
+        given = np.zeros(0)
     if given.ndim != 1 or given.size == 0 or not np.isfinite(given).all() or (given < 0).any():
-        raise ValueError(f"alphas must be finite numbers >= 0, one after another, got {alphas!r}")
+        raise ValueError(f"{owner}: alphas must be finite numbers >= 0, one after another, got {alphas!r}")
+    if given.size > MOST:
+        raise ValueError(f"{owner}: alphas must be at most {MOST} numbers, got {given.size}")
     return np.sort(given)[::-1]

@@ -58,9 +58,9 @@ def elastic_net(alpha: Any, ratio: Any, units: Units, ndim: int = 1) -> Weighted
     """alpha (ratio |w|_1 + (1 - ratio) ||w||^2 / 2) of the user's coefficients, for those that are solved for."""
     weight = units.weights(ndim)
     strength = float(alpha) / units.objective
-    return WeightedElasticNet(
-        jnp.asarray(strength * float(ratio) * weight), jnp.asarray(strength * (1 - float(ratio)) * weight**2)
-    )
+    l1, ridge = strength * float(ratio) * weight, strength * (1 - float(ratio)) * weight**2
+    # In these units no gradient is near 1e100: a stronger penalty has the same answer, and might overflow.
+    return WeightedElasticNet(jnp.asarray(np.minimum(l1, 1e100)), jnp.asarray(np.minimum(ridge, 1e100)))
 
 
 def sets_to_zero(psi: Any) -> bool:

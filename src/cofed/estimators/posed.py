@@ -52,6 +52,14 @@ class Posed:
         """The number of rows of all clients."""
         return int(np.asarray(self.data.sizes).sum())
 
+    @property
+    def fingerprint(self) -> np.ndarray:
+        """Numbers from sums over all rows that tell them from others; the first is how many rows there are."""
+        units, null = self.units, self.null
+        numbers = (self.n, units.shift, np.log(units.objective), *np.ravel(null.mean), float(null.loss))
+        ratio = units.mean / (np.abs(units.mean) + units.width)
+        return np.concatenate([numbers, np.log(units.width), ratio, np.ravel(null.gradient.coef)])
+
     def look(self, psi: Any, w: PyTree, what: str = "certificate") -> Look:
         """The loss, the gradient and the certificate of a model, by one exchange."""
         size = NUMBER * sum(np.size(leaf) for leaf in jax.tree.leaves(w))

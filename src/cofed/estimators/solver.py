@@ -43,6 +43,7 @@ DENSE = 512  # the most parameters of a model that is not sparse whose Hessian i
 LARGEST = 2048  # the most parameters whose Hessian is sent once, for a path or for intervals
 LOCAL_STEPS = 5  # of FedDecouple
 BATCH = 60  # the most Newton rounds before a certificate is looked at
+STALLED = 1e-10  # the prox-gradient norm, in units in which gradients are of size 1, that is as good as zero
 SEPARABLE = 1e-7  # the least curvature, beside that of the model without features, of data that are not separable
 NAMES = ("auto", "newton", "fista", "decouple")
 
@@ -117,6 +118,7 @@ class Run:
     first: Curvature | None = None  # at the model without features
     separable: bool = False
     failed: bool = False
+    stalled: bool = False  # Newton steps no longer lower the objective by what can be told
 
     @property
     def target(self) -> float:
@@ -154,7 +156,8 @@ class Run:
         moved = EPS * (np.abs(units.mean) @ np.abs(coef) + np.abs(intercept) + abs(units.shift)) / units.stretch
         gap, rounding = float(seen.gap), float(seen.rounding) + float(np.sum(moved**2)) / 2
         converged = not self.separable and gap + rounding <= self.target
-        limited = not converged and not self.separable and (bool(seen.settled) or gap <= self.target)
+        optimal = bool(seen.settled) or gap <= self.target or (self.stalled and float(seen.prox_gradient) <= STALLED)
+        limited = not converged and not self.separable and optimal
         size = units.objective
         return Certificate(
             objective=size * float(seen.objective) + units.least,
@@ -246,13 +249,15 @@ def newton_batches(run: Run, w: Weights, seen: Look, most: int = 12) -> tuple[We
         found = run.posed.look(run.psi, new)
         run.left -= 1
         change = float(found.objective) - float(seen.objective)
-        nearer = float(found.prox_gradient) < float(seen.prox_gradient)
-        better = change < -run.target / 100 or run.done(found)
-        if better or (change <= float(seen.rounding) and nearer):
+        nearer = change <= float(seen.rounding) and float(found.prox_gradient) < float(seen.prox_gradient)
+        halved = nearer and float(found.prox_gradient) < float(seen.prox_gradient) / 2
+        better = change < -run.target / 100 or run.done(found) or halved
+        if better or nearer:
             w, seen = new, found
         if set_size == size or found.settled:  # the rest may be a matter of the dual point
             seen = run.sharper(w, seen)
-        if not better and set_size == size:  # neither a step nor a larger set brings anything
+        run.stalled = not better and set_size == size  # neither a step nor a larger set brings anything
+        if run.stalled:
             break
         set_size = max(set_size, min(size, fitting_set(w)))
     return w, seen

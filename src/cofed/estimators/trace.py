@@ -9,6 +9,7 @@ from sklearn.base import RegressorMixin
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.posed import Posed
+from cofed.estimators.sites import is_list
 from cofed.losses import Squared
 from cofed.regularizers import Nuclear
 
@@ -60,7 +61,12 @@ class FederatedTraceRegression(RegressorMixin, FederatedLinearModel):
     def _shape(self, features: int) -> tuple[int, int]:
         if self.shape is None:
             return features, 1
-        if np.shape(self.shape) != (2,) or math.prod(self.shape) != features:
+        whole = (
+            is_list(self.shape)
+            and len(self.shape) == 2
+            and all(isinstance(d, (int, np.integer)) and d > 0 for d in self.shape)
+        )
+        if not whole or math.prod(self.shape) != features:
             raise ValueError(
                 f"{type(self).__name__}: shape must be (d1, d2) with d1 * d2 = {features} features, got {self.shape!r}"
             )

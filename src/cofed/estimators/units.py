@@ -14,8 +14,6 @@ from scipy.special import xlogy
 from cofed.estimators.moments import Moments, constant
 from cofed.losses import Poisson, Squared
 
-LARGEST = 1e150  # beyond this, and below its inverse, squares of float64 overflow or vanish
-
 
 @dataclasses.dataclass(frozen=True)
 class Units:

@@ -1,5 +1,5 @@
-"""Tables from CSV files, with a sentence for every way in which a file is none; and CSV files whose cells no spreadsheet
-takes for formulas, since names that people gave may look like some."""
+"""Tables from CSV files, with a sentence for every way in which a file is none; and CSV files whose cells no
+spreadsheet takes for formulas, since names that people gave may look like some."""
 
 import io
 import warnings

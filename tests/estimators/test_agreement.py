@@ -156,7 +156,7 @@ def test_positive_coefficients():
     model = FederatedConstrained().fit(X, y, clients=SITES)
     expected = nnls(X - X.mean(axis=0), y - y.mean())[0]
     close(model, expected, y.mean() - X.mean(axis=0) @ expected)
-    assert model.certificate_.gap == np.inf
+    assert model.certificate_.gap <= 1e-12 * model.certificate_.scale
     assert model.certificate_.prox_gradient < 1e-10
 
 

@@ -1,5 +1,6 @@
 """What all linear estimators share: data in, a certified fit, coefficients on the scale of the data out."""
 
+import copy
 import math
 from typing import Any
 
@@ -9,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cofed.estimators.posed import Posed, pose
-from cofed.estimators.sites import Sites, gather
+from cofed.estimators.sites import Sites, gather, refuse_masked
 from cofed.estimators.solver import Solved, check_algorithm, solve
 from cofed.estimators.traffic import Exchange
 
@@ -40,6 +41,7 @@ class FederatedLinearModel(BaseEstimator):
         posed = self._pose(sites)
         self.__dict__.pop("inference_", None)
         solved = solve(posed, self._penalty(posed), self.algorithm, self.tol, self.max_rounds)
+        solved.warn()
         self._take(posed, sites, solved)
         return self
 
@@ -64,8 +66,10 @@ class FederatedLinearModel(BaseEstimator):
         from cofed.estimators.inference import infer
 
         check_is_fitted(self)
-        sites = self._intake(X, y, clients)
-        posed = self._pose(sites)
+        other = copy.copy(self)  # taking in rows sets what is known of features and classes
+        sites = other._intake(X, y, clients)
+        posed = other._pose(sites)
+        check_same_rows(self, posed)
         self.inference_ = infer(self, posed, sites, coefficients, level)
         self.n_rounds_, self.bytes_ = self.n_rounds_ + posed.traffic.rounds, self.bytes_ + posed.traffic.bytes
         up, down = (sum(getattr(one, way) for one in posed.traffic.exchanges) for way in ("up", "down"))
@@ -101,12 +105,18 @@ class FederatedLinearModel(BaseEstimator):
         """The shape of the coefficients where they are a matrix."""
         return None
 
+    def _blocks(self, features: int) -> np.ndarray:
+        """A label per feature: those with one label must keep their proportions, as the penalty takes them together."""
+        return np.arange(features)
+
     def _pose(self, sites: Sites) -> Posed:
+        sites.check_size(type(self).__name__)
         return pose(
             sites,
             self._loss(),
             fit_intercept=self.fit_intercept,
             standardize=self.standardize,
+            blocks=self._blocks(sites.n_features),
             shape=self._shape(sites.n_features),
         )
 
@@ -120,6 +130,7 @@ class FederatedLinearModel(BaseEstimator):
         self.n_rounds_, self.bytes_ = posed.traffic.rounds, posed.traffic.bytes
         self.n_iter_ = max(1, self.n_rounds_)
         self.exchanges_ = tuple(posed.traffic.exchanges)
+        self.fingerprint_ = posed.fingerprint
         self.clients_, self.client_sizes_ = sites.names, tuple(int(n) for n in sites.sizes)
 
     def _output(self, coef: np.ndarray, intercept: Any) -> tuple[np.ndarray, Any]:
@@ -129,9 +140,10 @@ class FederatedLinearModel(BaseEstimator):
     def _check_numbers(self) -> None:
         """Refuse numbers that mean nothing, before anything is computed."""
         name = type(self).__name__
-        check_number(name, "tol", self.tol, low=0, strict=True)
-        if not isinstance(self.max_rounds, (int, np.integer)) or self.max_rounds < 1:
-            raise ValueError(f"{name}: max_rounds must be an integer >= 1, got {self.max_rounds!r}")
+        check_number(name, "tol", self.tol, low=0, high=1, strict=True)
+        check_count(name, "max_rounds", self.max_rounds)
+        check_flag(name, "fit_intercept", self.fit_intercept)
+        check_flag(name, "standardize", self.standardize)
         if hasattr(self, "alpha"):
             check_number(name, "alpha", self.alpha, low=0)
         if hasattr(self, "l1_ratio"):
@@ -141,6 +153,7 @@ class FederatedLinearModel(BaseEstimator):
     def _rows(self, X: Any) -> np.ndarray:
         """New rows, checked against those of the fit; a client column is left out."""
         check_is_fitted(self)
+        refuse_masked(type(self).__name__, "X", X)
         column = getattr(self, "client_column_", None)
         if column is not None and hasattr(X, "columns") and column in X.columns:
             X = X.drop(columns=column)
@@ -152,6 +165,19 @@ class FederatedLinearModel(BaseEstimator):
         return rows @ np.asarray(self.coef_).T + self.intercept_
 
 
+def check_same_rows(model: Any, posed: Posed) -> None:
+    """Refuse rows whose sums are not those of the fit. (Files of older versions have no such sums.)"""
+    kept = vars(model).get("fingerprint_")
+    if kept is None:
+        return
+    now = posed.fingerprint
+    if len(kept) != len(now) or kept[0] != now[0] or not np.allclose(kept, now, rtol=1e-7, atol=1e-9):
+        raise ValueError(
+            f"{type(model).__name__}: infer needs the rows of the fit, but the sums of X and y over these "
+            f"{posed.n} rows differ from those of the fit's {int(kept[0])}"
+        )
+
+
 def check_number(
     owner: str, name: str, value: Any, low: Any = -math.inf, high: Any = math.inf, strict: bool = False
 ) -> None:
@@ -160,3 +186,18 @@ def check_number(
     number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not low <= value <= high or (strict and value == low):
         raise ValueError(f"{owner}: {name} must be {wanted}, got {value!r}")
+
+
+def check_count(owner: str, name: str, value: Any, low: int = 1, high: int = 10**9) -> None:
+    """Refuse what is no integer in a range."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < low:
+        raise ValueError(f"{owner}: {name} must be an integer >= {low}, got {value!r}")
+    if value > high:
+        raise ValueError(f"{owner}: {name} must be an integer <= {high}, got {value!r}")
+
+
+def check_flag(owner: str, name: str, value: Any) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{owner}: {name} must be True or False, got {value!r}")

@@ -1,4 +1,4 @@
-"""How exact a fit is: its duality gap, from the loss and the gradient alone.
+"""How exact a fit is: its duality gap, from sums over the clients alone.
 
     P(w) = F(w) + psi(w),  F(w) = mean_i f(x_i w + b, y_i);     D(theta) = -mean_i f*(theta_i) - psi*(-X' theta / N)
 
@@ -6,11 +6,21 @@ with mean_i theta_i = 0 where there is a free intercept. Weak duality, P(w) - mi
 such theta. Here theta_i = f'(prediction_i) at a point v, so that X' theta / N is the gradient g of F at v and, by
 Fenchel and Young's equality, mean f*(theta_i) = <v, grad F(v)> - F(v): nothing but what the clients send anyway. Then
 
+- where the Hessian H at v is known too, theta may be moved by -W_i x_i' d for any d, W_i = f''(prediction_i): the
+  gradient becomes g - H d, and mean f* grows by at most -<v, H d> + <d, H d> / (2 (1 - 2 t)^2), with t = max_i |x_i' d|
+  below 1/2 (0 for a squared loss). That brings a gradient which is infeasible by no more than rounding into psi*'s
+  domain at the price of a rounding squared. Two d are tried: one that shrinks g, and one that takes off what is not
+  optimal.
 - where the intercept's gradient is not 0, theta is mixed with that of a model without features, chosen such that the
-  mean vanishes. Features are centred, so that model's gradient does not depend on its intercept. f* is convex, so the
-  mixture of the two values is an upper bound on it.
+  mean vanishes. f* is convex, so the mixture of the two values is an upper bound on it.
 - where -g is outside psi*'s domain (a norm's dual ball), theta is scaled by s in [0, 1]; again by convexity
-  mean f*(s theta_i) <= s mean f*(theta_i) - (1 - s) mean_i min f(., y_i).
+  mean f*(s theta_i) <= s mean f*(theta_i), as min f(., y_i) = 0 for all i; for a squared loss it is known exactly.
+
+The proof of the second: f* of these losses has the second derivative 1/W at theta, and at most 1/(W (1 - 2t)^2) on the
+way to theta - W x'd; its first derivative is the prediction, so the first-order term is -<v, H d> after summation.
+
+Rounding. The gradient's j-th entry is known to err_j = 8 eps q_j (curvature * sum_k q_k |v_k| + rms theta), q the root
+mean squares of the columns, and the gap to `rounding`, a like expression in the sizes of its terms: never 1/alpha.
 """
 
 import dataclasses
@@ -19,12 +29,15 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from cofed import trees
+from cofed.estimators.penalty import EPS, conjugate, excess, fitting, shrinkages
 from cofed.losses import Logistic, Poisson, Softmax, Squared
+from cofed.models import Weights
 from cofed.problem import Problem
-from cofed.regularizers import Box, ElasticNet, L1Ball, L2Ball, Simplex
 
 Scalar = Float[Array, ""]
 
@@ -33,10 +46,18 @@ Scalar = Float[Array, ""]
 class Certificate:
     """How far from optimal a fit can be, on the documented objective.
 
-    `gap` bounds the objective's distance from its minimum (infinite where there is no finite dual value), and
-    `prox_gradient` is ||w - prox(w - gradient)||, zero exactly at a minimum. `scale` is the loss of the model without
-    features. `converged`: gap <= tol * scale (or round-off, where that is more); where there is no dual, the
-    prox-gradient norm is at most tol**0.5 times the gradient of that model.
+    The objective of the coefficients exceeds its minimum by at most `gap` + `rounding`, whatever the outcome:
+    `gap` is the difference to a dual value (infinite where none is known), `rounding` allows for what float64 does to
+    it. `prox_gradient` is ||w - prox(w - gradient)|| in the units of the solver, zero exactly at a minimum. `scale` is
+    the loss of the model without features.
+
+    `outcome` is one of
+
+    - "converged": gap + rounding <= tol * scale. `converged` is True.
+    - "limited by rounding": that precision is not to be had in float64. The conditions of optimality hold to within
+      the rounding of the gradient, or Newton steps no longer lower the objective and the prox-gradient is at most 1e-10:
+      no further round could do better. `gap` says what is known.
+    - "not converged": neither; a warning has said why.
     """
 
     objective: float
@@ -45,15 +66,26 @@ class Certificate:
     scale: float
     tol: float
     converged: bool
+    rounding: float = 0.0
+    limited_by_rounding: bool = False
+
+    @property
+    def outcome(self) -> str:
+        """ "converged", "limited by rounding" or "not converged"."""
+        if self.converged:
+            return "converged"
+        return "limited by rounding" if self.limited_by_rounding else "not converged"
 
 
 class Null(eqx.Module):
-    """What is known of the model without features, whose intercept is free."""
+    """What is known of the model without features, whose intercept is free, and of the columns."""
 
-    gradient: PyTree  # of the coefficients, at the model without features
+    gradient: Weights  # of its loss
     mean: Float[Array, "*k"]  # the mean of y (for classes: their shares)
     loss: Scalar  # its loss
-    least: Scalar  # mean_i min_z f(z, y_i)
+    tilt: Float[Array, " p"]  # the columns' means, zero to round-off where there is an intercept
+    spread: Float[Array, " p"]  # the columns' root mean squares
+    rows: Scalar  # N
 
 
 class Look(eqx.Module):
@@ -64,37 +96,120 @@ class Look(eqx.Module):
     objective: Scalar
     gap: Scalar
     prox_gradient: Scalar
+    rounding: Scalar
+    settled: Bool[Array, ""]  # optimal to within the rounding of the gradient
 
 
-def look(problem: Problem, null: Null, w: PyTree, loss: Scalar, gradient: PyTree) -> Look:
-    """The certificate of w from its loss and gradient."""
+class Curvature(eqx.Module):
+    """A Hessian H of the parameters laid out as one vector, ready to be solved with."""
+
+    hessian: Float[Array, "d d"]
+    root: Float[Array, "d d"]  # root root' is its inverse, where it is not flat
+
+    def solve(self, e: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The least d with H d = e, as far as e is in H's range."""
+        return self.root @ (self.root.T @ e)
+
+
+def curvature_of(hessian: Any) -> Curvature:
+    """Directions whose curvature is rounding count as flat."""
+    H = np.asarray(hessian)
+    values, vectors = np.linalg.eigh(H)
+    flat = values <= 4 * EPS * values.size * np.abs(values).max(initial=0)
+    return Curvature(jnp.asarray(H), jnp.asarray(vectors / np.where(flat, np.inf, np.sqrt(np.abs(values)))))
+
+
+def curvature_beside(hessian: Any, first: Curvature) -> tuple[Curvature, float]:
+    """The same, flat only where `first` (the Hessian at the model without features) is; and the least curvature by
+    comparison with that, which vanishes where predictions run off to infinity: separable data."""
+    H, root = np.asarray(hessian), np.asarray(first.root)
+    basis = root[:, np.any(root != 0, axis=0)]
+    values, vectors = np.linalg.eigh(basis.T @ H @ basis)
+    least = float(values.min(initial=np.inf))
+    seen = basis @ (vectors / np.where(values > 0, np.sqrt(np.abs(values)), np.inf))
+    whole = np.zeros_like(root)
+    whole[:, : seen.shape[1]] = seen
+    return Curvature(jnp.asarray(H), jnp.asarray(whole)), least
+
+
+def look(
+    problem: Problem, null: Null, w: PyTree, loss: Scalar, gradient: PyTree, curved: Curvature | None = None
+) -> Look:
+    """The certificate of w from its loss and gradient, a sharper one with its Hessian."""
     psi = problem.regularizer
     residual = trees.sub(w, psi.prox(trees.sub(w, gradient), 1.0))
+    err = gradient_rounding(problem.loss, null, w, loss)
+    within = [jnp.all(jnp.abs(r) <= 8 * e) for r, e in zip(*map(jax.tree.leaves, (residual, err)), strict=True)]
+    value = loss + psi.value(w)
     gap = duality_gap(problem, null, w, loss, w, loss, gradient)
-    return Look(loss, gradient, loss + psi.value(w), gap, trees.norm(residual))
+    if curved is not None:
+        gap = jnp.minimum(gap, sharper_gap(problem, null, w, loss, gradient, curved, err))
+    rounding = gap_rounding(problem.loss, null, w, loss, value, curved)
+    return Look(loss, gradient, value, gap, trees.norm(residual), rounding, jnp.all(jnp.stack(within)))
 
 
 def duality_gap(
     problem: Problem, null: Null, w: PyTree, bound: Scalar, v: PyTree, loss: Scalar, gradient: PyTree
 ) -> Scalar:
     """P(w) - D(theta(v)) with a bound on F(w), and the loss and gradient at v; inf where the dual is not finite."""
+    primal = bound + problem.regularizer.value(w)
+    return jnp.maximum(primal - dual(problem, null, gradient, trees.dot(v, gradient) - loss, loss), 0)
+
+
+def sharper_gap(
+    problem: Problem, null: Null, w: PyTree, loss: Scalar, gradient: PyTree, curved: Curvature, err: PyTree
+) -> Scalar:
+    """The gap at w, its theta moved by the Hessian as the file's head says."""
+    psi = problem.regularizer.regularizer
+    v, g = ravel_pytree(w)[0], ravel_pytree(gradient)[0]
+    back = ravel_pytree(gradient)[1]
+    wide = ravel_pytree(spreads(null, w))[0]
+    shrink = curved.solve((1 - fitting(psi, gradient.coef)) * g)
+    off = excess(psi, w.coef, gradient.coef)
+    clear = curved.solve(ravel_pytree(Weights(off, gradient.intercept))[0])
+    primal = loss + problem.regularizer.value(w)
+    gaps = []
+    for d, slack in ((shrink, 0.0), (clear, err.coef)):
+        Hd = curved.hessian @ d
+        square = d @ Hd
+        # No entry of a column exceeds sqrt(N) times its spread.
+        t = 0 if isinstance(problem.loss, Squared) else jnp.sqrt(null.rows) * jnp.sum(wide * jnp.abs(d))
+        grown = square / (2 * jnp.where(t < 0.5, 1 - 2 * t, 1) ** 2)
+        value = dual(problem, null, back(g - Hd), v @ g - loss - v @ Hd + grown, loss - g @ d + square / 2, slack)
+        gaps.append(jnp.where(t < 0.5, jnp.maximum(primal - value, 0), jnp.inf))
+    return jnp.min(jnp.stack(gaps))
+
+
+def dual(
+    problem: Problem, null: Null, gradient: Weights, conjugate_sum: Scalar, half_square: Scalar, slack: Any = 0.0
+) -> Scalar:
+    """The best dual value along theta, whose mean f* is at most `conjugate_sum`. `half_square` is mean theta^2 / 2 of a
+    squared loss, `slack` what an open penalty's domain forgives."""
     psi = problem.regularizer.regularizer  # On(psi, "coef")
-    g, conjugate = gradient.coef, trees.dot(v, gradient) - loss
+    g = gradient.coef
     if gradient.intercept is not None:
-        t, intercept_part = balance(problem.loss, null, gradient.intercept)
-        g = (1 - t) * g + t * null.gradient
-        conjugate = (1 - t) * conjugate + t * intercept_part
-    dual = jnp.stack(
-        [(1 - s) * null.least - s * conjugate - psi_conjugate(psi, -s * g) for s in scalings(psi, g)]
-    ).max()
-    primal = bound + psi.value(w.coef)
-    # Computed to round-off, so round-off is added: the gap must not be an underestimate.
-    room = 16 * jnp.finfo(primal.dtype).eps * jnp.maximum(jnp.abs(primal), null.loss)
-    return jnp.maximum(primal - dual, 0) + room
+        tilted = lambda moved: jnp.multiply.outer(null.tilt, moved).reshape(g.shape)  # noqa: E731
+        if isinstance(problem.loss, Squared):  # theta less its mean
+            mean = gradient.intercept
+            g = g - tilted(mean)
+            conjugate_sum = conjugate_sum - mean**2 / 2 - mean * null.mean
+            half_square = half_square - mean**2 / 2
+        else:
+            t, part, moved = balance(problem.loss, null, gradient.intercept)
+            g = (1 - t) * g + t * (null.gradient.coef + tilted(moved))
+            conjugate_sum = (1 - t) * conjugate_sum + t * part
+    values = []
+    for s in shrinkages(psi, g):
+        scaled = s * conjugate_sum
+        if isinstance(problem.loss, Squared):
+            scaled = scaled - s * (1 - s) * half_square
+        values.append(-scaled - conjugate(psi, -s * g, slack))
+    return jnp.stack(values).max()
 
 
-def balance(loss: Any, null: Null, slope: Float[Array, "*k"]) -> tuple[Scalar, Scalar]:
-    """The part t of a model without features that makes the mean of theta vanish, and its mean f*(theta_i).
+def balance(loss: Any, null: Null, slope: Float[Array, "*k"]) -> tuple[Scalar, Scalar, Float[Array, "*k"]]:
+    """The part t of a model without features that makes the mean of theta vanish, its mean f*(theta_i), and how far its
+    mean is from that of y.
 
     These losses are A(z) - y z + const, so a model with the constant prediction b has mean theta A'(b) - mean(y).
     """
@@ -105,14 +220,12 @@ def balance(loss: Any, null: Null, slope: Float[Array, "*k"]) -> tuple[Scalar, S
     # Its loss: the best constant's, plus the difference of A(b) - mean(y) b.
     best = inverse_link(loss, null.mean)
     value = null.loss + potential(loss, b) - potential(loss, best) - jnp.sum(null.mean * (b - best))
-    return size / (size + room), jnp.sum(b * (mean - null.mean)) - value
+    return size / (size + room), jnp.sum(b * (mean - null.mean)) - value, mean - null.mean
 
 
 def room_of(loss: Any, null: Null) -> Scalar:
     """How far the mean may be moved in any direction and stay inside its domain."""
     match loss:
-        case Squared():
-            return jnp.sqrt(2 * null.loss) + jnp.finfo(null.loss.dtype).tiny
         case Logistic():
             return jnp.minimum(null.mean, 1 - null.mean) / 2
         case Poisson() | Softmax():
@@ -142,43 +255,42 @@ def potential(loss: Any, z: Array) -> Array:
     return jnp.exp(z)
 
 
-def scalings(psi: Any, g: Array) -> list[Scalar]:
-    """The s to try: 1, and the largest that brings s g into a norm's dual ball."""
-    one = jnp.ones((), g.dtype)
-    if isinstance(psi, ElasticNet):
-        return [one, fitting(psi.strength * psi.l1_ratio, jnp.max(jnp.abs(g)))]
-    if psi.is_norm:
-        return [fitting(psi.strength, psi.dual_norm(g))]
-    return [one]
+def spreads(null: Null, w: Weights) -> Weights:
+    """The root mean square of what each parameter is multiplied with."""
+    wide = jnp.multiply.outer(null.spread, jnp.ones_like(null.mean))
+    intercept = None if w.intercept is None else jnp.ones_like(w.intercept)
+    return Weights(wide.reshape(w.coef.shape), intercept)
 
 
-def fitting(strength: Any, size: Scalar) -> Scalar:
-    """The largest s <= 1 with s size <= strength."""
-    strength = jnp.asarray(strength, size.dtype)
-    return jnp.where(size > strength, strength / jnp.where(size > 0, size, 1), 1)
+def sizes(loss: Any, null: Null, w: Weights, value: Scalar) -> tuple[Scalar, float, Scalar]:
+    """A bound on the predictions' terms, one on f'', and the root mean square of theta."""
+    terms = trees.dot(spreads(null, w), jax.tree.map(jnp.abs, w))
+    match loss:
+        case Squared():
+            return terms, 1.0, jnp.sqrt(jnp.maximum(2 * value, 0))
+        case Logistic():
+            return terms, 0.25, jnp.sqrt(jnp.minimum(value, 1))
+        case Softmax():
+            return terms, 0.5, jnp.sqrt(jnp.minimum(2 * value, 2))
+    return terms, 1.0, 1.0 + null.mean  # counts: f'' and theta are unbounded, and 1 in the mean
 
 
-def psi_conjugate(psi: Any, u: Array) -> Scalar:
-    """psi*(u); inf where it is not finite or not known."""
-    zero, infinite = jnp.zeros((), u.dtype), jnp.full((), jnp.inf, u.dtype)
-    rounding = 1 + 4 * jnp.finfo(u.dtype).eps
-    match psi:
-        case ElasticNet():
-            strength, ratio = (jnp.asarray(a, u.dtype) for a in (psi.strength, psi.l1_ratio))
-            ridge = strength * (1 - ratio)
-            over = jnp.maximum(jnp.abs(u) - strength * ratio * rounding, 0)
-            smooth = jnp.sum(over**2) / (2 * jnp.where(ridge > 0, ridge, 1))
-            return jnp.where(ridge > 0, smooth, jnp.where(jnp.max(over) > 0, infinite, zero))
-        case L1Ball():
-            return jnp.asarray(psi.radius, u.dtype) * jnp.max(jnp.abs(u))
-        case L2Ball():
-            return jnp.asarray(psi.radius, u.dtype) * jnp.sqrt(jnp.sum(u**2))
-        case Simplex():
-            return jnp.asarray(psi.radius, u.dtype) * jnp.max(u)
-        case Box():
-            low, high = (jnp.broadcast_to(jnp.asarray(a, u.dtype), u.shape) for a in (psi.low, psi.high))
-            at = jnp.where(u > 0, high, low)
-            return jnp.sum(jnp.where(u == 0, 0, at * u))
-    if psi.is_norm:
-        return jnp.where(psi.dual_norm(u) <= jnp.asarray(psi.strength, u.dtype) * rounding, zero, infinite)
-    return infinite
+def gradient_rounding(loss: Any, null: Null, w: Weights, value: Scalar) -> Weights:
+    """err: how well the gradient's entries are known."""
+    terms, bent, theta = sizes(loss, null, w, value)
+    return jax.tree.map(lambda q: 8 * EPS * q * (bent * terms + theta), spreads(null, w))
+
+
+def gap_rounding(
+    loss: Any, null: Null, w: Weights, value: Scalar, objective: Scalar, curved: Curvature | None
+) -> Scalar:
+    """How well a gap is known."""
+    terms, bent, theta = sizes(loss, null, w, value)
+    if isinstance(loss, Squared):  # prediction = y + theta
+        predicted = jnp.sqrt(2 * null.loss) + jnp.abs(null.mean) + theta
+    elif curved is None:
+        predicted = bent * terms
+    else:
+        v = ravel_pytree(w)[0]
+        predicted = jnp.sqrt(jnp.maximum(bent * (v @ curved.hessian @ v), 0))
+    return EPS * (16 * jnp.abs(objective) + 8 * terms * (theta + predicted))

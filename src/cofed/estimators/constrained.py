@@ -65,17 +65,41 @@ class FederatedConstrained(RegressorMixin, FederatedLinearModel):
         if self.constraint in ("l1_ball", "l2_ball", "simplex"):
             check_number(name, "radius", self.radius, low=0, strict=True)
 
+    def _bounds(self, features: int) -> list[np.ndarray]:
+        """low and high of each feature."""
+        bounds = []
+        for field, value in (("low", self.low), ("high", self.high)):
+            try:
+                bounds.append(np.broadcast_to(np.asarray(value, float), (features,)))
+            except (TypeError, ValueError):
+                bounds.append(np.full(features, np.nan))
+            if np.isnan(bounds[-1]).any() or isinstance(value, bool):
+                raise ValueError(
+                    f"{type(self).__name__}: {field} must be a number or one per feature ({features}), got {value!r}"
+                )
+        if (bounds[0] > bounds[1]).any() or np.isposinf(bounds[0]).any() or np.isneginf(bounds[1]).any():
+            raise ValueError(
+                f"{type(self).__name__}: low must not exceed high, got low={self.low!r} and high={self.high!r}"
+            )
+        return bounds
+
     def _loss(self) -> Squared:
         return Squared()
 
     def _penalty(self, posed: Posed, alpha: Any = None) -> Any:
+        unit = posed.units.penalised  # the same for all features but for a box and positive coefficients
         match self.constraint:
             case "l1_ball":
-                return L1Ball(self.radius)
+                return L1Ball(self.radius / unit[0])
             case "l2_ball":
-                return L2Ball(self.radius)
+                return L2Ball(self.radius / unit[0])
             case "simplex":
-                return Simplex(self.radius)
+                return Simplex(self.radius / unit[0])
             case "box":
-                return Box(*(np.broadcast_to(np.asarray(a, float), posed.mean.shape) for a in (self.low, self.high)))
+                return Box(*(bound / unit for bound in self._bounds(len(unit))))
         return NonNegative()
+
+    def _blocks(self, features: int) -> np.ndarray:
+        if self.constraint == "box":
+            self._bounds(features)  # refuses what does not fit, before anything is computed
+        return np.arange(features) if self.constraint in ("box", "nonnegative") else np.zeros(features, int)

@@ -7,15 +7,15 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import expit, logsumexp, xlogy
 
-from cofed.estimators.base import check_number
+from cofed.estimators.base import check_count, check_number
 from cofed.estimators.elastic_net import FederatedElasticNet, FederatedLasso
 from cofed.estimators.logistic import FederatedLogisticRegression
-from cofed.estimators.path import RegularizationPath, collect, ordered, solve_path, strengths
+from cofed.estimators.path import MOST, RegularizationPath, collect, ordered, solve_path, strengths, warn
 from cofed.estimators.plots import plot_cv
 from cofed.estimators.poisson import FederatedPoisson
 from cofed.estimators.posed import Posed
 from cofed.estimators.sites import NUMBER, Sites
-from cofed.estimators.solver import Run, solve
+from cofed.estimators.solver import solve
 from cofed.estimators.traffic import Exchange
 from cofed.losses import Logistic, Poisson, Softmax
 
@@ -26,7 +26,7 @@ class CrossValidated:
     """What makes an estimator with a strength choose it itself.
 
     n_alphas, eps, alphas: the strengths, `n_alphas` from the federation's own alpha_max down to eps times it, or given.
-    cv: the number of folds; every client splits its own rows.
+    cv: the number of folds; every client splits its own rows, of each class evenly.
     selection: "min", the least cross-validated deviance; "1se", the strongest penalty within one standard error of it;
         "aic" or "bic" of the path, without folds.
     seed: of the folds.
@@ -38,11 +38,15 @@ class CrossValidated:
     def fit(self: Any, X: Any, y: Any = None, clients: Any = None) -> Any:
         """Choose the strength and fit, as the estimator without CV does."""
         self._check_numbers()
+        name = type(self).__name__
+        given = None if self.alphas is None else ordered(name, self.alphas)
         sites = self._intake(X, y, clients)
+        if self.selection in ("min", "1se"):
+            check_enough_rows(name, sites, self.cv, vars(self).get("classes_"))
         posed = self._pose(sites)
-        given = self.alphas is not None
-        self.alphas_ = ordered(self.alphas) if given else strengths(self, posed, self.n_alphas, self.eps)
+        self.alphas_ = strengths(self, posed, self.n_alphas, self.eps) if given is None else given
         answers = solve_path(self, posed, self.alphas_)
+        warn(answers)
         self.path_ = collect(self, posed, self.alphas_, answers)
         spent = []
         if self.selection in ("min", "1se"):
@@ -56,8 +60,9 @@ class CrossValidated:
         self.alpha_ = float(self.alphas_[chosen])
         psi = self._penalty(posed, self.alpha_)
         answer = answers[chosen]
-        if not Run(posed, psi, self.tol, 0).done(answer.look):
+        if not answer.certificate.converged:
             answer = solve(posed, psi, self.algorithm, self.tol, self.max_rounds, answer)
+            answer.warn()
         for exchange in spent:
             posed.traffic.exchanges.append(exchange)
         self._take(posed, sites, answer)
@@ -71,13 +76,14 @@ class CrossValidated:
 
     def _cross_validate(self: Any, sites: Sites) -> list[Exchange]:
         """The deviance of every strength on held-out rows; returns what was exchanged."""
-        rng = np.random.default_rng(self.seed)
-        folds = [rng.permutation(np.arange(n) % self.cv) for n in sites.sizes]
+        folds = deal(sites, self.cv, self.seed, self._classifies)
         values, rows, rounds, down, up = [], [], 0, 0, 0
+        answers = []
         for k in range(self.cv):
             held = sites.with_rows([fold == k for fold in folds])
             train = self._pose(sites.with_rows([fold != k for fold in folds]))
-            path = collect(self, train, self.alphas_, solve_path(self, train, self.alphas_))
+            answers += solve_path(self, train, self.alphas_)
+            path = collect(self, train, self.alphas_, answers[-len(self.alphas_) :])
             values.append(held_out(train, path, held))
             rows.append(held.sizes.sum())
             # The models of the whole path go down once, a sum per model comes up.
@@ -85,6 +91,7 @@ class CrossValidated:
             rounds += train.traffic.rounds
             down += sum(exchange.down for exchange in train.traffic.exchanges)
             up += sum(exchange.up for exchange in train.traffic.exchanges)
+        warn(answers, "models of cross-validation")
         table, weight = np.stack(values), np.array(rows) / np.sum(rows)
         self.cv_mean_ = weight @ table
         self.cv_se_ = np.sqrt(weight @ (table - self.cv_mean_) ** 2 / (self.cv - 1))
@@ -95,11 +102,43 @@ class CrossValidated:
         name = type(self).__name__
         if not isinstance(self.selection, str) or self.selection not in SELECTIONS:
             raise ValueError(f"{name}: selection must be one of {', '.join(SELECTIONS)}, got {self.selection!r}")
-        for field, least in (("cv", 2), ("n_alphas", 1)):
-            value = getattr(self, field)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise ValueError(f"{name}: {field} must be an integer >= {least}, got {value!r}")
+        check_count(name, "cv", self.cv, low=2, high=MOST)
+        check_count(name, "n_alphas", self.n_alphas, high=MOST)
+        check_count(name, "seed", self.seed, low=0, high=2**63)
         check_number(name, "eps", self.eps, low=0, high=1, strict=True)
+
+
+def check_enough_rows(owner: str, sites: Sites, folds: int, classes: Any) -> None:
+    """Every fold needs a row, and every training set a row of each class."""
+    n = int(sites.sizes.sum())
+    if folds > n:
+        raise ValueError(f"{owner}: cv must be at most the number of rows, {n}, got {folds}")
+    if classes is None:
+        return
+    counts = np.sum([np.bincount(y, minlength=len(classes)) for y in sites.y], axis=0)
+    rare = int(counts.argmin())
+    if counts[rare] < 2:
+        raise ValueError(
+            f"{owner}: cross-validation needs at least 2 rows of every class, but there is only 1 of class "
+            f"{classes.tolist()[rare]!r}: the fold that holds it out has none to learn from. Leave the class out, or "
+            "choose by selection='bic' or 'aic'"
+        )
+
+
+def deal(sites: Sites, folds: int, seed: Any, classifies: bool) -> list[np.ndarray]:
+    """The fold of each row, shuffled within each client and class. Small clients, and classes, go on dealing where the
+    one before stopped, so that no fold is left empty."""
+    rng = np.random.default_rng(seed)
+    if not classifies and (sites.sizes >= folds).all():
+        return [rng.permutation(np.arange(n) % folds) for n in sites.sizes]
+    dealt = [np.empty(n, int) for n in sites.sizes]
+    begin = 0
+    for label in np.unique(np.concatenate(sites.y)) if classifies else [None]:
+        for fold, y in zip(dealt, sites.y, strict=True):
+            rows = np.flatnonzero(y == label) if classifies else np.arange(len(y))
+            fold[rows] = rng.permutation((begin + np.arange(len(rows))) % folds)
+            begin += len(rows)
+    return dealt
 
 
 def held_out(posed: Posed, path: RegularizationPath, held: Sites) -> np.ndarray:

@@ -6,9 +6,9 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.posed import Posed
 from cofed.losses import Squared
-from cofed.regularizers import ElasticNet
 
 
 class FederatedElasticNet(RegressorMixin, FederatedLinearModel):
@@ -57,8 +57,8 @@ class FederatedElasticNet(RegressorMixin, FederatedLinearModel):
     def _loss(self) -> Squared:
         return Squared()
 
-    def _penalty(self, posed: Posed, alpha: Any = None) -> ElasticNet:
-        return ElasticNet(self.alpha if alpha is None else alpha, self.l1_ratio)
+    def _penalty(self, posed: Posed, alpha: Any = None) -> WeightedElasticNet:
+        return elastic_net(self.alpha if alpha is None else alpha, self.l1_ratio, posed.units)
 
 
 class FederatedLasso(FederatedElasticNet):
@@ -91,5 +91,5 @@ class FederatedLasso(FederatedElasticNet):
         self.tol = tol
         self.max_rounds = max_rounds
 
-    def _penalty(self, posed: Posed, alpha: Any = None) -> ElasticNet:
-        return ElasticNet(self.alpha if alpha is None else alpha, 1.0)
+    def _penalty(self, posed: Posed, alpha: Any = None) -> WeightedElasticNet:
+        return elastic_net(self.alpha if alpha is None else alpha, 1.0, posed.units)

@@ -3,10 +3,13 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.base import RegressorMixin
 
 from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.penalty import elastic_net
 from cofed.estimators.posed import Posed
+from cofed.estimators.sites import is_list
 from cofed.losses import Squared
 from cofed.regularizers import GroupL1
 
@@ -51,14 +54,27 @@ class FederatedGroupLasso(RegressorMixin, FederatedLinearModel):
     def _loss(self) -> Squared:
         return Squared()
 
-    def _penalty(self, posed: Posed, alpha: Any = None) -> GroupL1:
-        alpha = self.alpha if alpha is None else alpha
-        return group_penalty(type(self).__name__, alpha, self.groups, np.shape(posed.start.coef))
+    def _penalty(self, posed: Posed, alpha: Any = None) -> Any:
+        return group_penalty(self.alpha if alpha is None else alpha, self._blocks(len(posed.units.mean)), posed)
+
+    def _blocks(self, features: int) -> np.ndarray:
+        return group_labels(type(self).__name__, self.groups, features)
 
 
-def group_penalty(owner: str, alpha: Any, groups: Any, shape: tuple[int, ...]) -> GroupL1:
-    """The penalty of groups of features, whose labels may be anything."""
-    labels = np.arange(shape[0]) if groups is None else np.asarray(groups)
-    if labels.shape != shape[:1]:
-        raise ValueError(f"{owner}: groups must be one label per feature ({shape[0]}), got shape {labels.shape}")
-    return GroupL1(alpha, tuple(np.unique(labels, return_inverse=True)[1].tolist()))
+def group_labels(owner: str, groups: Any, features: int) -> np.ndarray:
+    """The group 0, 1, ... of each feature; the user's labels may be anything."""
+    if groups is None:
+        return np.arange(features)
+    if not is_list(groups) or len(groups) != features or pd.isna(pd.Series(groups)).any():
+        raise ValueError(f"{owner}: groups must be one label per feature ({features}), got {groups!r}")
+    return pd.factorize(pd.Series(groups))[0]
+
+
+def group_penalty(alpha: Any, labels: np.ndarray, posed: Posed) -> Any:
+    """alpha sum_g sqrt(size of g) ||w_g|| of the user's coefficients; the features of a group share a unit."""
+    if float(alpha) == 0:
+        return elastic_net(0.0, 1.0, posed.units, np.ndim(posed.start.coef))
+    sizes = np.bincount(labels)
+    unit = np.bincount(labels, posed.units.penalised) / sizes
+    outputs = np.size(posed.start.coef) // len(labels)
+    return GroupL1(float(alpha) / posed.units.objective, tuple(labels.tolist()), np.sqrt(sizes * outputs) * unit)

@@ -23,10 +23,9 @@ from scipy.stats import norm
 
 from cofed.algorithms.quadratic import minimise
 from cofed.estimators.posed import Posed
-from cofed.estimators.sites import Sites
+from cofed.estimators.sites import Sites, is_list
 from cofed.estimators.solver import LARGEST
 from cofed.losses import Logistic, Squared
-from cofed.models import Weights
 
 PENALTY = 0.3
 BURSTS = 20  # every theta_j is valid, so that of a badly conditioned problem need not be exact to round-off
@@ -38,19 +37,18 @@ def infer(model: Any, posed: Posed, sites: Sites, coefficients: Any, level: floa
     name = type(model).__name__
     if not isinstance(posed.loss, (Squared, Logistic)) or np.ndim(posed.start.coef) != 1:
         raise ValueError(f"{name}: intervals are for linear models and for the logistic model of two classes")
-    if len(posed.scale) > LARGEST:
+    if len(posed.units.mean) > LARGEST:
         raise ValueError(
-            f"{name}: intervals need the Hessian of all features, at most {LARGEST}, and there are {len(posed.scale)}"
+            f"{name}: intervals need the Hessian of all features, at most {LARGEST}, and there are "
+            f"{len(posed.units.mean)}"
         )
-    if not 0 < level < 1:
-        raise ValueError(f"{name}: level must be between 0 and 1, got {level!r}")
+    if isinstance(level, bool) or not isinstance(level, (int, float, np.number)) or not 0 < level < 1:
+        raise ValueError(f"{name}: level must be a number between 0 and 1, got {level!r}")
     names = feature_names(model)
     chosen = positions(name, names, coefficients)
     coef = np.asarray(model.coef_).reshape(-1)
     intercept = float(np.asarray(model.intercept_).reshape(-1)[0])
-    w = Weights(jnp.asarray(coef * posed.scale), jnp.asarray(intercept + posed.mean @ coef))
-    if posed.start.intercept is None:
-        w = Weights(w.coef, None)
+    w, unit = posed.solved(coef, intercept), posed.units.coef
     loss, gradient, hessian = posed.second_order(w)
     H, g = np.asarray(hessian), np.append(np.asarray(gradient.coef), np.asarray(gradient.intercept or 0.0))
     p, n = len(coef), posed.n
@@ -65,9 +63,9 @@ def infer(model: Any, posed: Posed, sites: Sites, coefficients: Any, level: floa
     rows = []
     for j in chosen:
         theta = np.asarray(nodewise(jnp.asarray(H), jnp.asarray(j, jnp.int32), rate))
-        debiased = coef[j] * posed.scale[j] - theta @ g[:p]
+        debiased = coef[j] / unit[j] - theta @ g[:p]
         se = np.sqrt(phi * theta @ H @ theta / n)
-        rows.append((coef[j], debiased / posed.scale[j], se / posed.scale[j]))
+        rows.append((coef[j], debiased * unit[j], se * unit[j]))
     table = pd.DataFrame(rows, columns=["coef", "debiased", "se"], index=pd.Index([names[j] for j in chosen]))
     width = norm.ppf(0.5 + level / 2)
     table["low"], table["high"] = table.debiased - width * table.se, table.debiased + width * table.se
@@ -105,8 +103,8 @@ def positions(owner: str, names: list[str], coefficients: Any) -> list[int]:
     if coefficients is None:
         return list(range(len(names)))
     found = []
-    for one in [coefficients] if isinstance(coefficients, (str, int)) else coefficients:
-        if isinstance(one, (int, np.integer)) and 0 <= one < len(names):
+    for one in coefficients if is_list(coefficients) else [coefficients]:
+        if isinstance(one, (int, np.integer)) and not isinstance(one, bool) and 0 <= one < len(names):
             found.append(int(one))
         elif isinstance(one, str) and one in names:
             found.append(names.index(one))

@@ -7,11 +7,11 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 
 from cofed.estimators.base import FederatedLinearModel
-from cofed.estimators.group_lasso import group_penalty
+from cofed.estimators.group_lasso import group_labels, group_penalty
+from cofed.estimators.penalty import elastic_net
 from cofed.estimators.posed import Posed
 from cofed.estimators.sites import Sites, gather
 from cofed.losses import Logistic, Softmax
-from cofed.regularizers import ElasticNet
 
 PENALTIES = ("l1", "elasticnet", "group")
 
@@ -104,8 +104,12 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedLinearModel):
     def _penalty(self, posed: Posed, alpha: Any = None) -> Any:
         alpha = self.alpha if alpha is None else alpha
         if self.penalty == "group":
-            return group_penalty(type(self).__name__, alpha, self.groups, np.shape(posed.start.coef))
-        return ElasticNet(alpha, 1.0 if self.penalty == "l1" else self.l1_ratio)
+            return group_penalty(alpha, self._blocks(len(posed.units.mean)), posed)
+        ratio = 1.0 if self.penalty == "l1" else self.l1_ratio
+        return elastic_net(alpha, ratio, posed.units, np.ndim(posed.start.coef))
+
+    def _blocks(self, features: int) -> np.ndarray:
+        return group_labels(type(self).__name__, self.groups if self.penalty == "group" else None, features)
 
     def _output(self, coef: np.ndarray, intercept: Any) -> tuple[np.ndarray, Any]:
         return np.atleast_2d(coef.T), np.atleast_1d(intercept)

@@ -1,6 +1,7 @@
 """Means and variances of all clients' rows, from sums alone."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,12 @@ class Moments:
         eps = np.finfo(np.float64).eps
         constant = self.var <= self.n * eps * self.var + (self.n * self.mean * eps) ** 2
         return np.where(constant, 1.0, np.sqrt(self.var))
+
+
+def constant(n: int, mean: np.ndarray | float, var: np.ndarray | float) -> Any:
+    """Whether n values with this mean and variance differ by no more than the rounding of their mean. (The rule of
+    `Moments.scale`, scikit-learn's, also takes values that differ in their last few digits for constant.)"""
+    return np.sqrt(var) <= (16 + np.sqrt(n)) * np.finfo(np.float64).eps * np.abs(mean)
 
 
 def moments(sites: Sites, traffic: Traffic) -> Moments:

@@ -10,22 +10,21 @@ import warnings
 from pathlib import Path as FilePath
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array
 from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import enet_path
 
-from cofed.algorithms.quadratic import minimise
-from cofed.estimators.certificate import Look, Null, look
+from cofed.estimators.base import FederatedLinearModel, check_count, check_number
+from cofed.estimators.penalty import EPS, WeightedElasticNet, sets_to_zero
 from cofed.estimators.posed import Posed
-from cofed.estimators.solver import LARGEST, Run, Solved, parameters, solve, sparse
+from cofed.estimators.quadratic import Quadratic, refined, seen_on_server
+from cofed.estimators.solver import LARGEST, Run, Solved, parameters, solve
 from cofed.losses import Squared
 from cofed.models import Weights
-from cofed.problem import Problem
+
+MOST = 10_000  # strengths of a path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,10 +62,14 @@ class RegularizationPath:
 
 def alpha_max(estimator: Any, posed: Posed) -> float:
     """The least strength at which no feature is used, from the gradient of the model without features."""
-    psi, g = estimator._penalty(posed, 1.0), posed.null.gradient
-    ratio = float(getattr(psi, "l1_ratio", 1.0))
-    largest = float(psi.dual_norm(g)) if hasattr(psi, "dual_norm") else float(jnp.max(jnp.abs(g)))
-    return largest / max(ratio, 1e-3)
+    psi, g = estimator._penalty(posed, 1.0), posed.null.gradient.coef
+    if isinstance(psi, WeightedElasticNet):
+        # With less than a thousandth of l1 norm, that of a thousandth.
+        least = 1e-3 * posed.units.weights(g.ndim) / posed.units.objective
+        largest = float(jnp.max(jnp.abs(g) / jnp.maximum(psi.l1, least)))
+    else:
+        largest = float(psi.dual_norm(g)) / float(psi.strength)
+    return largest * (1 + 4 * EPS)  # the quotient is rounded
 
 
 def strengths(estimator: Any, posed: Posed, n_alphas: int, eps: float) -> np.ndarray:
@@ -92,40 +95,38 @@ def solve_on_server(estimator: Any, posed: Posed, alphas: np.ndarray) -> list[So
     _, gradient, hessian = posed.second_order(posed.start)
     quadratic = Quadratic(hessian, gradient, posed.start, posed.null.loss)
     penalties = [estimator._penalty(posed, float(alpha)) for alpha in alphas]
-    guesses = by_coordinates(posed, quadratic, penalties) if all(map(sparse, penalties)) else None
+    guesses = by_coordinates(posed, quadratic, penalties) if all(map(sets_to_zero, penalties)) else None
     answers: list[Solved] = []
+    curved = None
     for k, psi in enumerate(penalties):
-        problem, run = posed.problem(psi), Run(posed, psi, estimator.tol, 0)
+        problem, run = posed.problem(psi), Run(posed, psi, estimator.tol, 1, hessian, curved)
         w = guesses[k] if guesses is not None else answers[-1].w if answers else posed.start
         seen = seen_on_server(problem, posed.null, quadratic, w)
         if not run.done(seen):
             w, seen = refined(problem, posed.null, quadratic, w)
+            seen = run.sharper(w, seen)
+            curved = run.curved
         answers.append(run.solved(w, seen, "newton"))
     return answers
 
 
-class Quadratic(eqx.Module):
-    """A squared loss, wholly known: its gradient, Hessian and value at the model without features."""
-
-    hessian: Array
-    gradient: Weights
-    origin: Weights
-    value: Array
-
-    def at(self, w: Weights) -> tuple[Array, Weights]:
-        """The loss and its gradient."""
-        start, back = ravel_pytree(self.origin)
-        move = ravel_pytree(w)[0] - start
-        g, bent = ravel_pytree(self.gradient)[0], self.hessian @ move
-        return self.value + move @ (g + bent / 2), back(g + bent)
+def warn(answers: list[Solved], what: str = "models of the path", stacklevel: int = 3) -> None:
+    """One warning for all answers that are not good enough, with the first one's cause."""
+    causes = [answer.cause for answer in answers if answer.cause]
+    if causes:
+        sentence = f"{len(causes)} of {len(answers)} {what} are not converged; the first: {causes[0]}"
+        warnings.warn(sentence, ConvergenceWarning, stacklevel=stacklevel)
 
 
-def by_coordinates(posed: Posed, quadratic: Quadratic, penalties: list[Any]) -> list[Weights]:
+def by_coordinates(posed: Posed, quadratic: Quadratic, penalties: list[WeightedElasticNet]) -> list[Weights]:
     """scikit-learn's coordinate descent, on p + 1 rows that have this Hessian, gradient and loss.
 
     H = Q D Q' makes the rows D^(1/2) Q', whatever the true rows are; one more row carries what no feature explains.
+    Columns are in the user's units, in which all have the same penalty.
     """
-    p = posed.start.coef.size
+    p, unit = posed.start.coef.size, posed.units.penalised
+    alphas = [float(psi.l1[0] / unit[0] + psi.ridge[0] / unit[0] ** 2) for psi in penalties]
+    ratio = float(penalties[0].l1[0]) / unit[0] / alphas[0]
     H = np.asarray(quadratic.hessian)[:p, :p]
     values, Q = np.linalg.eigh(H)
     root = np.sqrt(np.maximum(values, 0) * (p + 1))
@@ -133,38 +134,21 @@ def by_coordinates(posed: Posed, quadratic: Quadratic, penalties: list[Any]) -> 
     real = root > root.max(initial=0) * np.sqrt(np.finfo(float).eps) * 1e-3
     target = np.where(real, seen / np.where(real, root, 1), 0)
     rest = 2 * float(quadratic.value) * (p + 1) - target @ target
-    X, y = np.vstack([root[:, None] * Q.T, np.zeros(p)]), np.append(target, np.sqrt(max(rest, 0)))
+    X, y = np.vstack([root[:, None] * Q.T / unit, np.zeros(p)]), np.append(target, np.sqrt(max(rest, 0)))
     descend: Any = enet_path  # its annotations name strings only
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # what it does not reach is refined, by the certificate
         coefs = descend(
             X,
             y,
-            l1_ratio=float(penalties[0].l1_ratio),
-            alphas=[float(psi.strength) for psi in penalties],
+            l1_ratio=ratio,
+            alphas=alphas,
             precompute=X.T @ X,
             Xy=X.T @ y,
             tol=1e-15,
             max_iter=1000,
         )[1]
-    return [Weights(jnp.asarray(coef), posed.start.intercept) for coef in coefs.T]
-
-
-@eqx.filter_jit
-def seen_on_server(problem: Problem, null: Null, quadratic: Quadratic, w: Weights) -> Look:
-    """The certificate of w, without an exchange."""
-    return look(problem, null, w, *quadratic.at(w))
-
-
-@eqx.filter_jit
-def refined(problem: Problem, null: Null, quadratic: Quadratic, w: Weights) -> tuple[Weights, Look]:
-    """The minimiser of the quadratic loss + psi, sought from w, and its certificate."""
-    psi = problem.regularizer
-    v, back = ravel_pytree(w)
-    g = ravel_pytree(quadratic.at(w)[1])[0]
-    prox = lambda u, step: ravel_pytree(psi.prox(back(u), step))[0]  # noqa: E731
-    z = minimise(quadratic.hessian, g, v, prox, lambda u: psi.value(back(u)), psi.separable)
-    return back(z), look(problem, null, back(z), *quadratic.at(back(z)))
+    return [Weights(jnp.asarray(coef / unit), posed.start.intercept) for coef in coefs.T]
 
 
 def collect(estimator: Any, posed: Posed, alphas: np.ndarray, answers: list[Solved]) -> RegularizationPath:
@@ -173,14 +157,14 @@ def collect(estimator: Any, posed: Posed, alphas: np.ndarray, answers: list[Solv
     shown = [estimator._output(coef, intercept) for coef, intercept in models]
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
-        names = [f"x{j}" for j in range(len(posed.mean))]
-    least = float(posed.null.least)
+        names = [f"x{j}" for j in range(len(posed.units.mean))]
+    size = posed.units.objective
     return RegularizationPath(
         alphas=np.asarray(alphas, float),
         coefs=np.stack([coef for coef, _ in shown]),
-        scale=posed.scale,
+        scale=posed.units.standard,
         intercepts=np.stack([intercept for _, intercept in shown]),
-        deviance=np.array([2 * (float(answer.look.loss) - least) for answer in answers]),
+        deviance=np.array([2 * size * float(answer.look.loss) for answer in answers]),
         nonzero=np.array([np.count_nonzero(coef) for coef, _ in models]),
         gaps=np.array([answer.certificate.gap for answer in answers]),
         converged=np.array([answer.certificate.converged for answer in answers]),
@@ -213,17 +197,28 @@ def regularization_path(
     >>> path.coefs.shape, int(path.nonzero[0]), int(path.nonzero[-1]), bool(path.converged.all())
     ((100, 5), 0, 5, True)
     """
-    if not hasattr(estimator, "alpha"):
-        raise ValueError(f"{type(estimator).__name__} has no strength alpha, and so no path")
+    name = type(estimator).__name__
+    if not isinstance(estimator, FederatedLinearModel) or "alpha" not in estimator.get_params():
+        raise ValueError(f"{name} has no strength alpha, and so no path")
     estimator._check_numbers()
+    check_count(name, "n_alphas", n_alphas, high=MOST)
+    check_number(name, "eps", eps, low=0, high=1, strict=True)
+    alphas = None if alphas is None else ordered(name, alphas)
     posed = estimator._pose(estimator._intake(X, y, clients))
-    alphas = strengths(estimator, posed, n_alphas, eps) if alphas is None else ordered(alphas)
-    return collect(estimator, posed, alphas, solve_path(estimator, posed, alphas))
+    alphas = strengths(estimator, posed, n_alphas, eps) if alphas is None else alphas
+    answers = solve_path(estimator, posed, alphas)
+    warn(answers)
+    return collect(estimator, posed, alphas, answers)
 
 
-def ordered(alphas: Any) -> np.ndarray:
+def ordered(owner: str, alphas: Any) -> np.ndarray:
     """Given strengths, the strongest first."""
-    given = np.asarray(alphas, float)
+    try:
+        given = np.asarray(alphas, float)
+    except (TypeError, ValueError):
+        given = np.zeros(0)
     if given.ndim != 1 or given.size == 0 or not np.isfinite(given).all() or (given < 0).any():
-        raise ValueError(f"alphas must be finite numbers >= 0, one after another, got {alphas!r}")
+        raise ValueError(f"{owner}: alphas must be finite numbers >= 0, one after another, got {alphas!r}")
+    if given.size > MOST:
+        raise ValueError(f"{owner}: alphas must be at most {MOST} numbers, got {given.size}")
     return np.sort(given)[::-1]

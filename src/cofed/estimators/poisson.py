@@ -7,10 +7,10 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 
 from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.posed import Posed
 from cofed.estimators.sites import Sites
 from cofed.losses import Poisson
-from cofed.regularizers import ElasticNet
 
 
 class FederatedPoisson(RegressorMixin, FederatedLinearModel):
@@ -72,5 +72,5 @@ class FederatedPoisson(RegressorMixin, FederatedLinearModel):
     def _loss(self) -> Poisson:
         return Poisson()
 
-    def _penalty(self, posed: Posed, alpha: Any = None) -> ElasticNet:
-        return ElasticNet(self.alpha if alpha is None else alpha, self.l1_ratio)
+    def _penalty(self, posed: Posed, alpha: Any = None) -> WeightedElasticNet:
+        return elastic_net(self.alpha if alpha is None else alpha, self.l1_ratio, posed.units)

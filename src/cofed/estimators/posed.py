@@ -1,4 +1,4 @@
-"""The problem that an estimator solves: standardised rows, a model, a loss, and the model without features."""
+"""The problem that an estimator solves: rows in suitable units, a model, a loss, and the model without features."""
 
 import dataclasses
 from typing import Any
@@ -14,10 +14,12 @@ from cofed.curvature import mean_hessian
 from cofed.engine import evaluate
 from cofed.engine.data import Data, data_of, shares
 from cofed.engine.job import traced
-from cofed.estimators.certificate import Look, Null, inverse_link, look
+from cofed.estimators.certificate import Curvature, Look, Null, inverse_link, look
+from cofed.estimators.counts import PoissonDeviance
 from cofed.estimators.moments import moments
 from cofed.estimators.sites import NUMBER, Sites, stacked
 from cofed.estimators.traffic import Traffic
+from cofed.estimators.units import Units, units
 from cofed.losses import Poisson, Softmax
 from cofed.models import Linear, Trace, Weights
 from cofed.problem import Problem
@@ -29,8 +31,7 @@ from cofed.regularizers import On
 class Posed:
     """Minimise mean loss of the pooled rows + psi, over what the clients hold; psi is given later.
 
-    Features are centred where there is an intercept (that changes nothing but the intercept) and divided by their
-    standard deviations where asked for. `scale` and `mean` bring coefficients back.
+    Everything is in `units`, which bring coefficients and objective back.
     """
 
     data: Data
@@ -38,8 +39,7 @@ class Posed:
     loss: Any
     null: Null
     start: Weights  # the model without features
-    mean: np.ndarray
-    scale: np.ndarray
+    units: Units
     traffic: Traffic
     messages: dict[Any, tuple[int, int]] = dataclasses.field(default_factory=dict)  # bytes each way, by kind
 
@@ -51,6 +51,14 @@ class Posed:
     def n(self) -> int:
         """The number of rows of all clients."""
         return int(np.asarray(self.data.sizes).sum())
+
+    @property
+    def fingerprint(self) -> np.ndarray:
+        """Numbers from sums over all rows that tell them from others; the first is how many rows there are."""
+        units, null = self.units, self.null
+        numbers = (self.n, units.shift, np.log(units.objective), *np.ravel(null.mean), float(null.loss))
+        ratio = units.mean / (np.abs(units.mean) + units.width)
+        return np.concatenate([numbers, np.log(units.width), ratio, np.ravel(null.gradient.coef)])
 
     def look(self, psi: Any, w: PyTree, what: str = "certificate") -> Look:
         """The loss, the gradient and the certificate of a model, by one exchange."""
@@ -67,35 +75,46 @@ class Posed:
     def original(self, w: Weights) -> tuple[np.ndarray, Any]:
         """Coefficients and intercept for the features as they were given."""
         coef = np.asarray(w.coef, np.float64)
-        flat = coef.reshape(len(self.scale), -1) / self.scale[:, None]
-        shift = self.mean @ flat
-        intercept = np.zeros(flat.shape[1]) if w.intercept is None else np.asarray(w.intercept).reshape(-1) - shift
+        flat = coef.reshape(len(self.units.mean), -1) * self.units.coef[:, None]
+        intercept = np.zeros(flat.shape[1])
+        if w.intercept is not None:
+            own = np.asarray(w.intercept).reshape(-1)
+            own = own - own.mean() if len(own) > 1 else own  # the same for all classes changes nothing
+            intercept = self.units.shift + self.units.stretch * own - self.units.mean @ flat
         if isinstance(self.model, Trace) or coef.ndim == 1:
             return flat[:, 0], float(intercept[0])
         return flat, intercept
 
+    def solved(self, coef: np.ndarray, intercept: float) -> Weights:
+        """What `original` has made of a model with one output."""
+        u = jnp.asarray(coef / self.units.coef)
+        if self.start.intercept is None:
+            return Weights(u, None)
+        return Weights(u, jnp.asarray((intercept + self.units.mean @ coef - self.units.shift) / self.units.stretch))
+
 
 def pose(
-    sites: Sites, loss: Any, *, fit_intercept: bool, standardize: bool, shape: tuple[int, int] | None = None
+    sites: Sites,
+    loss: Any,
+    *,
+    fit_intercept: bool,
+    standardize: bool,
+    blocks: np.ndarray,
+    shape: tuple[int, int] | None = None,
 ) -> Posed:
-    """Standardise, and learn the model without features. `shape` makes the coefficients a matrix."""
+    """Choose units, and learn the model without features. `shape` makes the coefficients a matrix; features with the
+    same label in `blocks` keep their proportions."""
     keep_programs()
     traffic = Traffic(len(sites.names))
     p = sites.n_features
-    mean, scale = np.zeros(p), np.ones(p)
-    if fit_intercept or standardize:
-        found = moments(sites, traffic)
-        mean = found.mean if fit_intercept else mean
-        scale = found.scale if standardize else scale
-    rows = stacked(Sites(sites.names, [(X - mean) / scale for X in sites.X], sites.y))
+    found = moments(sites, traffic)
+    unit = units(found, sites.y, loss, fit_intercept=fit_intercept, standardize=standardize, blocks=blocks)
+    scaled = Sites(sites.names, [unit.rows(X) for X in sites.X], [unit.targets(y) for y in sites.y])
+    rows = stacked(scaled)
     data = data_of(rows, "samples")
     model = Linear(fit_intercept) if shape is None else Trace(*shape, fit_intercept)
-    y = np.concatenate(sites.y)
-    if isinstance(loss, Softmax):
-        assert loss.classes is not None
-        share = np.bincount(y, minlength=loss.classes) / len(y)
-    else:
-        share = np.asarray(y.mean(), np.float64)
+    loss = PoissonDeviance() if isinstance(loss, Poisson) else loss
+    share = mean_target(loss, scaled.y)
     traffic.add("model without features", 1, 0, NUMBER * (share.size + 1))  # sums of y, and of its least loss
     start = model.init(jax.random.key(0), rows.example()[0], None if share.ndim == 0 else share.size)
     if fit_intercept:
@@ -103,13 +122,26 @@ def pose(
         start = Weights(start.coef, best if share.ndim == 0 else best - best.mean())
     value, gradient = losses_at(traced(Problem(model, loss, local_steps=1), np.float64), data, start)
     size = NUMBER * (start.coef.size + share.size * fit_intercept)
-    traffic.add("model without features", 1, size, size + NUMBER)
-    least = np.zeros(())
-    if isinstance(loss, Poisson):
-        counts = np.where(y > 0, y, 1)
-        least = np.mean(y - y * np.log(counts))
-    null = Null(gradient.coef, jnp.asarray(share), value, jnp.asarray(least, np.float64))
-    return Posed(data, model, loss, null, start, mean, scale, traffic)
+    traffic.add("model without features", 1, size, size + NUMBER * (1 + p))  # and the columns' means
+    tilt = sum(X.sum(axis=0) for X in scaled.X) / found.n
+    null = Null(
+        gradient,
+        jnp.asarray(share),
+        value,
+        jnp.asarray(tilt),
+        jnp.asarray(unit.spread),
+        jnp.asarray(float(found.n)),
+    )
+    return Posed(data, model, loss, null, start, unit, traffic)
+
+
+def mean_target(loss: Any, y: list[np.ndarray]) -> np.ndarray:
+    """The mean of y over all rows; of classes, their shares."""
+    n = sum(len(one) for one in y)
+    if isinstance(loss, Softmax):
+        assert loss.classes is not None
+        return np.sum([np.bincount(one, minlength=loss.classes) for one in y], axis=0) / n
+    return np.asarray(sum(one.sum() for one in y) / n, np.float64)
 
 
 @eqx.filter_jit
@@ -139,3 +171,11 @@ def second_order_at(problem: Problem, data: Data, w: PyTree) -> tuple[Any, PyTre
 def look_at(problem: Problem, data: Data, null: Null, w: PyTree) -> Look:
     """The certificate of a model."""
     return look(problem, null, w, *evaluate.smooth(problem, data, w))
+
+
+@eqx.filter_jit
+def known(
+    problem: Problem, null: Null, w: Weights, loss: Any, gradient: Weights, curved: Curvature | None = None
+) -> Look:
+    """The certificate of a model whose loss and gradient (and Hessian) are known."""
+    return look(problem, null, w, loss, gradient, curved)

@@ -7,13 +7,14 @@ import jax
 import numpy as np
 import pandas as pd
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import validate_data
 
 from cofed import intake
 from cofed.federation import Federation
 from cofed.rows import Rows, of_clients, tiers_of
 
 NUMBER = 8  # bytes: estimators compute and send in float64
+HUGE = 1e140  # squares of larger numbers, and sums of them, overflow
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +35,16 @@ class Sites:
         """p"""
         return self.X[0].shape[1]
 
+    def check_size(self, owner: str) -> None:
+        """Refuse numbers whose squares float64 cannot hold: they would be lost without a word."""
+        for what, arrays in (("X", self.X), ("y", self.y)):
+            top = max((float(np.abs(a).max(initial=0)) for a in arrays if a.dtype.kind == "f"), default=0.0)
+            if top > HUGE or 0 < top < 1 / HUGE:
+                raise ValueError(
+                    f"{owner}: {what} must be of a size between {1 / HUGE:g} and {HUGE:g}, but its largest value is "
+                    f"{top:g}; give it in other units"
+                )
+
     def with_rows(self, keep: list[np.ndarray]) -> "Sites":
         """The chosen rows of each client; a client with none is absent."""
         some = [m for m, rows in enumerate(keep) if rows.any()]
@@ -52,7 +63,11 @@ def gather(estimator: Any, X: Any, y: Any, clients: Any, classifies: bool = Fals
             raise ValueError(
                 f"{name}: clients={clients!r} must name a column of a pandas X, or be one client name per row"
             )
+        check_frame(name, X, besides=clients)
         X, clients = X.drop(columns=clients), X[clients]
+    for what, given in (("X", X), ("y", y), ("clients", clients)):
+        refuse_masked(name, what, given)
+    check_frame(name, X)
     if target:
         X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=not classifies, ensure_min_samples=2)
         if classifies:
@@ -61,17 +76,66 @@ def gather(estimator: Any, X: Any, y: Any, clients: Any, classifies: bool = Fals
         X, y = validate_data(estimator, X, dtype=np.float64), np.zeros(0)
     if clients is None:
         return Sites(("all",), [X], [y])
-    given = column_or_1d(clients)
-    if len(given) != len(X):
-        raise ValueError(f"{name}: clients must name one client per row: {len(X)} rows, {len(given)} names")
+    names, rows = by_client(name, clients, len(X))
+    return Sites(names, [X[r] for r in rows], [y[r] if target else y for r in rows])
+
+
+def by_client(owner: str, clients: Any, n: int) -> tuple[tuple[str, ...], list[np.ndarray]]:
+    """The clients' names in natural order, and the rows of each."""
+    if not is_list(clients):
+        raise ValueError(f"{owner}: clients must name one client per row, got {intake.kind(clients)}")
+    given = pd.Series(clients).to_numpy()
+    if len(given) != n:
+        raise ValueError(f"{owner}: clients must name one client per row: {n} rows, {len(given)} names")
     missing = int(pd.isna(given).sum())
     if missing:
-        raise ValueError(f"{name}: clients must name one client per row, but {missing} of {len(given)} are missing")
+        raise ValueError(f"{owner}: clients must name one client per row, but {missing} of {len(given)} are missing")
     codes, values = pd.factorize(given)
-    order = sorted(range(len(values)), key=lambda code: intake.natural(str(values[code])))
-    rows = [np.flatnonzero(codes == code) for code in order]
-    names = tuple(str(values[code]) for code in order)
-    return Sites(names, [X[r] for r in rows], [y[r] if target else y for r in rows])
+    names = [str(value) for value in values]
+    twice = next((one for one in names if names.count(one) > 1), None) if len(set(names)) < len(names) else None
+    if twice is not None:
+        raise ValueError(f"{owner}: clients has two values that differ but both read {twice!r}, such as 1 and '1'")
+    order = sorted(range(len(names)), key=lambda code: intake.natural(names[code]))
+    return tuple(names[code] for code in order), [np.flatnonzero(codes == code) for code in order]
+
+
+def is_list(value: Any) -> bool:
+    """Whether this is a list of single values: np.ndim alone fails where its parts have different lengths."""
+    try:
+        return np.ndim(value) == 1
+    except (TypeError, ValueError):
+        return False
+
+
+def refuse_masked(owner: str, what: str, given: Any) -> None:
+    """A mask would be dropped without a word on the way to numbers."""
+    if isinstance(given, np.ma.MaskedArray) and np.ma.getmaskarray(given).any():
+        count = int(np.ma.getmaskarray(given).sum())
+        raise ValueError(f"{owner}: {what} must have no masked values, but {count} are masked; leave those rows out")
+
+
+def check_frame(owner: str, X: Any, besides: str | None = None) -> None:
+    """Columns of a pandas X with names of their own, numbers, and nothing missing; `besides` names the client."""
+    if not isinstance(X, pd.DataFrame):
+        return
+    twice = X.columns[X.columns.duplicated()]
+    if len(twice):
+        raise ValueError(f"{owner}: the columns of X must have different names, but {twice[0]!r} is there twice")
+    for column in X.columns:
+        if besides is not None and column == besides:
+            continue
+        values = X[column]
+        where = f"{owner}: column {column!r} of X"
+        missing = int(values.isna().sum())
+        if missing:
+            raise ValueError(f"{where} contains NaN: {missing} of {len(X)} are missing; fill them or drop the rows")
+        if pd.api.types.is_numeric_dtype(values):
+            continue
+        if not pd.api.types.is_object_dtype(values):
+            raise ValueError(f"{where} must be numbers, got {values.dtype}; encode it as numbers")
+        odd = values[pd.to_numeric(values, errors="coerce").isna()]
+        if len(odd):
+            raise ValueError(f"{where} must be numbers, but has {odd.iloc[0]!r}; encode it as numbers")
 
 
 def from_federation(estimator: Any, federation: Federation, y: Any, clients: Any, target: bool) -> Sites:

@@ -17,22 +17,23 @@ import dataclasses
 import warnings
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 from sklearn.exceptions import ConvergenceWarning
 
 from cofed.algorithms import FedDecouple, FedFISTA, FedNewton
 from cofed.algorithms.base import refusal
-from cofed.engine import evaluate
 from cofed.engine.job import traced, wire
 from cofed.engine.loop import Task, Watch
 from cofed.engine.plan import Plan, pose
-from cofed.engine.rounds import Centre, State, started
-from cofed.estimators.certificate import Certificate, Look, Null, duality_gap, look
-from cofed.estimators.posed import Posed
+from cofed.engine.rounds import Centre
+from cofed.estimators.certificate import Certificate, Curvature, Look, curvature_beside, curvature_of
+from cofed.estimators.loops import begun, fista_rounds, newton_rounds, power_iteration, rounds_up_to, start
+from cofed.estimators.penalty import EPS, fitting, is_open, sets_to_zero, stronger
+from cofed.estimators.posed import Posed, known
+from cofed.estimators.quadratic import Quadratic, refined
 from cofed.estimators.sites import NUMBER
 from cofed.losses import Squared
 from cofed.models import Weights
@@ -41,6 +42,9 @@ WHOLE = 128  # parameters from which on a working set serves
 DENSE = 512  # the most parameters of a model that is not sparse whose Hessian is sent in every round
 LARGEST = 2048  # the most parameters whose Hessian is sent once, for a path or for intervals
 LOCAL_STEPS = 5  # of FedDecouple
+BATCH = 60  # the most Newton rounds before a certificate is looked at
+STALLED = 1e-10  # the prox-gradient norm, in units in which gradients are of size 1, that is as good as zero
+SEPARABLE = 1e-7  # the least curvature, beside that of the model without features, of data that are not separable
 NAMES = ("auto", "newton", "fista", "decouple")
 
 
@@ -52,6 +56,12 @@ class Solved:
     look: Look
     certificate: Certificate
     algorithm: str
+    cause: str  # why it is not converged, "" where it is
+
+    def warn(self, stacklevel: int = 3) -> None:
+        """A warning where the answer is not good enough."""
+        if self.cause:
+            warnings.warn(self.cause, ConvergenceWarning, stacklevel=stacklevel)
 
 
 def check_algorithm(owner: str, algorithm: Any) -> None:
@@ -70,11 +80,12 @@ def solve(posed: Posed, psi: Any, algorithm: Any, tol: Any, max_rounds: Any, war
     if warm is None:
         begin = problem.regularizer.prox(posed.start, 0.0)
         # A start at zero is the model without features, which has been looked at.
-        fresh = trees_equal(begin, posed.start)
-        seen = look_known(posed, psi, begin) if fresh else posed.look(psi, begin)
+        fresh = all(map(np.array_equal, jax.tree.leaves(begin), jax.tree.leaves(posed.start)))
+        seen = known(problem, posed.null, begin, posed.null.loss, posed.null.gradient) if fresh else None
     else:
         begin = problem.regularizer.prox(warm.w, 0.0)
-        seen = look_again(posed, psi, begin, warm.look)
+        seen = known(problem, posed.null, begin, warm.look.loss, warm.look.gradient)
+    seen = posed.look(psi, begin) if seen is None else seen
     name = choose(posed, psi) if isinstance(algorithm, str) and algorithm == "auto" else algorithm
     run = Run(posed, psi, tol, max_rounds)
     if run.done(seen):
@@ -86,13 +97,7 @@ def solve(posed: Posed, psi: Any, algorithm: Any, tol: Any, max_rounds: Any, war
 
 def choose(posed: Posed, psi: Any) -> str:
     """The rule of "auto"."""
-    return "newton" if parameters(posed.start) <= DENSE or sparse(psi) else "fista"
-
-
-def sparse(psi: Any) -> bool:
-    """Whether psi is a sum over coordinates that sets some to zero, so that a working set serves."""
-    ratio = getattr(psi, "l1_ratio", 1.0)
-    return psi.separable and psi.structure == "density" and float(psi.strength) * float(ratio) > 0
+    return "newton" if parameters(posed.start) <= DENSE or sets_to_zero(psi) else "fista"
 
 
 def parameters(w: PyTree) -> int:
@@ -102,69 +107,94 @@ def parameters(w: PyTree) -> int:
 
 @dataclasses.dataclass
 class Run:
-    """The rounds of one fit: how many are left, and when it is done."""
+    """The rounds of one fit: how many are left, what is known of the curvature, and when it is done."""
 
     posed: Posed
     psi: Any
     tol: Any
     left: int
-
-    @property
-    def scale(self) -> float:
-        """What the gap is compared with: the loss of the model without features."""
-        return float(self.posed.null.loss) - float(self.posed.null.least)
+    hessian: Any = None  # of a squared loss, once it is known: the same everywhere
+    curved: Curvature | None = None
+    first: Curvature | None = None  # at the model without features
+    separable: bool = False
+    failed: bool = False
+    stalled: bool = False  # Newton steps no longer lower the objective by what can be told
 
     @property
     def target(self) -> float:
-        """The gap to reach; where the null model is perfect, round-off."""
-        return self.tol * self.scale
+        """The gap to reach. A model without features that is perfect to rounding leaves nothing to explain."""
+        return self.tol * max(float(self.posed.null.loss), EPS)
 
     def done(self, seen: Look) -> bool:
         """Whether the certificate is good enough."""
-        return self.certificate(seen).converged
+        return not self.separable and float(seen.gap) + float(seen.rounding) <= self.target
 
-    def certificate(self, seen: Look) -> Certificate:
-        """The certificate of what was seen."""
-        gap, residual = float(seen.gap), float(seen.prox_gradient)
-        if self.has_dual:
-            converged = gap <= max(self.target, self.rounding(seen))
-        else:
-            gap = np.inf
-            first = float(jnp.sqrt(jnp.sum(self.posed.null.gradient**2)))
-            converged = residual <= np.sqrt(self.tol) * first
-        return Certificate(float(seen.objective), gap, residual, self.scale, self.tol, bool(converged))
+    def sharper(self, w: Weights, seen: Look) -> Look:
+        """The certificate with the Hessian, by one exchange where that is not known; as it is where it is too large."""
+        if self.done(seen) or parameters(w) > LARGEST:
+            return seen
+        problem, null = self.posed.problem(self.psi), self.posed.null
+        if isinstance(self.posed.loss, Squared):
+            if self.curved is None:
+                hessian = self.posed.second_order(w)[2] if self.hessian is None else self.hessian
+                self.curved = curvature_of(hessian)
+            return known(problem, null, w, seen.loss, seen.gradient, self.curved)
+        loss, gradient, hessian = self.posed.second_order(w)
+        if not is_open(self.psi):
+            return known(problem, null, w, loss, gradient, curvature_of(hessian))
+        if self.first is None:
+            self.first = curvature_of(self.posed.second_order(self.posed.start)[2])
+        curved, least = curvature_beside(hessian, self.first)
+        self.separable = least < SEPARABLE
+        return known(problem, null, w, loss, gradient, curved)
 
-    def rounding(self, seen: Look) -> float:
-        """Below this no gap can be told from 0: the terms' own round-off, and that of a gradient which has to fit into
-        a dual ball much smaller than itself at the start."""
-        null = self.posed.null
-        size = max(abs(float(value)) for value in (seen.objective, null.loss, null.least))
-        strength = float(getattr(self.psi, "strength", 1.0)) * float(getattr(self.psi, "l1_ratio", 1.0))
-        steep = float(jnp.max(jnp.abs(null.gradient))) / strength if strength > 0 else 1.0
-        return float(np.finfo(np.float64).eps) * size * (256 + 4 * steep)
-
-    @property
-    def has_dual(self) -> bool:
-        """Whether psi's conjugate is finite where it matters: not for no penalty at all and for open-ended sets."""
-        strength = getattr(self.psi, "strength", None)
-        if strength is not None:
-            return float(strength) > 0
-        if hasattr(self.psi, "radius"):
-            return True
-        return hasattr(self.psi, "low") and bool(np.isfinite(self.psi.low).all() and np.isfinite(self.psi.high).all())
+    def certificate(self, w: Weights, seen: Look) -> Certificate:
+        """The certificate of what was seen, in the user's units."""
+        units = self.posed.units
+        coef, intercept = self.posed.original(w)
+        # The user's own coefficients are rounded once more: that moves all predictions by a like amount.
+        moved = EPS * (np.abs(units.mean) @ np.abs(coef) + np.abs(intercept) + abs(units.shift)) / units.stretch
+        gap, rounding = float(seen.gap), float(seen.rounding) + float(np.sum(moved**2)) / 2
+        converged = not self.separable and gap + rounding <= self.target
+        optimal = bool(seen.settled) or gap <= self.target or (self.stalled and float(seen.prox_gradient) <= STALLED)
+        limited = not converged and not self.separable and optimal
+        size = units.objective
+        return Certificate(
+            objective=size * float(seen.objective) + units.least,
+            gap=size * gap,
+            prox_gradient=float(seen.prox_gradient),
+            scale=size * float(self.posed.null.loss),
+            tol=self.tol,
+            converged=converged,
+            rounding=size * rounding,
+            limited_by_rounding=limited,
+        )
 
     def solved(self, w: Weights, seen: Look, name: Any) -> Solved:
-        """The answer, with a warning where it is not good enough."""
-        certificate = self.certificate(seen)
-        if not certificate.converged:
-            warnings.warn(
-                f"stopped after {self.posed.traffic.rounds} rounds at a duality gap of {certificate.gap:.3g} and a "
-                f"prox-gradient norm of {certificate.prox_gradient:.3g}; the gap was to be at most tol * scale = "
-                f"{self.target:.3g}. More rounds (max_rounds) or a larger tol may help.",
-                ConvergenceWarning,
-                stacklevel=5,
+        """The answer."""
+        certificate = self.certificate(w, seen)
+        cause = self.cause(certificate) if certificate.outcome == "not converged" else ""
+        return Solved(w, seen, certificate, name if isinstance(name, str) else type(name).__name__, cause)
+
+    def cause(self, certificate: Certificate) -> str:
+        """Why it stopped where it did, as a sentence."""
+        size = self.posed.units.objective
+        reached = (
+            f"stopped after {self.posed.traffic.rounds} rounds at a duality gap of {certificate.gap:.3g} and a "
+            f"prox-gradient norm of {certificate.prox_gradient:.3g}; the gap was to be at most tol * scale = "
+            f"{size * self.target:.3g}. "
+        )
+        if self.separable:
+            return (
+                "the data are separable (a combination of features tells apart classes, or rows without a count), so "
+                "without a penalty the coefficients grow without end and there is no best model: "
+                f"{reached}alpha > 0 helps."
             )
-        return Solved(w, seen, certificate, name if isinstance(name, str) else type(name).__name__)
+        if self.failed:
+            return f"the rounds failed, as the model was no longer finite: {reached}A smaller step may help."
+        if self.left <= 0:
+            return f"max_rounds is used up: {reached}More rounds (max_rounds) or a larger tol may help."
+        return f"no further step lowers the objective: {reached}A larger tol may help."
 
     def task(self, algorithm: Any, local_steps: int = 1) -> Task:
         """The algorithm on this problem, for cofed's engine."""
@@ -188,30 +218,78 @@ class Run:
 
 
 def newton(run: Run, w: Weights, seen: Look) -> Solved:
-    """Proximal Newton rounds, each batch of them checked by a certificate, the working set growing as needed."""
+    """Proximal Newton rounds, checked by certificates; down the path of strengths where they do not get there."""
+    w, seen = newton_batches(run, w, seen, 3 if parameters(w) <= WHOLE else 12)
+    if not (run.done(seen) or seen.settled or run.separable):
+        # With a weak penalty and few rows, steps lose themselves among models that fit alike: see `path_down`.
+        w, seen = newton_batches(run, *path_down(run, w, seen))
+    return run.solved(w, run.sharper(w, seen), "newton")
+
+
+def newton_batches(run: Run, w: Weights, seen: Look, most: int = 12) -> tuple[Weights, Look]:
+    """Batches of rounds, each checked by a certificate, the working set growing as needed."""
     size = parameters(w)
-    whole = size <= WHOLE or not sparse(run.psi)
+    whole = size <= WHOLE or not sets_to_zero(run.psi)
     set_size = size if whole else min(size, fitting_set(w))
     # A squared loss is its own quadratic model: no second step is better than the first. For others, Newton's error
     # is squared by each step.
-    enough = np.inf if isinstance(run.posed.loss, Squared) else 1e-8 * run.scale
-    while run.left > 0 and not run.done(seen):
+    enough = np.inf if isinstance(run.posed.loss, Squared) else run.target
+    for _ in range(most):
+        if run.left <= 0 or run.done(seen) or run.separable:
+            break
         algorithm = FedNewton(working_set=None if set_size == size else set_size)
         task = run.task(algorithm)
         server = start(task, w, seen.gradient)
-        state = newton_rounds(task, begun(server), jnp.asarray(enough), jnp.asarray(run.left, jnp.int32))
+        last = min(run.left, BATCH)
+        state = newton_rounds(task, begun(server), jnp.asarray(enough), jnp.asarray(last, jnp.int32))
         run.count("FedNewton", task, w, int(state.round))
+        if set_size == size and isinstance(run.posed.loss, Squared):
+            run.hessian = state.server.hessian
         new = task.model(state)
         found = run.posed.look(run.psi, new)
         run.left -= 1
         change = float(found.objective) - float(seen.objective)
-        nearer = float(found.prox_gradient) < float(seen.prox_gradient)
-        if change < 0 or run.done(found) or (change <= run.rounding(seen) and nearer):
+        nearer = change <= float(seen.rounding) and float(found.prox_gradient) < float(seen.prox_gradient)
+        halved = nearer and float(found.prox_gradient) < float(seen.prox_gradient) / 2
+        better = change < -run.target / 100 or run.done(found) or halved
+        if better or nearer:
             w, seen = new, found
-        elif set_size == size:  # neither a step nor a larger set brings anything
+        if set_size == size or found.settled:  # the rest may be a matter of the dual point
+            seen = run.sharper(w, seen)
+        run.stalled = not better and set_size == size  # neither a step nor a larger set brings anything
+        if run.stalled:
             break
         set_size = max(set_size, min(size, fitting_set(w)))
-    return run.solved(w, seen, "newton")
+    return w, seen
+
+
+def path_down(run: Run, w: Weights, seen: Look) -> tuple[Weights, Look]:
+    """A better start: the answers of ever weaker penalties, from one at which no feature is used, each begun from the
+    one before. Supports stay small that way. A squared loss is known by its Hessian, and takes no exchange."""
+    posed, tried = run.posed, (w, seen)
+    reach = fitting(run.psi, posed.null.gradient.coef)
+    if is_open(run.psi) or not 0 < reach < 1 or parameters(w) > LARGEST:
+        return tried
+    steps = int(np.ceil(-np.log(float(reach)) / np.log(4)))
+    w = posed.start
+    quadratic = None
+    if isinstance(posed.loss, Squared):
+        hessian = posed.second_order(w)[2] if run.hessian is None else run.hessian
+        quadratic = Quadratic(hessian, posed.null.gradient, w, posed.null.loss)
+    for k in range(steps, -1, -1):
+        psi = stronger(run.psi, 4.0**k)
+        if quadratic is not None:
+            w = refined(posed.problem(psi), posed.null, quadratic, w)[0]
+            continue
+        near = Run(posed, psi, 1e-6, run.left)
+        begin = known(posed.problem(psi), posed.null, w, posed.null.loss, posed.null.gradient) if k == steps else None
+        w = newton_batches(near, w, posed.look(psi, w) if begin is None else begin, 1)[0]
+        run.left = near.left
+        if run.left <= 0:
+            return tried
+    found = posed.look(run.psi, w)
+    run.left -= 1
+    return (w, found) if float(found.objective) <= float(seen.objective) + float(seen.rounding) else tried
 
 
 def fitting_set(w: Weights) -> int:
@@ -224,8 +302,8 @@ def fista(run: Run, w: Weights, seen: Look) -> Solved:
     """Accelerated rounds until their own bound on the gap is small enough, then the certificate."""
     task = run.task(FedFISTA(curvature(run, w)))
     state = begun(task.algorithm.init(task.problem, w))
-    target = run.target if run.has_dual else 0.0
-    while run.left > 0 and not run.done(seen):
+    target = 0.0 if is_open(run.psi) else run.target
+    while run.left > 0 and not run.done(seen) and not seen.settled:
         before = int(state.round)
         last = jnp.asarray(before + run.left, jnp.int32)
         state = fista_rounds(task, state, run.posed.null, jnp.asarray(target), last)
@@ -237,7 +315,7 @@ def fista(run: Run, w: Weights, seen: Look) -> Solved:
         if int(state.round) == before:
             state = rounds_up_to(task, state, jnp.asarray(before + 10, jnp.int32))
             run.count("FedFISTA", task, w, 10)
-    return run.solved(w, seen, "fista")
+    return run.solved(w, run.sharper(w, seen), "fista")
 
 
 def decouple(run: Run, w: Weights, seen: Look) -> Solved:
@@ -262,9 +340,12 @@ def other(run: Run, w: Weights, algorithm: Any, name: str, local_steps: int) -> 
         run.left -= 1
         pause = max(10, stop // 8)
         if int(state.failed_at) >= 0:
+            run.failed = True
+            break
+        if seen.settled:
             break
     assert seen is not None
-    return run.solved(w, seen, name)
+    return run.solved(w, run.sharper(w, seen), name)
 
 
 def curvature(run: Run, w: Weights) -> float:
@@ -273,98 +354,3 @@ def curvature(run: Run, w: Weights) -> float:
     run.posed.traffic.add("curvature", rounds, size, size)
     run.left -= rounds
     return float(power_iteration(run.posed.problem(run.psi), run.posed.data, w, rounds))
-
-
-def begun(server: PyTree) -> State:
-    """The state before the first round, of an algorithm whose clients keep nothing."""
-    return started(server, (), jax.random.key(0), 0)
-
-
-def trees_equal(a: PyTree, b: PyTree) -> bool:
-    """Whether two models have the same numbers."""
-    return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
-
-
-def look_known(posed: Posed, psi: Any, w: Weights) -> Look:
-    """The certificate of the model without features, whose loss and gradient are known."""
-    intercept = None if w.intercept is None else jnp.zeros_like(w.intercept)
-    return known(posed.problem(psi), posed.null, w, posed.null.loss, Weights(posed.null.gradient, intercept))
-
-
-def look_again(posed: Posed, psi: Any, w: Weights, seen: Look) -> Look:
-    """The certificate of a model whose loss and gradient are known, under another penalty."""
-    return known(posed.problem(psi), posed.null, w, seen.loss, seen.gradient)
-
-
-@eqx.filter_jit
-def known(problem: Any, null: Null, w: Weights, loss: Array, gradient: Weights) -> Look:
-    """The certificate from what is known."""
-    return look(problem, null, w, loss, gradient)
-
-
-@eqx.filter_jit
-def start(task: Task, w: Weights, gradient: Weights) -> PyTree:
-    """FedNewton's state before its first round, from the gradient at w."""
-    return task.algorithm.start(task.problem, w, gradient)
-
-
-@eqx.filter_jit
-def newton_rounds(task: Task, state: State, enough: Array, last: Array) -> State:
-    """Rounds until a whole step promises a decrease of no more than `enough`."""
-
-    def more(state: State) -> Array:
-        server = state.server
-        settled = (server.known == 1) & (server.t == task.algorithm.server_lr) & (server.promise >= -enough)
-        return ~settled & (state.round < last) & (state.failed_at < 0)
-
-    return jax.lax.while_loop(more, lambda state: one(task, state), state)
-
-
-@eqx.filter_jit
-def fista_rounds(task: Task, state: State, null: Null, target: Array, last: Array) -> State:
-    """Rounds until the gap, bounded by what the server knows, is at most the target."""
-
-    def more(state: State) -> Array:
-        server = state.server
-        moved = jax.tree.map(jnp.subtract, server.w, server.at)
-        dot = lambda a, b: sum(jnp.vdot(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))  # noqa: E731
-        bound = server.loss + dot(server.gradient, moved) + server.L / 2 * dot(moved, moved)
-        gap = duality_gap(task.problem, null, server.w, bound, server.at, server.loss, server.gradient)
-        still = (server.L * jnp.sqrt(dot(moved, moved))) > 1e-15 * server.L
-        return ((server.known == 0) | ((gap > target) & still)) & (state.round < last) & (state.failed_at < 0)
-
-    return jax.lax.while_loop(more, lambda state: one(task, state), state)
-
-
-@eqx.filter_jit
-def rounds_up_to(task: Task, state: State, stop: Array) -> State:
-    """Rounds until the round `stop`."""
-    return jax.lax.while_loop(
-        lambda state: (state.round < stop) & (state.failed_at < 0), lambda state: one(task, state), state
-    )
-
-
-def one(task: Task, state: State) -> State:
-    """One round of the engine."""
-    return task.exchange.one_round(task.algorithm, task.problem, task.data, state, task.plan)[0]
-
-
-@eqx.filter_jit
-def power_iteration(problem: Any, data: Any, w: Weights, rounds: int) -> Array:
-    """The largest eigenvalue of the mean loss's Hessian at w, slightly from below."""
-    gradient = lambda v: evaluate.smooth(problem, data, v)[1]  # noqa: E731
-    norm = lambda v: jnp.sqrt(sum(jnp.vdot(x, x) for x in jax.tree.leaves(v)))  # noqa: E731
-
-    def step(_, carry):
-        v, _ = carry
-        Hv = jax.jvp(gradient, (w,), (v,))[1]
-        size = norm(Hv)
-        return jax.tree.map(lambda x: x / jnp.where(size > 0, size, 1), Hv), size
-
-    keys = jax.random.split(jax.random.key(0), len(jax.tree.leaves(w)))
-    leaves, structure = jax.tree.flatten(w)
-    first = [jax.random.normal(key, leaf.shape, leaf.dtype) for key, leaf in zip(keys, leaves, strict=True)]
-    v = jax.tree.unflatten(structure, first)
-    v = jax.tree.map(lambda x: x / norm(v), v)
-    size = jax.lax.fori_loop(0, rounds, step, (v, jnp.zeros((), data.X.dtype)))[1]
-    return jnp.where(size > 0, size, 1)

@@ -8,6 +8,11 @@ import pandas as pd
 from cofed.estimators.inference import feature_names
 
 MOST = 40  # rows of coefficients
+OUTCOMES = {
+    "converged": "converged",
+    "limited by rounding": "limited by rounding: optimal as far as float64 can tell, which is less than tol asks for",
+    "not converged": "NOT converged",
+}
 
 
 def summary(model: Any) -> str:
@@ -17,7 +22,7 @@ def summary(model: Any) -> str:
     certificate = model.certificate_
     sites = ", ".join(f"{name} ({n})" for name, n in zip(model.clients_[:8], model.client_sizes_[:8], strict=True))
     more = len(model.clients_) - 8
-    gap = "none (no dual)" if np.isinf(certificate.gap) else f"{certificate.gap:.2e}"
+    gap = "none known" if np.isinf(certificate.gap) else f"{certificate.gap:.2e}"
     lines = [
         f"{type(model).__name__}: {int(model.support_.sum())} of {model.n_features_in_} features in use",
         "",
@@ -27,6 +32,7 @@ def summary(model: Any) -> str:
         f"objective     {certificate.objective:.8g}",
         f"duality gap   {gap} (prox-gradient {certificate.prox_gradient:.2e}; "
         f"{'within' if certificate.converged else 'NOT within'} tol = {certificate.tol:g} of {certificate.scale:.4g})",
+        f"outcome       {OUTCOMES[certificate.outcome]}",
         f"clients       {len(model.clients_)}: {sites}{f' and {more} more' if more > 0 else ''}",
         f"algorithm     {model.algorithm_}",
         f"exchanged     {model.n_rounds_} rounds, {model.bytes_:,} bytes: "

@@ -7,7 +7,9 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.penalty import elastic_net
 from cofed.estimators.posed import Posed
+from cofed.estimators.sites import is_list
 from cofed.losses import Squared
 from cofed.regularizers import Nuclear
 
@@ -59,7 +61,12 @@ class FederatedTraceRegression(RegressorMixin, FederatedLinearModel):
     def _shape(self, features: int) -> tuple[int, int]:
         if self.shape is None:
             return features, 1
-        if np.shape(self.shape) != (2,) or math.prod(self.shape) != features:
+        whole = (
+            is_list(self.shape)
+            and len(self.shape) == 2
+            and all(isinstance(d, (int, np.integer)) and d > 0 for d in self.shape)
+        )
+        if not whole or math.prod(self.shape) != features:
             raise ValueError(
                 f"{type(self).__name__}: shape must be (d1, d2) with d1 * d2 = {features} features, got {self.shape!r}"
             )
@@ -68,5 +75,11 @@ class FederatedTraceRegression(RegressorMixin, FederatedLinearModel):
     def _loss(self) -> Squared:
         return Squared()
 
-    def _penalty(self, posed: Posed, alpha: Any = None) -> Nuclear:
-        return Nuclear(self.alpha if alpha is None else alpha)
+    def _penalty(self, posed: Posed, alpha: Any = None) -> Any:
+        alpha = float(self.alpha if alpha is None else alpha)
+        if alpha == 0:
+            return elastic_net(0.0, 1.0, posed.units).of_shape(np.shape(posed.start.coef))
+        return Nuclear(alpha * posed.units.penalised[0] / posed.units.objective)
+
+    def _blocks(self, features: int) -> np.ndarray:
+        return np.zeros(features, int)

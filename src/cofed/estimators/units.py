@@ -1,0 +1,92 @@
+"""The units in which a problem is solved, so that the scales and the means of X and y change nothing.
+
+Columns are centred (where there is an intercept) and divided by their `width`; the y of a squared loss is centred and
+divided by its standard deviation, counts by their mean. The penalty is brought along, so that it is the user's problem
+that is solved: features that the penalty treats apart have a width each, those of a group, a matrix or a ball have one.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from scipy.special import xlogy
+
+from cofed.estimators.moments import Moments, constant
+from cofed.losses import Poisson, Squared
+
+
+@dataclasses.dataclass(frozen=True)
+class Units:
+    """How the solved problem's numbers come from the user's, and how they go back."""
+
+    mean: np.ndarray  # taken off the columns; 0 without an intercept
+    width: np.ndarray  # what the columns are divided by
+    spread: np.ndarray  # the columns' root mean square after that; 0 for a constant one
+    standard: np.ndarray  # what the penalty multiplies coefficients with: standard deviations, or 1
+    y_centre: float  # taken off y
+    y_size: float  # what y is divided by; infinite where y is constant
+    stretch: float  # the user's prediction is stretch * prediction + shift
+    shift: float
+    objective: float  # the user's objective is objective * solved + least
+    least: float
+
+    @property
+    def coef(self) -> np.ndarray:
+        """The user's coefficients are so many times the solved ones."""
+        return self.stretch / self.width
+
+    @property
+    def penalised(self) -> np.ndarray:
+        """What the user's penalty is about is so many times the solved coefficients."""
+        return self.standard * self.coef
+
+    def weights(self, ndim: int) -> np.ndarray:
+        """`penalised`, to be multiplied with coefficients of so many dimensions, the first of them the features."""
+        return self.penalised.reshape((-1,) + (1,) * (ndim - 1))
+
+    def rows(self, X: np.ndarray) -> np.ndarray:
+        """A client's rows; a column that is constant to rounding becomes exactly zero."""
+        return np.where(self.spread > 0, (X - self.mean) / self.width, 0.0)
+
+    def targets(self, y: np.ndarray) -> np.ndarray:
+        """A client's targets."""
+        return y if (self.y_centre, self.y_size) == (0.0, 1.0) else (y - self.y_centre) / self.y_size
+
+
+def units(
+    found: Moments, y: list[np.ndarray], loss: Any, *, fit_intercept: bool, standardize: bool, blocks: np.ndarray
+) -> Units:
+    """The units of a problem. `blocks` labels the features: those with one label share a width.
+
+    >>> X = np.array([[1.0], [3.0]])
+    >>> found = Moments(2, X.mean(axis=0), X.var(axis=0))
+    >>> same = {"fit_intercept": True, "standardize": False, "blocks": np.zeros(1, int)}
+    >>> made = units(found, [np.array([10.0, 30.0])], Squared(), **same)
+    >>> made.rows(X).tolist(), made.targets(np.array([10.0, 30.0])).tolist(), made.coef.tolist()
+    ([[-1.0], [1.0]], [-1.0, 1.0], [10.0])
+    """
+    mean = found.mean if fit_intercept else np.zeros_like(found.mean)
+    square = np.where(constant(found.n, found.mean, found.var), 0, found.var) + (found.mean - mean) ** 2
+    standard = found.scale if standardize else np.ones_like(mean)
+    relative = np.sqrt(square) / standard
+    _, label = np.unique(blocks, return_inverse=True)
+    level = np.sqrt(np.bincount(label, relative**2) / np.bincount(label))
+    width = standard * np.where(level > 0, level, 1.0)[label]
+    return Units(mean, width, np.sqrt(square) / width, standard, *of_targets(y, loss, fit_intercept))
+
+
+def of_targets(y: list[np.ndarray], loss: Any, fit_intercept: bool) -> tuple[float, float, float, float, float, float]:
+    """y_centre, y_size, stretch, shift, objective and least: from the sums of y, then of squares around its mean."""
+    n = sum(len(one) for one in y)
+    if isinstance(loss, Squared):
+        mean = float(sum(one.sum() for one in y) / n) if fit_intercept else 0.0
+        var = float(sum(((one - mean) ** 2).sum() for one in y) / n)
+        if constant(n, mean, var):
+            return mean, np.inf, 1.0, mean, 1.0, 0.0
+        size = float(np.sqrt(var))
+        return mean, size, size, mean, var, 0.0
+    if isinstance(loss, Poisson):
+        least = float(sum((one - xlogy(one, one)).sum() for one in y) / n)
+        mean = float(sum(one.sum() for one in y) / n) if fit_intercept else 1.0
+        return 0.0, mean, 1.0, float(np.log(mean)), mean, least
+    return 0.0, 1.0, 1.0, 0.0, 1.0, 0.0

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cofed.datasets.synthetic import Synthetic, check_at_most, check_sizes, federation, shifted_clients
+from cofed.datasets.synthetic import Synthetic, check_at_most, check_room, check_sizes, federation, shifted_clients
 
 
 def bao_sparse(
@@ -54,6 +54,7 @@ def bao_low_rank(
     (2, 3, 4, 4)
     """
     check_sizes("bao_low_rank", clients=clients, samples=samples, d=d)
+    check_room("bao_low_rank", clients, samples, d * d)
     check_at_most("bao_low_rank", "rank", rank, "d", d)
     coef = np.diag((np.arange(d) < rank).astype(float))
     rng = np.random.default_rng(seed)

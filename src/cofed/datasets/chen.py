@@ -33,6 +33,8 @@ def chen_logistic(
     >>> round(float(data.federation.weights("samples") @ (gaps**2).sum(axis=1)), 12)
     4.0
     """
+    if isinstance(samples, int):
+        check_sizes("chen_logistic", clients=clients, samples=samples, d=d)
     sizes = [samples] * clients if isinstance(samples, int) else list(samples)
     check_sizes("chen_logistic", clients=clients, d=d, **{f"samples[{i}]": n for i, n in enumerate(sizes)})
     if len(sizes) != clients:

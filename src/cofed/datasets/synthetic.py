@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from cofed.engine import machine
 from cofed.federation import Federation
 
 
@@ -57,10 +58,17 @@ def sigmoid(z: np.ndarray) -> np.ndarray:
 
 
 def check_sizes(owner: str, **sizes: int) -> None:
-    """Refuse sizes below 1."""
+    """Refuse sizes below 1, and clients whose samples would not fit into memory."""
     for name, value in sizes.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise ValueError(f"{owner}: {name} must be a whole number >= 1, got {value!r}")
+    check_room(owner, *(int(sizes.get(name, 1)) for name in ("clients", "samples", "d")))
+
+
+def check_room(owner: str, clients: int, samples: int, features: int) -> None:
+    """Refuse, before anything is drawn, clients whose samples would not fit into memory in 32 bits."""
+    what = f"{owner}: {clients:,} clients with {samples:,} samples of {features:,} features"
+    machine.require(4 * clients * samples * features, what, "ask for fewer")
 
 
 def check_at_most(owner: str, name: str, value: int, bound_name: str, bound: int) -> None:

@@ -8,6 +8,7 @@ from cofed.datasets.synthetic import (
     Pair,
     Synthetic,
     check_at_most,
+    check_room,
     check_sizes,
     federation,
     shifted_clients,
@@ -57,6 +58,7 @@ def yuan_low_rank(
     ((2, 3, 4, 4), 2)
     """
     check_sizes("yuan_low_rank", clients=clients, samples=samples, d=d)
+    check_room("yuan_low_rank", clients, samples, d * d)
     check_at_most("yuan_low_rank", "rank", rank, "d", d)
     coef = np.diag((np.arange(d) < rank).astype(float))
     return _shifted(coef, clients, samples, test_clients, seed, dtype)

@@ -149,8 +149,8 @@ def test_a_run_in_rows_resumes_with_the_same_bits(tmp_path):
         job = (SPARSE, flat, cofed.FedDecouple(0.02))
         whole = cofed.run(*job, **(GIVEN | {"rounds": 6}), **FULL)
         cofed.run(*job, checkpoint=tmp_path / "run", checkpoint_every=2, **(GIVEN | {"rounds": 6}), **FULL)
-        last = max((tmp_path / "run").glob("state-*"))
-        last.unlink()  # as if it had been stopped before
+        for path in (tmp_path / "run").glob("round-000000006.*"):
+            path.unlink()  # as if it had been stopped before
         resumed = cofed.resume(tmp_path / "run", progress=False)
     np.testing.assert_array_equal(resumed.model.coef, whole.model.coef)
 

@@ -254,3 +254,18 @@ def test_another_number_of_rounds_or_another_rate_compiles_nothing(tmp_path):
     programs = loop.run_chunk._cached._cache_size()
     cofed.run(problem(cofed.L1(0.2)), disk, cofed.FedDualAvg(0.02), rounds=7, seed=1, **run)
     assert loop.run_chunk._cached._cache_size() == programs
+
+
+@pytest.mark.parametrize("settings", [{"local_steps": 2}, {"local_epochs": 1, "batch_size": 3}])
+def test_one_large_client_among_small_ones_pads_nothing(settings, tmp_path):
+    small, large = worlds.table(), worlds.table(clients=1, most=300, seed=4)
+    df = pd.concat([small, large.assign(site="site 3")])
+    memory, disk = worlds.both(df, tmp_path)
+    assert memory.rows.tiers is not None
+    given = {"rounds": 4, "clients_per_round": 6, "evaluate_every": 2, **settings}
+    problem = cofed.Problem(cofed.Linear(), cofed.Squared(), cofed.L1(0.05))
+    here, there = (cofed.run(problem, f, cofed.FedDualAvg(0.01), **given) for f in (memory, disk.measured_on(30)))
+    np.testing.assert_allclose(there.model.coef, here.model.coef, rtol=1e-12)
+    np.testing.assert_allclose(there.history["objective"], here.history["objective"], rtol=1e-12)
+    windows = window.Windows(disk, disk.weights(), make_plan(disk, 1, None, None, 6), seed=0, last=4)
+    assert len(windows.desk) <= disk.n_samples

@@ -17,6 +17,7 @@ import cofed
 from cofed import trees
 
 ROUNDS = 7
+UNEQUAL = (9, 1, 60, 7, 2, 30, 3)  # sizes of clients that are not padded to the largest
 
 
 def federation(sizes=(9, 4, 12, 7, 5, 8, 3)):
@@ -63,6 +64,8 @@ CASES = {
         cofed.MReFedDAGT(client_lr=0.02, radius_squared=40.0, sparsity=3, stages_count=2),
         STEPS | {"topology": cofed.topologies.complete(7)},
     ),
+    "FedMiD, sampled, full gradients, unequal": (PROBLEM, cofed.FedMiD(0.02, 1.3), {"local_steps": 3} | SAMPLED),
+    "FedDualAvg, everybody, epochs, unequal": (PROBLEM, cofed.FedDualAvg(0.02, 1.3), EPOCHS),
     "a stream on a chain": (
         SMOOTH,
         cofed.DASM(0.01),
@@ -84,6 +87,9 @@ def compare(mesh, cases=CASES) -> dict[str, float]:
     found = {}
     for name, (problem, algorithm, settings) in cases.items():
         data = cofed.Federation.from_stream(draw, 7, samples=20) if "stream" in name else federation()
+        if "unequal" in name:
+            data = federation(UNEQUAL)
+            assert data.rows.tiers is not None
         common = {
             "rounds": ROUNDS,
             "w0": START,

@@ -12,6 +12,9 @@ from tests import worlds
 
 import cofed
 from cofed import rows
+from cofed.engine import machine
+from cofed.personal.fits import local_fits
+from cofed.personal.joint import cross_validate, joint_path
 
 SIZES = (3, 31, 1, 5, 2, 9)
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
@@ -113,3 +116,154 @@ def test_sizes_and_seeds_change_nothing(sizes, how, seed):
         np.testing.assert_array_equal(a, b)
     for a, b in ((stack.X, flat.X), (stack.y, flat.y), (stack.mask(), flat.mask())):
         np.testing.assert_array_equal(a, b)
+
+
+def test_order_of_the_clients_changes_nothing():
+    _, flat = both(SIZES, names=list("abcdef"))
+    with layout(1.0, slack=1.0):
+        other = flat.select(list("ecafbd"))
+    runs = [cofed.run(SPARSE, f, cofed.FedDualAvg(0.02), **FULL, **SAMPLED, **GIVEN) for f in (flat, other)]
+    np.testing.assert_allclose(runs[0].model.coef, runs[1].model.coef, **CLOSE)
+    frames = [run.history.clients() for run in runs]
+    np.testing.assert_allclose(frames[0], frames[1][list("abcdef")], **CLOSE)
+
+
+def test_debug_is_the_compiled_run():
+    _, flat = both(SIZES)
+    for how in (FULL | SAMPLED, EPOCHS):
+        runs = [cofed.run(SPARSE, flat, cofed.FedMiD(0.02), debug=debug, **how, **GIVEN) for debug in (False, True)]
+        np.testing.assert_allclose(runs[0].model.coef, runs[1].model.coef, **CLOSE)
+
+
+def test_a_grid_is_tuned_alike():
+    found = [
+        cofed.tune(SPARSE, f, [cofed.FedMiD(lr) for lr in (0.01, 0.02)], rounds=4, progress=False, **FULL, **SAMPLED)
+        for f in both(SIZES)
+    ]
+    np.testing.assert_allclose(found[0].curves["objective"], found[1].curves["objective"], **CLOSE)
+
+
+def test_a_run_in_rows_resumes_with_the_same_bits(tmp_path):
+    with layout(1.0, slack=1.0):
+        _, flat = both(SIZES)
+        job = (SPARSE, flat, cofed.FedDecouple(0.02))
+        whole = cofed.run(*job, **(GIVEN | {"rounds": 6}), **FULL)
+        cofed.run(*job, checkpoint=tmp_path / "run", checkpoint_every=2, **(GIVEN | {"rounds": 6}), **FULL)
+        for path in (tmp_path / "run").glob("round-000000006.*"):
+            path.unlink()  # as if it had been stopped before
+        resumed = cofed.resume(tmp_path / "run", progress=False)
+    np.testing.assert_array_equal(resumed.model.coef, whole.model.coef)
+
+
+def test_stored_stacks_of_unequal_clients_become_rows():
+    stack, flat = both(SIZES)
+    with layout(1.0, slack=1.0):
+        back = cofed.Federation.restored(stack.stored(), stack.names, stack.feature_names)
+    assert back.rows.tiers == flat.rows.tiers
+    for a, b in zip(jax.tree.leaves(back), jax.tree.leaves(flat), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_pooled_and_local_solutions_agree():
+    found = [(cofed.solve_pooled(SPARSE, f), cofed.solve_local(SPARSE, f, 1)) for f in both(SIZES)]
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a.model.coef, b.model.coef, rtol=1e-8, atol=1e-9)
+
+
+def test_methods_for_clients_of_their_own_agree():
+    sizes = (40, 190, 45, 60)
+    stack, flat = both(sizes, make=worlds.logistic, d=2)
+    problem = cofed.Problem(cofed.Linear(), cofed.Logistic())
+    with layout(1.0, slack=1.0):
+        flat_fits = local_fits(problem, flat)
+    fits = local_fits(problem, stack)
+    np.testing.assert_allclose(fits.parameters, flat_fits.parameters, rtol=1e-8)
+    np.testing.assert_allclose(fits.covariances, flat_fits.covariances, rtol=1e-8)
+    given = (problem, [0, 0.3, np.inf])
+    paths = [joint_path(given[0], f, given[1], ridge=1e-3) for f in (stack, flat)]
+    np.testing.assert_allclose(paths[0].theta, paths[1].theta, rtol=1e-7, atol=1e-9)
+    for a, b in zip(*(path.losses(f) for path, f in zip(paths, (stack, flat), strict=True)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
+    crossed = [cross_validate(problem, f, [0.3], folds=2, ridge=1e-3)[0] for f in (stack, flat)]
+    for a, b in zip(*crossed, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
+    truth, model = {"coef": np.ones(2), "intercept": np.zeros(())}, {"coef": np.zeros(2), "intercept": np.ones(())}
+    risks = [cofed.excess_risk(problem, f, model, truth) for f in (stack, flat)]
+    np.testing.assert_allclose(risks[0].individual, risks[1].individual, **CLOSE)
+    assert risks[0].standard_error == pytest.approx(risks[1].standard_error, rel=1e-12)
+
+
+def test_a_method_that_chooses_chooses_alike():
+    stack, flat = both(SIZES)
+    algorithm = cofed.Alternative(client_lr=0.02)
+    done = [cofed.run(SMOOTH, f, algorithm, rounds=3, local_steps=2, progress=False) for f in (stack, flat)]
+    assert done[0].choice.difference == pytest.approx(done[1].choice.difference, rel=1e-9)
+
+
+def test_a_thousand_small_clients_and_a_large_one_take_the_memory_of_their_rows():
+    """Padded to the largest they would take 400 MB; a round's arrays and its programs are of the size of the rows."""
+    rng = np.random.default_rng(0)
+    clients = [(rng.normal(size=(n, 10)), rng.normal(size=n)) for n in [5] * 1000 + [5000]]
+    own = sum(X.nbytes + y.nbytes for X, y in clients)
+    federation = cofed.Federation.from_arrays(clients)
+    assert sum(leaf.nbytes for leaf in jax.tree.leaves(federation)) <= 1.1 * own
+    assert federation.rows.tiers == ((5, 1000), (5000, 1))
+    for how in ({"local_steps": 1}, {"local_steps": 1, "clients_per_round": 50}, {"local_epochs": 1, "batch_size": 50}):
+        ahead = cofed.forecast(SMOOTH, federation, cofed.FedAvg(0.01), rounds=2, seconds=0.01, **how)
+        assert ahead.data_bytes <= 1.1 * own
+        assert ahead.working_bytes <= 4 * own, how
+    sizes = np.full(1000, 5)
+    assert rows.tiers_of(sizes) is None
+    with pytest.raises(MemoryError, match=r"each padded to the 5,000 samples of the largest.*available here.*pooled"):
+        machine_with(10**6, lambda: federation.X)
+
+
+def machine_with(there, do):
+    """Do it on a machine with so much memory left."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(machine, "available", lambda: there)
+        return do()
+
+
+REFUSED = {
+    "from_arrays": lambda: cofed.Federation.from_arrays([(np.ones((100, 100)), np.ones(100))]),
+    "clients of from_stream": lambda: cofed.Federation.from_stream(lambda key, m, n: None, clients=10**12),
+    "samples of from_stream": lambda: cofed.Federation.from_stream(
+        lambda key, client, n: (jax.numpy.ones((n, 3)), jax.numpy.ones(n)), clients=100, samples=1000
+    ),
+    "yuan_lasso": lambda: cofed.datasets.yuan_lasso(clients=10**9),
+    "yuan_low_rank": lambda: cofed.datasets.yuan_low_rank(d=10**6),
+    "chen_logistic": lambda: cofed.datasets.chen_logistic(clients=10**9),
+    "liang_linear": lambda: cofed.datasets.liang_linear(samples=10**9),
+    "zhang_logistic": lambda: cofed.datasets.zhang_logistic(d=10**10),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_does_not_fit_is_refused_in_a_sentence(what):
+    with pytest.raises(ValueError, match=r"would take .* of memory, and 50 kB is available here"):
+        machine_with(50_000, REFUSED[what])
+
+
+def test_states_that_do_not_fit_are_refused_before_anything_is_built():
+    federation = worlds.linear((3,) * 40)
+    with pytest.raises(ValueError, match=r"FedDecouple with 40 clients .* would take .* and 2 kB is available"):
+        machine_with(2000, lambda: cofed.run(SMOOTH, federation, cofed.FedDecouple(0.1), rounds=1, local_steps=1))
+
+
+@given(st.lists(st.integers(1, 10**5), min_size=1, max_size=60))
+def test_tiers_hold_everybody_and_pad_to_less_than_twice(sizes):
+    sizes = np.array(sizes)
+    found = rows.tiers_of(sizes)
+    if found is None:
+        assert len(sizes) * sizes.max() <= 2 * sizes.sum()
+        return
+    assert len(sizes) * sizes.max() > 2 * sizes.sum()
+    narrower = 0
+    for width, clients in found:
+        own = sizes[(sizes > narrower) & (sizes <= width)]
+        assert len(own) == clients > 0
+        assert own.max() == width
+        narrower = width
+    assert narrower == sizes.max()
+    assert sum(width * clients for width, clients in found) <= 2 * sizes.sum()

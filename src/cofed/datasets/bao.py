@@ -3,7 +3,15 @@
 import numpy as np
 
 from cofed import checks
-from cofed.datasets.synthetic import Synthetic, check_at_most, check_choices, check_sizes, federation, shifted_clients
+from cofed.datasets.synthetic import (
+    Synthetic,
+    check_at_most,
+    check_choices,
+    check_room,
+    check_sizes,
+    federation,
+    shifted_clients,
+)
 
 
 def bao_sparse(
@@ -57,6 +65,7 @@ def bao_low_rank(
     """
     check_choices("bao_low_rank", seed, dtype)
     check_sizes("bao_low_rank", clients=clients, samples=samples, d=d)
+    check_room("bao_low_rank", clients, samples, d * d)
     check_at_most("bao_low_rank", "rank", rank, "d", d)
     coef = np.diag((np.arange(d) < rank).astype(float))
     rng = np.random.default_rng(seed)

@@ -1,7 +1,5 @@
 """What a generator returns, and the draws that several papers share."""
 
-import math
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +8,7 @@ import numpy as np
 
 from cofed import checks, intake
 from cofed.checks import shown
+from cofed.engine import machine
 from cofed.federation import Federation
 
 
@@ -61,14 +60,17 @@ def sigmoid(z: np.ndarray) -> np.ndarray:
 
 
 def check_sizes(owner: str, **sizes: int) -> None:
-    """Refuse sizes below 1, and such as this machine's memory cannot hold."""
+    """Refuse sizes below 1, and clients whose samples would not fit into memory."""
     for name, value in sizes.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise ValueError(f"{owner}: {name} must be a whole number >= 1, got {shown(value)}")
-    numbers, room = math.prod(int(value) for value in sizes.values()), memory() // 8
-    if numbers > room:
-        given = ", ".join(f"{name}={shown(value)}" for name, value in sizes.items())
-        raise ValueError(f"{owner}: {given} are more numbers than fit into memory (about {room:.2g})")
+    check_room(owner, *(int(sizes.get(name, 1)) for name in ("clients", "samples", "d")))
+
+
+def check_room(owner: str, clients: int, samples: int, features: int) -> None:
+    """Refuse, before anything is drawn, clients whose samples would not fit into memory in 32 bits."""
+    what = f"{owner}: {clients:,} clients with {samples:,} samples of {features:,} features"
+    machine.require(4 * clients * samples * features, what, "ask for fewer")
 
 
 def check_counts(owner: str, **counts: int) -> None:
@@ -94,8 +96,3 @@ def check_at_most(owner: str, name: str, value: int, bound_name: str, bound: int
     """Refuse a number of non-zeros or a rank beyond the dimension."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not 0 <= value <= bound:
         raise ValueError(f"{owner}: {name} must be between 0 and {bound_name}={bound}, got {shown(value)}")
-
-
-def memory() -> int:
-    """The bytes of memory that this machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -11,6 +11,7 @@ from cofed.datasets.synthetic import (
     check_at_most,
     check_choices,
     check_counts,
+    check_room,
     check_scale,
     check_sizes,
     federation,
@@ -64,6 +65,7 @@ def yuan_low_rank(
     """
     check_choices("yuan_low_rank", seed, dtype)
     check_sizes("yuan_low_rank", clients=clients, samples=samples, d=d)
+    check_room("yuan_low_rank", clients, samples, d * d)
     check_at_most("yuan_low_rank", "rank", rank, "d", d)
     check_counts("yuan_low_rank", test_clients=test_clients)
     coef = np.diag((np.arange(d) < rank).astype(float))

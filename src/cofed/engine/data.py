@@ -89,7 +89,7 @@ class Data(eqx.Module):
         each = self.weights / jnp.maximum(self.sizes, 1).astype(self.dtype)
         return jnp.where(real, each[owner], 0)
 
-    def tier(self, clients: Int[Array, " some"]) -> Int[Array, " some"]:
+    def tier(self, clients: Int[Array, "..."]) -> Int[Array, "..."]:
         """The tiers that these clients are in."""
         assert self.tiers is not None
         widths = jnp.asarray([width for width, _ in self.tiers], jnp.int32)

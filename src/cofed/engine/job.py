@@ -13,6 +13,7 @@ from cofed import checks, trees
 from cofed.algorithms import base
 from cofed.checks import shown
 from cofed.disk import DiskFederation
+from cofed.engine import machine
 from cofed.engine.contracts import (
     check_algorithm as check_algorithm,
 )
@@ -167,6 +168,7 @@ def prepare(
         )
         end += stage.rounds
         bytes_ = wire(dataclasses.replace(task, exchange=exchange, data=together), start)
+        check_room(exchange, task, settings, start, bytes_[1], at_hand=isinstance(place, InMemory))
         stages.append(ReadyStage(task if mesh is None else put_task(task, mesh), end, *bytes_))
     own_start = lambda: problem.start(federation, None, settings.seed)  # noqa: E731
     return Job(base.name_of(algorithm), problem, federation.names, place, exchange, stages, watch, settings, own_start)
@@ -347,11 +349,29 @@ def traced(tree: PyTree, dtype: Any) -> PyTree:
 def wire(task: Task, w0: PyTree) -> list[int]:
     """Bytes of the messages of one round (one client's down and up; along a graph one link's), and of the exchange
     before the first round, where there is one."""
-    size = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))  # noqa: E731
     down, up = jax.eval_shape(
         lambda w0, data: task.exchange.messages(task.algorithm, task.problem, data, task.plan, w0), w0, task.data
     )
-    return [size(down), size(up), size(w0) if getattr(task.algorithm, "exchanges_first", False) else 0]
+    first = tree_bytes(w0) if getattr(task.algorithm, "exchanges_first", False) else 0
+    return [tree_bytes(down), tree_bytes(up), first]
+
+
+def check_room(exchange: Centre | Peers, task: Task, settings: Settings, start: PyTree, up: int, at_hand: bool) -> None:
+    """Refuse a run that surely does not fit into memory: what all clients keep before a round and after it, one
+    update of each that takes part, and the models that are kept."""
+    keeps = jax.eval_shape(lambda w0: exchange.keeps(task.algorithm, task.problem, w0), start)
+    plan, model = task.plan, tree_bytes(start)
+    states = 2 * tree_bytes(keeps) * plan.clients if at_hand else 0
+    machine.require(
+        states + plan.participants * up + settings.keep_models * settings.rounds * model,
+        f"{type(task.algorithm).__name__} with {plan.clients:,} clients and a model of {machine.size(model)}",
+        "take fewer clients per round, or a method that keeps less",
+    )
+
+
+def tree_bytes(tree: PyTree) -> int:
+    """Bytes of a tree's arrays, or of what they will be."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def check_numbers(algorithm: Any) -> None:

@@ -177,6 +177,10 @@ class Peers(eqx.Module):
             found |= {f"{name}_min": values.min(), f"{name}_mean": values.mean(), f"{name}_max": values.max()}
         return found
 
+    def keeps(self, algorithm: Any, problem: Problem, w0: PyTree) -> PyTree:
+        """What one node keeps between rounds."""
+        return algorithm.init_node(problem, w0)
+
     def messages(self, algorithm: Any, problem: Problem, data: Data, plan: Plan, w0: PyTree) -> tuple[PyTree, PyTree]:
         """What goes along a link, each way, in one round; nothing comes down."""
         return (), algorithm.local_node(problem, algorithm.init_node(problem, w0), first_steps(problem, data, plan))[1]

@@ -2,9 +2,9 @@
 
 The two exchanges offer the same: `starts` and `fresh` (the state before a stage), `one_round`, `model` (of the
 federation), `average` and `output` (what the next stage begins from), `has_personal` and `personal` (a model per
-client), `columns` (what they add to the history), `undo` (a round
-that went wrong), `messages`, `first_messages` and `communication` (what goes over the wire). All else of the engine is
-the same for both.
+client), `columns` (what they add to the history), `undo` (a round that went wrong), `keeps` (what a client has between
+rounds), `messages`, `first_messages` and `communication` (what goes over the wire). All else of the engine is the same
+for both.
 """
 
 import dataclasses
@@ -247,6 +247,10 @@ class Centre(eqx.Module):
             return {}
         models = self.personal(algorithm, problem, state)
         return evaluate.personal(problem, data, held_out, metrics, per_client, models)
+
+    def keeps(self, algorithm: Any, problem: Problem, w0: PyTree) -> PyTree:
+        """What one client keeps between rounds."""
+        return algorithm.init_client(problem, w0)
 
     def messages(self, algorithm: Any, problem: Problem, data: Data, plan: Plan, w0: PyTree) -> tuple[PyTree, PyTree]:
         """What goes down to a client and up from it, in one round."""

@@ -114,6 +114,8 @@ def make_steps(
         chosen, real = draws.epoch_batches(key, n, most, plan.batch, plan.epochs, width)
         count = (plan.epochs * ((n + plan.batch - 1) // plan.batch)).astype(dtype)
         plan = dataclasses.replace(plan, steps=min(plan.steps, chosen.shape[0]))
+    # A batch that is larger than the client has only padding at its end.
+    chosen, real = chosen[:, :width], real[:, :width]
     X, y = data.flat()
     rows = data.start(client) + chosen
     return Steps(problem, X, y[rows], rows, means(real, dtype), round, count, own_key, plan)

@@ -104,7 +104,10 @@ def over_stack(f: Any, data: Glm, *stacked: Array) -> Any:
 
 
 def of_clients(
-    problem: Problem, federation: Federation, basis: np.ndarray, counted: Sequence[Bool[np.ndarray, " n"]] | None = None
+    problem: Problem,
+    federation: Federation,
+    basis: np.ndarray,
+    counted: Sequence[np.ndarray] | np.ndarray | None = None,
 ) -> Tiers:
     """All clients; `counted` marks the samples of each that count. To be called in JAX's 64-bit mode."""
     found = Tiers([], [])

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from cofed.federation import Federation
 from cofed.models import Weights
@@ -56,7 +56,7 @@ def joint_path(
     strengths: Any,
     weights: Any = "samples",
     ridge: float = 0.0,
-    counted: Sequence[Bool[np.ndarray, " n"]] | None = None,
+    counted: Sequence[np.ndarray] | np.ndarray | None = None,
 ) -> Path:
     """Solve FedProx's problem for each strength; 0 is local training, `inf` one model for all.
 

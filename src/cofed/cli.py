@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -346,6 +346,10 @@ def reproduce(
             f"Stopped. What is done is kept in {target}; the same command goes on from there.", highlight=False
         )
         raise typer.Exit(130) from None
+    except ValueError as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"{error}; what is done is kept, and the same command goes on from there", 1)
     screen.print(work.claims_table(chosen, target, became))
     screen.print(f"Written: {target}", style="dim", highlight=False, soft_wrap=True)
     if page is not None:
@@ -354,10 +358,12 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def refuse(sentence: str) -> None:
+def refuse(sentence: str, code: int = 2) -> NoReturn:
     """Say what is wrong and leave."""
-    Console(stderr=True).print(f"[red]Error:[/] {sentence}", highlight=False, soft_wrap=True)
-    raise typer.Exit(2)
+    from rich.markup import escape
+
+    Console(stderr=True).print(f"[red]Error:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+    raise typer.Exit(code)
 
 
 def nearest(word: str, known: list[str]) -> str:
@@ -386,7 +392,10 @@ def run(
     """Run a comparison of your own, from an experiment file.
 
     Algorithms with several values for a hyperparameter are tuned first. The folder has the figure, the numbers, the
-    tuning and the configuration; `cofed report` makes a page of it.
+    tuning and the configuration; `cofed report` makes a page of it. What is finished is not run again, unless the file
+    or its data have changed: the old results are then kept beside the new ones.
+
+    Exit codes: 0 all runs completed; 1 one diverged, or a file could not be written; 2 refused; 130 stopped by Ctrl-C.
     """
     from cofed.experiments import schema
     from cofed.experiments import user as work
@@ -400,10 +409,13 @@ def run(
             f"Stopped. What is done is kept in {out}; the same command goes on from there.", highlight=False
         )
         raise typer.Exit(130) from None
-    else:
-        screen = Console()
-        screen.print(work.summary(target))
-        screen.print(f"Written: {target}", style="dim", highlight=False, soft_wrap=True)
+    except OSError as error:
+        refuse(f"{error}; what is done is kept, and the same command goes on from there", 1)
+    screen = Console()
+    screen.print(work.summary(target))
+    screen.print(f"Written: {target}", style="dim", highlight=False, soft_wrap=True)
+    if badly := work.bad_ends(target):
+        refuse(f"{'; '.join(badly)}. Smaller steps (client_lr, server_lr) usually help", 1)
 
 
 @app.command()
@@ -416,20 +428,28 @@ def tune(
     from cofed.experiments import user as work
 
     try:
-        table = work.tune_file(experiment)
+        table, stopped = work.tune_file(experiment)
     except (schema.FileError, ValueError, TypeError, FileNotFoundError) as error:
         refuse(str(error))
     except KeyboardInterrupt:
-        Console().print("Stopped before the grids were done.")
+        Console().print("Stopped before a grid was done.")
         raise typer.Exit(130) from None
-    else:
-        screen = Console()
-        screen.print(work.ranking(table))
-        if out is not None:
-            from cofed.engine.files import atomically
+    screen = Console()
+    screen.print(work.ranking(table))
+    if out is not None:
+        from cofed.engine.files import atomically
 
+        try:
             atomically(out, lambda name: table.to_csv(name, index=False))
-            screen.print(f"Written: {out}", style="dim", highlight=False, soft_wrap=True)
+        except OSError as error:
+            refuse(str(error), 1)
+        screen.print(f"Written: {out}", style="dim", highlight=False, soft_wrap=True)
+    if stopped:
+        screen.print("Stopped before all grids were done; those that were are shown.")
+        raise typer.Exit(130)
+    without = [name for name, rows in table.groupby("algorithm", sort=False) if rows["diverged"].all()]
+    if without:
+        refuse(f"every configuration of {', '.join(map(str, without))} diverged; add smaller learning rates", 1)
 
 
 @app.command()
@@ -468,14 +488,13 @@ def plan(
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped before there was anything to say.")
         raise typer.Exit(130) from None
-    else:
-        if as_json:
-            print(json.dumps(ahead.as_json(outlook), indent=2))
-            return
-        screen = Console()
-        screen.print(ahead.table(outlook))
-        for sentence in ahead.words(outlook):
-            screen.print(sentence, highlight=False)
+    if as_json:
+        print(json.dumps(ahead.as_json(outlook), indent=2))
+        return
+    screen = Console()
+    screen.print(ahead.table(outlook))
+    for sentence in ahead.words(outlook):
+        screen.print(sentence, highlight=False)
 
 
 @app.command()
@@ -487,7 +506,10 @@ def init(
 
     if path.exists():
         refuse(f"{path} exists already; give another name")
-    work.write_example(path)
+    try:
+        work.write_example(path)
+    except OSError as error:
+        refuse(str(error), 1)
     Console().print(f"Written: {path}. Run it with: cofed run {path}", highlight=False, soft_wrap=True)
 
 

@@ -163,7 +163,7 @@ def judged(job: Job, together: Together, place: int) -> Tried:
         return Tried(curve)
     first = {name: float(values[place]) for name, values in together.begun.items()}
     column = judged_by(first, {name: float(values[-1]) for name, values in curve.items()})
-    values = [first[column], *curve[column]]
+    values = [first[column], *curve[column].tolist()]
     blown = math.isfinite(values[0]) and blown_up(values) and blown_up(values, usual_start(job, column))
     return Tried(curve, outcome=Outcome.DIVERGED if blown else Outcome.COMPLETED)
 

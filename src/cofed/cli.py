@@ -34,6 +34,8 @@ Try it:
 
 - [bold]cofed report results[/bold]  all runs below a folder on one page to open in a browser
 
+Exit codes: 0 all is well, 1 a bad end (a run diverged, a file could not be written), 2 refused, 130 stopped.
+
 In Python: [bold]cofed.run(problem, federation, cofed.FedDualAvg(client_lr=0.01), rounds=100)[/bold],
 and help(cofed.run) says more.
 """
@@ -154,9 +156,12 @@ def demo(
     except show.Stopped:
         screen.print("Stopped before the first method had begun; there is nothing to show.")
         raise typer.Exit(130) from None
-    files = show.write(done, out)
     screen.print(show.table(done))
     screen.print(show.sentence(done.rows, done.rounds), highlight=False)
+    try:
+        files = show.write(done, out)
+    except OSError as error:
+        refuse(str(error), 1)
     screen.print("Written: " + ", ".join(str(file) for file in files), style="dim", highlight=False, soft_wrap=True)
     if done.interrupted:
         screen.print(f"Stopped by Ctrl-C; {', '.join(done.results)} until then.")
@@ -217,21 +222,23 @@ def advise(
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped before there was anything to say.")
         raise typer.Exit(130) from None
-    written = []
+    written, unwritten = [], []
     for path, save in ((html, show.save_page), (figure, show.save_figure)):
         if path is not None:
             try:
                 save(found, path)
                 written.append(str(path))
             except OSError as error:
-                Console(stderr=True).print(f"{path} cannot be written: {error.strerror}.", markup=False)
+                unwritten.append(f"{path} cannot be written: {error.strerror}")
     if as_json:
         print(show.as_json(found))
-        return
-    screen = Console()
-    screen.print(show.terminal(found, screen.width))
-    if written:
-        screen.print("Written: " + ", ".join(written), style="dim", highlight=False, soft_wrap=True)
+    else:
+        screen = Console()
+        screen.print(show.terminal(found, screen.width))
+        if written:
+            screen.print("Written: " + ", ".join(written), style="dim", highlight=False, soft_wrap=True)
+    if unwritten:
+        refuse("; ".join(unwritten), 1)
 
 
 @app.command()
@@ -353,7 +360,11 @@ def reproduce(
     screen.print(work.claims_table(chosen, target, became))
     screen.print(f"Written: {target}", style="dim", highlight=False, soft_wrap=True)
     if page is not None:
-        screen.print(f"Page: {pages.publish(target, folder(page), list(known.values()))}", style="dim", highlight=False)
+        try:
+            shown = pages.publish(target, folder(page), list(known.values()))
+        except OSError as error:
+            refuse(str(error), 1)
+        screen.print(f"Page: {shown}", style="dim", highlight=False)
     if len(chosen) == 1 and became[chosen[0].id] not in ("done", "kept"):
         raise typer.Exit(1)
 
@@ -447,9 +458,8 @@ def tune(
     if stopped:
         screen.print("Stopped before all grids were done; those that were are shown.")
         raise typer.Exit(130)
-    without = [name for name, rows in table.groupby("algorithm", sort=False) if rows["diverged"].all()]
-    if without:
-        refuse(f"every configuration of {', '.join(map(str, without))} diverged; add smaller learning rates", 1)
+    if without := work.all_diverged(table):
+        refuse(f"every configuration of {', '.join(without)} diverged; add smaller learning rates", 1)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from tests.experiments.test_files import SMALL, invoke
 import cofed
 from cofed.engine import folders
 from cofed.engine.files import NotWritten
-from cofed.experiments import measure, results
+from cofed.experiments import measure, results, user
 
 HEAD, _, _ = SMALL.partition("[[algorithms]]")
 ONE = '[[algorithms]]\nname = "FedDualAvg"\nclient_lr = 0.01\n'
@@ -72,6 +72,26 @@ def test_damaged_results_are_set_aside_and_made_again(tmp_path, name, content):
     assert again.exit_code == 0, again.output
     assert "The results that were in" in again.output
     assert objective(folder) == before
+
+
+def test_results_without_a_key_or_with_another_value_are_made_again(tmp_path):
+    """Every key of config.json taken away and replaced: none is shown as if nothing had been."""
+    command, folder = of_csv(tmp_path), tmp_path / "out" / "own"
+    invoke(*command)
+    text = results.definition(user.opened(tmp_path / "own.toml")[1], "user", [0])
+    assert results.finished(folder, text)
+    config = json.loads((folder / "config.json").read_text())
+    for key in config:
+        without = {name: value for name, value in config.items() if name != key}
+        for other in (without, config | {key: None}, config | {key: [1]}, config | {key: {"a": "b"}}):
+            if "content_hash" not in other:
+                continue  # as an older version has written it
+            (folder / "config.json").write_text(json.dumps(other))
+            with pytest.raises(ValueError, match=r"config.json (is damaged|was changed)"):
+                results.read_config(folder)
+            assert not results.finished(folder, text)
+    (folder / "config.json").write_text(json.dumps(config))
+    assert results.finished(folder, text)
 
 
 @pytest.mark.parametrize("rate", [1.0, 1e30])

@@ -118,8 +118,8 @@ def comparison(experiment: Experiment, size: str, seeds: list[int], parts: Parts
                 yield Piece(
                     tuning,
                     work,
-                    lambda panel=panel, method=method, numbers=numbers: tune(
-                        what, setup(panel, seeds[0]), method, numbers, seeds[0]
+                    lambda panel=panel, method=method, numbers=numbers, tuning=tuning: tune(
+                        what, setup(panel, seeds[0]), method, numbers, seeds[0], parts.path(tuning, "kept")
                     ),
                 )
             for seed in seeds:
@@ -199,9 +199,9 @@ def arguments(setup: Setup, method: Method, seed: int) -> dict[str, Any]:
 
 
 def tune(
-    what: Comparison, setup: Setup, method: Method, numbers: Any, seed: int
+    what: Comparison, setup: Setup, method: Method, numbers: Any, seed: int, kept: Path | None = None
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """A method's whole grid, ranked."""
+    """A method's whole grid, ranked; `kept` is the folder in which it goes on where it was stopped."""
     every = getattr(numbers, "tune_every", None)
     given: dict[str, Any] = arguments(setup, method, seed) | {"evaluate_every": every}
     over = max(1, getattr(numbers, "tuned_over", 1) // (every or max(1, given["rounds"] // 20)))
@@ -215,6 +215,7 @@ def tune(
                 maximise=what.maximise,
                 last=over,
                 progress=False,
+                checkpoint=kept,
                 **given,
             )
         except AllDiverged as error:  # the run that follows says it

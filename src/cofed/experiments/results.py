@@ -13,7 +13,7 @@ import pandas as pd
 
 import cofed
 from cofed.engine import folders
-from cofed.engine.files import atomically
+from cofed.engine.files import atomically, digest
 from cofed.experiments import figure
 from cofed.experiments.declare import Comparison, Experiment, Verdict
 from cofed.experiments.measure import Measured, Parts, declared, described, measure
@@ -47,12 +47,35 @@ def finished(folder: Path, text: str) -> bool:
     if not all((folder / name).exists() for name in (*WRITTEN, "config.json")):
         return False
     try:
-        config = read(folder / "config.json")
+        config = read_config(folder)
         read(folder / "claims.json")
-        pd.read_parquet(folder / "numbers.parquet")
     except (ValueError, OSError):  # pyarrow's errors are either
         return False
-    return isinstance(config, dict) and config.get("definition") == fingerprint(text)
+    return config["definition"] == fingerprint(text)
+
+
+def write_config(folder: Path, config: dict[str, Any]) -> None:
+    """config.json, with a hash of what it says and one of the numbers beside it."""
+    told = json.loads(json.dumps(clean(config | {"numbers_hash": digest(folder / "numbers.parquet")})))
+    told.pop("content_hash", None)
+    to_json(folder / "config.json", told | {"content_hash": fingerprint(json.dumps(told, sort_keys=True))})
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json as it was written, beside the numbers that it was written with; or a sentence."""
+    path = folder / "config.json"
+    config = read(path)
+    needed = {"algorithms", "data", "definition", "numbers", "references", "size", "title"}
+    if not isinstance(config, dict) or not needed <= set(config):
+        raise ValueError(f"{path} is damaged: run the experiment again")
+    told = {name: value for name, value in config.items() if name != "content_hash"}
+    if "content_hash" not in config:  # written by an older version
+        pd.read_parquet(folder / "numbers.parquet")
+    elif config["content_hash"] != fingerprint(json.dumps(told, sort_keys=True)):
+        raise ValueError(f"{path} was changed after it was written: run the experiment again")
+    elif config["numbers_hash"] != digest(folder / "numbers.parquet"):
+        raise ValueError(f"{folder / 'numbers.parquet'} was changed after it was written: run the experiment again")
+    return config
 
 
 def make_room(folder: Path, text: str) -> str | None:
@@ -73,12 +96,12 @@ def make_room(folder: Path, text: str) -> str | None:
 def why_not(folder: Path, text: str) -> str:
     """Why the results in a folder are not those of this definition."""
     try:
-        config = read(folder / "config.json")
-    except ValueError as error:
+        config = read_config(folder)
+    except (ValueError, OSError) as error:
         return str(error)
-    before = config.get("defined_by") if isinstance(config, dict) else None
-    if isinstance(config, dict) and config.get("definition") == fingerprint(text):
+    if config["definition"] == fingerprint(text):
         return "a file of theirs is missing or damaged"
+    before = config.get("defined_by")
     return what_changed(before, text) if isinstance(before, str) else "they are of another definition"
 
 
@@ -170,7 +193,7 @@ def write(
         "definition": fingerprint(text),
         "defined_by": text,
     }
-    to_json(folder / "config.json", config)
+    write_config(folder, config)
 
 
 def judge(experiment: Experiment, folder: Path, size: str, seen: Seen) -> None:
@@ -206,13 +229,11 @@ def plain(value: Any) -> float | int | None:
 
 def again(experiment: Experiment, folder: Path) -> None:
     """Judge and draw what was measured before, after a claim or the figure has changed."""
-    config = read(folder / "config.json")
-    if not isinstance(config, dict) or not {"data", "references", "size"} <= set(config):
-        raise ValueError(f"{folder / 'config.json'} is damaged: run the experiment again")
+    config = read_config(folder)
     source = config["data"].get("source", "")
     seen = Seen(pd.read_parquet(folder / "numbers.parquet"), config["references"], source)
     judge(experiment, folder, config["size"], seen)
-    to_json(folder / "config.json", config | {"title": experiment.title, "note": one_line(experiment.note)})
+    write_config(folder, config | {"title": experiment.title, "note": one_line(experiment.note)})
 
 
 def to_json(path: Path, value: Any) -> None:

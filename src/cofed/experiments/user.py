@@ -86,6 +86,12 @@ def tune_file(path: Path) -> Grids:
     return Grids(shown, stopped)
 
 
+def all_diverged(table: pd.DataFrame) -> list[str]:
+    """The algorithms without a configuration that ended well."""
+    whole: Any = table.groupby("algorithm", sort=False)["diverged"].all()
+    return [str(label) for label in whole.index[whole]]
+
+
 LAST = ["score", "diverged", "best"]
 
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import warnings
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -256,3 +257,11 @@ def test_a_state_without_its_record_is_cleared_away(half):  # noqa: F811
     (half / "round-000000010.safetensors").write_bytes(b"of a run that was killed before the record was written")
     cofed.resume(half)
     assert not (half / "round-000000010.safetensors").exists()
+
+
+def test_precision_is_no_contradiction(tmp_path):
+    """An array of a problem that was made before JAX was set to double precision is in single precision."""
+    problem = worlds.problem(cofed.L1(0.05, weights=np.linspace(0.1, 1.0, 6)))
+    short = eqx.tree_at(lambda p: p.regularizer.weights, problem, jnp.linspace(0.1, 1.0, 6, dtype=jnp.float32))
+    go(tmp_path / "run", problem=problem)
+    assert cofed.resume(tmp_path / "run", problem=short).outcome is cofed.Outcome.COMPLETED

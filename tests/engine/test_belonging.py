@@ -253,6 +253,17 @@ def test_a_path_that_is_no_folder_is_refused(tmp_path):
         cofed.resume(tmp_path / "nothing")
 
 
+@pytest.mark.parametrize("name", ["", "a\0b", "x" * 5000])
+def test_what_is_no_name_of_a_folder_is_refused(name):
+    assert "checkpoint" in refused(name)
+    for act in (
+        lambda: go(name),
+        lambda: cofed.tune(worlds.problem(), worlds.linear(), Mine(0.1), rounds=1, checkpoint=name),
+    ):
+        with pytest.raises(ValueError, match="checkpoint"):
+            act()
+
+
 def test_a_state_without_its_record_is_cleared_away(half):  # noqa: F811
     (half / "round-000000010.safetensors").write_bytes(b"of a run that was killed before the record was written")
     cofed.resume(half)

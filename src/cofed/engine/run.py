@@ -159,7 +159,7 @@ def run(
                 positive_integer("checkpoint_every", every),
                 positive_integer("keep_checkpoints", keep_checkpoints),
             )
-            store = Store(Path(checkpoint), every, keep)
+            store = Store(folders.named(checkpoint, "checkpoint"), every, keep)
             if jax.process_index() == 0:  # of several processes, one writes
                 parts = (problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
                 held.enter_context(folders.held(folders.writable(store.folder, "checkpoint")))
@@ -197,7 +197,7 @@ def resume(
     True
     """
     listeners = Listeners(callbacks)
-    store = Store.open(Path(checkpoint))
+    store = Store.open(folders.named(checkpoint, "checkpoint"))
     with folders.held(store.folder) if jax.process_index() == 0 else contextlib.nullcontext():
         store.tidy()
         written = Written.read(store.folder)

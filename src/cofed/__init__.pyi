@@ -33,9 +33,9 @@ from cofed.engine.history import LeftOut as LeftOut
 from cofed.engine.history import Outcome as Outcome
 from cofed.engine.history import Result as Result
 from cofed.engine.mesh import mesh as mesh
+from cofed.engine.ranking import Tuning as Tuning
 from cofed.engine.run import resume as resume
 from cofed.engine.run import run as run
-from cofed.engine.tune import Tuning as Tuning
 from cofed.engine.tune import tune as tune
 from cofed.federation import Federation as Federation
 from cofed.gossip import DASM as DASM

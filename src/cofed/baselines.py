@@ -67,14 +67,20 @@ def solve_pooled(
     best, converged = fista(traced(problem, dtype), data, start, jnp.asarray(tol, dtype), max_iterations)
     objective = evaluate.smooth(traced(problem, dtype), data, best.w)[0] + problem.regularizer.value(best.w)
     model = problem.ready(jax.tree.map(np.asarray, best.w))
-    if not bool(converged):
+    finite = bool(trees.all_finite(best.w)) and bool(jnp.isfinite(objective))
+    found = bool(converged) and finite
+    if not found:
+        why = (
+            f"at a residual of {float(best.residual):.3g}, short of tol={tol:g}"
+            if finite
+            else f"at an objective of {float(objective):g}: it is not finite, or has no lower bound"
+        )
         warnings.warn(
-            f"the pooled solver stopped after {int(best.k)} iterations at a residual of {float(best.residual):.3g}, "
-            f"short of tol={tol:g}",
+            f"the pooled solver stopped after {int(best.k)} iterations {why}",
             RuntimeWarning,
             stacklevel=2,
         )
-    return Solution(model, float(objective), float(best.residual), int(best.k), bool(converged))
+    return Solution(model, float(objective), float(best.residual), int(best.k), found)
 
 
 def solve_local(
@@ -148,10 +154,11 @@ def fista(
     first = Iterate(start, start, one, one, one * jnp.inf, jnp.zeros((), jnp.int32))
     scale = trees.norm(trees.sub(start, psi.prox(trees.sub(start, gradient), 1.0)))
 
-    # ||w|| / step is what one unit of round-off in w amounts to in the residual.
+    # ||w|| / step is what one unit of round-off in w amounts to in the residual. Where w runs away, as for an objective
+    # without a lower bound, that is no excuse: the residual must have fallen below a tenth of that at the start.
     def target(state: Iterate) -> Float[Array, ""]:
-        floor = 4 * jnp.finfo(dtype).eps * trees.norm(state.w) / state.step
-        return jnp.maximum(tol * scale, floor)
+        floor, at_start = (4 * jnp.finfo(dtype).eps * trees.norm(w) / state.step for w in (state.w, start))
+        return jnp.maximum(tol * scale, jnp.minimum(floor, jnp.maximum(0.1 * scale, at_start)))
 
     def more(state: Iterate) -> Bool[Array, ""]:
         return (state.residual > target(state)) & (state.k < most) & trees.all_finite(state.v)

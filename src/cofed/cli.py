@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -33,6 +33,8 @@ Try it:
 - [bold]cofed plan experiment.toml[/bold]  what it will cost: time, memory, bytes
 
 - [bold]cofed report results[/bold]  all runs below a folder on one page to open in a browser
+
+Exit codes: 0 all is well, 1 a bad end (a run diverged, a file could not be written), 2 refused, 130 stopped.
 
 In Python: [bold]cofed.run(problem, federation, cofed.FedDualAvg(client_lr=0.01), rounds=100)[/bold],
 and help(cofed.run) says more.
@@ -165,9 +167,12 @@ def demo(
     except show.Stopped:
         screen.print("Stopped before the first method had begun; there is nothing to show.")
         raise typer.Exit(130) from None
-    files = show.write(done, out)
     screen.print(show.table(done))
     screen.print(show.sentence(done.rows, done.rounds), highlight=False)
+    try:
+        files = show.write(done, out)
+    except OSError as error:
+        refuse(str(error), 1)
     screen.print("Written: " + ", ".join(str(file) for file in files), style="dim", highlight=False, soft_wrap=True)
     if done.interrupted:
         screen.print(f"Stopped by Ctrl-C; {', '.join(done.results)} until then.")
@@ -228,21 +233,23 @@ def advise(
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped before there was anything to say.")
         raise typer.Exit(130) from None
-    written = []
+    written, unwritten = [], []
     for path, save in ((html, show.save_page), (figure, show.save_figure)):
         if path is not None:
             try:
                 save(found, path)
                 written.append(str(path))
             except OSError as error:
-                Console(stderr=True).print(f"{path} cannot be written: {error.strerror}.", markup=False)
+                unwritten.append(f"{path} cannot be written: {error.strerror}")
     if as_json:
         print(show.as_json(found))
-        return
-    screen = Console()
-    screen.print(show.terminal(found, screen.width))
-    if written:
-        screen.print("Written: " + ", ".join(written), style="dim", highlight=False, soft_wrap=True)
+    else:
+        screen = Console()
+        screen.print(show.terminal(found, screen.width))
+        if written:
+            screen.print("Written: " + ", ".join(written), style="dim", highlight=False, soft_wrap=True)
+    if unwritten:
+        refuse("; ".join(unwritten), 1)
 
 
 @app.command()
@@ -357,18 +364,28 @@ def reproduce(
             f"Stopped. What is done is kept in {target}; the same command goes on from there.", highlight=False
         )
         raise typer.Exit(130) from None
+    except ValueError as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"{error}; what is done is kept, and the same command goes on from there", 1)
     screen.print(work.claims_table(chosen, target, became))
     screen.print(f"Written: {target}", style="dim", highlight=False, soft_wrap=True)
     if page is not None:
-        screen.print(f"Page: {pages.publish(target, folder(page), list(known.values()))}", style="dim", highlight=False)
+        try:
+            shown = pages.publish(target, folder(page), list(known.values()))
+        except OSError as error:
+            refuse(str(error), 1)
+        screen.print(f"Page: {shown}", style="dim", highlight=False)
     if len(chosen) == 1 and became[chosen[0].id] not in ("done", "kept"):
         raise typer.Exit(1)
 
 
-def refuse(sentence: str) -> None:
+def refuse(sentence: str, code: int = 2) -> NoReturn:
     """Say what is wrong and leave."""
-    Console(stderr=True).print(f"[red]Error:[/] {sentence}", highlight=False, soft_wrap=True)
-    raise typer.Exit(2)
+    from rich.markup import escape
+
+    Console(stderr=True).print(f"[red]Error:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+    raise typer.Exit(code)
 
 
 def nearest(word: str, known: list[str]) -> str:
@@ -397,7 +414,10 @@ def run(
     """Run a comparison of your own, from an experiment file.
 
     Algorithms with several values for a hyperparameter are tuned first. The folder has the figure, the numbers, the
-    tuning and the configuration; `cofed report` makes a page of it.
+    tuning and the configuration; `cofed report` makes a page of it. What is finished is not run again, unless the file
+    or its data have changed: the old results are then kept beside the new ones.
+
+    Exit codes: 0 all runs completed; 1 one diverged, or a file could not be written; 2 refused; 130 stopped by Ctrl-C.
     """
     from cofed.experiments import schema
     from cofed.experiments import user as work
@@ -411,10 +431,13 @@ def run(
             f"Stopped. What is done is kept in {out}; the same command goes on from there.", highlight=False
         )
         raise typer.Exit(130) from None
-    else:
-        screen = Console()
-        screen.print(work.summary(target))
-        screen.print(f"Written: {target}", style="dim", highlight=False, soft_wrap=True)
+    except OSError as error:
+        refuse(f"{error}; what is done is kept, and the same command goes on from there", 1)
+    screen = Console()
+    screen.print(work.summary(target))
+    screen.print(f"Written: {target}", style="dim", highlight=False, soft_wrap=True)
+    if badly := work.bad_ends(target):
+        refuse(f"{'; '.join(badly)}. Smaller steps (client_lr, server_lr) usually help", 1)
 
 
 @app.command()
@@ -427,20 +450,27 @@ def tune(
     from cofed.experiments import user as work
 
     try:
-        table = work.tune_file(experiment)
+        table, stopped = work.tune_file(experiment)
     except (schema.FileError, ValueError, TypeError, FileNotFoundError) as error:
         refuse(str(error))
     except KeyboardInterrupt:
-        Console().print("Stopped before the grids were done.")
+        Console().print("Stopped before a grid was done.")
         raise typer.Exit(130) from None
-    else:
-        screen = Console()
-        screen.print(work.ranking(table))
-        if out is not None:
-            from cofed.tables import to_csv
+    screen = Console()
+    screen.print(work.ranking(table))
+    if out is not None:
+        from cofed.tables import to_csv
 
+        try:
             to_csv(table, out)
-            screen.print(f"Written: {out}", style="dim", highlight=False, soft_wrap=True)
+        except OSError as error:
+            refuse(str(error), 1)
+        screen.print(f"Written: {out}", style="dim", highlight=False, soft_wrap=True)
+    if stopped:
+        screen.print("Stopped before all grids were done; those that were are shown.")
+        raise typer.Exit(130)
+    if without := work.all_diverged(table):
+        refuse(f"every configuration of {', '.join(without)} diverged; add smaller learning rates", 1)
 
 
 @app.command()
@@ -479,14 +509,13 @@ def plan(
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped before there was anything to say.")
         raise typer.Exit(130) from None
-    else:
-        if as_json:
-            print(json.dumps(ahead.as_json(outlook), indent=2))
-            return
-        screen = Console()
-        screen.print(ahead.table(outlook))
-        for sentence in ahead.words(outlook):
-            screen.print(sentence, highlight=False)
+    if as_json:
+        print(json.dumps(ahead.as_json(outlook), indent=2))
+        return
+    screen = Console()
+    screen.print(ahead.table(outlook))
+    for sentence in ahead.words(outlook):
+        screen.print(sentence, highlight=False)
 
 
 @app.command()
@@ -498,7 +527,10 @@ def init(
 
     if path.exists():
         refuse(f"{path} exists already; give another name")
-    work.write_example(path)
+    try:
+        work.write_example(path)
+    except OSError as error:
+        refuse(str(error), 1)
     Console().print(f"Written: {path}. Run it with: cofed run {path}", highlight=False, soft_wrap=True)
 
 

@@ -1,5 +1,8 @@
 """Tuning: every configuration as if it ran alone, in one program."""
 
+import os
+import signal
+
 import jax
 import numpy as np
 import pytest
@@ -111,3 +114,116 @@ def test_other_numbers_compile_nothing():
 def test_bad_input_gets_a_sentence(grid, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         cofed.tune(PROBLEM, FED, grid, **(SCHEDULE | options))
+
+
+@pytest.mark.parametrize("column", ["accuracy", "test_accuracy"])
+def test_accuracy_is_maximised_without_being_told(column):
+    train, test = worlds.logistic(sizes=(20, 24, 22)).split(test=0.3)
+    grid = [cofed.FedAvg(rate) for rate in (1e-6, 0.3)]
+    problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Logistic())
+    tuning = cofed.tune(problem, train, grid, rounds=20, local_steps=2, score=column, evaluation=test)
+    assert tuning.curves[column][0, -1] < tuning.curves[column][1, -1]
+    assert tuning.best is grid[1]
+    assert tuning.maximise
+    down = cofed.tune(problem, train, grid, rounds=20, local_steps=2, score=column, evaluation=test, maximise=False)
+    assert down.best is grid[0]
+
+
+def test_metrics_know_their_direction_and_own_ones_must_say_it():
+    truth, grid = np.array([1.0, 0, 0, 1, 0, 0]), [cofed.FedDualAvg(c) for c in (1e-4, 0.02)]
+    own = {"size": lambda w: jax.numpy.abs(w.coef).sum()}
+    metrics = cofed.metrics.support(truth, threshold=0.05) | {"l2": cofed.metrics.distance(truth)} | own
+    for score, up in (("f1", True), ("precision", True), ("recall", True), ("l2", False)):
+        tuning = cofed.tune(PROBLEM, FED, grid, metrics=metrics, score=score, **SCHEDULE)
+        last = tuning.curves[score][:, -1]
+        assert tuning.score == (last.max() if up else last.min())
+    with pytest.raises(ValueError, match=r"score='size' is a metric of your own: say whether more of it is better"):
+        cofed.tune(PROBLEM, FED, grid, metrics=metrics, score="size", **SCHEDULE)
+    for maximise, metric in ((True, own["size"]), (None, cofed.metrics.higher_is_better(own["size"]))):
+        tuning = cofed.tune(PROBLEM, FED, grid, metrics={"size": metric}, score="size", maximise=maximise, **SCHEDULE)
+        assert tuning.score == tuning.curves["size"][:, -1].max()
+
+
+GRID = [cofed.FedDualAvg(c) for c in (0.01, 0.02)] + [cofed.FedMiD(0.02), cofed.FedAvg(0.01)]
+
+
+def stop_after(monkeypatch, calls):
+    """Press Ctrl-C in this call of the compiled loop."""
+    count, real = [0], tune.advance_some
+
+    def advance(*given):
+        count[0] += 1
+        if count[0] == calls:
+            os.kill(os.getpid(), signal.SIGINT)
+        return real(*given)
+
+    monkeypatch.setattr(tune, "advance_some", advance)
+    monkeypatch.setattr(tune, "next_pace", lambda *given: 1)  # a round in each call
+
+
+def test_ctrl_c_returns_what_is_done(monkeypatch):
+    whole = cofed.tune(PROBLEM, FED, GRID, evaluate_every=1, **SCHEDULE)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 14)  # in the second of three programs
+        part = cofed.tune(PROBLEM, FED, GRID, evaluate_every=1, **SCHEDULE)
+    assert part.outcome is cofed.Outcome.INTERRUPTED
+    assert part.table["outcome"].tolist() == ["completed", "completed", "interrupted", "interrupted"]
+    assert part.best in GRID[:2]
+    np.testing.assert_array_equal(part.curves["objective"][:2], whole.curves["objective"][:2])
+    np.testing.assert_array_equal(part.curves["objective"][2, :5], whole.curves["objective"][2, :5])
+    assert np.isnan(part.curves["objective"][2, 5:]).all()
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1)
+        nothing = cofed.tune(PROBLEM, FED, GRID, **SCHEDULE)
+    assert nothing.best is None
+    assert np.isnan(nothing.score)
+
+
+@pytest.mark.parametrize("stages", [False, True])
+def test_a_kept_tuning_goes_on_with_the_same_bits(tmp_path, monkeypatch, stages):
+    grid = [cofed.MCFedDA(0.1, L, strengths=(0.2, 0.1)) for L in (20.0, 40.0)] if stages else GRID
+    schedule = {"rounds": 9, "local_steps": 2} if stages else SCHEDULE
+    whole = cofed.tune(PROBLEM, FED, grid, evaluate_every=1, **schedule)
+    for calls in (4, 3):  # stopped twice, the second time soon after it went on
+        with monkeypatch.context() as patch:
+            stop_after(patch, calls)
+            part = cofed.tune(PROBLEM, FED, grid, evaluate_every=1, checkpoint=tmp_path / "grid", **schedule)
+        assert part.outcome is cofed.Outcome.INTERRUPTED
+    rest = cofed.tune(PROBLEM, FED, grid, evaluate_every=1, checkpoint=tmp_path / "grid", **schedule)
+    for name, curve in whole.curves.items():
+        np.testing.assert_array_equal(rest.curves[name], curve)
+    with monkeypatch.context() as patch:
+        patch.setattr(tune, "advance_some", None)  # all is done
+        again = cofed.tune(PROBLEM, FED, grid, evaluate_every=1, checkpoint=tmp_path / "grid", **schedule)
+    np.testing.assert_array_equal(again.curves["objective"], whole.curves["objective"])
+    assert again.best is whole.best
+
+
+def test_a_folder_of_another_tuning_and_damaged_parts_are_refused(tmp_path):
+    folder = tmp_path / "grid"
+    options = SCHEDULE | {"checkpoint": folder}
+    cofed.tune(PROBLEM, FED, GRID[:2], **options)
+    for given, sentence in (
+        ((worlds.problem(cofed.L1(0.3)), FED, GRID[:2]), "problem.regularizer.strength was 0.1 and is now 0.3"),
+        ((PROBLEM, worlds.linear(seed=4), GRID[:2]), "federation was"),
+        ((PROBLEM, FED, GRID), "algorithms.2 was nothing and is now FedMiD"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            cofed.tune(*given, **options)
+    with pytest.raises(ValueError, match=r"settings.seed was 0 and is now 7"):
+        cofed.tune(PROBLEM, FED, GRID[:2], seed=7, **options)
+    part = folder / "part-0000.safetensors"
+    content = part.read_bytes()
+    for damaged in (b"", content[:99], content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]):
+        part.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"part-0000.safetensors is damaged; delete it to do its part again"):
+            cofed.tune(PROBLEM, FED, GRID[:2], **options)
+    part.unlink()
+    cofed.tune(PROBLEM, FED, GRID[:2], **options)
+    for text in ("[]", "{", '{"format": 1}', '{"format": 7, "definition": {}}'):
+        (folder / "tuning.json").write_text(text)
+        with pytest.raises(ValueError, match=r"tuning.json (is damaged|was not written by this version)"):
+            cofed.tune(PROBLEM, FED, GRID[:2], **options)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ValueError, match=r"checkpoint: .*file is a file"):
+        cofed.tune(PROBLEM, FED, GRID[:2], **(options | {"checkpoint": tmp_path / "file"}))

@@ -5,6 +5,7 @@ import json
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import jax
@@ -79,7 +80,11 @@ class Written:
     @classmethod
     def read(cls, folder: Path) -> "Written":
         """Read it, or refuse in a sentence."""
-        if folder.is_file():
+        try:
+            is_file = folder.is_file()
+        except OSError as error:  # such as a name that is too long
+            raise ValueError(f"checkpoint: {folder} cannot be read: {error.strerror}") from None
+        if is_file:
             raise ValueError(f"checkpoint: {folder} is a file, not the folder of a run")
         return cls(folder, recorded.read_run(folder))
 
@@ -93,6 +98,8 @@ class Written:
     ) -> Definition:
         """The definition of the run, with what the caller gives in place of what a file cannot hold."""
         written = self.record
+        if not isinstance(metrics, (Mapping, NoneType)):
+            raise TypeError(f"metrics must be a mapping of names to functions of the model, got {metrics!r}")
         self.check_version()
         if algorithm is not None and type(algorithm).__name__ != written.algorithm_name:
             raise ValueError(

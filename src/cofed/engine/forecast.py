@@ -27,6 +27,7 @@ from cofed.problem import Problem
 from cofed.programs import keep_programs
 
 NEVER = 2**30  # rounds between evaluations, where there shall be none
+ENOUGH = 0.5  # seconds of rounds that tell the time of a run of a few seconds well enough
 BUILDING = 2  # while a federation is built, its data is there twice: as it was given, and as padded stacks
 
 
@@ -156,7 +157,7 @@ def forecast(
     """Say what a run will cost before it runs: seconds, memory, bytes on the wire, and where this machine ends.
 
     Compiles the run's own program and times it on the run's own data, for about `seconds` (one round and one
-    evaluation at least). The other arguments are those of `cofed.run`.
+    evaluation at least), or less where the run itself is short. The other arguments are those of `cofed.run`.
 
     >>> import numpy as np, cofed
     >>> clients = [(np.eye(3, dtype=np.float32), np.ones(3, np.float32))] * 4
@@ -304,7 +305,7 @@ def calibrate(job: Job, number: int, start: PyTree, log: Log, budget: float) -> 
 
         return go
 
-    alone, both = paced([going(every) for every in (NEVER, 1)], budget, job.watch.capacity)
+    alone, both = paced([going(every) for every in (NEVER, 1)], budget, job.watch.capacity, job.settings.rounds)
     before = log.up
     count_first(job, stage, state, log)
     first, log.up = log.up - before, before
@@ -349,7 +350,7 @@ def calibrate_together(job: Job, number: int, members: list[list[Any]], start: P
 
         return go
 
-    alone, both = paced([going(every) for every in (NEVER, 1)], budget, job.watch.capacity)
+    alone, both = paced([going(every) for every in (NEVER, 1)], budget, job.watch.capacity, job.settings.rounds)
     used = program.compiled.memory_analysis()
     return Calibration(
         compiled,
@@ -365,15 +366,20 @@ def calibrate_together(job: Job, number: int, members: list[list[Any]], start: P
     )
 
 
-def paced(ways: list[Callable[[int], float]], budget: float, capacity: int) -> list[float]:
+def paced(ways: list[Callable[[int], float]], budget: float, capacity: int, rounds: int | None = None) -> list[float]:
     """Seconds per round of each way to go, in chunks that grow as those of a run do. They take turns: a machine that
     is busier for a while is so for all. The first rounds only warm up, unless they take so long that they have to do.
+
+    The budget is not used up where the run itself, of so many rounds, will hardly be longer.
     """
     seconds = [go(1) for go in ways]
     if sum(seconds) > budget:
         return seconds
     paces, spent, done = [1] * len(ways), [0.0] * len(ways), [0] * len(ways)
     while sum(spent) < budget:
+        run = math.inf if rounds is None else rounds * max(seconds[i] / paces[i] for i in range(len(ways)))
+        if sum(spent) > max(ENOUGH, run / 5):
+            break
         for i, go in enumerate(ways):
             paces[i] = next_pace(paces[i], seconds[i], capacity)
             seconds[i] = go(paces[i])

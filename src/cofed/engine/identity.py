@@ -26,12 +26,8 @@ def outline(value: Any) -> Any:
     'L1'
     """
     if isinstance(value, (jax.Array, np.ndarray)) and value.size > LARGE:
-        array = np.ascontiguousarray(value)
-        return {
-            "array": hashlib.sha256(array.tobytes()).hexdigest(),
-            "dtype": str(array.dtype),
-            "shape": [*array.shape],
-        }
+        content = hashlib.sha256(single(value).tobytes()).hexdigest()
+        return {"array": content, "shape": list(value.shape)}
     try:
         return encode(value)
     except NotOurs:
@@ -53,7 +49,7 @@ def differences(before: Any, now: Any, name: str) -> Iterator[tuple[str, Any, An
     >>> list(differences(outline(cofed.FedAvg(0.1)), outline(cofed.FedAvg(0.2)), "algorithm"))
     [('algorithm.client_lr', 0.1, 0.2)]
     """
-    if before == now:
+    if before == now or same_array(before, now):
         return
     if isinstance(before, dict) and isinstance(now, dict) and before.get("type") == now.get("type"):
         for inner in ("fields", "dict"):
@@ -62,6 +58,25 @@ def differences(before: Any, now: Any, name: str) -> Iterator[tuple[str, Any, An
                     yield from differences(before[inner].get(key), now[inner].get(key), f"{name}.{key}")
                 return
     yield name, before, now
+
+
+def single(array: Any) -> np.ndarray:
+    """An array in single precision: that of a problem may be made before or after JAX is set to double precision."""
+    array = np.asarray(array)
+    return array.astype(np.float32) if np.issubdtype(array.dtype, np.floating) else array
+
+
+def same_array(before: Any, now: Any) -> bool:
+    """Whether two outlines are those of the same array, in whatever precision.
+
+    >>> same_array(outline(np.float32([0.1, 2])), outline(np.array([0.1, 2]))), same_array(outline(np.ones(2)), None)
+    (True, False)
+    """
+    if not (isinstance(before, dict) and isinstance(now, dict) and "array" in before and "array" in now):
+        return False
+    if before["shape"] != now["shape"] or isinstance(before["array"], str) or isinstance(now["array"], str):
+        return False
+    return np.array_equal(single(before["array"]), single(now["array"]))
 
 
 def words(value: Any) -> str:

@@ -82,7 +82,7 @@ def run(
     evaluation: a federation of held-out data: adds test_loss (and test_accuracy) to the history.
     per_client: record every client's loss, for `result.history.clients()`.
     checkpoint: a folder for the run's state, written every `checkpoint_every` rounds (default: about ten times); the
-        last `keep_checkpoints` are kept, and `cofed.resume(folder)` goes on from there.
+        last `keep_checkpoints` are kept, and `cofed.resume(folder)` goes on from there. A full disk does not end a run.
     progress: show a progress bar; None shows it where there is a terminal. Ctrl-C returns what is done.
     debug: run eagerly, client by client, and raise at the first failure with its client, round and step.
     callbacks: objects that are told of the start, of each row and of the end, such as cofed.loggers.CSV("rows.csv");
@@ -167,7 +167,7 @@ def run(
                 positive_integer("checkpoint_every", every),
                 positive_integer("keep_checkpoints", keep_checkpoints),
             )
-            store = Store(Path(checkpoint), every, keep)
+            store = Store(folders.named(checkpoint, "checkpoint"), every, keep)
             if jax.process_index() == 0:  # of several processes, one writes
                 parts = (problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
                 held.enter_context(folders.held(folders.writable(store.folder, "checkpoint")))
@@ -193,6 +193,7 @@ def resume(
 
     The folder holds all that is needed, but for a user's own Python code: a problem with an own loss or model, an own
     algorithm, own metrics (not those of `cofed.metrics`) and a stream must be given again. So must callbacks and mesh.
+    What is given and contradicts the folder is refused, as is a folder that is damaged or of a version not known here.
     Clients on disk are not copied: their index must be where it was, or the federation be given.
 
     >>> import tempfile, numpy as np, cofed
@@ -209,7 +210,7 @@ def resume(
     if algorithm is not None:
         check_algorithm(algorithm)
     listeners = Listeners(callbacks)
-    store = Store.open(checks.path("checkpoint", checkpoint))
+    store = Store.open(folders.named(checkpoint, "checkpoint"))
     with folders.held(store.folder) if jax.process_index() == 0 else contextlib.nullcontext():
         store.tidy()
         written = Written.read(store.folder)

@@ -128,7 +128,7 @@ def tune(
             check_score(score, job, start)
         kept = None
         if checkpoint is not None:
-            kept = Kept(folders.writable(Path(checkpoint), "checkpoint"))
+            kept = Kept(folders.writable(folders.named(checkpoint, "checkpoint"), "checkpoint"))
             stack.enter_context(folders.held(kept.folder))
             about = describe(problem, federation, algorithms, settings, start, weights, metrics or {}, *given[2:])
             kept.begin(about | {"memory": memory})
@@ -168,7 +168,7 @@ def judged(job: Job, together: Together, place: int) -> Tried:
         return Tried(curve)
     first = {name: float(values[place]) for name, values in together.begun.items()}
     column = judged_by(first, {name: float(values[-1]) for name, values in curve.items()})
-    values = [first[column], *curve[column]]
+    values = [first[column], *curve[column].tolist()]
     blown = math.isfinite(values[0]) and blown_up(values) and blown_up(values, usual_start(job, column))
     return Tried(curve, outcome=Outcome.DIVERGED if blown else Outcome.COMPLETED)
 

@@ -1,10 +1,11 @@
 """What an experiment file will cost, before it runs: `cofed plan`."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from rich import box
@@ -16,8 +17,7 @@ from cofed.experiments import measure
 from cofed.experiments.declare import Comparison
 from cofed.experiments.user import opened
 
-LONG = 5.0  # seconds of a round from which on nothing is timed twice
-AT_ONCE = 1e-9  # seconds to calibrate in: a round and an evaluation
+FROM_DISK = 0.02  # seconds to take a compiled program from disk
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +98,7 @@ def look_ahead(
     assert isinstance(what, Comparison)
     tick(0.0, 1.0, "data")
     began = time.perf_counter()
-    setup = what.setup(numbers, 0)
+    setup = measure.fit(what, what.setup(numbers, 0), numbers)
     jax.block_until_ready(setup.federation.rows.X)
     made, most, settled, lines = time.perf_counter() - began, machine.peak(), machine.resident(), []
     methods = what.methods(numbers)
@@ -113,29 +113,57 @@ def look_ahead(
             given = given | {"evaluate_every": numbers.tune_every}
             return forecast_tuning(setup.problem, setup.federation, grid, seconds=seconds, **given)
 
-        run, alone = grown(one, seconds)
-        tuning, beside = grown(many, seconds) if len(grid) > 1 else (None, 0)
-        first = run.compile_seconds + (0.0 if tuning is None else tuning.compile_seconds)
+        here, run, alone = grown(one, seconds)
+        also, tuning, beside = grown(many, seconds) if len(grid) > 1 else (None, None, 0)
+        first = here.compile_seconds + (0.0 if also is None else also.compile_seconds)
         # What compiling took here, the next process does not: only the making of the data counts as before.
-        run = dataclasses.replace(as_next_time(run, one), before_bytes=most)
-        tuning = tuning and as_next_time(tuning, many)
+        run = dataclasses.replace(run, before_bytes=most)
         lines.append(Line(method.label, len(grid), run, tuning, first, alone + beside))
     tick(1.0, 1.0, "")
     return Outlook(file.title, repr(setup.federation), seeds or file.seeds, made, settled, lines)
 
 
-def grown(predict: Callable[[float], Forecast], seconds: float) -> tuple[Forecast, int]:
-    """A forecast, and the bytes that its programs have added to the process."""
-    before, found = machine.resident(), predict(seconds)
-    return found, max(0, found.process_bytes + found.data_bytes - before)
+class Compiled(NamedTuple):
+    """What the compiler has done in this process so far."""
+
+    programs: int
+    seconds: float
 
 
-def as_next_time(found: Forecast, again: Callable[[float], Forecast]) -> Forecast:
-    """With the compile seconds of the next process, which has the programs on disk where they are kept."""
-    if found.seconds_per_round > LONG:
+class Compiler:
+    """Listens to JAX, which says of every program how long the compiler took."""
+
+    def __init__(self) -> None:
+        self.so_far = Compiled(0, 0.0)
+        jax.monitoring.register_event_duration_secs_listener(self.hear)
+
+    def hear(self, event: str, duration_secs: float, **_: Any) -> None:
+        """Count a program, whether it was compiled or taken from disk."""
+        if event == "/jax/core/compile/backend_compile_duration":
+            self.so_far = Compiled(self.so_far.programs + 1, self.so_far.seconds + duration_secs)
+
+
+@functools.cache
+def compiler() -> Compiler:
+    """The one listener of this process."""
+    return Compiler()
+
+
+def grown(predict: Callable[[float], Forecast], seconds: float) -> tuple[Forecast, Forecast, int]:
+    """A forecast as of now and as of the next process, and the bytes that its programs have added to this one."""
+    before, began = machine.resident(), compiler().so_far
+    found = predict(seconds)
+    return found, as_next_time(found, began, compiler().so_far), max(0, found.process_bytes + found.data_bytes - before)
+
+
+def as_next_time(found: Forecast, began: Compiled, ended: Compiled) -> Forecast:
+    """With the compile seconds of the next process, which traces again, but takes programs from disk where they are
+    kept."""
+    kept: Any = jax.config
+    if kept.jax_compilation_cache_dir is None:
         return found
-    jax.clear_caches()
-    return dataclasses.replace(found, compile_seconds=again(AT_ONCE).compile_seconds)
+    tracing = found.compile_seconds - (ended.seconds - began.seconds)
+    return dataclasses.replace(found, compile_seconds=max(0.0, tracing) + FROM_DISK * (ended.programs - began.programs))
 
 
 def table(outlook: Outlook) -> Table:

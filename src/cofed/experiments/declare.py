@@ -95,7 +95,7 @@ class Comparison:
     setup: Callable[[Numbers, int], Setup]
     methods: Callable[[Numbers], Sequence[Method]]
     score: str = "objective"
-    maximise: bool = False
+    maximise: bool | None = None  # whether more of it is better; None: as the column or the metric says
     ties: float = 0.0
     derive: Mapping[str, Callable[[pd.DataFrame], Any]] = field(default_factory=dict)  # columns made of a run's others
 

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import json
-import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,11 +15,13 @@ import pandas as pd
 
 import cofed
 from cofed import trees
-from cofed.engine import evaluate
+from cofed.engine import evaluate, folders
 from cofed.engine.data import data_of
 from cofed.engine.history import Outcome, Result
-from cofed.engine.job import traced
+from cofed.engine.job import Settings, prepare, traced
 from cofed.engine.progress import interruptible
+from cofed.engine.ranking import AllDiverged, maximised
+from cofed.engine.tune import alike
 from cofed.experiments.declare import Comparison, Experiment, Method, Setup, Sweep
 from cofed.files import atomically, file_stem
 
@@ -46,16 +47,20 @@ class Piece(NamedTuple):
 
 
 class Parts:
-    """Finished pieces of an experiment on disk: a table and a record each. Those of another definition are dropped."""
+    """Finished pieces of an experiment on disk, a table and a record each; those of another definition go aside."""
 
     def __init__(self, folder: Path, definition: str):
         self.folder, mark = folder, folder / "definition.json"
         if folder.exists() and (not mark.exists() or mark.read_text() != definition):
-            shutil.rmtree(folder)
+            folders.set_aside(folder)
         atomically(mark, lambda name: Path(name).write_text(definition))
 
     def __contains__(self, name: str) -> bool:
-        return self.path(name, "json").exists()
+        """Whether a part is there, and whole."""
+        try:
+            return self.path(name, "json").exists() and bool(self.get(name))
+        except (ValueError, OSError):  # damaged, so it is done again; pyarrow's errors are either
+            return False
 
     def path(self, name: str, ending: str) -> Path:
         """Where a part is kept; the record is written last, so it says that the part is whole."""
@@ -103,7 +108,7 @@ def comparison(experiment: Experiment, size: str, seeds: list[int], parts: Parts
 
     for panel in experiment.panels:
         numbers = experiment.numbers(size, panel)
-        yield Piece(f"{panel} setup", 20, lambda panel=panel: look(setup(panel, seeds[0])))
+        yield Piece(f"{panel} setup", 20, lambda panel=panel, n=numbers: look(fit(what, setup(panel, seeds[0]), n)))
         for method in what.methods(numbers):
             grid = method.algorithms()
             tuning = f"{panel} {method.label} tuning"
@@ -112,8 +117,8 @@ def comparison(experiment: Experiment, size: str, seeds: list[int], parts: Parts
                 yield Piece(
                     tuning,
                     work,
-                    lambda panel=panel, method=method, numbers=numbers: tune(
-                        what, setup(panel, seeds[0]), method, numbers, seeds[0]
+                    lambda panel=panel, method=method, numbers=numbers, tuning=tuning: tune(
+                        what, setup(panel, seeds[0]), method, numbers, seeds[0], parts.path(tuning, "kept")
                     ),
                 )
             for seed in seeds:
@@ -124,6 +129,25 @@ def comparison(experiment: Experiment, size: str, seeds: list[int], parts: Parts
                     return table.assign(**{name: make(table) for name, make in what.derive.items()}), record
 
                 yield Piece(f"{panel} {method.label} seed {seed}", numbers.rounds, once)
+
+
+def fit(what: Comparison, setup: Setup, numbers: Any) -> Setup:
+    """The setup, after a check that every method can run on it: before the first one does."""
+    for method in what.methods(numbers):
+        given = arguments(setup, method, 0)
+        of_run: dict[str, Any] = {field.name: given.get(field.name) for field in dataclasses.fields(Settings)}
+        settings = Settings(**(of_run | {"evaluate_every": 1, "keep_models": False, "per_client": False}))
+        places = {name: given.get(name) for name in ("metrics", "evaluation", "topology")}
+        others = {"weights": given.get("weights", "uniform"), "link_failure": given.get("link_failure", 0.0)}
+        grid = [one for one in method.algorithms() if not hasattr(one, "candidates")]  # these are runs of others
+        try:
+            for group in alike(grid, setup.problem, settings, setup.federation.dtype):
+                prepare(setup.problem, setup.federation, grid[group.members[0]], settings, **places, **others)
+            if len(grid) > 1:
+                maximised(what.score, setup.metrics, what.maximise)
+        except ValueError as error:
+            raise ValueError(f"algorithm {method.label!r}: {error}") from error
+    return setup
 
 
 def look(setup: Setup) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -170,38 +194,49 @@ def arguments(setup: Setup, method: Method, seed: int) -> dict[str, Any]:
 
 
 def tune(
-    what: Comparison, setup: Setup, method: Method, numbers: Any, seed: int
+    what: Comparison, setup: Setup, method: Method, numbers: Any, seed: int, kept: Path | None = None
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """A method's whole grid, ranked."""
+    """A method's whole grid, ranked; `kept` is the folder in which it goes on where it was stopped."""
     every = getattr(numbers, "tune_every", None)
     given: dict[str, Any] = arguments(setup, method, seed) | {"evaluate_every": every}
     over = max(1, getattr(numbers, "tuned_over", 1) // (every or max(1, given["rounds"] // 20)))
-    tuning = cofed.tune(
-        setup.problem,
-        setup.federation,
-        method.algorithms(),
-        score=what.score,
-        maximise=what.maximise,
-        last=over,
-        progress=False,
-        **given,
-    )
-    curves = tuning.curves[what.score]
-    sign = -1 if what.maximise else 1
-    ranked: Any = tuning.table  # its index is the place in the grid
-    near = ~ranked["diverged"] & ((ranked["score"] - tuning.score).abs() <= what.ties)
-    equal = [int(place) for place in ranked.index[near]]
+    with interruptible() as asked:
+        try:
+            tuning = cofed.tune(
+                setup.problem,
+                setup.federation,
+                method.algorithms(),
+                score=what.score,
+                maximise=what.maximise,
+                last=over,
+                progress=False,
+                checkpoint=kept,
+                **given,
+            )
+        except AllDiverged as error:  # the run that follows says it
+            tuning = error.tuning
+    if tuning.outcome is Outcome.INTERRUPTED or asked.is_set():  # it may have been asked for in the last rounds
+        raise KeyboardInterrupt("tuning was stopped before the grid was done")
+    return ranked(what, method, tuning)
+
+
+def ranked(what: Comparison, method: Method, tuning: cofed.Tuning) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The grid as a table, and the place of its best configuration."""
+    curves, table = tuning.curves[what.score], tuning.table  # its index is the place in the grid
+    sign = -1 if (tuning.maximise if what.maximise is None else what.maximise) else 1
+    near: Any = ~table["diverged"] & ((table["score"] - tuning.score).abs() <= what.ties)
+    equal = [int(place) for place in table.index[near]] or [int(table.index[0])]
     best = min(equal, key=lambda place: sign * curves[place].mean())
     choices = pd.DataFrame([{k: described(v) for k, v in choice.items()} for choice in method.choices()])
-    table = choices.join(ranked[["score", "diverged"]])
-    return table, {"best": best, "score": float(ranked["score"][best])}
+    scores: Any = table["score"]
+    return choices.join(table[["score", "diverged"]]), {"best": best, "score": float(scores[best])}
 
 
 def run(setup: Setup, method: Method, best: int, seed: int) -> tuple[pd.DataFrame, dict[str, Any]]:
     """One run of a method with its best hyperparameters."""
     algorithm, choice = method.algorithms()[best], method.choices()[best]
     with warnings.catch_warnings(), interruptible() as asked:
-        warnings.filterwarnings("ignore", message=".* diverged in round", category=RuntimeWarning)  # the record says it
+        warnings.filterwarnings("ignore", message=".* diverged", category=RuntimeWarning)  # the record says it
         result: Result = cofed.run(
             setup.problem, setup.federation, algorithm, progress=False, **arguments(setup, method, seed)
         )

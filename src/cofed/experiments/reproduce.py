@@ -28,6 +28,7 @@ def reproduce(
         if not again and results.finished(folder, results.definition(experiment, size, wanted)):
             became[experiment.id] = "kept"
             continue
+        say_what_was_there(folder, results.definition(experiment, size, wanted), screen)
         count = f"{number}/{len(experiments)} " if len(experiments) > 1 else ""
         with following(f"{count}{experiment.id}", screen) as tick:
             try:
@@ -39,6 +40,13 @@ def reproduce(
         became[experiment.id] = "done"
         room_for_programs()
     return became
+
+
+def say_what_was_there(folder: Path, definition: str, screen: Console) -> None:
+    """Set aside what is of another definition, and say so before anything runs."""
+    aside = results.make_room(folder, definition)
+    if aside is not None:
+        screen.print(aside, highlight=False, markup=False, soft_wrap=True)
 
 
 def judge_again(experiments: Sequence[Experiment], out: Path) -> dict[str, str]:

@@ -5,20 +5,22 @@ import hashlib
 import json
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 import cofed
+from cofed.engine import folders
 from cofed.experiments import figure
 from cofed.experiments.declare import Comparison, Experiment, Verdict
 from cofed.experiments.measure import Measured, Parts, declared, described, measure
 from cofed.experiments.seen import Seen
-from cofed.files import atomically
+from cofed.files import atomically, digest
 from cofed.tables import to_csv
 
+WRITTEN = ("numbers.parquet", "claims.json", "figure.png")  # what shows that a folder is whole, beside config.json
 Tick = Callable[[float, float, str], None]
 
 
@@ -32,7 +34,7 @@ def definition(experiment: Experiment, size: str, seeds: list[int]) -> str:
     about = {"id": experiment.id, "cofed": cofed.__version__, "seeds": seeds, "panels": panels}
     if isinstance(experiment.measure, Comparison):
         what = experiment.measure
-        about["score"] = [what.score, what.maximise, what.ties]
+        about["score"] = [what.score, bool(what.maximise), what.ties]
     return json.dumps(about, sort_keys=True)
 
 
@@ -42,28 +44,125 @@ def fingerprint(text: str) -> str:
 
 
 def finished(folder: Path, text: str) -> bool:
-    """Whether the folder holds the results of this definition."""
-    config = read(folder / "config.json")
-    whole = all((folder / name).exists() for name in ("numbers.parquet", "claims.json", "figure.png"))
-    return bool(config) and whole and config.get("definition") == fingerprint(text)
+    """Whether the folder holds the results of this definition, whole."""
+    if not all((folder / name).exists() for name in (*WRITTEN, "config.json")):
+        return False
+    try:
+        config = read_config(folder)
+        read(folder / "claims.json")
+    except (ValueError, OSError):  # pyarrow's errors are either
+        return False
+    return config["definition"] == fingerprint(text)
+
+
+def write_config(folder: Path, config: dict[str, Any]) -> None:
+    """config.json, with a hash of what it says and one of the numbers beside it."""
+    told = json.loads(json.dumps(clean(config | {"numbers_hash": digest(folder / "numbers.parquet")})))
+    told.pop("content_hash", None)
+    to_json(folder / "config.json", told | {"content_hash": fingerprint(json.dumps(told, sort_keys=True))})
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json as it was written, beside the numbers that it was written with; or a sentence."""
+    path = folder / "config.json"
+    config = read(path)
+    needed = {"algorithms", "data", "definition", "numbers", "references", "size", "title"}
+    if not isinstance(config, dict) or not needed <= set(config):
+        raise ValueError(f"{path} is damaged: run the experiment again")
+    told = {name: value for name, value in config.items() if name != "content_hash"}
+    if "content_hash" not in config:  # written by an older version
+        pd.read_parquet(folder / "numbers.parquet")
+    elif config["content_hash"] != fingerprint(json.dumps(told, sort_keys=True)):
+        raise ValueError(f"{path} was changed after it was written: run the experiment again")
+    elif config["numbers_hash"] != digest(folder / "numbers.parquet"):
+        raise ValueError(f"{folder / 'numbers.parquet'} was changed after it was written: run the experiment again")
+    return config
+
+
+def make_room(folder: Path, text: str) -> str | None:
+    """Set aside what a folder holds of another definition, or damaged; gives a sentence on it, or None."""
+    if not folder.is_dir():
+        return None
+    with folders.held(folder):
+        mark = folder / "parts" / "definition.json"
+        if (folder / "config.json").exists() and not finished(folder, text):
+            why = why_not(folder, text)
+            return f"The results that were in {folder} are now in {folders.set_aside(folder)}: {why}."
+        if mark.exists() and mark.read_text() != text:
+            why = what_changed(mark.read_text(), text)
+            return f"Finished parts that were in {folder} are now in {folders.set_aside(mark.parent)}: {why}."
+        return None
+
+
+def why_not(folder: Path, text: str) -> str:
+    """Why the results in a folder are not those of this definition."""
+    try:
+        config = read_config(folder)
+    except (ValueError, OSError) as error:
+        return str(error)
+    if config["definition"] == fingerprint(text):
+        return "a file of theirs is missing or damaged"
+    before = config.get("defined_by")
+    return what_changed(before, text) if isinstance(before, str) else "they are of another definition"
+
+
+def what_changed(before: str, now: str) -> str:
+    """What differs between two definitions, in words.
+
+    >>> what_changed('{"seeds": [0], "panels": {"": {"rounds": 4}}}', '{"seeds": [0], "panels": {"": {"rounds": 8}}}')
+    'rounds was 4 and is now 8'
+    """
+    try:
+        old, new = json.loads(before), json.loads(now)
+    except ValueError:
+        return "they are of another definition"
+    found = list(differing(old, new, ""))
+    said = [f"{name or 'the definition'} was {shown(a)} and is now {shown(b)}" for name, a, b in found]
+    return "; ".join(said[:3]) + (f"; and {len(said) - 3} more" if len(said) > 3 else "")
+
+
+def differing(old: Any, new: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
+    """The entries of two JSON values that differ."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in old | new:
+            inner = name if key in ("", "panels", "numbers", "file") else f"{name}.{key}".removeprefix(".")
+            yield from differing(old.get(key), new.get(key), inner)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for i, (a, b) in enumerate(zip(old, new, strict=True)):
+            yield from differing(a, b, f"{name}[{i + 1}]")
+    elif old != new:
+        yield name, old, new
+
+
+def shown(value: Any) -> str:
+    """A value of a definition, short enough for a sentence."""
+    if value is None:
+        return "not there"
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def read(path: Path) -> Any:
     """A JSON file, or nothing where there is none."""
-    return json.loads(path.read_text()) if path.exists() else {}
+    try:
+        return json.loads(path.read_text()) if path.exists() else {}
+    except ValueError:
+        raise ValueError(f"{path} is damaged") from None
 
 
 def carry_out(experiment: Experiment, folder: Path, size: str, seeds: list[int], tick: Tick, clock: Any) -> None:
     """Measure, judge, draw and write. Finished parts are kept until everything is written."""
     text = definition(experiment, size, seeds)
-    parts, began = Parts(folder / "parts", text), clock()
-    found = measure(experiment, size, seeds, parts, tick)
-    write(experiment, folder, size, seeds, found, fingerprint(text), clock() - began)
-    shutil.rmtree(parts.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with folders.held(folder):
+        parts, began = Parts(folder / "parts", text), clock()
+        found = measure(experiment, size, seeds, parts, tick)
+        write(experiment, folder, size, seeds, found, text, clock() - began)
+        shutil.rmtree(parts.folder)
 
 
 def write(
-    experiment: Experiment, folder: Path, size: str, seeds: list[int], found: Measured, mark: str, seconds: float
+    experiment: Experiment, folder: Path, size: str, seeds: list[int], found: Measured, text: str, seconds: float
 ) -> None:
     """The whole folder; config.json last, since it says that all is there."""
     (folder / "config.json").unlink(missing_ok=True)
@@ -92,9 +191,10 @@ def write(
         "panels": {panel: described(dict(other)) for panel, other in experiment.panels.items()},
         "references": found.references,
         "algorithms": found.algorithms,
-        "definition": mark,
+        "definition": fingerprint(text),
+        "defined_by": text,
     }
-    to_json(folder / "config.json", config)
+    write_config(folder, config)
 
 
 def judge(experiment: Experiment, folder: Path, size: str, seen: Seen) -> None:
@@ -130,11 +230,11 @@ def plain(value: Any) -> float | int | None:
 
 def again(experiment: Experiment, folder: Path) -> None:
     """Judge and draw what was measured before, after a claim or the figure has changed."""
-    config = read(folder / "config.json")
+    config = read_config(folder)
     source = config["data"].get("source", "")
     seen = Seen(pd.read_parquet(folder / "numbers.parquet"), config["references"], source)
     judge(experiment, folder, config["size"], seen)
-    to_json(folder / "config.json", config | {"title": experiment.title, "note": one_line(experiment.note)})
+    write_config(folder, config | {"title": experiment.title, "note": one_line(experiment.note)})
 
 
 def to_json(path: Path, value: Any) -> None:

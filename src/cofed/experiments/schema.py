@@ -22,6 +22,7 @@ import cofed
 from cofed import algorithms, gossip, losses, models, regularizers
 from cofed.experiments.declare import Comparison, Experiment, Method, Setup, View
 from cofed.experiments.measure import columns_of
+from cofed.files import digest
 
 ALGORITHMS = {
     name: getattr(cofed, name) for room in (algorithms, gossip) for name in room.__all__ if name != "topologies"
@@ -143,7 +144,7 @@ class TuneTable(Strict):
     """How grids are searched."""
 
     score: str = "objective"
-    maximise: bool = False
+    maximise: bool | None = None  # None: as the column says
     over: int = Field(default=1, ge=1)
     ties: float = Field(default=0.0, ge=0)
 
@@ -302,9 +303,20 @@ def declared(file: ExperimentFile, name: str, base: Path) -> Experiment:
             "tuned_over": file.tune.over,
             "tune_every": every,
             "file": file.model_dump(exclude_none=True),
+            "data": content_of(file, base),
         },
         views=tuple(View(column) for column in columns),
     )
+
+
+def content_of(file: ExperimentFile, base: Path) -> str:
+    """A hash of the data's files: results are of their content, whatever they are named."""
+    path = file.data.model_dump().get("path")
+    if path is None:
+        return "generated"
+    place = base / path
+    files = sorted(place.rglob("*.parquet")) if place.is_dir() else [place]
+    return "-".join(digest(one)[:16] for one in files if one.is_file()) or "missing"
 
 
 def labelled(file: ExperimentFile) -> list[Method]:

@@ -2,18 +2,19 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from cofed.engine.ranking import maximised
 from cofed.experiments import measure, results, schema
 from cofed.experiments.declare import Comparison, Experiment
-from cofed.experiments.reproduce import following
+from cofed.experiments.reproduce import following, say_what_was_there
 from cofed.files import atomically, plain_names
 
 
@@ -44,27 +45,52 @@ def run_file(path: Path, out: Path, seeds: int | None = None, again: bool = Fals
     """Run an experiment file into a folder of its name; gives that folder. What is finished is not run again."""
     file, experiment = opened(path)
     folder, wanted = out / experiment.id, list(range(seeds or file.seeds))
-    if again or not results.finished(folder, results.definition(experiment, "user", wanted)):
-        with following(experiment.id, Console(stderr=True)) as tick:
+    definition = results.definition(experiment, "user", wanted)
+    if again or not results.finished(folder, definition):
+        screen = Console(stderr=True)
+        say_what_was_there(folder, definition, screen)
+        with following(experiment.id, screen) as tick:
             results.carry_out(experiment, folder, "user", wanted, tick, time.perf_counter)
     return folder
 
 
-def tune_file(path: Path) -> pd.DataFrame:
+class Grids(NamedTuple):
+    """The tuned grids of a file, and whether Ctrl-C has stopped it before all were done."""
+
+    table: pd.DataFrame
+    stopped: bool
+
+
+def tune_file(path: Path) -> Grids:
     """Every configuration of an experiment file's grids, best first for each algorithm."""
     _, experiment = opened(path)
     what, numbers = experiment.measure, experiment.numbers("user")
     assert isinstance(what, Comparison)
-    setup, tables = what.setup(numbers, 0), []
+    setup, tables, stopped = measure.fit(what, what.setup(numbers, 0), numbers), [], False
+    up = maximised(what.score, setup.metrics, what.maximise)
     with following(experiment.id, Console(stderr=True)) as tick:
         methods = what.methods(numbers)
         for i, method in enumerate(methods):
             tick(float(i), float(len(methods)), method.label)
-            table, record = measure.tune(what, setup, method, numbers, 0)
-            order = table.sort_values(["diverged", "score"], ascending=[True, not what.maximise])
-            tables.append(order.assign(algorithm=method.label, best=order.index == record["best"]))
+            try:
+                table, record = measure.tune(what, setup, method, numbers, 0)
+            except KeyboardInterrupt:
+                stopped = True
+                break
+            order = table.sort_values(["diverged", "score"], ascending=[True, not up])
+            best = (order.index == record["best"]) & ~order["diverged"]
+            tables.append(order.assign(algorithm=method.label, best=best))
+    if not tables:
+        raise KeyboardInterrupt("stopped before a grid was done")
     whole: Any = pd.concat(tables, ignore_index=True)
-    return whole[["algorithm", *(c for c in whole if c not in ("algorithm", "score", "diverged", "best")), *LAST]]
+    shown = whole[["algorithm", *(c for c in whole if c not in ("algorithm", "score", "diverged", "best")), *LAST]]
+    return Grids(shown, stopped)
+
+
+def all_diverged(table: pd.DataFrame) -> list[str]:
+    """The algorithms without a configuration that ended well."""
+    whole: Any = table.groupby("algorithm", sort=False)["diverged"].all()
+    return [str(label) for label in whole.index[whole]]
 
 
 LAST = ["score", "diverged", "best"]
@@ -98,13 +124,37 @@ def summary(folder: Path) -> Table:
     asked = config["numbers"]["file"]
     columns = [c for c in (*asked["columns"], *asked["metrics"], "seconds") if c in numbers]
     shown = Table(title=config["title"])
-    for name in ("algorithm", "hyperparameters", *columns):
-        shown.add_column(name, justify="left" if name in ("algorithm", "hyperparameters") else "right")
+    for name in ("algorithm", "hyperparameters", *columns, "outcome"):
+        shown.add_column(name, justify="right" if name in columns else "left")
     for entry in config["algorithms"]:
         rows = last[last["algorithm"] == entry["label"]]
         values = ", ".join(f"{name} {value}" for name, value in entry["hyperparameters"].items())
-        shown.add_row(entry["label"], values, *(text(float(rows[c].mean())) for c in columns))
+        cells = [text(float(rows[c].mean())) for c in columns]
+        shown.add_row(entry["label"], values, *cells, ended(entry["outcomes"]), style="red" if bad(entry) else "")
     return shown
+
+
+def bad(entry: Mapping[str, Any]) -> bool:
+    """Whether a run of this algorithm came to a bad end."""
+    return any(outcome != "completed" for outcome in entry["outcomes"].values())
+
+
+def ended(outcomes: Mapping[str, str]) -> str:
+    """The outcomes of all seeds in words.
+
+    >>> ended({"0": "completed", "1": "completed"}), ended({"0": "diverged", "1": "completed"})
+    ('completed', 'diverged in 1 of 2 seeds')
+    """
+    counts = {kind: list(outcomes.values()).count(kind) for kind in dict.fromkeys(outcomes.values())}
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{kind} in {n} of {len(outcomes)} seeds" for kind, n in counts.items() if kind != "completed")
+
+
+def bad_ends(folder: Path) -> list[str]:
+    """Which algorithms of a finished experiment came to a bad end, in words."""
+    entries = results.read(folder / "config.json")["algorithms"]
+    return [f"{entry['label']} {ended(entry['outcomes'])}" for entry in entries if bad(entry)]
 
 
 def write_example(path: Path) -> None:

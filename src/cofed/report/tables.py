@@ -30,11 +30,23 @@ def final_values(run: Run) -> Table:
             ends = curve.sort_values("round").groupby("seed").tail(1)
             early = int((ends["round"] < last).sum())
             remark = f"{early} of {len(ends)} ended before round {last:g}" if early else ""
+            remark = "; ".join(part for part in (badly_ended(run, str(panel), str(label)), remark) if part)
             rows.append([panel, label, *(over_seeds(ends[name]) for name in columns + axes), len(ends), remark])
     if run.sweep:
         names = run.numbers["x_name"].astype(str).unique() if "x_name" in run.numbers else ["x"]
         return tidy(["panel", "algorithm", " or ".join(names), *map(words, columns)], rows)
     return tidy(["panel", "algorithm", *map(words, columns), *map(ENDS.get, axes), "seeds", "remark"], rows)
+
+
+def badly_ended(run: Run, panel: str, label: str) -> str:
+    """How many runs of an algorithm did not complete, where the configuration tells."""
+    for entry in run.entries:
+        outcomes = entry.get("outcomes")
+        if isinstance(outcomes, dict) and (entry.get("label"), entry.get("panel", "")) == (label, panel):
+            kinds = [str(outcome) for outcome in outcomes.values() if outcome != "completed"]
+            counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+            return ", ".join(f"{n} of {len(outcomes)} {kind}" for kind, n in counts.items())
+    return ""
 
 
 def over_seeds(values: Frame) -> Any:

@@ -16,7 +16,15 @@ from tests import worlds
 from tests.pages import script
 
 ROOT = Path(cofed.__file__).parent
-FREE = {"scalars", "trees", "intake", "extras", "programs", "files", "tables"}  # plain helpers that everybody may use
+FREE = {
+    "scalars",
+    "trees",
+    "intake",
+    "extras",
+    "programs",
+    "files",
+    "spreadsheets",
+}  # plain helpers for everybody
 # What a room may import of cofed, beside itself and the helpers.
 ARROWS = {
     "regularizers": set(),

@@ -437,7 +437,7 @@ def tune(
         screen = Console()
         screen.print(work.ranking(table))
         if out is not None:
-            from cofed.tables import to_csv
+            from cofed.spreadsheets import to_csv
 
             to_csv(table, out)
             screen.print(f"Written: {out}", style="dim", highlight=False, soft_wrap=True)

@@ -7,6 +7,7 @@ there is no moment at which others can open it.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -15,9 +16,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from safetensors import SafetensorError
+
 PRIVATE_FILE, PRIVATE_FOLDER, SHOWN = 0o600, 0o700, 0o666  # of what is shown, the user's umask takes some away
 LONGEST = 100  # characters of a name, so that endings and marks still fit into the 255 bytes of a file system
 RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}  # on Windows
+
+
+class NotWritten(OSError):
+    """A file could not be written: the disk is full, or nothing may be written there."""
+
+    def __str__(self) -> str:
+        return f"{self.filename} cannot be written: {self.strerror}"
 
 
 def atomically(path: str | Path, write: Callable[[str], Any], *, shown: bool = False) -> None:
@@ -33,6 +43,11 @@ def atomically(path: str | Path, write: Callable[[str], Any], *, shown: bool = F
         Whether the file is made to be shown to others, and so has the permissions of any new file. All others only
         their owner can read, whatever the umask.
 
+    Raises
+    ------
+    NotWritten
+        Where the disk is full or nothing may be written there. What was there before stays, and nothing else is left.
+
     Examples
     --------
     >>> import tempfile
@@ -42,22 +57,33 @@ def atomically(path: str | Path, write: Callable[[str], Any], *, shown: bool = F
     ('whole', '0o600')
     """
     path = Path(path)
-    if shown:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    else:
-        private_folder(path.parent)
     name = path.with_name(f".{path.name}.{secrets.token_hex(4)}{path.suffix}")
-    os.close(new_file(name, SHOWN if shown else PRIVATE_FILE))
     try:
+        if shown:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        else:
+            private_folder(path.parent)
+        os.close(new_file(name, SHOWN if shown else PRIVATE_FILE))
         write(str(name))
         with open(name, "rb+") as file:
             os.fsync(file.fileno())
             if not shown:  # `write` may have put a file of its own there
                 os.fchmod(file.fileno(), PRIVATE_FILE)
         os.replace(name, path)
-    except BaseException:
-        name.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            name.unlink()
+        if isinstance(error, (OSError, SafetensorError)) and (number := errno_of(error)) is not None:
+            raise NotWritten(number, os.strerror(number), str(path)) from error
         raise
+
+
+def errno_of(error: OSError | SafetensorError) -> int | None:
+    """The system's number of an error; safetensors has it in its text only."""
+    if isinstance(error, OSError):
+        return error.errno
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found[1]) if found else None
 
 
 def new_file(path: Path, mode: int = PRIVATE_FILE) -> int:
@@ -82,7 +108,7 @@ def private_folder(path: Path) -> Path:
             path.mkdir(mode=PRIVATE_FOLDER)
             path.chmod(PRIVATE_FOLDER)
     if not path.is_dir():
-        raise NotADirectoryError(f"{path} is a file, and a folder is needed there")
+        raise NotADirectoryError(errno.ENOTDIR, f"{path} is a file, and a folder is needed there")
     return path
 
 

@@ -27,10 +27,10 @@ from cofed import trees
 from cofed.disk import DiskFederation
 from cofed.disk.index import Index
 from cofed.engine.encode import NotOurs, decode, encode
+from cofed.engine.files import atomically
 from cofed.engine.history import History, LeftOut, Log
 from cofed.engine.rounds import State
 from cofed.federation import Federation
-from cofed.files import atomically
 from cofed.gossip.topologies import Topology
 
 FORMAT = 1

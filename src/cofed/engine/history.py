@@ -11,7 +11,7 @@ import pandas as pd
 from jaxtyping import PyTree
 
 from cofed.files import atomically
-from cofed.tables import to_csv
+from cofed.spreadsheets import to_csv
 
 COLUMNS = ("round", "objective", "loss", "prox_gradient", "density", "rank", "accuracy", "test_loss", "test_accuracy")
 

@@ -17,7 +17,7 @@ from cofed.experiments.declare import Comparison, Experiment, Verdict
 from cofed.experiments.measure import Measured, Parts, declared, described, measure
 from cofed.experiments.seen import Seen
 from cofed.files import atomically
-from cofed.tables import to_csv
+from cofed.spreadsheets import to_csv
 
 Tick = Callable[[float, float, str], None]
 

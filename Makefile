@@ -20,10 +20,11 @@ test-slow: .venv/installed     ## the tests that take long
 	$(BIN)/pytest -n 2 -m slow
 
 browser:                       ## a browser and its driver, installed where they are missing
-	@{ command -v chromium || command -v google-chrome; } && command -v chromedriver || { \
-	  root=$$([ "$$(id -u)" = 0 ] || command -v sudo) || [ "$$(id -u)" = 0 ] || { \
-	    echo "there is no chromium with its chromedriver, and only root can install them" >&2; exit 1; }; \
-	  $$root apt-get update && $$root apt-get install --yes --no-install-recommends chromium chromium-driver; }
+	@if { command -v chromium || command -v google-chrome; } && command -v chromedriver; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ]; then root=; elif command -v sudo; then root=sudo; \
+	else echo "there is no chromium with its chromedriver here, and only root can install them" >&2; exit 1; fi; \
+	$$root timeout 300 apt-get update && DEBIAN_FRONTEND=noninteractive \
+	  $$root timeout 900 apt-get install --yes --no-install-recommends chromium chromium-driver
 
 test-browser: .venv/installed browser  ## the report in a real browser
 	CI=true $(BIN)/pytest -m browser tests/report

@@ -71,16 +71,7 @@ def test_all_code_is_between_fences_that_name_its_language(page):
     assert not [line for line in outside.split("\n") if line.startswith("    ")]
 
 
-PYTHON = [page for page in PAGES if blocks(page, "python") and page not in ELSEWHERE]
-SLOW = {"docs/estimators.md", "docs/experiments.md"}
-
-
-def marked(names):
-    """Pages for a test, some of which take long."""
-    return [pytest.param(page, marks=pytest.mark.slow if page in SLOW else ()) for page in names]
-
-
-@pytest.mark.parametrize("page", marked(PYTHON))
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python") and page not in ELSEWHERE])
 def test_the_python_of_a_page_runs_as_it_stands(page, tmp_path, real_data):
     assert page in CHECKS, "say what must hold at the end of this page"
     pages.run(page, tmp_path, CHECKS[page], COFED_DATA=str(real_data))
@@ -157,7 +148,10 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("page", marked(RUNS))
+SLOW = {"docs/experiments.md"}  # it plans, tunes and runs a whole experiment
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.slow if page in SLOW else ()) for page in RUNS])
 def test_the_commands_of_a_page_run_as_they_stand(page, tmp_path):
     beginnings, prepare, written = RUNS[page]
     prepare(tmp_path)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cofed
-from cofed import files, tables
+from cofed import files, spreadsheets
 from cofed.experiments.measure import Parts
 from cofed.experiments.user import opened, write_example
 from tests import worlds
@@ -246,7 +246,7 @@ class TestCells:
             }
         )
         kept = rows.copy()
-        tables.to_csv(rows, tmp_path / "a.csv")
+        spreadsheets.to_csv(rows, tmp_path / "a.csv")
         pd.testing.assert_frame_equal(rows, kept)
         head, *body = cells(tmp_path / "a.csv")
         assert head == ["text", "kind", "mixed", "number", "whole", "'=name"]
@@ -259,10 +259,10 @@ class TestCells:
 
     @given(st.lists(st.one_of(st.text(), st.floats(), st.integers()), min_size=1))
     def test_no_cell_begins_like_a_formula_but_numbers(self, values):
-        for value, written in zip(values, map(tables.cell, values), strict=True):
+        for value, written in zip(values, map(spreadsheets.cell, values), strict=True):
             if isinstance(value, str):
                 assert written.removeprefix("'").split() == value.removeprefix("'").split()
-                assert not written.startswith(tables.FORMULA)
+                assert not written.startswith(spreadsheets.FORMULA)
                 assert "\r" not in written
             else:
                 assert written is value
@@ -278,5 +278,5 @@ class TestCells:
         for name in ("rows.csv", "history.csv"):
             head, *body = cells(tmp_path / name)
             assert {"'=1+1", "'@x"} <= set(head)
-            assert not any(text.startswith(tables.FORMULA) for text in head)
+            assert not any(text.startswith(spreadsheets.FORMULA) for text in head)
             assert len(body) == 3

@@ -110,6 +110,15 @@ def test_a_folder_of_another_user_is_not_trusted(untouched, tmp_path):
     assert programs.usable(tmp_path / "theirs") is None
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o722])
+def test_a_folder_that_others_may_write_into_is_not_trusted(untouched, tmp_path, mode):
+    place = programs.usable(tmp_path / "programs")
+    assert place == tmp_path / "programs"
+    assert place.stat().st_mode & 0o777 == 0o700
+    place.chmod(mode)
+    assert programs.usable(place) is None
+
+
 def test_the_least_recently_used_programs_go_first(tmp_path):
     folder = tmp_path / "jaxlib-1"
     folder.mkdir()

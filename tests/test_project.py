@@ -17,7 +17,7 @@ from tests.pages import script
 
 ROOT = Path(cofed.__file__).parent
 # plain helpers that everybody may use
-FREE = {"scalars", "trees", "checks", "intake", "files", "tables", "extras", "programs"}
+FREE = {"scalars", "trees", "checks", "intake", "files", "tables", "spreadsheets", "extras", "programs", "machine"}
 # What a room may import of cofed, beside itself and the helpers.
 ARROWS = {
     "regularizers": set(),

@@ -459,7 +459,7 @@ def tune(
     screen = Console()
     screen.print(work.ranking(table))
     if out is not None:
-        from cofed.tables import to_csv
+        from cofed.spreadsheets import to_csv
 
         try:
             to_csv(table, out)

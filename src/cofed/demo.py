@@ -24,7 +24,7 @@ import cofed
 from cofed.engine.history import Outcome, Result
 from cofed.files import atomically
 from cofed.plotting import plot_history
-from cofed.tables import to_csv
+from cofed.spreadsheets import to_csv
 
 SAMPLES, FEATURES, NONZEROS = 128, 1024, 512
 DENSE = 2 * NONZEROS / (NONZEROS + FEATURES)  # the F1 of a model that has no zeros at all

@@ -13,9 +13,8 @@ import pyarrow as pa
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from cofed import checks, intake, rows
+from cofed import checks, intake, machine, rows
 from cofed.checks import shown
-from cofed.engine import machine
 from cofed.rows import Rows
 from cofed.tables import read_csv
 

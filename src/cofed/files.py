@@ -7,6 +7,7 @@ there is no moment at which others can open it.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -130,7 +131,7 @@ def private_folder(path: Path) -> Path:
             path.mkdir(mode=PRIVATE_FOLDER)
             path.chmod(PRIVATE_FOLDER)
     if not path.is_dir():
-        raise NotADirectoryError(f"{path} is a file, and a folder is needed there")
+        raise NotADirectoryError(errno.ENOTDIR, f"{path} is a file, and a folder is needed there")
     return path
 
 

@@ -12,7 +12,7 @@ from cofed.engine.callbacks import RunInfo
 from cofed.engine.history import COLUMNS, Outcome, Result
 from cofed.extras import imported
 from cofed.files import atomically
-from cofed.tables import cell
+from cofed.spreadsheets import cell
 
 __all__ = ["CSV", "MLflow", "TensorBoard"]
 

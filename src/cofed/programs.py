@@ -20,6 +20,8 @@ from typing import Any
 
 import jax
 
+from cofed.files import private_folder
+
 OFF = ("off", "0", "no", "none", "false", "")
 MOST = 2**28  # bytes of programs that are kept (one takes up to about 250 kB); the least recently used go first
 SPARE = 2**27  # bytes that the disk must have left, so that a program is written whole
@@ -94,8 +96,9 @@ def mark() -> str:
 def usable(folder: Path) -> Path | None:
     """The folder, made where it is missing; None where another user could have put programs there, where nothing can
     be written, or where the disk is almost full."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if hasattr(os, "geteuid") and folder.stat().st_uid != os.geteuid():
+    private_folder(folder)
+    about = folder.stat()
+    if hasattr(os, "geteuid") and (about.st_uid != os.geteuid() or about.st_mode & 0o022):
         return None
     if shutil.disk_usage(folder).free < SPARE:
         return None

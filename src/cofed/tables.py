@@ -1,5 +1,4 @@
-"""Tables from CSV files, with a sentence for every way in which a file is none; and CSV files whose cells no
-spreadsheet takes for formulas, since names that people gave may look like some."""
+"""Tables from CSV files, with a sentence for every way in which a file is none."""
 
 import io
 import warnings
@@ -9,10 +8,6 @@ from typing import Any
 import pandas as pd
 
 from cofed import intake
-from cofed.files import atomically
-
-# A spreadsheet computes a cell that begins with one of these; the last four are the full-width forms of the first.
-FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 
 Frame = Any  # of pandas, whose types say too little for a checker
 
@@ -84,7 +79,7 @@ def text_of(path: Any) -> str:
     if not isinstance(raw, str) or "\0" in raw:
         raise ValueError(f"path: {name} is not text; save it as CSV in UTF-8")
     if not raw.strip():
-        raise ValueError(f"path: {name} is empty; expected a header and rows")
+        raise ValueError(f"path: {name} could not be read as CSV: it is empty; expected a header and rows")
     return raw
 
 
@@ -96,26 +91,3 @@ def contents(file: Path) -> bytes:
     except Exception as error:
         line = str(error).strip().partition("\n")[0]
         raise ValueError(f"path: {file} could not be read: {line}") from None
-
-
-def cell(value: Any) -> Any:
-    """A value as it may stand in a CSV file: text that a spreadsheet would compute gets an apostrophe before it.
-
-    Line ends are made alike, since a lone carriage return is not quoted and so would begin another row.
-
-    >>> cell("=HYPERLINK(A1)"), cell("FedAvg"), cell(-1.5)
-    ("'=HYPERLINK(A1)", 'FedAvg', -1.5)
-    """
-    if not isinstance(value, str):
-        return value
-    text = value.replace("\r\n", "\n").replace("\r", "\n")
-    return f"'{text}" if text.startswith(FORMULA) else text
-
-
-def to_csv(table: pd.DataFrame, path: str | Path, float_format: str | None = None) -> None:
-    """A table as a CSV file to be shown, whose texts are no formulas; numbers stay as they are."""
-    safe = table.rename(columns=cell)
-    for place, kind in enumerate(table.dtypes):
-        if not pd.api.types.is_numeric_dtype(kind):
-            safe.isetitem(place, table.iloc[:, place].astype(object).map(cell))
-    atomically(path, lambda name: safe.to_csv(name, index=False, float_format=float_format), shown=True)

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from cofed import checks, intake
+from cofed import checks, intake, machine
 from cofed.checks import shown
-from cofed.engine import machine
 from cofed.federation import Federation
 
 

@@ -12,7 +12,7 @@ from jaxtyping import PyTree
 
 from cofed import checks
 from cofed.files import atomically
-from cofed.tables import to_csv
+from cofed.spreadsheets import to_csv
 
 COLUMNS = ("round", "objective", "loss", "prox_gradient", "density", "rank", "accuracy", "test_loss", "test_accuracy")
 

@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from cofed import checks, trees
+from cofed import checks, machine, trees
 from cofed.algorithms import base
 from cofed.checks import shown
 from cofed.disk import DiskFederation
-from cofed.engine import machine
 from cofed.engine.contracts import (
     check_algorithm as check_algorithm,
 )

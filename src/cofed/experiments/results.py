@@ -18,7 +18,7 @@ from cofed.experiments.declare import Comparison, Experiment, Verdict
 from cofed.experiments.measure import Measured, Parts, declared, described, measure
 from cofed.experiments.seen import Seen
 from cofed.files import atomically, digest
-from cofed.tables import to_csv
+from cofed.spreadsheets import to_csv
 
 WRITTEN = ("numbers.parquet", "claims.json", "figure.png")  # what shows that a folder is whole, beside config.json
 Tick = Callable[[float, float, str], None]

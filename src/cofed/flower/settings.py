@@ -168,8 +168,9 @@ def site_names(clients: Any) -> tuple[str, ...]:
         return ()
     if not clients or not all(isinstance(name, str) and name and name.isprintable() for name in clients):
         raise ValueError(f"clients must be an integer >= 1 or the sites' names, got {list(clients)!r}")
-    if len(set(clients)) < len(clients):
-        raise ValueError(f"clients must be different names, got {list(clients)!r}")
+    twice = [name for name in clients if list(clients).count(name) > 1]
+    if twice:
+        raise ValueError(f"clients must be different names, but {twice[0]!r} is given twice")
     return tuple(sorted(clients, key=intake.natural))
 
 

@@ -55,8 +55,8 @@ class Certificate:
 
     - "converged": gap + rounding <= tol * scale. `converged` is True.
     - "limited by rounding": that precision is not to be had in float64. The conditions of optimality hold to within
-      the rounding of the gradient, or Newton steps no longer lower the objective and the prox-gradient is at most 1e-10:
-      no further round could do better. `gap` says what is known.
+      the rounding of the gradient, or Newton steps no longer lower the objective and the prox-gradient is at most
+      1e-10: no further round could do better. `gap` says what is known.
     - "not converged": neither; a warning has said why.
     """
 

@@ -125,16 +125,16 @@ def check_frame(owner: str, X: Any, besides: str | None = None) -> None:
             continue
         values = X[column]
         where = f"{owner}: column {column!r} of X"
-        missing = int(values.isna().sum())
+        missing = int(np.sum(values.isna().to_numpy()))
         if missing:
             raise ValueError(f"{where} contains NaN: {missing} of {len(X)} are missing; fill them or drop the rows")
         if pd.api.types.is_numeric_dtype(values):
             continue
         if not pd.api.types.is_object_dtype(values):
             raise ValueError(f"{where} must be numbers, got {values.dtype}; encode it as numbers")
-        odd = values[pd.to_numeric(values, errors="coerce").isna()]
+        odd = np.flatnonzero(np.isnan(np.asarray(pd.to_numeric(values, errors="coerce"), float)))
         if len(odd):
-            raise ValueError(f"{where} must be numbers, but has {odd.iloc[0]!r}; encode it as numbers")
+            raise ValueError(f"{where} must be numbers, but has {values.iloc[odd[0]]!r}; encode it as numbers")
 
 
 def from_federation(estimator: Any, federation: Federation, y: Any, clients: Any, target: bool) -> Sites:

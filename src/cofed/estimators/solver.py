@@ -118,7 +118,7 @@ class Run:
     first: Curvature | None = None  # at the model without features
     separable: bool = False
     failed: bool = False
-    stalled: bool = False  # Newton steps no longer lower the objective by what can be told
+    stalled: bool = False  # Newton steps bring hardly anything any more
 
     @property
     def target(self) -> float:
@@ -226,7 +226,7 @@ def newton(run: Run, w: Weights, seen: Look) -> Solved:
     return run.solved(w, run.sharper(w, seen), "newton")
 
 
-def newton_batches(run: Run, w: Weights, seen: Look, most: int = 12) -> tuple[Weights, Look]:
+def newton_batches(run: Run, w: Weights, seen: Look, most: int = 30) -> tuple[Weights, Look]:
     """Batches of rounds, each checked by a certificate, the working set growing as needed."""
     size = parameters(w)
     whole = size <= WHOLE or not sets_to_zero(run.psi)
@@ -260,6 +260,8 @@ def newton_batches(run: Run, w: Weights, seen: Look, most: int = 12) -> tuple[We
         if run.stalled:
             break
         set_size = max(set_size, min(size, fitting_set(w)))
+    else:
+        run.stalled = True
     return w, seen
 
 

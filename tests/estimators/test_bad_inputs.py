@@ -99,9 +99,10 @@ HOLED.iloc[3, 2] = np.nan
 BAD_X = {
     "nothing": (None, "X"),
     "a number": (3.0, "array"),
-    "text": ("a", "array"),
+    "text": ("a", "X must be an array of numbers"),
+    "words": (X.astype(str).astype(object) + "a", "FederatedLasso: X must be numbers"),
     "a row": (X[0], "array"),
-    "a cube": (X[:, :, None], "X"),
+    "a cube": (X[:, :, None], "dim 3"),
     "no rows": (X[:0], "sample"),
     "no columns": (X[:, :0], "feature"),
     "one row": (X[:1], "sample"),
@@ -120,7 +121,7 @@ BAD_X = {
 }
 BAD_Y = {
     "nothing": (None, "y"),
-    "text": (["a"] * 60, "y|string"),
+    "text": (["a"] * 60, "FederatedLasso: y must be numbers"),
     "too short": (Y[:30], "inconsistent"),
     "two columns": (np.stack([Y, Y], axis=1), "y"),
     "missing": (np.where(Y > 3, np.nan, Y), "y contains NaN"),

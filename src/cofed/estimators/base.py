@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from cofed.estimators.posed import Posed, pose
-from cofed.estimators.sites import Sites, gather, refuse_masked
+from cofed.estimators.sites import Sites, gather, numbers, refuse_masked
 from cofed.estimators.solver import Solved, check_algorithm, solve
 from cofed.estimators.traffic import Exchange
 
@@ -46,7 +46,7 @@ class FederatedLinearModel(BaseEstimator):
         return self
 
     def path(
-        self, X: Any, y: Any = None, clients: Any = None, *, alphas: Any = None, n_alphas: int = 100, eps: float = 1e-3
+        self, X: Any, y: Any = None, clients: Any = None, *, alphas: Any = None, n_alphas: Any = 100, eps: Any = 1e-3
     ) -> Any:
         """The models of many strengths, from the one at which no feature is used (found by the federation) down to
         `eps` times it; see `RegularizationPath`."""
@@ -55,7 +55,7 @@ class FederatedLinearModel(BaseEstimator):
         return regularization_path(self, X, y, clients, alphas=alphas, n_alphas=n_alphas, eps=eps)
 
     def infer(
-        self, X: Any, y: Any = None, clients: Any = None, *, coefficients: Any = None, level: float = 0.95
+        self, X: Any, y: Any = None, clients: Any = None, *, coefficients: Any = None, level: Any = 0.95
     ) -> pd.DataFrame:
         """Debiased coefficients with standard errors, intervals and p-values, from the rows of the fit.
 
@@ -157,7 +157,7 @@ class FederatedLinearModel(BaseEstimator):
         column = getattr(self, "client_column_", None)
         if column is not None and hasattr(X, "columns") and column in X.columns:
             X = X.drop(columns=column)
-        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        return np.asarray(numbers(self, X, reset=False))
 
     def _linear(self, X: Any) -> np.ndarray:
         """X coef + intercept"""

@@ -68,15 +68,38 @@ def gather(estimator: Any, X: Any, y: Any, clients: Any, classifies: bool = Fals
         refuse_masked(name, what, given)
     check_frame(name, X)
     if target:
-        X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=not classifies, ensure_min_samples=2)
+        X, y = numbers(estimator, X, y, y_numeric=not classifies, ensure_min_samples=2)
         if classifies:
             check_classification_targets(y)
     else:
-        X, y = validate_data(estimator, X, dtype=np.float64), np.zeros(0)
+        X, y = numbers(estimator, X), np.zeros(0)
     if clients is None:
         return Sites(("all",), [X], [y])
     names, rows = by_client(name, clients, len(X))
     return Sites(names, [X[r] for r in rows], [y[r] if target else y for r in rows])
+
+
+def numbers(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
+    """scikit-learn's checks of X (and y), with the name of what is no number."""
+    name = type(estimator).__name__
+    if X is None or isinstance(X, (str, bytes)):
+        raise ValueError(f"{name}: X must be an array of numbers, a row for each sample, got {X!r}")
+    try:
+        return validate_data(estimator, X, *y, dtype=np.float64, **how)
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise
+        what = "y" if is_numeric(X) else "X"
+        raise ValueError(f"{name}: {what} must be numbers, but {error}; encode text as numbers") from None
+
+
+def is_numeric(X: Any) -> bool:
+    """Whether all of X is numbers."""
+    try:
+        np.asarray(X, np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def by_client(owner: str, clients: Any, n: int) -> tuple[tuple[str, ...], list[np.ndarray]]:

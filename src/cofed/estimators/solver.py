@@ -156,7 +156,8 @@ class Run:
         moved = EPS * (np.abs(units.mean) @ np.abs(coef) + np.abs(intercept) + abs(units.shift)) / units.stretch
         gap, rounding = float(seen.gap), float(seen.rounding) + float(np.sum(moved**2)) / 2
         converged = not self.separable and gap + rounding <= self.target
-        optimal = bool(seen.settled) or gap <= self.target or (self.stalled and float(seen.prox_gradient) <= STALLED)
+        still = float(seen.prox_gradient) <= STALLED or gap <= 1e-9 * float(self.posed.null.loss)
+        optimal = bool(seen.settled) or gap <= self.target or (self.stalled and still)
         limited = not converged and not self.separable and optimal
         size = units.objective
         return Certificate(

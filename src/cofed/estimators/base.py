@@ -99,7 +99,10 @@ class FederatedLinearModel(BaseEstimator):
     def _intake(self, X: Any, y: Any, clients: Any) -> Sites:
         self.client_column_ = clients if isinstance(clients, str) else None
         sites = gather(self, X, y, clients, self._classifies)
-        return Sites(sites.names, sites.X, [np.asarray(y, np.float64) for y in sites.y])
+        try:
+            return Sites(sites.names, sites.X, [np.asarray(y, np.float64) for y in sites.y])
+        except ValueError as error:
+            raise ValueError(f"{type(self).__name__}: y must be numbers, but {error}; encode text as numbers") from None
 
     def _shape(self, features: int) -> tuple[int, int] | None:
         """The shape of the coefficients where they are a matrix."""
@@ -140,7 +143,9 @@ class FederatedLinearModel(BaseEstimator):
     def _check_numbers(self) -> None:
         """Refuse numbers that mean nothing, before anything is computed."""
         name = type(self).__name__
-        check_number(name, "tol", self.tol, low=0, high=1, strict=True)
+        check_number(name, "tol", self.tol, low=0, strict=True)
+        if self.tol > 1:
+            raise ValueError(f"{name}: tol must be at most 1, got {self.tol!r}: the model without features would do")
         check_count(name, "max_rounds", self.max_rounds)
         check_flag(name, "fit_intercept", self.fit_intercept)
         check_flag(name, "standardize", self.standardize)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from cofed.estimators.posed import Posed, pose
-from cofed.estimators.sites import Sites, gather, refuse_masked
+from cofed.estimators.sites import Sites, gather, numbers, refuse_masked
 from cofed.estimators.solver import Solved, check_algorithm, solve
 from cofed.estimators.traffic import Exchange
 
@@ -46,7 +46,7 @@ class FederatedLinearModel(BaseEstimator):
         return self
 
     def path(
-        self, X: Any, y: Any = None, clients: Any = None, *, alphas: Any = None, n_alphas: int = 100, eps: float = 1e-3
+        self, X: Any, y: Any = None, clients: Any = None, *, alphas: Any = None, n_alphas: Any = 100, eps: Any = 1e-3
     ) -> Any:
         """The models of many strengths, from the one at which no feature is used (found by the federation) down to
         `eps` times it; see `RegularizationPath`."""
@@ -55,7 +55,7 @@ class FederatedLinearModel(BaseEstimator):
         return regularization_path(self, X, y, clients, alphas=alphas, n_alphas=n_alphas, eps=eps)
 
     def infer(
-        self, X: Any, y: Any = None, clients: Any = None, *, coefficients: Any = None, level: float = 0.95
+        self, X: Any, y: Any = None, clients: Any = None, *, coefficients: Any = None, level: Any = 0.95
     ) -> pd.DataFrame:
         """Debiased coefficients with standard errors, intervals and p-values, from the rows of the fit.
 
@@ -99,7 +99,10 @@ class FederatedLinearModel(BaseEstimator):
     def _intake(self, X: Any, y: Any, clients: Any) -> Sites:
         self.client_column_ = clients if isinstance(clients, str) else None
         sites = gather(self, X, y, clients, self._classifies)
-        return Sites(sites.names, sites.X, [np.asarray(y, np.float64) for y in sites.y])
+        try:
+            return Sites(sites.names, sites.X, [np.asarray(y, np.float64) for y in sites.y])
+        except ValueError as error:
+            raise ValueError(f"{type(self).__name__}: y must be numbers, but {error}; encode text as numbers") from None
 
     def _shape(self, features: int) -> tuple[int, int] | None:
         """The shape of the coefficients where they are a matrix."""
@@ -140,7 +143,9 @@ class FederatedLinearModel(BaseEstimator):
     def _check_numbers(self) -> None:
         """Refuse numbers that mean nothing, before anything is computed."""
         name = type(self).__name__
-        check_number(name, "tol", self.tol, low=0, high=1, strict=True)
+        check_number(name, "tol", self.tol, low=0, strict=True)
+        if self.tol > 1:
+            raise ValueError(f"{name}: tol must be at most 1, got {self.tol!r}: the model without features would do")
         check_count(name, "max_rounds", self.max_rounds)
         check_flag(name, "fit_intercept", self.fit_intercept)
         check_flag(name, "standardize", self.standardize)
@@ -157,7 +162,7 @@ class FederatedLinearModel(BaseEstimator):
         column = getattr(self, "client_column_", None)
         if column is not None and hasattr(X, "columns") and column in X.columns:
             X = X.drop(columns=column)
-        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        return np.asarray(numbers(self, X, reset=False))
 
     def _linear(self, X: Any) -> np.ndarray:
         """X coef + intercept"""

@@ -54,9 +54,9 @@ class Certificate:
     `outcome` is one of
 
     - "converged": gap + rounding <= tol * scale. `converged` is True.
-    - "limited by rounding": that precision is not to be had in float64. The conditions of optimality hold to within
-      the rounding of the gradient, or Newton steps no longer lower the objective and the prox-gradient is at most 1e-10:
-      no further round could do better. `gap` says what is known.
+    - "limited by rounding": that precision is not to be had in float64. The conditions of optimality hold to within the
+      rounding of the gradient, or Newton steps bring hardly anything any more where the gap is at most 1e-9 * scale or
+      the prox-gradient at most 1e-10. `gap` says what is known.
     - "not converged": neither; a warning has said why.
     """
 

@@ -32,7 +32,7 @@ BURSTS = 20  # every theta_j is valid, so that of a badly conditioned problem ne
 ROWS = 4  # rows per feature from which on the inverse itself serves
 
 
-def infer(model: Any, posed: Posed, sites: Sites, coefficients: Any, level: float) -> pd.DataFrame:
+def infer(model: Any, posed: Posed, sites: Sites, coefficients: Any, level: Any) -> pd.DataFrame:
     """The table of `FederatedLinearModel.infer`."""
     name = type(model).__name__
     if not isinstance(posed.loss, (Squared, Logistic)) or np.ndim(posed.start.coef) != 1:

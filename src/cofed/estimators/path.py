@@ -183,8 +183,8 @@ def regularization_path(
     clients: Any = None,
     *,
     alphas: Any = None,
-    n_alphas: int = 100,
-    eps: float = 1e-3,
+    n_alphas: Any = 100,
+    eps: Any = 1e-3,
 ) -> RegularizationPath:
     """The path of an estimator with a strength `alpha`, such as FederatedLasso() or FederatedLogisticRegression().
 

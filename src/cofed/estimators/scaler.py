@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from cofed.estimators.base import check_flag
 from cofed.estimators.moments import moments
-from cofed.estimators.sites import gather
+from cofed.estimators.sites import gather, numbers, refuse_masked
 from cofed.estimators.traffic import Traffic
 
 
@@ -28,7 +29,10 @@ class FederatedStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstima
 
     def fit(self, X: Any, y: Any = None, clients: Any = None) -> "FederatedStandardScaler":
         """Learn means and variances. `clients` names the client of each row; X may be a Federation."""
+        check_flag(type(self).__name__, "with_mean", self.with_mean)
+        check_flag(type(self).__name__, "with_std", self.with_std)
         sites = gather(self, X, None, clients, target=False)
+        sites.check_size(type(self).__name__)
         traffic = Traffic(len(sites.names))
         found = moments(sites, traffic)
         self.mean_, self.var_, self.n_samples_seen_ = found.mean, found.var, found.n
@@ -39,7 +43,8 @@ class FederatedStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstima
     def transform(self, X: Any) -> np.ndarray:
         """(X - mean) / scale"""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        refuse_masked(type(self).__name__, "X", X)
+        X = numbers(self, X, reset=False)
         return (X - self.mean_ if self.with_mean else X) / self.scale_
 
     def inverse_transform(self, X: Any) -> np.ndarray:

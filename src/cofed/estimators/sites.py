@@ -69,15 +69,38 @@ def gather(estimator: Any, X: Any, y: Any, clients: Any, classifies: bool = Fals
         refuse_masked(name, what, given)
     check_frame(name, X)
     if target:
-        X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=not classifies, ensure_min_samples=2)
+        X, y = numbers(estimator, X, y, y_numeric=not classifies, ensure_min_samples=2)
         if classifies:
             check_classification_targets(y)
     else:
-        X, y = validate_data(estimator, X, dtype=np.float64), np.zeros(0)
+        X, y = numbers(estimator, X), np.zeros(0)
     if clients is None:
         return Sites(("all",), [X], [y])
     names, rows = by_client(name, clients, len(X))
     return Sites(names, [X[r] for r in rows], [y[r] if target else y for r in rows])
+
+
+def numbers(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
+    """scikit-learn's checks of X (and y), with the name of what is no number."""
+    name = type(estimator).__name__
+    if X is None or isinstance(X, (str, bytes)):
+        raise ValueError(f"{name}: X must be an array of numbers, a row for each sample, got {X!r}")
+    try:
+        return validate_data(estimator, X, *y, dtype=np.float64, **how)
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise
+        what = "y" if is_numeric(X) else "X"
+        raise ValueError(f"{name}: {what} must be numbers, but {error}; encode text as numbers") from None
+
+
+def is_numeric(X: Any) -> bool:
+    """Whether all of X is numbers."""
+    try:
+        np.asarray(X, np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def by_client(owner: str, clients: Any, n: int) -> tuple[tuple[str, ...], list[np.ndarray]]:
@@ -126,16 +149,16 @@ def check_frame(owner: str, X: Any, besides: str | None = None) -> None:
             continue
         values = X[column]
         where = f"{owner}: column {column!r} of X"
-        missing = int(values.isna().sum())
+        missing = int(np.sum(values.isna().to_numpy()))
         if missing:
             raise ValueError(f"{where} contains NaN: {missing} of {len(X)} are missing; fill them or drop the rows")
         if pd.api.types.is_numeric_dtype(values):
             continue
         if not pd.api.types.is_object_dtype(values):
             raise ValueError(f"{where} must be numbers, got {values.dtype}; encode it as numbers")
-        odd = values[pd.to_numeric(values, errors="coerce").isna()]
+        odd = np.flatnonzero(np.isnan(np.asarray(pd.to_numeric(values, errors="coerce"), float)))
         if len(odd):
-            raise ValueError(f"{where} must be numbers, but has {odd.iloc[0]!r}; encode it as numbers")
+            raise ValueError(f"{where} must be numbers, but has {values.iloc[odd[0]]!r}; encode it as numbers")
 
 
 def from_federation(estimator: Any, federation: Federation, y: Any, clients: Any, target: bool) -> Sites:

@@ -118,7 +118,7 @@ class Run:
     first: Curvature | None = None  # at the model without features
     separable: bool = False
     failed: bool = False
-    stalled: bool = False  # Newton steps no longer lower the objective by what can be told
+    stalled: bool = False  # Newton steps bring hardly anything any more
 
     @property
     def target(self) -> float:
@@ -156,7 +156,8 @@ class Run:
         moved = EPS * (np.abs(units.mean) @ np.abs(coef) + np.abs(intercept) + abs(units.shift)) / units.stretch
         gap, rounding = float(seen.gap), float(seen.rounding) + float(np.sum(moved**2)) / 2
         converged = not self.separable and gap + rounding <= self.target
-        optimal = bool(seen.settled) or gap <= self.target or (self.stalled and float(seen.prox_gradient) <= STALLED)
+        still = float(seen.prox_gradient) <= STALLED or gap <= 1e-9 * float(self.posed.null.loss)
+        optimal = bool(seen.settled) or gap <= self.target or (self.stalled and still)
         limited = not converged and not self.separable and optimal
         size = units.objective
         return Certificate(
@@ -226,7 +227,7 @@ def newton(run: Run, w: Weights, seen: Look) -> Solved:
     return run.solved(w, run.sharper(w, seen), "newton")
 
 
-def newton_batches(run: Run, w: Weights, seen: Look, most: int = 12) -> tuple[Weights, Look]:
+def newton_batches(run: Run, w: Weights, seen: Look, most: int = 30) -> tuple[Weights, Look]:
     """Batches of rounds, each checked by a certificate, the working set growing as needed."""
     size = parameters(w)
     whole = size <= WHOLE or not sets_to_zero(run.psi)
@@ -260,6 +261,8 @@ def newton_batches(run: Run, w: Weights, seen: Look, most: int = 12) -> tuple[We
         if run.stalled:
             break
         set_size = max(set_size, min(size, fitting_set(w)))
+    else:
+        run.stalled = True
     return w, seen
 
 

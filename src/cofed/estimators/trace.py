@@ -61,12 +61,9 @@ class FederatedTraceRegression(RegressorMixin, FederatedLinearModel):
     def _shape(self, features: int) -> tuple[int, int]:
         if self.shape is None:
             return features, 1
-        whole = (
-            is_list(self.shape)
-            and len(self.shape) == 2
-            and all(isinstance(d, (int, np.integer)) and d > 0 for d in self.shape)
-        )
-        if not whole or math.prod(self.shape) != features:
+        pair = self.shape if is_list(self.shape) and len(self.shape) == 2 else (0, 0)
+        whole = all(isinstance(d, (int, np.integer)) and not isinstance(d, bool) and d > 0 for d in pair)
+        if not whole or math.prod(pair) != features:
             raise ValueError(
                 f"{type(self).__name__}: shape must be (d1, d2) with d1 * d2 = {features} features, got {self.shape!r}"
             )

@@ -29,10 +29,10 @@ def main(arguments: list[str]) -> int:
     if "calls" not in parts:  # it comes with every part, for its examples
         names = [name for name in names if CALLS[name].__module__ != "tests.bad_inputs.calls"]
     limit_memory()
-    os.chdir(tempfile.mkdtemp())  # what a case writes under an odd name goes there
     done: list[Case] = []
     for name in names:
         began = time.perf_counter()
+        os.chdir(tempfile.mkdtemp())  # what a case writes under an odd name goes there
         done += cases(name, CALLS[name]())
         if not as_json:
             print(f"{name}: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)

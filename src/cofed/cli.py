@@ -487,7 +487,10 @@ def init(
 
     if path.exists():
         refuse(f"{path} exists already; give another name")
-    work.write_example(path)
+    try:
+        work.write_example(path)
+    except OSError as error:
+        refuse(f"{path} cannot be written: {error.strerror}")
     Console().print(f"Written: {path}. Run it with: cofed run {path}", highlight=False, soft_wrap=True)
 
 

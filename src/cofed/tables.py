@@ -79,7 +79,7 @@ def text_of(path: Any) -> str:
     if not isinstance(raw, str) or "\0" in raw:
         raise ValueError(f"path: {name} is not text; save it as CSV in UTF-8")
     if not raw.strip():
-        raise ValueError(f"path: {name} is empty; expected a header and rows")
+        raise ValueError(f"path: {name} could not be read as CSV: it is empty; expected a header and rows")
     return raw
 
 

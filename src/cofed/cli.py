@@ -135,7 +135,9 @@ def demo(
     rounds: Annotated[
         int | None,
         typer.Option(
-            callback=between(1), help="Rounds of communication; by default 500, with --quick 100.", show_default=False
+            callback=between(1, 2**31 - 1),
+            help="Rounds of communication; by default 500, with --quick 100.",
+            show_default=False,
         ),
     ] = None,
     clients: Annotated[

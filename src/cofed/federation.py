@@ -88,7 +88,9 @@ class Federation(eqx.Module):
         labels = intake.client_names(names, len(clients))
         for name, pair in zip(labels, clients, strict=True):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise TypeError(f"clients: of client {name!r}, expected a pair (X, y), got {intake.kind(pair)}")
+                raise TypeError(
+                    f"client {name!r}: expected a pair (X, y), got {intake.kind(pair)}; clients must be a list of pairs"
+                )
 
         columns = intake.feature_labels(feature_names)
         columns, Xs = intake.align([X for X, _ in clients], labels, columns)

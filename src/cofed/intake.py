@@ -357,8 +357,9 @@ def weights(kind: Any, sizes: np.ndarray, dtype: Any) -> np.ndarray:
             given = np.empty(0, object)
         if given.dtype.kind not in "fiu" or given.shape != (len(sizes),) or np.ma.is_masked(kind):
             raise ValueError(
-                f"weights must be 'uniform', 'samples' or one number per client ({len(sizes)} clients), "
-                f"got {shown(kind)}"
+                "weights must be 'uniform', 'samples' or one number per client"
+                + ("" if isinstance(kind, str) else f" ({len(sizes)} clients)")
+                + f", got {shown(kind)}"
             )
         raw = given.astype(float)
         if not (np.isfinite(raw).all() and (raw >= 0).all() and 0 < raw.sum() < np.inf):

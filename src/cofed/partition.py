@@ -34,7 +34,7 @@ def by_label(X: Any, y: Any, clients: int, labels_per_client: int = 2, seed: int
     """
     _check("by_label", X, y, clients, seed)
     labels, codes, counts = _labels("by_label", y)
-    checks.integer("by_label: labels_per_client", labels_per_client)
+    checks.integer("by_label: labels_per_client", labels_per_client, least=0)
     if not 1 <= labels_per_client <= len(labels):
         raise ValueError(
             f"by_label: labels_per_client must be between 1 and the number of labels ({len(labels)}), "
@@ -83,7 +83,7 @@ def dirichlet(X: Any, y: Any, clients: int, alpha: float, min_size: int = 1, see
     """
     n = _check("dirichlet", X, y, clients, seed)
     checks.positive("dirichlet: alpha", alpha)
-    if checks.integer("dirichlet: min_size", min_size, most=None) * clients > n:
+    if checks.integer("dirichlet: min_size", min_size, least=0, most=None) < 1 or min_size * clients > n:
         raise ValueError(
             f"dirichlet: min_size must be at least 1, and {clients} clients times min_size at most "
             f"the {n} samples, got min_size={min_size}"

@@ -187,7 +187,7 @@ def check(histories: Mapping[str, History], columns: Iterable[str], x: str) -> N
         for column in columns:
             if column not in table:
                 raise ValueError(
-                    f"plot_history: the history of {label!r} has no column {column!r} of columns; it has {list(table)}"
+                    f"plot_history: the history of {label!r} has no column {column!r}; it has {list(table)}"
                 )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pandas.io.common import get_handle
 
 from cofed import intake
 
@@ -86,7 +87,7 @@ def text_of(path: Any) -> str:
 def contents(file: Path) -> bytes:
     """The bytes of a file, unpacked where its ending says that it is compressed."""
     try:
-        with pd.io.common.get_handle(str(file), "rb", compression="infer", is_text=False) as opened:
+        with get_handle(str(file), "rb", compression="infer", is_text=False) as opened:
             return opened.handle.read()
     except Exception as error:
         line = str(error).strip().partition("\n")[0]

@@ -11,7 +11,7 @@ from collections import Counter
 os.environ["JAX_TRACEBACK_FILTERING"] = "off"  # where an error comes from is what is asked
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
 
-PARTS = ("calls", "calls_of_data", "calls_of_engine")
+PARTS = ("calls", "calls_of_data", "calls_of_engine", "commands")
 VERDICTS = ("refused", "right", "raw", "silent")
 
 
@@ -26,16 +26,21 @@ def main(arguments: list[str]) -> int:
     for part in parts:
         importlib.import_module(f"tests.bad_inputs.{part}")
     names = [name for name in CALLS if not wanted or any(f"{name}.".startswith(f"{one}.") for one in wanted)]
-    if "calls" not in parts:  # it comes with every part, for its examples
+    if "calls" not in parts and not wanted:  # it comes with every part, for its examples
         names = [name for name in names if CALLS[name].__module__ != "tests.bad_inputs.calls"]
     limit_memory()
-    os.chdir(tempfile.mkdtemp())  # what a case writes under an odd name goes there
     done: list[Case] = []
     for name in names:
         began = time.perf_counter()
+        os.chdir(tempfile.mkdtemp())  # what a case writes under an odd name goes there
         done += cases(name, CALLS[name]())
         if not as_json:
             print(f"{name}: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
+    if "commands" in parts and not wanted:
+        from tests.bad_inputs import commands
+
+        os.chdir(tempfile.mkdtemp())
+        done += commands.cases()
     counts = Counter(case.verdict for case in done)
     bad = [case for case in done if case.verdict in ("raw", "silent")]
     if as_json:

@@ -74,7 +74,7 @@ NAMES: dict[str, Kind] = {
     "keep_checkpoints": k.whole(),
     "progress": k.optional(k.flag),
     "debug": k.flag,
-    "callbacks": lambda v: isinstance(v, (list, tuple, np.ndarray, pd.DataFrame)) and len(v) == 0,
+    "callbacks": k.empty_list,
     "clients": k.whole(1, 10**6),
     "samples": k.whole(1, 10**6),
     "d": k.whole(1, 10**6),

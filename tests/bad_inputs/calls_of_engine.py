@@ -18,6 +18,9 @@ enrol(
     "plotting.plot_history",
     cofed.plotting.plot_history,
     {"results": {"FedDualAvg": RESULT}},
+    (),
+    None,
+    ("column",),
     results=k.nothing,
     columns=k.nothing,
     x=k.nothing,
@@ -45,7 +48,7 @@ enrol(
 # The engine.
 KEPT = FOLDER / "kept"
 going = {"problem": PROBLEM, "federation": FEDERATION, "rounds": 1, "evaluate_every": 1}
-enrol("run", cofed.run, {**going, "algorithm": METHOD, "progress": False, "checkpoint": KEPT})
+enrol("run", cofed.run, {**going, "algorithm": METHOD, "progress": False}, checkpoint_every=k.optional(k.nothing))
 enrol(
     "forecast",
     cofed.forecast,
@@ -68,6 +71,9 @@ enrol(
     "resume",
     cofed.resume,
     {"checkpoint": KEPT, "progress": False},
+    (),
+    None,
+    ("holds no run",),
     checkpoint=k.nothing,
     **dict.fromkeys(["problem", "federation", "algorithm"], k.optional(k.nothing)),
 )
@@ -94,4 +100,4 @@ enrol(
     weights=k.one_per(3, low=0),
 )
 AHEAD = cofed.forecast(PROBLEM, FEDERATION, METHOD, rounds=1, seconds=0.01)
-enrol("Forecast.seconds_with", AHEAD.seconds_with, {"clients": 10}, clients=k.whole(1, 10**400))
+enrol("Forecast.seconds_with", AHEAD.seconds_with, {"clients": 10}, clients=k.whole(1, 10**12))

@@ -16,13 +16,29 @@ READ = {
     *("Communication", "DebugFailure", "ExcessRisk", "Forecast", "Heterogeneity", "History", "LeftOut", "Outcome"),
     *("Result", "Solution", "Tuning", "topologies.Topology", "datasets.Split", "datasets.Synthetic"),
     "datasets.Images",
+    "disk.DiskFederation",
     "Federation",  # made by from_arrays and its kin, which check
 }
 # Methods that an engine calls, with what it has checked before: the contract of algorithms, losses, models, mirrors,
 # compressors and callbacks. What users call of regularizers is in the table.
 CONTRACT = {
     *("init", "refuses", "outputs", "correct", "compress", "to_dual", "to_primal", "to_primal_smooth"),
-    *("losses", "mean_loss", "ready", "part", "covers", "on_start", "on_row", "on_end", "write", "send"),
+    *(
+        "of",
+        "open",
+        "stack",
+        "for_clients",
+        "losses",
+        "mean_loss",
+        "ready",
+        "part",
+        "covers",
+        "on_start",
+        "on_row",
+        "on_end",
+        "write",
+        "send",
+    ),
 }
 
 

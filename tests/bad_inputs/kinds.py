@@ -128,6 +128,13 @@ def one_per(count: int, low: float = -math.inf) -> Kind:
     return accepts
 
 
+def empty_list(value: Any) -> bool:
+    """A list with nothing in it."""
+    if isinstance(value, (np.ndarray, pd.DataFrame)):
+        return value.shape[:1] == (0,)
+    return isinstance(value, (list, tuple)) and not value
+
+
 def names(value: Any) -> bool:
     """A list of names: texts, whole numbers, dates."""
     if not isinstance(value, (list, tuple, np.ndarray, Iterator)) or np.ma.is_masked(value):

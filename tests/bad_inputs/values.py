@@ -63,5 +63,5 @@ ODD: dict[str, Callable[[], Any]] = {
     "masked array": lambda: np.ma.masked_array([1.0, 2.0], [False, True]),
     "sparse matrix": lambda: scipy.sparse.csr_array(np.eye(2)),
     "empty frame": pd.DataFrame,
-    "path to nothing": lambda: Path("/no/such/place/at.all"),
+    "path to nothing": lambda: Path("/dev/null/at.all"),
 }

@@ -124,7 +124,7 @@ def roles(
     for role, names in (
         ("target", [target]),
         ("client", [client]),
-        ("group", [group] if group else []),
+        ("group", [group] if group is not None else []),
         ("feature", features or []),
         ("drop", drop),
     ):

@@ -49,8 +49,8 @@ def chen_logistic(
     sizes = [samples] * clients if one else checks.items("chen_logistic: samples", samples, "sizes, or one number")
     if not sizes:
         raise ValueError("chen_logistic: samples is empty; give one number, or one per client")
-    for n in sizes:
-        checks.integer("chen_logistic: samples", n)
+    for i, n in enumerate(sizes):
+        check_sizes("chen_logistic", **{f"samples[{i}]": n})
     check_sizes("chen_logistic", samples=sum(sizes), d=d)
     if len(sizes) != clients:
         raise ValueError(f"chen_logistic: samples holds {len(sizes)} numbers for {clients} clients")

@@ -107,7 +107,7 @@ class Forecast:
 
     def seconds_with(self, clients: int) -> float:
         """The run's seconds, compilation apart, with so many clients: evaluations pass over all of them."""
-        larger = checks.integer("clients", clients, most=None) / self.clients
+        larger = checks.integer("clients", clients, most=10**12) / self.clients
         rounds = self.rounds * self.seconds_per_round * (larger if self.everyone else 1.0)
         return rounds + self.evaluations * self.seconds_per_evaluation * larger
 

@@ -99,10 +99,10 @@ def run(
     """
     checks.flag("debug", debug)
     checks.optional_flag("progress", progress)
+    checks.optional_integer("checkpoint_every", checkpoint_every, most=None)
+    checks.integer("keep_checkpoints", keep_checkpoints, most=None)
     if checkpoint is not None:
         checkpoint = check_folder(checkpoint)
-        checks.optional_integer("checkpoint_every", checkpoint_every, most=None)
-        checks.integer("keep_checkpoints", keep_checkpoints, most=None)
     elif checkpoint_every is not None:
         raise ValueError("checkpoint_every is for runs with a checkpoint, and none is given")
     if hasattr(algorithm, "candidates"):
@@ -208,7 +208,9 @@ def resume(
     if problem is not None or federation is not None:
         check_given(problem, federation)
     if algorithm is not None:
-        check_algorithm(algorithm)
+        check_algorithm(algorithm, "algorithm")
+    if metrics is not None and not isinstance(metrics, Mapping):
+        raise TypeError(f"metrics must be a mapping of names to functions of the model, got {checks.shown(metrics)}")
     listeners = Listeners(callbacks)
     store = Store.open(folders.named(checkpoint, "checkpoint"))
     with folders.held(store.folder) if jax.process_index() == 0 else contextlib.nullcontext():
@@ -237,8 +239,9 @@ def resume(
 def check_folder(checkpoint: Any) -> Path:
     """The folder of a checkpoint, which may not be there yet."""
     folder = checks.path("checkpoint", checkpoint)
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"checkpoint must be a folder, and {folder} is a file")
+    there = next(place for place in (folder, *folder.resolve().parents) if place.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(f"checkpoint must be a folder, and {there} is a file")
     return folder
 
 

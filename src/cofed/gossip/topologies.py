@@ -286,7 +286,7 @@ def erdos_renyi(nodes: int, probability: float, seed: int = 0, tries: int = 100)
     if count(nodes) ** 2 * probability / 2 > EDGES:
         raise ValueError(f"nodes={nodes} with probability {probability:g} are more than {EDGES:.0e} edges")
     for attempt in range(tries):
-        graph = nx.gnp_random_graph(nodes, probability, seed=seed + 1_000_003 * attempt)
+        graph = nx.gnp_random_graph(nodes, probability, seed=int(seed) + 1_000_003 * attempt)
         if nx.is_connected(graph):
             return from_graph(graph, name=f"Erdos-Renyi p={probability:g}")
     raise ValueError(

@@ -1,0 +1,133 @@
+"""The commands' own table: every option and argument, with odd texts that cannot be right there."""
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pandas as pd
+import typer
+from typer.testing import CliRunner
+
+from cofed.cli import app
+from tests.bad_inputs.judge import Case, TooLong, guarded
+
+FOLDER = Path(tempfile.mkdtemp())
+TABLE, BINARY, EMPTY, RAGGED = (FOLDER / name for name in ("table.csv", "binary.csv", "empty.csv", "ragged.csv"))
+pd.DataFrame({"site": ["a", "b"] * 30, "age": range(60), "ill": [0, 0, 1] * 20}).to_csv(TABLE, index=False)
+BINARY.write_bytes(bytes(range(256)) * 4)
+EMPTY.write_text("")
+RAGGED.write_text("site,age,ill\na,1,2,3,4\nb,1\n")
+EXAMPLE = FOLDER / "example.toml"
+CliRunner().invoke(app, ["init", str(EXAMPLE)])
+
+TEXTS = {
+    "empty": "",
+    "text": "odd",
+    "-1": "-1",
+    "0": "0",
+    "0.5": "0.5",
+    "10**12": str(10**12),
+    "NaN": "nan",
+    "inf": "inf",
+    "below a file": "/dev/null/at.all",
+    "a folder": str(FOLDER),
+    "a binary file": str(BINARY),
+    "an empty file": str(EMPTY),
+    "a ragged file": str(RAGGED),
+    "no UTF-8": "\udcff",
+}
+
+# A call of each command, and for each parameter which texts may be right: these are not tried, for commands take long.
+Right = Callable[[str], bool]
+nothing: Right = lambda text: False  # noqa: E731
+whole: Right = lambda text: text == "0"  # noqa: E731
+name: Right = lambda text: text not in ("", "/dev/null/at.all", str(FOLDER), str(BINARY), str(EMPTY), str(RAGGED))  # noqa: E731
+folder: Right = lambda text: text not in ("/dev/null/at.all", str(BINARY), str(EMPTY), str(RAGGED))  # noqa: E731
+ADVISE = ["advise", str(TABLE), "--target", "ill", "--client", "site"]
+CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
+    "demo": (["demo", "--quick"], {"rounds": nothing, "clients": nothing, "seed": whole, "out": folder}),
+    "advise": (
+        ADVISE,
+        {
+            "data": nothing,
+            "target": nothing,
+            "client": nothing,
+            "group": nothing,
+            "features": lambda text: text == "",
+            "drop": lambda text: text == "",
+            "model": nothing,
+            "folds": nothing,
+            "seed": whole,
+            "html": nothing,
+            "figure": nothing,
+        },
+    ),
+    "algorithms": (["algorithms"], {}),
+    "reproduce": (["reproduce", "--quick"], {"ids": nothing, "seeds": nothing}),
+    "run": (["run", str(EXAMPLE)], {"experiment": nothing, "out": folder, "seeds": nothing}),
+    "tune": (["tune", str(EXAMPLE)], {"experiment": nothing}),
+    "plan": (
+        ["plan", str(EXAMPLE)],
+        {"experiment": nothing, "seeds": nothing, "seconds": lambda text: text in ("0.5", str(10**12))},
+    ),
+    "init": (["init"], {"path": lambda text: text not in ("/dev/null/at.all", str(FOLDER))}),
+    "report": (["report"], {"folders": lambda text: text == ""}),
+}
+SKIPPED = {"federate"}  # needs Flower, which has an environment of its own
+
+
+def parameters(command: str) -> dict[str, click.Parameter]:
+    """What can be given to a command, but for flags."""
+    found = typer.main.get_command(app).commands[command].params  # type: ignore[attr-defined]
+    return {str(one.name): one for one in found if one.name != "help" and not getattr(one, "is_flag", False)}
+
+
+def command_names() -> set[str]:
+    """All commands that there are."""
+    return set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def cases() -> Iterator[Case]:
+    """Every odd text in the place of every parameter that is known."""
+    for command, (base, kinds) in CALLS.items():
+        there = parameters(command)
+        for parameter, right in kinds.items():
+            if parameter not in there:
+                continue
+            for label, text in TEXTS.items():
+                if not right(text):
+                    yield tried(command, base, there[parameter], label, text)
+
+
+def tried(command: str, base: list[str], parameter: click.Parameter, label: str, text: str) -> Case:
+    """How the command ends with this text."""
+    where = f"cofed {command}({parameter.name})"
+    arguments = list(base)
+    if parameter.param_type_name == "option":
+        option = max(parameter.opts, key=len)
+        arguments = [*without(arguments, option), f"{option}={text}"]
+    else:
+        arguments = [arguments[0], *(one for one in arguments[1:] if one not in (str(TABLE), str(EXAMPLE))), "--", text]
+    try:
+        with guarded():
+            ended = CliRunner().invoke(app, arguments, env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+    except TooLong:
+        return Case(where, label, "raw", "did not end")
+    said = " ".join(re.sub("[│╭╮╰╯─]", " ", ended.output).split())
+    if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+        return Case(where, label, "raw", f"{type(ended.exception).__name__}: {ended.exception}"[:200])
+    if ended.exit_code == 0:
+        return Case(where, label, "silent", said[:120])
+    words = [str(parameter.name), str(parameter.name).replace("_", "-"), str(Path(text)), repr(text)[1:-1]]
+    named = any(word.lower() in said.lower() for word in words) or "Usage" in said
+    return Case(where, label, "refused" if named else "raw", said[-200:])
+
+
+def without(arguments: list[str], option: str) -> list[str]:
+    """The arguments without an option and its value."""
+    if option not in arguments:
+        return arguments
+    place = arguments.index(option)
+    return arguments[:place] + arguments[place + 2 :]

@@ -258,7 +258,7 @@ def test_what_is_no_name_of_a_folder_is_refused(name):
     assert "checkpoint" in refused(name)
     for act in (
         lambda: go(name),
-        lambda: cofed.tune(worlds.problem(), worlds.linear(), Mine(0.1), rounds=1, checkpoint=name),
+        lambda: cofed.tune(worlds.problem(), worlds.linear(), [Mine(0.1)], rounds=1, checkpoint=name),
     ):
         with pytest.raises(ValueError, match="checkpoint"):
             act()
@@ -273,6 +273,6 @@ def test_a_state_without_its_record_is_cleared_away(half):  # noqa: F811
 def test_precision_is_no_contradiction(tmp_path):
     """An array of a problem that was made before JAX was set to double precision is in single precision."""
     problem = worlds.problem(cofed.L1(0.05, weights=np.linspace(0.1, 1.0, 6)))
-    short = eqx.tree_at(lambda p: p.regularizer.weights, problem, jnp.linspace(0.1, 1.0, 6, dtype=jnp.float32))
+    short = eqx.tree_at(lambda p: p.regularizer.weights, problem, jnp.asarray(np.linspace(0.1, 1.0, 6), jnp.float32))
     go(tmp_path / "run", problem=problem)
     assert cofed.resume(tmp_path / "run", problem=short).outcome is cofed.Outcome.COMPLETED

@@ -15,7 +15,7 @@ import cofed
 from tests import worlds
 
 ROOT = Path(cofed.__file__).parent
-FREE = {"scalars", "trees", "intake", "extras", "programs"}  # plain helpers that everybody may use
+FREE = {"machine", "rows", "scalars", "trees", "intake", "extras", "programs"}  # plain helpers that everybody may use
 # What a room may import of cofed, beside itself and the helpers.
 ARROWS = {
     "regularizers": set(),

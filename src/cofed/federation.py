@@ -13,8 +13,7 @@ import pyarrow as pa
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from cofed import intake, rows
-from cofed.engine import machine
+from cofed import intake, machine, rows
 from cofed.rows import Rows
 
 if TYPE_CHECKING:

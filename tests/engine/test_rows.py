@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests import worlds
 
 import cofed
-from cofed import rows
-from cofed.engine import machine
+from cofed import machine, rows
 from cofed.personal.fits import local_fits
 from cofed.personal.joint import cross_validate, joint_path
 

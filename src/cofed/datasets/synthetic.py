@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cofed.engine import machine
+from cofed import machine
 from cofed.federation import Federation
 
 

@@ -11,17 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from cofed.engine import machine
+from cofed import machine
 from cofed.engine.history import History, Log
 from cofed.engine.job import Job, ReadyStage, Settings, check_algorithm, check_kinds, prepare
 from cofed.engine.loop import Clock, run_chunk
-from cofed.engine.machine import size
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.engine.rounds import copies
 from cofed.engine.run import begin, begin_stage, clock, count_first, failed, next_pace, record
 from cofed.engine.tune import MEMORY, advance_some, alike, begin_together, number_of, slices
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
+from cofed.machine import size
 from cofed.problem import Problem
 from cofed.programs import keep_programs
 

@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from cofed import trees
+from cofed import machine, trees
 from cofed.algorithms import base
 from cofed.disk import DiskFederation
-from cofed.engine import machine
 from cofed.engine.data import Data, data_of
 from cofed.engine.halo import halo_links
 from cofed.engine.history import COLUMNS

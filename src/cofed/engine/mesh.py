@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, PyTree
 
-from cofed.engine import machine
+from cofed import machine
 from cofed.engine.data import Data
 from cofed.engine.rounds import State, at, started
 from cofed.federation import Federation

@@ -17,8 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from cofed import machine
 from cofed.disk import DiskFederation
-from cofed.engine import draws, machine
+from cofed.engine import draws
 from cofed.engine.data import Data
 from cofed.engine.plan import Plan
 from cofed.engine.rounds import Centre

@@ -10,7 +10,7 @@ import jax
 from rich import box
 from rich.table import Table
 
-from cofed.engine import machine
+from cofed import machine
 from cofed.engine.forecast import BUILDING, Forecast, duration, forecast, forecast_tuning, size
 from cofed.experiments import measure
 from cofed.experiments.declare import Comparison

@@ -21,7 +21,7 @@ def require(needed: int, what: str, instead: str = "") -> None:
     >>> require(10**18, "a test")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    cofed.engine.machine.NotEnoughMemory: a test would take 1e+06 TB of memory, and ... is available here
+    cofed.machine.NotEnoughMemory: a test would take 1e+06 TB of memory, and ... is available here
     """
     there = available()
     if there is not None and needed > there:

@@ -76,7 +76,7 @@ def softmax(rounds):
 def predict(name, rounds, seconds):
     """A forecast, in this process."""
     import cofed
-    from cofed.engine import machine
+    from cofed import machine
 
     before = cofed.run and machine.resident()
     if name == "nuclear":
@@ -97,7 +97,7 @@ def predict(name, rounds, seconds):
 def measure(name, rounds, seconds):
     """The job itself, in this process."""
     import cofed
-    from cofed.engine import machine
+    from cofed import machine
 
     before = cofed.run and machine.resident()
     if name == "nuclear":

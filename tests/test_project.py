@@ -17,7 +17,19 @@ from tests.pages import script
 
 ROOT = Path(cofed.__file__).parent
 # plain helpers that everybody may use
-FREE = {"scalars", "trees", "checks", "intake", "files", "tables", "spreadsheets", "extras", "programs", "machine"}
+FREE = {
+    "scalars",
+    "trees",
+    "checks",
+    "intake",
+    "files",
+    "tables",
+    "spreadsheets",
+    "extras",
+    "programs",
+    "machine",
+    "rows",
+}
 # What a room may import of cofed, beside itself and the helpers.
 ARROWS = {
     "regularizers": set(),

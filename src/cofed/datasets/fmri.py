@@ -70,9 +70,8 @@ def haxby(
     check_sizes("haxby", parts=parts)
     _check_choices("haxby", classes, mask, standardize, dtype)
     several = not isinstance(subjects, (int, np.integer)) or isinstance(subjects, bool)
-    wanted = checks.items("haxby: subjects", subjects, "numbers, or one number") if several else [subjects]
-    for subject in wanted:
-        checks.integer("haxby: subjects", subject, least=0)
+    given = checks.items("haxby: subjects", subjects, "numbers, or one number") if several else [subjects]
+    wanted = [checks.integer("haxby: subjects", subject, least=0) for subject in given]
     if not wanted:
         raise ValueError("haxby: subjects is empty; give one number or several")
     root = data_folder(folder)

@@ -17,7 +17,7 @@ itself goes as it is (a single number always does), and so nothing is lost of it
 
 import math
 from abc import abstractmethod
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -36,16 +36,15 @@ class Message(eqx.Module):
         """The array that the other end reads."""
 
 
-@runtime_checkable
-class Compressor(Protocol):
-    """What makes messages of arrays."""
+class AbstractCompressor(eqx.Module):
+    """What makes messages of arrays: a contraction (see the head of this file)."""
 
+    @abstractmethod
     def compress(self, v: Float[Array, "..."], key: PRNGKeyArray) -> Message:
         """The message of an array; `key` is for draws."""
-        ...
 
 
-def compress(compressor: Compressor, tree: PyTree, key: PRNGKeyArray) -> PyTree:
+def compress(compressor: AbstractCompressor, tree: PyTree, key: PRNGKeyArray) -> PyTree:
     """A tree of messages, with the array itself where its message would not be smaller.
 
     >>> import jax, jax.numpy as jnp
@@ -60,7 +59,7 @@ def compress(compressor: Compressor, tree: PyTree, key: PRNGKeyArray) -> PyTree:
     return structure.unflatten(smaller(compressor, leaf, jax.random.fold_in(key, i)) for i, leaf in enumerate(leaves))
 
 
-def smaller(compressor: Compressor, leaf: Array, key: PRNGKeyArray) -> Any:
+def smaller(compressor: AbstractCompressor, leaf: Array, key: PRNGKeyArray) -> Any:
     """The message of a leaf, or the leaf."""
     if leaf.size < 2:
         return leaf
@@ -116,7 +115,7 @@ class Coded(Message):
         return (self.scale * level(codes, self.bits).astype(self.scale.dtype)).reshape(self.shape)
 
 
-class TopK(eqx.Module):
+class TopK(AbstractCompressor):
     """The share of an array's entries that is largest by size, with their places (1, 2 or 4 bytes each).
 
     k is `share` of the entries, rounded up. Of a large float32 array, 5 % of the entries are 7.5 % of the bytes up to
@@ -138,7 +137,7 @@ class TopK(eqx.Module):
         return Sparse(flat[places], places.astype(places_dtype(v.size)), v.shape)
 
 
-class RandomK(eqx.Module):
+class RandomK(AbstractCompressor):
     """A share of an array's entries, drawn anew in every round; their places cost 4 bytes in all.
 
     Both ends must draw alike, and so run the same JAX.
@@ -159,7 +158,7 @@ class RandomK(eqx.Module):
         return Drawn(v.reshape(-1)[drawn(seed, v.size, count(self.share, v.size))], seed, v.shape)
 
 
-class Quantised(eqx.Module):
+class Quantised(AbstractCompressor):
     """Every entry by a few bits; one bit is its sign, times the mean size of the entries.
 
     Deterministic: with error feedback, what rounding loses now is sent later, and rounding to the nearest loses least.

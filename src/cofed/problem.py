@@ -13,7 +13,7 @@ from cofed.disk import DiskFederation
 from cofed.federation import Federation
 from cofed.losses import FunctionLoss, Squared
 from cofed.models import EquinoxModel, Linear
-from cofed.regularizers import Zero
+from cofed.regularizers import AbstractRegularizer, Zero
 
 
 def as_loss(loss: Any) -> Any:
@@ -34,11 +34,14 @@ def as_model(model: Any) -> Any:
     raise TypeError(f"model must be a cofed model such as Linear() or an equinox module, got {model!r}")
 
 
-def as_regularizer(regularizer: Any) -> Any:
-    """A regularizer is anything with `value` and `prox`."""
-    if hasattr(regularizer, "value") and hasattr(regularizer, "prox") and not isinstance(regularizer, type):
+def as_regularizer(regularizer: object) -> AbstractRegularizer:
+    """The regularizer, or a sentence."""
+    if isinstance(regularizer, AbstractRegularizer):
         return regularizer
-    raise TypeError(f"regularizer must have value(w) and prox(v, step), such as L1(0.01), got {regularizer!r}")
+    raise TypeError(
+        f"regularizer must have value(w) and prox(v, step), such as L1(0.01), got {regularizer!r}; one of your own "
+        "derives from cofed.AbstractRegularizer"
+    )
 
 
 class Problem(eqx.Module):
@@ -56,7 +59,7 @@ class Problem(eqx.Module):
 
     model: Any = eqx.field(converter=as_model, default_factory=Linear)
     loss: Any = eqx.field(converter=as_loss, default_factory=Squared)
-    regularizer: Any = eqx.field(converter=as_regularizer, default_factory=Zero)
+    regularizer: AbstractRegularizer = eqx.field(converter=as_regularizer, default_factory=Zero)
     local_steps: int | None = eqx.field(static=True, default=None)
     everyone: bool = eqx.field(static=True, default=True)
     participation: float = eqx.field(static=True, default=1.0)

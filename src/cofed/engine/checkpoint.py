@@ -24,6 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
 from cofed import trees
+from cofed.algorithms.base import AbstractAlgorithm
 from cofed.disk import DiskFederation
 from cofed.disk.index import Index
 from cofed.engine.encode import NotOurs, decode, encode
@@ -42,7 +43,7 @@ class Definition:
 
     problem: Any
     federation: Federation | DiskFederation
-    algorithm: Any
+    algorithm: AbstractAlgorithm
     settings: dict[str, Any]
     weights: Any
     metrics: Mapping[str, Callable] | None
@@ -71,7 +72,7 @@ class Store:
         self,
         problem: Any,
         federation: Federation | DiskFederation,
-        algorithm: Any,
+        algorithm: AbstractAlgorithm,
         settings: Any,
         weights: Any,
         metrics: Mapping[str, Callable] | None,
@@ -128,7 +129,7 @@ class Store:
         self,
         problem: Any,
         federation: Federation | DiskFederation | None,
-        algorithm: Any,
+        algorithm: AbstractAlgorithm | None,
         metrics: Mapping[str, Callable] | None,
         evaluation: Federation | None,
     ) -> Definition:

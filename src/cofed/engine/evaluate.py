@@ -11,7 +11,6 @@ from jaxtyping import Array, Float, PyTree, Scalar
 from cofed import metrics, trees
 from cofed.engine.steps import Data, means
 from cofed.problem import Problem
-from cofed.regularizers.calculus import part_of
 
 ROWS = 1024  # the most samples of a pass
 ROOM = 2**25  # bytes of all that a model makes of the samples of a pass: a network's layers stay near the caches
@@ -165,11 +164,11 @@ def shown(
     # How far from stationary: ||w - prox_1(w - grad F(w))||, zero exactly at stationary points.
     residual = trees.sub(w, psi.prox(trees.sub(w, gradient), 1.0))
     values = {"objective": loss + psi.value(w), "loss": loss, "prox_gradient": trees.norm(residual)}
-    structure = getattr(psi, "structure", None)
+    structure = psi.structure
     if structure == "density":
-        values["density"] = metrics.density()(part_of(psi, w))
+        values["density"] = metrics.density()(psi.part(w))
     if structure == "rank":
-        values["rank"] = sum_of_ranks(part_of(psi, w))
+        values["rank"] = sum_of_ranks(psi.part(w))
     if accuracy is not None:
         values["accuracy"] = accuracy
     if held_out is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from cofed import trees
-from cofed.algorithms import base
+from cofed.algorithms.base import AbstractAlgorithm, check_algorithm
 from cofed.disk import DiskFederation
 from cofed.engine.halo import halo_links
 from cofed.engine.history import COLUMNS
@@ -80,7 +80,7 @@ class Job:
 def prepare(
     problem: Problem,
     federation: Federation | DiskFederation,
-    algorithm: Any,
+    algorithm: AbstractAlgorithm,
     settings: Settings,
     weights: Any,
     metrics: Mapping[str, Callable] | None,
@@ -132,7 +132,7 @@ def prepare(
         assert isinstance(exchange, Peers)
         between = Peers(halo_links(topology, federation.dtype, mesh), exchange.failure)
     stages, end = [], 0
-    for stage in base.stages_of(algorithm, problem, settings.rounds, settings.local_steps):
+    for stage in algorithm.stages(problem, settings.rounds, settings.local_steps):
         steps = settings.local_steps if stage.local_steps is None else stage.local_steps
         plan = make_plan(federation, steps, settings.local_epochs, settings.batch_size, settings.clients_per_round)
         size = federation.dtype.itemsize
@@ -152,7 +152,7 @@ def prepare(
         end += stage.rounds
         bytes_ = wire(dataclasses.replace(task, exchange=exchange, data=together), start)
         stages.append(ReadyStage(task if mesh is None else put_task(task, mesh), end, *bytes_))
-    return Job(base.name_of(algorithm), problem, federation.names, place, exchange, stages, watch, settings)
+    return Job(algorithm.name, problem, federation.names, place, exchange, stages, watch, settings)
 
 
 def lay(
@@ -161,7 +161,7 @@ def lay(
     settings: Settings,
     weights: Any,
     exchange: Centre | Peers,
-    algorithm: Any,
+    algorithm: AbstractAlgorithm,
 ) -> tuple[InMemory | OnDisk, Data, int]:
     """Where the data lie, the data (of clients on disk an example: windows come later), the most rounds of a chunk."""
     if isinstance(federation, DiskFederation):
@@ -198,15 +198,6 @@ def check_kinds(problem: Any, federation: Any, on_disk: bool = False) -> None:
         raise TypeError(
             f"the second argument must be a cofed.Federation, got {type(federation).__name__}; "
             "make one with cofed.Federation.from_arrays([(X_1, y_1), ...])"
-        )
-
-
-def check_algorithm(algorithm: Any) -> None:
-    """What stands for the algorithm must be one."""
-    offers = ("local", "local_node", "stages", "candidates")
-    if isinstance(algorithm, type) or not any(hasattr(algorithm, name) for name in offers):
-        raise TypeError(
-            f"the third argument must be an algorithm such as cofed.FedDualAvg(client_lr=0.1), got {algorithm!r}"
         )
 
 
@@ -282,7 +273,7 @@ def check_stream(federation: Federation | DiskFederation, plan: Plan) -> None:
 
 
 def make_exchange(
-    algorithm: Any,
+    algorithm: AbstractAlgorithm,
     federation: Federation | DiskFederation,
     settings: Settings,
     weights: Any,
@@ -290,16 +281,16 @@ def make_exchange(
     link_failure: float,
 ) -> Centre | Peers:
     """A server, or a graph where a topology is given; refused where the algorithm or a setting does not go with it."""
-    name, forms = base.name_of(algorithm), getattr(algorithm, "stage_form", algorithm)
+    name = algorithm.name
     if topology is None:
-        if not hasattr(forms, "local"):
+        if not algorithm.has_server:
             raise ValueError(f"{name} has no server: give a topology, such as topology=cofed.topologies.ring(16)")
         if link_failure:
             raise ValueError("link_failure is for runs with a topology")
         return Centre()
     if not isinstance(topology, Topology):
         raise TypeError(f"topology must be made with cofed.topologies, such as ring(16), got {type(topology).__name__}")
-    if not hasattr(forms, "local_node"):
+    if not algorithm.has_gossip:
         raise ValueError(f"{name} needs a server and has no form by gossip; leave topology out, or use DFedDA")
     if topology.nodes != federation.n_clients:
         raise ValueError(f"the topology has {topology.nodes} nodes, but there are {federation.n_clients} clients")
@@ -350,10 +341,10 @@ def wire(task: Task, w0: PyTree) -> list[int]:
     down, up = jax.eval_shape(
         lambda w0, data: task.exchange.messages(task.algorithm, task.problem, data, task.plan, w0), w0, task.data
     )
-    return [size(down), size(up), size(w0) if getattr(task.algorithm, "exchanges_first", False) else 0]
+    return [size(down), size(up), size(w0) if task.exchange.talks_first(task.algorithm) else 0]
 
 
-def check_numbers(algorithm: Any) -> None:
+def check_numbers(algorithm: AbstractAlgorithm) -> None:
     """Each hyperparameter of a run is one number; several make a grid, which is `tune`'s."""
     for name, leaf in zip(trees.names(algorithm), jax.tree.leaves(algorithm), strict=True):
         if jnp.ndim(leaf):

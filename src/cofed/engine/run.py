@@ -14,7 +14,7 @@ import pandas as pd
 from jaxtyping import Array, PyTree
 
 from cofed import trees
-from cofed.algorithms import base
+from cofed.algorithms.base import AbstractAlgorithm, check_algorithm
 from cofed.disk import DiskFederation
 from cofed.engine.callbacks import Listeners, RunInfo
 from cofed.engine.checkpoint import Store
@@ -37,7 +37,7 @@ CHUNK_SECONDS = 0.25  # a chunk of rounds is about so long: often enough for a p
 def run(
     problem: Problem,
     federation: Federation | DiskFederation,
-    algorithm: Any,
+    algorithm: AbstractAlgorithm,
     *,
     rounds: int,
     local_steps: int | None = None,
@@ -96,12 +96,14 @@ def run(
     >>> result.model.coef.round(1).tolist()
     [1.0, 0.0, 2.0]
     """
-    if hasattr(algorithm, "candidates"):
+    check_algorithm(algorithm)
+    candidates = algorithm.candidates(problem) if isinstance(problem, Problem) else None
+    if candidates is not None:
         check_kinds(problem, federation)
         assert isinstance(federation, Federation)
         if topology is not None or checkpoint is not None or link_failure:
             raise ValueError(
-                f"{type(algorithm).__name__} trains several methods through a server: it has no topology and no "
+                f"{algorithm.name} trains several methods through a server: it has no topology and no "
                 "checkpoint of its own; run its candidates one by one for these"
             )
 
@@ -129,7 +131,7 @@ def run(
                 debug=debug,
             )
 
-        return choose(problem, federation, algorithm, weights, evaluation, check_seed(seed), go)
+        return choose(problem, federation, candidates, weights, evaluation, check_seed(seed), go)
     if mesh is not None and debug:
         raise ValueError("debug=True runs client by client in one place: leave mesh= out")
     listeners = Listeners(callbacks)
@@ -169,7 +171,7 @@ def resume(
     *,
     problem: Problem | None = None,
     federation: Federation | DiskFederation | None = None,
-    algorithm: Any = None,
+    algorithm: AbstractAlgorithm | None = None,
     metrics: Mapping[str, Callable] | None = None,
     evaluation: Federation | None = None,
     mesh: Any = None,
@@ -246,7 +248,7 @@ def fresh_state(job: Job, task: Task, starts: PyTree, key: Array, round: int) ->
     """The state before a stage's first round, checked."""
     state = job.place.enter(task, starts, key, jnp.asarray(round, jnp.int32))
     if not jax.jit(trees.all_finite)((state.round, state.server, state.clients)):  # one program, not one per leaf
-        raise ValueError(f"{base.name_of(task.algorithm)} cannot start from this w0: its state would not be finite")
+        raise ValueError(f"{task.algorithm.name} cannot start from this w0: its state would not be finite")
     return state
 
 
@@ -465,7 +467,7 @@ def end_of_clients(job: Job, stage: ReadyStage, state: State, log: Log, debug: b
     task = stage.task
     if not job.exchange.has_personal(task.algorithm):
         return None
-    if hasattr(task.algorithm, "last_local") and not failed(state):
+    if task.algorithm.ends_locally and not failed(state):
         if debug:
             with jax.disable_jit():
                 state, heard = task.conclude(state, *watched(job.names, int(state.round)))

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array, Int, PyTree
 
-from cofed.algorithms import base
-from cofed.engine.job import Job, Settings, check_algorithm, check_kinds, prepare, traced
+from cofed.algorithms.base import AbstractAlgorithm, check_algorithm
+from cofed.engine.job import Job, Settings, check_kinds, prepare, traced
 from cofed.engine.loop import Clock, Task, advance
 from cofed.engine.plan import check_refusal, check_seed, optional_integer, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
@@ -47,7 +47,7 @@ class Tuning:
 def tune(
     problem: Problem,
     federation: Any,
-    grid: Iterable[Any],
+    grid: AbstractAlgorithm | Iterable[AbstractAlgorithm],
     *,
     rounds: int,
     score: str | None = None,
@@ -88,15 +88,15 @@ def tune(
     (0.1, [False, False, True])
     """
     check_kinds(problem, federation)
-    algorithms = [grid] if isinstance(grid, eqx.Module) else list(grid)
+    algorithms = [grid] if isinstance(grid, AbstractAlgorithm) else list(grid)
     if not algorithms:
         raise ValueError("the grid is empty: give at least one algorithm")
     for algorithm in algorithms:
         check_algorithm(algorithm)
-        if hasattr(algorithm, "candidates"):
-            raise ValueError(f"{base.name_of(algorithm)} chooses between methods by itself: tune these one by one")
+        if algorithm.candidates(problem) is not None:
+            raise ValueError(f"{algorithm.name} chooses between methods by itself: tune these one by one")
     if score is None:
-        score = "personal_objective" if hasattr(algorithms[0], "personal_model") else "objective"
+        score = "personal_objective" if algorithms[0].is_personal else "objective"
     rounds = positive_integer("rounds", rounds)
     every = max(1, rounds // 20) if evaluate_every is None else positive_integer("evaluate_every", evaluate_every)
     last = positive_integer("last", last)
@@ -163,7 +163,7 @@ def alike(algorithms: list[Any], problem: Problem, settings: Settings, dtype: An
     groups: dict[Any, Group] = {}
     for i, algorithm in enumerate(algorithms):
         check_refusal(algorithm, problem)
-        stages = base.stages_of(algorithm, problem, settings.rounds, settings.local_steps)
+        stages = algorithm.stages(problem, settings.rounds, settings.local_steps)
         methods = [traced(stage.algorithm, dtype) for stage in stages]
         shapes = tuple(leaf.shape for leaf in jax.tree.leaves(methods))
         ends = tuple((stage.rounds, stage.local_steps) for stage in stages)
@@ -262,7 +262,7 @@ def number_of(value: int) -> jax.Array:
     return jnp.asarray(value, jnp.int32)
 
 
-def of(task: Task, algorithm: Any) -> Task:
+def of(task: Task, algorithm: AbstractAlgorithm) -> Task:
     """The task with another algorithm."""
     return dataclasses.replace(task, algorithm=algorithm)
 
@@ -334,7 +334,7 @@ def rank(
         numbers = dict(numbers_of(algorithm))
         final = {name: float(values[-1]) for name, values in curve.items()}
         records.append(
-            {"algorithm": base.name_of(algorithm)}
+            {"algorithm": algorithm.name}
             | numbers
             | {"score": value, "diverged": diverged, "diverged_at": int(failure) if failure >= 0 else None}
             | final

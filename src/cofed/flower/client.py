@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 
 from cofed import trees
 from cofed.algorithms import base
+from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.engine import draws, evaluate
 from cofed.engine.files import atomically
 from cofed.engine.job import check_algorithm
@@ -36,7 +37,7 @@ Node = dict[str, Any]  # a node's configuration, `--node-config "site='oslo'"`
 
 def client_app(
     problem: Any,
-    algorithm: Any,
+    algorithm: AbstractServerAlgorithm,
     load: Callable[[Node], tuple[Any, Any]],
     *,
     keep: Callable[[Node], Any] | None = None,
@@ -124,7 +125,14 @@ def of(value: Any, config: dict[str, Any]) -> Any:
 class Site:
     """What a site answers."""
 
-    def __init__(self, problem: Any, algorithm: Any, load: Callable, keep: Callable | None, privacy: Privacy | None):
+    def __init__(
+        self,
+        problem: Any,
+        algorithm: AbstractServerAlgorithm,
+        load: Callable,
+        keep: Callable | None,
+        privacy: Privacy | None,
+    ):
         self.problem, self.algorithm, self.load, self.keep = problem, algorithm, load, keep
         self.privacy = privacy
 
@@ -151,7 +159,7 @@ class Site:
         problem.check(data)
         return {"head": identity(problem, algorithm) | Card.of(site_name(context), problem, data).entries()}
 
-    def check(self, content: Any, problem: Problem, algorithm: Any) -> dict[str, Any]:
+    def check(self, content: Any, problem: Problem, algorithm: AbstractServerAlgorithm) -> dict[str, Any]:
         """The head of a message from a server that runs the same."""
         return wire.check_head(content, **identity(problem, algorithm))
 
@@ -187,13 +195,13 @@ class Site:
         since = jnp.asarray(terms.round - terms.begun, data.X.dtype)
         arguments = (stage, posed_problem, data, terms.plan, seed, round, since, down, keeps)
         if terms.last:
-            if hasattr(stage, "last_local"):
+            if stage.ends_locally:
                 keeps, finite = last_work(*arguments)
                 require_finite(finite)
             if folder is not None:
                 w = wire.unpack(content, "model", model)
                 save_model(folder / "model.safetensors", w)
-                if hasattr(stage, "personal_model"):
+                if stage.is_personal:
                     # The server's state is not here; what stands for it is a server that begins at the last model.
                     own = stage.personal_model(stage.init(posed_problem, w), keeps)
                     save_model(folder / "personal.safetensors", own)
@@ -210,7 +218,7 @@ class Site:
         return reply
 
 
-def identity(problem: Problem, algorithm: Any) -> dict[str, Any]:
+def identity(problem: Problem, algorithm: AbstractServerAlgorithm) -> dict[str, Any]:
     """What both ends must have in common."""
     return {
         "format": wire.FORMAT,
@@ -219,7 +227,7 @@ def identity(problem: Problem, algorithm: Any) -> dict[str, Any]:
     }
 
 
-def shapes(algorithm: Any, problem: Problem, w0: PyTree) -> tuple[PyTree, PyTree]:
+def shapes(algorithm: AbstractServerAlgorithm, problem: Problem, w0: PyTree) -> tuple[PyTree, PyTree]:
     """What comes down, and what a client keeps."""
     return algorithm.broadcast(algorithm.init(problem, w0)), algorithm.init_client(problem, w0)
 
@@ -271,7 +279,7 @@ def steps_of(
 
 @eqx.filter_jit
 def local_work(
-    algorithm: Any,
+    algorithm: AbstractServerAlgorithm,
     problem: Problem,
     data: Data,
     plan: Plan,
@@ -289,7 +297,7 @@ def local_work(
 
 @eqx.filter_jit
 def last_work(
-    algorithm: Any,
+    algorithm: AbstractServerAlgorithm,
     problem: Problem,
     data: Data,
     plan: Plan,

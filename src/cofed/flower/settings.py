@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from cofed import intake
+from cofed.algorithms.base import check_algorithm
 from cofed.engine.checkpoint import encode_or_none
-from cofed.engine.job import check_algorithm
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.flower import wire
 from cofed.flower.privacy import Privacy
@@ -67,9 +67,8 @@ def check_settings(
     if not isinstance(problem, Problem):
         raise TypeError(f"the problem must be a cofed.Problem, got {type(problem).__name__}")
     check_algorithm(algorithm)
-    form = getattr(algorithm, "stage_form", algorithm)
-    if not hasattr(form, "local"):
-        raise ValueError(f"{type(algorithm).__name__} has no server, and so cannot run over Flower")
+    if algorithm.candidates(problem) is not None or not algorithm.has_server:
+        raise ValueError(f"{algorithm.name} has no server, and so cannot run over Flower")
     names = site_names(clients)
     count = len(names) if names else optional_integer("clients", clients) or 0
     asked = optional_integer("clients_per_round", clients_per_round) or 0
@@ -81,7 +80,7 @@ def check_settings(
             raise ValueError(f"{name} must be a number of seconds above 0, got {value!r}")
     if privacy is not None and not isinstance(privacy, Privacy):
         raise TypeError(f"privacy must be a cofed.flower.Privacy, got {type(privacy).__name__}")
-    if privacy is not None and hasattr(algorithm, "expand"):
+    if privacy is not None and algorithm.is_compressed:
         raise ValueError("privacy clips and noises whole updates: it does not go with compressed ones")
     if isinstance(weights, str) and weights not in ("uniform", "samples"):
         raise ValueError(f"weights must be 'uniform', 'samples' or one number per site, got {weights!r}")

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from cofed import intake
-from cofed.algorithms import base
+from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.engine.job import traced
 from cofed.engine.plan import Plan, pose
 from cofed.federation import Federation
@@ -128,9 +128,9 @@ def fields(kind: type, head: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def posed(problem: Problem, algorithm: Any, terms: Terms, dtype: Any) -> tuple[Problem, Any]:
+def posed(problem: Problem, algorithm: AbstractServerAlgorithm, terms: Terms, dtype: Any) -> tuple[Problem, Any]:
     """The problem and the stage's algorithm, as both ends compute with them."""
-    stages = base.stages_of(algorithm, problem, terms.rounds, terms.local_steps or None)
+    stages = algorithm.stages(problem, terms.rounds, terms.local_steps or None)
     if not 0 <= terms.stage < len(stages):
         raise WireError(f"the message is of stage {terms.stage}, but there are {len(stages)}")
     problem = dataclasses.replace(pose(problem, terms.plan), everyone=terms.everyone)

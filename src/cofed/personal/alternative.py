@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 
-from cofed.algorithms.base import Candidates
+from cofed.algorithms.base import AbstractChoice, AbstractServerAlgorithm, Candidates
 from cofed.algorithms.fedavg import FedAvg
 from cofed.personal.local import optional_number
 from cofed.personal.purelocal import PureLocal
@@ -21,7 +21,7 @@ from cofed.problem import Problem
 from cofed.scalars import number
 
 
-class Alternative(eqx.Module):
+class Alternative(AbstractChoice):
     """FedAvg or PureLocal, whichever does better on held-out data (see the file's head).
 
     `client_lr` and `server_lr` are FedAvg's eta_c and eta_s, and `client_lr` PureLocal's; `shared` and `local` give the
@@ -42,8 +42,8 @@ class Alternative(eqx.Module):
     held_out: float = eqx.field(static=True, default=0.25)
     folds: int | None = eqx.field(static=True, default=None)
     by_client: Any = eqx.field(static=True, default=False)
-    shared: Any = None
-    local: Any = None
+    shared: AbstractServerAlgorithm | None = None
+    local: AbstractServerAlgorithm | None = None
 
     needs: ClassVar[tuple[str, ...]] = ()
     equal_steps: ClassVar[bool] = False
@@ -63,13 +63,16 @@ class Alternative(eqx.Module):
         if not isinstance(self.by_client, bool):
             raise TypeError(f"Alternative: by_client must be True or False, got {self.by_client!r}")
         for name, method in (("shared", self.shared), ("local", self.local)):
-            if method is not None and (isinstance(method, type) or not hasattr(method, "local")):
+            if method is not None and not isinstance(method, AbstractServerAlgorithm):
                 raise TypeError(f"Alternative: {name} must be an algorithm with a server, got {method!r}")
-        if self.local is not None and not hasattr(self.local, "personal_model"):
+        if self.local is not None and not self.local.is_personal:
             raise TypeError(f"Alternative: local must give a model for each client, which {self.local!r} does not")
 
     def candidates(self, problem: Problem) -> Candidates:
         return Candidates(
             FedAvg(self.client_lr, self.server_lr) if self.shared is None else self.shared,
             PureLocal(self.client_lr) if self.local is None else self.local,
+            self.held_out,
+            self.folds,
+            self.by_client,
         )

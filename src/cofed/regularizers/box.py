@@ -9,18 +9,18 @@ import numpy as np
 from jaxtyping import PyTree, Scalar
 
 from cofed import trees
+from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import (
     concrete,
     coordinates,
     each,
     indicator,
-    no_subgradient,
     spread,
     tolerance,
 )
 
 
-class Box(eqx.Module):
+class Box(AbstractRegularizer):
     """psi(w) = 0 if low <= w <= high in every coordinate, else inf.
 
     - `low`, `high`: numbers, arrays of the model's shape, or pytrees like the model; infinite bounds are
@@ -38,11 +38,6 @@ class Box(eqx.Module):
     convex = True
     separable = True
     is_indicator = True
-    weak_convexity = 0.0
-    weighted_l1 = False
-    is_zero = False
-    is_norm = False
-    structure = None
 
     def __check_init__(self):
         for field, value in (("low", self.low), ("high", self.high)):
@@ -70,10 +65,6 @@ class Box(eqx.Module):
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """The nearest point within the bounds."""
         return each(jnp.clip, v, *self._bounds(v))
-
-    def subgradient(self, w: PyTree) -> PyTree:
-        """Refused: an indicator has none."""
-        no_subgradient("Box")
 
     def _bounds(self, tree: PyTree) -> tuple[PyTree, PyTree]:
         return spread("Box", "low", self.low, tree), spread("Box", "high", self.high, tree)

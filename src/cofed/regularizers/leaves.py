@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree, Scalar
 
 from cofed import trees
-from cofed.regularizers.base import Regularizer
+from cofed.regularizers.base import AbstractRegularizer
 from cofed.scalars import number
 
 
@@ -40,14 +40,9 @@ def indicator(inside: Any, dtype: Any) -> Scalar:
     return jnp.where(inside, jnp.zeros((), dtype), jnp.full((), jnp.inf, dtype))
 
 
-def no_subgradient(owner: str) -> NoReturn:
-    """Refuse the subgradient of an indicator."""
-    raise TypeError(f"{owner} is the indicator of a set and has no subgradient to step along; use its prox")
-
-
 def require_regularizer(owner: str, part: Any) -> None:
     """Refuse what is not a regularizer."""
-    if isinstance(part, type) or not isinstance(part, Regularizer):
+    if not isinstance(part, AbstractRegularizer):
         raise TypeError(f"{owner} combines regularizers such as L1(0.1), got {part!r}")
 
 

@@ -48,6 +48,7 @@ from cofed.gossip import DScaffold as DScaffold
 from cofed.gossip import MReFedDAGT as MReFedDAGT
 from cofed.gossip import ReFedDAGT as ReFedDAGT
 from cofed.gossip import topologies as topologies
+from cofed.losses import AbstractLoss as AbstractLoss
 from cofed.losses import Huber as Huber
 from cofed.losses import Logistic as Logistic
 from cofed.losses import Poisson as Poisson
@@ -59,6 +60,7 @@ from cofed.mirrors import Euclidean as Euclidean
 from cofed.mirrors import PNorm as PNorm
 from cofed.models import CNN as CNN
 from cofed.models import MLP as MLP
+from cofed.models import AbstractModel as AbstractModel
 from cofed.models import Linear as Linear
 from cofed.models import Trace as Trace
 from cofed.personal import Alternative as Alternative

@@ -11,23 +11,26 @@ from jaxtyping import Array, Float, Num, PyTree, Scalar
 from cofed import trees
 from cofed.disk import DiskFederation
 from cofed.federation import Federation
-from cofed.losses import FunctionLoss, Squared
-from cofed.models import EquinoxModel, Linear
+from cofed.losses import AbstractLoss, FunctionLoss, Squared
+from cofed.models import AbstractModel, EquinoxModel, Linear
 from cofed.regularizers import AbstractRegularizer, Zero
 
 
-def as_loss(loss: Any) -> Any:
+def as_loss(loss: object) -> AbstractLoss:
     """A loss as a module: a plain function of (prediction, y) is wrapped."""
-    if isinstance(loss, eqx.Module):
+    if isinstance(loss, AbstractLoss):
         return loss
-    if callable(loss) and not isinstance(loss, type):
+    if callable(loss) and not isinstance(loss, (type, eqx.Module)):
         return FunctionLoss(loss)
-    raise TypeError(f"loss must be a cofed loss such as Squared() or a function of (prediction, y), got {loss!r}")
+    raise TypeError(
+        f"loss must be a cofed loss such as Squared() or a function of (prediction, y), got {loss!r}; a module of your "
+        "own derives from cofed.AbstractLoss"
+    )
 
 
-def as_model(model: Any) -> Any:
+def as_model(model: object) -> AbstractModel:
     """A model as a description with `init`: an equinox module with its own parameters is wrapped."""
-    if hasattr(model, "init") and callable(model) and not isinstance(model, type):
+    if isinstance(model, AbstractModel):
         return model
     if isinstance(model, eqx.Module) and callable(model):
         return EquinoxModel(model)
@@ -57,8 +60,8 @@ class Problem(eqx.Module):
     0.1
     """
 
-    model: Any = eqx.field(converter=as_model, default_factory=Linear)
-    loss: Any = eqx.field(converter=as_loss, default_factory=Squared)
+    model: AbstractModel = eqx.field(converter=as_model, default_factory=Linear)
+    loss: AbstractLoss = eqx.field(converter=as_loss, default_factory=Squared)
     regularizer: AbstractRegularizer = eqx.field(converter=as_regularizer, default_factory=Zero)
     local_steps: int | None = eqx.field(static=True, default=None)
     everyone: bool = eqx.field(static=True, default=True)
@@ -82,19 +85,19 @@ class Problem(eqx.Module):
         """The parameters to begin with: the model's own, or the given pytree or mapping of leaf names to arrays."""
         x, y = federation.example()
         several = y.shape[0] if y.ndim else None  # as many outputs as a label has entries
-        outputs = self.loss.outputs(federation.labels()) if hasattr(self.loss, "outputs") else several
-        fresh = self.model.init(jax.random.key(seed), jnp.asarray(x), outputs)
+        outputs = self.loss.outputs(federation.labels())
+        fresh = self.model.init(jax.random.key(seed), jnp.asarray(x), several if outputs is None else outputs)
         if w0 is None:
             return fresh
         return like(fresh, w0)
 
     def ready(self, w: PyTree) -> Any:
         """The model for the user: parameters, or a callable module where the user gave one."""
-        return self.model.ready(w) if hasattr(self.model, "ready") else w
+        return self.model.ready(w)
 
     def check(self, federation: Federation | DiskFederation) -> None:
         """Refuse labels outside the loss's domain, naming the client."""
-        if hasattr(self.loss, "refuses"):
+        if self.loss.has_domain:  # it takes a pass over all labels
             federation.check_labels(self.loss.refuses)
 
 

@@ -85,7 +85,7 @@ def per_client(f: Callable[..., Any], data: Data, models: PyTree) -> Float[Array
 
 def right(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> Scalar | None:
     """The part of the samples that the model gets right, each counted by its share; None where there is no right."""
-    if not hasattr(problem.loss, "correct"):
+    if not problem.loss.has_accuracy:
         return None
     return jax.vmap(problem.loss.correct)(problem.predict(w, X), y) @ share
 
@@ -93,7 +93,7 @@ def right(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> Scal
 def client_scores(problem: Problem, data: Data, models: PyTree) -> dict[str, Float[Array, " clients"]]:
     """Loss, and accuracy where the loss has one, of each client's own model on its own data."""
     found = {"loss": per_client(problem.mean_loss, data, models)}
-    if hasattr(problem.loss, "correct"):
+    if problem.loss.has_accuracy:
         found["accuracy"] = per_client(functools.partial(right, problem), data, models)
     return found
 

@@ -216,13 +216,12 @@ def check_evaluation(problem: Problem, federation: Federation | DiskFederation, 
             f"but the federation's are {list(federation.feature_names)}, in this order"
         )
     problem.check(evaluation)
-    if hasattr(problem.loss, "outputs"):
-        known, there = (problem.loss.outputs(f.labels()) for f in (federation, evaluation))
-        if there > known:
-            raise ValueError(
-                f"the evaluation federation has {there} classes, but the federation only {known}; "
-                f"give the loss their number, such as Softmax({there})"
-            )
+    known, there = (problem.loss.outputs(f.labels()) or 0 for f in (federation, evaluation))
+    if there > known:
+        raise ValueError(
+            f"the evaluation federation has {there} classes, but the federation only {known}; "
+            f"give the loss their number, such as Softmax({there})"
+        )
 
 
 def check_prediction(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
@@ -238,7 +237,7 @@ def check_prediction(problem: Problem, federation: Federation | DiskFederation, 
         ) from error
     if loss.shape != ():
         raise ValueError(f"the loss of one sample must be one number, got an array of shape {loss.shape}")
-    if getattr(problem.loss, "elementwise", False) and prediction.shape != y.shape:
+    if problem.loss.elementwise and prediction.shape != y.shape:
         raise ValueError(
             f"{type(problem.loss).__name__} compares a prediction of shape {prediction.shape} with a label of shape "
             f"{y.shape}; they must agree"

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, PyTree
 from cofed import trees
 from cofed.losses import Logistic, Poisson, Softmax, Squared
 from cofed.problem import Problem
-from cofed.regularizers import Box, ElasticNet, L1Ball, L2Ball, Simplex
+from cofed.regularizers import Box, ElasticNet, L1Ball, L2Ball, On, Simplex
 
 Scalar = Float[Array, ""]
 
@@ -78,7 +78,8 @@ def duality_gap(
     problem: Problem, null: Null, w: PyTree, bound: Scalar, v: PyTree, loss: Scalar, gradient: PyTree
 ) -> Scalar:
     """P(w) - D(theta(v)) with a bound on F(w), and the loss and gradient at v; inf where the dual is not finite."""
-    psi = problem.regularizer.regularizer  # On(psi, "coef")
+    assert isinstance(problem.regularizer, On)  # On(psi, "coef")
+    psi = problem.regularizer.regularizer
     g, conjugate = gradient.coef, trees.dot(v, gradient) - loss
     if gradient.intercept is not None:
         t, intercept_part = balance(problem.loss, null, gradient.intercept)

@@ -433,7 +433,7 @@ class Coordinator:
         row: dict[str, Any] = {"round": round, "objective": math.nan, "loss": math.nan}
         if self.posed.regularizer.structure == "density":
             row["density"] = float(metrics.density()(self.posed.regularizer.part(w)))
-        if hasattr(self.problem.loss, "correct"):
+        if self.problem.loss.has_accuracy:
             row["accuracy"] = math.nan
         return row | {
             "participants": participants,

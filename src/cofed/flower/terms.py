@@ -37,7 +37,7 @@ class Card:
     def of(cls, site: str, problem: Problem, federation: Federation) -> "Card":
         """The card of a site's own data."""
         y = np.asarray(federation.y)
-        classes = hasattr(problem.loss, "correct")
+        classes = problem.loss.has_accuracy
         columns = federation.feature_names
         return cls(
             site=site,
@@ -47,7 +47,7 @@ class Card:
             dtype=str(federation.dtype),
             label_dtype=str(y.dtype),
             columns="" if columns is None else hashlib.sha256(json.dumps(columns).encode()).hexdigest(),
-            outputs=problem.loss.outputs(y) if hasattr(problem.loss, "outputs") else 0,
+            outputs=problem.loss.outputs(y) or 0,
             lowest=int(y.min()) if classes else 0,
         )
 

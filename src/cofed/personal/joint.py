@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float
 from cofed.federation import Federation
 from cofed.models import Weights
 from cofed.personal import glm
-from cofed.personal.glm import Glm, at_once
+from cofed.personal.glm import Glm, at_once, has_intercept
 from cofed.problem import Problem
 from cofed.programs import keep_programs
 from cofed.scalars import require_nonnegative
@@ -80,7 +80,7 @@ def joint_path(
     with jax.enable_x64(True):
         data, share = glm.of_clients(problem, federation, basis, counted), jnp.asarray(p / p.sum())
         rho = np.full((data.X.shape[-1], basis.shape[1]), float(ridge))
-        if problem.model.intercept:
+        if has_intercept(problem):
             rho[-1] = 0
         found = {}
         theta = jnp.zeros((federation.n_clients, data.size))

@@ -17,6 +17,9 @@ from cofed.algorithms import FedMiD as FedMiD
 from cofed.algorithms import FedNewton as FedNewton
 from cofed.algorithms import MCFedDA as MCFedDA
 from cofed.algorithms import Scaffold as Scaffold
+from cofed.algorithms.base import AbstractAlgorithm as AbstractAlgorithm
+from cofed.algorithms.base import AbstractGossipAlgorithm as AbstractGossipAlgorithm
+from cofed.algorithms.base import AbstractServerAlgorithm as AbstractServerAlgorithm
 from cofed.algorithms.compressed import Compressed as Compressed
 from cofed.baselines import Solution as Solution
 from cofed.baselines import solve_local as solve_local
@@ -45,16 +48,19 @@ from cofed.gossip import DScaffold as DScaffold
 from cofed.gossip import MReFedDAGT as MReFedDAGT
 from cofed.gossip import ReFedDAGT as ReFedDAGT
 from cofed.gossip import topologies as topologies
+from cofed.losses import AbstractLoss as AbstractLoss
 from cofed.losses import Huber as Huber
 from cofed.losses import Logistic as Logistic
 from cofed.losses import Poisson as Poisson
 from cofed.losses import Softmax as Softmax
 from cofed.losses import Squared as Squared
+from cofed.mirrors import AbstractMirror as AbstractMirror
 from cofed.mirrors import Entropy as Entropy
 from cofed.mirrors import Euclidean as Euclidean
 from cofed.mirrors import PNorm as PNorm
 from cofed.models import CNN as CNN
 from cofed.models import MLP as MLP
+from cofed.models import AbstractModel as AbstractModel
 from cofed.models import Linear as Linear
 from cofed.models import Trace as Trace
 from cofed.personal import Alternative as Alternative
@@ -68,6 +74,7 @@ from cofed.problem import Problem as Problem
 from cofed.regularizers import L1 as L1
 from cofed.regularizers import MCP as MCP
 from cofed.regularizers import SCAD as SCAD
+from cofed.regularizers import AbstractRegularizer as AbstractRegularizer
 from cofed.regularizers import Box as Box
 from cofed.regularizers import ElasticNet as ElasticNet
 from cofed.regularizers import GroupL1 as GroupL1

@@ -4,10 +4,13 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from cofed.algorithms.base import AbstractAlgorithm
 
 HELP = """
 Federated composite optimization: sparse, low-rank and constrained models from data that stays with its owners.
@@ -653,7 +656,7 @@ def describe_all() -> list[dict[str, Any]]:
     return [describe(getattr(cofed, name)) for name in names]
 
 
-def describe(method: type) -> dict[str, Any]:
+def describe(method: "type[AbstractAlgorithm]") -> dict[str, Any]:
     """One method in words.
 
     >>> import cofed
@@ -687,10 +690,8 @@ def describe(method: type) -> dict[str, Any]:
     needs = [plain(TRAITS[need].words) for need in example.needs]
     if method.equal_steps:
         needs.append("the same number of local steps on all clients")
-    form = getattr(method, "stage_form", method)
-    offers = (("local", "a server"), ("candidates", "a server"), ("local_node", "a topology"))
-    talks = [words for name, words in offers if callable(getattr(form, name, None))]
-    down, up = vectors(example, form)
+    talks = ["a server"] * example.has_server + ["a topology"] * example.has_gossip
+    down, up = vectors(example)
     return {
         "name": method.__name__,
         "description": plain((inspect.getdoc(method) or "").splitlines()[0]),
@@ -703,7 +704,7 @@ def describe(method: type) -> dict[str, Any]:
     }
 
 
-def vectors(algorithm: Any, form: type) -> tuple[int, int]:
+def vectors(algorithm: "AbstractAlgorithm") -> tuple[int, int]:
     """How many vectors of the model's size go down to and up from one client in one round, by the engine's count; by
     gossip, how many go to each neighbour."""
     import numpy as np
@@ -711,8 +712,9 @@ def vectors(algorithm: Any, form: type) -> tuple[int, int]:
     import cofed
     from cofed.engine.job import Settings, prepare
 
-    if hasattr(algorithm, "candidates"):  # it trains them all
-        each = [vectors(one, type(one)) for one in algorithm.candidates(cofed.Problem())]
+    candidates = algorithm.candidates(cofed.Problem())
+    if candidates is not None:  # it trains them all
+        each = [vectors(one) for one in (candidates.shared, candidates.local)]
         return sum(down for down, _ in each), sum(up for _, up in each)
     d = 1000
     federation = cofed.Federation.from_arrays([(np.ones((1, d), np.float32), np.ones(1, np.float32))] * 2)
@@ -729,7 +731,7 @@ def vectors(algorithm: Any, form: type) -> tuple[int, int]:
         keep_models=False,
         per_client=False,
     )
-    topology = None if hasattr(form, "local") else cofed.topologies.ring(2)
+    topology = None if algorithm.has_server else cofed.topologies.ring(2)
     stage = prepare(problem, federation, algorithm, settings, "uniform", None, None, topology).stages[0]
     size = d * federation.dtype.itemsize
     return round(stage.down / size), round(stage.up / size)

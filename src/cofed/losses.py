@@ -5,6 +5,7 @@ The engine takes the mean over a client's samples. The classes here add what a f
 labels they accept, how many outputs the model needs, and when a prediction counts as correct.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -21,7 +22,54 @@ Prediction = Float[Array, "..."]
 Label = Num[Array, "..."]
 
 
-class Squared(eqx.Module):
+class AbstractLoss(eqx.Module):
+    """The loss of ONE sample. A loss of one's own that says more than a function can derives from this class.
+
+    Only `__call__` is needed. What else a loss may say has a default that says nothing: `elementwise` (the label has
+    the prediction's shape), `likelihood` (with Linear, a generalised linear model in its natural parameter), `refuses`,
+    `outputs` and `correct`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, cofed
+    >>> class Absolute(cofed.AbstractLoss):
+    ...     def __call__(self, prediction, y):
+    ...         return jnp.abs(prediction - y)
+    >>> float(Absolute()(jnp.array(3.0), jnp.array(1.0)))
+    2.0
+    """
+
+    elementwise: ClassVar[bool] = False  # whether the label has the prediction's shape
+    likelihood: ClassVar[bool] = False  # whether it is, with Linear, a generalised linear model
+
+    @abstractmethod
+    def __call__(self, prediction: Prediction, y: Label) -> Scalar:
+        """The loss of a prediction."""
+
+    @property
+    def has_domain(self) -> bool:
+        """Whether there are labels that it refuses."""
+        return type(self).refuses is not AbstractLoss.refuses
+
+    def refuses(self, y: np.ndarray) -> str | None:
+        """Why these labels are outside the loss's domain, in a sentence; None where they are not."""
+        return None
+
+    def outputs(self, y: np.ndarray) -> int | None:
+        """How many numbers the model must predict, given all labels; None is a single one."""
+        return None
+
+    @property
+    def has_accuracy(self) -> bool:
+        """Whether a prediction can be right or wrong."""
+        return type(self).correct is not AbstractLoss.correct
+
+    def correct(self, prediction: Prediction, y: Label) -> Scalar:
+        """1 where the prediction is right, else 0, of a loss that knows right and wrong."""
+        raise TypeError(f"{type(self).__name__} knows no right and wrong predictions")
+
+
+class Squared(AbstractLoss):
     """(prediction - y)^2 / 2, or without the half where `half=False`.
 
     >>> import jax.numpy as jnp
@@ -31,8 +79,8 @@ class Squared(eqx.Module):
     4.0
     """
 
-    elementwise: ClassVar[bool] = True  # the label has the prediction's shape
-    likelihood: ClassVar[bool] = True  # with Linear, a generalised linear model in its natural parameter
+    elementwise: ClassVar[bool] = True
+    likelihood: ClassVar[bool] = True
 
     half: bool = eqx.field(static=True, default=True)
 
@@ -44,7 +92,7 @@ class Squared(eqx.Module):
         return square / 2 if self.half else square
 
 
-class Logistic(eqx.Module):
+class Logistic(AbstractLoss):
     """log(1 + exp(-s prediction)), s = +1 for the labels 1 and -1 for the labels 0 or -1.
 
     >>> import jax.numpy as jnp
@@ -52,8 +100,8 @@ class Logistic(eqx.Module):
     0.6931
     """
 
-    elementwise: ClassVar[bool] = True  # the label has the prediction's shape
-    likelihood: ClassVar[bool] = True  # with Linear, a generalised linear model in its natural parameter
+    elementwise: ClassVar[bool] = True
+    likelihood: ClassVar[bool] = True
 
     def __call__(self, prediction: Prediction, y: Label) -> Scalar:
         return jnp.sum(jax.nn.softplus(jnp.where(y > 0, -prediction, prediction)))
@@ -70,7 +118,7 @@ class Logistic(eqx.Module):
         return jnp.mean(((prediction > 0) == (y > 0)).astype(prediction.dtype))
 
 
-class Softmax(eqx.Module):
+class Softmax(AbstractLoss):
     """Multinomial cross-entropy: log sum exp(prediction) - prediction[y], with y in 0..classes-1.
 
     `classes=None` counts them: the largest label of the federation, plus one.
@@ -80,7 +128,7 @@ class Softmax(eqx.Module):
     1.3863
     """
 
-    likelihood: ClassVar[bool] = True  # with Linear, a generalised linear model in its natural parameter
+    likelihood: ClassVar[bool] = True
 
     classes: int | None = eqx.field(static=True, default=None)
 
@@ -108,7 +156,7 @@ class Softmax(eqx.Module):
         return (jnp.argmax(prediction).astype(jnp.int32) == y.astype(jnp.int32)).astype(prediction.dtype)
 
 
-class Huber(eqx.Module):
+class Huber(AbstractLoss):
     """r^2/2 for |r| <= delta, else delta (|r| - delta/2), with r = prediction - y.
 
     >>> import jax.numpy as jnp
@@ -116,7 +164,7 @@ class Huber(eqx.Module):
     2.5
     """
 
-    elementwise: ClassVar[bool] = True  # the label has the prediction's shape
+    elementwise: ClassVar[bool] = True
 
     delta: Any = eqx.field(converter=number, default=1.0)
 
@@ -129,7 +177,7 @@ class Huber(eqx.Module):
         return jnp.sum(clipped * (r - clipped / 2))
 
 
-class Poisson(eqx.Module):
+class Poisson(AbstractLoss):
     """exp(prediction) - y prediction: the negative log-likelihood of counts, with the prediction on the log scale.
 
     >>> import jax.numpy as jnp
@@ -137,8 +185,8 @@ class Poisson(eqx.Module):
     1.0
     """
 
-    elementwise: ClassVar[bool] = True  # the label has the prediction's shape
-    likelihood: ClassVar[bool] = True  # with Linear, a generalised linear model in its natural parameter
+    elementwise: ClassVar[bool] = True
+    likelihood: ClassVar[bool] = True
 
     def __call__(self, prediction: Prediction, y: Label) -> Scalar:
         return jnp.sum(jnp.exp(prediction) - y.astype(prediction.dtype) * prediction)
@@ -150,7 +198,7 @@ class Poisson(eqx.Module):
         return None
 
 
-class FunctionLoss(eqx.Module):
+class FunctionLoss(AbstractLoss):
     """A user's own function `(prediction, y) -> number` of one sample.
 
     >>> import jax.numpy as jnp

@@ -1,6 +1,7 @@
 """The geometry h of dual averaging, and its dual maps D_t(z) = argmin_w -<z,w> + t psi(w) + h(w)."""
 
-from typing import Any, Protocol, runtime_checkable
+from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,44 +11,59 @@ from jaxtyping import Array, Float, PyTree, Scalar
 
 from cofed import trees
 from cofed.checks import shown
-from cofed.regularizers import Simplex
+from cofed.regularizers import AbstractRegularizer, Simplex
 from cofed.regularizers.leaves import cast, checked, each, indicator, joint, size, tolerance
 from cofed.regularizers.thresholds import safe_norm
 from cofed.scalars import entries, number, require_number
 
 
-@runtime_checkable
-class Mirror(Protocol):
-    """What an algorithm asks of a geometry."""
+class AbstractMirror(eqx.Module):
+    """A strongly convex function h of the model, by its gradient and its dual maps.
 
-    def refuses(self, regularizer: Any) -> str | None:
-        """Why the geometry does not go with this regularizer; None where it does."""
-        ...
+    Examples
+    --------
+    >>> import cofed
+    >>> isinstance(cofed.PNorm(3.0), cofed.AbstractMirror)
+    True
+    """
 
+    @abstractmethod
+    def refuses(self, regularizer: AbstractRegularizer) -> str | None:
+        """Why the dual map D_t of this h and this psi is not known, in a sentence; None where it is."""
+
+    @abstractmethod
     def value(self, w: PyTree) -> Scalar:
         """h(w)"""
-        ...
 
+    @abstractmethod
     def to_dual(self, w: PyTree) -> PyTree:
         """grad h(w)"""
-        ...
 
-    def to_primal(self, regularizer: Any, z: PyTree, t: Any) -> PyTree:
-        """D_t(z)"""
-        ...
+    @abstractmethod
+    def to_primal(self, regularizer: AbstractRegularizer, z: PyTree, t: Any) -> PyTree:
+        """D_t(z) = argmin_w -<z, w> + t psi(w) + h(w)"""
 
+    @abstractmethod
     def to_primal_smooth(self, z: PyTree) -> PyTree:
-        """grad h*(z)"""
-        ...
+        """grad h*(z), the dual map without psi"""
+
+    @property
+    def has_norm(self) -> bool:
+        """Whether h is the square of a norm, given by `norm`."""
+        return type(self).norm is not AbstractMirror.norm
+
+    def norm(self, w: PyTree) -> Scalar:
+        """The norm whose square h is a multiple of, where there is one."""
+        raise TypeError(f"{type(self).__name__} is not the square of a norm")
 
 
 def require_mirror(owner: str, mirror: Any) -> None:
     """Refuse what is no mirror."""
-    if isinstance(mirror, type) or not isinstance(mirror, Mirror):
+    if not isinstance(mirror, AbstractMirror):
         raise TypeError(f"{owner}: mirror must be one such as Euclidean() or PNorm(), got {shown(mirror)}")
 
 
-class Euclidean(eqx.Module):
+class Euclidean(AbstractMirror):
     """h(w) = ||w||_2^2 / 2: primal and dual are the same, and D_t is the prox. Takes every regularizer.
 
     >>> import jax.numpy as jnp
@@ -56,7 +72,7 @@ class Euclidean(eqx.Module):
     [2.0, 0.0]
     """
 
-    def refuses(self, regularizer: Any) -> str | None:
+    def refuses(self, regularizer: AbstractRegularizer) -> str | None:
         """None: every regularizer is fine."""
         return None
 
@@ -74,7 +90,7 @@ class Euclidean(eqx.Module):
         """grad h(w) = w"""
         return each(jnp.asarray, w)
 
-    def to_primal(self, regularizer: Any, z: PyTree, t: Any) -> PyTree:
+    def to_primal(self, regularizer: AbstractRegularizer, z: PyTree, t: Any) -> PyTree:
         """D_t(z) = prox_t(z)"""
         return regularizer.prox(z, t)
 
@@ -83,7 +99,7 @@ class Euclidean(eqx.Module):
         return each(jnp.asarray, z)
 
 
-class PNorm(eqx.Module):
+class PNorm(AbstractMirror):
     """h(w) = ||w||_q^2 / (2(q - 1)), 1/p + 1/q = 1, over all leaves together: for sparse models.
 
     - `p` >= 2; None is max(2, 2 ln d), d the model's number of entries. p = 2 is `Euclidean`.
@@ -107,13 +123,13 @@ class PNorm(eqx.Module):
         if not ((found >= 2) & (found < np.inf)).all():
             raise ValueError(f"PNorm: p must be a finite number >= 2 (None for 2 ln d), got {shown(self.p)}")
 
-    def refuses(self, regularizer: Any) -> str | None:
+    def refuses(self, regularizer: AbstractRegularizer) -> str | None:
         """None for a weighted l1 norm; for others why not."""
-        if getattr(regularizer, "weighted_l1", False):
+        if regularizer.weighted_l1:
             return None
         return (
-            f"PNorm and {_title(regularizer)} do not fit: its dual map is known for a weighted l1 norm only, "
-            f"and {_title(regularizer)} lacks the trait weighted_l1"
+            f"PNorm and {regularizer.title} do not fit: its dual map is known for a weighted l1 norm only, "
+            f"and {regularizer.title} lacks the trait weighted_l1"
         )
 
     @checked
@@ -138,7 +154,7 @@ class PNorm(eqx.Module):
         p = self._p(x)
         return back((p - 1) * _half_square_gradient(x, p / (p - 1)))
 
-    def to_primal(self, regularizer: Any, z: PyTree, t: Any) -> PyTree:
+    def to_primal(self, regularizer: AbstractRegularizer, z: PyTree, t: Any) -> PyTree:
         """D_t(z) = grad h*(soft(z, t lambda)): for a weighted l1 norm the prox is that soft thresholding."""
         return self.to_primal_smooth(regularizer.prox(z, t))
 
@@ -152,25 +168,25 @@ class PNorm(eqx.Module):
         return cast(max(2.0, 2 * float(np.log(size(x)))) if self.p is None else self.p, x)
 
 
-class Entropy(eqx.Module):
+class Entropy(AbstractMirror):
     """h(w) = sum_j w_j ln w_j on the simplex, over all leaves together: multiplicative updates.
 
     For psi = `Simplex(radius)`, where D_t(z) = radius * softmax(z), and for `Zero`, which stands for the unit
     simplex.
 
     >>> import jax.numpy as jnp
-    >>> from cofed.regularizers import Simplex
+    >>> from cofed.regularizers import AbstractRegularizer, Simplex
     >>> Entropy().to_primal(Simplex(2.0), jnp.array([1.0, 1.0]), 1.0).tolist()
     [1.0, 1.0]
     """
 
-    def refuses(self, regularizer: Any) -> str | None:
+    def refuses(self, regularizer: AbstractRegularizer) -> str | None:
         """None for Simplex and Zero; for others why not."""
-        if isinstance(regularizer, Simplex) or getattr(regularizer, "is_zero", False):
+        if isinstance(regularizer, Simplex) or regularizer.is_zero:
             return None
         return (
-            f"Entropy and {_title(regularizer)} do not fit: its dual map is known only on a simplex, "
-            f"and {_title(regularizer)} is neither Simplex nor Zero"
+            f"Entropy and {regularizer.title} do not fit: its dual map is known only on a simplex, "
+            f"and {regularizer.title} is neither Simplex nor Zero"
         )
 
     @checked
@@ -185,7 +201,7 @@ class Entropy(eqx.Module):
         """grad h(w) = 1 + ln w; at w = 0 the least finite value instead of -inf"""
         return each(lambda x: 1 + jnp.log(jnp.maximum(x, jnp.finfo(x.dtype).tiny)), w)
 
-    def to_primal(self, regularizer: Any, z: PyTree, t: Any) -> PyTree:
+    def to_primal(self, regularizer: AbstractRegularizer, z: PyTree, t: Any) -> PyTree:
         """D_t(z) = radius * softmax(z), with radius 1 for Zero"""
         radius = regularizer.radius if isinstance(regularizer, Simplex) else 1.0
         return each(lambda x: cast(radius, x) * x, self.to_primal_smooth(z))
@@ -216,9 +232,3 @@ def _half_square_gradient(x: Float[Array, " n"], p: Array) -> Float[Array, " n"]
 def _power(u: Array, exponent: Array) -> Array:
     """u^exponent for u >= 0, with 0^exponent = 0 and derivative 0 there (a root's would be infinite)."""
     return jnp.where(u > 0, jnp.where(u > 0, u, 1.0) ** exponent, 0.0)
-
-
-def _title(regularizer: Any) -> str:
-    inner = getattr(regularizer, "regularizer", None)
-    name = type(regularizer).__name__
-    return name if inner is None else f"{name}({_title(inner)})"

@@ -7,6 +7,7 @@ module with `__call__(x)` serves as a model too: its floating arrays are the par
 
 import itertools
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,36 @@ from cofed import checks
 Sample = Float[Array, "..."]
 
 
+class AbstractModel(eqx.Module):
+    """How parameters predict from ONE sample. A model of one's own derives from this class, or is an equinox module.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, cofed
+    >>> class Scale(cofed.AbstractModel):
+    ...     def init(self, key, x, outputs):
+    ...         return {"scale": jnp.ones((), x.dtype)}
+    ...
+    ...     def __call__(self, w, x):
+    ...         return w["scale"] * x.sum()
+    >>> model = Scale()
+    >>> float(model(model.init(None, jnp.ones(3), None), jnp.ones(3)))
+    3.0
+    """
+
+    @abstractmethod
+    def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> PyTree:
+        """The parameters to begin with, from a sample and the number of outputs that the loss asks for (None: one)."""
+
+    @abstractmethod
+    def __call__(self, w: Any, x: Sample) -> Float[Array, "..."]:
+        """The prediction for one sample."""
+
+    def ready(self, w: PyTree) -> Any:
+        """What the user gets as the model: the parameters, unless the model says otherwise."""
+        return w
+
+
 class Weights(eqx.Module):
     """Parameters of a linear model: `coef`, and `intercept` (None where the model has none)."""
 
@@ -28,7 +59,7 @@ class Weights(eqx.Module):
     intercept: Any = None
 
 
-class Linear(eqx.Module):
+class Linear(AbstractModel):
     """x . coef + intercept, with `coef` of shape (d,), or (d, k) where the loss needs k outputs.
 
     >>> import jax, jax.numpy as jnp
@@ -59,7 +90,7 @@ class Linear(eqx.Module):
         return prediction if w.intercept is None else prediction + w.intercept
 
 
-class Trace(eqx.Module):
+class Trace(AbstractModel):
     """<x, coef> + intercept with matrix covariates x and a matrix `coef` of shape (d1, d2).
 
     >>> import jax, jax.numpy as jnp
@@ -132,7 +163,7 @@ def check_activation(name: str, activation: Any) -> None:
         raise TypeError(f"{name} must be a function such as jax.nn.relu, got {checks.shown(activation)}")
 
 
-class MLP(eqx.Module):
+class MLP(AbstractModel):
     """A fully connected network; its leaves are `layers.0.kernel`, `layers.0.bias`, ...
 
     >>> import jax, jax.numpy as jnp
@@ -161,7 +192,7 @@ class MLP(eqx.Module):
         return dense(w.layers, jnp.ravel(x), self.activation)
 
 
-class CNN(eqx.Module):
+class CNN(AbstractModel):
     """The network of zhang2025, Section 4.2: 3x3 convolutions of `maps` maps with padding, each followed by 2x2 max
     pooling, then dense layers. With the defaults, on 28 x 28 images and 10 classes, it has 112,394 parameters.
 
@@ -235,7 +266,7 @@ def dense(layers: tuple[Layer, ...], h: Float[Array, " d"], activation: Callable
     return h[0] if h.shape == (1,) else h
 
 
-class EquinoxModel(eqx.Module):
+class EquinoxModel(AbstractModel):
     """A user's own equinox module: `module(x)` predicts from one sample, its floating JAX arrays are the parameters.
 
     All else (numbers, flags, functions, arrays of NumPy or of whole numbers) is used as it is, and not trained.

@@ -10,49 +10,43 @@ from jaxtyping import Array, Float, Num, PyTree, Scalar
 
 from cofed import checks, trees
 from cofed.checks import shown
+from cofed.contracts import adopted, lacking
 from cofed.disk import DiskFederation
 from cofed.federation import Federation
-from cofed.losses import FunctionLoss, Squared
-from cofed.models import EquinoxModel, Linear
-from cofed.regularizers import Zero
-from cofed.regularizers.base import Regularizer
+from cofed.losses import AbstractLoss, FunctionLoss, Squared
+from cofed.models import AbstractModel, EquinoxModel, Linear
+from cofed.regularizers import AbstractRegularizer, Zero
 from cofed.scalars import is_numbers
 
 
-def as_loss(loss: Any) -> Any:
+def as_loss(loss: Any) -> AbstractLoss:
     """A loss as a module: a plain function of (prediction, y) is wrapped."""
+    if isinstance(loss, AbstractLoss):
+        return loss
     if callable(loss) and not isinstance(loss, type):
-        return loss if isinstance(loss, eqx.Module) else FunctionLoss(loss)
+        return adopted(loss, AbstractLoss) if isinstance(loss, eqx.Module) else FunctionLoss(loss)
     raise TypeError(f"loss must be a cofed loss such as Squared() or a function of (prediction, y), got {shown(loss)}")
 
 
-def as_model(model: Any) -> Any:
+def as_model(model: Any) -> AbstractModel:
     """A model as a description with `init`: an equinox module with its own parameters is wrapped."""
-    if callable(model) and not isinstance(model, type):
-        if hasattr(model, "init") and not isinstance(model, (np.ndarray, np.generic)):
-            return model
-        if isinstance(model, eqx.Module):
-            return EquinoxModel(model)
+    if isinstance(model, AbstractModel):
+        return model
+    if isinstance(model, eqx.Module) and callable(model):
+        return EquinoxModel(model) if lacking(model, AbstractModel) else adopted(model, AbstractModel)
     raise TypeError(f"model must be a cofed model such as Linear() or an equinox module, got {shown(model)}")
 
 
-def as_regularizer(regularizer: Any) -> Any:
-    """A regularizer is anything with the members of `cofed.regularizers.base.Regularizer`."""
-    if isinstance(regularizer, type) or not (hasattr(regularizer, "value") and hasattr(regularizer, "prox")):
-        raise TypeError(f"regularizer must have value(w) and prox(v, step), such as L1(0.01), got {shown(regularizer)}")
-    lacking = members_lacking(regularizer, Regularizer)
-    if lacking:
-        raise TypeError(
-            f"regularizer: {type(regularizer).__name__} lacks {', '.join(lacking)}; "
-            "see cofed.regularizers.base.Regularizer for what each is"
-        )
-    return regularizer
-
-
-def members_lacking(value: Any, contract: type) -> list[str]:
-    """The members of a contract that an object does not have."""
-    names = {*vars(contract), *contract.__annotations__}
-    return sorted(name for name in names if not name.startswith("_") and not hasattr(value, name))
+def as_regularizer(regularizer: Any) -> AbstractRegularizer:
+    """A regularizer; an equinox module with `value` and `prox` is taken as one, whose traits promise nothing."""
+    if isinstance(regularizer, AbstractRegularizer):
+        return regularizer
+    if isinstance(regularizer, eqx.Module) and not lacking(regularizer, AbstractRegularizer):
+        return adopted(regularizer, AbstractRegularizer)
+    raise TypeError(
+        f"regularizer must have value(w) and prox(v, step), such as L1(0.01), got {shown(regularizer)}; one of your "
+        "own derives from cofed.AbstractRegularizer"
+    )
 
 
 class Problem(eqx.Module):
@@ -68,9 +62,9 @@ class Problem(eqx.Module):
     0.1
     """
 
-    model: Any = eqx.field(converter=as_model, default_factory=Linear)
-    loss: Any = eqx.field(converter=as_loss, default_factory=Squared)
-    regularizer: Any = eqx.field(converter=as_regularizer, default_factory=Zero)
+    model: AbstractModel = eqx.field(converter=as_model, default_factory=Linear)
+    loss: AbstractLoss = eqx.field(converter=as_loss, default_factory=Squared)
+    regularizer: AbstractRegularizer = eqx.field(converter=as_regularizer, default_factory=Zero)
     local_steps: int | None = eqx.field(static=True, default=None)
     everyone: bool = eqx.field(static=True, default=True)
     participation: float = eqx.field(static=True, default=1.0)
@@ -114,21 +108,21 @@ class Problem(eqx.Module):
         seed = checks.seed("seed", seed)
         x, y = federation.example()
         several = y.shape[0] if y.ndim else None  # as many outputs as a label has entries
-        outputs = self.loss.outputs(federation.labels()) if hasattr(self.loss, "outputs") else several
-        fresh = self.model.init(jax.random.key(seed), jnp.asarray(x), outputs)
+        outputs = self.loss.outputs(federation.labels())
+        fresh = self.model.init(jax.random.key(seed), jnp.asarray(x), several if outputs is None else outputs)
         if w0 is None:
             return fresh
         return like(fresh, w0)
 
     def ready(self, w: PyTree) -> Any:
         """The model for the user: parameters, or a callable module where the user gave one."""
-        return self.model.ready(w) if hasattr(self.model, "ready") else w
+        return self.model.ready(w)
 
     def check(self, federation: Federation | DiskFederation) -> None:
         """Refuse labels outside the loss's domain, naming the client."""
         if not isinstance(federation, (Federation, DiskFederation)):
             raise TypeError(f"federation must be a cofed.Federation, got {shown(federation)}")
-        if hasattr(self.loss, "refuses"):
+        if self.loss.has_domain:  # it takes a pass over all labels
             federation.check_labels(self.loss.refuses)
 
 

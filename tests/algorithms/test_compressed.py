@@ -91,8 +91,8 @@ def test_what_was_sent_and_what_is_held_add_up_under_sampling(name, compressor):
     def client_round(who, key, r, down, client):
         steps = make_steps(problem, data, plan, who, None, key, r)
         up = inner.local(problem, down, client.own, steps)[0]
-        if hasattr(inner, "local_origin"):
-            up = trees.sub(up, inner.local_origin(problem, down, client.own, steps))
+        if (origin := inner.local_origin(problem, down, client.own, steps)) is not None:
+            up = trees.sub(up, origin)
         return up, *wrapped.local(problem, down, client, steps)
 
     absent = 0
@@ -264,7 +264,13 @@ def test_personal_models_are_the_methods_own():
 
 def test_what_a_method_does_not_offer_is_not_offered():
     wrapped = cofed.Compressed(cofed.FedDualAvg(0.1), TOP)
-    assert not any(hasattr(wrapped, name) for name in ("average", "stages", "personal_model", "last_local", "origin"))
+    problem = worlds.problem(L1)
+    server = wrapped.init(problem, problem.start(FED, W0))
+    assert wrapped.average(problem, server) is None
+    assert wrapped.origin(problem, server) is None
+    assert not wrapped.is_personal
+    assert not wrapped.ends_locally
+    assert len(wrapped.stages(problem, 6, 3)) == 1
     assert wrapped.name == "FedDualAvg + TopK(share=0.5)"
 
 

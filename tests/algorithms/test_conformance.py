@@ -239,7 +239,7 @@ def test_bytes_are_the_sizes_of_the_messages(row):
     up = 8 * (row.up * d + row.scalars[1]) if row.up_bytes is None else row.up_bytes
     assert result.communication.up_per_client == up
     assert result.communication.up == 6 * 3 * result.communication.up_per_client
-    last = 5 * result.communication.down_per_client if hasattr(row.algorithm, "last_local") else 0
+    last = 5 * result.communication.down_per_client if row.algorithm.ends_locally else 0
     assert result.history["bytes_down"][-1] + last == result.communication.down
 
 

@@ -101,7 +101,7 @@ def test_stopping_returns_the_run_under_way(monkeypatch):
         object.__setattr__(result, "outcome", Outcome.INTERRUPTED)
         return result
 
-    result = choose.choose(PROBLEM, federation, cofed.Alternative(1.0), "uniform", None, 0, go)
+    result = choose.choose(PROBLEM, federation, cofed.Alternative(1.0).candidates(PROBLEM), "uniform", None, 0, go)
     assert seen == ["FedAvg"]
     assert result.outcome is Outcome.INTERRUPTED
     assert result.choice is None

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, lacks
 from cofed.problem import Problem
 from cofed.scalars import number, require_nonnegative, require_positive, require_radius
 
@@ -49,7 +49,7 @@ def optional_number(value: Any) -> Any:
     return None if value is None else number(value)
 
 
-class CFedDA(eqx.Module):
+class CFedDA(AbstractServerAlgorithm):
     """Dual averaging within a norm ball around the start (see the file's head for the update).
 
     `mu` is the strong convexity, `L` the smoothness, `radius` the size of the ball (None: no ball).
@@ -64,18 +64,19 @@ class CFedDA(eqx.Module):
     radius: Any = eqx.field(converter=optional_number, default=None)
     scale: Any = eqx.field(converter=number, default=1.0)
 
+    needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = True
     paper: ClassVar[str] = "bao2022"
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        return ("convex",) if self.radius is None else ("convex", "norm")
 
     def __check_init__(self):
         require_nonnegative("CFedDA", mu=self.mu)
         require_positive("CFedDA", L=self.L, scale=self.scale)
         if self.radius is not None:
             require_radius("CFedDA", radius=self.radius)
+
+    def refuses(self, problem: Problem) -> str | None:
+        """A ball is one of the regularizer's own norm."""
+        return None if self.radius is None else lacks(self, problem, ("norm",))
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
         zeros = trees.zeros_like(w0)

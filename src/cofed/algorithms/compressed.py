@@ -31,7 +31,7 @@ FedFISTA and FedNewton are refused: their servers compute with differences of me
 """
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -40,7 +40,7 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed import compressors, trees
 from cofed.algorithms import base
-from cofed.algorithms.base import LocalSteps, Stage
+from cofed.algorithms.base import AbstractAlgorithm, AbstractChoice, AbstractServerAlgorithm, LocalSteps, Stage
 from cofed.algorithms.probe import Probe
 from cofed.checks import shown
 from cofed.problem import Problem
@@ -52,7 +52,35 @@ class Client(NamedTuple):
     error: PyTree  # e_i, what is not sent yet
 
 
-class Compressed(eqx.Module):
+def compressible(method: Any) -> AbstractAlgorithm:
+    """The method, or a sentence on why what its clients send cannot be compressed."""
+    if not isinstance(method, AbstractAlgorithm) and isinstance(method, eqx.Module) and "local" in dir(method):
+        method = base.as_algorithm(method, "Compressed: algorithm")
+    if not isinstance(method, AbstractAlgorithm):
+        raise TypeError(
+            f"Compressed: algorithm must be one with a server, such as cofed.FedDualAvg(0.1), got {shown(method)}"
+        )
+    if isinstance(method, AbstractChoice):
+        raise ValueError(
+            f"Compressed: {method.name} chooses between methods: compress these, such as "
+            "Alternative(shared=Compressed(FedAvg(0.1), TopK(0.05)), local=PureLocal(0.1))"
+        )
+    if not method.has_server:
+        raise ValueError(f"Compressed: {method.name} has no server, and this is for what clients send to one")
+    if method.is_compressed:
+        raise ValueError(f"Compressed: {method.name} is compressed already; give one compressor")
+    if method.whole_up is not None:
+        raise ValueError(f"Compressed: what clients of {method.name} send must come whole: {method.whole_up}")
+    return method
+
+
+def as_compressor(compressor: Any) -> compressors.AbstractCompressor:
+    """The compressor, or a sentence."""
+    compressors.require_compressor("Compressed", compressor)
+    return compressor
+
+
+class Compressed(AbstractServerAlgorithm):
     """A method whose clients send less (see the file's head for the update).
 
     `algorithm` is any method with a server, `compressor` one of `TopK`, `RandomK`, `Quantised`. Single numbers beside
@@ -71,74 +99,64 @@ class Compressed(eqx.Module):
     True
     """
 
-    algorithm: Any
-    compressor: Any
-
-    needs: ClassVar[tuple[str, ...]] = ()  # what the method needs is in `refuses`, in its own name
-
-    def __check_init__(self):
-        method, name = self.algorithm, base.name_of(self.algorithm)
-        offers = ("local", "local_node", "stages", "candidates")
-        if isinstance(method, type) or not any(hasattr(method, one) for one in offers):
-            raise TypeError(
-                f"Compressed: algorithm must be one with a server, such as cofed.FedDualAvg(0.1), got {shown(method)}"
-            )
-        if hasattr(method, "candidates"):
-            raise ValueError(
-                f"Compressed: {name} chooses between methods: compress these, such as "
-                "Alternative(shared=Compressed(FedAvg(0.1), TopK(0.05)), local=PureLocal(0.1))"
-            )
-        if not hasattr(getattr(method, "stage_form", method), "local"):
-            raise ValueError(f"Compressed: {name} has no server, and this is for what clients send to one")
-        if hasattr(method, "expand"):
-            raise ValueError(f"Compressed: {name} is compressed already; give one compressor")
-        if hasattr(method, "whole_up"):
-            raise ValueError(f"Compressed: what clients of {name} send must come whole: {method.whole_up}")
-        compressors.require_compressor("Compressed", self.compressor)
-
-    def __getattr__(self, name: str) -> Any:
-        # What a method may offer, this offers where its method does.
-        if name in OPTIONAL and hasattr(self.algorithm, name):
-            return OPTIONAL[name].__get__(self)
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+    algorithm: AbstractAlgorithm = eqx.field(converter=compressible)
+    compressor: compressors.AbstractCompressor = eqx.field(converter=as_compressor)
 
     @property
     def name(self) -> str:
-        return f"{base.name_of(self.algorithm)} + {self.compressor}"
+        return f"{self.algorithm.name} + {self.compressor}"
 
     @property
-    def equal_steps(self) -> bool:
+    def equal_steps(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (the method's own)
         return self.algorithm.equal_steps
 
     @property
-    def paper(self) -> str:
+    def paper(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  (the method's own)
         return self.algorithm.paper
+
+    @property
+    def method(self) -> AbstractServerAlgorithm:
+        """The method; one of several stages is compressed stage by stage, and has no rounds of its own."""
+        assert isinstance(self.algorithm, AbstractServerAlgorithm)
+        return self.algorithm
+
+    @property
+    def is_personal(self) -> bool:
+        return self.algorithm.is_personal
+
+    @property
+    def ends_locally(self) -> bool:
+        return self.algorithm.ends_locally
 
     def refuses(self, problem: Problem) -> str | None:
         reason = base.refusal(self.algorithm, problem)
         if reason is None and sends_more_than_changes(self.algorithm, problem):
             reason = (
-                f"Compressed: clients of {base.name_of(self.algorithm)} send something else than 0 where nothing "
-                "changes any more, such as their whole model, and the method has no origin and local_origin to take "
-                "from it; compressed as it is, most of it would be lost"
+                f"Compressed: clients of {self.algorithm.name} send something else than 0 where nothing changes any "
+                "more, such as their whole model, and the method has no origin and local_origin to take from it; "
+                "compressed as it is, most of it would be lost"
             )
         return reason
 
+    def stages(self, problem: Problem, rounds: int, local_steps: int | None) -> list[Stage]:
+        """The method's stages, each compressed; the errors begin anew with each."""
+        found = self.algorithm.stages(problem, rounds, local_steps)
+        return [stage._replace(algorithm=Compressed(stage.algorithm, self.compressor)) for stage in found]
+
     def init(self, problem: Problem, w0: PyTree) -> PyTree:
-        return self.algorithm.init(problem, w0)
+        return self.method.init(problem, w0)
 
     def init_client(self, problem: Problem, w0: PyTree) -> Client:
         nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self.up_shape(problem, w0))
-        return Client(self.algorithm.init_client(problem, w0), nothing)
+        return Client(self.method.init_client(problem, w0), nothing)
 
     def broadcast(self, server: PyTree) -> PyTree:
-        return self.algorithm.broadcast(server)
+        return self.method.broadcast(server)
 
     def local(self, problem: Problem, down: PyTree, client: Client, steps: LocalSteps):
-        up, own = self.algorithm.local(problem, down, client.own, steps)
-        if hasattr(self.algorithm, "local_origin"):
-            up = trees.sub(up, self.algorithm.local_origin(problem, down, client.own, steps))
-        v = trees.add(up, client.error)
+        up, own = self.method.local(problem, down, client.own, steps)
+        origin = self.method.local_origin(problem, down, client.own, steps)
+        v = trees.add(up if origin is None else trees.sub(up, origin), client.error)
         message = compressors.compress(self.compressor, v, steps.key)
         return message, Client(own, trees.sub(v, self.expand(message)))
 
@@ -147,54 +165,42 @@ class Compressed(eqx.Module):
         return compressors.expand(message)
 
     def aggregate(self, problem: Problem, server: PyTree, up: PyTree, share: Float[Array, ""]) -> PyTree:
-        if hasattr(self.algorithm, "origin"):
-            up = trees.add(self.algorithm.origin(problem, server), up)
-        return self.algorithm.aggregate(problem, server, up, share)
+        origin = self.method.origin(problem, server)
+        return self.method.aggregate(problem, server, up if origin is None else trees.add(origin, up), share)
 
     def model(self, problem: Problem, server: PyTree) -> PyTree:
-        return self.algorithm.model(problem, server)
+        return self.method.model(problem, server)
+
+    def average(self, problem: Problem, server: PyTree) -> PyTree | None:
+        return self.method.average(problem, server)
+
+    def personal_model(self, server: PyTree, client: Client) -> PyTree:
+        return self.method.personal_model(server, client.own)
+
+    def last_local(self, problem: Problem, down: PyTree, client: Client, steps: LocalSteps) -> Client:
+        return client._replace(own=self.method.last_local(problem, down, client.own, steps))
 
     def up_shape(self, problem: Problem, w0: PyTree) -> PyTree:
         """What the method sends, in shapes."""
 
         def up(w0):
-            method, zero = self.algorithm, jnp.zeros((), trees.dtype(w0))
+            method, zero = self.method, jnp.zeros((), trees.dtype(w0))
             down = method.broadcast(method.init(problem, w0))
             return method.local(problem, down, method.init_client(problem, w0), Probe(zero, zero + 1, 0.0, 1))[0]
 
         return jax.eval_shape(up, w0)
 
 
-def sends_more_than_changes(method: Any, problem: Problem) -> bool:
+def sends_more_than_changes(method: AbstractAlgorithm, problem: Problem) -> bool:
     """Whether an own method without an `origin` sends something else than 0 where all gradients are 0 and there is no
     regularizer. Those of cofed are known to do right."""
-    if type(method).__module__.startswith("cofed.") or hasattr(method, "origin") or not hasattr(method, "local"):
+    if type(method).__module__.startswith("cofed.") or not isinstance(method, AbstractServerAlgorithm):
         return False
     smooth, w0, zero = dataclasses.replace(problem, regularizer=Zero()), {"w": jnp.arange(1.0, 4.0)}, jnp.zeros(())
-    down, client = method.broadcast(method.init(smooth, w0)), method.init_client(smooth, w0)
-    up = method.local(smooth, down, client, Probe(zero, zero + 1, 0.0, 1))[0]
+    server = method.init(smooth, w0)
+    if method.origin(smooth, server) is not None:
+        return False
+    up = method.local(smooth, method.broadcast(server), method.init_client(smooth, w0), Probe(zero, zero + 1, 0.0, 1))[
+        0
+    ]
     return any(bool(jnp.any(jnp.abs(leaf) > 1e-4)) for leaf in jax.tree.leaves(up))
-
-
-def average(self: Compressed, problem: Problem, server: PyTree) -> PyTree:
-    """The averaged model of the method."""
-    return self.algorithm.average(problem, server)
-
-
-def stages(self: Compressed, problem: Problem, rounds: int, local_steps: int | None) -> list[Stage]:
-    """The method's stages, each compressed; the errors begin anew with each."""
-    found = self.algorithm.stages(problem, rounds, local_steps)
-    return [stage._replace(algorithm=Compressed(stage.algorithm, self.compressor)) for stage in found]
-
-
-def personal_model(self: Compressed, server: PyTree, client: Client) -> PyTree:
-    """A client's own model."""
-    return self.algorithm.personal_model(server, client.own)
-
-
-def last_local(self: Compressed, problem: Problem, down: PyTree, client: Client, steps: LocalSteps) -> Client:
-    """The last piece of local work; nothing is sent after it."""
-    return client._replace(own=self.algorithm.last_local(problem, down, client.own, steps))
-
-
-OPTIONAL = {function.__name__: function for function in (average, stages, personal_model, last_local)}

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
 from cofed.scalars import number, require_nonnegative, require_positive
 
@@ -50,7 +50,7 @@ class Client(NamedTuple):
     w0: PyTree  # w_0, the start: the prox is centred at it
 
 
-class FastFedDA(eqx.Module):
+class FastFedDA(AbstractServerAlgorithm):
     """Dual averaging with growing weights that uses strong convexity (see the file's head for the update).
 
     `mu` is the strong convexity of the loss, `L` its smoothness (bao2022 tunes both).

@@ -16,7 +16,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
 from cofed.scalars import number, require_positive
 
@@ -31,7 +31,7 @@ class Client(NamedTuple):
     dual: PyTree  # l_i, the multiplier of x_i = xbar
 
 
-class FedADMM(eqx.Module):
+class FedADMM(AbstractServerAlgorithm):
     """ADMM over sampled clients (see the file's head for the update).
 
     `client_lr` is the step of the local solver, `eta` the inverse of the penalty.

@@ -14,7 +14,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
 from cofed.scalars import number, require_positive
 
@@ -23,7 +23,7 @@ class Server(NamedTuple):
     w: PyTree  # w_r, the global model
 
 
-class FedAvg(eqx.Module):
+class FedAvg(AbstractServerAlgorithm):
     """Local subgradient steps, averaged (see the file's head for the update).
 
     `client_lr` is eta_c, `server_lr` is eta_s.

@@ -31,7 +31,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
 from cofed.scalars import number, require_positive
 
@@ -53,7 +53,7 @@ class Client(NamedTuple):
     gradient: PyTree  # the mean gradient of its last round
 
 
-class FedDecouple(eqx.Module):
+class FedDecouple(AbstractServerAlgorithm):
     """Exact in spite of heterogeneous clients, at one vector each way (see the file's head for the update).
 
     `client_lr` is eta, `server_lr` is eta_g of the paper.

@@ -15,7 +15,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.checks import shown
 from cofed.problem import Problem
 from cofed.scalars import entries, number, require_positive
@@ -32,7 +32,7 @@ class Client(NamedTuple):
     xhat: PyTree  # xhat_i, what the server has of it
 
 
-class FedDR(eqx.Module):
+class FedDR(AbstractServerAlgorithm):
     """Douglas-Rachford splitting over sampled clients (see the file's head for the update).
 
     `client_lr` is the step of the local solver, `eta` the step of the splitting, `alpha` its relaxation in (0, 2).

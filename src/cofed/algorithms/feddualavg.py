@@ -20,8 +20,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
-from cofed.mirrors import Euclidean, require_mirror
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
+from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
 from cofed.problem import Problem
 from cofed.scalars import number, require_flag, require_positive
 
@@ -31,7 +31,7 @@ class Server(NamedTuple):
     elapsed: Float[Array, ""]  # eta_s eta_c r K, the weight that psi has gathered so far
 
 
-class FedDualAvg(eqx.Module):
+class FedDualAvg(AbstractServerAlgorithm):
     """Local dual averaging, averaged in the dual (see the file's head for the update).
 
     `client_lr` is eta_c, `server_lr` is eta_s, `client_prox=False` the OSP form, `mirror` the geometry h.
@@ -44,7 +44,7 @@ class FedDualAvg(eqx.Module):
     client_lr: Any = eqx.field(converter=number)
     server_lr: Any = eqx.field(converter=number, default=1.0)
     client_prox: bool = eqx.field(static=True, default=True)
-    mirror: Any = eqx.field(default_factory=Euclidean)
+    mirror: AbstractMirror = eqx.field(default_factory=Euclidean)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = False

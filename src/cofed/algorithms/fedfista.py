@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
 from cofed.scalars import number, require_positive
 
@@ -40,7 +40,7 @@ class Up(NamedTuple):
     gradient: PyTree
 
 
-class FedFISTA(eqx.Module):
+class FedFISTA(AbstractServerAlgorithm):
     """Accelerated proximal gradient over rounds: exact in spite of heterogeneous clients (see the file's head).
 
     `L` is the first guess of the curvature of the mean loss; it only grows.
@@ -54,7 +54,7 @@ class FedFISTA(eqx.Module):
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = False
-    whole_up: ClassVar[str] = "FedFISTA measures the curvature by the difference of two mean gradients"
+    whole_up: ClassVar[str | None] = "FedFISTA measures the curvature by the difference of two mean gradients"
     paper: ClassVar[str] = "Beck and Teboulle 2009"
 
     def __check_init__(self):

@@ -18,8 +18,8 @@ import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
-from cofed.mirrors import Euclidean, require_mirror
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
+from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
 from cofed.problem import Problem
 from cofed.scalars import number, require_flag, require_positive
 
@@ -33,7 +33,7 @@ class Up(NamedTuple):
     elapsed: Float[Array, ""]  # eta_c K_m, the length of its path
 
 
-class FedMiD(eqx.Module):
+class FedMiD(AbstractServerAlgorithm):
     """Local proximal steps, averaged in the primal, and a proximal step of the server (see the file's head).
 
     `client_lr` is eta_c, `server_lr` is eta_s, `client_prox=False` the OSP form.
@@ -46,7 +46,7 @@ class FedMiD(eqx.Module):
     client_lr: Any = eqx.field(converter=number)
     server_lr: Any = eqx.field(converter=number, default=1.0)
     client_prox: bool = eqx.field(static=True, default=True)
-    mirror: Any = eqx.field(default_factory=Euclidean)
+    mirror: AbstractMirror = eqx.field(default_factory=Euclidean)
 
     needs: ClassVar[tuple[str, ...]] = ()
     equal_steps: ClassVar[bool] = False

@@ -21,7 +21,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
 from cofed import curvature, trees
-from cofed.algorithms.base import LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.algorithms.quadratic import minimise
 from cofed.problem import Problem
 from cofed.scalars import number, require_count, require_positive
@@ -53,7 +53,7 @@ class Up(NamedTuple):
     hessian: Float[Array, " packed"]  # the upper triangle, on S
 
 
-class FedNewton(eqx.Module):
+class FedNewton(AbstractServerAlgorithm):
     """Few rounds, whatever the conditioning, for convex problems (see the file's head for the update).
 
     `server_lr` is the first step tried along each direction, `working_set` is s (None: all coordinates).
@@ -68,7 +68,9 @@ class FedNewton(eqx.Module):
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = False
-    whole_up: ClassVar[str] = "FedNewton solves for its direction with the mean Hessian and accepts it by the mean loss"
+    whole_up: ClassVar[str | None] = (
+        "FedNewton solves for its direction with the mean Hessian and accepts it by the mean loss"
+    )
     paper: ClassVar[str] = "Lee et al. 2014"
 
     def __check_init__(self):

@@ -16,7 +16,7 @@ import equinox as eqx
 import numpy as np
 
 from cofed import checks
-from cofed.algorithms.base import Stage
+from cofed.algorithms.base import AbstractAlgorithm, AbstractStagedAlgorithm, Stage
 from cofed.algorithms.cfedda import CFedDA
 from cofed.checks import shown
 from cofed.problem import Problem
@@ -31,7 +31,7 @@ def optional_numbers(values: Any) -> Any:
     return tuple(number(value) for value in values) if several else (number(values),)
 
 
-class MCFedDA(eqx.Module):
+class MCFedDA(AbstractStagedAlgorithm):
     """C-FedDA in stages of falling strength (see the file's head).
 
     `mu` and `L` are C-FedDA's. `strengths` are the lambda_m, by default four times the problem's own, twice, and once
@@ -52,13 +52,10 @@ class MCFedDA(eqx.Module):
         static=True, default=None, converter=lambda r: tuple(r) if isinstance(r, (list, tuple)) else r
     )
 
+    needs: ClassVar[tuple[str, ...]] = ("convex", "norm")
     equal_steps: ClassVar[bool] = True
     paper: ClassVar[str] = "bao2022"
-    stage_form: ClassVar[type] = CFedDA
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        return ("convex", "norm")
+    stage_form: ClassVar[type[AbstractAlgorithm]] = CFedDA
 
     def __check_init__(self):
         require_nonnegative("MCFedDA", mu=self.mu)
@@ -90,7 +87,9 @@ class MCFedDA(eqx.Module):
 
     def stages(self, problem: Problem, rounds: int, local_steps: int | None) -> list[Stage]:
         """One C-FedDA per strength."""
-        target = strength_of(problem.regularizer)
+        target = problem.regularizer.norm_strength
+        if isinstance(target, float) and not target > 0:
+            raise ValueError(f"MCFedDA needs a regularizer of strength > 0, got {target}")
         given = self.radii if self.strengths is None else self.strengths
         count = 3 if given is None else len(given)
         if self.stage_rounds is not None:
@@ -111,12 +110,3 @@ class MCFedDA(eqx.Module):
             Stage(CFedDA(self.mu, self.L, radius, scale=strength / target), n)
             for strength, radius, n in zip(strengths, radii, split, strict=True)
         ]
-
-
-def strength_of(regularizer: Any) -> Any:
-    """lambda of a regularizer that is a multiple of a norm, also inside On(...) or a scaled one."""
-    if hasattr(regularizer, "strength"):
-        if isinstance(regularizer.strength, float) and not regularizer.strength > 0:
-            raise ValueError(f"MCFedDA needs a regularizer of strength > 0, got {regularizer.strength}")
-        return regularizer.strength
-    return strength_of(regularizer.regularizer) * getattr(regularizer, "factor", 1.0)

@@ -14,7 +14,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
 from cofed.scalars import number, require_positive
 
@@ -33,7 +33,7 @@ class Client(NamedTuple):
     c: PyTree  # c_i, the client's control variate
 
 
-class Scaffold(eqx.Module):
+class Scaffold(AbstractServerAlgorithm):
     """Drift-corrected averaging for smooth problems (see the file's head for the update).
 
     `client_lr` is eta_l, `server_lr` is eta_g of the paper.

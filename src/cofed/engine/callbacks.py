@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from cofed import checks
+from cofed.algorithms.base import AbstractAlgorithm
 from cofed.disk import DiskFederation
 from cofed.engine.history import Result
 from cofed.engine.job import Settings, in_a_line
@@ -24,7 +25,7 @@ SHOWN = 8  # a parameter with more entries than this is told by its shape
 class RunInfo:
     """What a callback is told at the start of a run. `rows` are those that a resumed run has already."""
 
-    algorithm: Any
+    algorithm: AbstractAlgorithm
     problem: Problem
     federation: Federation | DiskFederation
     settings: Settings

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import PyTree
 
+from cofed.algorithms.base import AbstractServerAlgorithm, Candidates
 from cofed.engine import evaluate
 from cofed.engine.data import Data, data_of
 from cofed.engine.history import Outcome, Result
@@ -50,30 +51,31 @@ class Choice:
 def choose(
     problem: Problem,
     federation: Federation,
-    algorithm: Any,
+    candidates: Candidates,
     weights: Any,
     evaluation: Federation | None,
     seed: int,
     go: Callable[[Federation, Any, Federation | None], Result],
 ) -> Result:
     """Train, compare and deploy. `go(federation, algorithm, evaluation)` is a run with the caller's settings."""
-    both = algorithm.candidates(problem)
+    both = (candidates.shared, candidates.local)
     unknown = [] if evaluation is None else [name for name in evaluation.names if name not in federation.names]
     if unknown:
         raise ValueError(f"the evaluation federation has the client {unknown[0]!r}, which the federation has not")
     done: list[Result] = []
     try:
-        if algorithm.folds is None:
-            parts = [(federation, evaluation) if evaluation is not None else federation.split(algorithm.held_out, seed)]
+        if candidates.folds is None:
+            split = (federation, evaluation) if evaluation is not None else federation.split(candidates.held_out, seed)
+            parts = [split]
         else:
-            parts = federation.folds(algorithm.folds, seed)
+            parts = federation.folds(candidates.folds, seed)
         tried = [(test, [train_one(go, train, one, test, done) for one in both]) for train, test in parts]
         verdict = compare_on_held_out(problem, federation.names, tried, np.asarray(federation.weights(weights)))
         own = (verdict.table["difference"] > 0).to_numpy()
-        if not algorithm.by_client:
+        if not candidates.by_client:
             own = np.full(federation.n_clients, verdict.difference > 0)
         final: list[Result | None] = list(tried[0][1])
-        if algorithm.folds is not None:  # what was tried saw only a part of the data
+        if candidates.folds is not None:  # what was tried saw only a part of the data
             wanted = (not own.all(), bool(own.any()))
             final = [
                 train_one(go, federation, one, evaluation, done) if want else None
@@ -81,7 +83,7 @@ def choose(
             ]
     except Interrupted as stop:
         return stop.result
-    return deploy(federation.names, algorithm.by_client, own, verdict, final, done)
+    return deploy(federation.names, candidates.by_client, own, verdict, final, done)
 
 
 class Interrupted(Exception):
@@ -91,7 +93,9 @@ class Interrupted(Exception):
         self.result = result
 
 
-def train_one(go: Callable, train: Federation, algorithm: Any, test: Federation | None, done: list[Result]) -> Result:
+def train_one(
+    go: Callable, train: Federation, algorithm: AbstractServerAlgorithm, test: Federation | None, done: list[Result]
+) -> Result:
     """One candidate's run, added to those done."""
     result = go(train, algorithm, test)
     if result.outcome is Outcome.INTERRUPTED:

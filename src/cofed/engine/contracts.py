@@ -14,12 +14,11 @@ import numpy as np
 from jaxtyping import PyTree
 
 from cofed import trees
-from cofed.algorithms import base
 from cofed.algorithms.probe import Probe
-from cofed.checks import shown
 from cofed.disk import DiskFederation
 from cofed.federation import Federation
-from cofed.problem import Problem, members_lacking
+from cofed.losses import FunctionLoss
+from cofed.problem import Problem
 
 TRIED = 16  # samples on which an own loss is differentiated
 
@@ -27,28 +26,6 @@ TRIED = 16  # samples on which an own loss is differentiated
 def in_a_line(error: Exception) -> str:
     """An error's kind and its first line: JAX's go on for a page."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-
-
-def check_algorithm(algorithm: Any, given: str = "algorithm: the third argument") -> None:
-    """What stands for the algorithm must be one, with all that its contract asks for."""
-    offers = ("local", "local_node", "stages", "candidates")
-    if isinstance(algorithm, type) or not any(hasattr(algorithm, name) for name in offers):
-        raise TypeError(f"{given} must be an algorithm such as cofed.FedDualAvg(client_lr=0.1), got {shown(algorithm)}")
-    name, lacking = base.name_of(algorithm), [one for one in ("needs", "equal_steps") if not hasattr(algorithm, one)]
-    if hasattr(algorithm, "local"):
-        lacking += [one for one in members_lacking(algorithm, base.Algorithm) if one != "paper"]
-    if hasattr(algorithm, "local_node"):
-        lacking += members_lacking(algorithm, base.GossipAlgorithm)
-    if lacking:
-        raise TypeError(
-            f"algorithm: {name} lacks {', '.join(sorted(set(lacking)))}; see cofed.algorithms.base for what each is"
-        )
-    unknown = [need for need in algorithm.needs if need not in base.TRAITS]
-    if isinstance(algorithm.needs, str) or unknown:
-        raise ValueError(
-            f"algorithm: {name} needs {shown(algorithm.needs)} of the regularizer, expected a tuple of "
-            f"{', '.join(map(repr, base.TRAITS))}"
-        )
 
 
 def check_prediction(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
@@ -67,17 +44,17 @@ def check_prediction(problem: Problem, federation: Federation | DiskFederation, 
     if not jnp.issubdtype(loss.dtype, jnp.floating):
         raise ValueError(f"the loss of one sample must be a floating number, got {loss.dtype}, which has no gradient")
     name = type(problem.loss).__name__
-    if getattr(problem.loss, "elementwise", False) and prediction.shape != y.shape:
+    if problem.loss.elementwise and prediction.shape != y.shape:
         raise ValueError(
             f"{name} compares a prediction of shape {prediction.shape} with a label of shape {y.shape}; they must agree"
         )
-    if hasattr(problem.loss, "outputs"):
-        check_outputs(problem, federation, prediction.shape)
-
-
-def check_outputs(problem: Problem, federation: Federation | DiskFederation, shape: tuple[int, ...]) -> None:
-    """The model must have an output for every class: JAX takes the last one for a label beyond them."""
     classes = problem.loss.outputs(federation.labels())
+    if classes is not None:
+        check_outputs(problem, classes, prediction.shape)
+
+
+def check_outputs(problem: Problem, classes: int, shape: tuple[int, ...]) -> None:
+    """The model must have an output for every class: JAX takes the last one for a label beyond them."""
     if len(shape) != 1 or shape[0] < classes:
         raise ValueError(
             f"the labels go up to {classes - 1}, so that {type(problem.loss).__name__} needs {classes} outputs, but "
@@ -87,7 +64,7 @@ def check_outputs(problem: Problem, federation: Federation | DiskFederation, sha
 
 def check_gradient(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
     """An own loss whose gradient is zero wherever it is tried trains nothing: it counts, or compares."""
-    if type(problem.loss).__module__.startswith("cofed.") and not hasattr(problem.loss, "function"):
+    if type(problem.loss).__module__.startswith("cofed.") and not isinstance(problem.loss, FunctionLoss):
         return
     x, y = federation.example()
     shape = eqx.filter_eval_shape(lambda model, w, x: model(w, x), problem.model, start, jnp.asarray(x))
@@ -146,13 +123,13 @@ def check_round(algorithm: Any, problem: Problem, start: PyTree, by_gossip: bool
     """One round of an own algorithm, on shapes: what is kept from round to round must keep its form."""
     if type(algorithm).__module__.startswith("cofed."):
         return
-    name, zero = base.name_of(algorithm), jnp.zeros((), trees.dtype(start))
+    name, zero = algorithm.name, jnp.zeros((), trees.dtype(start))
     steps = Probe(zero, zero + 1, 0.0, 1)
 
     def with_server(w0: PyTree) -> tuple[PyTree, ...]:
         server, client = algorithm.init(problem, w0), algorithm.init_client(problem, w0)
         up, kept = algorithm.local(problem, algorithm.broadcast(server), client, steps)
-        mean = algorithm.expand(up) if hasattr(algorithm, "expand") else up
+        mean = algorithm.expand(up)
         after = algorithm.aggregate(problem, server, mean, zero + 1)
         return server, after, client, kept, algorithm.model(problem, server)
 

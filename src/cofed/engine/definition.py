@@ -14,6 +14,7 @@ from jaxtyping import PyTree
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from cofed.algorithms.base import AbstractAlgorithm
 from cofed.disk import DiskFederation
 from cofed.disk.index import Index
 from cofed.engine import identity, recorded
@@ -30,7 +31,7 @@ class Definition:
 
     problem: Any
     federation: Federation | DiskFederation
-    algorithm: Any
+    algorithm: AbstractAlgorithm
     settings: Settings
     weights: Any
     metrics: Mapping[str, Callable] | None
@@ -92,7 +93,7 @@ class Written:
         self,
         problem: Any,
         federation: Federation | DiskFederation | None,
-        algorithm: Any,
+        algorithm: AbstractAlgorithm | None,
         metrics: Mapping[str, Callable] | None,
         evaluation: Federation | None,
     ) -> Definition:
@@ -106,12 +107,12 @@ class Written:
                 f"the run in {self.folder} is one of {written.algorithm_name}, not of {type(algorithm).__name__}"
             )
         problem = self.part("problem", written.problem, problem)
-        algorithm = self.part("algorithm", written.algorithm, algorithm)
+        method = self.part("algorithm", written.algorithm, algorithm)
         federation = self.federation(federation)
         run = Definition(
             problem=problem,
             federation=federation,
-            algorithm=algorithm,
+            algorithm=method,
             settings=written.settings.settings(),
             weights=self.decoded(written.weights, "weights"),
             metrics=self.metrics(dict(metrics or {})),

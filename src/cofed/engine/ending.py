@@ -147,7 +147,7 @@ def end_of_clients(job: Job, stage: ReadyStage, state: State, log: Log, debug: b
     task = stage.task
     if not job.exchange.has_personal(task.algorithm):
         return None
-    if hasattr(task.algorithm, "last_local") and not failed(state):
+    if task.algorithm.ends_locally and not failed(state):
         if debug:
             with jax.disable_jit():
                 state, heard = task.conclude(state, *watched(job.names, int(state.round)))

@@ -12,7 +12,6 @@ from cofed import metrics, trees
 from cofed.engine.data import Data, means, shares
 from cofed.engine.shards import block_of, only
 from cofed.problem import Problem
-from cofed.regularizers.calculus import part_of
 
 ROWS = 1024  # the most samples of a pass
 ROOM = 2**25  # bytes of all that a model makes of the samples of a pass: a network's layers stay near the caches
@@ -101,7 +100,7 @@ def over_clients(f: Callable[..., Any], data: Data, stacked: PyTree) -> Float[Ar
 
 def right(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> Scalar | None:
     """The part of the samples that the model gets right, each counted by its share; None where there is no right."""
-    if not hasattr(problem.loss, "correct"):
+    if not problem.loss.has_accuracy:
         return None
     return jax.vmap(problem.loss.correct)(problem.predict(w, X), y) @ share
 
@@ -109,7 +108,7 @@ def right(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> Scal
 def client_scores(problem: Problem, data: Data, models: PyTree) -> dict[str, Float[Array, " clients"]]:
     """Loss, and accuracy where the loss has one, of each client's own model on its own data."""
     found = {"loss": per_client(problem.mean_loss, data, models)}
-    if hasattr(problem.loss, "correct"):
+    if problem.loss.has_accuracy:
         found["accuracy"] = per_client(functools.partial(right, problem), data, models)
     return found
 
@@ -180,11 +179,11 @@ def shown(
     # How far from stationary: ||w - prox_1(w - grad F(w))||, zero exactly at stationary points.
     residual = trees.sub(w, psi.prox(trees.sub(w, gradient), 1.0))
     values = {"objective": loss + psi.value(w), "loss": loss, "prox_gradient": trees.norm(residual)}
-    structure = getattr(psi, "structure", None)
+    structure = psi.structure
     if structure == "density":
-        values["density"] = metrics.density()(part_of(psi, w))
+        values["density"] = metrics.density()(psi.part(w))
     if structure == "rank":
-        values["rank"] = sum_of_ranks(part_of(psi, w))
+        values["rank"] = sum_of_ranks(psi.part(w))
     if accuracy is not None:
         values["accuracy"] = accuracy
     if held_out is not None:

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import PyTree
 
 from cofed import checks, machine
+from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.engine.history import History, Log
-from cofed.engine.job import Job, ReadyStage, Settings, check_algorithm, check_kinds, prepare
+from cofed.engine.job import Job, ReadyStage, Settings, check_kinds, prepare
 from cofed.engine.loop import Clock, run_chunk
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.engine.rounds import copies
@@ -134,7 +135,7 @@ class Forecast:
 def forecast(
     problem: Problem,
     federation: Any,
-    algorithm: Any,
+    algorithm: AbstractAlgorithm,
     *,
     rounds: int,
     local_steps: int | None = None,
@@ -166,9 +167,9 @@ def forecast(
     (128000, True, True)
     """
     check_kinds(problem, federation)
-    check_algorithm(algorithm)
-    if hasattr(algorithm, "candidates"):
-        raise ValueError(f"{type(algorithm).__name__} trains several methods: forecast its candidates one by one")
+    algorithm = as_algorithm(algorithm)
+    if algorithm.candidates(problem) is not None:
+        raise ValueError(f"{algorithm.name} trains several methods: forecast its candidates one by one")
     budget, before = check_budget(seconds), machine.peak()
     settings = Settings(
         rounds=positive_integer("rounds", rounds),
@@ -401,7 +402,7 @@ def gathered(
         on_wire += (stage.end - done) * mine.messages * (stage.down + stage.up) + mine.first
         done = stage.end
     last = job.stages[-1]
-    if hasattr(last.task.algorithm, "last_local"):  # the last model goes to everybody
+    if last.task.algorithm.ends_locally:  # the last model goes to everybody
         on_wire += last.down * plan.clients
     evaluations = settings.rounds // settings.evaluate_every + (settings.rounds % settings.evaluate_every > 0)
     calibrations = [*found.values()]

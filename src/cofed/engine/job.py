@@ -10,21 +10,10 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from cofed import checks, machine, trees
-from cofed.algorithms import base
+from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.checks import shown
 from cofed.disk import DiskFederation
-from cofed.engine.contracts import (
-    check_algorithm as check_algorithm,
-)
-from cofed.engine.contracts import (
-    check_gradient,
-    check_prediction,
-    check_regularizer,
-    check_round,
-)
-from cofed.engine.contracts import (
-    in_a_line as in_a_line,
-)
+from cofed.engine.contracts import check_gradient, check_prediction, check_regularizer, check_round, in_a_line
 from cofed.engine.data import Data, data_of
 from cofed.engine.halo import halo_links
 from cofed.engine.history import COLUMNS
@@ -98,7 +87,7 @@ class Job:
 def prepare(
     problem: Problem,
     federation: Federation | DiskFederation,
-    algorithm: Any,
+    algorithm: AbstractAlgorithm,
     settings: Settings,
     weights: Any,
     metrics: Mapping[str, Callable] | None,
@@ -111,7 +100,7 @@ def prepare(
     check_kinds(problem, federation, on_disk=True)
     if mesh is not None:
         mesh = check_mesh(mesh, federation)
-    check_algorithm(algorithm)
+    algorithm = as_algorithm(algorithm)
     keep_programs()
     problem.check(federation)
     plan = make_plan(
@@ -147,7 +136,7 @@ def prepare(
         assert isinstance(exchange, Peers)
         between = Peers(halo_links(topology, federation.dtype, mesh), exchange.failure)
     stages, end = [], 0
-    for stage in base.stages_of(algorithm, problem, settings.rounds, settings.local_steps):
+    for stage in algorithm.stages(problem, settings.rounds, settings.local_steps):
         steps = settings.local_steps if stage.local_steps is None else stage.local_steps
         plan = make_plan(federation, steps, settings.local_epochs, settings.batch_size, settings.clients_per_round)
         size = federation.dtype.itemsize
@@ -170,7 +159,7 @@ def prepare(
         check_room(exchange, task, settings, start, bytes_[1], at_hand=isinstance(place, InMemory))
         stages.append(ReadyStage(task if mesh is None else put_task(task, mesh), end, *bytes_))
     own_start = lambda: problem.start(federation, None, settings.seed)  # noqa: E731
-    return Job(base.name_of(algorithm), problem, federation.names, place, exchange, stages, watch, settings, own_start)
+    return Job(algorithm.name, problem, federation.names, place, exchange, stages, watch, settings, own_start)
 
 
 def lay(
@@ -179,7 +168,7 @@ def lay(
     settings: Settings,
     weights: Any,
     exchange: Centre | Peers,
-    algorithm: Any,
+    algorithm: AbstractAlgorithm,
 ) -> tuple[InMemory | OnDisk, Data, int]:
     """Where the data lie, the data (of clients on disk an example: windows come later), the most rounds of a chunk."""
     if isinstance(federation, DiskFederation):
@@ -238,13 +227,12 @@ def check_evaluation(problem: Problem, federation: Federation | DiskFederation, 
             f"but the federation's are {list(federation.feature_names)}, in this order"
         )
     problem.check(evaluation)
-    if hasattr(problem.loss, "outputs"):
-        known, there = (problem.loss.outputs(f.labels()) for f in (federation, evaluation))
-        if there > known:
-            raise ValueError(
-                f"the evaluation federation has {there} classes, but the federation only {known}; "
-                f"give the loss their number, such as Softmax({there})"
-            )
+    known, there = (problem.loss.outputs(f.labels()) or 0 for f in (federation, evaluation))
+    if there > known:
+        raise ValueError(
+            f"the evaluation federation has {there} classes, but the federation only {known}; "
+            f"give the loss their number, such as Softmax({there})"
+        )
 
 
 def check_stream(federation: Federation | DiskFederation, plan: Plan) -> None:
@@ -275,7 +263,7 @@ def check_stream(federation: Federation | DiskFederation, plan: Plan) -> None:
 
 
 def make_exchange(
-    algorithm: Any,
+    algorithm: AbstractAlgorithm,
     federation: Federation | DiskFederation,
     settings: Settings,
     weights: Any,
@@ -283,9 +271,9 @@ def make_exchange(
     link_failure: float,
 ) -> Centre | Peers:
     """A server, or a graph where a topology is given; refused where the algorithm or a setting does not go with it."""
-    name, forms = base.name_of(algorithm), getattr(algorithm, "stage_form", algorithm)
+    name = algorithm.name
     if topology is None:
-        if not hasattr(forms, "local"):
+        if not algorithm.has_server:
             raise ValueError(f"{name} has no server: give a topology, such as topology=cofed.topologies.ring(16)")
         check_link_failure(link_failure)
         if link_failure:
@@ -293,7 +281,7 @@ def make_exchange(
         return Centre()
     if not isinstance(topology, Topology):
         raise TypeError(f"topology must be made with cofed.topologies, such as ring(16), got {type(topology).__name__}")
-    if not hasattr(forms, "local_node"):
+    if not algorithm.has_gossip:
         raise ValueError(f"{name} needs a server and has no form by gossip; leave topology out, or use DFedDA")
     if topology.nodes != federation.n_clients:
         raise ValueError(f"the topology has {topology.nodes} nodes, but there are {federation.n_clients} clients")
@@ -351,7 +339,7 @@ def wire(task: Task, w0: PyTree) -> list[int]:
     down, up = jax.eval_shape(
         lambda w0, data: task.exchange.messages(task.algorithm, task.problem, data, task.plan, w0), w0, task.data
     )
-    first = tree_bytes(w0) if getattr(task.algorithm, "exchanges_first", False) else 0
+    first = tree_bytes(w0) if task.exchange.talks_first(task.algorithm) else 0
     return [tree_bytes(down), tree_bytes(up), first]
 
 
@@ -373,7 +361,7 @@ def tree_bytes(tree: PyTree) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def check_numbers(algorithm: Any) -> None:
+def check_numbers(algorithm: AbstractAlgorithm) -> None:
     """Each hyperparameter of a run is one number; several make a grid, which is `tune`'s."""
     for name, leaf in zip(trees.names(algorithm), jax.tree.leaves(algorithm), strict=True):
         if jnp.ndim(leaf):

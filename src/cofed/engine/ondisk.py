@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from cofed.algorithms.base import AbstractAlgorithm
 from cofed.disk import DiskFederation
 from cofed.engine import evaluate
 from cofed.engine.data import Data
@@ -175,7 +176,7 @@ def row_of(task: Task, found: PyTree, w: PyTree) -> dict[str, Array]:
     return evaluate.shown(task.problem, loss, gradient, accuracy, task.held_out, task.metrics, w)
 
 
-def check_on_disk(algorithm: Any, exchange: Any, plan: Plan, per_client: bool) -> None:
+def check_on_disk(algorithm: AbstractAlgorithm, exchange: Any, plan: Plan, per_client: bool) -> None:
     """What needs everybody's data at once is refused, with what to do instead."""
     memory = "read the clients into memory (Federation.from_parquet without on_disk, or federation.select) for that"
     if not isinstance(exchange, Centre):
@@ -185,7 +186,7 @@ def check_on_disk(algorithm: Any, exchange: Any, plan: Plan, per_client: bool) -
             f"clients on disk take part by turns: give clients_per_round, fewer than the {plan.clients} clients; for "
             f"everybody in every round, {memory}"
         )
-    if exchange.has_personal(algorithm):
+    if algorithm.is_personal:
         raise ValueError(
             f"{type(algorithm).__name__} keeps a model for each client and measures each on its own data: {memory}"
         )

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from cofed import trees
+from cofed.algorithms.base import AbstractGossipAlgorithm
 from cofed.engine import draws, evaluate
 from cofed.engine.data import Data
 from cofed.engine.halo import HaloLinks
@@ -53,14 +54,21 @@ class Peers(eqx.Module):
         return copies(w0, plan.clients)
 
     def fresh(
-        self, algorithm: Any, problem: Problem, w0: PyTree, data: Data, key: PRNGKeyArray, round: Any, plan: Plan
+        self,
+        algorithm: AbstractGossipAlgorithm,
+        problem: Problem,
+        w0: PyTree,
+        data: Data,
+        key: PRNGKeyArray,
+        round: Any,
+        plan: Plan,
     ) -> State:
         """The state before a stage, after the exchange that some methods begin with."""
         if data.mesh is not None:  # of everybody's starts, those of the nodes that live here
             own = jnp.clip(data.first() + jnp.arange(data.clients, dtype=jnp.int32), 0, plan.clients - 1)
             w0 = jax.tree.map(lambda leaf: leaf[own], w0)
         nodes = jax.vmap(lambda one: algorithm.init_node(problem, one))(w0)
-        if getattr(algorithm, "exchanges_first", False):
+        if algorithm.exchanges_first:
             # Rounds before the first have negative numbers, so that their draws are their own.
             at = -1 - jnp.asarray(round, jnp.int32)
             fresh_key = draws.round_key(key, at)
@@ -85,7 +93,7 @@ class Peers(eqx.Module):
 
     def one_round(
         self,
-        algorithm: Any,
+        algorithm: AbstractGossipAlgorithm,
         problem: Problem,
         data: Data,
         state: State,
@@ -131,30 +139,38 @@ class Peers(eqx.Module):
         """The node that would be, if all had agreed."""
         return jax.tree.map(self.links.mean, state.clients)
 
-    def model(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
+    def model(self, algorithm: AbstractGossipAlgorithm, problem: Problem, state: State) -> PyTree:
         """The federation's model: that of the mean of all nodes."""
         return algorithm.model_node(problem, self.mean_node(state))
 
-    def average(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
+    def average(self, algorithm: AbstractGossipAlgorithm, problem: Problem, state: State) -> PyTree:
         """The averaged model of the mean node, or None where the method defines none."""
-        return algorithm.average_node(problem, self.mean_node(state)) if hasattr(algorithm, "average_node") else None
+        return algorithm.average_node(problem, self.mean_node(state))
 
-    def output(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
+    def output(self, algorithm: AbstractGossipAlgorithm, problem: Problem, state: State) -> PyTree:
         """What each node's next stage begins from, stacked."""
-        own = getattr(algorithm, "average_node", algorithm.model_node)
-        return jax.vmap(lambda node: own(problem, node))(state.clients)
 
-    def has_personal(self, algorithm: Any) -> bool:
+        def own(node: PyTree) -> PyTree:
+            average = algorithm.average_node(problem, node)
+            return algorithm.model_node(problem, node) if average is None else average
+
+        return jax.vmap(own)(state.clients)
+
+    def has_personal(self, algorithm: AbstractGossipAlgorithm) -> bool:
         """Whether the method has a model per node: always."""
         return True
 
-    def personal(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
+    def talks_first(self, algorithm: AbstractGossipAlgorithm) -> bool:
+        """Whether there is an exchange before the first round."""
+        return algorithm.exchanges_first
+
+    def personal(self, algorithm: AbstractGossipAlgorithm, problem: Problem, state: State) -> PyTree:
         """Every node's model, stacked."""
         return jax.vmap(lambda node: algorithm.model_node(problem, node))(state.clients)
 
     def columns(
         self,
-        algorithm: Any,
+        algorithm: AbstractGossipAlgorithm,
         problem: Problem,
         data: Data,
         held_out: Data | None,
@@ -177,10 +193,12 @@ class Peers(eqx.Module):
             found |= {f"{name}_min": values.min(), f"{name}_mean": values.mean(), f"{name}_max": values.max()}
         return found
 
-    def keeps(self, algorithm: Any, problem: Problem, w0: PyTree) -> PyTree:
+    def keeps(self, algorithm: AbstractGossipAlgorithm, problem: Problem, w0: PyTree) -> PyTree:
         """What one node keeps between rounds."""
         return algorithm.init_node(problem, w0)
 
-    def messages(self, algorithm: Any, problem: Problem, data: Data, plan: Plan, w0: PyTree) -> tuple[PyTree, PyTree]:
+    def messages(
+        self, algorithm: AbstractGossipAlgorithm, problem: Problem, data: Data, plan: Plan, w0: PyTree
+    ) -> tuple[PyTree, PyTree]:
         """What goes along a link, each way, in one round; nothing comes down."""
         return (), algorithm.local_node(problem, algorithm.init_node(problem, w0), first_steps(problem, data, plan))[1]

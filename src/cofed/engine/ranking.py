@@ -10,7 +10,6 @@ import jax
 import numpy as np
 import pandas as pd
 
-from cofed.algorithms import base
 from cofed.engine.history import Outcome
 from cofed.metrics import Density, Distance, HigherIsBetter, Rank
 
@@ -109,7 +108,7 @@ def rank(
             outcome = Outcome.DIVERGED
         outcomes.append(outcome)
         records.append(
-            {"algorithm": base.name_of(algorithm)}
+            {"algorithm": algorithm.name}
             | dict(numbers_of(algorithm))
             | {"score": value, "outcome": outcome.name.lower(), "diverged": outcome is Outcome.DIVERGED}
             | {"diverged_at": one.failed_at if one.failed_at >= 0 else None}

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
 from cofed import trees
 from cofed.algorithms import base
+from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.engine import draws, evaluate, shards
 from cofed.engine.data import Data
 from cofed.engine.history import Communication
@@ -143,7 +144,14 @@ class Centre(eqx.Module):
         return w0
 
     def fresh(
-        self, algorithm: Any, problem: Problem, w0: PyTree, data: Data, key: PRNGKeyArray, round: Any, plan: Plan
+        self,
+        algorithm: AbstractServerAlgorithm,
+        problem: Problem,
+        w0: PyTree,
+        data: Data,
+        key: PRNGKeyArray,
+        round: Any,
+        plan: Plan,
     ) -> State:
         """The state before the first round of a stage."""
         one = algorithm.init_client(problem, w0)
@@ -151,7 +159,7 @@ class Centre(eqx.Module):
 
     def one_round(
         self,
-        algorithm: Any,
+        algorithm: AbstractServerAlgorithm,
         problem: Problem,
         data: Data,
         state: State,
@@ -212,29 +220,33 @@ class Centre(eqx.Module):
         """The bytes of a run."""
         return Communication(down_each, up_each, down, up)
 
-    def model(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
+    def model(self, algorithm: AbstractServerAlgorithm, problem: Problem, state: State) -> PyTree:
         """The server's model."""
         return algorithm.model(problem, state.server)
 
-    def average(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
+    def average(self, algorithm: AbstractServerAlgorithm, problem: Problem, state: State) -> PyTree:
         """The averaged model, or None where the method defines none."""
-        return algorithm.average(problem, state.server) if hasattr(algorithm, "average") else None
+        return algorithm.average(problem, state.server)
 
-    def output(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
+    def output(self, algorithm: AbstractServerAlgorithm, problem: Problem, state: State) -> PyTree:
         """What the next stage begins from."""
         return base.output(algorithm, problem, state.server)
 
-    def has_personal(self, algorithm: Any) -> bool:
+    def has_personal(self, algorithm: AbstractServerAlgorithm) -> bool:
         """Whether the method has a model per client."""
-        return hasattr(algorithm, "personal_model")
+        return algorithm.is_personal
 
-    def personal(self, algorithm: Any, problem: Problem, state: State) -> PyTree:
+    def talks_first(self, algorithm: AbstractServerAlgorithm) -> bool:
+        """Whether there is an exchange before the first round: never with a server."""
+        return False
+
+    def personal(self, algorithm: AbstractServerAlgorithm, problem: Problem, state: State) -> PyTree:
         """A model per client, stacked."""
         return jax.vmap(lambda client: algorithm.personal_model(state.server, client))(state.clients)
 
     def columns(
         self,
-        algorithm: Any,
+        algorithm: AbstractServerAlgorithm,
         problem: Problem,
         data: Data,
         held_out: Data | None,
@@ -248,11 +260,13 @@ class Centre(eqx.Module):
         models = self.personal(algorithm, problem, state)
         return evaluate.personal(problem, data, held_out, metrics, per_client, models)
 
-    def keeps(self, algorithm: Any, problem: Problem, w0: PyTree) -> PyTree:
+    def keeps(self, algorithm: AbstractServerAlgorithm, problem: Problem, w0: PyTree) -> PyTree:
         """What one client keeps between rounds."""
         return algorithm.init_client(problem, w0)
 
-    def messages(self, algorithm: Any, problem: Problem, data: Data, plan: Plan, w0: PyTree) -> tuple[PyTree, PyTree]:
+    def messages(
+        self, algorithm: AbstractServerAlgorithm, problem: Problem, data: Data, plan: Plan, w0: PyTree
+    ) -> tuple[PyTree, PyTree]:
         """What goes down to a client and up from it, in one round."""
         down = algorithm.broadcast(algorithm.init(problem, w0))
         steps = first_steps(problem, data, plan)
@@ -260,7 +274,7 @@ class Centre(eqx.Module):
 
 
 def last_work(
-    algorithm: Any,
+    algorithm: AbstractServerAlgorithm,
     problem: Problem,
     data: Data,
     state: State,

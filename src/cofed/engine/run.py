@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from cofed import checks, trees
-from cofed.algorithms import base
+from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.disk import DiskFederation
 from cofed.engine import folders
 from cofed.engine.callbacks import Listeners, RunInfo
@@ -22,7 +22,7 @@ from cofed.engine.choose import choose
 from cofed.engine.definition import Definition, Written
 from cofed.engine.ending import failed, finish, gathered, judge, rounds_done, settled, to_numpy
 from cofed.engine.history import History, LeftOut, Log, Result
-from cofed.engine.job import Job, ReadyStage, Settings, check_algorithm, check_kinds, prepare
+from cofed.engine.job import Job, ReadyStage, Settings, check_kinds, prepare
 from cofed.engine.loop import Clock, Records, Task
 from cofed.engine.mesh import spread_state
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
@@ -38,7 +38,7 @@ CHUNK_SECONDS = 0.25  # a chunk of rounds is about so long: often enough for a p
 def run(
     problem: Problem,
     federation: Federation | DiskFederation,
-    algorithm: Any,
+    algorithm: AbstractAlgorithm,
     *,
     rounds: int,
     local_steps: int | None = None,
@@ -105,12 +105,15 @@ def run(
         checkpoint = check_folder(checkpoint)
     elif checkpoint_every is not None:
         raise ValueError("checkpoint_every is for runs with a checkpoint, and none is given")
-    if hasattr(algorithm, "candidates"):
+    check_kinds(problem, federation, on_disk=True)
+    algorithm = as_algorithm(algorithm)
+    candidates = algorithm.candidates(problem)
+    if candidates is not None:
         check_kinds(problem, federation)
         assert isinstance(federation, Federation)
         if topology is not None or checkpoint is not None or link_failure:
             raise ValueError(
-                f"{type(algorithm).__name__} trains several methods through a server: it has no topology and no "
+                f"{algorithm.name} trains several methods through a server: it has no topology and no "
                 "checkpoint of its own; run its candidates one by one for these"
             )
 
@@ -138,7 +141,7 @@ def run(
                 debug=debug,
             )
 
-        return choose(problem, federation, algorithm, weights, evaluation, check_seed(seed), go)
+        return choose(problem, federation, candidates, weights, evaluation, check_seed(seed), go)
     if mesh is not None and debug:
         raise ValueError("debug=True runs client by client in one place: leave mesh= out")
     listeners = Listeners(callbacks)
@@ -182,7 +185,7 @@ def resume(
     *,
     problem: Problem | None = None,
     federation: Federation | DiskFederation | None = None,
-    algorithm: Any = None,
+    algorithm: AbstractAlgorithm | None = None,
     metrics: Mapping[str, Callable] | None = None,
     evaluation: Federation | None = None,
     mesh: Any = None,
@@ -208,7 +211,7 @@ def resume(
     if problem is not None or federation is not None:
         check_given(problem, federation)
     if algorithm is not None:
-        check_algorithm(algorithm, "algorithm")
+        algorithm = as_algorithm(algorithm, "algorithm")
     if metrics is not None and not isinstance(metrics, Mapping):
         raise TypeError(f"metrics must be a mapping of names to functions of the model, got {checks.shown(metrics)}")
     listeners = Listeners(callbacks)
@@ -270,7 +273,7 @@ def fresh_state(job: Job, task: Task, starts: PyTree, key: Array, round: int) ->
     """The state before a stage's first round, checked."""
     state = job.place.enter(task, starts, key, jnp.asarray(round, jnp.int32))
     if not jax.jit(trees.all_finite)((state.round, state.server, state.clients)):  # one program, not one per leaf
-        raise ValueError(f"{base.name_of(task.algorithm)} cannot start from this w0: its state would not be finite")
+        raise ValueError(f"{task.algorithm.name} cannot start from this w0: its state would not be finite")
     return state
 
 

@@ -16,11 +16,11 @@ import numpy as np
 from jaxtyping import Array, Int, PyTree
 
 from cofed import checks
-from cofed.algorithms import base
+from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.engine import folders
 from cofed.engine.ending import blown_up, judged_by, usual_start
 from cofed.engine.history import Outcome
-from cofed.engine.job import Job, Settings, check_algorithm, check_kinds, prepare, traced
+from cofed.engine.job import Job, Settings, check_kinds, prepare, traced
 from cofed.engine.loop import Clock, Task, advance
 from cofed.engine.plan import check_refusal, check_seed, optional_integer, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
@@ -88,20 +88,20 @@ def tune(
     (0.1, [False, False, True])
     """
     check_kinds(problem, federation)
-    algorithms = [grid] if isinstance(grid, eqx.Module) else checks.items("grid", grid, "algorithms")
+    given = [grid] if isinstance(grid, eqx.Module) else checks.items("grid", grid, "algorithms")
     checks.optional_flag("progress", progress)
     checks.optional_flag("maximise", maximise)
     checks.integer("memory", memory, most=None)
     checks.optional_text("score", score)
-    if not algorithms:
+    if not given:
         raise ValueError("the grid is empty: give at least one algorithm")
+    algorithms = [as_algorithm(algorithm, "each of grid") for algorithm in given]
     for algorithm in algorithms:
-        check_algorithm(algorithm, "each of grid")
-        if hasattr(algorithm, "candidates"):
-            raise ValueError(f"{base.name_of(algorithm)} chooses between methods by itself: tune these one by one")
+        if algorithm.candidates(problem) is not None:
+            raise ValueError(f"{algorithm.name} chooses between methods by itself: tune these one by one")
     upward = maximised(score or "objective", metrics or {}, maximise)
     if score is None:
-        score = "personal_objective" if hasattr(algorithms[0], "personal_model") else "objective"
+        score = "personal_objective" if algorithms[0].is_personal else "objective"
     rounds = positive_integer("rounds", rounds)
     every = max(1, rounds // 20) if evaluate_every is None else positive_integer("evaluate_every", evaluate_every)
     last = positive_integer("last", last)
@@ -186,7 +186,7 @@ def alike(algorithms: list[Any], problem: Problem, settings: Settings, dtype: An
     groups: dict[Any, Group] = {}
     for i, algorithm in enumerate(algorithms):
         check_refusal(algorithm, problem)
-        stages = base.stages_of(algorithm, problem, settings.rounds, settings.local_steps)
+        stages = algorithm.stages(problem, settings.rounds, settings.local_steps)
         methods = [traced(stage.algorithm, dtype) for stage in stages]
         shapes = tuple(leaf.shape for leaf in jax.tree.leaves(methods))
         ends = tuple((stage.rounds, stage.local_steps) for stage in stages)
@@ -300,7 +300,7 @@ def number_of(value: int) -> jax.Array:
     return jnp.asarray(value, jnp.int32)
 
 
-def of(task: Task, algorithm: Any) -> Task:
+def of(task: Task, algorithm: AbstractAlgorithm) -> Task:
     """The task with another algorithm."""
     return dataclasses.replace(task, algorithm=algorithm)
 

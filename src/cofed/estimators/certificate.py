@@ -38,6 +38,7 @@ from cofed.estimators.penalty import EPS, conjugate, excess, fitting, shrinkages
 from cofed.losses import Logistic, Poisson, Softmax, Squared
 from cofed.models import Weights
 from cofed.problem import Problem
+from cofed.regularizers import AbstractRegularizer, On
 
 Scalar = Float[Array, ""]
 
@@ -156,11 +157,17 @@ def duality_gap(
     return jnp.maximum(primal - dual(problem, null, gradient, trees.dot(v, gradient) - loss, loss), 0)
 
 
+def of_coefficients(problem: Problem) -> AbstractRegularizer:
+    """psi of On(psi, "coef"): the intercept is free."""
+    assert isinstance(problem.regularizer, On)
+    return problem.regularizer.regularizer
+
+
 def sharper_gap(
     problem: Problem, null: Null, w: PyTree, loss: Scalar, gradient: PyTree, curved: Curvature, err: PyTree
 ) -> Scalar:
     """The gap at w, its theta moved by the Hessian as the file's head says."""
-    psi = problem.regularizer.regularizer
+    psi = of_coefficients(problem)
     v, g = ravel_pytree(w)[0], ravel_pytree(gradient)[0]
     back = ravel_pytree(gradient)[1]
     wide = ravel_pytree(spreads(null, w))[0]
@@ -185,7 +192,7 @@ def dual(
 ) -> Scalar:
     """The best dual value along theta, whose mean f* is at most `conjugate_sum`. `half_square` is mean theta^2 / 2 of a
     squared loss, `slack` what an open penalty's domain forgives."""
-    psi = problem.regularizer.regularizer  # On(psi, "coef")
+    psi = of_coefficients(problem)
     g = gradient.coef
     if gradient.intercept is not None:
         tilted = lambda moved: jnp.multiply.outer(null.tilt, moved).reshape(g.shape)  # noqa: E731

@@ -24,7 +24,7 @@ from jaxtyping import PyTree
 from sklearn.exceptions import ConvergenceWarning
 
 from cofed.algorithms import FedDecouple, FedFISTA, FedNewton
-from cofed.algorithms.base import refusal
+from cofed.algorithms.base import AbstractServerAlgorithm, refusal
 from cofed.engine.job import traced, wire
 from cofed.engine.loop import Task, Watch
 from cofed.engine.plan import Plan, pose
@@ -66,7 +66,7 @@ class Solved:
 
 def check_algorithm(owner: str, algorithm: Any) -> None:
     """An algorithm is one of NAMES or one of cofed's own, with its numbers."""
-    if algorithm in NAMES if isinstance(algorithm, str) else hasattr(algorithm, "local"):
+    if algorithm in NAMES if isinstance(algorithm, str) else isinstance(algorithm, AbstractServerAlgorithm):
         return
     raise ValueError(
         f"{owner}: algorithm must be one of {', '.join(NAMES)} or an algorithm with a server such as "

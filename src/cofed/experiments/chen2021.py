@@ -30,7 +30,9 @@ def aer(drawn: "cofed.datasets.Synthetic", models: object) -> float:
     return cofed.excess_risk(PROBLEM, drawn.test, models, drawn.local, weights="uniform").average
 
 
-def train(n: Numbers, federation: "cofed.Federation", algorithm: object, seed: int) -> "cofed.Result":
+def train(
+    n: Numbers, federation: "cofed.Federation", algorithm: "cofed.AbstractAlgorithm", seed: int
+) -> "cofed.Result":
     """A run to the minimiser: full gradients, one step per round."""
     return cofed.run(
         PROBLEM,

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from cofed import intake
-from cofed.algorithms import base
+from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.engine.job import check_numbers, check_prediction
 from cofed.engine.plan import Plan, check_fit, make_plan, pose
 from cofed.flower.settings import Settings
@@ -31,7 +31,12 @@ class Agreement:
 
 
 def agreement(
-    problem: Problem, algorithm: Any, settings: Settings, weights: Any, w0: Any, told: Mapping[str, Card]
+    problem: Problem,
+    algorithm: AbstractServerAlgorithm,
+    settings: Settings,
+    weights: Any,
+    w0: Any,
+    told: Mapping[str, Card],
 ) -> Agreement:
     """What the cards that were told come to, or a sentence where they do not fit together.
 
@@ -55,7 +60,7 @@ def agreement(
         weights = [weights[site] for site in sites]
     start = problem.start(federation, w0, settings.seed)
     check_prediction(problem, federation, start)
-    stages = base.stages_of(algorithm, problem, settings.rounds, settings.local_steps)
+    stages = algorithm.stages(problem, settings.rounds, settings.local_steps)
     plans = []
     for stage in stages:
         steps = settings.local_steps if stage.local_steps is None else stage.local_steps

@@ -17,9 +17,9 @@ from safetensors.numpy import save_file
 
 from cofed import trees
 from cofed.algorithms import base
+from cofed.algorithms.base import AbstractServerAlgorithm, as_algorithm
 from cofed.engine import draws, evaluate
 from cofed.engine.data import Data
-from cofed.engine.job import check_algorithm
 from cofed.engine.plan import Plan
 from cofed.engine.steps import make_steps
 from cofed.federation import Federation
@@ -39,7 +39,7 @@ Node = dict[str, Any]  # a node's configuration, `--node-config "site='oslo'"`
 
 def client_app(
     problem: Any,
-    algorithm: Any,
+    algorithm: AbstractServerAlgorithm,
     load: Callable[[Node], tuple[Any, Any]],
     *,
     keep: Callable[[Node], Any] | None = None,
@@ -131,15 +131,21 @@ def of(value: Any, config: dict[str, Any]) -> Any:
 class Site:
     """What a site answers."""
 
-    def __init__(self, problem: Any, algorithm: Any, load: Callable, keep: Callable | None, privacy: Privacy | None):
+    def __init__(
+        self,
+        problem: Any,
+        algorithm: AbstractServerAlgorithm,
+        load: Callable,
+        keep: Callable | None,
+        privacy: Privacy | None,
+    ):
         self.problem, self.algorithm, self.load, self.keep = problem, algorithm, load, keep
         self.privacy = privacy
 
     def defined(self, context: Any) -> tuple[Problem, Any]:
         """The problem and the algorithm of this run."""
         problem, algorithm = of(self.problem, context.run_config), of(self.algorithm, context.run_config)
-        check_algorithm(algorithm)
-        return problem, algorithm
+        return problem, as_algorithm(algorithm)
 
     def folder(self, context: Any) -> Path | None:
         """The site's own folder."""
@@ -161,7 +167,7 @@ class Site:
         problem.check(data)
         return {"head": identity(problem, algorithm) | Card.of(site_name(context), problem, data).entries()}
 
-    def check(self, content: Any, problem: Problem, algorithm: Any) -> dict[str, Any]:
+    def check(self, content: Any, problem: Problem, algorithm: AbstractServerAlgorithm) -> dict[str, Any]:
         """The head of a message from a server that runs the same."""
         return wire.check_head(content, **identity(problem, algorithm))
 
@@ -197,13 +203,13 @@ class Site:
         since = jnp.asarray(terms.round - terms.begun, data.X.dtype)
         arguments = (stage, posed_problem, data, terms.plan, seed, round, since, down, keeps)
         if terms.last:
-            if hasattr(stage, "last_local"):
+            if stage.ends_locally:
                 keeps, finite = last_work(*arguments)
                 require_finite(finite)
             if folder is not None:
                 w = wire.unpack(content, "model", model)
                 save_model(folder / "model.safetensors", w)
-                if hasattr(stage, "personal_model"):
+                if stage.is_personal:
                     # The server's state is not here; what stands for it is a server that begins at the last model.
                     own = stage.personal_model(stage.init(posed_problem, w), keeps)
                     save_model(folder / "personal.safetensors", own)
@@ -220,7 +226,7 @@ class Site:
         return reply
 
 
-def identity(problem: Problem, algorithm: Any) -> dict[str, Any]:
+def identity(problem: Problem, algorithm: AbstractServerAlgorithm) -> dict[str, Any]:
     """What both ends must have in common."""
     return {
         "format": wire.FORMAT,
@@ -229,7 +235,7 @@ def identity(problem: Problem, algorithm: Any) -> dict[str, Any]:
     }
 
 
-def shapes(algorithm: Any, problem: Problem, w0: PyTree) -> tuple[PyTree, PyTree]:
+def shapes(algorithm: AbstractServerAlgorithm, problem: Problem, w0: PyTree) -> tuple[PyTree, PyTree]:
     """What comes down, and what a client keeps."""
     return algorithm.broadcast(algorithm.init(problem, w0)), algorithm.init_client(problem, w0)
 
@@ -282,7 +288,7 @@ def steps_of(
 
 @eqx.filter_jit
 def local_work(
-    algorithm: Any,
+    algorithm: AbstractServerAlgorithm,
     problem: Problem,
     data: Data,
     plan: Plan,
@@ -300,7 +306,7 @@ def local_work(
 
 @eqx.filter_jit
 def last_work(
-    algorithm: Any,
+    algorithm: AbstractServerAlgorithm,
     problem: Problem,
     data: Data,
     plan: Plan,

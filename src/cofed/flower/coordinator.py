@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, PyTree
 
 from cofed import metrics, trees
 from cofed.algorithms import base
+from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.engine import draws
 from cofed.engine.history import Communication, History, LeftOut, Outcome, Result
 from cofed.engine.rounds import Centre, weighted_mean
@@ -32,7 +33,6 @@ from cofed.flower.saved import Folder
 from cofed.flower.settings import Settings, check_same, description
 from cofed.flower.terms import Card, Terms, posed
 from cofed.problem import Problem
-from cofed.regularizers.calculus import part_of
 
 AGAIN = 5.0  # seconds before a site that answered badly is asked again, where the quorum needs it
 
@@ -58,7 +58,7 @@ class Coordinator:
         self,
         grid: Any,
         problem: Problem,
-        algorithm: Any,
+        algorithm: AbstractServerAlgorithm,
         settings: Settings,
         weights: Any,
         w0: Any,
@@ -360,7 +360,7 @@ class Coordinator:
 
     def conclude(self) -> None:
         """Send everybody the last model, for its evaluation and the last piece of local work."""
-        personal = hasattr(self.stage, "last_local") or hasattr(self.stage, "personal_model")
+        personal = self.stage.ends_locally or self.stage.is_personal
         if not personal and not self.settings.due(self.now.round):
             return
         began, scores = time.monotonic(), {}
@@ -400,7 +400,7 @@ class Coordinator:
             communication=Communication(
                 size(self.stage.broadcast(self.server)), size(self.up_shape), self.now.down, self.now.up
             ),
-            average=self.stage.average(self.posed, self.server) if hasattr(self.stage, "average") else None,
+            average=self.stage.average(self.posed, self.server),
         )
         epsilon = None if self.privacy is None else self.privacy.epsilon(max(self.now.spent.values(), default=0))
         self.folder.finish(result, w, epsilon)
@@ -431,9 +431,9 @@ class Coordinator:
         """A row of the history; what the sites say of the model comes later."""
         w = self.model_before = self.model()
         row: dict[str, Any] = {"round": round, "objective": math.nan, "loss": math.nan}
-        if getattr(self.posed.regularizer, "structure", None) == "density":
-            row["density"] = float(metrics.density()(part_of(self.posed.regularizer, w)))
-        if hasattr(self.problem.loss, "correct"):
+        if self.posed.regularizer.structure == "density":
+            row["density"] = float(metrics.density()(self.posed.regularizer.part(w)))
+        if self.problem.loss.has_accuracy:
             row["accuracy"] = math.nan
         return row | {
             "participants": participants,
@@ -451,7 +451,12 @@ class Coordinator:
 
 @eqx.filter_jit
 def aggregated(
-    algorithm: Any, problem: Problem, server: PyTree, ups: PyTree, weights: Array, heard: Bool[Array, " asked"]
+    algorithm: AbstractServerAlgorithm,
+    problem: Problem,
+    server: PyTree,
+    ups: PyTree,
+    weights: Array,
+    heard: Bool[Array, " asked"],
 ) -> tuple[PyTree, Bool[Array, ""]]:
     """The server's step on the updates that were heard, and whether it is finite."""
     mean, share = weighted_mean(base.expanded(algorithm, ups), weights, heard)

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.algorithms.probe import Probe
 from cofed.flower.terms import Terms
 from cofed.problem import Problem
@@ -68,14 +69,26 @@ class Privacy(eqx.Module):
 
 @eqx.filter_jit
 def probed(
-    algorithm: Any, problem: Problem, down: PyTree, fresh: PyTree, since: Any, steps: int, value: float
+    algorithm: AbstractServerAlgorithm,
+    problem: Problem,
+    down: PyTree,
+    fresh: PyTree,
+    since: Any,
+    steps: int,
+    value: float,
 ) -> PyTree:
     """What a client that keeps `fresh` would send if every gradient had this value in every entry."""
     return algorithm.local(problem, down, fresh, Probe(since, jnp.asarray(steps, since.dtype), value, steps))[0]
 
 
 def privatised(
-    algorithm: Any, problem: Problem, down: PyTree, fresh: PyTree, since: Any, terms: Terms, up: PyTree
+    algorithm: AbstractServerAlgorithm,
+    problem: Problem,
+    down: PyTree,
+    fresh: PyTree,
+    since: Any,
+    terms: Terms,
+    up: PyTree,
 ) -> PyTree:
     """The update as it may be sent; `fresh` is what a client keeps before its first round."""
     centre, other = (probed(algorithm, problem, down, fresh, since, terms.steps, value) for value in (0.0, 1.0))

@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from cofed import intake
+from cofed.algorithms.base import as_algorithm
 from cofed.engine.encode import encode_or_none
-from cofed.engine.job import check_algorithm
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.flower import wire
 from cofed.flower.privacy import Privacy
@@ -55,11 +55,10 @@ def check_settings(problem: Any, algorithm: Any, *, privacy: Any = None, **numbe
     """The settings of a run of this problem and algorithm, or a sentence on what is wrong with them."""
     if not isinstance(problem, Problem):
         raise TypeError(f"the problem must be a cofed.Problem, got {type(problem).__name__}")
-    check_algorithm(algorithm)
-    form = getattr(algorithm, "stage_form", algorithm)
-    if not hasattr(form, "local"):
-        raise ValueError(f"{type(algorithm).__name__} has no server, and so cannot run over Flower")
-    if privacy is not None and hasattr(algorithm, "expand"):
+    algorithm = as_algorithm(algorithm)
+    if algorithm.candidates(problem) is not None or not algorithm.has_server:
+        raise ValueError(f"{algorithm.name} has no server, and so cannot run over Flower")
+    if privacy is not None and algorithm.is_compressed:
         raise ValueError("privacy clips and noises whole updates: it does not go with compressed ones")
     return check_numbers(privacy=privacy, **numbers)
 
@@ -153,7 +152,7 @@ def check_ends(problem: Any, algorithm: Any) -> None:
         if name == "problem" and not isinstance(value, Problem):
             raise TypeError(words)
         if name == "algorithm":
-            check_algorithm(value)
+            as_algorithm(value)
 
 
 def site_names(clients: Any) -> tuple[str, ...]:

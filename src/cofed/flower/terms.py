@@ -9,7 +9,6 @@ import jax
 import numpy as np
 
 from cofed import intake
-from cofed.algorithms import base
 from cofed.engine.job import traced
 from cofed.engine.plan import Plan, pose
 from cofed.federation import Federation
@@ -38,7 +37,7 @@ class Card:
     def of(cls, site: str, problem: Problem, federation: Federation) -> "Card":
         """The card of a site's own data."""
         y = federation.labels()
-        classes = hasattr(problem.loss, "correct")
+        classes = problem.loss.has_accuracy
         columns = federation.feature_names
         return cls(
             site=site,
@@ -48,7 +47,7 @@ class Card:
             dtype=str(federation.dtype),
             label_dtype=str(y.dtype),
             columns="" if columns is None else hashlib.sha256(json.dumps(columns).encode()).hexdigest(),
-            outputs=problem.loss.outputs(y) if hasattr(problem.loss, "outputs") else 0,
+            outputs=problem.loss.outputs(y) or 0,
             lowest=int(y.min()) if classes else 0,
         )
 
@@ -131,7 +130,7 @@ def fields(kind: type, head: dict[str, Any]) -> dict[str, Any]:
 
 def posed(problem: Problem, algorithm: Any, terms: Terms, dtype: Any) -> tuple[Problem, Any]:
     """The problem and the stage's algorithm, as both ends compute with them."""
-    stages = base.stages_of(algorithm, problem, terms.rounds, terms.local_steps or None)
+    stages = algorithm.stages(problem, terms.rounds, terms.local_steps or None)
     if not 0 <= terms.stage < len(stages):
         raise WireError(f"the message is of stage {terms.stage}, but there are {len(stages)}")
     problem = dataclasses.replace(pose(problem, terms.plan), everyone=terms.everyone)

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
-from cofed.mirrors import Euclidean, require_mirror
+from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps
+from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
 from cofed.problem import Problem
 from cofed.scalars import number, require_positive
 
@@ -31,7 +31,7 @@ class Node(NamedTuple):
     gradient: PyTree  # G^m of the round
 
 
-class DASM(eqx.Module):
+class DASM(AbstractGossipAlgorithm):
     """Distributed dual averaging with decreasing steps (see the file's head for the update).
 
     `step` is a of alpha_t = a / sqrt(t + 1), `mirror` the geometry h.
@@ -42,7 +42,7 @@ class DASM(eqx.Module):
     """
 
     step: Any = eqx.field(converter=number)
-    mirror: Any = eqx.field(default_factory=Euclidean)
+    mirror: AbstractMirror = eqx.field(default_factory=Euclidean)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = True

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
-from cofed.mirrors import Euclidean, require_mirror
+from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps
+from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
 from cofed.problem import Problem
 from cofed.scalars import number, require_flag, require_positive
 
@@ -38,7 +38,7 @@ class Up(NamedTuple):
     delta: PyTree  # Delta; None without tracking
 
 
-class DFedDA(eqx.Module):
+class DFedDA(AbstractGossipAlgorithm):
     """Dual averaging by gossip (see the file's head for the update).
 
     `client_lr` is eta_c, `server_lr` is eta_s, `mirror` the geometry h; `gradient_tracking=True` is DFedDA-GT.
@@ -51,7 +51,7 @@ class DFedDA(eqx.Module):
     client_lr: Any = eqx.field(converter=number)
     server_lr: Any = eqx.field(converter=number, default=1.0)
     gradient_tracking: bool = eqx.field(static=True, default=False)
-    mirror: Any = eqx.field(default_factory=Euclidean)
+    mirror: AbstractMirror = eqx.field(default_factory=Euclidean)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = False

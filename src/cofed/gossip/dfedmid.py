@@ -17,7 +17,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
+from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps
 from cofed.problem import Problem
 from cofed.scalars import number, require_flag, require_positive
 
@@ -31,7 +31,7 @@ class Up(NamedTuple):
     elapsed: Float[Array, ""]  # eta_s eta_c K_m
 
 
-class DFedMiD(eqx.Module):
+class DFedMiD(AbstractGossipAlgorithm):
     """Proximal steps by gossip (see the file's head for the update).
 
     `client_lr` is eta_c, `server_lr` is eta_s; `client_prox=False` leaves psi out of the local steps.

@@ -16,7 +16,7 @@ import equinox as eqx
 from jaxtyping import PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
+from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps
 from cofed.problem import Problem
 from cofed.scalars import number, require_positive
 
@@ -32,7 +32,7 @@ class Up(NamedTuple):
     delta: PyTree  # Delta
 
 
-class DScaffold(eqx.Module):
+class DScaffold(AbstractGossipAlgorithm):
     """Gradient tracking by gossip for smooth problems (see the file's head for the update).
 
     `client_lr` is eta_c, `server_lr` is eta_s.

@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 
-from cofed.algorithms.base import Stage
+from cofed.algorithms.base import AbstractAlgorithm, AbstractStagedAlgorithm, Stage
 from cofed.gossip.refeddagt import ReFedDAGT
-from cofed.mirrors import PNorm, require_mirror
+from cofed.mirrors import AbstractMirror, PNorm, require_mirror
 from cofed.problem import Problem
 from cofed.scalars import number, require_count, require_positive
 
 
-class MReFedDAGT(eqx.Module):
+class MReFedDAGT(AbstractStagedAlgorithm):
     """ReFedDA-GT in stages of shrinking balls (see the file's head).
 
     `radius_squared` is Q_0, `sparsity` is s, `stages_count` the number of stages; the rest is ReFedDA-GT's.
@@ -35,12 +35,12 @@ class MReFedDAGT(eqx.Module):
     sparsity: int = eqx.field(static=True)
     server_lr: Any = eqx.field(converter=number, default=1.0)
     stages_count: int = eqx.field(static=True, default=4)
-    mirror: Any = eqx.field(default_factory=PNorm)
+    mirror: AbstractMirror = eqx.field(default_factory=PNorm)
 
     needs: ClassVar[tuple[str, ...]] = ("zero",)
     equal_steps: ClassVar[bool] = False
     paper: ClassVar[str] = "liang2023"
-    stage_form: ClassVar[type] = ReFedDAGT
+    stage_form: ClassVar[type[AbstractAlgorithm]] = ReFedDAGT
 
     def __check_init__(self):
         require_positive("MReFedDAGT", client_lr=self.client_lr, radius_squared=self.radius_squared)

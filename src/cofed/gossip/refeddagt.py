@@ -22,8 +22,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
-from cofed.mirrors import PNorm, require_mirror
+from cofed.algorithms.base import AbstractGossipAlgorithm, AbstractServerAlgorithm, LocalSteps
+from cofed.mirrors import AbstractMirror, PNorm, require_mirror
 from cofed.problem import Problem
 from cofed.regularizers import L0Ball
 from cofed.scalars import number, require_count, require_flag, require_positive, require_radius
@@ -62,7 +62,7 @@ class Up(NamedTuple):
     w0: PyTree = None  # by gossip w_0^m, where the nodes' starts differ
 
 
-class ReFedDAGT(eqx.Module):
+class ReFedDAGT(AbstractServerAlgorithm, AbstractGossipAlgorithm):
     """Dual averaging within a q-norm ball around the start, drift-corrected (see the file's head for the update).
 
     `client_lr` is eta_c, `server_lr` is eta_s, `radius_squared` is Q (inf: no ball), `sparsity` is s (None: the output
@@ -78,7 +78,7 @@ class ReFedDAGT(eqx.Module):
     server_lr: Any = eqx.field(converter=number, default=1.0)
     radius_squared: Any = eqx.field(converter=number, default=float("inf"))
     sparsity: int | None = eqx.field(static=True, default=None)
-    mirror: Any = eqx.field(default_factory=PNorm)
+    mirror: AbstractMirror = eqx.field(default_factory=PNorm)
     mix_start: bool = eqx.field(static=True, default=False)
 
     needs: ClassVar[tuple[str, ...]] = ("zero",)
@@ -92,7 +92,7 @@ class ReFedDAGT(eqx.Module):
         require_mirror("ReFedDAGT", self.mirror)
         if self.sparsity is not None:
             require_count("ReFedDAGT", sparsity=self.sparsity)
-        if not hasattr(self.mirror, "norm"):
+        if not self.mirror.has_norm:
             raise ValueError(f"ReFedDAGT needs a mirror with a norm, PNorm or Euclidean, got {self.mirror}")
 
     def init(self, problem: Problem, w0: PyTree) -> Server:

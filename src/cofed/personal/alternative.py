@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 
 from cofed import checks
-from cofed.algorithms.base import Candidates
+from cofed.algorithms.base import AbstractChoice, AbstractServerAlgorithm, Candidates, as_algorithm
 from cofed.algorithms.fedavg import FedAvg
 from cofed.personal.local import optional_number
 from cofed.personal.purelocal import PureLocal
@@ -22,7 +22,17 @@ from cofed.problem import Problem
 from cofed.scalars import number, require_positive
 
 
-class Alternative(eqx.Module):
+def with_server(name: str, method: Any) -> AbstractServerAlgorithm | None:
+    """The method, which must have rounds through a server, or None."""
+    if method is None:
+        return None
+    found = as_algorithm(method, f"Alternative: {name}") if isinstance(method, eqx.Module) else None
+    if not isinstance(found, AbstractServerAlgorithm):
+        raise TypeError(f"Alternative: {name} must be an algorithm with a server, got {checks.shown(method)}")
+    return found
+
+
+class Alternative(AbstractChoice):
     """FedAvg or PureLocal, whichever does better on held-out data (see the file's head).
 
     `client_lr` and `server_lr` are FedAvg's eta_c and eta_s, and `client_lr` PureLocal's; `shared` and `local` give the
@@ -43,8 +53,8 @@ class Alternative(eqx.Module):
     held_out: float = eqx.field(static=True, default=0.25)
     folds: int | None = eqx.field(static=True, default=None)
     by_client: Any = eqx.field(static=True, default=False)
-    shared: Any = None
-    local: Any = None
+    shared: AbstractServerAlgorithm | None = eqx.field(converter=lambda m: with_server("shared", m), default=None)
+    local: AbstractServerAlgorithm | None = eqx.field(converter=lambda m: with_server("local", m), default=None)
 
     needs: ClassVar[tuple[str, ...]] = ()
     equal_steps: ClassVar[bool] = False
@@ -61,14 +71,14 @@ class Alternative(eqx.Module):
         checks.share("Alternative: held_out", self.held_out)
         checks.optional_integer("Alternative: folds", self.folds, least=2)
         checks.flag("Alternative: by_client", self.by_client)
-        for name, method in (("shared", self.shared), ("local", self.local)):
-            if method is not None and (isinstance(method, type) or not hasattr(method, "local")):
-                raise TypeError(f"Alternative: {name} must be an algorithm with a server, got {method!r}")
-        if self.local is not None and not hasattr(self.local, "personal_model"):
+        if self.local is not None and not self.local.is_personal:
             raise TypeError(f"Alternative: local must give a model for each client, which {self.local!r} does not")
 
     def candidates(self, problem: Problem) -> Candidates:
         return Candidates(
             FedAvg(self.client_lr, self.server_lr) if self.shared is None else self.shared,
             PureLocal(self.client_lr) if self.local is None else self.local,
+            self.held_out,
+            self.folds,
+            self.by_client,
         )

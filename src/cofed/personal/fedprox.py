@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed import trees
-from cofed.algorithms.base import LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.personal.local import check_steps, optional_number, proximal_steps
 from cofed.problem import Problem
 from cofed.scalars import number, require_nonnegative, require_positive
@@ -39,7 +39,7 @@ class Client(NamedTuple):
     w: PyTree  # w_t^(i), the client's own model
 
 
-class FedProx(eqx.Module):
+class FedProx(AbstractServerAlgorithm):
     """A model for each client, pulled to a common one (see the file's head for the update).
 
     `strength` is lambda: 0 is everybody alone, large is one model for all. `client_lr` and `server_lr` are constant

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, Num
 
 from cofed.federation import Federation
 from cofed.personal import glm
-from cofed.personal.glm import Glm, over_stack
+from cofed.personal.glm import Glm, has_intercept, over_stack
 from cofed.problem import Problem
 from cofed.programs import keep_programs
 
@@ -61,7 +61,7 @@ def local_fits(problem: Problem, federation: Federation, groups: Any = None) -> 
     glm.check("heterogeneity", problem, federation)
     keep_programs()
     basis = glm.directions(problem, federation)
-    count = (federation.n_features + problem.model.intercept) * basis.shape[1]
+    count = (federation.n_features + has_intercept(problem)) * basis.shape[1]
     if count > PARAMETERS:
         raise ValueError(
             f"the local fits have {count} parameters, and heterogeneity works with up to {PARAMETERS}; "
@@ -118,12 +118,12 @@ def unfit(
         return f"{what} for {count} parameters, at least {least} are needed"
     if len(np.unique(y)) == 1:
         return f"its target has the one value {y[0]:g}"
-    columns = np.column_stack([X, np.ones(len(X))]) if problem.model.intercept else X
+    columns = np.column_stack([X, np.ones(len(X))]) if has_intercept(problem) else X
     scale = np.abs(columns).max(axis=0)
     if np.linalg.matrix_rank(columns / np.where(scale > 0, scale, 1)) == columns.shape[1]:
         return None
     constant = np.flatnonzero(np.ptp(X, axis=0) == 0)
-    if len(constant) and (problem.model.intercept or not X[0, constant].any()):
+    if len(constant) and (has_intercept(problem) or not X[0, constant].any()):
         names = federation.feature_names
         return f"column {names[constant[0]] if names else int(constant[0])!r} is constant there"
     return "its columns are linearly dependent"

@@ -40,7 +40,7 @@ class Glm(eqx.Module):
 
     def of_sample(self, u: Float[Array, " r"], label: Num[Array, ""]) -> Float[Array, ""]:
         z = self.basis @ u
-        return self.loss(z if hasattr(self.loss, "outputs") else z[0], label)
+        return self.loss(z[0] if self.basis.shape == (1, 1) else z, label)
 
     def losses(self, theta: Float[Array, " q"]) -> Float[Array, " n"]:
         """The loss of each sample."""
@@ -63,6 +63,12 @@ class Glm(eqx.Module):
         """The Hessian of the sum of the losses."""
         hessian = jnp.einsum("np,nq,nab->paqb", self.X, self.X, self.curvatures(theta), optimize=True)
         return hessian.reshape(self.size, self.size)
+
+
+def has_intercept(problem: Problem) -> bool:
+    """Whether the linear model has an intercept."""
+    assert isinstance(problem.model, Linear)  # see `check`
+    return problem.model.intercept
 
 
 def at_once(data: Glm) -> int:
@@ -124,7 +130,7 @@ def of_clients(
 def of_stack(problem: Problem, federation: Federation, basis: np.ndarray, counted: Bool[np.ndarray, "m n"]) -> Glm:
     """The clients of a federation that is a stack."""
     X, y = np.asarray(federation.X, np.float64), np.asarray(federation.y)
-    if problem.model.intercept:
+    if has_intercept(problem):
         X = np.concatenate([X, np.ones((*X.shape[:2], 1))], axis=2)
     return Glm(
         jnp.asarray(X),
@@ -137,9 +143,9 @@ def of_stack(problem: Problem, federation: Federation, basis: np.ndarray, counte
 
 def directions(problem: Problem, federation: Federation) -> np.ndarray:
     """Orthonormal directions of the outputs that data can tell apart: the one output, or k - 1 of k classes."""
-    if not hasattr(problem.loss, "outputs"):
-        return np.ones((1, 1))
     k = problem.loss.outputs(federation.labels())
+    if k is None:
+        return np.ones((1, 1))
     # The columns of Q that are orthogonal to the vector of ones.
     return np.linalg.qr(np.column_stack([np.ones(k), np.eye(k)[:, : k - 1]]))[0][:, 1:]
 
@@ -147,10 +153,10 @@ def directions(problem: Problem, federation: Federation) -> np.ndarray:
 def as_model(problem: Problem, theta: np.ndarray, basis: np.ndarray) -> Weights:
     """theta (clients first, or of one model) as the model's own parameters."""
     table = theta.reshape(*theta.shape[:-1], -1, basis.shape[1]) @ basis.T
-    if not hasattr(problem.loss, "outputs"):
+    if basis.shape == (1, 1):
         table = table[..., 0]
-        return Weights(*((table[..., :-1], table[..., -1]) if problem.model.intercept else (table, None)))
-    return Weights(*((table[..., :-1, :], table[..., -1, :]) if problem.model.intercept else (table, None)))
+        return Weights(*((table[..., :-1], table[..., -1]) if has_intercept(problem) else (table, None)))
+    return Weights(*((table[..., :-1, :], table[..., -1, :]) if has_intercept(problem) else (table, None)))
 
 
 def check(what: str, problem: Any, federation: Any) -> None:
@@ -160,7 +166,7 @@ def check(what: str, problem: Any, federation: Any) -> None:
             f"{what} expects a cofed.Problem and a cofed.Federation, got problem={shown(problem)} and "
             f"federation={shown(federation)}"
         )
-    if not isinstance(problem.model, Linear) or not getattr(problem.loss, "likelihood", False):
+    if not isinstance(problem.model, Linear) or not problem.loss.likelihood:
         raise ValueError(
             f"{what} is for Linear() with Squared(), Logistic(), Softmax() or Poisson(), got "
             f"{type(problem.model).__name__} with {type(problem.loss).__name__}"

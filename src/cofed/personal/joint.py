@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from cofed.federation import Federation
 from cofed.models import Weights
 from cofed.personal import glm
-from cofed.personal.glm import Glm, Tiers, over_stack
+from cofed.personal.glm import Glm, Tiers, has_intercept, over_stack
 from cofed.problem import Problem
 from cofed.programs import keep_programs
 from cofed.scalars import require_nonnegative
@@ -84,7 +84,7 @@ def joint_path(
     with jax.enable_x64(True):
         data, share = glm.of_clients(problem, federation, basis, counted), jnp.asarray(p / p.sum())
         rho = np.full((data.size // basis.shape[1], basis.shape[1]), float(ridge))
-        if problem.model.intercept:
+        if has_intercept(problem):
             rho[-1] = 0
         found = {}
         theta = jnp.zeros((federation.n_clients, data.size))

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
-from cofed.algorithms.base import LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.personal.local import check_steps, optional_number, proximal_steps
 from cofed.problem import Problem
 
@@ -28,7 +28,7 @@ class Client(NamedTuple):
     w: PyTree  # w_t^(i), the client's own model
 
 
-class PureLocal(eqx.Module):
+class PureLocal(AbstractServerAlgorithm):
     """Every client alone, a model each (see the file's head for the update).
 
     `client_lr` is a constant eta; without it `mu` gives the paper's falling steps. `radius` is that of the ball W.

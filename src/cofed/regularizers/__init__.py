@@ -1,6 +1,6 @@
-"""Regularizers and constraints: value, proximal map, traits. See `Regularizer` for the contract."""
+"""Regularizers and constraints: value, proximal map, traits. See `AbstractRegularizer` for the contract."""
 
-from cofed.regularizers.base import Regularizer
+from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.box import Box
 from cofed.regularizers.calculus import Scaled, Sum, Translated
 from cofed.regularizers.elastic_net import ElasticNet
@@ -23,6 +23,7 @@ __all__ = [
     "L1",
     "MCP",
     "SCAD",
+    "AbstractRegularizer",
     "Box",
     "ElasticNet",
     "GroupL1",
@@ -32,7 +33,6 @@ __all__ = [
     "NonNegative",
     "Nuclear",
     "On",
-    "Regularizer",
     "Scaled",
     "Simplex",
     "SparseGroupL1",

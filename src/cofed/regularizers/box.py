@@ -10,20 +10,20 @@ from jaxtyping import PyTree, Scalar
 
 from cofed import trees
 from cofed.checks import shown
+from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import (
     checked,
     concrete,
     coordinates,
     each,
     indicator,
-    no_subgradient,
     require_numbers,
     spread,
     tolerance,
 )
 
 
-class Box(eqx.Module):
+class Box(AbstractRegularizer):
     """psi(w) = 0 if low <= w <= high in every coordinate, else inf.
 
     - `low`, `high`: numbers, arrays of the model's shape, or pytrees like the model; infinite bounds are
@@ -41,11 +41,6 @@ class Box(eqx.Module):
     convex = True
     separable = True
     is_indicator = True
-    weak_convexity = 0.0
-    weighted_l1 = False
-    is_zero = False
-    is_norm = False
-    structure = None
 
     def __check_init__(self):
         for field, value in (("low", self.low), ("high", self.high)):
@@ -76,11 +71,6 @@ class Box(eqx.Module):
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """The nearest point within the bounds."""
         return each(jnp.clip, v, *self._bounds(v))
-
-    @checked
-    def subgradient(self, w: PyTree) -> PyTree:
-        """Refused: an indicator has none."""
-        no_subgradient("Box")
 
     def _bounds(self, tree: PyTree) -> tuple[PyTree, PyTree]:
         return spread("Box", "low", self.low, tree), spread("Box", "high", self.high, tree)

@@ -10,7 +10,8 @@ from jaxtyping import PyTree, Scalar
 
 from cofed import trees
 from cofed.checks import shown
-from cofed.regularizers.base import Regularizer
+from cofed.regularizers.base import AbstractRegularizer, require_regularizer
+from cofed.regularizers.composite import AbstractComposite
 from cofed.regularizers.leaves import (
     cast,
     checked,
@@ -18,14 +19,12 @@ from cofed.regularizers.leaves import (
     coordinates,
     each,
     require_numbers,
-    require_regularizer,
     spread,
 )
-from cofed.regularizers.on import On
 from cofed.scalars import number, require_positive
 
 
-class Scaled(eqx.Module):
+class Scaled(AbstractComposite):
     """psi(w) = factor * regularizer(w).
 
     - `factor` > 0: a factor of 0 would have to turn the infinite values of an indicator into 0.
@@ -36,25 +35,30 @@ class Scaled(eqx.Module):
     [1.0, 0.0]
     """
 
-    regularizer: Regularizer
+    regularizer: AbstractRegularizer
     factor: Any = eqx.field(converter=number)
-
-    convex = property(lambda self: self.regularizer.convex)
-    separable = property(lambda self: self.regularizer.separable)
-    is_indicator = property(lambda self: self.regularizer.is_indicator)
-    weak_convexity = property(lambda self: self.factor * self.regularizer.weak_convexity)
-    weighted_l1 = property(lambda self: self.regularizer.weighted_l1)
-    is_zero = property(lambda self: self.regularizer.is_zero)
-    is_norm = property(lambda self: self.regularizer.is_norm)
-    structure = property(lambda self: self.regularizer.structure)
 
     def __check_init__(self):
         require_regularizer("Scaled", self.regularizer)
         require_positive("Scaled", factor=self.factor)
 
+    @property
+    def inner(self) -> tuple[AbstractRegularizer, ...]:
+        return (self.regularizer,)
+
+    @property
+    def weak_convexity(self) -> Any:
+        """factor * the regularizer's"""
+        return self.factor * self.regularizer.weak_convexity
+
+    @property
+    def norm_strength(self) -> Any:
+        """factor * the regularizer's"""
+        return self.factor * self.regularizer.norm_strength
+
     def part(self, w: PyTree) -> PyTree:
         """The leaves that it is on."""
-        return part_of(self.regularizer, w)
+        return self.regularizer.part(w)
 
     @checked
     def value(self, w: PyTree) -> Scalar:
@@ -75,17 +79,14 @@ class Scaled(eqx.Module):
     @checked
     def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
         """The regularizer's with step * factor; the ball is that of the norm itself and does not scale."""
-        if not self.is_norm:
-            raise TypeError(f"Scaled: {type(self.regularizer).__name__} is not a norm (trait is_norm) and has no ball")
-        regularizer: Any = self.regularizer
-        return regularizer.prox_in_ball(v, self._step(v, step), anchor, radius)
+        return self.regularizer.prox_in_ball(v, self._step(v, step), anchor, radius)
 
     def _step(self, v: PyTree, step: Any) -> Any:
         dtype = trees.dtype(v)
         return jnp.asarray(step, dtype) * jnp.asarray(self.factor, dtype)
 
 
-class Translated(eqx.Module):
+class Translated(AbstractComposite):
     """psi(w) = regularizer(w - center).
 
     - `center`: a pytree like the model, or one array or number for each leaf.
@@ -96,14 +97,10 @@ class Translated(eqx.Module):
     [4.0, 2.0]
     """
 
-    regularizer: Regularizer
+    regularizer: AbstractRegularizer
     center: PyTree = eqx.field(converter=coordinates)
 
-    convex = property(lambda self: self.regularizer.convex)
-    separable = property(lambda self: self.regularizer.separable)
-    is_indicator = property(lambda self: self.regularizer.is_indicator)
-    weak_convexity = property(lambda self: self.regularizer.weak_convexity)
-    is_zero = property(lambda self: self.regularizer.is_zero)
+    # Its kinks are at the center, not at 0.
     weighted_l1 = False
     is_norm = False
     structure = None
@@ -114,9 +111,13 @@ class Translated(eqx.Module):
         if not all(np.isfinite(leaf).all() for leaf in concrete(self.center)):
             raise ValueError(f"Translated: center must be finite, got {shown(self.center)}")
 
+    @property
+    def inner(self) -> tuple[AbstractRegularizer, ...]:
+        return (self.regularizer,)
+
     def part(self, w: PyTree) -> PyTree:
         """The leaves that it is on."""
-        return part_of(self.regularizer, w)
+        return self.regularizer.part(w)
 
     @checked
     def value(self, w: PyTree) -> Scalar:
@@ -140,7 +141,7 @@ class Translated(eqx.Module):
         return spread("Translated", "center", self.center, w)
 
 
-class Sum(eqx.Module):
+class Sum(AbstractComposite):
     """psi(w) = the sum of the parts, which lie `On` disjoint leaves, so that their proxes do not meet.
 
     >>> import jax.numpy as jnp
@@ -152,13 +153,8 @@ class Sum(eqx.Module):
     ([2.0, 0.0], [1.0])
     """
 
-    parts: tuple[Regularizer, ...]
+    parts: tuple[AbstractRegularizer, ...]
 
-    convex = property(lambda self: all(part.convex for part in self.parts))
-    separable = property(lambda self: all(part.separable for part in self.parts))
-    is_indicator = property(lambda self: all(part.is_indicator for part in self.parts))
-    weighted_l1 = property(lambda self: all(part.weighted_l1 for part in self.parts))
-    is_zero = property(lambda self: all(part.is_zero for part in self.parts))
     is_norm = False
 
     def __init__(self, *parts: Any):
@@ -169,22 +165,12 @@ class Sum(eqx.Module):
         self.parts = parts
 
     @property
-    def weak_convexity(self) -> Any:
-        """The largest of the parts': on disjoint leaves they do not add up."""
-        constants = [part.weak_convexity for part in self.parts]
-        if all(isinstance(constant, float) for constant in constants):
-            return max(constants)
-        return jnp.max(jnp.stack([jnp.asarray(constant, float) for constant in constants]))
-
-    @property
-    def structure(self) -> str | None:
-        """What the parts have in common."""
-        found = {part.structure for part in self.parts}
-        return found.pop() if len(found) == 1 else None
+    def inner(self) -> tuple[AbstractRegularizer, ...]:
+        return self.parts
 
     def part(self, w: PyTree) -> list:
         """The leaves that the parts are on."""
-        return [part_of(part, w) for part in self.parts]
+        return [part.part(w) for part in self.parts]
 
     @checked
     def value(self, w: PyTree) -> Scalar:
@@ -208,25 +194,9 @@ class Sum(eqx.Module):
         return jax.tree.map(lambda *leaves: sum(leaves[1:], leaves[0]), *parts)
 
     def _refuse_overlap(self, w: PyTree) -> None:
-        for name, *marks in zip(trees.names(w), *(covers(part, w) for part in self.parts), strict=True):
+        for name, *marks in zip(trees.names(w), *(part.covers(w) for part in self.parts), strict=True):
             if sum(marks) > 1:
                 owners = ", ".join(type(part).__name__ for part, mark in zip(self.parts, marks, strict=True) if mark)
                 raise ValueError(
                     f"Sum: the parts must lie On disjoint leaves, but {name!r} is in {sum(marks)}: {owners}"
                 )
-
-
-def covers(regularizer: Any, w: PyTree) -> list[bool]:
-    """Which leaves, in order, the regularizer depends on."""
-    if isinstance(regularizer, On):
-        return regularizer.covers(w)
-    if isinstance(regularizer, (Scaled, Translated)):
-        return covers(regularizer.regularizer, w)
-    if isinstance(regularizer, Sum):
-        return [any(marks) for marks in zip(*(covers(part, w) for part in regularizer.parts), strict=True)]
-    return [not regularizer.is_zero] * len(jax.tree.leaves(w))
-
-
-def part_of(regularizer: Any, w: PyTree) -> PyTree:
-    """The leaves that a regularizer is on: all, unless it says otherwise."""
-    return regularizer.part(w) if hasattr(regularizer, "part") else w

@@ -6,12 +6,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
+from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, each, total
 from cofed.regularizers.thresholds import soft
 from cofed.scalars import number, require_between, require_nonnegative
 
 
-class ElasticNet(eqx.Module):
+class ElasticNet(AbstractRegularizer):
     """psi(w) = strength * (l1_ratio * |w|_1 + (1 - l1_ratio)/2 * ||w||^2), as in scikit-learn.
 
     - `strength` (lambda; scikit-learn's alpha) >= 0.
@@ -27,11 +28,6 @@ class ElasticNet(eqx.Module):
 
     convex = True
     separable = True
-    is_indicator = False
-    weak_convexity = 0.0
-    weighted_l1 = False
-    is_zero = False
-    is_norm = False
     structure = "density"
 
     def __check_init__(self):

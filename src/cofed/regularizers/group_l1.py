@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree, Scalar
 
 from cofed import trees
+from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.dykstra import prox_of_sum
 from cofed.regularizers.groups import expand, group_norm, group_soft, group_weights, labels, require_leaf
 from cofed.regularizers.leaves import cast, checked, coordinates, each, joint, require_weights, total
@@ -15,7 +16,7 @@ from cofed.regularizers.thresholds import shrink
 from cofed.scalars import number, require_nonnegative
 
 
-class GroupL1(eqx.Module):
+class GroupL1(AbstractRegularizer):
     """psi(w) = strength * sum_g weights_g ||w_g||_2.
 
     - `strength` (lambda) >= 0.
@@ -33,11 +34,6 @@ class GroupL1(eqx.Module):
     weights: Any = eqx.field(converter=coordinates, default=None)
 
     convex = True
-    separable = False
-    is_indicator = False
-    weak_convexity = 0.0
-    weighted_l1 = False
-    is_zero = False
     is_norm = True
     structure = "density"
 
@@ -79,6 +75,11 @@ class GroupL1(eqx.Module):
             return jnp.max(jnp.where((c > 0) | (n == 0), n / jnp.where(c > 0, c, 1.0), jnp.inf))
 
         return jnp.max(jnp.stack([leaf(x) for x in jax.tree.leaves(z)]))
+
+    @property
+    def norm_strength(self) -> Any:
+        """lambda"""
+        return self.strength
 
     @checked
     def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:

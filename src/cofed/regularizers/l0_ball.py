@@ -1,6 +1,5 @@
 """At most k non-zero coordinates: hard thresholding by count."""
 
-import math
 from typing import Any
 
 import equinox as eqx
@@ -9,10 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
 from cofed import checks
-from cofed.regularizers.leaves import checked, indicator, joint, no_subgradient
+from cofed.regularizers.base import AbstractRegularizer
+from cofed.regularizers.leaves import checked, indicator, joint
 
 
-class L0Ball(eqx.Module):
+class L0Ball(AbstractRegularizer):
     """psi(w) = 0 if at most k coordinates are not 0, else inf; over all leaves together (`On`: per leaf).
 
     - `k` (s, the sparsity): an integer >= 0. Not convex. `value` counts exactly, without a tolerance.
@@ -24,13 +24,7 @@ class L0Ball(eqx.Module):
 
     k: int = eqx.field(static=True)
 
-    convex = False
-    separable = False
     is_indicator = True
-    weak_convexity = math.inf
-    weighted_l1 = False
-    is_zero = False
-    is_norm = False
     structure = "density"
 
     def __check_init__(self):
@@ -49,8 +43,3 @@ class L0Ball(eqx.Module):
         # top_k returns the lower index first among equals.
         _, kept = jax.lax.top_k(jnp.abs(x), min(self.k, x.size))
         return back(jnp.where(jnp.zeros(x.shape, bool).at[kept].set(True), x, 0.0))
-
-    @checked
-    def subgradient(self, w: PyTree) -> PyTree:
-        """Refused: an indicator has none."""
-        no_subgradient("L0Ball")

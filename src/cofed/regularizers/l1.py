@@ -8,12 +8,13 @@ import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
 from cofed.regularizers import l1_prox_in_ball
+from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, coordinates, each, require_weights, spread, total
 from cofed.regularizers.thresholds import soft
 from cofed.scalars import number, require_nonnegative
 
 
-class L1(eqx.Module):
+class L1(AbstractRegularizer):
     """psi(w) = strength * sum_j weights_j |w_j|.
 
     - `strength` (lambda) >= 0.
@@ -32,10 +33,7 @@ class L1(eqx.Module):
 
     convex = True
     separable = True
-    is_indicator = False
-    weak_convexity = 0.0
     weighted_l1 = True
-    is_zero = False
     is_norm = True
     structure = "density"
 
@@ -70,6 +68,11 @@ class L1(eqx.Module):
             return jnp.max(jnp.where((c > 0) | (x == 0), ratio, jnp.inf), initial=0.0)
 
         return jnp.max(jnp.stack(jax.tree.leaves(each(leaf, z, self._weights(z)))))
+
+    @property
+    def norm_strength(self) -> Any:
+        """lambda"""
+        return self.strength
 
     @checked
     def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:

@@ -6,12 +6,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
-from cofed.regularizers.leaves import cast, checked, indicator, joint, no_subgradient, tolerance
+from cofed.regularizers.base import AbstractRegularizer
+from cofed.regularizers.leaves import cast, checked, indicator, joint, tolerance
 from cofed.regularizers.thresholds import shrink
 from cofed.scalars import number, require_nonnegative
 
 
-class L1Ball(eqx.Module):
+class L1Ball(AbstractRegularizer):
     """psi(w) = 0 if |w|_1 <= radius, else inf; over all leaves together (per leaf through `On`).
 
     - `radius` >= 0. `value` forgives a relative round-off of 64 units in the last place.
@@ -24,12 +25,7 @@ class L1Ball(eqx.Module):
     radius: Any = eqx.field(converter=number)
 
     convex = True
-    separable = False
     is_indicator = True
-    weak_convexity = 0.0
-    weighted_l1 = False
-    is_zero = False
-    is_norm = False
     structure = "density"
 
     def __check_init__(self):
@@ -46,8 +42,3 @@ class L1Ball(eqx.Module):
         """The projection, by Newton's method on the threshold; points inside stay as they are."""
         x, back = joint(v)
         return back(jnp.sign(x) * shrink(jnp.abs(x), jnp.ones_like(x), cast(self.radius, x)))
-
-    @checked
-    def subgradient(self, w: PyTree) -> PyTree:
-        """Refused: an indicator has none."""
-        no_subgradient("L1Ball")

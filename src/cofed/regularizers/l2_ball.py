@@ -6,12 +6,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
-from cofed.regularizers.leaves import cast, checked, indicator, joint, no_subgradient, tolerance
+from cofed.regularizers.base import AbstractRegularizer
+from cofed.regularizers.leaves import cast, checked, indicator, joint, tolerance
 from cofed.regularizers.thresholds import safe_norm
 from cofed.scalars import number, require_nonnegative
 
 
-class L2Ball(eqx.Module):
+class L2Ball(AbstractRegularizer):
     """psi(w) = 0 if ||w||_2 <= radius, else inf; over all leaves together (per leaf through `On`).
 
     - `radius` >= 0. `value` forgives a relative round-off of 64 units in the last place.
@@ -24,13 +25,7 @@ class L2Ball(eqx.Module):
     radius: Any = eqx.field(converter=number)
 
     convex = True
-    separable = False
     is_indicator = True
-    weak_convexity = 0.0
-    weighted_l1 = False
-    is_zero = False
-    is_norm = False
-    structure = None
 
     def __check_init__(self):
         require_nonnegative("L2Ball", radius=self.radius)
@@ -48,8 +43,3 @@ class L2Ball(eqx.Module):
         norm, radius = safe_norm(x), cast(self.radius, x)
         outside = norm > radius
         return back(x * jnp.where(outside, radius / jnp.where(outside, norm, 1.0), 1.0))
-
-    @checked
-    def subgradient(self, w: PyTree) -> PyTree:
-        """Refused: an indicator has none."""
-        no_subgradient("L2Ball")

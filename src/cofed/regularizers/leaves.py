@@ -4,7 +4,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,6 @@ from jaxtyping import Array, Float, PyTree, Scalar
 
 from cofed import trees
 from cofed.checks import as_float, is_real, shown
-from cofed.regularizers.base import Regularizer
 from cofed.scalars import is_numbers, number
 
 
@@ -84,18 +83,6 @@ def tolerance(dtype: Any) -> float:
 def indicator(inside: Any, dtype: Any) -> Scalar:
     """0 inside, inf outside."""
     return jnp.where(inside, jnp.zeros((), dtype), jnp.full((), jnp.inf, dtype))
-
-
-def no_subgradient(owner: str) -> NoReturn:
-    """Refuse the subgradient of an indicator."""
-    raise TypeError(f"{owner} is the indicator of a set and has no subgradient to step along; use its prox")
-
-
-def require_regularizer(owner: str, part: Any) -> None:
-    """Refuse what is not a regularizer."""
-    if isinstance(part, type) or not isinstance(part, Regularizer):
-        what = "one of its parts" if owner == "Sum" else "its regularizer"
-        raise TypeError(f"{owner} combines regularizers such as L1(0.1), got {shown(part)} as {what}")
 
 
 def joint(tree: PyTree) -> tuple[Float[Array, " n"], Callable[[Array], PyTree]]:

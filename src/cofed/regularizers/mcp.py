@@ -6,11 +6,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree, Scalar
 
+from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, each, total
 from cofed.scalars import number, require_nonnegative, require_positive
 
 
-class MCP(eqx.Module):
+class MCP(AbstractRegularizer):
     """psi(w) = sum_j p(|w_j|), p(u) = strength u - u^2/(2 gamma) for u <= gamma strength, constant beyond.
 
     - `strength` (lambda) >= 0; `gamma` > 0: the smaller, the less convex. Large entries are not shrunk (Zhang
@@ -24,12 +25,7 @@ class MCP(eqx.Module):
     strength: Any = eqx.field(converter=number)
     gamma: Any = eqx.field(converter=number, default=3.0)
 
-    convex = False
     separable = True
-    is_indicator = False
-    weighted_l1 = False
-    is_zero = False
-    is_norm = False
     structure = "density"
 
     def __check_init__(self):

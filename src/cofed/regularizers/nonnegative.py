@@ -2,14 +2,14 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
-from cofed.regularizers.leaves import checked, each, indicator, joint, no_subgradient, tolerance
+from cofed.regularizers.base import AbstractRegularizer
+from cofed.regularizers.leaves import checked, each, indicator, joint, tolerance
 
 
-class NonNegative(eqx.Module):
+class NonNegative(AbstractRegularizer):
     """psi(w) = 0 if w >= 0 in every coordinate, else inf.
 
     `value` forgives a round-off of 64 units in the last place of the largest entry (or of 1, if that is
@@ -23,11 +23,6 @@ class NonNegative(eqx.Module):
     convex = True
     separable = True
     is_indicator = True
-    weak_convexity = 0.0
-    weighted_l1 = False
-    is_zero = False
-    is_norm = False
-    structure = None
 
     @checked
     def value(self, w: PyTree) -> Scalar:
@@ -40,8 +35,3 @@ class NonNegative(eqx.Module):
     def prox(self, v: PyTree, step: Any) -> PyTree:
         """max(v, 0)"""
         return each(lambda x: jnp.maximum(x, 0.0), v)
-
-    @checked
-    def subgradient(self, w: PyTree) -> PyTree:
-        """Refused: an indicator has none."""
-        no_subgradient("NonNegative")

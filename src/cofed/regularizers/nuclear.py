@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, PyTree, Scalar
 
 from cofed import trees
+from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.dykstra import prox_of_sum
 from cofed.regularizers.leaves import cast, checked, each, joint, total
 from cofed.regularizers.singular import threshold_singular_values
@@ -16,7 +17,7 @@ from cofed.regularizers.thresholds import shrink
 from cofed.scalars import number, require_nonnegative
 
 
-class Nuclear(eqx.Module):
+class Nuclear(AbstractRegularizer):
     """psi(W) = strength * (the sum of W's singular values), summed over the leaves, each a matrix.
 
     - `strength` (lambda) >= 0.
@@ -29,11 +30,6 @@ class Nuclear(eqx.Module):
     strength: Any = eqx.field(converter=number)
 
     convex = True
-    separable = False
-    is_indicator = False
-    weak_convexity = 0.0
-    weighted_l1 = False
-    is_zero = False
     is_norm = True
     structure = "rank"
 
@@ -70,6 +66,11 @@ class Nuclear(eqx.Module):
     def dual_norm(self, z: PyTree) -> Scalar:
         """The largest singular value of any leaf"""
         return jnp.max(jnp.stack([jnp.max(_singular_values(x)) for x in jax.tree.leaves(z)]))
+
+    @property
+    def norm_strength(self) -> Any:
+        """lambda"""
+        return self.strength
 
     @checked
     def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:

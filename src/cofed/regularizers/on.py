@@ -9,11 +9,12 @@ from jaxtyping import PyTree, Scalar
 
 from cofed import trees
 from cofed.checks import shown
-from cofed.regularizers.base import Regularizer
-from cofed.regularizers.leaves import checked, require_regularizer
+from cofed.regularizers.base import AbstractRegularizer, require_regularizer
+from cofed.regularizers.composite import AbstractComposite
+from cofed.regularizers.leaves import checked
 
 
-class On(eqx.Module):
+class On(AbstractComposite):
     """psi(w) = the sum of regularizer(leaf) over the named leaves, each on its own; the others are free.
 
     - `names`: a leaf's path in dots ("layers.0.weight"), or a part of it between dots ("weight": every
@@ -27,7 +28,7 @@ class On(eqx.Module):
     ([2.0, 0.0], 0.5)
     """
 
-    regularizer: Regularizer
+    regularizer: AbstractRegularizer
     names: tuple[str, ...] = eqx.field(static=True)
 
     def __init__(self, regularizer: Any, *names: str):
@@ -38,44 +39,13 @@ class On(eqx.Module):
         self.names = names
 
     @property
-    def convex(self) -> bool:
-        """As the regularizer's."""
-        return self.regularizer.convex
+    def inner(self) -> tuple[AbstractRegularizer, ...]:
+        return (self.regularizer,)
 
     @property
-    def separable(self) -> bool:
-        """As the regularizer's."""
-        return self.regularizer.separable
-
-    @property
-    def is_indicator(self) -> bool:
-        """As the regularizer's."""
-        return self.regularizer.is_indicator
-
-    @property
-    def weak_convexity(self) -> Any:
-        """As the regularizer's."""
-        return self.regularizer.weak_convexity
-
-    @property
-    def weighted_l1(self) -> bool:
-        """As the regularizer's: the other leaves have weight 0."""
-        return self.regularizer.weighted_l1
-
-    @property
-    def is_zero(self) -> bool:
-        """As the regularizer's."""
-        return self.regularizer.is_zero
-
-    @property
-    def is_norm(self) -> bool:
+    def norm_strength(self) -> Any:
         """As the regularizer's: a seminorm on the whole model."""
-        return self.regularizer.is_norm
-
-    @property
-    def structure(self) -> str | None:
-        """As the regularizer's."""
-        return self.regularizer.structure
+        return self.regularizer.norm_strength
 
     def covers(self, w: PyTree) -> list[bool]:
         """Which leaves, in order, are named."""
@@ -110,10 +80,7 @@ class On(eqx.Module):
     @checked
     def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
         """The named leaves together within one ball around the anchor; the other leaves as they are."""
-        if not self.is_norm:
-            raise TypeError(f"On: {type(self.regularizer).__name__} is not a norm (trait is_norm) and has no ball")
-        regularizer: Any = self.regularizer
-        return self._replaced(v, regularizer.prox_in_ball(self._chosen(v), step, self._chosen(anchor), radius), v)
+        return self._replaced(v, self.regularizer.prox_in_ball(self._chosen(v), step, self._chosen(anchor), radius), v)
 
     def _chosen(self, w: PyTree) -> list:
         return [leaf for leaf, named in zip(jax.tree.leaves(w), self.covers(w), strict=True) if named]

@@ -6,12 +6,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree, Scalar
 
+from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, each, total
 from cofed.regularizers.thresholds import soft
 from cofed.scalars import number, require_above, require_nonnegative
 
 
-class SCAD(eqx.Module):
+class SCAD(AbstractRegularizer):
     """psi(w) = sum_j p(|w_j|): p'(u) = strength to u = strength, (a strength - u)/(a - 1) to a strength, then
     0.
 
@@ -25,12 +26,7 @@ class SCAD(eqx.Module):
     strength: Any = eqx.field(converter=number)
     a: Any = eqx.field(converter=number, default=3.7)
 
-    convex = False
     separable = True
-    is_indicator = False
-    weighted_l1 = False
-    is_zero = False
-    is_norm = False
     structure = "density"
 
     def __check_init__(self):

@@ -6,12 +6,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
-from cofed.regularizers.leaves import cast, checked, indicator, joint, no_subgradient, tolerance
+from cofed.regularizers.base import AbstractRegularizer
+from cofed.regularizers.leaves import cast, checked, indicator, joint, tolerance
 from cofed.regularizers.thresholds import fill
 from cofed.scalars import number, require_positive
 
 
-class Simplex(eqx.Module):
+class Simplex(AbstractRegularizer):
     """psi(w) = 0 if w >= 0 and sum(w) = radius, else inf; over all leaves together (per leaf through `On`).
 
     - `radius` > 0. `value` forgives a round-off of 64 units in the last place of the radius.
@@ -24,12 +25,7 @@ class Simplex(eqx.Module):
     radius: Any = eqx.field(converter=number, default=1.0)
 
     convex = True
-    separable = False
     is_indicator = True
-    weak_convexity = 0.0
-    weighted_l1 = False
-    is_zero = False
-    is_norm = False
     structure = "density"
 
     def __check_init__(self):
@@ -49,8 +45,3 @@ class Simplex(eqx.Module):
         x, back = joint(v)
         # The projection does not change when a constant is added; measured from the top, no digits cancel.
         return back(fill(x - jnp.max(x), jnp.ones_like(x), cast(self.radius, x)))
-
-    @checked
-    def subgradient(self, w: PyTree) -> PyTree:
-        """Refused: an indicator has none."""
-        no_subgradient("Simplex")

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree, Scalar
 
+from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.elastic_net import require_ratio
 from cofed.regularizers.groups import (
     expand,
@@ -23,7 +24,7 @@ from cofed.regularizers.thresholds import soft
 from cofed.scalars import number, require_nonnegative
 
 
-class SparseGroupL1(eqx.Module):
+class SparseGroupL1(AbstractRegularizer):
     """psi(w) = strength * (l1_ratio * |w|_1 + (1 - l1_ratio) * sum_g weights_g ||w_g||_2).
 
     - `strength` (lambda) >= 0; `l1_ratio` (alpha) in [0, 1] (Simon et al. 2013).
@@ -41,11 +42,6 @@ class SparseGroupL1(eqx.Module):
     weights: Any = eqx.field(converter=coordinates, default=None)
 
     convex = True
-    separable = False
-    is_indicator = False
-    weak_convexity = 0.0
-    weighted_l1 = False
-    is_zero = False
     is_norm = False  # It is one, but has no prox_in_ball.
     structure = "density"
 

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree, Scalar
 
+from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, each, total
 from cofed.regularizers.taut_string import denoise
 from cofed.scalars import number, require_nonnegative
 
 
-class TotalVariation(eqx.Module):
+class TotalVariation(AbstractRegularizer):
     """psi(w) = strength * sum_i |w_{i+1} - w_i|, over vector leaves, and over each column of matrix leaves.
 
     - `strength` (lambda) >= 0.
@@ -26,13 +27,6 @@ class TotalVariation(eqx.Module):
     strength: Any = eqx.field(converter=number)
 
     convex = True
-    separable = False
-    is_indicator = False
-    weak_convexity = 0.0
-    weighted_l1 = False
-    is_zero = False
-    is_norm = False
-    structure = None
 
     def __check_init__(self):
         require_nonnegative("TotalVariation", strength=self.strength)

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
 from cofed import trees
+from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import checked
 
 
-class Zero(eqx.Module):
+class Zero(AbstractRegularizer):
     """psi(w) = 0.
 
     >>> import jax.numpy as jnp
@@ -21,12 +21,8 @@ class Zero(eqx.Module):
 
     convex = True
     separable = True
-    is_indicator = False
-    weak_convexity = 0.0
     weighted_l1 = True
     is_zero = True
-    is_norm = False
-    structure = None
 
     @checked
     def value(self, w: PyTree) -> Scalar:

@@ -16,19 +16,10 @@ from tests import worlds
 from tests.pages import script
 
 ROOT = Path(cofed.__file__).parent
-# plain helpers that everybody may use
+# Plain helpers that everybody may use.
 FREE = {
-    "scalars",
-    "trees",
-    "checks",
-    "intake",
-    "files",
-    "tables",
-    "spreadsheets",
-    "extras",
-    "programs",
-    "machine",
-    "rows",
+    *("checks", "contracts", "extras", "files", "intake", "machine", "programs", "rows", "scalars", "spreadsheets"),
+    *("tables", "trees"),
 }
 # What a room may import of cofed, beside itself and the helpers.
 ARROWS = {
@@ -49,7 +40,7 @@ ARROWS = {
     "personal": {"algorithms.base", "algorithms.fedavg", "problem", "federation", "losses", "models", "regularizers"},
     "engine": {
         *("algorithms.base", "problem", "federation", "disk", "metrics", "regularizers", "gossip.topologies"),
-        *("personal.compare", "curvature", "algorithms.probe"),
+        *("personal.compare", "curvature", "algorithms.probe", "losses"),
     },
     "loggers": {"engine"},
     "report": {"engine", "plotting"},

@@ -169,6 +169,20 @@ def path(name: str, value: Any) -> Path:
     return Path(value)
 
 
+def folder(name: str, value: Any) -> Path:
+    """The name of a folder, which may be there or not; not that of a file, nor of a place inside one.
+
+    >>> folder("checkpoint", __file__)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: checkpoint must be the name of a folder, and ...checks.py is a file
+    """
+    place = path(name, value)
+    there = next(part for part in (place, *place.absolute().parents) if part.exists())
+    if not there.is_dir():
+        raise ValueError(f"{name} must be the name of a folder, and {there} is a file")
+    return place
+
+
 def file_to_write(name: str, value: Any) -> Path:
     """The name of a file that can be made: in a folder that is there, and no folder itself."""
     place = path(name, value)

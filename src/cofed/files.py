@@ -154,24 +154,6 @@ def private_append(path: Path, mode: str = "a") -> Iterator[IO[Any]]:
         yield file
 
 
-def folder_path(value: Any, parameter: str) -> Path:
-    """The path of a folder that a parameter names, which may be there or not.
-
-    >>> folder_path("runs/first", "checkpoint").name
-    'first'
-    >>> folder_path(3, "checkpoint")
-    Traceback (most recent call last):
-    TypeError: checkpoint must be the path of a folder, got 3
-    """
-    if not isinstance(value, (str, Path)):
-        raise TypeError(f"{parameter} must be the path of a folder, got {value!r}")
-    if not str(value).strip() or "\0" in str(value):
-        raise ValueError(f"{parameter} must be the path of a folder, got {value!r}")
-    if os.path.exists(value) and not os.path.isdir(value):
-        raise ValueError(f"{parameter} must be the path of a folder, but {str(value)!r} is a file")
-    return Path(value)
-
-
 def plain_names(names: Sequence[Any], what: str) -> list[str]:
     """The names, which must be fit to be names of files on any system, and different ones; `what` says what they name.
 

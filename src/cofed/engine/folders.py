@@ -5,23 +5,8 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from cofed.files import private_folder
-
-
-def named(folder: Any, parameter: str) -> Path:
-    """What was given as the name of a folder, as a path.
-
-    >>> named("", "checkpoint")
-    Traceback (most recent call last):
-    ValueError: checkpoint must be the name of a folder, got ''
-    """
-    if not isinstance(folder, (str, os.PathLike)):
-        raise TypeError(f"{parameter} must be the name of a folder, got {folder!r}")
-    if not str(folder) or "\0" in str(folder):
-        raise ValueError(f"{parameter} must be the name of a folder, got {str(folder)!r}")
-    return Path(folder)
 
 
 def writable(folder: Path, parameter: str) -> Path:

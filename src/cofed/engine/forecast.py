@@ -263,8 +263,8 @@ class Calibration(NamedTuple):
 def check_budget(seconds: Any) -> float:
     """Seconds to calibrate in."""
     most = 86_400  # a day: nobody waits longer for a forecast
-    inside = checks.is_real(seconds) and 0 < checks.as_float(seconds) <= most
-    return checks.real("seconds", seconds, f"a number > 0 and at most {most}", inside)
+    given = checks.real("seconds", seconds, "a number > 0", checks.is_real(seconds) and checks.as_float(seconds) > 0)
+    return checks.real("seconds", given, f"a number > 0 and at most {most}", given <= most)
 
 
 def with_programs() -> int:

@@ -102,7 +102,7 @@ def run(
     checks.optional_integer("checkpoint_every", checkpoint_every, most=None)
     checks.integer("keep_checkpoints", keep_checkpoints, most=None)
     if checkpoint is not None:
-        checkpoint = check_folder(checkpoint)
+        checkpoint = checks.folder("checkpoint", checkpoint)
     elif checkpoint_every is not None:
         raise ValueError("checkpoint_every is for runs with a checkpoint, and none is given")
     check_kinds(problem, federation, on_disk=True)
@@ -170,7 +170,7 @@ def run(
                 positive_integer("checkpoint_every", every),
                 positive_integer("keep_checkpoints", keep_checkpoints),
             )
-            store = Store(folders.named(checkpoint, "checkpoint"), every, keep)
+            store = Store(Path(checkpoint), every, keep)
             if jax.process_index() == 0:  # of several processes, one writes
                 parts = (problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
                 held.enter_context(folders.held(folders.writable(store.folder, "checkpoint")))
@@ -215,7 +215,7 @@ def resume(
     if metrics is not None and not isinstance(metrics, Mapping):
         raise TypeError(f"metrics must be a mapping of names to functions of the model, got {checks.shown(metrics)}")
     listeners = Listeners(callbacks)
-    store = Store.open(folders.named(checkpoint, "checkpoint"))
+    store = Store.open(checks.folder("checkpoint", checkpoint))
     with folders.held(store.folder) if jax.process_index() == 0 else contextlib.nullcontext():
         store.tidy()
         written = Written.read(store.folder)
@@ -237,15 +237,6 @@ def resume(
             RunInfo(saved.algorithm, saved.problem, saved.federation, settings, saved.weights, *network, rows=rows)
         )
         return proceed(job, state, log, store, progress, debug=False, listeners=listeners)
-
-
-def check_folder(checkpoint: Any) -> Path:
-    """The folder of a checkpoint, which may not be there yet."""
-    folder = checks.path("checkpoint", checkpoint)
-    there = next(place for place in (folder, *folder.resolve().parents) if place.exists())
-    if not there.is_dir():
-        raise NotADirectoryError(f"checkpoint must be a folder, and {there} is a file")
-    return folder
 
 
 def check_given(problem: Any, federation: Any) -> None:

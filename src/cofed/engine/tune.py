@@ -128,7 +128,7 @@ def tune(
             check_score(score, job, start)
         kept = None
         if checkpoint is not None:
-            kept = Kept(folders.writable(folders.named(checkpoint, "checkpoint"), "checkpoint"))
+            kept = Kept(folders.writable(checks.folder("checkpoint", checkpoint), "checkpoint"))
             stack.enter_context(folders.held(kept.folder))
             about = describe(problem, federation, algorithms, settings, start, weights, metrics or {}, *given[2:])
             kept.begin(about | {"memory": memory})

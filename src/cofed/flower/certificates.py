@@ -15,7 +15,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from cofed.files import folder_path, plain_names, private_file, private_folder
+from cofed import checks
+from cofed.files import plain_names, private_file, private_folder
 
 DAYS = 90
 MOST = 64  # characters of the name that a certificate is made out to; its other names may be longer
@@ -122,7 +123,7 @@ def alternative(host: Any) -> Any:
 
 def checked(folder: Any, hosts: Any, sites: Any) -> tuple[Path, list[str], list[str]]:
     """What `make` was given, or a sentence on what is wrong with it."""
-    folder = folder_path(folder, "folder")
+    folder = checks.folder("folder", folder)
     if folder.is_dir() and any(folder.iterdir()):
         raise ValueError(f"folder: {folder} holds files already; give the name of a new folder")
     for name, values in (("hosts", hosts), ("sites", sites)):

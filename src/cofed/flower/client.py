@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from safetensors.numpy import save_file
 
-from cofed import trees
+from cofed import checks, trees
 from cofed.algorithms import base
 from cofed.algorithms.base import AbstractServerAlgorithm, as_algorithm
 from cofed.engine import draws, evaluate
@@ -23,7 +23,7 @@ from cofed.engine.data import Data
 from cofed.engine.plan import Plan
 from cofed.engine.steps import make_steps
 from cofed.federation import Federation
-from cofed.files import atomically, folder_path
+from cofed.files import atomically
 from cofed.flower import wire
 from cofed.flower.keeping import Keeper, Lost
 from cofed.flower.privacy import Privacy, privatised
@@ -149,7 +149,7 @@ class Site:
 
     def folder(self, context: Any) -> Path | None:
         """The site's own folder."""
-        return None if self.keep is None else folder_path(self.keep(dict(context.node_config)), "what keep gives")
+        return None if self.keep is None else checks.folder("what keep gives", self.keep(dict(context.node_config)))
 
     def own(self, context: Any) -> Federation:
         """The site's data, checked like that of any client."""

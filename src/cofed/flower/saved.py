@@ -19,10 +19,10 @@ from jaxtyping import PyTree
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from cofed import trees
+from cofed import checks, trees
 from cofed.engine.checkpoint import arrays, unflatten
 from cofed.engine.history import LeftOut, Result
-from cofed.files import atomically, digest, folder_path, private_append, read_json, write_json
+from cofed.files import atomically, digest, private_append, read_json, write_json
 
 FORMAT = 1
 KEPT = 2
@@ -50,7 +50,7 @@ def read_saved(folder: Any) -> Saved:
     Traceback (most recent call last):
     ValueError: no-such-folder holds no finished run: there is no whole result.json in it
     """
-    folder = folder_path(folder, "folder")
+    folder = checks.folder("folder", folder)
     result = read_json(folder / "result.json", f"{folder} holds no finished run: there is no whole result.json in it")
     try:
         return Saved(

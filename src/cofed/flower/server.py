@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cofed import checks
 from cofed.engine.history import Result
-from cofed.files import folder_path
 from cofed.flower.alone import alone
 from cofed.flower.client import of
 from cofed.flower.coordinator import Coordinator
@@ -80,7 +80,7 @@ def serve(
 
     if not isinstance(grid, Grid):
         raise TypeError(f"grid must be the flwr.serverapp.Grid that a ServerApp is given, got {type(grid).__name__}")
-    folder = None if checkpoint is None else folder_path(checkpoint, "checkpoint")
+    folder = None if checkpoint is None else checks.folder("checkpoint", checkpoint)
     keep_programs()
     with alone(folder):
         return Coordinator(grid, problem, algorithm, settings, weights, w0, privacy, folder).run()
@@ -93,7 +93,7 @@ def check_early(problem: Any, algorithm: Any, settings: dict[str, Any]) -> None:
     """Refuse at once what would be refused when the app is started; what is not given may come from its run."""
     check_ends(problem, algorithm)
     if settings.get("checkpoint") is not None:
-        folder_path(settings["checkpoint"], "checkpoint")
+        checks.folder("checkpoint", settings["checkpoint"])
     known = {"rounds": 1} | {name: value for name, value in settings.items() if name not in ("checkpoint", "w0")}
     if known.get("clients") is None and known.get("quorum") is None:
         known["quorum"] = 1

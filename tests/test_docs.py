@@ -39,6 +39,7 @@ assert scans.source.startswith("Haxby 2001, ")
     "docs/experiments.md": "assert len(EXPERIMENTS) == 1\nassert ahead.seconds > 0\n",
     "docs/adding-an-algorithm.md": "HeavyBall(0.1)\n",
     "docs/estimators.md": "assert '4 of 10 features in use' in str(model.summary())\n",
+    "docs/runs.md": "assert positive(cofed.models.Weights(jnp.array([1.0, -1.0]))) == 0.5\n",
     "docs/compression.md": "assert method.compressor.bits == 1\n",
 }
 WRITTEN = {

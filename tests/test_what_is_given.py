@@ -108,11 +108,10 @@ def test_an_own_regularizer_must_give_models_and_have_all_members():
         def value(self, w):
             return 0.0
 
-        def prox(self, v, step):
-            return v
-
-    with pytest.raises(TypeError, match="Lacking lacks convex, is_indicator"):
+    with pytest.raises(TypeError, match=r"must have value\(w\) and prox\(v, step\).* derives from"):
         cofed.Problem(regularizer=Lacking())
+    with pytest.raises(TypeError, match="abstract"):
+        type("Half", (cofed.AbstractRegularizer,), {"value": Lacking.value})()
 
 
 class Whole(eqx.Module):
@@ -162,7 +161,7 @@ class Half(eqx.Module):
     [
         (Unsteady(), ValueError, "Unsteady.aggregate must give a state like"),
         (Strange(), ValueError, r"Strange needs \('smooth',\)"),
-        (Half(), TypeError, "Half lacks aggregate, broadcast, equal_steps"),
+        (Half(), TypeError, "Half lacks aggregate, broadcast, init, init_client, model"),
         (cofed.Compressed(Whole(), cofed.TopK(0.5)), ValueError, "no origin"),
     ],
 )

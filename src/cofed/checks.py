@@ -184,12 +184,11 @@ def folder(name: str, value: Any) -> Path:
 
 
 def file_to_write(name: str, value: Any) -> Path:
-    """The name of a file that can be made: in a folder that is there, and no folder itself."""
+    """The name of a file that can be made: no folder, and not inside a file. Missing folders above it may be made."""
     place = path(name, value)
     if place.is_dir():
         raise IsADirectoryError(f"{name} is the folder {place}; give the name of a file")
-    if not place.resolve().parent.is_dir():
-        raise FileNotFoundError(f"{name}: there is no folder {place.resolve().parent} to write {place.name} into")
+    folder(name, place.parent)
     return place
 
 

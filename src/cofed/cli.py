@@ -138,7 +138,7 @@ def demo(
     rounds: Annotated[
         int | None,
         typer.Option(
-            callback=between(1, 2**31 - 1),
+            callback=between(1),
             help="Rounds of communication; by default 500, with --quick 100.",
             show_default=False,
         ),

@@ -153,7 +153,7 @@ def plot_history(
             raise TypeError(f"ax must be matplotlib axes, one per column, got {checks.shown(ax)}")
         if len(panels) != len(columns):
             raise ValueError(
-                f"plot_history needs one axes of ax per column: {len(columns)} columns, {len(panels)} axes"
+                f"plot_history: ax must have one axes per column: {len(columns)} columns, {len(panels)} axes"
             )
         figure = whole(panels[0])
     for panel, column in zip(panels, columns, strict=True):

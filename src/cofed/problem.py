@@ -16,6 +16,7 @@ from cofed.federation import Federation
 from cofed.losses import AbstractLoss, FunctionLoss, Squared
 from cofed.models import AbstractModel, EquinoxModel, Linear
 from cofed.regularizers import AbstractRegularizer, Zero
+from cofed.regularizers.base import as_regularizer
 from cofed.scalars import is_numbers
 
 
@@ -35,18 +36,6 @@ def as_model(model: Any) -> AbstractModel:
     if isinstance(model, eqx.Module) and callable(model):
         return EquinoxModel(model) if lacking(model, AbstractModel) else adopted(model, AbstractModel)
     raise TypeError(f"model must be a cofed model such as Linear() or an equinox module, got {shown(model)}")
-
-
-def as_regularizer(regularizer: Any) -> AbstractRegularizer:
-    """A regularizer; an equinox module with `value` and `prox` is taken as one, whose traits promise nothing."""
-    if isinstance(regularizer, AbstractRegularizer):
-        return regularizer
-    if isinstance(regularizer, eqx.Module) and not lacking(regularizer, AbstractRegularizer):
-        return adopted(regularizer, AbstractRegularizer)
-    raise TypeError(
-        f"regularizer must have value(w) and prox(v, step), such as L1(0.01), got {shown(regularizer)}; one of your "
-        "own derives from cofed.AbstractRegularizer"
-    )
 
 
 class Problem(eqx.Module):

@@ -94,7 +94,7 @@ def require_radius(owner: str, **fields: Any) -> None:
     for name, value in fields.items():
         require_number(owner, name, value)
         if not (entries(value) > 0).all():
-            raise ValueError(f"{owner}: {name} must be a number > 0, got {shown(value)}")
+            raise ValueError(f"{owner}: {name} must be > 0, and may be infinite, got {shown(value)}")
 
 
 def require_count(owner: str, **fields: Any) -> None:

@@ -14,7 +14,7 @@ import pandas as pd
 
 import cofed
 import cofed.plotting
-from cofed.regularizers.base import Regularizer
+from cofed.regularizers import AbstractRegularizer
 from tests.bad_inputs import kinds as k
 from tests.bad_inputs.judge import Call
 from tests.bad_inputs.kinds import Kind
@@ -271,7 +271,7 @@ enrol("TotalVariation", cofed.TotalVariation, {"strength": 0.1})
 enrol(
     "Translated", cofed.Translated, {"regularizer": cofed.L1(0.1), "center": 1.0}, center=leaves_of(k.grid_of(k.finite))
 )
-REGULARIZERS: list[Regularizer] = [
+REGULARIZERS: list[AbstractRegularizer] = [
     *(cofed.L1(0.1), cofed.MCP(0.1), cofed.SCAD(0.1), cofed.Box(-1.0, 1.0), cofed.ElasticNet(0.1, 0.5)),
     *(cofed.GroupL1(0.1), cofed.SparseGroupL1(0.1, 0.5), cofed.L0Ball(1), cofed.L1Ball(1.0), cofed.L2Ball(1.0)),
     *(cofed.NonNegative(), cofed.Nuclear(0.1), cofed.On(cofed.L1(0.1), "coef"), cofed.Scaled(cofed.L1(0.1), 2.0)),

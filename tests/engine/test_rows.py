@@ -226,9 +226,9 @@ def machine_with(there, do):
 
 REFUSED = {
     "from_arrays": lambda: cofed.Federation.from_arrays([(np.ones((100, 100)), np.ones(100))]),
-    "clients of from_stream": lambda: cofed.Federation.from_stream(lambda key, m, n: None, clients=10**12),
+    "clients of from_stream": lambda: cofed.Federation.from_stream(lambda key, m, n: None, clients=10**9),
     "samples of from_stream": lambda: cofed.Federation.from_stream(
-        lambda key, client, n: (jax.numpy.ones((n, 3)), jax.numpy.ones(n)), clients=100, samples=1000
+        lambda key, client, n: (jax.random.normal(key, (n, 3)), jax.numpy.ones(n)), clients=100, samples=1000
     ),
     "yuan_lasso": lambda: cofed.datasets.yuan_lasso(clients=10**9),
     "yuan_low_rank": lambda: cofed.datasets.yuan_low_rank(d=10**6),

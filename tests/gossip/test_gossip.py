@@ -1,5 +1,6 @@
 """Algorithms without a server: twins, identities, limits, faults and streams."""
 
+import dataclasses
 import itertools
 
 import jax
@@ -495,13 +496,18 @@ class TestStreams:
             cofed.run(worlds.problem(), federation, cofed.FedAvg(0.1), rounds=1, local_steps=1, batch_size=3)
 
         with pytest.raises(ValueError, match=r"gave X, y of shapes \(5, 2\), \(5,\), expected"):
-            run(lambda key, client, size: (jnp.ones((5, 2)), jnp.ones(5)))
+            run(lambda key, client, size: (jax.random.normal(key, (5, 2)), jnp.ones(5)))
         with pytest.raises(ValueError, match="JAX function of a traced key and client"):
-            run(lambda key, client, size: (jnp.ones((size, 2)), jnp.ones(size) if client == 0 else jnp.zeros(size)))
+            run(
+                lambda key, client, size: (
+                    jax.random.normal(key, (size, 2)),
+                    jnp.ones(size) if client == 0 else jnp.zeros(size),
+                )
+            )
 
         def forgetful(key, client, size):  # of the dtype: float32 when the federation was made, float64 later
             dtype = jnp.float64 if isinstance(client, jax.core.Tracer) else jnp.float32
-            return jnp.ones((size, 2), dtype), jnp.ones(size, dtype)
+            return jax.random.normal(key, (size, 2), dtype), jnp.ones(size, dtype)
 
         with pytest.raises(ValueError, match="gave X of dtype float64, but the federation is of float32"):
             run(forgetful)
@@ -515,7 +521,7 @@ class TestStreams:
 
         pairs = [draw(jax.random.key(m), m, 9) for m in range(3)]
         fixed = cofed.Federation.from_arrays([(np.asarray(X), np.asarray(y)) for X, y in pairs])
-        federation = cofed.Federation(fixed.X, fixed.y, fixed.sizes, fixed.ids, fixed.names, None, sick)
+        federation = dataclasses.replace(fixed, draw=sick)
         method = cofed.DFedDA(0.02, gradient_tracking=True)
         options = {"topology": t.ring(3), "rounds": 4, "local_steps": 2, "batch_size": 4}
         result = cofed.run(worlds.problem(), federation, method, **options)

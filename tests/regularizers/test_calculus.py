@@ -78,7 +78,7 @@ def test_on_treats_each_leaf_alone(row):
     expected = float(row.psi(w["a"]["x"])) + float(row.psi(w["b"]["x"]))
     assert float(on.value(w)) == pytest.approx(expected, rel=1e-13)
     assert [getattr(on, trait) for trait in TRAITS] == [getattr(row.regularizer, trait) for trait in TRAITS]
-    assert isinstance(on, R.Regularizer)
+    assert isinstance(on, R.AbstractRegularizer)
 
 
 @rows

@@ -366,7 +366,7 @@ def lacks(algorithm: AbstractAlgorithm, problem: Problem, needs: tuple[str, ...]
     psi = problem.regularizer
     for need in needs:
         if not TRAITS[need].holds(psi):
-            pair = f"{algorithm.name} does not fit the regularizer {type(psi).__name__}"
+            pair = f"{algorithm.name} does not fit the regularizer {psi.title}"
             return f"{pair}: it needs {TRAITS[need].words} (trait {need!r})"
     return None
 

@@ -145,6 +145,8 @@ class _Scans(NamedTuple):
 
 
 def _check_choices(owner: str, classes: Any, mask: Any, standardize: Any, dtype: Any) -> None:
+    if isinstance(classes, str):
+        raise ValueError(f"{owner}: classes must be two or more different categories, got {classes!r}")
     if classes is not None:
         for name in checks.items(f"{owner}: classes", classes, "categories") or [None]:
             checks.text(f"{owner}: each of classes", name)

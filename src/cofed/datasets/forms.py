@@ -3,7 +3,7 @@
 import numpy as np
 
 from cofed import checks
-from cofed.datasets.synthetic import check_choices
+from cofed.datasets.synthetic import check_choices, check_sizes
 from cofed.extras import imported
 from cofed.federation import Federation
 
@@ -33,7 +33,7 @@ def digits(parts: int = 1, *, flat: bool = True, dtype: str = "float32") -> Fede
     >>> fed.names[:2], digits(parts=3).names[:2]
     (('form 0', 'form 1'), ('form 0 part 0', 'form 0 part 1'))
     """
-    parts = checks.integer("digits: parts", parts)
+    check_sizes("digits", parts=parts)
     check_choices("digits", 0, dtype)
     checks.flag("digits: flat", flat)
     most = min(np.diff([*STARTS, 1797]))

@@ -8,7 +8,7 @@ import numpy as np
 
 from cofed import checks, intake
 from cofed.datasets.folder import data_folder, first_file
-from cofed.datasets.synthetic import check_choices
+from cofed.datasets.synthetic import check_choices, check_sizes
 from cofed.extras import imported
 from cofed.federation import Federation
 
@@ -83,7 +83,8 @@ def _wanted(writers: int | Iterable[str] | None) -> int | list[str] | None:
         for name in wanted or [None]:
             checks.text("femnist: each of writers", name)
         return wanted
-    return checks.integer("femnist: writers", writers)
+    check_sizes("femnist", writers=writers)
+    return writers
 
 
 def _chosen(names: list[str], writers: int | list[str] | None, path: Path) -> list[str]:

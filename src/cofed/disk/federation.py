@@ -172,8 +172,11 @@ class DiskFederation:
         DiskFederation(9 clients, 9 samples (min 1, median 1, max 1 per client), 1 features, float64, measured on 4)
         >>> folder.cleanup()
         """
-        if checks.integer("measured_on: clients", clients) > self.n_clients:
-            raise ValueError(f"measured_on takes a number of clients from 1 to {self.n_clients}, got {clients!r}")
+        whole = isinstance(clients, (int, np.integer)) and not isinstance(clients, bool)
+        if not whole or not 1 <= clients <= self.n_clients:
+            raise ValueError(
+                f"measured_on takes a number of clients from 1 to {self.n_clients}, got clients={checks.shown(clients)}"
+            )
         intake.require_seed("measured_on", seed)
         chosen = np.random.default_rng(seed).choice(self.n_clients, int(clients), replace=False)
         return dataclasses.replace(self, measured=np.sort(chosen))

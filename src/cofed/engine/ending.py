@@ -83,6 +83,9 @@ def judge(job: Job, state: State, log: Log) -> Outcome:
         return Outcome.DIVERGED
     if int(state.round) < job.settings.rounds:
         return Outcome.INTERRUPTED
+    ill = {event.client for event in log.history.left_out}
+    if 0 < len(ill) <= len(job.names) / 2:  # their data are the cause, not the steps; the history names them
+        return Outcome.COMPLETED
     rows = log.history.rows
     column = judged_by(rows[0], rows[-1])
     values = [row[column] for row in rows]

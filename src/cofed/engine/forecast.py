@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from cofed import checks, machine
-from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
+from cofed.algorithms.base import as_algorithm
 from cofed.engine.history import History, Log
 from cofed.engine.job import Job, ReadyStage, Settings, check_kinds, prepare
 from cofed.engine.loop import Clock, run_chunk
@@ -135,7 +135,7 @@ class Forecast:
 def forecast(
     problem: Problem,
     federation: Any,
-    algorithm: AbstractAlgorithm,
+    algorithm: Any,
     *,
     rounds: int,
     local_steps: int | None = None,

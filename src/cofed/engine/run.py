@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from cofed import checks, trees
-from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
+from cofed.algorithms.base import as_algorithm
 from cofed.disk import DiskFederation
 from cofed.engine import folders
 from cofed.engine.callbacks import Listeners, RunInfo
@@ -38,7 +38,7 @@ CHUNK_SECONDS = 0.25  # a chunk of rounds is about so long: often enough for a p
 def run(
     problem: Problem,
     federation: Federation | DiskFederation,
-    algorithm: AbstractAlgorithm,
+    algorithm: Any,
     *,
     rounds: int,
     local_steps: int | None = None,
@@ -185,7 +185,7 @@ def resume(
     *,
     problem: Problem | None = None,
     federation: Federation | DiskFederation | None = None,
-    algorithm: AbstractAlgorithm | None = None,
+    algorithm: Any = None,
     metrics: Mapping[str, Callable] | None = None,
     evaluation: Federation | None = None,
     mesh: Any = None,

@@ -8,13 +8,13 @@ import numpy as np
 from jaxtyping import Array, Float, Scalar
 
 from cofed.estimators.units import Units
-from cofed.regularizers import Box, L1Ball, L2Ball, NonNegative, Simplex
+from cofed.regularizers import AbstractRegularizer, Box, L1Ball, L2Ball, NonNegative, Simplex
 from cofed.regularizers.thresholds import soft
 
 EPS = float(np.finfo(np.float64).eps)
 
 
-class WeightedElasticNet(eqx.Module):
+class WeightedElasticNet(AbstractRegularizer):
     """psi(w) = sum_j l1_j |w_j| + ridge_j w_j^2 / 2, for one array w that the weights broadcast to.
 
     It is the elastic net of features in units of their own: dividing a feature by d multiplies its coefficient by d,
@@ -30,11 +30,6 @@ class WeightedElasticNet(eqx.Module):
 
     convex = True
     separable = True
-    is_indicator = False
-    weak_convexity = 0.0
-    weighted_l1 = False
-    is_zero = False
-    is_norm = False
     structure = "density"
 
     def of_shape(self, shape: tuple[int, ...]) -> "WeightedElasticNet":

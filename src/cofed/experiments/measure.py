@@ -139,7 +139,7 @@ def fit(what: Comparison, setup: Setup, numbers: Any) -> Setup:
         settings = Settings(**(of_run | {"evaluate_every": 1, "keep_models": False, "per_client": False}))
         places = {name: given.get(name) for name in ("metrics", "evaluation", "topology")}
         others = {"weights": given.get("weights", "uniform"), "link_failure": given.get("link_failure", 0.0)}
-        grid = [one for one in method.algorithms() if not hasattr(one, "candidates")]  # these are runs of others
+        grid = [one for one in method.algorithms() if one.candidates(setup.problem) is None]  # these are runs of others
         try:
             for group in alike(grid, setup.problem, settings, setup.federation.dtype):
                 prepare(setup.problem, setup.federation, grid[group.members[0]], settings, **places, **others)

@@ -89,13 +89,19 @@ def heterogeneity(problem: Problem, federation: Federation, level: float = 0.95,
     >>> round(found.R_squared, 1), found.verdict
     (1.0, 'separate')
     """
-    checks.share("level", level)
+    check_level(level)
     return heterogeneity_of(local_fits(problem, federation, groups), level)
+
+
+def check_level(level: float) -> float:
+    """The level of an interval."""
+    inside = checks.is_real(level) and 0 < checks.as_float(level) < 1
+    return checks.real("level", level, "between 0 and 1", inside)
 
 
 def heterogeneity_of(fits: LocalFits, level: float = 0.95) -> Heterogeneity:
     """The same from fits that clients have made themselves and shared."""
-    level = checks.share("level", level)
+    level = check_level(level)
     if len(fits.names) < 2:
         raise ValueError(f"heterogeneity needs the fits of at least two clients, got {len(fits.names)}")
     for name in ("samples", "parameters", "covariances"):

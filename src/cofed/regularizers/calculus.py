@@ -10,7 +10,7 @@ from jaxtyping import PyTree, Scalar
 
 from cofed import trees
 from cofed.checks import shown
-from cofed.regularizers.base import AbstractRegularizer, require_regularizer
+from cofed.regularizers.base import AbstractRegularizer, part_of
 from cofed.regularizers.composite import AbstractComposite
 from cofed.regularizers.leaves import (
     cast,
@@ -35,11 +35,10 @@ class Scaled(AbstractComposite):
     [1.0, 0.0]
     """
 
-    regularizer: AbstractRegularizer
+    regularizer: AbstractRegularizer = eqx.field(converter=lambda psi: part_of("Scaled", psi))
     factor: Any = eqx.field(converter=number)
 
     def __check_init__(self):
-        require_regularizer("Scaled", self.regularizer)
         require_positive("Scaled", factor=self.factor)
 
     @property
@@ -97,7 +96,7 @@ class Translated(AbstractComposite):
     [4.0, 2.0]
     """
 
-    regularizer: AbstractRegularizer
+    regularizer: AbstractRegularizer = eqx.field(converter=lambda psi: part_of("Translated", psi))
     center: PyTree = eqx.field(converter=coordinates)
 
     # Its kinks are at the center, not at 0.
@@ -106,7 +105,6 @@ class Translated(AbstractComposite):
     structure = None
 
     def __check_init__(self):
-        require_regularizer("Translated", self.regularizer)
         require_numbers("Translated", "center", self.center)
         if not all(np.isfinite(leaf).all() for leaf in concrete(self.center)):
             raise ValueError(f"Translated: center must be finite, got {shown(self.center)}")
@@ -147,6 +145,7 @@ class Sum(AbstractComposite):
     >>> import jax.numpy as jnp
     >>> from cofed.regularizers.l1 import L1
     >>> from cofed.regularizers.l2_ball import L2Ball
+    >>> from cofed.regularizers.on import On
     >>> model = {"coef": jnp.array([3.0, -0.5]), "scale": jnp.array([4.0])}
     >>> both = Sum(On(L1(1.0), "coef"), On(L2Ball(1.0), "scale")).prox(model, 1.0)
     >>> both["coef"].tolist(), both["scale"].tolist()
@@ -160,9 +159,7 @@ class Sum(AbstractComposite):
     def __init__(self, *parts: Any):
         if not parts:
             raise ValueError("Sum: give at least one regularizer as parts, got none")
-        for part in parts:
-            require_regularizer("Sum", part)
-        self.parts = parts
+        self.parts = tuple(part_of("Sum", part) for part in parts)
 
     @property
     def inner(self) -> tuple[AbstractRegularizer, ...]:

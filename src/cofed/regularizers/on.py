@@ -9,7 +9,7 @@ from jaxtyping import PyTree, Scalar
 
 from cofed import trees
 from cofed.checks import shown
-from cofed.regularizers.base import AbstractRegularizer, require_regularizer
+from cofed.regularizers.base import AbstractRegularizer, part_of
 from cofed.regularizers.composite import AbstractComposite
 from cofed.regularizers.leaves import checked
 
@@ -32,7 +32,7 @@ class On(AbstractComposite):
     names: tuple[str, ...] = eqx.field(static=True)
 
     def __init__(self, regularizer: Any, *names: str):
-        require_regularizer("On", regularizer)
+        regularizer = part_of("On", regularizer)
         if not names or not all(isinstance(name, str) and name for name in names):
             raise ValueError(f"On: give the names of leaves, such as On(L1(0.1), 'coef'), got {shown(names)}")
         self.regularizer = regularizer

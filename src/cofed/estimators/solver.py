@@ -29,9 +29,10 @@ from cofed.engine.job import traced, wire
 from cofed.engine.loop import Task, Watch
 from cofed.engine.plan import Plan, pose
 from cofed.engine.rounds import Centre
-from cofed.estimators.certificate import Certificate, Curvature, Look, curvature_beside, curvature_of
+from cofed.estimators.certificate import Certificate, Curvature, Look, curvature_beside, curvature_of, gradient_rounding
 from cofed.estimators.loops import begun, fista_rounds, newton_rounds, power_iteration, rounds_up_to, start
 from cofed.estimators.penalty import EPS, fitting, is_open, sets_to_zero, stronger
+from cofed.estimators.polish import by_pieces, has_pieces
 from cofed.estimators.posed import Posed, known
 from cofed.estimators.quadratic import Quadratic, refined
 from cofed.estimators.sites import NUMBER
@@ -43,7 +44,7 @@ DENSE = 512  # the most parameters of a model that is not sparse whose Hessian i
 LARGEST = 2048  # the most parameters whose Hessian is sent once, for a path or for intervals
 LOCAL_STEPS = 5  # of FedDecouple
 BATCH = 60  # the most Newton rounds before a certificate is looked at
-STALLED = 1e-10  # the prox-gradient norm, in units in which gradients are of size 1, that is as good as zero
+POLISH = 20  # the most steps of `polished`
 SEPARABLE = 1e-7  # the least curvature, beside that of the model without features, of data that are not separable
 NAMES = ("auto", "newton", "fista", "decouple")
 
@@ -118,7 +119,7 @@ class Run:
     first: Curvature | None = None  # at the model without features
     separable: bool = False
     failed: bool = False
-    stalled: bool = False  # Newton steps bring hardly anything any more
+    looked: tuple[Weights, tuple[Any, PyTree, Any]] | None = None  # the last model whose Hessian was sent, and that
 
     @property
     def target(self) -> float:
@@ -129,17 +130,19 @@ class Run:
         """Whether the certificate is good enough."""
         return not self.separable and float(seen.gap) + float(seen.rounding) <= self.target
 
+    def over(self, seen: Look) -> bool:
+        """Whether nothing is left to gain: certified, optimal as far as float64 can tell, or without a minimum."""
+        return self.done(seen) or bool(seen.settled) or self.separable
+
     def sharper(self, w: Weights, seen: Look) -> Look:
         """The certificate with the Hessian, by one exchange where that is not known; as it is where it is too large."""
         if self.done(seen) or parameters(w) > LARGEST:
             return seen
         problem, null = self.posed.problem(self.psi), self.posed.null
+        loss, gradient, hessian = self.second_order(w, seen)
         if isinstance(self.posed.loss, Squared):
-            if self.curved is None:
-                hessian = self.posed.second_order(w)[2] if self.hessian is None else self.hessian
-                self.curved = curvature_of(hessian)
-            return known(problem, null, w, seen.loss, seen.gradient, self.curved)
-        loss, gradient, hessian = self.posed.second_order(w)
+            self.curved = curvature_of(hessian) if self.curved is None else self.curved
+            return known(problem, null, w, loss, gradient, self.curved)
         if not is_open(self.psi):
             return known(problem, null, w, loss, gradient, curvature_of(hessian))
         if self.first is None:
@@ -147,6 +150,15 @@ class Run:
         curved, least = curvature_beside(hessian, self.first)
         self.separable = least < SEPARABLE
         return known(problem, null, w, loss, gradient, curved)
+
+    def second_order(self, w: Weights, seen: Look) -> tuple[Any, PyTree, Any]:
+        """The loss, gradient and Hessian at w, by one exchange unless they are known."""
+        if isinstance(self.posed.loss, Squared):
+            self.hessian = self.posed.second_order(w)[2] if self.hessian is None else self.hessian
+            return seen.loss, seen.gradient, self.hessian
+        if self.looked is None or self.looked[0] is not w:
+            self.looked = w, self.posed.second_order(w)
+        return self.looked[1]
 
     def certificate(self, w: Weights, seen: Look) -> Certificate:
         """The certificate of what was seen, in the user's units."""
@@ -156,9 +168,7 @@ class Run:
         moved = EPS * (np.abs(units.mean) @ np.abs(coef) + np.abs(intercept) + abs(units.shift)) / units.stretch
         gap, rounding = float(seen.gap), float(seen.rounding) + float(np.sum(moved**2)) / 2
         converged = not self.separable and gap + rounding <= self.target
-        still = float(seen.prox_gradient) <= STALLED or gap <= 1e-9 * float(self.posed.null.loss)
-        optimal = bool(seen.settled) or gap <= self.target or (self.stalled and still)
-        limited = not converged and not self.separable and optimal
+        limited = not converged and not self.separable and (bool(seen.settled) or gap <= self.target)
         size = units.objective
         return Certificate(
             objective=size * float(seen.objective) + units.least,
@@ -221,9 +231,10 @@ class Run:
 def newton(run: Run, w: Weights, seen: Look) -> Solved:
     """Proximal Newton rounds, checked by certificates; down the path of strengths where they do not get there."""
     w, seen = newton_batches(run, w, seen, 3 if parameters(w) <= WHOLE else 12)
-    if not (run.done(seen) or seen.settled or run.separable):
+    w, seen = polished(run, w, seen)
+    if not run.over(seen):
         # With a weak penalty and few rows, steps lose themselves among models that fit alike: see `path_down`.
-        w, seen = newton_batches(run, *path_down(run, w, seen))
+        w, seen = polished(run, *newton_batches(run, *path_down(run, w, seen)))
     return run.solved(w, run.sharper(w, seen), "newton")
 
 
@@ -257,12 +268,33 @@ def newton_batches(run: Run, w: Weights, seen: Look, most: int = 30) -> tuple[We
             w, seen = new, found
         if set_size == size or found.settled:  # the rest may be a matter of the dual point
             seen = run.sharper(w, seen)
-        run.stalled = not better and set_size == size  # neither a step nor a larger set brings anything
-        if run.stalled:
+        if not better and set_size == size:  # neither a step nor a larger set brings anything
             break
         set_size = max(set_size, min(size, fitting_set(w)))
-    else:
-        run.stalled = True
+    return w, seen
+
+
+def polished(run: Run, w: Weights, seen: Look) -> tuple[Weights, Look]:
+    """Newton steps whose quadratic models are solved directly, as far as the gradient is known."""
+    if not has_pieces(run.psi) or parameters(w) > LARGEST:
+        return w, seen
+    for _ in range(POLISH):
+        if run.left <= 0 or run.over(seen):
+            break
+        loss, gradient, hessian = run.second_order(w, seen)
+        noise = gradient_rounding(run.posed.loss, run.posed.null, w, loss)
+        z = by_pieces(run.psi, hessian, gradient, w, noise)
+        for t in (1.0, 1 / 4, 1 / 16):
+            new = jax.tree.map(lambda a, b, t=t: a + t * (b - a), w, z) if t < 1 else z
+            found = run.posed.look(run.psi, new)
+            run.left -= 1
+            fallen = float(found.objective) - float(seen.objective)
+            better = fallen <= float(seen.rounding) and float(found.prox_gradient) < float(seen.prox_gradient)
+            if better or fallen < -float(seen.rounding):
+                break
+        else:
+            break
+        w, seen = new, run.sharper(new, found)
     return w, seen
 
 

@@ -44,7 +44,7 @@ DENSE = 512  # the most parameters of a model that is not sparse whose Hessian i
 LARGEST = 2048  # the most parameters whose Hessian is sent once, for a path or for intervals
 LOCAL_STEPS = 5  # of FedDecouple
 BATCH = 60  # the most Newton rounds before a certificate is looked at
-POLISH = 20  # the most steps of `polished`
+POLISH = 50  # the most steps of `polished`
 SEPARABLE = 1e-7  # the least curvature, beside that of the model without features, of data that are not separable
 NAMES = ("auto", "newton", "fista", "decouple")
 
@@ -129,10 +129,6 @@ class Run:
     def done(self, seen: Look) -> bool:
         """Whether the certificate is good enough."""
         return not self.separable and float(seen.gap) + float(seen.rounding) <= self.target
-
-    def over(self, seen: Look) -> bool:
-        """Whether nothing is left to gain: certified, optimal as far as float64 can tell, or without a minimum."""
-        return self.done(seen) or bool(seen.settled) or self.separable
 
     def sharper(self, w: Weights, seen: Look) -> Look:
         """The certificate with the Hessian, by one exchange where that is not known; as it is where it is too large."""
@@ -232,9 +228,12 @@ def newton(run: Run, w: Weights, seen: Look) -> Solved:
     """Proximal Newton rounds, checked by certificates; down the path of strengths where they do not get there."""
     w, seen = newton_batches(run, w, seen, 3 if parameters(w) <= WHOLE else 12)
     w, seen = polished(run, w, seen)
-    if not run.over(seen):
+    if not (run.done(seen) or run.separable):
         # With a weak penalty and few rows, steps lose themselves among models that fit alike: see `path_down`.
-        w, seen = polished(run, *newton_batches(run, *path_down(run, w, seen)))
+        other_way = path_down(run)
+        if other_way is not None:
+            found = improved(run, *other_way)
+            w, seen = min((w, seen), found, key=lambda one: float(one[1].gap) + float(one[1].rounding))
     return run.solved(w, run.sharper(w, seen), "newton")
 
 
@@ -274,12 +273,17 @@ def newton_batches(run: Run, w: Weights, seen: Look, most: int = 30) -> tuple[We
     return w, seen
 
 
+def improved(run: Run, w: Weights, seen: Look, most: int = 30) -> tuple[Weights, Look]:
+    """Steps by the more exact of the two ways that the penalty allows."""
+    return polished(run, w, seen) if has_pieces(run.psi) else newton_batches(run, w, seen, most)
+
+
 def polished(run: Run, w: Weights, seen: Look) -> tuple[Weights, Look]:
     """Newton steps whose quadratic models are solved directly, as far as the gradient is known."""
     if not has_pieces(run.psi) or parameters(w) > LARGEST:
         return w, seen
     for _ in range(POLISH):
-        if run.left <= 0 or run.over(seen):
+        if run.left <= 0 or run.done(seen) or run.separable:
             break
         loss, gradient, hessian = run.second_order(w, seen)
         noise = gradient_rounding(run.posed.loss, run.posed.null, w, loss)
@@ -288,9 +292,9 @@ def polished(run: Run, w: Weights, seen: Look) -> tuple[Weights, Look]:
             new = jax.tree.map(lambda a, b, t=t: a + t * (b - a), w, z) if t < 1 else z
             found = run.posed.look(run.psi, new)
             run.left -= 1
-            fallen = float(found.objective) - float(seen.objective)
-            better = fallen <= float(seen.rounding) and float(found.prox_gradient) < float(seen.prox_gradient)
-            if better or fallen < -float(seen.rounding):
+            change = float(found.objective) - float(seen.objective)
+            nearer = float(found.prox_gradient) < float(seen.prox_gradient) / 2
+            if change < -float(seen.rounding) or (nearer and change <= float(seen.rounding)):
                 break
         else:
             break
@@ -298,15 +302,14 @@ def polished(run: Run, w: Weights, seen: Look) -> tuple[Weights, Look]:
     return w, seen
 
 
-def path_down(run: Run, w: Weights, seen: Look) -> tuple[Weights, Look]:
+def path_down(run: Run) -> tuple[Weights, Look] | None:
     """A better start: the answers of ever weaker penalties, from one at which no feature is used, each begun from the
     one before. Supports stay small that way. A squared loss is known by its Hessian, and takes no exchange."""
-    posed, tried = run.posed, (w, seen)
+    posed, w = run.posed, run.posed.start
     reach = fitting(run.psi, posed.null.gradient.coef)
     if is_open(run.psi) or not 0 < reach < 1 or parameters(w) > LARGEST:
-        return tried
+        return None
     steps = int(np.ceil(-np.log(float(reach)) / np.log(4)))
-    w = posed.start
     quadratic = None
     if isinstance(posed.loss, Squared):
         hessian = posed.second_order(w)[2] if run.hessian is None else run.hessian
@@ -318,13 +321,13 @@ def path_down(run: Run, w: Weights, seen: Look) -> tuple[Weights, Look]:
             continue
         near = Run(posed, psi, 1e-6, run.left)
         begin = known(posed.problem(psi), posed.null, w, posed.null.loss, posed.null.gradient) if k == steps else None
-        w = newton_batches(near, w, posed.look(psi, w) if begin is None else begin, 1)[0]
+        begin = posed.look(psi, w) if begin is None else begin
+        w = improved(near, w, begin, 1)[0]
         run.left = near.left
         if run.left <= 0:
-            return tried
-    found = posed.look(run.psi, w)
+            return None
     run.left -= 1
-    return (w, found) if float(found.objective) <= float(seen.objective) + float(seen.rounding) else tried
+    return w, posed.look(run.psi, w)
 
 
 def fitting_set(w: Weights) -> int:

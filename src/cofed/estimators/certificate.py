@@ -262,34 +262,38 @@ def spreads(null: Null, w: Weights) -> Weights:
     return Weights(wide.reshape(w.coef.shape), intercept)
 
 
-def sizes(loss: Any, null: Null, w: Weights, value: Scalar) -> tuple[Scalar, float, Scalar]:
-    """A bound on the predictions' terms, one on f'', and the root mean square of theta."""
-    terms = trees.dot(spreads(null, w), jax.tree.map(jnp.abs, w))
+def sizes(loss: Any, null: Null, w: Weights, value: Scalar) -> tuple[Scalar, Scalar, float, Scalar]:
+    """A bound on the predictions' terms (of all classes together, and of the class with the most), one on f'', and the
+    root mean square of theta."""
+    parts = jax.tree.map(lambda q, v: q * jnp.abs(v), spreads(null, w), w)
+    shares = [jnp.sum(leaf.reshape(-1, null.mean.size), axis=0) for leaf in jax.tree.leaves(parts)]
+    each = jnp.sum(jnp.stack(shares), axis=0)
+    terms, most = jnp.sum(each), jnp.max(each)
     match loss:
         case Squared():
-            return terms, 1.0, jnp.sqrt(jnp.maximum(2 * value, 0))
+            return terms, most, 1.0, jnp.sqrt(jnp.maximum(2 * value, 0))
         case Logistic():
-            return terms, 0.25, jnp.sqrt(jnp.minimum(value, 1))
+            return terms, most, 0.25, jnp.sqrt(jnp.minimum(value, 1))
         case Softmax():
-            return terms, 0.5, jnp.sqrt(jnp.minimum(2 * value, 2))
-    return terms, 1.0, 1.0 + null.mean  # counts: f'' and theta are unbounded, and 1 in the mean
+            return terms, most, 0.5, jnp.sqrt(jnp.minimum(2 * value, 2))
+    return terms, most, 1.0, 1.0 + null.mean  # counts: f'' and theta are unbounded, and 1 in the mean
 
 
 def gradient_rounding(loss: Any, null: Null, w: Weights, value: Scalar) -> Weights:
     """err: how well the gradient's entries are known."""
-    terms, bent, theta = sizes(loss, null, w, value)
-    return jax.tree.map(lambda q: 8 * EPS * q * (bent * terms + theta), spreads(null, w))
+    _, most, bent, theta = sizes(loss, null, w, value)
+    return jax.tree.map(lambda q: 8 * EPS * q * (bent * most + theta), spreads(null, w))
 
 
 def gap_rounding(
     loss: Any, null: Null, w: Weights, value: Scalar, objective: Scalar, curved: Curvature | None
 ) -> Scalar:
     """How well a gap is known."""
-    terms, bent, theta = sizes(loss, null, w, value)
+    terms, most, bent, theta = sizes(loss, null, w, value)
     if isinstance(loss, Squared):  # prediction = y + theta
         predicted = jnp.sqrt(2 * null.loss) + jnp.abs(null.mean) + theta
     elif curved is None:
-        predicted = bent * terms
+        predicted = bent * most
     else:
         v = ravel_pytree(w)[0]
         predicted = jnp.sqrt(jnp.maximum(bent * (v @ curved.hessian @ v), 0))

@@ -96,3 +96,6 @@ class FederatedLasso(FederatedElasticNet):
 
     def _penalty(self, posed: Posed, alpha: Any = None) -> WeightedElasticNet:
         return elastic_net(self.alpha if alpha is None else alpha, 1.0, posed.units)
+
+    def _blocks(self, features: int) -> np.ndarray:
+        return treated_apart(features, 1, 1.0)

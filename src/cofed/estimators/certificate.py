@@ -53,10 +53,10 @@ class Certificate:
 
     `outcome` is one of
 
-    - "converged": gap + rounding <= tol * scale. `converged` is True.
-    - "limited by rounding": that precision is not to be had in float64. The conditions of optimality hold to within the
-      rounding of the gradient, or Newton steps bring hardly anything any more where the gap is at most 1e-9 * scale or
-      the prox-gradient at most 1e-10. `gap` says what is known.
+    - "converged": gap + rounding <= tol * scale, and the data are not separable without a penalty. `converged` is True.
+    - "limited by rounding": not that, but the conditions of optimality hold in every coordinate to within the rounding
+      of the gradient, or gap <= tol * scale and it is the allowance for rounding that exceeds. More rounds bring
+      nothing; `gap` says what is known.
     - "not converged": neither; a warning has said why.
     """
 

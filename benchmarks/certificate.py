@@ -29,8 +29,10 @@ def main():
                 count["tried"] += 1
                 count["false certificates"] += verdict.false_certificate
                 count["false warnings"] += verdict.false_warning
-                worst = max(worst, verdict.suboptimality)
-                if verdict.false_certificate or verdict.false_warning:
+                count["false limits"] += verdict.false_limit
+                count["without a minimum"] += verdict.without_end
+                worst = max(worst, 0.0 if verdict.outcome == "not converged" else verdict.suboptimality)
+                if verdict.false_certificate or verdict.false_warning or verdict.false_limit:
                     print(verdict)
             total.update(count)
             print(f"{family:12s} n = {shape[0]:3d}, p = {shape[1]:3d}: {dict(count)}, worst {worst:.1e}", flush=True)

@@ -53,8 +53,12 @@ def derivatives(family, A, y, v, classes):
     return losses(family, z, y).mean(), A.T @ theta / n, A.T @ (A * W[:, None]) / n
 
 
-def minimum(family, X, y, l1, ridge, intercept, classes=1):
-    """min mean loss + sum l1 |w| + ridge w^2 / 2, weights per feature. Also how well its conditions hold."""
+def minimum(family, X, y, l1, ridge, intercept, classes=1, given=None):
+    """min mean loss + sum l1 |w| + ridge w^2 / 2, weights per feature. Also how well its conditions hold.
+
+    The objective of a model that was found, and so never below the true minimum. It is sought down the path of
+    strengths and, where that ends above it, from the `given` coefficients and intercept.
+    """
     X = X.astype(LONG)
     y = y.astype(LONG) if family == "squared" else y
     mean = X.mean(axis=0) if intercept else np.zeros(X.shape[1], LONG)
@@ -76,12 +80,23 @@ def minimum(family, X, y, l1, ridge, intercept, classes=1):
     g = derivatives(family, A, y, v, classes)[1]
     penalised = l1 > 0
     strong = (np.abs(g[penalised]) / l1[penalised]).max(initial=1)
+    found = []
     while True:  # the path down to the strength asked for, so that the support stays small
         more = max(strong, LONG(1))
         v, total, worst = newton(family, A, y, v, l1 * more, ridge, classes)
         if more == 1:
-            return unit * total, float(worst)
+            found.append((unit * total, float(worst)))
+            break
         strong = strong / 4
+    if given is not None:
+        coef, b = (np.asarray(one, LONG) for one in given)
+        flat = coef.reshape(X.shape[1], classes) * width[:, None]
+        begin = np.vstack([flat, b + mean @ coef.reshape(X.shape[1], classes) - shift])
+        if family == "squared":
+            begin[-1] /= size
+        _, total, worst = newton(family, A, y, begin[: A.shape[1]].ravel(), l1, ridge, classes)
+        found.append((unit * total, float(worst)))
+    return min(found)
 
 
 def newton(family, A, y, v, l1, ridge, classes):

@@ -16,6 +16,7 @@ def check(family, shape, seeds):
         verdict = fuzz.judge(seed, family, shape)
         assert not verdict.false_certificate, verdict
         assert not verdict.false_warning, verdict
+        assert not verdict.false_limit, verdict
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from cofed.estimators.posed import Posed, pose
 from cofed.estimators.sites import Sites, gather, numbers, refuse_masked
-from cofed.estimators.solver import Solved, check_algorithm, solve
+from cofed.estimators.solver import DENSE, Solved, check_algorithm, solve
 from cofed.estimators.traffic import Exchange
 
 
@@ -206,3 +206,13 @@ def check_flag(owner: str, name: str, value: Any) -> None:
     """Refuse what is neither True nor False."""
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{owner}: {name} must be True or False, got {value!r}")
+
+
+def treated_apart(features: int, outputs: int, l1_ratio: Any) -> np.ndarray:
+    """The labels of features under an elastic net, for `_blocks`: one each.
+
+    A ridge penalty alone with many parameters is FedFISTA's, whose rounds grow with the condition number: there all
+    features keep their proportions, so that the penalty curves all of them alike.
+    """
+    together = float(l1_ratio) == 0 and features * outputs > DENSE
+    return np.zeros(features, int) if together else np.arange(features)

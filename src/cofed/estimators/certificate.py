@@ -54,10 +54,10 @@ class Certificate:
 
     `outcome` is one of
 
-    - "converged": gap + rounding <= tol * scale. `converged` is True.
-    - "limited by rounding": that precision is not to be had in float64. The conditions of optimality hold to within the
-      rounding of the gradient, or Newton steps bring hardly anything any more where the gap is at most 1e-9 * scale or
-      the prox-gradient at most 1e-10. `gap` says what is known.
+    - "converged": gap + rounding <= tol * scale, and the data are not separable without a penalty. `converged` is True.
+    - "limited by rounding": not that, but the conditions of optimality hold in every coordinate to within the rounding
+      of the gradient, or gap <= tol * scale and it is the allowance for rounding that exceeds. More rounds bring
+      nothing; `gap` says what is known.
     - "not converged": neither; a warning has said why.
     """
 
@@ -269,34 +269,38 @@ def spreads(null: Null, w: Weights) -> Weights:
     return Weights(wide.reshape(w.coef.shape), intercept)
 
 
-def sizes(loss: Any, null: Null, w: Weights, value: Scalar) -> tuple[Scalar, float, Scalar]:
-    """A bound on the predictions' terms, one on f'', and the root mean square of theta."""
-    terms = trees.dot(spreads(null, w), jax.tree.map(jnp.abs, w))
+def sizes(loss: Any, null: Null, w: Weights, value: Scalar) -> tuple[Scalar, Scalar, float, Scalar]:
+    """A bound on the predictions' terms (of all classes together, and of the class with the most), one on f'', and the
+    root mean square of theta."""
+    parts = jax.tree.map(lambda q, v: q * jnp.abs(v), spreads(null, w), w)
+    shares = [jnp.sum(leaf.reshape(-1, null.mean.size), axis=0) for leaf in jax.tree.leaves(parts)]
+    each = jnp.sum(jnp.stack(shares), axis=0)
+    terms, most = jnp.sum(each), jnp.max(each)
     match loss:
         case Squared():
-            return terms, 1.0, jnp.sqrt(jnp.maximum(2 * value, 0))
+            return terms, most, 1.0, jnp.sqrt(jnp.maximum(2 * value, 0))
         case Logistic():
-            return terms, 0.25, jnp.sqrt(jnp.minimum(value, 1))
+            return terms, most, 0.25, jnp.sqrt(jnp.minimum(value, 1))
         case Softmax():
-            return terms, 0.5, jnp.sqrt(jnp.minimum(2 * value, 2))
-    return terms, 1.0, 1.0 + null.mean  # counts: f'' and theta are unbounded, and 1 in the mean
+            return terms, most, 0.5, jnp.sqrt(jnp.minimum(2 * value, 2))
+    return terms, most, 1.0, 1.0 + null.mean  # counts: f'' and theta are unbounded, and 1 in the mean
 
 
 def gradient_rounding(loss: Any, null: Null, w: Weights, value: Scalar) -> Weights:
     """err: how well the gradient's entries are known."""
-    terms, bent, theta = sizes(loss, null, w, value)
-    return jax.tree.map(lambda q: 8 * EPS * q * (bent * terms + theta), spreads(null, w))
+    _, most, bent, theta = sizes(loss, null, w, value)
+    return jax.tree.map(lambda q: 8 * EPS * q * (bent * most + theta), spreads(null, w))
 
 
 def gap_rounding(
     loss: Any, null: Null, w: Weights, value: Scalar, objective: Scalar, curved: Curvature | None
 ) -> Scalar:
     """How well a gap is known."""
-    terms, bent, theta = sizes(loss, null, w, value)
+    terms, most, bent, theta = sizes(loss, null, w, value)
     if isinstance(loss, Squared):  # prediction = y + theta
         predicted = jnp.sqrt(2 * null.loss) + jnp.abs(null.mean) + theta
     elif curved is None:
-        predicted = bent * terms
+        predicted = bent * most
     else:
         v = ravel_pytree(w)[0]
         predicted = jnp.sqrt(jnp.maximum(bent * (v @ curved.hessian @ v), 0))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.base import FederatedLinearModel, treated_apart
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.posed import Posed
 from cofed.losses import Squared
@@ -60,6 +60,9 @@ class FederatedElasticNet(RegressorMixin, FederatedLinearModel):
     def _penalty(self, posed: Posed, alpha: Any = None) -> WeightedElasticNet:
         return elastic_net(self.alpha if alpha is None else alpha, self.l1_ratio, posed.units)
 
+    def _blocks(self, features: int) -> np.ndarray:
+        return treated_apart(features, 1, self.l1_ratio)
+
 
 class FederatedLasso(FederatedElasticNet):
     """scikit-learn's Lasso on rows that stay with their clients, to the pooled answer.
@@ -93,3 +96,6 @@ class FederatedLasso(FederatedElasticNet):
 
     def _penalty(self, posed: Posed, alpha: Any = None) -> WeightedElasticNet:
         return elastic_net(self.alpha if alpha is None else alpha, 1.0, posed.units)
+
+    def _blocks(self, features: int) -> np.ndarray:
+        return treated_apart(features, 1, 1.0)

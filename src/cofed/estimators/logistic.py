@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 
-from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.base import FederatedLinearModel, treated_apart
 from cofed.estimators.group_lasso import group_labels, group_penalty
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.posed import Posed
@@ -109,6 +109,9 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedLinearModel):
         return elastic_net(alpha, ratio, posed.units, np.ndim(posed.start.coef))
 
     def _blocks(self, features: int) -> np.ndarray:
+        if self.penalty == "elasticnet":
+            outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
+            return treated_apart(features, outputs, self.l1_ratio)
         return group_labels(type(self).__name__, self.groups if self.penalty == "group" else None, features)
 
     def _output(self, coef: np.ndarray, intercept: Any) -> tuple[np.ndarray, Any]:

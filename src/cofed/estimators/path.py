@@ -17,7 +17,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import enet_path
 
 from cofed.estimators.base import FederatedLinearModel, check_count, check_number
+from cofed.estimators.certificate import Look, gradient_rounding
 from cofed.estimators.penalty import EPS, WeightedElasticNet, sets_to_zero
+from cofed.estimators.polish import by_pieces, has_pieces
 from cofed.estimators.posed import Posed
 from cofed.estimators.quadratic import Quadratic, refined, seen_on_server
 from cofed.estimators.solver import LARGEST, Run, Solved, parameters, solve
@@ -104,10 +106,20 @@ def solve_on_server(estimator: Any, posed: Posed, alphas: np.ndarray) -> list[So
         seen = seen_on_server(problem, posed.null, quadratic, w)
         if not run.done(seen):
             w, seen = refined(problem, posed.null, quadratic, w)
-            seen = run.sharper(w, seen)
+            w, seen = polished_on_server(run, quadratic, w, run.sharper(w, seen))
             curved = run.curved
         answers.append(run.solved(w, seen, "newton"))
     return answers
+
+
+def polished_on_server(run: Run, quadratic: Quadratic, w: Weights, seen: Look) -> tuple[Weights, Look]:
+    """A direct solve where iterations did not get there, and what has the better certificate."""
+    if run.done(seen) or not has_pieces(run.psi):
+        return w, seen
+    noise = gradient_rounding(run.posed.loss, run.posed.null, w, seen.loss)
+    new = by_pieces(run.psi, quadratic.hessian, seen.gradient, w, noise)
+    found = run.sharper(new, seen_on_server(run.posed.problem(run.psi), run.posed.null, quadratic, new))
+    return min((w, seen), (new, found), key=lambda one: float(one[1].gap) + float(one[1].rounding))
 
 
 def warn(answers: list[Solved], what: str = "models of the path", stacklevel: int = 3) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 
-from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.base import FederatedLinearModel, treated_apart
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.posed import Posed
 from cofed.estimators.sites import Sites
@@ -74,3 +74,6 @@ class FederatedPoisson(RegressorMixin, FederatedLinearModel):
 
     def _penalty(self, posed: Posed, alpha: Any = None) -> WeightedElasticNet:
         return elastic_net(self.alpha if alpha is None else alpha, self.l1_ratio, posed.units)
+
+    def _blocks(self, features: int) -> np.ndarray:
+        return treated_apart(features, 1, self.l1_ratio)

@@ -29,9 +29,10 @@ from cofed.engine.job import traced, wire
 from cofed.engine.loop import Task, Watch
 from cofed.engine.plan import Plan, pose
 from cofed.engine.rounds import Centre
-from cofed.estimators.certificate import Certificate, Curvature, Look, curvature_beside, curvature_of
+from cofed.estimators.certificate import Certificate, Curvature, Look, curvature_beside, curvature_of, gradient_rounding
 from cofed.estimators.loops import begun, fista_rounds, newton_rounds, power_iteration, rounds_up_to, start
 from cofed.estimators.penalty import EPS, fitting, is_open, sets_to_zero, stronger
+from cofed.estimators.polish import by_pieces, has_pieces
 from cofed.estimators.posed import Posed, known
 from cofed.estimators.quadratic import Quadratic, refined
 from cofed.estimators.sites import NUMBER
@@ -43,7 +44,7 @@ DENSE = 512  # the most parameters of a model that is not sparse whose Hessian i
 LARGEST = 2048  # the most parameters whose Hessian is sent once, for a path or for intervals
 LOCAL_STEPS = 5  # of FedDecouple
 BATCH = 60  # the most Newton rounds before a certificate is looked at
-STALLED = 1e-10  # the prox-gradient norm, in units in which gradients are of size 1, that is as good as zero
+POLISH = 50  # the most steps of `polished`
 SEPARABLE = 1e-7  # the least curvature, beside that of the model without features, of data that are not separable
 NAMES = ("auto", "newton", "fista", "decouple")
 
@@ -118,7 +119,7 @@ class Run:
     first: Curvature | None = None  # at the model without features
     separable: bool = False
     failed: bool = False
-    stalled: bool = False  # Newton steps bring hardly anything any more
+    looked: tuple[Weights, tuple[Any, PyTree, Any]] | None = None  # the last model whose Hessian was sent, and that
 
     @property
     def target(self) -> float:
@@ -131,22 +132,31 @@ class Run:
 
     def sharper(self, w: Weights, seen: Look) -> Look:
         """The certificate with the Hessian, by one exchange where that is not known; as it is where it is too large."""
-        if self.done(seen) or parameters(w) > LARGEST:
+        # A small gap alone does not tell that there is a minimum: separable data come as near as one likes to none.
+        endless = is_open(self.psi) and not isinstance(self.posed.loss, Squared)
+        if (self.done(seen) and not endless) or parameters(w) > LARGEST:
             return seen
         problem, null = self.posed.problem(self.psi), self.posed.null
+        loss, gradient, hessian = self.second_order(w, seen)
         if isinstance(self.posed.loss, Squared):
-            if self.curved is None:
-                hessian = self.posed.second_order(w)[2] if self.hessian is None else self.hessian
-                self.curved = curvature_of(hessian)
-            return known(problem, null, w, seen.loss, seen.gradient, self.curved)
-        loss, gradient, hessian = self.posed.second_order(w)
-        if not is_open(self.psi):
+            self.curved = curvature_of(hessian) if self.curved is None else self.curved
+            return known(problem, null, w, loss, gradient, self.curved)
+        if not endless:
             return known(problem, null, w, loss, gradient, curvature_of(hessian))
         if self.first is None:
             self.first = curvature_of(self.posed.second_order(self.posed.start)[2])
         curved, least = curvature_beside(hessian, self.first)
         self.separable = least < SEPARABLE
         return known(problem, null, w, loss, gradient, curved)
+
+    def second_order(self, w: Weights, seen: Look) -> tuple[Any, PyTree, Any]:
+        """The loss, gradient and Hessian at w, by one exchange unless they are known."""
+        if isinstance(self.posed.loss, Squared):
+            self.hessian = self.posed.second_order(w)[2] if self.hessian is None else self.hessian
+            return seen.loss, seen.gradient, self.hessian
+        if self.looked is None or self.looked[0] is not w:
+            self.looked = w, self.posed.second_order(w)
+        return self.looked[1]
 
     def certificate(self, w: Weights, seen: Look) -> Certificate:
         """The certificate of what was seen, in the user's units."""
@@ -156,9 +166,7 @@ class Run:
         moved = EPS * (np.abs(units.mean) @ np.abs(coef) + np.abs(intercept) + abs(units.shift)) / units.stretch
         gap, rounding = float(seen.gap), float(seen.rounding) + float(np.sum(moved**2)) / 2
         converged = not self.separable and gap + rounding <= self.target
-        still = float(seen.prox_gradient) <= STALLED or gap <= 1e-9 * float(self.posed.null.loss)
-        optimal = bool(seen.settled) or gap <= self.target or (self.stalled and still)
-        limited = not converged and not self.separable and optimal
+        limited = not converged and not self.separable and (bool(seen.settled) or gap <= self.target)
         size = units.objective
         return Certificate(
             objective=size * float(seen.objective) + units.least,
@@ -221,9 +229,13 @@ class Run:
 def newton(run: Run, w: Weights, seen: Look) -> Solved:
     """Proximal Newton rounds, checked by certificates; down the path of strengths where they do not get there."""
     w, seen = newton_batches(run, w, seen, 3 if parameters(w) <= WHOLE else 12)
-    if not (run.done(seen) or seen.settled or run.separable):
+    w, seen = polished(run, w, seen)
+    if not (run.done(seen) or run.separable):
         # With a weak penalty and few rows, steps lose themselves among models that fit alike: see `path_down`.
-        w, seen = newton_batches(run, *path_down(run, w, seen))
+        other_way = path_down(run)
+        if other_way is not None:
+            found = improved(run, *other_way)
+            w, seen = min((w, seen), found, key=lambda one: float(one[1].gap) + float(one[1].rounding))
     return run.solved(w, run.sharper(w, seen), "newton")
 
 
@@ -257,24 +269,49 @@ def newton_batches(run: Run, w: Weights, seen: Look, most: int = 30) -> tuple[We
             w, seen = new, found
         if set_size == size or found.settled:  # the rest may be a matter of the dual point
             seen = run.sharper(w, seen)
-        run.stalled = not better and set_size == size  # neither a step nor a larger set brings anything
-        if run.stalled:
+        if not better and set_size == size:  # neither a step nor a larger set brings anything
             break
         set_size = max(set_size, min(size, fitting_set(w)))
-    else:
-        run.stalled = True
     return w, seen
 
 
-def path_down(run: Run, w: Weights, seen: Look) -> tuple[Weights, Look]:
+def improved(run: Run, w: Weights, seen: Look, most: int = 30) -> tuple[Weights, Look]:
+    """Steps by the more exact of the two ways that the penalty allows."""
+    return polished(run, w, seen) if has_pieces(run.psi) else newton_batches(run, w, seen, most)
+
+
+def polished(run: Run, w: Weights, seen: Look) -> tuple[Weights, Look]:
+    """Newton steps whose quadratic models are solved directly, as far as the gradient is known."""
+    if not has_pieces(run.psi) or parameters(w) > LARGEST:
+        return w, seen
+    for _ in range(POLISH):
+        if run.left <= 0 or run.done(seen) or run.separable:
+            break
+        loss, gradient, hessian = run.second_order(w, seen)
+        noise = gradient_rounding(run.posed.loss, run.posed.null, w, loss)
+        z = by_pieces(run.psi, hessian, gradient, w, noise)
+        for t in (1.0, 1 / 4, 1 / 16):
+            new = jax.tree.map(lambda a, b, t=t: a + t * (b - a), w, z) if t < 1 else z
+            found = run.posed.look(run.psi, new)
+            run.left -= 1
+            change = float(found.objective) - float(seen.objective)
+            nearer = float(found.prox_gradient) < float(seen.prox_gradient) / 2
+            if change < -float(seen.rounding) or (nearer and change <= float(seen.rounding)):
+                break
+        else:
+            break
+        w, seen = new, run.sharper(new, found)
+    return w, seen
+
+
+def path_down(run: Run) -> tuple[Weights, Look] | None:
     """A better start: the answers of ever weaker penalties, from one at which no feature is used, each begun from the
     one before. Supports stay small that way. A squared loss is known by its Hessian, and takes no exchange."""
-    posed, tried = run.posed, (w, seen)
+    posed, w = run.posed, run.posed.start
     reach = fitting(run.psi, posed.null.gradient.coef)
     if is_open(run.psi) or not 0 < reach < 1 or parameters(w) > LARGEST:
-        return tried
+        return None
     steps = int(np.ceil(-np.log(float(reach)) / np.log(4)))
-    w = posed.start
     quadratic = None
     if isinstance(posed.loss, Squared):
         hessian = posed.second_order(w)[2] if run.hessian is None else run.hessian
@@ -286,13 +323,13 @@ def path_down(run: Run, w: Weights, seen: Look) -> tuple[Weights, Look]:
             continue
         near = Run(posed, psi, 1e-6, run.left)
         begin = known(posed.problem(psi), posed.null, w, posed.null.loss, posed.null.gradient) if k == steps else None
-        w = newton_batches(near, w, posed.look(psi, w) if begin is None else begin, 1)[0]
+        begin = posed.look(psi, w) if begin is None else begin
+        w = improved(near, w, begin, 1)[0]
         run.left = near.left
         if run.left <= 0:
-            return tried
-    found = posed.look(run.psi, w)
+            return None
     run.left -= 1
-    return (w, found) if float(found.objective) <= float(seen.objective) + float(seen.rounding) else tried
+    return w, posed.look(run.psi, w)
 
 
 def fitting_set(w: Weights) -> int:
@@ -305,7 +342,7 @@ def fista(run: Run, w: Weights, seen: Look) -> Solved:
     """Accelerated rounds until their own bound on the gap is small enough, then the certificate."""
     task = run.task(FedFISTA(curvature(run, w)))
     state = begun(task.algorithm.init(task.problem, w))
-    target = 0.0 if is_open(run.psi) else run.target
+    target = 0.0 if is_open(run.psi) else run.target / 2  # the rest is for rounding
     while run.left > 0 and not run.done(seen) and not seen.settled:
         before = int(state.round)
         last = jnp.asarray(before + run.left, jnp.int32)

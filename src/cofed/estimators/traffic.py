@@ -1,4 +1,4 @@
-"""What a fit has sent: every exchange between the server and its clients, counted."""
+"""What a fit sends: every exchange between the server and its clients, with the bytes that its numbers take."""
 
 import dataclasses
 

@@ -70,7 +70,9 @@ def units(
     standard = found.scale if standardize else np.ones_like(mean)
     relative = np.sqrt(square) / standard
     _, label = np.unique(blocks, return_inverse=True)
-    level = np.sqrt(np.bincount(label, relative**2) / np.bincount(label))
+    # A block's largest curvature is between the mean of its squares (nothing is correlated) and their sum (all is): in
+    # the middle of that it is like the intercept's.
+    level = np.sqrt(np.bincount(label, relative**2) / np.sqrt(np.bincount(label)))
     width = standard * np.where(level > 0, level, 1.0)[label]
     return Units(mean, width, np.sqrt(square) / width, standard, *of_targets(y, loss, fit_intercept))
 

@@ -5,7 +5,6 @@ import pytest
 from safetensors.numpy import load_file
 
 import cofed
-from cofed.algorithms import base
 from cofed.flower import read_saved, serve
 from tests import worlds
 from tests.flower.loopback import network
@@ -35,10 +34,7 @@ TABLE = [
 
 # Stages, states of clients, personal models, messages that are not what is averaged.
 QUICK = ("FedDualAvg", "MCFedDA", "FedDecouple", "FedProx", "FedDualAvg + RandomK(share=0.5)")
-ROWS = [
-    pytest.param(*row, id=(name := base.name_of(row[0])), marks=() if name in QUICK else pytest.mark.slow)
-    for row in TABLE
-]
+ROWS = [pytest.param(*row, id=(name := row[0].name), marks=() if name in QUICK else pytest.mark.slow) for row in TABLE]
 
 
 @pytest.mark.parametrize(("algorithm", "psi"), ROWS)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from cofed import intake
-from cofed.algorithms.base import AbstractServerAlgorithm
+from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.job import check_numbers, check_prediction
 from cofed.engine.plan import Plan, check_fit, make_plan, pose
 from cofed.flower.settings import Settings
@@ -32,7 +32,7 @@ class Agreement:
 
 def agreement(
     problem: Problem,
-    algorithm: AbstractServerAlgorithm,
+    algorithm: AbstractAlgorithm,
     settings: Settings,
     weights: Any,
     w0: Any,

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 
 from cofed import checks, trees
 from cofed.algorithms import base
-from cofed.algorithms.base import AbstractServerAlgorithm, as_algorithm
+from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm, as_algorithm
 from cofed.engine import draws, evaluate
 from cofed.engine.data import Data
 from cofed.engine.plan import Plan
@@ -39,7 +39,7 @@ Node = dict[str, Any]  # a node's configuration, `--node-config "site='oslo'"`
 
 def client_app(
     problem: Any,
-    algorithm: AbstractServerAlgorithm,
+    algorithm: Any,
     load: Callable[[Node], tuple[Any, Any]],
     *,
     keep: Callable[[Node], Any] | None = None,
@@ -134,7 +134,7 @@ class Site:
     def __init__(
         self,
         problem: Any,
-        algorithm: AbstractServerAlgorithm,
+        algorithm: Any,
         load: Callable,
         keep: Callable | None,
         privacy: Privacy | None,
@@ -167,7 +167,7 @@ class Site:
         problem.check(data)
         return {"head": identity(problem, algorithm) | Card.of(site_name(context), problem, data).entries()}
 
-    def check(self, content: Any, problem: Problem, algorithm: AbstractServerAlgorithm) -> dict[str, Any]:
+    def check(self, content: Any, problem: Problem, algorithm: AbstractAlgorithm) -> dict[str, Any]:
         """The head of a message from a server that runs the same."""
         return wire.check_head(content, **identity(problem, algorithm))
 
@@ -226,7 +226,7 @@ class Site:
         return reply
 
 
-def identity(problem: Problem, algorithm: AbstractServerAlgorithm) -> dict[str, Any]:
+def identity(problem: Problem, algorithm: AbstractAlgorithm) -> dict[str, Any]:
     """What both ends must have in common."""
     return {
         "format": wire.FORMAT,

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, PyTree
 
 from cofed import metrics, trees
 from cofed.algorithms import base
-from cofed.algorithms.base import AbstractServerAlgorithm
+from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm
 from cofed.engine import draws
 from cofed.engine.history import Communication, History, LeftOut, Outcome, Result
 from cofed.engine.rounds import Centre, weighted_mean
@@ -58,7 +58,7 @@ class Coordinator:
         self,
         grid: Any,
         problem: Problem,
-        algorithm: AbstractServerAlgorithm,
+        algorithm: AbstractAlgorithm,
         settings: Settings,
         weights: Any,
         w0: Any,

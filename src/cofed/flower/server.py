@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cofed import checks
+from cofed.algorithms.base import as_algorithm
 from cofed.engine.history import Result
 from cofed.flower.alone import alone
 from cofed.flower.client import of
@@ -83,7 +84,8 @@ def serve(
     folder = None if checkpoint is None else checks.folder("checkpoint", checkpoint)
     keep_programs()
     with alone(folder):
-        return Coordinator(grid, problem, algorithm, settings, weights, w0, privacy, folder).run()
+        method = as_algorithm(algorithm)
+        return Coordinator(grid, problem, method, settings, weights, w0, privacy, folder).run()
 
 
 SETTINGS = tuple(inspect.signature(serve).parameters)[3:]

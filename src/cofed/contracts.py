@@ -1,10 +1,19 @@
 """Objects of the user's own, held against the abstract class that they stand for."""
 
+import copy
 import dataclasses
 import functools
 from typing import Any
 
 import equinox as eqx
+
+
+def as_given(own: Any) -> Any:
+    """A copy of a user's object as it is now: a program that was compiled from it would not see a later change."""
+    try:
+        return copy.deepcopy(own)
+    except Exception:  # what cannot be copied stays as it is
+        return own
 
 
 def lacking(value: object, contract: type) -> list[str]:

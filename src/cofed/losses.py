@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Num, Scalar
 
 from cofed import checks
+from cofed.contracts import as_given
 from cofed.scalars import number, require_flag, require_positive
 
 Prediction = Float[Array, "..."]
@@ -206,7 +207,7 @@ class FunctionLoss(AbstractLoss):
     2.0
     """
 
-    function: Callable[[Any, Any], Any] = eqx.field(static=True)
+    function: Callable[[Any, Any], Any] = eqx.field(static=True, converter=as_given)
 
     def __call__(self, prediction: Prediction, y: Label) -> Any:
         return self.function(prediction, y)

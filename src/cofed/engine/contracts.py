@@ -81,7 +81,7 @@ def check_gradient(problem: Problem, federation: Federation | DiskFederation, st
 
 def check_regularizer(problem: Problem, start: PyTree, with_subgradient: bool) -> None:
     """The regularizer must have one value at the model, and a prox that is a model again."""
-    psi, name = problem.regularizer, type(problem.regularizer).__name__
+    psi, name = problem.regularizer, problem.regularizer.title
     step = jnp.ones((), trees.dtype(start))
     maps: dict[str, Callable[[PyTree], PyTree]] = {"prox(v, step)": lambda w: psi.prox(w, step)}
     if with_subgradient:
@@ -126,20 +126,29 @@ def check_round(algorithm: Any, problem: Problem, start: PyTree, by_gossip: bool
     name, zero = algorithm.name, jnp.zeros((), trees.dtype(start))
     steps = Probe(zero, zero + 1, 0.0, 1)
 
-    def with_server(w0: PyTree) -> tuple[PyTree, ...]:
+    def with_server(algorithm: Any, w0: PyTree) -> tuple[PyTree, ...]:
         server, client = algorithm.init(problem, w0), algorithm.init_client(problem, w0)
         up, kept = algorithm.local(problem, algorithm.broadcast(server), client, steps)
         mean = algorithm.expand(up)
         after = algorithm.aggregate(problem, server, mean, zero + 1)
         return server, after, client, kept, algorithm.model(problem, server)
 
-    def with_neighbours(w0: PyTree) -> tuple[PyTree, ...]:
+    def with_neighbours(algorithm: Any, w0: PyTree) -> tuple[PyTree, ...]:
         node = algorithm.init_node(problem, w0)
         kept, up = algorithm.local_node(problem, node, steps)
         after = algorithm.mix(problem, kept, up)
         return node, after, node, kept, algorithm.model_node(problem, node)
 
-    found = tried(f"algorithm: a round of {name}", with_neighbours if by_gossip else with_server, start)
+    # Hyperparameters are traced in a run, and so here.
+    numbers = jax.tree.map(lambda leaf: jnp.asarray(leaf, zero.dtype) if isinstance(leaf, float) else leaf, algorithm)
+    one_round = with_neighbours if by_gossip else with_server
+    try:
+        found = eqx.filter_eval_shape(one_round, numbers, start)
+    except Exception as error:
+        raise ValueError(
+            f"algorithm: a round of {name} cannot be computed for this model by JAX ({in_a_line(error)}); its methods "
+            "are functions in jax.numpy, and its numbers are traced"
+        ) from error
     before, after, client, kept, model = found
     step = "mix" if by_gossip else "aggregate"
     same_shapes(f"algorithm: {name}.{step} must give a state", after, before)

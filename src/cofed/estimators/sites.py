@@ -67,7 +67,12 @@ def gather(estimator: Any, X: Any, y: Any, clients: Any, classifies: bool = Fals
         X, clients = X.drop(columns=clients), X[clients]
     for what, given in (("X", X), ("y", y), ("clients", clients)):
         refuse_masked(name, what, given)
+    refuse_times(name, "X", X)
     check_frame(name, X)
+    if target:
+        refuse_times(name, "y", y)
+        if classifies:
+            check_labels(name, y)
     if target:
         X, y = numbers(estimator, X, y, y_numeric=not classifies, ensure_min_samples=2)
         if classifies:
@@ -135,6 +140,24 @@ def refuse_masked(owner: str, what: str, given: Any) -> None:
     if isinstance(given, np.ma.MaskedArray) and np.ma.getmaskarray(given).any():
         count = int(np.ma.getmaskarray(given).sum())
         raise ValueError(f"{owner}: {what} must have no masked values, but {count} are masked; leave those rows out")
+
+
+def refuse_times(owner: str, what: str, given: Any) -> None:
+    """Dates and durations would be taken for numbers of whatever unit they are in."""
+    if isinstance(given, (np.ndarray, pd.Series)) and getattr(given.dtype, "kind", "O") in "mM":
+        raise ValueError(f"{owner}: {what} must be numbers, got {given.dtype}; convert it, such as to days as floats")
+
+
+def check_labels(owner: str, y: Any) -> None:
+    """Labels of classes: one for every row, which can be put in order."""
+    if not is_list(y):
+        return  # scikit-learn says it
+    missing = int(pd.isna(np.asarray(y, object)).sum())
+    if missing:
+        raise ValueError(f"{owner}: y must have a label for every row, but {missing} of {len(y)} are NaN or missing")
+    kinds = sorted({type(label).__name__ for label in np.asarray(y, object)})
+    if "str" in kinds and len(kinds) > 1:
+        raise ValueError(f"{owner}: y must have labels of one kind, got {' and '.join(kinds)}")
 
 
 def check_frame(owner: str, X: Any, besides: str | None = None) -> None:

@@ -24,7 +24,7 @@ from jaxtyping import PyTree
 from sklearn.exceptions import ConvergenceWarning
 
 from cofed.algorithms import FedDecouple, FedFISTA, FedNewton
-from cofed.algorithms.base import AbstractServerAlgorithm, refusal
+from cofed.algorithms.base import AbstractServerAlgorithm, as_algorithm, refusal
 from cofed.engine.job import traced, wire
 from cofed.engine.loop import Task, Watch
 from cofed.engine.plan import Plan, pose
@@ -67,12 +67,21 @@ class Solved:
 
 def check_algorithm(owner: str, algorithm: Any) -> None:
     """An algorithm is one of NAMES or one of cofed's own, with its numbers."""
-    if algorithm in NAMES if isinstance(algorithm, str) else isinstance(algorithm, AbstractServerAlgorithm):
+    if algorithm in NAMES if isinstance(algorithm, str) else with_server(algorithm) is not None:
         return
     raise ValueError(
         f"{owner}: algorithm must be one of {', '.join(NAMES)} or an algorithm with a server such as "
         f"cofed.FedDualAvg(client_lr=0.1), got {algorithm!r}"
     )
+
+
+def with_server(algorithm: Any) -> AbstractServerAlgorithm | None:
+    """The algorithm, where it is one with a server."""
+    try:
+        found = as_algorithm(algorithm)
+    except (TypeError, ValueError):
+        return None
+    return found if isinstance(found, AbstractServerAlgorithm) else None
 
 
 def solve(posed: Posed, psi: Any, algorithm: Any, tol: Any, max_rounds: Any, warm: Solved | None = None) -> Solved:
@@ -88,6 +97,7 @@ def solve(posed: Posed, psi: Any, algorithm: Any, tol: Any, max_rounds: Any, war
         seen = known(problem, posed.null, begin, warm.look.loss, warm.look.gradient)
     seen = posed.look(psi, begin) if seen is None else seen
     name = choose(posed, psi) if isinstance(algorithm, str) and algorithm == "auto" else algorithm
+    name = name if isinstance(name, str) else as_algorithm(name)
     run = Run(posed, psi, tol, max_rounds)
     if run.done(seen):
         return run.solved(begin, seen, name)

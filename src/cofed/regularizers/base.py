@@ -8,7 +8,7 @@ import jax
 from jaxtyping import PyTree, Scalar
 
 from cofed.checks import shown
-from cofed.contracts import adopted, lacking
+from cofed.contracts import adopted, as_given, lacking
 from cofed.regularizers.leaves import checked
 
 
@@ -110,7 +110,7 @@ class AbstractRegularizer(eqx.Module):
 class OwnRegularizer(AbstractRegularizer):
     """An object of the user's own with `value` and `prox`, and with the traits that it states."""
 
-    own: Any = eqx.field(static=True)
+    own: Any = eqx.field(static=True, converter=as_given)
 
     if not TYPE_CHECKING:  # a type checker keeps the types that the contract declares
         convex = property(lambda self: stated(self.own, "convex"))

@@ -17,7 +17,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1000)
-    parser.add_argument("--families", default=",".join([*fuzz.SEPARABLE, *fuzz.OTHERS]))
+    parser.add_argument("--families", default=",".join(fuzz.FAMILIES))
     options = parser.parse_args()
     total = Counter()
     for family in options.families.split(","):

@@ -11,9 +11,20 @@ LONG = np.longdouble
 
 def objective(family, X, y, coef, intercept, penalty):
     """The documented objective of a user's coefficients (features, or features x classes)."""
-    X, coef = X.astype(LONG), np.asarray(coef, LONG)
-    z = X @ coef + np.asarray(intercept, LONG)
-    return losses(family, z, y).mean() + penalty(coef)
+    z, y = predictions(X, y, coef, intercept, centred=family == "squared")
+    return losses(family, z, y).mean() + penalty(np.asarray(coef, LONG))
+
+
+def predictions(X, y, coef, intercept, centred):
+    """The predictions and y, both less the mean of y where they are `centred`.
+
+    Rows are centred before they are multiplied: means of 1e6 standard deviations would cost six digits, and leave more
+    rounding than a certificate allows for.
+    """
+    coef, mean = np.asarray(coef, LONG), LONG(X.mean(axis=0))
+    level = LONG(y.mean()) if centred else LONG(0)
+    z = (X.astype(LONG) - mean) @ coef + (np.asarray(intercept, LONG) + mean @ coef - level)
+    return z, y.astype(LONG) - level if centred else y
 
 
 def losses(family, z, y):
@@ -21,7 +32,7 @@ def losses(family, z, y):
     if family == "squared":
         return (z - y.astype(LONG)) ** 2 / 2
     if family == "poisson":
-        return np.exp(z) - y.astype(LONG) * z
+        return np.exp(np.minimum(z, 10000)) - y.astype(LONG) * z
     if family == "logistic":
         s = np.where(y > 0, -z, z)
         return np.maximum(s, 0) + np.log1p(np.exp(-np.abs(s)))

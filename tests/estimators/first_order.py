@@ -13,8 +13,8 @@ MATRIX = {6: (2, 3), 20: (4, 5)}
 
 def compare(family, X, y, coef, intercept, wide, alpha, radius, fit_intercept, steps=4000):
     """The objective of the given coefficients, and the least that is found from there and from zero."""
+    given = exactly.objective("squared", X, y, coef, intercept, lambda w: value(family, w * wide, alpha))
     X, y, coef = X.astype(LONG), y.astype(LONG), np.asarray(coef, LONG)
-    given = ((y - X @ coef - LONG(intercept)) ** 2).mean() / 2 + value(family, coef * wide, alpha)
     A, b = (X - X.mean(axis=0), y - y.mean()) if fit_intercept else (X, y)
     A = A / wide
     size, tall = np.sqrt((A**2).mean()), np.sqrt((b**2).mean())
@@ -42,8 +42,8 @@ def compare(family, X, y, coef, intercept, wide, alpha, radius, fit_intercept, s
 
 def compare_logistic_groups(X, y, coef, intercept, wide, alpha, fit_intercept, steps=2000):
     """The same for classes under a group penalty; Newton steps on the groups in use come after the gradients'."""
+    given = exactly.objective("logistic", X, y, coef, intercept, lambda w: value("group", w * wide, alpha))
     X, coef, n = X.astype(LONG), np.asarray(coef, LONG), len(y)
-    given = exactly.losses("logistic", X @ coef + LONG(intercept), y).mean() + value("group", coef * wide, alpha)
     mean = X.mean(axis=0) if fit_intercept else np.zeros(len(coef), LONG)
     A = (X - mean) / wide
     size = np.sqrt((A**2).mean())

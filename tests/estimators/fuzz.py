@@ -30,6 +30,7 @@ TOGETHER = (
     "logistic group",
 )  # the penalty sees more than one feature at a time
 OTHERS = ("group", "trace", "nonnegative", "l1_ball", "l2_ball", "simplex", "box", "logistic group")
+FAMILIES = (*SEPARABLE, *OTHERS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +78,7 @@ def draw(rng, n, p):
 
 def problem(seed, family, n, p):
     """A random problem, and the estimator for it."""
-    rng = np.random.default_rng([seed, n, [*SEPARABLE, *OTHERS].index(family)])
+    rng = np.random.default_rng([seed, n, FAMILIES.index(family)])
     X = draw(rng, n, p)
     z = X[:, 0] - X[:, 1]
     intercept, standardize = bool(rng.integers(2)), bool(rng.integers(2))

@@ -160,11 +160,11 @@ def path(name: str, value: Any) -> Path:
 
     >>> path("path", "")
     Traceback (most recent call last):
-    TypeError: path must be the name of a file or folder, got ''
+    ValueError: path must be the name of a file or folder, got ''
     """
-    if not isinstance(value, (str, os.PathLike)) or not os.fspath(value) or isinstance(os.fspath(value), bytes):
+    if not isinstance(value, (str, os.PathLike)) or isinstance(os.fspath(value), bytes):
         raise TypeError(f"{name} must be the name of a file or folder, got {shown(value)}")
-    if "\0" in os.fspath(value):
+    if not os.fspath(value) or "\0" in os.fspath(value):
         raise ValueError(f"{name} must be the name of a file or folder, got {shown(value)}")
     return Path(value)
 
@@ -174,12 +174,15 @@ def folder(name: str, value: Any) -> Path:
 
     >>> folder("checkpoint", __file__)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: checkpoint must be the name of a folder, and ...checks.py is a file
+    ValueError: checkpoint: ...checks.py is a file, or a part of it is; give the name of a folder
     """
     place = path(name, value)
-    there = next(part for part in (place, *place.absolute().parents) if part.exists())
+    try:
+        there = next(part for part in (place, *place.absolute().parents) if part.exists())
+    except OSError as error:  # such as a name that is too long
+        raise ValueError(f"{name} must be the name of a folder: {error.strerror}") from None
     if not there.is_dir():
-        raise ValueError(f"{name} must be the name of a folder, and {there} is a file")
+        raise ValueError(f"{name}: {place} is a file, or a part of it is; give the name of a folder")
     return place
 
 

@@ -215,7 +215,7 @@ def resume(
     if metrics is not None and not isinstance(metrics, Mapping):
         raise TypeError(f"metrics must be a mapping of names to functions of the model, got {checks.shown(metrics)}")
     listeners = Listeners(callbacks)
-    store = Store.open(checks.folder("checkpoint", checkpoint))
+    store = Store.open(checks.path("checkpoint", checkpoint))
     with folders.held(store.folder) if jax.process_index() == 0 else contextlib.nullcontext():
         store.tidy()
         written = Written.read(store.folder)

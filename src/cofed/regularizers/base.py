@@ -160,7 +160,7 @@ def as_regularizer(value: object, owner: str = "regularizer") -> AbstractRegular
 
 def part_of(owner: str, value: object) -> AbstractRegularizer:
     """A regularizer that another one is made of, or a sentence."""
-    if isinstance(value, eqx.Module) or not lacking(value, AbstractRegularizer):
+    if not isinstance(value, type) and (isinstance(value, eqx.Module) or not lacking(value, AbstractRegularizer)):
         return as_regularizer(value, f"{owner}: regularizer")
     what = "one of its parts" if owner == "Sum" else "its regularizer"
     raise TypeError(f"{owner} combines regularizers such as L1(0.1), got {shown(value)} as {what}")

@@ -180,6 +180,46 @@ def test_a_stream_must_follow_its_key():
             cofed.Federation.from_stream(draw, 2)
 
 
+def test_numbers_of_a_graph_are_names_where_they_name_the_clients():
+    chain = cofed.topologies.from_graph(nx.Graph([(3, 1), (1, 2)]))
+    assert chain.for_clients(("1", "2", "3")).degrees.tolist() == [2, 1, 1]
+    assert chain.for_clients(("a", "b", "c")).degrees.tolist() == chain.degrees.tolist()
+    with pytest.raises(ValueError, match="only one of the two has '0', '3'"):
+        chain.for_clients(("0", "1", "2"))
+
+
+def test_parameters_must_be_of_the_datas_dtype():
+    class Mixed(cofed.AbstractModel):
+        def init(self, key, x, outputs):
+            return {"w": jnp.zeros(x.shape, jnp.float32)}
+
+        def __call__(self, w, x):
+            return x @ w["w"].astype(x.dtype)
+
+    with pytest.raises(ValueError, match=r"Mixed.init must give parameters of the data's dtype, float64, but"):
+        run(cofed.Problem(Mixed(), cofed.Logistic()))
+
+
+def test_an_own_object_is_used_as_it_was_given():
+    class Ridge:
+        convex = True
+
+        def __init__(self, strength):
+            self.strength = strength
+
+        def value(self, w):
+            return self.strength * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(w)) / 2
+
+        def prox(self, v, step):
+            return jax.tree.map(lambda leaf: leaf / (1 + step * self.strength), v)
+
+    changed = Ridge(0.1)
+    first = run(cofed.Problem(loss=cofed.Logistic(), regularizer=changed), algorithm=cofed.FedDualAvg(0.1))
+    changed.strength = 5.0
+    second = run(cofed.Problem(loss=cofed.Logistic(), regularizer=changed), algorithm=cofed.FedDualAvg(0.1))
+    assert np.abs(first.model.coef - second.model.coef).max() > 1e-3
+
+
 def test_a_graph_with_names_is_matched_to_the_clients():
     star = cofed.topologies.from_graph(nx.Graph([("b", "a"), ("b", "c")]))
     assert star.for_clients(("a", "b", "c")).degrees.tolist() == [1, 2, 1]

@@ -65,6 +65,8 @@ def size(count: float | int) -> str:
     >>> [size(n) for n in (12, 4100, 3.3e6, 25e9)]
     ['12 B', '4.1 kB', '3.3 MB', '25 GB']
     """
+    if isinstance(count, int) and count > 10**30:  # more than a float may hold
+        return f"10^{len(str(count)) - 13} TB"
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
             return f"{count / scale:.3g} {unit}"

@@ -47,6 +47,11 @@ class AbstractModel(eqx.Module):
     def __call__(self, w: Any, x: Sample) -> Float[Array, "..."]:
         """The prediction for one sample."""
 
+    @property
+    def title(self) -> str:
+        """What it is called in sentences."""
+        return type(self).__name__
+
     def ready(self, w: PyTree) -> Any:
         """What the user gets as the model: the parameters, unless the model says otherwise."""
         return w
@@ -145,8 +150,10 @@ class Layers(eqx.Module):
 
 
 def widths(values: Any) -> Any:
-    """A list of sizes as a tuple, which is static and hashable."""
-    return tuple(values) if isinstance(values, (list, tuple)) else values
+    """A list of sizes as a tuple, which is static and hashable; NumPy's integers as Python's."""
+    if not isinstance(values, (list, tuple)):
+        return values
+    return tuple(int(value) if isinstance(value, np.integer) else value for value in values)
 
 
 def check_widths(name: str, values: Any) -> None:
@@ -267,9 +274,10 @@ def dense(layers: tuple[Layer, ...], h: Float[Array, " d"], activation: Callable
 
 
 class EquinoxModel(AbstractModel):
-    """A user's own equinox module: `module(x)` predicts from one sample, its floating JAX arrays are the parameters.
+    """A user's own equinox module: `module(x)` predicts from one sample, its floating arrays are the parameters.
 
-    All else (numbers, flags, functions, arrays of NumPy or of whole numbers) is used as it is, and not trained.
+    As equinox has it, floating arrays of NumPy are parameters too. All else (numbers, flags, functions, arrays of whole
+    numbers) is used as it is, and not trained; `jax.lax.stop_gradient` keeps an array from being trained.
 
     >>> import equinox as eqx, jax, jax.numpy as jnp
     >>> model = EquinoxModel(eqx.nn.Linear(3, 1, key=jax.random.key(0)))
@@ -278,8 +286,8 @@ class EquinoxModel(AbstractModel):
     (1,)
     """
 
-    start: PyTree  # the parameters: floating arrays of JAX
-    others: PyTree  # other arrays, which are not trained: whole numbers, and NumPy's
+    start: PyTree  # the parameters: floating arrays
+    others: PyTree  # other arrays, which are not trained
     rest: Any = eqx.field(static=True)  # all else stays as it is: numbers, flags, functions
 
     def __init__(self, module: Any):
@@ -288,7 +296,7 @@ class EquinoxModel(AbstractModel):
             raise TypeError(f"model: {type(module).__name__} has complex arrays; parameters must be real")
         if not jax.tree.leaves(self.start):
             raise TypeError(
-                f"model: {type(module).__name__} has no floating array of JAX in it, so there is nothing to train; "
+                f"model: {type(module).__name__} has no floating array in it, so there is nothing to train; "
                 "make its parameters with jax.numpy"
             )
         self.others, self.rest = eqx.partition(others, lambda leaf: isinstance(leaf, (jax.Array, np.ndarray)))
@@ -299,6 +307,11 @@ class EquinoxModel(AbstractModel):
 
     def __call__(self, w: PyTree, x: Sample) -> Float[Array, "..."]:
         return self.ready(w)(x)
+
+    @property
+    def title(self) -> str:
+        """The name of the user's class."""
+        return type(self.rest).__name__
 
     def ready(self, w: PyTree) -> Any:
         """The module with these parameters."""

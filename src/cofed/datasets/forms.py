@@ -34,6 +34,7 @@ def digits(parts: int = 1, *, flat: bool = True, dtype: str = "float32") -> Fede
     (('form 0', 'form 1'), ('form 0 part 0', 'form 0 part 1'))
     """
     check_sizes("digits", parts=parts)
+    parts = int(parts)
     check_choices("digits", 0, dtype)
     checks.flag("digits: flat", flat)
     most = min(np.diff([*STARTS, 1797]))

@@ -68,7 +68,8 @@ def check_sizes(owner: str, **sizes: int) -> None:
 
 def check_room(owner: str, clients: int, samples: int, features: int) -> None:
     """Refuse, before anything is drawn, clients whose samples would not fit into memory in 32 bits."""
-    what = f"{owner}: {clients:,} clients with {samples:,} samples of {features:,} features"
+    counts = [f"{count:,}" if count < 10**15 else f"10^{len(str(count)) - 1}" for count in (clients, samples, features)]
+    what = f"{owner}: {counts[0]} clients with {counts[1]} samples of {counts[2]} features (d)"
     machine.require(4 * clients * samples * features, what, "ask for fewer")
 
 

@@ -84,7 +84,7 @@ def _wanted(writers: int | Iterable[str] | None) -> int | list[str] | None:
             checks.text("femnist: each of writers", name)
         return wanted
     check_sizes("femnist", writers=writers)
-    return writers
+    return int(writers)
 
 
 def _chosen(names: list[str], writers: int | list[str] | None, path: Path) -> list[str]:

@@ -110,7 +110,8 @@ class Listeners:
         go_on = True
         for row in rows[self.told :]:
             for callback in list(self.callbacks):
-                if self.tell(callback, "on_row", dict(row)) is False:
+                answer = self.tell(callback, "on_row", dict(row))
+                if isinstance(answer, (bool, np.bool_)) and not answer:
                     go_on = False
         self.told = len(rows)
         return go_on

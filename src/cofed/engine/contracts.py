@@ -28,6 +28,18 @@ def in_a_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
+def check_parameters(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
+    """The parameters of a model are floating arrays of the data's dtype."""
+    for name, leaf in zip(trees.names(start), jax.tree.leaves(start), strict=True):
+        if leaf.dtype != federation.dtype:
+            raise ValueError(
+                f"model: {problem.model.title}.init must give parameters of the data's dtype, {federation.dtype}, but "
+                f"{name!r} is of {leaf.dtype}; make them with x.dtype"
+            )
+    if not jax.tree.leaves(start):
+        raise ValueError(f"model: {problem.model.title}.init gives no parameters, so there is nothing to train")
+
+
 def check_prediction(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
     """The loss of a sample must be one floating number, made of a prediction that fits the label."""
     x, y = (jax.ShapeDtypeStruct(part.shape, part.dtype) for part in federation.example())
@@ -58,7 +70,7 @@ def check_outputs(problem: Problem, classes: int, shape: tuple[int, ...]) -> Non
     if len(shape) != 1 or shape[0] < classes:
         raise ValueError(
             f"the labels go up to {classes - 1}, so that {type(problem.loss).__name__} needs {classes} outputs, but "
-            f"the model {type(problem.model).__name__} predicts an array of shape {shape}"
+            f"the model {problem.model.title} predicts an array of shape {shape}"
         )
 
 

@@ -191,6 +191,10 @@ class Written:
         if not isinstance(found, (Federation, DiskFederation)):
             raise TypeError(f"federation must be a cofed.Federation, got {type(found).__name__}")
         if identity.fingerprint(found) != self.record.fingerprint:
+            if given is None:
+                raise ValueError(
+                    f"the data of the run in {self.folder} were changed or damaged; pass federation= to resume"
+                )
             raise ValueError(f"this federation is not the one of the run in {self.folder}: their data differ")
         return found
 

@@ -13,7 +13,14 @@ from cofed import checks, machine, trees
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.checks import shown
 from cofed.disk import DiskFederation
-from cofed.engine.contracts import check_gradient, check_prediction, check_regularizer, check_round, in_a_line
+from cofed.engine.contracts import (
+    check_gradient,
+    check_parameters,
+    check_prediction,
+    check_regularizer,
+    check_round,
+    in_a_line,
+)
 from cofed.engine.data import Data, data_of
 from cofed.engine.halo import halo_links
 from cofed.engine.history import COLUMNS
@@ -122,6 +129,7 @@ def prepare(
         check_evaluation(problem, federation, evaluation)
         held_out = traced(data_of(evaluation, "samples", owners=owners(federation, evaluation)), data.dtype)
     start = jax.eval_shape(lambda: problem.start(federation, None, settings.seed))
+    check_parameters(problem, federation, start)
     check_prediction(traced(problem, federation.dtype), federation, start)
     check_gradient(problem, federation, start)
     check_regularizer(problem, start, "finite" in algorithm.needs)

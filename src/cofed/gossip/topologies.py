@@ -54,20 +54,24 @@ class Topology(eqx.Module):
     nodes: int = eqx.field(static=True)
     name: str = eqx.field(static=True)
     second_eigenvalue: float = eqx.field(static=True)
-    labels: tuple[str, ...] | None = eqx.field(static=True, default=None)  # the nodes' names, where they are texts
+    # The nodes' names, where they are texts, or numbers other than 0, 1, 2, ...
+    labels: tuple[str | int, ...] | None = eqx.field(static=True, default=None)
 
     def for_clients(self, names: Sequence[str]) -> "Topology":
         """The topology with its nodes in the clients' order: by name where nodes have names, else as they are."""
         if self.labels is None:
             return self
-        if set(self.labels) != set(names):
-            strange = sorted(set(self.labels) ^ set(names), key=intake.natural)
+        labels = [str(label) for label in self.labels]
+        if set(labels) != set(names):
+            if all(isinstance(label, int) for label in self.labels) and not set(labels) & set(names):
+                return self  # numbers that name no client
+            strange = sorted(set(labels) ^ set(names), key=intake.natural)
             raise ValueError(
                 "the topology's nodes have names, which must be those of the clients; "
                 f"only one of the two has {intake.listed(strange)}"
             )
         places = {name: m for m, name in enumerate(names)}
-        place = np.array([places[label] for label in self.labels])
+        place = np.array([places[label] for label in labels])
         pairs = np.sort(np.stack([place[self.first], place[self.second]], axis=1), axis=1)
         return dataclasses.replace(self, first=pairs[:, 0], second=pairs[:, 1], labels=tuple(names))
 
@@ -298,8 +302,9 @@ def erdos_renyi(nodes: int, probability: float, seed: int = 0, tries: int = 100)
 def from_graph(graph: Any, name: str = "graph") -> Topology:
     """Metropolis weights on any connected, undirected networkx graph.
 
-    Nodes that are called 0, 1, 2, ... are the clients at these positions. Nodes with texts for names are the clients of
-    these names. Others are taken in the graph's order.
+    Nodes that are called 0, 1, 2, ... are the clients at these positions. Other nodes whose names (texts or whole
+    numbers) are those of the clients are these clients. Numbers that name no client, and nodes that are neither, are
+    taken in the graph's order.
 
     >>> import cofed, networkx as nx
     >>> cofed.topologies.from_graph(nx.petersen_graph()).nodes
@@ -316,9 +321,14 @@ def from_graph(graph: Any, name: str = "graph") -> Topology:
         parts = nx.number_connected_components(graph)
         raise ValueError(f"the graph is not connected: it has {parts} parts, which would never agree")
     nodes = list(graph.nodes)
-    if set(nodes) == set(range(len(nodes))):
+    positions = set(nodes) == set(range(len(nodes)))
+    if positions:
         nodes = list(range(len(nodes)))
-    labels = tuple(nodes) if all(isinstance(node, str) for node in nodes) else None
+    labels = None
+    if all(isinstance(node, str) for node in nodes):
+        labels = tuple(nodes)
+    elif not positions and all(isinstance(node, (int, np.integer)) for node in nodes):
+        labels = tuple(int(node) for node in nodes)
     if labels is None and any(isinstance(node, str) for node in nodes):
         raise ValueError("graph: some nodes have texts for names and some not; name all after clients, or none")
     place = {node: i for i, node in enumerate(nodes)}

@@ -97,6 +97,15 @@ def main(
     """What comes before every command."""
 
 
+def counted(value: int | None) -> int | None:
+    """A check that a number counts something, and is not beyond the 32 bits of a counter."""
+    if value is not None and value < 1:
+        raise typer.BadParameter(f"it must be at least 1, got {value}.")
+    if value is not None and value > 2**31 - 1:
+        raise typer.BadParameter(f"it must be at most {2**31 - 1}, got {value}.")
+    return value
+
+
 def between(low: int, high: int | None = None) -> Callable[[int | None], int | None]:
     """A check that a number is in a range, in a sentence that says what was given."""
     wanted = f"at least {low}" if high is None else f"from {low} to {high}"
@@ -138,7 +147,7 @@ def demo(
     rounds: Annotated[
         int | None,
         typer.Option(
-            callback=between(1),
+            callback=counted,
             help="Rounds of communication; by default 500, with --quick 100.",
             show_default=False,
         ),

@@ -67,6 +67,7 @@ WORDS = {
     "seconds": "seconds",
 }
 FRACTIONS = {"density", "accuracy", "test_accuracy", "f1", "precision", "recall"}  # drawn from 0 to 1
+LARGEST = 1e250  # beyond it a logarithmic axis with its margins overflows
 DECADES = 1.0  # a column that spans more powers of ten than this gets a logarithmic axis
 SMALL, LARGE = 9.5, 11.0  # points: tick labels and the rest
 
@@ -191,13 +192,17 @@ def check(histories: Mapping[str, History], columns: Iterable[str], x: str) -> N
                 )
 
 
+def drawable(values: np.ndarray) -> np.ndarray:
+    """The values that an axis has room for: of a run that blew up, those before the end of what floats can hold."""
+    return np.where(np.abs(values) < LARGEST, values, np.nan)
+
+
 def draw(panel: Axes, histories: Mapping[str, History], column: str, x: str, references: Mapping[str, float]) -> None:
     """One panel: the column of every run, and the lines to compare with."""
     for label, history in histories.items():
-        values = np.where(np.isfinite(history[column]), history[column], np.nan)
         panel.plot(
             across(history, x),
-            values,
+            drawable(history[column]),
             style(label),
             color=colour(label),
             label=label,
@@ -205,7 +210,7 @@ def draw(panel: Axes, histories: Mapping[str, History], column: str, x: str, ref
             solid_capstyle="round",
         )
     panel.margins(x=0.02, y=0.1 if references else 0.05)
-    decades = spread([history[column] for history in histories.values()])
+    decades = spread([drawable(history[column]) for history in histories.values()])
     if column in FRACTIONS:
         from_zero(panel, [history[column] for history in histories.values()])
     elif decades > DECADES:

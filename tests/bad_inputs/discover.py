@@ -47,6 +47,8 @@ def public() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     for name in cofed._where():
         value = getattr(cofed, name)
+        if name.startswith("Abstract"):  # what users derive from: they never make or call one
+            continue
         if isinstance(value, ModuleType):
             if name != "estimators":
                 found |= members(name, value)
@@ -59,7 +61,8 @@ def public() -> dict[str, Callable[..., Any]]:
 
 def members(name: str, module: ModuleType) -> dict[str, Callable[..., Any]]:
     """The public callables of a module."""
-    return {k: v for member in module.__all__ for k, v in entries(f"{name}.{member}", getattr(module, member))}
+    made = [member for member in module.__all__ if not member.startswith("Abstract")]
+    return {k: v for member in made for k, v in entries(f"{name}.{member}", getattr(module, member))}
 
 
 def entries(name: str, value: Any) -> Iterator[tuple[str, Callable[..., Any]]]:

@@ -64,7 +64,15 @@ class LocalSteps(Protocol):
 
 
 class AbstractAlgorithm(eqx.Module):
-    """What every method says of itself, with a server or without."""
+    """What every method says of itself, with a server or without.
+
+    Examples
+    --------
+    >>> import cofed
+    >>> method = cofed.FedDualAvg(client_lr=0.1)
+    >>> method.name, method.needs, method.has_server, method.has_gossip
+    ('FedDualAvg', ('convex',), True, False)
+    """
 
     needs: ClassVar[tuple[str, ...]] = ()  # traits of the regularizer, keys of TRAITS
     equal_steps: ClassVar[bool] = False  # whether all clients must take the same number of local steps

@@ -89,7 +89,7 @@ def panel(place: Axes, view: View, seen: Seen, styles: dict[str, tuple[str, str]
 
 def curve(place: Axes, own: Any, axis: str, column: str, label: str, colour: str, line: str) -> np.ndarray:
     """The mean over seeds, and a band of one standard deviation (inside the positive numbers)."""
-    by_x = own.groupby(axis)[column]
+    by_x = own.assign(**{column: plotting.drawable(own[column].to_numpy(float))}).groupby(axis)[column]
     mean, spread = by_x.mean(), by_x.std(ddof=0).fillna(0.0)
     dots = {"marker": "o", "markersize": 4} if axis == "x" else {}  # a sweep has few points, and some stand alone
     place.plot(mean.index, mean, line, color=colour, label=label, linewidth=1.9, **dots)

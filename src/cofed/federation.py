@@ -313,6 +313,12 @@ class Federation(eqx.Module):
         ('007', '008')
         """
         df = read_csv(path, client)
+        nameless = [place for place, name in enumerate(df.columns, 1) if str(name).startswith("Unnamed: ")]
+        if features is None and nameless:
+            raise ValueError(
+                f"path: column {nameless[0]} of the file has no name, like the row labels that pandas writes; write "
+                "the file without them (index=False), or name the features"
+            )
         return cls.from_frame(df, target, client, features, clients, dtype)
 
     @property

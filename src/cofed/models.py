@@ -273,11 +273,15 @@ def dense(layers: tuple[Layer, ...], h: Float[Array, " d"], activation: Callable
     return h[0] if h.shape == (1,) else h
 
 
-class EquinoxModel(AbstractModel):
-    """A user's own equinox module: `module(x)` predicts from one sample, its floating arrays are the parameters.
+def trained(leaf: Any) -> bool:
+    """Whether a leaf of a user's module is a parameter; equinox's own test takes NumPy's constants for such too."""
+    return isinstance(leaf, jax.Array) and eqx.is_inexact_array(leaf)
 
-    As equinox has it, floating arrays of NumPy are parameters too. All else (numbers, flags, functions, arrays of whole
-    numbers) is used as it is, and not trained; `jax.lax.stop_gradient` keeps an array from being trained.
+
+class EquinoxModel(AbstractModel):
+    """A user's own equinox module: `module(x)` predicts from one sample, its floating JAX arrays are the parameters.
+
+    All else (numbers, flags, functions, arrays of NumPy or of whole numbers) is used as it is, and not trained.
 
     >>> import equinox as eqx, jax, jax.numpy as jnp
     >>> model = EquinoxModel(eqx.nn.Linear(3, 1, key=jax.random.key(0)))
@@ -286,17 +290,17 @@ class EquinoxModel(AbstractModel):
     (1,)
     """
 
-    start: PyTree  # the parameters: floating arrays
-    others: PyTree  # other arrays, which are not trained
+    start: PyTree  # the parameters: floating arrays of JAX
+    others: PyTree  # other arrays, which are not trained: whole numbers, and NumPy's
     rest: Any = eqx.field(static=True)  # all else stays as it is: numbers, flags, functions
 
     def __init__(self, module: Any):
-        self.start, others = eqx.partition(module, eqx.is_inexact_array)
+        self.start, others = eqx.partition(module, trained)
         if any(jnp.iscomplexobj(leaf) for leaf in jax.tree.leaves(self.start)):
             raise TypeError(f"model: {type(module).__name__} has complex arrays; parameters must be real")
         if not jax.tree.leaves(self.start):
             raise TypeError(
-                f"model: {type(module).__name__} has no floating array in it, so there is nothing to train; "
+                f"model: {type(module).__name__} has no floating array of JAX in it, so there is nothing to train; "
                 "make its parameters with jax.numpy"
             )
         self.others, self.rest = eqx.partition(others, lambda leaf: isinstance(leaf, (jax.Array, np.ndarray)))
@@ -315,4 +319,4 @@ class EquinoxModel(AbstractModel):
 
     def ready(self, w: PyTree) -> Any:
         """The module with these parameters."""
-        return eqx.combine(w, self.others, self.rest)
+        return eqx.combine(jax.tree.map(jnp.asarray, w), self.others, self.rest)

@@ -22,6 +22,7 @@ from cofed.problem import Problem
 # Too large steps multiply the distance from the optimum in every round, so such a run passes any factor within a few
 # rounds; one that only settles at the noise of its steps, or rises a little before it falls, stays far below this one.
 FAR = 1000.0
+BOTTOMLESS = 1e12  # an objective so many times below zero has no minimum that float64 could tell from it
 
 
 def gathered(job: Job, state: State) -> State:
@@ -49,7 +50,8 @@ def blown_up(values: Sequence[float] | np.ndarray, usual: float = 0.0) -> bool:
     -------
     bool
         Whether it rose by more than `FAR` times the largest of: its size at the start, its size at the problem's own
-        start, and what it fell below the start in between.
+        start, and what it fell below the start in between. Or whether it fell below zero by `BOTTOMLESS` times these
+        sizes, as that of a problem without a minimum does.
 
     Examples
     --------
@@ -57,6 +59,8 @@ def blown_up(values: Sequence[float] | np.ndarray, usual: float = 0.0) -> bool:
     (True, False, True, False)
     """
     start, end = float(values[0]), float(values[-1])
+    if -end > BOTTOMLESS * max(abs(start), abs(usual)) > 0:
+        return True
     size = max(abs(start), start - float(np.nanmin(np.asarray(values, float))), abs(usual))
     return end - start > FAR * size
 
@@ -90,8 +94,9 @@ def judge(job: Job, state: State, log: Log) -> Outcome:
     column = judged_by(rows[0], rows[-1])
     values = [row[column] for row in rows]
     if math.isfinite(values[0]) and blown_up(values) and blown_up(values, usual_start(job, column)):
+        way = "rose" if values[-1] > values[0] else "fell"
         warn_of_divergence(
-            f"{job.name} diverged: its {column.replace('_', ' ')} rose from {values[0]:.3g} to {values[-1]:.3g} in "
+            f"{job.name} diverged: its {column.replace('_', ' ')} {way} from {values[0]:.3g} to {values[-1]:.3g} in "
             f"{job.settings.rounds} rounds. Smaller steps (client_lr, server_lr) usually help"
         )
         return Outcome.DIVERGED

@@ -99,6 +99,8 @@ def tune(
     for algorithm in algorithms:
         if algorithm.candidates(problem) is not None:
             raise ValueError(f"{algorithm.name} chooses between methods by itself: tune these one by one")
+    if metrics is not None and not isinstance(metrics, Mapping):
+        raise TypeError(f"metrics must be a mapping of names to functions of the model, got {checks.shown(metrics)}")
     upward = maximised(score or "objective", metrics or {}, maximise)
     if score is None:
         score = "personal_objective" if algorithms[0].is_personal else "objective"

@@ -71,6 +71,7 @@ def gather(estimator: Any, X: Any, y: Any, clients: Any, classifies: bool = Fals
     check_frame(name, X)
     if target:
         refuse_times(name, "y", y)
+        refuse_missing(name, y)
         if classifies:
             check_labels(name, y)
     if target:
@@ -148,13 +149,19 @@ def refuse_times(owner: str, what: str, given: Any) -> None:
         raise ValueError(f"{owner}: {what} must be numbers, got {given.dtype}; convert it, such as to days as floats")
 
 
+def refuse_missing(owner: str, y: Any) -> None:
+    """None and NA among objects would become NaN, or fail where they are compared."""
+    if not is_list(y) or getattr(y, "dtype", np.dtype(object)).kind in "biufcmM":
+        return  # scikit-learn says it
+    missing = int(pd.isna(np.asarray(y, object)).sum())
+    if missing:
+        raise ValueError(f"{owner}: y must have a value for every row, but {missing} of {len(y)} are NaN or missing")
+
+
 def check_labels(owner: str, y: Any) -> None:
     """Labels of classes: one for every row, which can be put in order."""
     if not is_list(y):
         return  # scikit-learn says it
-    missing = int(pd.isna(np.asarray(y, object)).sum())
-    if missing:
-        raise ValueError(f"{owner}: y must have a label for every row, but {missing} of {len(y)} are NaN or missing")
     kinds = sorted({type(label).__name__ for label in np.asarray(y, object)})
     if "str" in kinds and len(kinds) > 1:
         raise ValueError(f"{owner}: y must have labels of one kind, got {' and '.join(kinds)}")

@@ -303,7 +303,9 @@ class EquinoxModel(AbstractModel):
                 f"model: {type(module).__name__} has no floating array of JAX in it, so there is nothing to train; "
                 "make its parameters with jax.numpy"
             )
-        self.others, self.rest = eqx.partition(others, lambda leaf: isinstance(leaf, (jax.Array, np.ndarray)))
+        self.others, self.rest = eqx.partition(
+            others, lambda leaf: isinstance(leaf, (jax.Array, np.ndarray, np.generic))
+        )
 
     def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> PyTree:
         """The module's own arrays, in the dtype of the data."""

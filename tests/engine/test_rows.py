@@ -98,6 +98,7 @@ def test_runs_are_the_same_in_both_layouts(case):
     assert_same(*done)
 
 
+@pytest.mark.slow  # every example compiles two programs
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     sizes=st.lists(st.integers(1, 90), min_size=2, max_size=5),
@@ -127,11 +128,11 @@ def test_order_of_the_clients_changes_nothing():
     np.testing.assert_allclose(frames[0], frames[1][list("abcdef")], **CLOSE)
 
 
-def test_debug_is_the_compiled_run():
+@pytest.mark.parametrize("how", [FULL | SAMPLED, pytest.param(EPOCHS, marks=pytest.mark.slow)])
+def test_debug_is_the_compiled_run(how):
     _, flat = both(SIZES)
-    for how in (FULL | SAMPLED, EPOCHS):
-        runs = [cofed.run(SPARSE, flat, cofed.FedMiD(0.02), debug=debug, **how, **GIVEN) for debug in (False, True)]
-        np.testing.assert_allclose(runs[0].model.coef, runs[1].model.coef, **CLOSE)
+    runs = [cofed.run(SPARSE, flat, cofed.FedMiD(0.02), debug=debug, **how, **GIVEN) for debug in (False, True)]
+    np.testing.assert_allclose(runs[0].model.coef, runs[1].model.coef, **CLOSE)
 
 
 def test_a_grid_is_tuned_alike():

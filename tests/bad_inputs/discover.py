@@ -26,6 +26,7 @@ CONTRACT = {
     *(
         "of",
         "open",
+        "restored",
         "stack",
         "for_clients",
         "losses",
@@ -40,6 +41,8 @@ CONTRACT = {
         "send",
     ),
 }
+# What a contract declares and a class does not give: it refuses whatever is given.
+NOT_OFFERED = {"AbstractRegularizer.prox_in_ball", "AbstractMirror.norm"}
 
 
 def public() -> dict[str, Callable[..., Any]]:
@@ -72,12 +75,14 @@ def entries(name: str, value: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
         return
     if name not in READ and parameters(value):
         yield name, value
-    if issubclass(value, (Exception, tuple)) or "needs" in vars(value):
+    if issubclass(value, (Exception, tuple, cofed.AbstractAlgorithm)):
         return
     for method in dir(value):
         function = inspect.getattr_static(value, method)
         function = function.__func__ if isinstance(function, classmethod) else function
         if method.startswith("_") or method in CONTRACT or not inspect.isfunction(function):
+            continue
+        if function.__qualname__ in NOT_OFFERED:
             continue
         if function.__module__.startswith("cofed.") and parameters(getattr(value, method), skip=("self",)):
             yield f"{name}.{method}", getattr(value, method)

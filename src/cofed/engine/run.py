@@ -145,7 +145,6 @@ def run(
     if mesh is not None and debug:
         raise ValueError("debug=True runs client by client in one place: leave mesh= out")
     listeners = Listeners(callbacks)
-    check_kinds(problem, federation, on_disk=True)
     if evaluate_every is None:
         evaluate_every = 1 if federation.at_hand else rounds
     settings = Settings(

@@ -76,16 +76,16 @@ def softmax(rounds):
 def predict(name, rounds, seconds):
     """A forecast, in this process."""
     import cofed
-    from cofed import machine
+    from cofed._util import machine
 
     before = cofed.run and machine.resident()
     if name == "nuclear":
-        from cofed.experiments import ahead
+        from cofed.experiments import plan
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "experiment.toml"
             path.write_text(LOW_RANK if rounds is None else LOW_RANK.replace("rounds = 200", f"rounds = {rounds}"))
-            outlook = ahead.look_ahead(path, None, seconds)
+            outlook = plan.look_ahead(path, None, seconds)
         runs = [line.run for line in outlook.lines]
         per_round = sum(run.running_seconds / run.rounds for run in runs) / len(runs)
         return found(per_round, outlook.seconds, outlook.peak_bytes, before, outlook.bytes_on_wire)
@@ -97,19 +97,19 @@ def predict(name, rounds, seconds):
 def measure(name, rounds, seconds):
     """The job itself, in this process."""
     import cofed
-    from cofed import machine
+    from cofed._util import machine
 
     before = cofed.run and machine.resident()
     if name == "nuclear":
         import pandas as pd
 
-        from cofed.experiments import user
+        from cofed.experiments import experiment_file
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "experiment.toml"
             path.write_text(LOW_RANK if rounds is None else LOW_RANK.replace("rounds = 200", f"rounds = {rounds}"))
             began = time.perf_counter()
-            target = user.run_file(path, Path(folder))
+            target = experiment_file.run_file(path, Path(folder))
             took = time.perf_counter() - began
             numbers = pd.read_parquet(target / "numbers.parquet")
         ends = numbers.loc[numbers.groupby(["algorithm", "seed"])["round"].idxmax()]

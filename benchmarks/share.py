@@ -62,7 +62,7 @@ def write(where: Path, d: int) -> None:
 
     from cofed.flower import wire
     from cofed.flower.client import identity
-    from cofed.flower.terms import Terms, posed
+    from cofed.flower.messages import Terms, posed
 
     X = (np.random.default_rng(0).normal(size=(SAMPLES, d)) / np.sqrt(d)).astype(np.float32)
     np.savez(where / "data.npz", X=X, y=X[:, 0])

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cofed
-from cofed import files, spreadsheets
+from cofed._util import files, spreadsheets
+from cofed.experiments.experiment_file import opened, write_example
 from cofed.experiments.measure import Parts
-from cofed.experiments.user import opened, write_example
 from tests import worlds
 from tests.disk.worlds import table
 

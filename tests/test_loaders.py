@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from cofed import datasets, extras
-from cofed.datasets import forms
+from cofed import datasets
+from cofed._util import extras
+from cofed.datasets import digits
 
 SHARED = Path(os.environ.get("COFED_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
@@ -144,12 +145,12 @@ def test_digits_are_split_where_the_forms_begin_anew():
     """Each block of labels is the form's text, up to missing digits; one label in all is another one."""
     labels = load_digits().target
     others = 0
-    for block in np.split(labels, forms.STARTS[1:]):
-        place = iter(forms.FORM)
+    for block in np.split(labels, digits.STARTS[1:]):
+        place = iter(digits.FORM)
         matched = sum(any(str(label) == asked for asked in place) for label in block[:-1])
         assert matched == len(block) - 1
         others += not any(str(block[-1]) == asked for asked in place)
-    assert len(forms.FORM) == 130
+    assert len(digits.FORM) == 130
     assert others == 1
     assert 14 * 130 - len(labels) == 23
 

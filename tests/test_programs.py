@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from cofed import programs
+from cofed._util import programs
 
 RUN = """
 import sys, warnings

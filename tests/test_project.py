@@ -17,10 +17,7 @@ from tests.pages import script
 
 ROOT = Path(cofed.__file__).parent
 # Plain helpers that everybody may use.
-FREE = {
-    *("checks", "contracts", "extras", "files", "intake", "machine", "programs", "rows", "scalars", "spreadsheets"),
-    *("tables", "trees"),
-}
+FREE = {"_util", "rows"}
 # What a room may import of cofed, beside itself and the helpers.
 ARROWS = {
     "regularizers": set(),

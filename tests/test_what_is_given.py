@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 
 import cofed
-from cofed import trees
+from cofed._util import trees
 from tests import worlds
 
 FEDERATION = worlds.logistic(sizes=(8, 7), d=2)

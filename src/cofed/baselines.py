@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
-from cofed import checks, intake, trees
+from cofed._util import checks, intake, trees
+from cofed._util.programs import keep_programs
 from cofed.engine import evaluate
 from cofed.engine.data import Data, data_of
 from cofed.engine.job import check_kinds, traced
 from cofed.federation import Federation
 from cofed.problem import Problem
-from cofed.programs import keep_programs
 
 
 class Solution(NamedTuple):

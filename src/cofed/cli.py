@@ -135,7 +135,7 @@ def private(path: Path) -> Path:
     """A folder to write into, for its owner alone where it is made."""
     import contextlib
 
-    from cofed.files import private_folder
+    from cofed._util.files import private_folder
 
     with contextlib.suppress(OSError):  # which `folder` words
         private_folder(path)
@@ -339,7 +339,8 @@ def reproduce(
     claims.json with each claim, what was measured, and whether it holds. What is finished is not run again; an
     interrupted experiment goes on where it was.
     """
-    from cofed import experiments, programs
+    from cofed import experiments
+    from cofed._util import programs
     from cofed.experiments import page as pages
     from cofed.experiments import reproduce as work
 
@@ -433,8 +434,8 @@ def run(
 
     Exit codes: 0 all runs completed; 1 one diverged, or a file could not be written; 2 refused; 130 stopped by Ctrl-C.
     """
+    from cofed.experiments import experiment_file as work
     from cofed.experiments import schema
-    from cofed.experiments import user as work
 
     try:
         target = work.run_file(experiment, folder(out), seeds, again)
@@ -460,8 +461,8 @@ def tune(
     out: Annotated[Path | None, typer.Option(help="Write the whole table there, as CSV.", show_default=False)] = None,
 ) -> None:
     """Search the grids of an experiment file, each as one program, and say which values are best."""
+    from cofed.experiments import experiment_file as work
     from cofed.experiments import schema
-    from cofed.experiments import user as work
 
     try:
         table, stopped = work.tune_file(experiment)
@@ -473,7 +474,7 @@ def tune(
     screen = Console()
     screen.print(work.ranking(table))
     if out is not None:
-        from cofed.spreadsheets import to_csv
+        from cofed._util.spreadsheets import to_csv
 
         try:
             to_csv(table, out)
@@ -510,25 +511,25 @@ def plan(
 
     Example: cofed init && cofed plan experiment.toml && cofed run experiment.toml
     """
-    from cofed.experiments import ahead, schema
+    from cofed.experiments import plan, schema
     from cofed.experiments.reproduce import following
 
     if not seconds > 0:
         raise typer.BadParameter(f"--seconds must be > 0, got {seconds:g}.")
     try:
         with following(experiment.stem, Console(stderr=True)) as tick:
-            outlook = ahead.look_ahead(experiment, seeds, seconds, tick)
+            outlook = plan.look_ahead(experiment, seeds, seconds, tick)
     except (schema.FileError, ValueError, TypeError, FileNotFoundError) as error:
         refuse(str(error))
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped before there was anything to say.")
         raise typer.Exit(130) from None
     if as_json:
-        print(json.dumps(ahead.as_json(outlook), indent=2))
+        print(json.dumps(plan.as_json(outlook), indent=2))
         return
     screen = Console()
-    screen.print(ahead.table(outlook))
-    for sentence in ahead.words(outlook):
+    screen.print(plan.table(outlook))
+    for sentence in plan.words(outlook):
         screen.print(sentence, highlight=False)
 
 
@@ -537,7 +538,7 @@ def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("experiment.toml"),
 ) -> None:
     """Write a commented example of an experiment file."""
-    from cofed.experiments import user as work
+    from cofed.experiments import experiment_file as work
 
     if path.exists():
         refuse(f"{path} exists already; give another name")

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, UInt
 
-from cofed import checks
+from cofed._util import checks
 
 ROUNDS = 6  # of Quantised's search for s: levels for a given s, then s for given levels
 

@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.table import Table
 
 import cofed
+from cofed._util.files import atomically
+from cofed._util.spreadsheets import to_csv
 from cofed.engine.history import Outcome, Result
-from cofed.files import atomically
 from cofed.plotting import plot_history
-from cofed.spreadsheets import to_csv
 
 SAMPLES, FEATURES, NONZEROS = 128, 1024, 512
 DENSE = 2 * NONZEROS / (NONZEROS + FEATURES)  # the F1 of a model that has no zeros at all

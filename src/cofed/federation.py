@@ -13,10 +13,11 @@ import pyarrow as pa
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from cofed import checks, intake, machine, rows
-from cofed.checks import shown
+from cofed import rows
+from cofed._util import checks, intake, machine
+from cofed._util.checks import shown
+from cofed._util.tables import read_csv
 from cofed.rows import Rows
-from cofed.tables import read_csv
 
 if TYPE_CHECKING:
     from cofed.disk import DiskFederation

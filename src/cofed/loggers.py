@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cofed import checks
+from cofed._util import checks
+from cofed._util.extras import imported
+from cofed._util.files import atomically
+from cofed._util.spreadsheets import cell
 from cofed.engine.callbacks import RunInfo
 from cofed.engine.history import COLUMNS, Outcome, Result
-from cofed.extras import imported
-from cofed.files import atomically
-from cofed.spreadsheets import cell
 
 __all__ = ["CSV", "MLflow", "TensorBoard"]
 

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num, Scalar
 
-from cofed import checks
-from cofed.contracts import as_given
-from cofed.scalars import number, require_flag, require_positive
+from cofed._util import checks
+from cofed._util.contracts import as_given
+from cofed._util.scalars import number, require_flag, require_positive
 
 Prediction = Float[Array, "..."]
 Label = Num[Array, "..."]

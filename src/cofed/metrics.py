@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, PyTree, Scalar
 
-from cofed import checks, trees
+from cofed._util import checks, trees
 
 __all__ = ["density", "distance", "f1", "rank", "support"]
 

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree, Scalar
 
-from cofed import trees
-from cofed.checks import shown
+from cofed._util import trees
+from cofed._util.checks import shown
+from cofed._util.scalars import entries, number, require_number
 from cofed.regularizers import AbstractRegularizer, Simplex
 from cofed.regularizers.leaves import cast, checked, each, indicator, joint, size, tolerance
 from cofed.regularizers.thresholds import safe_norm
-from cofed.scalars import entries, number, require_number
 
 
 class AbstractMirror(eqx.Module):

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from cofed import checks
+from cofed._util import checks
 
 Sample = Float[Array, "..."]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cofed import checks, intake
+from cofed._util import checks, intake
 from cofed.federation import Federation
 
 __all__ = ["by_column", "by_label", "dirichlet", "iid"]

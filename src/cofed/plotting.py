@@ -16,9 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from cofed import checks
+from cofed._util import checks
+from cofed._util.files import atomically
 from cofed.engine.history import History, Result
-from cofed.files import atomically
 
 __all__ = ["colour", "draw_graph", "plot_history", "save", "style"]
 

@@ -8,16 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num, PyTree, Scalar
 
-from cofed import checks, trees
-from cofed.checks import shown
-from cofed.contracts import adopted, lacking
+from cofed._util import checks, trees
+from cofed._util.checks import shown
+from cofed._util.contracts import adopted, lacking
+from cofed._util.scalars import is_numbers
 from cofed.disk import DiskFederation
 from cofed.federation import Federation
 from cofed.losses import AbstractLoss, FunctionLoss, Squared
 from cofed.models import AbstractModel, EquinoxModel, Linear
 from cofed.regularizers import AbstractRegularizer, Zero
 from cofed.regularizers.base import as_regularizer
-from cofed.scalars import is_numbers
 
 
 def as_loss(loss: Any) -> AbstractLoss:

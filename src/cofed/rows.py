@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num
 
-from cofed import machine
+from cofed._util import machine
 
 PADDING = 2.0  # a stack has at most so many times the rows of the data
 SLACK = 1.5  # tiers are merged as long as they have at most so many times the rows of the data

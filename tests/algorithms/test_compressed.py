@@ -10,8 +10,9 @@ import pytest
 from tests import worlds
 
 import cofed
-from cofed import compressors, trees
-from cofed.engine import draws
+from cofed import compressors
+from cofed._util import trees
+from cofed.engine import sampling
 from cofed.engine.job import Settings, prepare
 from cofed.engine.steps import make_steps
 
@@ -97,7 +98,7 @@ def test_what_was_sent_and_what_is_held_add_up_under_sampling(name, compressor):
 
     absent = 0
     for r in range(8):
-        key, down = draws.round_key(state.key, state.round), inner.broadcast(state.server)
+        key, down = sampling.round_key(state.key, state.round), inner.broadcast(state.server)
         state, roll = one_round(state)
         for m in range(5):
             if m not in np.asarray(roll.clients):
@@ -136,7 +137,7 @@ TWINS = {"top-k": (TOP, lambda v: twin_top_k(v, 3)), "one bit": (cofed.Quantised
 def participants(rounds, seed=0):
     place, key = np.argsort(np.asarray(FED.ids)), jax.random.key(seed)
     return [
-        place[np.asarray(draws.participants(draws.round_key(key, jnp.asarray(r, jnp.int32)), 5, 3))]
+        place[np.asarray(sampling.participants(sampling.round_key(key, jnp.asarray(r, jnp.int32)), 5, 3))]
         for r in range(rounds)
     ]
 
@@ -347,7 +348,7 @@ def test_draws_depend_on_the_seed_round_and_client_alone():
 
 
 def test_an_algorithm_of_the_compressed_kind_is_written_and_read(tmp_path):
-    from cofed.engine.encode import decode, encode
+    from cofed.engine.serialization import decode, encode
 
     for compressor in (TOP, DRAWN, CODED):
         method = cofed.Compressed(cofed.FedDualAvg(0.02, mirror=cofed.PNorm(3.0)), compressor)

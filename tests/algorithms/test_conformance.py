@@ -274,12 +274,12 @@ def test_clients_outside_the_sample_never_change_anything(row):
 
 def participants(row, federation, rounds, seed):
     """Who takes part in each round."""
-    from cofed.engine import draws
+    from cofed.engine import sampling
 
     place = np.argsort(np.asarray(federation.ids))
     key = jax.random.key(seed)
     rounds = jnp.arange(rounds, dtype=jnp.int32)
-    return [place[np.asarray(draws.participants(draws.round_key(key, r), 5, 3))] for r in rounds]
+    return [place[np.asarray(sampling.participants(sampling.round_key(key, r), 5, 3))] for r in rounds]
 
 
 @for_rows(lambda row: not row.draws)  # copies draw differently

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cofed
-from cofed import intake
+from cofed._util import intake
 from cofed.disk import build, source
 from tests.disk import worlds
 

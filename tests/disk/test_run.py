@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import cofed
-from cofed.engine import loop, ondisk, window
+from cofed.engine import chunk_loop, prefetch
 from cofed.engine import run as engine
 from cofed.engine.plan import make_plan
 from tests.disk import worlds
@@ -47,7 +47,7 @@ def assert_same(found, wanted, tolerance=1e-12):
 @pytest.mark.parametrize(("algorithm", "regularizer", "settings"), METHODS)
 def test_a_run_on_disk_is_the_run_in_memory(algorithm, regularizer, settings, tmp_path):
     memory, disk = worlds.both(worlds.table(), tmp_path)
-    assert window.rounds_of(disk, make_plan(disk, 1, None, None, 5)) == 2
+    assert prefetch.rounds_of(disk, make_plan(disk, 1, None, None, 5)) == 2
     run = {"rounds": 15, "clients_per_round": 5, "seed": 3, "evaluate_every": 4, **settings}
     found = cofed.run(problem(regularizer), disk, algorithm, keep_models=True, **run)
     wanted = cofed.run(problem(regularizer), memory, algorithm, keep_models=True, **run)
@@ -251,9 +251,9 @@ def test_another_number_of_rounds_or_another_rate_compiles_nothing(tmp_path):
     _, disk = worlds.both(worlds.table(), tmp_path)
     run = {"clients_per_round": 3, "local_steps": 1, "batch_size": 2}
     cofed.run(problem(cofed.L1(0.1)), disk, cofed.FedDualAvg(0.01), rounds=3, **run)
-    programs = loop.run_chunk._cached._cache_size()
+    programs = chunk_loop.run_chunk._cached._cache_size()
     cofed.run(problem(cofed.L1(0.2)), disk, cofed.FedDualAvg(0.02), rounds=7, seed=1, **run)
-    assert loop.run_chunk._cached._cache_size() == programs
+    assert chunk_loop.run_chunk._cached._cache_size() == programs
 
 
 @pytest.mark.parametrize("settings", [{"local_steps": 2}, {"local_epochs": 1, "batch_size": 3}])
@@ -267,5 +267,5 @@ def test_one_large_client_among_small_ones_pads_nothing(settings, tmp_path):
     here, there = (cofed.run(problem, f, cofed.FedDualAvg(0.01), **given) for f in (memory, disk.measured_on(30)))
     np.testing.assert_allclose(there.model.coef, here.model.coef, rtol=1e-12)
     np.testing.assert_allclose(there.history["objective"], here.history["objective"], rtol=1e-12)
-    windows = window.Windows(disk, disk.weights(), make_plan(disk, 1, None, None, 6), seed=0, last=4)
+    windows = prefetch.Windows(disk, disk.weights(), make_plan(disk, 1, None, None, 6), seed=0, last=4)
     assert len(windows.desk) <= disk.n_samples

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 import cofed
-from cofed import trees
+from cofed._util import trees
 
 ROUNDS = 7
 UNEQUAL = (9, 1, 60, 7, 2, 30, 3)  # sizes of clients that are not padded to the largest

@@ -12,7 +12,7 @@ from tests import worlds
 from tests.engine.test_checkpoint import go, half  # noqa: F401
 
 import cofed
-from cofed import files
+from cofed._util import files
 from cofed.engine import definition, folders, recorded
 
 FOREIGN = [None, True, -1, 0.5, "x", [], {"a": 1}]

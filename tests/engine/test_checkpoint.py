@@ -15,7 +15,7 @@ from tests import worlds
 
 import cofed
 from cofed.engine import run as engine
-from cofed.engine.encode import NotOurs, decode, encode
+from cofed.engine.serialization import NotOurs, decode, encode
 
 SCHEDULE = {"rounds": 12, "local_steps": 2, "batch_size": 3, "clients_per_round": 3}
 
@@ -221,7 +221,7 @@ def test_encoding_is_exact_and_takes_only_our_own():
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):
-    from cofed.files import atomically
+    from cofed._util.files import atomically
 
     target = tmp_path / "a.txt"
     target.write_text("old")

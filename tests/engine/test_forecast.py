@@ -8,7 +8,7 @@ import pytest
 from tests import worlds
 
 import cofed
-from cofed import machine
+from cofed._util import machine
 from cofed.engine.forecast import forecast_tuning, paced
 
 JOBS = {

@@ -106,7 +106,7 @@ class TestData:
 
     def test_epochs_with_unequal_clients_take_their_own_numbers_of_steps(self):
         """NumPy twin: batches of 4 over clients of 4, 9, 6, 5, 7 samples; padded samples never count."""
-        from cofed.engine import draws
+        from cofed.engine import sampling
 
         result = go(
             worlds.problem(),
@@ -123,9 +123,9 @@ class TestData:
             moves = []
             for m in range(5):
                 X, y = FED.client(m)
-                mine = draws.client_key(draws.round_key(key, jnp.asarray(r, jnp.int32)), FED.ids[m])
+                mine = sampling.client_key(sampling.round_key(key, jnp.asarray(r, jnp.int32)), FED.ids[m])
                 n = jnp.asarray(len(y), jnp.int32)
-                chosen, real = (np.asarray(a) for a in draws.epoch_batches(mine, n, 9, 4, 2))
+                chosen, real = (np.asarray(a) for a in sampling.epoch_batches(mine, n, 9, 4, 2))
                 x = w
                 for k in range(2 * -(-len(y) // 4)):
                     rows = chosen[k][real[k]]

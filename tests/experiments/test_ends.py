@@ -10,9 +10,9 @@ import pytest
 from tests.experiments.test_files import SMALL, invoke
 
 import cofed
+from cofed._util.files import NotWritten
 from cofed.engine import folders
-from cofed.experiments import measure, results, user
-from cofed.files import NotWritten
+from cofed.experiments import experiment_file, measure, results
 
 HEAD, _, _ = SMALL.partition("[[algorithms]]")
 ONE = '[[algorithms]]\nname = "FedDualAvg"\nclient_lr = 0.01\n'
@@ -78,7 +78,7 @@ def test_results_without_a_key_or_with_another_value_are_made_again(tmp_path):
     """Every key of config.json taken away and replaced: none is shown as if nothing had been."""
     command, folder = of_csv(tmp_path), tmp_path / "out" / "own"
     invoke(*command)
-    text = results.definition(user.opened(tmp_path / "own.toml")[1], "user", [0])
+    text = results.definition(experiment_file.opened(tmp_path / "own.toml")[1], "user", [0])
     assert results.finished(folder, text)
     config = json.loads((folder / "config.json").read_text())
     for key in config:

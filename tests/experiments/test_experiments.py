@@ -15,8 +15,8 @@ import cofed
 from cofed import experiments
 from cofed.engine import run, tune
 from cofed.experiments import figure, measure, page, reproduce, results
-from cofed.experiments.declare import Claim, Comparison, Experiment, Method, Setup, Sweep, Verdict, View
-from cofed.experiments.seen import Seen
+from cofed.experiments.measurements import Seen
+from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Setup, Sweep, Verdict, View
 
 CALLS: list[str] = []
 

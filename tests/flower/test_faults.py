@@ -7,7 +7,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, RecordDict
 
 import cofed
-from cofed.flower import Privacy, client_app, read_saved, roll, serve
+from cofed.flower import Privacy, client_app, read_saved, serve
 from tests import worlds
 from tests.flower.loopback import network
 

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 import cofed
 from cofed.cli import app
-from cofed.flower.alone import alone
 from cofed.flower.federate import follow, pooled, site_files
+from cofed.flower.lock import alone
 from cofed.flower.privacy import noised
 from cofed.flower.processes import Processes, Told, ending_in_order, free_ports, toml, undisturbed
-from cofed.flower.saved import Folder
+from cofed.flower.run_folder import Folder
 from cofed.flower.settings import check_settings, description
 
 

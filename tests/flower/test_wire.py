@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import cofed
 from cofed.flower import Privacy, serve, wire
-from cofed.flower.terms import Card, Terms
+from cofed.flower.messages import Card, Terms
 from tests import worlds
 from tests.flower.loopback import network, over_the_wire
 

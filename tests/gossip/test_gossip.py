@@ -450,7 +450,7 @@ class TestStreams:
 
     def test_every_step_has_fresh_samples_of_its_client(self):
         """NumPy twin: the draws of FedAvg's steps, repeated from their keys."""
-        from cofed.engine import draws
+        from cofed.engine import sampling
 
         result = cofed.run(
             worlds.problem(), self.fed, cofed.FedAvg(0.05, 1.2), rounds=2, keep_models=True, **self.options
@@ -459,7 +459,9 @@ class TestStreams:
         for r in range(2):
             moves = []
             for m in range(4):
-                mine = draws.client_key(draws.round_key(key, jnp.asarray(r, jnp.int32)), jnp.asarray(m, jnp.int32))
+                mine = sampling.client_key(
+                    sampling.round_key(key, jnp.asarray(r, jnp.int32)), jnp.asarray(m, jnp.int32)
+                )
                 x = w
                 for k in range(5):
                     step = jax.random.fold_in(mine, jnp.asarray(k, jnp.int32))

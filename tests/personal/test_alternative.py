@@ -90,7 +90,7 @@ def test_a_client_with_one_sample_is_not_compared():
 
 
 def test_stopping_returns_the_run_under_way(monkeypatch):
-    from cofed.engine import choose
+    from cofed.engine import model_selection
 
     federation = logistic(0.0)
     seen = []
@@ -101,7 +101,9 @@ def test_stopping_returns_the_run_under_way(monkeypatch):
         object.__setattr__(result, "outcome", Outcome.INTERRUPTED)
         return result
 
-    result = choose.choose(PROBLEM, federation, cofed.Alternative(1.0).candidates(PROBLEM), "uniform", None, 0, go)
+    result = model_selection.choose(
+        PROBLEM, federation, cofed.Alternative(1.0).candidates(PROBLEM), "uniform", None, 0, go
+    )
     assert seen == ["FedAvg"]
     assert result.outcome is Outcome.INTERRUPTED
     assert result.choice is None

@@ -8,7 +8,7 @@ from scipy import optimize
 from tests import worlds
 
 import cofed
-from cofed.engine import draws
+from cofed.engine import sampling
 from cofed.personal.joint import joint_path
 
 
@@ -50,8 +50,8 @@ def sampled(federation, rounds, count, seed=0):
     place = np.argsort(np.asarray(federation.ids))
     key = jax.random.key(seed)
     m = federation.n_clients
-    keys = [draws.round_key(key, jnp.asarray(t, jnp.int32)) for t in range(rounds)]
-    return [place[np.asarray(draws.participants(k, m, count))] for k in keys]
+    keys = [sampling.round_key(key, jnp.asarray(t, jnp.int32)) for t in range(rounds)]
+    return [place[np.asarray(sampling.participants(k, m, count))] for k in keys]
 
 
 CASES = {

@@ -8,7 +8,7 @@ import cofed
 from benchmarks.peers.jobs import Job
 from benchmarks.peers.measure import Ran, main
 from benchmarks.peers.models import L1, Leaves, Multinomial, Network, Nuclear, Squares
-from cofed import trees
+from cofed._util import trees
 
 PACKAGES = ("cofed", "jax", "jaxlib", "numpy")
 MODELS = {

@@ -17,9 +17,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from cofed._util.files import atomically
 from cofed.advise import words
 from cofed.advise.advice import Advice
-from cofed.files import atomically
 from cofed.personal.heterogeneity import Heterogeneity
 from cofed.plotting import COLOURS, LARGE, REFERENCE, SMALL
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cofed import intake
+from cofed._util import intake
+from cofed._util.tables import read_csv
 from cofed.federation import Federation
 from cofed.losses import Logistic, Poisson, Softmax, Squared
 from cofed.models import Linear
 from cofed.problem import Problem
-from cofed.tables import read_csv
 
 Frame = Any  # of pandas, whose types say too little for a checker
 LEVELS = 20  # a text column with more values than this is no category

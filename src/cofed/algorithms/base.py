@@ -23,8 +23,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from cofed.checks import shown
-from cofed.contracts import adopted, lacking
+from cofed._util.checks import shown
+from cofed._util.contracts import adopted, lacking
 from cofed.problem import Problem
 from cofed.regularizers import AbstractRegularizer
 

@@ -19,10 +19,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from cofed import trees
+from cofed._util import trees
+from cofed._util.scalars import number, require_nonnegative, require_positive, require_radius
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, lacks
 from cofed.problem import Problem
-from cofed.scalars import number, require_nonnegative, require_positive, require_radius
 
 
 class Down(NamedTuple):

@@ -38,11 +38,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from cofed import compressors, trees
+from cofed import compressors
+from cofed._util import trees
+from cofed._util.checks import shown
 from cofed.algorithms import base
 from cofed.algorithms.base import AbstractAlgorithm, AbstractChoice, AbstractServerAlgorithm, LocalSteps, Stage
 from cofed.algorithms.probe import Probe
-from cofed.checks import shown
 from cofed.problem import Problem
 from cofed.regularizers import Zero
 

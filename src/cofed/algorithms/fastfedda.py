@@ -19,10 +19,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from cofed import trees
+from cofed._util import trees
+from cofed._util.scalars import number, require_nonnegative, require_positive
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
-from cofed.scalars import number, require_nonnegative, require_positive
 
 
 class Down(NamedTuple):

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
-from cofed import trees
+from cofed._util import trees
+from cofed._util.scalars import number, require_positive
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
-from cofed.scalars import number, require_positive
 
 
 class Server(NamedTuple):

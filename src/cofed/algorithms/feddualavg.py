@@ -19,11 +19,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from cofed import trees
+from cofed._util import trees
+from cofed._util.scalars import number, require_flag, require_positive
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
 from cofed.problem import Problem
-from cofed.scalars import number, require_flag, require_positive
 
 
 class Server(NamedTuple):

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import equinox as eqx
 import numpy as np
 
-from cofed import checks
+from cofed._util import checks
+from cofed._util.checks import shown
+from cofed._util.scalars import number, require_nonnegative, require_positive, require_radius
 from cofed.algorithms.base import AbstractAlgorithm, AbstractStagedAlgorithm, Stage
 from cofed.algorithms.cfedda import CFedDA
-from cofed.checks import shown
 from cofed.problem import Problem
-from cofed.scalars import number, require_nonnegative, require_positive, require_radius
 
 
 def optional_numbers(values: Any) -> Any:

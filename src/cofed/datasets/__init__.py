@@ -2,13 +2,13 @@
 
 from cofed.datasets.bao import bao_low_rank, bao_sparse
 from cofed.datasets.chen import chen_logistic
-from cofed.datasets.fmri import Split, haxby, haxby_split
+from cofed.datasets.digits import digits
+from cofed.datasets.femnist import femnist
 from cofed.datasets.folder import data_folder
-from cofed.datasets.forms import digits
-from cofed.datasets.images import Images, mnist, mnist_by_writer
+from cofed.datasets.haxby import Split, haxby, haxby_split
 from cofed.datasets.liang import liang_linear, liang_linear_stream, liang_logistic, liang_logistic_stream
+from cofed.datasets.mnist import Images, mnist, mnist_by_writer
 from cofed.datasets.synthetic import Synthetic
-from cofed.datasets.writers import femnist
 from cofed.datasets.yuan import yuan_fmri_like, yuan_lasso, yuan_low_rank
 from cofed.datasets.zhang import zhang_logistic
 

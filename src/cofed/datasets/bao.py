@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cofed import checks
+from cofed._util import checks
 from cofed.datasets.synthetic import (
     Synthetic,
     check_at_most,

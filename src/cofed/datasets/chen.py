@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from cofed import checks
+from cofed._util import checks
 from cofed.datasets.synthetic import (
     Pair,
     Synthetic,

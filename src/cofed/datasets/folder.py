@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from cofed import checks
+from cofed._util import checks
 
 VARIABLE = "COFED_DATA"
 

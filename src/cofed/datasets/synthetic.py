@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from cofed import checks, intake, machine
-from cofed.checks import shown
+from cofed._util import checks, intake, machine
+from cofed._util.checks import shown
 from cofed.federation import Federation
 
 

@@ -26,9 +26,9 @@ import pyarrow.feather as feather
 from rich.console import Console
 from rich.progress import Progress
 
-from cofed import intake
+from cofed._util import intake
+from cofed._util.files import PRIVATE_FOLDER, private_file, private_folder
 from cofed.disk.source import Owners, Source
-from cofed.files import PRIVATE_FOLDER, private_file, private_folder
 
 FORMAT = 1
 PART = 2**26  # bytes of samples that are put in order at a time

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from cofed import checks, intake
+from cofed._util import checks, intake
 from cofed.disk.build import build
 from cofed.disk.index import Index, Names
 from cofed.disk.source import Source

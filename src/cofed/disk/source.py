@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from cofed import intake
+from cofed._util import intake
 
 ROWS = 2**16  # rows of a block
 

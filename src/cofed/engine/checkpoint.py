@@ -22,13 +22,13 @@ from jaxtyping import PyTree
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from cofed import trees
+from cofed._util import trees
+from cofed._util.files import atomically, digest
 from cofed.engine import recorded
 from cofed.engine.definition import Definition, Written, write_definition
 from cofed.engine.history import History, LeftOut, Log
 from cofed.engine.job import in_a_line
-from cofed.engine.rounds import State
-from cofed.files import atomically, digest
+from cofed.engine.server_rounds import State
 
 
 @dataclasses.dataclass(frozen=True)

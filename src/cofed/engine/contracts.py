@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from cofed import trees
+from cofed._util import trees
 from cofed.algorithms.probe import Probe
 from cofed.disk import DiskFederation
 from cofed.federation import Federation

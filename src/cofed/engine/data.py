@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, Num, PyTree
 
-from cofed.engine import shards
+from cofed.engine import collectives
 from cofed.federation import Federation
 from cofed.rows import Tiers, starts_of
 
@@ -97,15 +97,15 @@ class Data(eqx.Module):
 
     def total(self, tree: PyTree) -> PyTree:
         """The sum over all devices."""
-        return shards.total(tree, self.mesh)
+        return collectives.total(tree, self.mesh)
 
     def everybody(self, tree: PyTree) -> PyTree:
         """What all clients have, from what those on this device have."""
-        return tree if self.places is None else shards.everybody(tree, self.mesh, self.places.shape[0])
+        return tree if self.places is None else collectives.everybody(tree, self.mesh, self.places.shape[0])
 
     def first(self) -> Int[Array, ""] | int:
         """The position of the first client here among all."""
-        return shards.first_here(self.mesh, self.clients)
+        return collectives.first_here(self.mesh, self.clients)
 
 
 def data_of(federation: Federation, weights: Any = "uniform", **more: Any) -> Data:

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from cofed import trees
+from cofed._util import trees
+from cofed.engine.chunk_loop import Clock, Records, Task
 from cofed.engine.data import Data
-from cofed.engine.loop import Clock, Records, Task
 from cofed.engine.plan import Plan
-from cofed.engine.rounds import Cast, State
+from cofed.engine.server_rounds import Cast, State
 from cofed.engine.steps import Steps, make_steps
 
 

@@ -14,14 +14,14 @@ from jaxtyping import PyTree
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from cofed._util.files import atomically, read_json
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.disk import DiskFederation
 from cofed.disk.index import Index
-from cofed.engine import identity, recorded
-from cofed.engine.encode import decode, encode, encode_or_none
+from cofed.engine import fingerprints, recorded
 from cofed.engine.job import Settings
+from cofed.engine.serialization import decode, encode, encode_or_none
 from cofed.federation import Federation
-from cofed.files import atomically, read_json
 from cofed.gossip.topologies import Topology
 
 
@@ -62,8 +62,8 @@ def write_definition(folder: Path, every: int, keep: int, run: Definition, start
         metrics={name: encode_or_none(metric) for name, metric in (run.metrics or {}).items()},
         own=own_code(run, start),
         evaluation=run.evaluation is not None,
-        evaluation_fingerprint=None if run.evaluation is None else identity.fingerprint(run.evaluation),
-        fingerprint=identity.fingerprint(run.federation),
+        evaluation_fingerprint=None if run.evaluation is None else fingerprints.fingerprint(run.evaluation),
+        fingerprint=fingerprints.fingerprint(run.federation),
         topology=encode(run.topology),
         link_failure=float(run.link_failure),
         stream=run.federation.draw is not None,
@@ -154,7 +154,7 @@ class Written:
             return self.decoded(ours, name)
         known = ours if ours is not None else self.record.own[name].outline if name in self.record.own else None
         if known is not None:
-            self.refuse(identity.contradiction(known, identity.outline(given), name), name.partition(".")[0])
+            self.refuse(fingerprints.contradiction(known, fingerprints.outline(given), name), name.partition(".")[0])
         return given
 
     def refuse(self, contradiction: str | None, name: str) -> None:
@@ -190,7 +190,7 @@ class Written:
             found = read_federation(self.folder / "federation.safetensors", "federation")
         if not isinstance(found, (Federation, DiskFederation)):
             raise TypeError(f"federation must be a cofed.Federation, got {type(found).__name__}")
-        if identity.fingerprint(found) != self.record.fingerprint:
+        if fingerprints.fingerprint(found) != self.record.fingerprint:
             if given is None:
                 raise ValueError(
                     f"the data of the run in {self.folder} were changed or damaged; pass federation= to resume"
@@ -212,7 +212,7 @@ class Written:
             found = read_federation(self.folder / "evaluation.safetensors", "evaluation")
         if not isinstance(found, Federation):
             raise TypeError(f"evaluation must be a cofed.Federation, got {type(found).__name__}")
-        if self.record.evaluation_fingerprint not in (None, identity.fingerprint(found)):
+        if self.record.evaluation_fingerprint not in (None, fingerprints.fingerprint(found)):
             raise ValueError(
                 f"this evaluation federation is not the one of the run in {self.folder}: their data differ"
             )
@@ -271,12 +271,12 @@ def own_code(run: Definition, start: PyTree) -> dict[str, recorded.OwnCode]:
     """What can be told of the parts that a file cannot hold; `start` has the shapes of the model."""
     found = {}
     if encode_or_none(run.problem) is None:
-        code = identity.code_of_problem(run.problem, run.federation, start)
-        found["problem"] = recorded.OwnCode(outline=identity.outline(run.problem), code=code)
+        code = fingerprints.code_of_problem(run.problem, run.federation, start)
+        found["problem"] = recorded.OwnCode(outline=fingerprints.outline(run.problem), code=code)
     if encode_or_none(run.algorithm) is None:
-        found["algorithm"] = recorded.OwnCode(outline=identity.outline(run.algorithm), code=None)
+        found["algorithm"] = recorded.OwnCode(outline=fingerprints.outline(run.algorithm), code=None)
     for name, metric in (run.metrics or {}).items():
         if encode_or_none(metric) is None:
-            code = identity.code_of(metric, start)
-            found[f"metrics.{name}"] = recorded.OwnCode(outline=identity.outline(metric), code=code)
+            code = fingerprints.code_of(metric, start)
+            found[f"metrics.{name}"] = recorded.OwnCode(outline=fingerprints.outline(metric), code=code)
     return found

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 from jaxtyping import PyTree
 
+from cofed.engine.chunk_loop import Personal, Task, conclude, personal
 from cofed.engine.debug import watched
 from cofed.engine.history import LeftOut, Log, Outcome, Result
 from cofed.engine.job import Job, ReadyStage
-from cofed.engine.loop import Personal, Task, conclude, personal
 from cofed.engine.mesh import in_one_place, whole
-from cofed.engine.rounds import EMPTY_ROUNDS, State
+from cofed.engine.server_rounds import EMPTY_ROUNDS, State
 from cofed.problem import Problem
 
 # A run whose objective ends so many times above where it began has diverged, also where all numbers are still finite.

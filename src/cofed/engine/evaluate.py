@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Scalar
 
-from cofed import metrics, trees
+from cofed import metrics
+from cofed._util import trees
+from cofed.engine.collectives import block_of, only
 from cofed.engine.data import Data, means, shares
-from cofed.engine.shards import block_of, only
 from cofed.problem import Problem
 
 ROWS = 1024  # the most samples of a pass

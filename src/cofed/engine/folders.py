@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from cofed.files import private_folder
+from cofed._util.files import private_folder
 
 
 def writable(folder: Path, parameter: str) -> Path:

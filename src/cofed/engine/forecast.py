@@ -11,20 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from cofed import checks, machine
+from cofed._util import checks, machine
+from cofed._util.machine import size
+from cofed._util.programs import keep_programs
 from cofed.algorithms.base import as_algorithm
+from cofed.engine.chunk_loop import Clock, run_chunk
 from cofed.engine.history import History, Log
 from cofed.engine.job import Job, ReadyStage, Settings, check_kinds, prepare
-from cofed.engine.loop import Clock, run_chunk
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
-from cofed.engine.rounds import copies
 from cofed.engine.run import begin, begin_stage, clock, count_first, failed, next_pace, record
+from cofed.engine.server_rounds import copies
 from cofed.engine.tune import MEMORY, advance_some, alike, begin_together, number_of, slices
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
-from cofed.machine import size
 from cofed.problem import Problem
-from cofed.programs import keep_programs
 
 NEVER = 2**30  # rounds between evaluations, where there shall be none
 ENOUGH = 0.5  # seconds of rounds that tell the time of a run of a few seconds well enough

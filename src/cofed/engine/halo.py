@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from cofed.engine.shards import total
+from cofed.engine.collectives import total
 from cofed.gossip.topologies import Topology
 
 

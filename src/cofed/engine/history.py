@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import PyTree
 
-from cofed import checks
-from cofed.files import atomically
-from cofed.spreadsheets import to_csv
+from cofed._util import checks
+from cofed._util.files import atomically
+from cofed._util.spreadsheets import to_csv
 
 COLUMNS = ("round", "objective", "loss", "prox_gradient", "density", "rank", "accuracy", "test_loss", "test_accuracy")
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from jaxtyping import Array, PyTree
 
+from cofed.engine.chunk_loop import Clock, Records, Task, enter, look, run_chunk
 from cofed.engine.debug import debug_advance
-from cofed.engine.loop import Clock, Records, Task, enter, look, run_chunk
 from cofed.engine.mesh import everywhere
-from cofed.engine.rounds import State
+from cofed.engine.server_rounds import State
 
 
 class InMemory:

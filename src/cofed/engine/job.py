@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from cofed import checks, machine, trees
+from cofed._util import checks, machine, trees
+from cofed._util.checks import shown
+from cofed._util.programs import keep_programs
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
-from cofed.checks import shown
 from cofed.disk import DiskFederation
+from cofed.engine.chunk_loop import Task, Watch
 from cofed.engine.contracts import (
     check_gradient,
     check_parameters,
@@ -22,20 +24,18 @@ from cofed.engine.contracts import (
     in_a_line,
 )
 from cofed.engine.data import Data, data_of
+from cofed.engine.gossip_rounds import Peers
 from cofed.engine.halo import halo_links
 from cofed.engine.history import COLUMNS
 from cofed.engine.inmemory import InMemory
-from cofed.engine.loop import Task, Watch
 from cofed.engine.mesh import check_mesh, put_task, spread_data
-from cofed.engine.ondisk import OnDisk, check_on_disk, example
-from cofed.engine.peers import Peers
+from cofed.engine.on_disk import OnDisk, check_on_disk, example
 from cofed.engine.plan import Plan, check_fit, in_cache, make_plan, pose
-from cofed.engine.rounds import Centre
-from cofed.engine.window import rounds_of
+from cofed.engine.prefetch import rounds_of
+from cofed.engine.server_rounds import Centre
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology, links
 from cofed.problem import Problem
-from cofed.programs import keep_programs
 
 RESERVED = {
     *COLUMNS,

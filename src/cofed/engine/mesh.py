@@ -17,9 +17,9 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, PyTree
 
-from cofed import machine
+from cofed._util import machine
 from cofed.engine.data import Data
-from cofed.engine.rounds import State, at, started
+from cofed.engine.server_rounds import State, at, started
 from cofed.federation import Federation
 
 STACKS = ("X", "y", "sizes", "ids", "weights", "starts")  # the parts of the data that have an entry per client

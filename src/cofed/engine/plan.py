@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cofed import checks
+from cofed._util import checks
 from cofed.algorithms import base
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.disk import DiskFederation

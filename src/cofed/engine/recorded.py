@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeVar
 import jax
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from cofed._util.files import read_json, write_json
 from cofed.engine.job import Settings
-from cofed.files import read_json, write_json
 
 FORMAT = 2
 Count = Annotated[int, Field(ge=0)]

@@ -12,22 +12,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from cofed import checks, trees
+from cofed._util import checks, trees
 from cofed.algorithms.base import as_algorithm
 from cofed.disk import DiskFederation
 from cofed.engine import folders
 from cofed.engine.callbacks import Listeners, RunInfo
 from cofed.engine.checkpoint import Store
-from cofed.engine.choose import choose
+from cofed.engine.chunk_loop import Clock, Records, Task
 from cofed.engine.definition import Definition, Written
 from cofed.engine.ending import failed, finish, gathered, judge, rounds_done, settled, to_numpy
 from cofed.engine.history import History, LeftOut, Log, Result
 from cofed.engine.job import Job, ReadyStage, Settings, check_kinds, prepare
-from cofed.engine.loop import Clock, Records, Task
 from cofed.engine.mesh import spread_state
+from cofed.engine.model_selection import choose
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
-from cofed.engine.rounds import State
+from cofed.engine.server_rounds import State
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem

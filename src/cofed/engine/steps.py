@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Num, PRNGKeyArray, PyTree
 
 from cofed.curvature import mean_hessian
-from cofed.engine import draws
+from cofed.engine import sampling
 from cofed.engine.data import Data, means
 from cofed.engine.plan import Plan
 from cofed.problem import Problem
@@ -96,8 +96,8 @@ def make_steps(
     n, dtype = data.sizes[client], data.dtype
     most = data.widest
     width = most if width is None else width
-    key = draws.client_key(key, data.ids[client])
-    own_key, steps = draws.own_key(key), jnp.asarray(plan.steps, dtype)
+    key = sampling.client_key(key, data.ids[client])
+    own_key, steps = sampling.own_key(key), jnp.asarray(plan.steps, dtype)
     if data.draw is not None:
         assert plan.batch is not None
         share = jnp.full(plan.batch, 1 / plan.batch, dtype)
@@ -108,10 +108,10 @@ def make_steps(
         share = means(jnp.arange(width, dtype=jnp.int32) < n, dtype)
         return Steps(problem, X, y, None, share, round, steps, own_key, plan)
     if plan.epochs is None:
-        chosen, real = draws.random_batches(key, n, most, plan.batch, plan.steps, width)
+        chosen, real = sampling.random_batches(key, n, most, plan.batch, plan.steps, width)
         count = steps
     else:
-        chosen, real = draws.epoch_batches(key, n, most, plan.batch, plan.epochs, width)
+        chosen, real = sampling.epoch_batches(key, n, most, plan.batch, plan.epochs, width)
         count = (plan.epochs * ((n + plan.batch - 1) // plan.batch)).astype(dtype)
         plan = dataclasses.replace(plan, steps=min(plan.steps, chosen.shape[0]))
     # A batch that is larger than the client has only padding at its end.

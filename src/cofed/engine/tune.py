@@ -15,23 +15,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PyTree
 
-from cofed import checks
+from cofed._util import checks
+from cofed._util.programs import keep_programs
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.engine import folders
+from cofed.engine.chunk_loop import Clock, Task, advance
 from cofed.engine.ending import blown_up, judged_by, usual_start
 from cofed.engine.history import Outcome
 from cofed.engine.job import Job, Settings, check_kinds, prepare, traced
-from cofed.engine.loop import Clock, Task, advance
 from cofed.engine.plan import check_refusal, check_seed, optional_integer, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.ranking import Tried, Tuning, maximised, rank
-from cofed.engine.rounds import State, at, copies, in_blocks
 from cofed.engine.run import next_pace
-from cofed.engine.tuned import Kept, Progress, describe
+from cofed.engine.server_rounds import State, at, copies, in_blocks
+from cofed.engine.tuning_record import Kept, Progress, describe
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
-from cofed.programs import keep_programs
 
 KEPT = 10  # a part of a grid is kept about so many times while it runs
 MEMORY = 2**31  # bytes that the configurations of one slice may take together

@@ -14,7 +14,7 @@ from cofed.estimators.logistic import FederatedLogisticRegression
 from cofed.estimators.path import RegularizationPath, regularization_path
 from cofed.estimators.poisson import FederatedPoisson
 from cofed.estimators.scaler import FederatedStandardScaler
-from cofed.estimators.store import load
+from cofed.estimators.serialization import load
 from cofed.estimators.trace import FederatedTraceRegression
 
 __all__ = [

@@ -9,10 +9,10 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from cofed.estimators.posed import Posed, pose
+from cofed.estimators.communication import Exchange
 from cofed.estimators.sites import Sites, gather, numbers, refuse_masked
 from cofed.estimators.solver import DENSE, Solved, check_algorithm, solve
-from cofed.estimators.traffic import Exchange
+from cofed.estimators.standardized_problem import Posed, pose
 
 
 class FederatedLinearModel(BaseEstimator):
@@ -85,7 +85,7 @@ class FederatedLinearModel(BaseEstimator):
 
     def save(self, path: Any) -> None:
         """Write the fitted estimator to one safetensors file; `cofed.estimators.load` reads it."""
-        from cofed.estimators.store import save
+        from cofed.estimators.serialization import save
 
         check_is_fitted(self)
         save(self, path)

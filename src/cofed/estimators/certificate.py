@@ -33,7 +33,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, PyTree
 
-from cofed import trees
+from cofed._util import trees
 from cofed.estimators.penalty import EPS, conjugate, excess, fitting, shrinkages
 from cofed.losses import Logistic, Poisson, Softmax, Squared
 from cofed.models import Weights

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from cofed.estimators.base import FederatedLinearModel, check_number
-from cofed.estimators.posed import Posed
+from cofed.estimators.standardized_problem import Posed
 from cofed.losses import Squared
 from cofed.regularizers import Box, L1Ball, L2Ball, NonNegative, Simplex
 

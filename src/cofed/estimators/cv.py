@@ -8,15 +8,15 @@ from matplotlib.figure import Figure
 from scipy.special import expit, logsumexp, xlogy
 
 from cofed.estimators.base import check_count, check_number
+from cofed.estimators.communication import Exchange
 from cofed.estimators.elastic_net import FederatedElasticNet, FederatedLasso
 from cofed.estimators.logistic import FederatedLogisticRegression
 from cofed.estimators.path import MOST, RegularizationPath, collect, ordered, solve_path, strengths, warn
 from cofed.estimators.plots import plot_cv
 from cofed.estimators.poisson import FederatedPoisson
-from cofed.estimators.posed import Posed
 from cofed.estimators.sites import NUMBER, Sites
 from cofed.estimators.solver import solve
-from cofed.estimators.traffic import Exchange
+from cofed.estimators.standardized_problem import Posed
 from cofed.losses import Logistic, Poisson, Softmax
 
 SELECTIONS = ("min", "1se", "aic", "bic")

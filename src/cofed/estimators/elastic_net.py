@@ -7,7 +7,7 @@ from sklearn.base import RegressorMixin
 
 from cofed.estimators.base import FederatedLinearModel, treated_apart
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
-from cofed.estimators.posed import Posed
+from cofed.estimators.standardized_problem import Posed
 from cofed.losses import Squared
 
 

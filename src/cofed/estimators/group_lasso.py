@@ -8,8 +8,8 @@ from sklearn.base import RegressorMixin
 
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.penalty import elastic_net
-from cofed.estimators.posed import Posed
 from cofed.estimators.sites import is_list
+from cofed.estimators.standardized_problem import Posed
 from cofed.losses import Squared
 from cofed.regularizers import GroupL1
 

@@ -22,9 +22,9 @@ from jaxtyping import Array, Float, Int
 from scipy.stats import norm
 
 from cofed.algorithms.quadratic import minimise
-from cofed.estimators.posed import Posed
 from cofed.estimators.sites import Sites, is_list
 from cofed.estimators.solver import LARGEST
+from cofed.estimators.standardized_problem import Posed
 from cofed.losses import Logistic, Squared
 
 PENALTY = 0.3

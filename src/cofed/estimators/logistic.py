@@ -9,8 +9,8 @@ from sklearn.base import ClassifierMixin
 from cofed.estimators.base import FederatedLinearModel, treated_apart
 from cofed.estimators.group_lasso import group_labels, group_penalty
 from cofed.estimators.penalty import elastic_net
-from cofed.estimators.posed import Posed
 from cofed.estimators.sites import Sites, gather
+from cofed.estimators.standardized_problem import Posed
 from cofed.losses import Logistic, Softmax
 
 PENALTIES = ("l1", "elasticnet", "group")

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from cofed import trees
+from cofed._util import trees
 from cofed.engine import evaluate
-from cofed.engine.loop import Task
-from cofed.engine.rounds import State, started
+from cofed.engine.chunk_loop import Task
+from cofed.engine.server_rounds import State, started
 from cofed.estimators.certificate import Null, duality_gap
 from cofed.models import Weights
 

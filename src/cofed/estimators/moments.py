@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from cofed.estimators.communication import Traffic
 from cofed.estimators.sites import NUMBER, Sites
-from cofed.estimators.traffic import Traffic
 
 
 @dataclasses.dataclass(frozen=True)

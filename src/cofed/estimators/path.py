@@ -20,9 +20,9 @@ from cofed.estimators.base import FederatedLinearModel, check_count, check_numbe
 from cofed.estimators.certificate import Look, gradient_rounding
 from cofed.estimators.penalty import EPS, WeightedElasticNet, sets_to_zero
 from cofed.estimators.polish import by_pieces, has_pieces
-from cofed.estimators.posed import Posed
 from cofed.estimators.quadratic import Quadratic, refined, seen_on_server
 from cofed.estimators.solver import LARGEST, Run, Solved, parameters, solve
+from cofed.estimators.standardized_problem import Posed
 from cofed.losses import Squared
 from cofed.models import Weights
 

@@ -8,8 +8,8 @@ from sklearn.metrics import d2_tweedie_score
 
 from cofed.estimators.base import FederatedLinearModel, treated_apart
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
-from cofed.estimators.posed import Posed
 from cofed.estimators.sites import Sites
+from cofed.estimators.standardized_problem import Posed
 from cofed.losses import Poisson
 
 

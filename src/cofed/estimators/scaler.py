@@ -7,9 +7,9 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from cofed.estimators.base import check_flag
+from cofed.estimators.communication import Traffic
 from cofed.estimators.moments import moments
 from cofed.estimators.sites import gather, numbers, refuse_masked
-from cofed.estimators.traffic import Traffic
 
 
 class FederatedStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from cofed import intake
+from cofed._util import intake
 from cofed.federation import Federation
 from cofed.rows import Rows, of_clients, tiers_of
 

@@ -25,17 +25,17 @@ from sklearn.exceptions import ConvergenceWarning
 
 from cofed.algorithms import FedDecouple, FedFISTA, FedNewton
 from cofed.algorithms.base import AbstractServerAlgorithm, as_algorithm, refusal
+from cofed.engine.chunk_loop import Task, Watch
 from cofed.engine.job import traced, wire
-from cofed.engine.loop import Task, Watch
 from cofed.engine.plan import Plan, pose
-from cofed.engine.rounds import Centre
+from cofed.engine.server_rounds import Centre
 from cofed.estimators.certificate import Certificate, Curvature, Look, curvature_beside, curvature_of, gradient_rounding
 from cofed.estimators.loops import begun, fista_rounds, newton_rounds, power_iteration, rounds_up_to, start
 from cofed.estimators.penalty import EPS, fitting, is_open, sets_to_zero, stronger
 from cofed.estimators.polish import by_pieces, has_pieces
-from cofed.estimators.posed import Posed, known
 from cofed.estimators.quadratic import Quadratic, refined
 from cofed.estimators.sites import NUMBER
+from cofed.estimators.standardized_problem import Posed, known
 from cofed.losses import Squared
 from cofed.models import Weights
 

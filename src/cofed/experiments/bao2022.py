@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import cofed
-from cofed.experiments.declare import Claim, Comparison, Experiment, Method, Numbers, Setup, Sweep, Verdict, View
 from cofed.experiments.digits import by_writer
-from cofed.experiments.seen import Seen, each
+from cofed.experiments.measurements import Seen, each
+from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Numbers, Setup, Sweep, Verdict, View
 
 OURS = ("FastFedDA", "CFedDA", "MCFedDA")
 BASELINES = ("FedDualAvg", "FedMiD")

@@ -8,8 +8,8 @@ per round, "local" the clients' own.
 import numpy as np
 
 import cofed
-from cofed.experiments.declare import Claim, Experiment, Method, Numbers, Sweep, Verdict, View
-from cofed.experiments.seen import Seen, each
+from cofed.experiments.measurements import Seen, each
+from cofed.experiments.specification import Claim, Experiment, Method, Numbers, Sweep, Verdict, View
 from cofed.personal.joint import joint_path
 
 PROBLEM = cofed.Problem(cofed.Linear(intercept=False), cofed.Logistic())

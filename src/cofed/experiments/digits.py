@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 import cofed
-from cofed.datasets.images import Images
+from cofed.datasets.mnist import Images
 from cofed.federation import Federation
 
 

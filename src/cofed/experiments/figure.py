@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cofed import plotting
-from cofed.experiments.declare import Experiment, Sweep, View
-from cofed.experiments.seen import Seen
+from cofed.experiments.measurements import Seen
+from cofed.experiments.specification import Experiment, Sweep, View
 
 LINES = ("-", "--", "-.", ":")
 WORDS = plotting.WORDS | {"l1_error": "l1 error", "l2_error": "l2 error", "optimality": "optimality"}

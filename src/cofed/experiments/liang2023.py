@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 import cofed
-from cofed.experiments.declare import Claim, Comparison, Experiment, Method, Numbers, Setup, Sweep, Verdict, View
-from cofed.experiments.seen import Seen, each
+from cofed.experiments.measurements import Seen, each
+from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Numbers, Setup, Sweep, Verdict, View
 from cofed.models import Weights
 
 NODES, SPARSITY = 16, 16

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 import cofed
-from cofed import trees
+from cofed._util import trees
+from cofed._util.files import atomically, file_stem
 from cofed.engine import evaluate, folders
 from cofed.engine.data import data_of
 from cofed.engine.history import Outcome, Result
@@ -22,8 +23,7 @@ from cofed.engine.job import Settings, prepare, traced
 from cofed.engine.progress import interruptible
 from cofed.engine.ranking import AllDiverged, maximised
 from cofed.engine.tune import alike
-from cofed.experiments.declare import Comparison, Experiment, Method, Setup, Sweep
-from cofed.files import atomically, file_stem
+from cofed.experiments.specification import Comparison, Experiment, Method, Setup, Sweep
 
 TOGETHER = 4  # a grid runs about so many times faster per configuration than one by one: for the time that is left
 

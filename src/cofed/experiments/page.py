@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cofed._util.files import atomically
 from cofed.experiments import results
-from cofed.experiments.declare import Experiment
-from cofed.files import atomically
+from cofed.experiments.specification import Experiment
 
 LARGEST = 300_000  # bytes of numbers.csv that are worth keeping beside a page
 VERDICTS = {True: "**holds**", False: "**does not hold**", None: "not judged"}

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from cofed.experiments import results
-from cofed.experiments.declare import Experiment
+from cofed.experiments.specification import Experiment
 
 MARKS = {True: "[green]holds[/]", False: "[red]does not hold[/]", None: "[dim]not judged[/]"}
 

@@ -12,13 +12,13 @@ from typing import Any
 import pandas as pd
 
 import cofed
+from cofed._util.files import atomically, digest
+from cofed._util.spreadsheets import to_csv
 from cofed.engine import folders
 from cofed.experiments import figure
-from cofed.experiments.declare import Comparison, Experiment, Verdict
 from cofed.experiments.measure import Measured, Parts, declared, described, measure
-from cofed.experiments.seen import Seen
-from cofed.files import atomically, digest
-from cofed.spreadsheets import to_csv
+from cofed.experiments.measurements import Seen
+from cofed.experiments.specification import Comparison, Experiment, Verdict
 
 WRITTEN = ("numbers.parquet", "claims.json", "figure.png")  # what shows that a folder is whole, beside config.json
 Tick = Callable[[float, float, str], None]

@@ -20,9 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 import cofed
 from cofed import algorithms, gossip, losses, models, regularizers
-from cofed.experiments.declare import Comparison, Experiment, Method, Setup, View
+from cofed._util.files import digest
 from cofed.experiments.measure import columns_of
-from cofed.files import digest
+from cofed.experiments.specification import Comparison, Experiment, Method, Setup, View
 
 ALGORITHMS = {
     name: getattr(cofed, name) for room in (algorithms, gossip) for name in room.__all__ if name != "topologies"

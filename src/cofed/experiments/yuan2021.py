@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 
 import cofed
-from cofed import trees
-from cofed.experiments.declare import Claim, Comparison, Experiment, Method, Numbers, Setup, Sweep, Verdict, View
+from cofed._util import trees
 from cofed.experiments.digits import by_writer
-from cofed.experiments.seen import Seen, each
+from cofed.experiments.measurements import Seen, each
+from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Numbers, Setup, Sweep, Verdict, View
 
 CLIENT = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 SERVER = (1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0)

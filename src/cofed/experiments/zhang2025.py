@@ -11,8 +11,8 @@ gradient, and its longest stable step is between 9 and 11. The steps are (9, 1) 
 import numpy as np
 
 import cofed
-from cofed.experiments.declare import Claim, Comparison, Experiment, Method, Numbers, Setup, Verdict, View
-from cofed.experiments.seen import Seen, each
+from cofed.experiments.measurements import Seen, each
+from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Numbers, Setup, Verdict, View
 
 FLOOR = 1e-12  # machine precision, relative to the first gradient mapping
 

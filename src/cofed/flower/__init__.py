@@ -2,5 +2,5 @@
 
 from cofed.flower.client import client_app
 from cofed.flower.privacy import Privacy
-from cofed.flower.saved import Saved, read_saved
+from cofed.flower.run_folder import Saved, read_saved
 from cofed.flower.server import serve, server_app

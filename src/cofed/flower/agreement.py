@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from cofed import intake
+from cofed._util import intake
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.job import check_numbers, check_prediction
 from cofed.engine.plan import Plan, check_fit, make_plan, pose
+from cofed.flower.messages import Card, stand_in
 from cofed.flower.settings import Settings
-from cofed.flower.terms import Card, stand_in
 from cofed.problem import Problem
 
 

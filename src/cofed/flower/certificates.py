@@ -15,8 +15,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from cofed import checks
-from cofed.files import plain_names, private_file, private_folder
+from cofed._util import checks
+from cofed._util.files import plain_names, private_file, private_folder
 
 DAYS = 90
 MOST = 64  # characters of the name that a certificate is made out to; its other names may be longer

@@ -15,22 +15,22 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from safetensors.numpy import save_file
 
-from cofed import checks, trees
+from cofed._util import checks, trees
+from cofed._util.files import atomically
+from cofed._util.programs import keep_programs
 from cofed.algorithms import base
 from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm, as_algorithm
-from cofed.engine import draws, evaluate
+from cofed.engine import evaluate, sampling
 from cofed.engine.data import Data
 from cofed.engine.plan import Plan
 from cofed.engine.steps import make_steps
 from cofed.federation import Federation
-from cofed.files import atomically
 from cofed.flower import wire
-from cofed.flower.keeping import Keeper, Lost
+from cofed.flower.client_state import Keeper, Lost
+from cofed.flower.messages import Card, Terms, posed, stand_in
 from cofed.flower.privacy import Privacy, privatised
 from cofed.flower.settings import check_ends
-from cofed.flower.terms import Card, Terms, posed, stand_in
 from cofed.problem import Problem
-from cofed.programs import keep_programs
 from cofed.rows import fill
 
 log = logging.getLogger("flwr")
@@ -282,7 +282,7 @@ def steps_of(
     problem: Problem, data: Data, plan: Plan, seed: PRNGKeyArray, round: Int[Array, ""], since: Float[Array, ""]
 ) -> base.LocalSteps:
     """The client's local steps: the same batches as the engine gives this client in this round."""
-    key = draws.round_key(seed, round)
+    key = sampling.round_key(seed, round)
     return make_steps(problem, data, plan, jnp.zeros((), jnp.int32), None, key, since)
 
 

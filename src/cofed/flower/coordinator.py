@@ -15,23 +15,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, PyTree
 
-from cofed import metrics, trees
+from cofed import metrics
+from cofed._util import trees
 from cofed.algorithms import base
 from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm
-from cofed.engine import draws
+from cofed.engine import sampling
 from cofed.engine.history import Communication, History, LeftOut, Outcome, Result
-from cofed.engine.rounds import Centre, weighted_mean
+from cofed.engine.server_rounds import Centre, weighted_mean
 from cofed.engine.steps import Data
 from cofed.flower import wire
 from cofed.flower.agreement import Agreement, agreement
 from cofed.flower.client import identity
-from cofed.flower.diary import Diary, Progress
 from cofed.flower.exchange import Exchange, Reply
+from cofed.flower.membership import Roll
+from cofed.flower.messages import Card, Terms, posed
 from cofed.flower.privacy import Privacy
-from cofed.flower.roll import Roll
-from cofed.flower.saved import Folder
+from cofed.flower.progress import Diary, Progress
+from cofed.flower.run_folder import Folder
 from cofed.flower.settings import Settings, check_same, description
-from cofed.flower.terms import Card, Terms, posed
 from cofed.problem import Problem
 
 AGAIN = 5.0  # seconds before a site that answered badly is asked again, where the quorum needs it
@@ -196,11 +197,11 @@ class Coordinator:
         if now.round > 0 and now.stage + 1 < len(self.agreed.stages) and now.round == self.stage_end():
             self.enter(now.stage + 1, base.output(self.stage, self.posed, self.server))
         began = time.monotonic()
-        key = draws.round_key(jax.random.key(settings.seed), jnp.asarray(now.round, jnp.int32))
+        key = sampling.round_key(jax.random.key(settings.seed), jnp.asarray(now.round, jnp.int32))
         plan = self.agreed.plans[now.stage]
         ids = range(plan.clients)
         if not plan.everyone:
-            ids = np.asarray(draws.participants(key, plan.clients, plan.participants)).tolist()
+            ids = np.asarray(sampling.participants(key, plan.clients, plan.participants)).tolist()
         asked = [self.sites[i] for i in ids]
         heard, scores, reasons = self.collect(asked, began)
         if self.hopeless(asked, reasons):

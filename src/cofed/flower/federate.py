@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 
 import cofed
-from cofed import intake
-from cofed.engine.encode import decode, encode
-from cofed.files import atomically, plain_names, read_json, write_json
+from cofed._util import intake
+from cofed._util.files import atomically, plain_names, read_json, write_json
+from cofed.engine.serialization import decode, encode
 from cofed.flower.agreement import agreement
+from cofed.flower.messages import Card
 from cofed.flower.processes import Federation, Processes
-from cofed.flower.saved import Folder, Saved, read_saved
+from cofed.flower.run_folder import Folder, Saved, read_saved
 from cofed.flower.settings import check_same, check_settings, description
-from cofed.flower.terms import Card
 
 KINDS = (".csv", ".parquet")
 PROJECT = """[build-system]

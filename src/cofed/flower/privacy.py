@@ -19,11 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from cofed._util.scalars import require_positive
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.algorithms.probe import Probe
-from cofed.flower.terms import Terms
+from cofed.flower.messages import Terms
 from cofed.problem import Problem
-from cofed.scalars import require_positive
 
 
 class Privacy(eqx.Module):

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cofed.files import atomically, private_append, private_folder
+from cofed._util.files import atomically, private_append, private_folder
 
 MARK = "COFED_PROCESSES"
 PORTS = (15_000, 32_000)

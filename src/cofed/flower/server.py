@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cofed import checks
+from cofed._util import checks
+from cofed._util.programs import keep_programs
 from cofed.algorithms.base import as_algorithm
 from cofed.engine.history import Result
-from cofed.flower.alone import alone
 from cofed.flower.client import of
 from cofed.flower.coordinator import Coordinator
+from cofed.flower.lock import alone
 from cofed.flower.privacy import Privacy
 from cofed.flower.settings import check_ends, check_numbers, check_settings
 from cofed.problem import Problem
-from cofed.programs import keep_programs
 
 
 def serve(

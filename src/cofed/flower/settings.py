@@ -9,10 +9,10 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from cofed import intake
+from cofed._util import intake
 from cofed.algorithms.base import as_algorithm
-from cofed.engine.encode import encode_or_none
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
+from cofed.engine.serialization import encode_or_none
 from cofed.flower import wire
 from cofed.flower.privacy import Privacy
 from cofed.problem import Problem

@@ -12,11 +12,11 @@ from rich.live import Live
 from rich.table import Table
 
 import cofed
-from cofed.flower.alone import alone
 from cofed.flower.federate import federated, finished, follow, prepared
+from cofed.flower.lock import alone
+from cofed.flower.parsing import parse
 from cofed.flower.processes import Told, ending_in_order
-from cofed.flower.saved import Saved
-from cofed.flower.words import parse
+from cofed.flower.run_folder import Saved
 
 STATES = {"joined": "there", "asked": "working", "heard": "answered", "left out": "left out", "trouble": "in trouble"}
 # What stays on the screen: above the table of sites, or, where there is no terminal, with what the table would say.

@@ -19,8 +19,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from cofed import trees
-from cofed.engine.encode import NotOurs, encode
+from cofed._util import trees
+from cofed.engine.serialization import NotOurs, encode
 
 FORMAT = 1
 HEAD = 4096  # the most bytes of an array's own head

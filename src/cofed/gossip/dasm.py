@@ -16,11 +16,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from cofed import trees
+from cofed._util import trees
+from cofed._util.scalars import number, require_positive
 from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps
 from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
 from cofed.problem import Problem
-from cofed.scalars import number, require_positive
 
 
 class Node(NamedTuple):

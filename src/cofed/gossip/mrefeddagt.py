@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 
+from cofed._util.scalars import number, require_count, require_positive
 from cofed.algorithms.base import AbstractAlgorithm, AbstractStagedAlgorithm, Stage
 from cofed.gossip.refeddagt import ReFedDAGT
 from cofed.mirrors import AbstractMirror, PNorm, require_mirror
 from cofed.problem import Problem
-from cofed.scalars import number, require_count, require_positive
 
 
 class MReFedDAGT(AbstractStagedAlgorithm):

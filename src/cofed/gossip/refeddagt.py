@@ -21,12 +21,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from cofed import trees
+from cofed._util import trees
+from cofed._util.scalars import number, require_count, require_flag, require_positive, require_radius
 from cofed.algorithms.base import AbstractGossipAlgorithm, AbstractServerAlgorithm, LocalSteps
 from cofed.mirrors import AbstractMirror, PNorm, require_mirror
 from cofed.problem import Problem
 from cofed.regularizers import L0Ball
-from cofed.scalars import number, require_count, require_flag, require_positive, require_radius
 
 
 class Server(NamedTuple):

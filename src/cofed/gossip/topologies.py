@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from cofed import checks, intake
+from cofed._util import checks, intake
 
 __all__ = [
     "Topology",

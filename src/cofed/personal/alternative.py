@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 
-from cofed import checks
+from cofed._util import checks
+from cofed._util.scalars import number, require_positive
 from cofed.algorithms.base import AbstractChoice, AbstractServerAlgorithm, Candidates, as_algorithm
 from cofed.algorithms.fedavg import FedAvg
 from cofed.personal.local import optional_number
 from cofed.personal.purelocal import PureLocal
 from cofed.problem import Problem
-from cofed.scalars import number, require_positive
 
 
 def with_server(name: str, method: Any) -> AbstractServerAlgorithm | None:

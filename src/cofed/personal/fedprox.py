@@ -23,11 +23,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from cofed import trees
+from cofed._util import trees
+from cofed._util.scalars import number, require_nonnegative, require_positive
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.personal.local import check_steps, optional_number, proximal_steps
 from cofed.problem import Problem
-from cofed.scalars import number, require_nonnegative, require_positive
 
 
 class Server(NamedTuple):

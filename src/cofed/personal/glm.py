@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from cofed.checks import shown
+from cofed._util.checks import shown
 from cofed.federation import Federation
 from cofed.models import Linear, Weights
 from cofed.problem import Problem

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cofed import checks
+from cofed._util import checks
 from cofed.federation import Federation
 from cofed.personal.fits import LocalFits, local_fits
 from cofed.problem import Problem

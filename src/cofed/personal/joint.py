@@ -16,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from cofed._util.programs import keep_programs
+from cofed._util.scalars import require_nonnegative
 from cofed.federation import Federation
 from cofed.models import Weights
 from cofed.personal import glm
 from cofed.personal.glm import Glm, Tiers, has_intercept, over_stack
 from cofed.problem import Problem
-from cofed.programs import keep_programs
-from cofed.scalars import require_nonnegative
 
 STEPS, HALVINGS, TOLERANCE = 100, 40, 1e-10
 

@@ -6,10 +6,10 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from cofed import trees
+from cofed._util import trees
+from cofed._util.scalars import number, require_positive
 from cofed.algorithms.base import LocalSteps
 from cofed.problem import Problem
-from cofed.scalars import number, require_positive
 
 
 def optional_number(value: Any) -> Any:

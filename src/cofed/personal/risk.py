@@ -8,11 +8,11 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Num, PyTree
 
-from cofed import trees
-from cofed.checks import shown
+from cofed._util import trees
+from cofed._util.checks import shown
+from cofed._util.programs import keep_programs
 from cofed.federation import Federation
 from cofed.problem import Problem, numeric
-from cofed.programs import keep_programs
 
 
 @dataclasses.dataclass(frozen=True)

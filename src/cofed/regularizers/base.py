@@ -7,8 +7,8 @@ import equinox as eqx
 import jax
 from jaxtyping import PyTree, Scalar
 
-from cofed.checks import shown
-from cofed.contracts import adopted, as_given, lacking
+from cofed._util.checks import shown
+from cofed._util.contracts import adopted, as_given, lacking
 from cofed.regularizers.leaves import checked
 
 

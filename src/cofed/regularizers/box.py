@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree, Scalar
 
-from cofed import trees
-from cofed.checks import shown
+from cofed._util import trees
+from cofed._util.checks import shown
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import (
     checked,

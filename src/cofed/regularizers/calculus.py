@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree, Scalar
 
-from cofed import trees
-from cofed.checks import shown
+from cofed._util import trees
+from cofed._util.checks import shown
+from cofed._util.scalars import number, require_positive
 from cofed.regularizers.base import AbstractRegularizer, part_of
 from cofed.regularizers.composite import AbstractComposite
 from cofed.regularizers.leaves import (
@@ -21,7 +22,6 @@ from cofed.regularizers.leaves import (
     require_numbers,
     spread,
 )
-from cofed.scalars import number, require_positive
 
 
 class Scaled(AbstractComposite):

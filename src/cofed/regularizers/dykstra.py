@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from cofed import trees
+from cofed._util import trees
 
 
 def prox_of_sum(

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree, Scalar
 
-from cofed import trees
+from cofed._util import trees
+from cofed._util.scalars import number, require_nonnegative
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.dykstra import prox_of_sum
 from cofed.regularizers.groups import expand, group_norm, group_soft, group_weights, labels, require_leaf
 from cofed.regularizers.leaves import cast, checked, coordinates, each, joint, require_weights, total
 from cofed.regularizers.thresholds import shrink
-from cofed.scalars import number, require_nonnegative
 
 
 class GroupL1(AbstractRegularizer):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from cofed.checks import shown
+from cofed._util.checks import shown
 from cofed.regularizers.leaves import cast
 
 

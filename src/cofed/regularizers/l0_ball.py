@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
-from cofed import checks
+from cofed._util import checks
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import checked, indicator, joint
 

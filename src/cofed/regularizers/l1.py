@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
+from cofed._util.scalars import number, require_nonnegative
 from cofed.regularizers import l1_prox_in_ball
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, coordinates, each, require_weights, spread, total
 from cofed.regularizers.thresholds import soft
-from cofed.scalars import number, require_nonnegative
 
 
 class L1(AbstractRegularizer):

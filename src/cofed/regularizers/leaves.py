@@ -12,9 +12,9 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree, Scalar
 
-from cofed import trees
-from cofed.checks import as_float, is_real, shown
-from cofed.scalars import is_numbers, number
+from cofed._util import trees
+from cofed._util.checks import as_float, is_real, shown
+from cofed._util.scalars import is_numbers, number
 
 
 def checked(method: Callable) -> Callable:

@@ -6,9 +6,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree, Scalar
 
+from cofed._util.scalars import number, require_nonnegative, require_positive
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, each, total
-from cofed.scalars import number, require_nonnegative, require_positive
 
 
 class MCP(AbstractRegularizer):

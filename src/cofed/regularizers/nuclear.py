@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree, Scalar
 
-from cofed import trees
+from cofed._util import trees
+from cofed._util.scalars import number, require_nonnegative
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.dykstra import prox_of_sum
 from cofed.regularizers.leaves import cast, checked, each, joint, total
 from cofed.regularizers.singular import threshold_singular_values
 from cofed.regularizers.thresholds import shrink
-from cofed.scalars import number, require_nonnegative
 
 
 class Nuclear(AbstractRegularizer):

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
-from cofed import trees
-from cofed.checks import shown
+from cofed._util import trees
+from cofed._util.checks import shown
 from cofed.regularizers.base import AbstractRegularizer, part_of
 from cofed.regularizers.composite import AbstractComposite
 from cofed.regularizers.leaves import checked

@@ -6,10 +6,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree, Scalar
 
+from cofed._util.scalars import number, require_above, require_nonnegative
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, each, total
 from cofed.regularizers.thresholds import soft
-from cofed.scalars import number, require_above, require_nonnegative
 
 
 class SCAD(AbstractRegularizer):

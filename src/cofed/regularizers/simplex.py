@@ -6,10 +6,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
+from cofed._util.scalars import number, require_positive
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, indicator, joint, tolerance
 from cofed.regularizers.thresholds import fill
-from cofed.scalars import number, require_positive
 
 
 class Simplex(AbstractRegularizer):

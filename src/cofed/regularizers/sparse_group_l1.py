@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree, Scalar
 
+from cofed._util.scalars import number, require_nonnegative
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.elastic_net import require_ratio
 from cofed.regularizers.groups import (
@@ -21,7 +22,6 @@ from cofed.regularizers.groups import (
 )
 from cofed.regularizers.leaves import cast, checked, coordinates, each, require_weights, total
 from cofed.regularizers.thresholds import soft
-from cofed.scalars import number, require_nonnegative
 
 
 class SparseGroupL1(AbstractRegularizer):

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree, Scalar
 
+from cofed._util.scalars import number, require_nonnegative
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, each, total
 from cofed.regularizers.taut_string import denoise
-from cofed.scalars import number, require_nonnegative
 
 
 class TotalVariation(AbstractRegularizer):

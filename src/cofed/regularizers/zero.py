@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
-from cofed import trees
+from cofed._util import trees
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import checked
 

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from cofed.files import atomically
+from cofed._util.files import atomically
 from cofed.report.curves import axes_of, columns_of, labels_of, log_by_default, panels_of, references, styled, words
 from cofed.report.runs import Run, UnreadableRun, find_runs, read_run
 from cofed.report.tables import final_values, hyperparameters, tuning

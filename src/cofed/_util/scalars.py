@@ -1,0 +1,109 @@
+"""Hyperparameters: plain floats that jit traces, checked where they are given."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from cofed._util import checks
+from cofed._util.checks import as_float, is_real, shown
+
+
+def number(value: Any) -> Any:
+    """A field converter: integers and NumPy scalars become floats; arrays (a grid, a tracer) pass as they are.
+
+    An integer field would be one more compiled program (or a wrong dtype) for `L1(1)` than for `L1(1.0)`.
+
+    >>> number(1)
+    1.0
+    """
+    return as_float(value) if is_real(value) and not isinstance(value, np.ndarray) else value
+
+
+def known(value: Any) -> bool:
+    """Whether the value can be looked at now: a number, and not a tracer, a grid or a placeholder."""
+    return isinstance(value, (int, float)) or (
+        isinstance(value, (jax.Array, np.ndarray)) and not isinstance(value, Tracer) and value.ndim == 0
+    )
+
+
+def is_numbers(value: Any) -> bool:
+    """Whether this is a number, an array of them, a tracer, or what stands for an array (its shape)."""
+    if isinstance(value, (jax.Array, np.ndarray, jax.ShapeDtypeStruct)):
+        return (
+            not np.ma.isMaskedArray(value)
+            and value.size > 0
+            and (jnp.issubdtype(value.dtype, jnp.floating) or jnp.issubdtype(value.dtype, jnp.integer))
+        )
+    return is_real(value)
+
+
+def entries(value: Any) -> np.ndarray:
+    """The numbers that can be looked at now; none of a tracer or a placeholder."""
+    if isinstance(value, (Tracer, jax.ShapeDtypeStruct)):
+        return np.empty(0)
+    return np.atleast_1d(np.asarray(as_float(value) if is_real(value) else value, float))
+
+
+def require_number(owner: str, name: str, value: Any) -> None:
+    """Refuse what is no number at all (strings, None, flags), naming the owner and the field."""
+    if not is_numbers(value):
+        raise TypeError(f"{owner}: {name} must be a number, got {shown(value)}")
+
+
+def require_positive(owner: str, **fields: Any) -> None:
+    """Refuse numbers that are not finite and > 0, naming the owner and the field."""
+    for name, value in fields.items():
+        require_number(owner, name, value)
+        found = entries(value)
+        if not (np.isfinite(found) & (found > 0)).all():
+            raise ValueError(f"{owner}: {name} must be a finite number > 0, got {shown(value)}")
+
+
+def require_nonnegative(owner: str, **fields: Any) -> None:
+    """Refuse numbers that are not finite and >= 0, naming the owner and the field."""
+    for name, value in fields.items():
+        require_number(owner, name, value)
+        found = entries(value)
+        if not (np.isfinite(found) & (found >= 0)).all():
+            raise ValueError(f"{owner}: {name} must be a finite number >= 0, got {shown(value)}")
+
+
+def require_above(owner: str, bound: float, **fields: Any) -> None:
+    """Refuse numbers that are not finite and > bound, naming the owner and the field."""
+    for name, value in fields.items():
+        require_number(owner, name, value)
+        found = entries(value)
+        if not (np.isfinite(found) & (found > bound)).all():
+            raise ValueError(f"{owner}: {name} must be > {bound:g}, got {shown(value)}")
+
+
+def require_between(owner: str, low: float, high: float, **fields: Any) -> None:
+    """Refuse numbers outside [low, high], naming the owner and the field."""
+    for name, value in fields.items():
+        require_number(owner, name, value)
+        found = entries(value)
+        if not ((found >= low) & (found <= high)).all():
+            raise ValueError(f"{owner}: {name} must be in [{low:g}, {high:g}], got {shown(value)}")
+
+
+def require_radius(owner: str, **fields: Any) -> None:
+    """Refuse what is not a number > 0, which may be infinite, naming the owner and the field."""
+    for name, value in fields.items():
+        require_number(owner, name, value)
+        if not (entries(value) > 0).all():
+            raise ValueError(f"{owner}: {name} must be > 0, and may be infinite, got {shown(value)}")
+
+
+def require_count(owner: str, **fields: Any) -> None:
+    """Refuse what is not an integer >= 1, naming the owner and the field."""
+    for name, value in fields.items():
+        checks.integer(f"{owner}: {name}", value, most=None)
+
+
+def require_flag(owner: str, **fields: Any) -> None:
+    """Refuse what is neither True nor False, naming the owner and the field."""
+    for name, value in fields.items():
+        checks.flag(f"{owner}: {name}", value)

@@ -1,0 +1,199 @@
+"""Windows: the clients of the next rounds, read from disk while the rounds before are computed.
+
+Who takes part depends on the seed and the round alone, so it is known ahead. The distinct clients of several rounds
+make one stack of a fixed size, on which the compiled loop runs as on any other data; only the positions of those that
+take part are handed to it instead of drawn.
+"""
+
+import dataclasses
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from cofed._util import machine
+from cofed.disk import DiskFederation
+from cofed.engine import sampling
+from cofed.engine.data import Data
+from cofed.engine.plan import Plan
+from cofed.engine.server_rounds import Centre
+from cofed.rows import Tiers, aligned, starts_of, tiers_of
+
+BYTES = 2**25  # of the samples in a window
+ROUNDS = 512  # the most rounds of a window
+
+
+class Windowed(Centre):
+    """Rounds through a server, with clients that are known ahead."""
+
+    who: Int[Array, "rounds participants"]  # positions in the window
+    first: Int[Array, ""]  # the window's first round
+
+    def attend(self, key: PRNGKeyArray, round: Int[Array, ""], data: Data, plan: Plan) -> Int[Array, " participants"]:
+        """The positions of those that take part."""
+        return self.who[round - self.first]
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """The clients of some rounds."""
+
+    first: int
+    stop: int
+    ids: np.ndarray  # in rising order; in the stack they are followed by blanks
+    who: np.ndarray
+    data: Data
+    exchange: Windowed
+
+    def took_part(self, first: int, stop: int) -> np.ndarray:
+        """The positions of those that took part in these rounds."""
+        return np.unique(self.who[first - self.first : stop - self.first])
+
+
+class Ahead:
+    """Something that is computed in a thread of its own."""
+
+    def __init__(self, function: Callable, *arguments: Any):
+        self.found, self.error = None, None
+
+        def work():
+            try:
+                self.found = function(*arguments)
+            except BaseException as error:
+                self.error = error
+
+        self.thread = threading.Thread(target=work)
+        self.thread.start()
+
+    def result(self) -> Any:
+        """What was computed; waits for it."""
+        self.thread.join()
+        if self.error is not None:
+            raise self.error
+        return self.found
+
+
+class Windows:
+    """The windows of a run, one after another; the next is read ahead."""
+
+    def __init__(self, federation: DiskFederation, weights: np.ndarray, plan: Plan, seed: int, last: int):
+        self.federation, self.weights, self.plan, self.last = federation, weights, plan, last
+        self.key = jax.random.key(seed)
+        self.rounds = rounds_of(federation, plan)
+        self.size = min(self.rounds * plan.participants, plan.clients)
+        # Memory for two windows, one to work on and one to read into, and for what is read: used again and again, as
+        # fresh memory costs more than reading. The window before is done with when the next but one is read.
+        self.tiers = tiers_of(federation.sizes)
+        shape = (self.size, federation.largest)
+        if self.tiers is not None:  # room for the largest clients is room for any
+            shape = (int(largest_first(federation)[self.size - 1]),)
+        kinds, samples = [federation.index.record[part] for part in ("X", "y")], math.prod(shape)
+        machine.require(
+            3 * samples * federation.index.record.itemsize,
+            f"reading the clients of {self.rounds} rounds, {plan.participants} in each,",
+            "ask for fewer clients_per_round",
+        )
+        self.rooms = [[aligned((*shape, *kind.shape), kind.base) for kind in kinds] for _ in range(2)]
+        for part in (part for room in self.rooms for part in room):
+            part.fill(0)  # rows of nobody are there too
+        self.desk = np.empty(samples, federation.index.record)
+        self.current: Window | None = None
+        self.next: tuple[int, Ahead] | None = None
+
+    def at(self, round: int) -> Window:
+        """The window of a round."""
+        first = round // self.rounds * self.rounds
+        if self.current is None or self.current.first != first:
+            self.current = None
+            if self.next is not None and self.next[0] != first:
+                self.next[1].result()  # two at a time would write into one another
+                self.next = None
+            ahead = Ahead(self.read, first) if self.next is None else self.next[1]
+            self.next = None
+            self.current = ahead.result()
+            if first + self.rounds < self.last:
+                self.next = (first + self.rounds, Ahead(self.read, first + self.rounds))
+        assert self.current is not None
+        return self.current
+
+    def read(self, first: int) -> Window:
+        """The window that begins with a round."""
+        plan = self.plan
+        drawn = np.array(who_takes_part(self.key, jnp.asarray(first, jnp.int32), plan, self.rounds))
+        drawn[max(1, self.last - first) :] = drawn[0]  # rounds after the run's end need nobody
+        ids, who = np.unique(drawn, return_inverse=True)
+        who = who.reshape(drawn.shape).astype(np.int32)
+        X, y = self.rooms[first // self.rounds % 2]
+        for room, part in zip((X, y), samples_of(self.federation, ids, self.tiers, self.desk), strict=True):
+            room[: len(part)] = part
+        data = as_data(self.federation, X, y, ids, self.weights[ids], self.tiers, self.size)
+        exchange = Windowed(jnp.asarray(who), jnp.asarray(first, jnp.int32))
+        return Window(first, first + self.rounds, ids, who, jax.block_until_ready(data), exchange)
+
+
+def rounds_of(federation: DiskFederation, plan: Plan) -> int:
+    """How many rounds make a window: what its memory allows, whatever the length of the run."""
+    record = federation.index.record.itemsize
+    if tiers_of(federation.sizes) is None:
+        return max(1, min(ROUNDS, BYTES // (plan.participants * federation.largest * record)))
+    fit = int(np.searchsorted(largest_first(federation), BYTES // record, "right"))
+    return max(1, min(ROUNDS, fit // plan.participants))
+
+
+def largest_first(federation: DiskFederation) -> np.ndarray:
+    """The samples of the largest client, of the two largest, and so on."""
+    return np.cumsum(np.sort(federation.sizes)[::-1], dtype=np.int64)
+
+
+@eqx.filter_jit
+def who_takes_part(
+    key: PRNGKeyArray, first: Int[Array, ""], plan: Plan, rounds: int
+) -> Int[Array, "rounds participants"]:
+    """The ids of those that take part in rounds first, first + 1, ..."""
+    one = lambda r: sampling.participants(sampling.round_key(key, r), plan.clients, plan.participants)  # noqa: E731
+    return jax.vmap(one)(first + jnp.arange(rounds, dtype=jnp.int32))
+
+
+def read_data(federation: DiskFederation, ids: np.ndarray, weights: np.ndarray) -> Data:
+    """The data of these clients."""
+    tiers = tiers_of(federation.sizes[ids])
+    X, y = samples_of(federation, ids, tiers)
+    return as_data(federation, np.ascontiguousarray(X), np.ascontiguousarray(y), ids, weights, tiers, len(ids))
+
+
+def samples_of(
+    federation: DiskFederation, ids: np.ndarray, tiers: Tiers | None, desk: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """X and y of these clients in the layout that the tiers tell, read onto the desk where there is one."""
+    if tiers is None:
+        return federation.stack(ids, desk)
+    samples = federation.index.read(ids, desk)
+    return samples["X"], samples["y"]
+
+
+def as_data(
+    federation: DiskFederation,
+    X: np.ndarray,
+    y: np.ndarray,
+    ids: np.ndarray,
+    weights: np.ndarray,
+    tiers: Tiers | None,
+    clients: int,
+) -> Data:
+    """Samples as the compiled program sees them; after the clients there may be some that are nobody."""
+    offsets, blanks = federation.index.offsets, (0, clients - len(ids))
+    sizes = (offsets[ids + 1] - offsets[ids]).astype(np.int32)
+    starts = None
+    if tiers is not None:  # nobody's rows begin past the end
+        starts = jnp.asarray(np.pad(starts_of(sizes), blanks, constant_values=len(X)), jnp.int32)
+    sizes, ids, weights = (np.pad(part, blanks) for part in (sizes, ids.astype(np.int32), weights))
+    stack = jax.device_put((X, y), may_alias=True)  # on a CPU the arrays themselves, where they are aligned
+    X_there, y_there = (jnp.asarray(part) for part in stack)
+    parts = (X_there, y_there, jnp.asarray(sizes), jnp.asarray(ids), jnp.asarray(weights))
+    return Data(*parts, tiers=tiers, starts=starts)

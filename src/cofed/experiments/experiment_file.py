@@ -1,0 +1,163 @@
+"""A user's own experiment file, carried out by the same machinery as the papers' experiments."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from cofed._util.files import atomically, plain_names
+from cofed.engine.ranking import maximised
+from cofed.experiments import measure, results, schema
+from cofed.experiments.reproduce import following, say_what_was_there
+from cofed.experiments.specification import Comparison, Experiment
+
+
+def opened(path: Path) -> tuple[schema.ExperimentFile, Experiment]:
+    """An experiment file, checked: also that every algorithm and the problem can be made."""
+    file = schema.load(path)
+    plain_names([path.stem], "an experiment")  # a folder is called like the file
+    experiment = schema.declared(file, path.stem, path.parent)
+    assert isinstance(experiment.measure, Comparison)
+    for method in experiment.measure.methods(experiment.numbers("user")):
+        with placed(f"{path}, algorithm {method.label!r}"):
+            method.algorithms()
+    with placed(f"{path}, problem"):
+        schema.problem(file.problem)
+    return file, experiment
+
+
+@contextlib.contextmanager
+def placed(where: str) -> Iterator[None]:
+    """Say where in the file a value is that was refused."""
+    try:
+        yield
+    except ValueError as error:
+        raise schema.FileError(f"{where}: {error}") from error
+
+
+def run_file(path: Path, out: Path, seeds: int | None = None, again: bool = False) -> Path:
+    """Run an experiment file into a folder of its name; gives that folder. What is finished is not run again."""
+    file, experiment = opened(path)
+    folder, wanted = out / experiment.id, list(range(seeds or file.seeds))
+    definition = results.definition(experiment, "user", wanted)
+    if again or not results.finished(folder, definition):
+        screen = Console(stderr=True)
+        say_what_was_there(folder, definition, screen)
+        with following(experiment.id, screen) as tick:
+            results.carry_out(experiment, folder, "user", wanted, tick, time.perf_counter)
+    return folder
+
+
+class Grids(NamedTuple):
+    """The tuned grids of a file, and whether Ctrl-C has stopped it before all were done."""
+
+    table: pd.DataFrame
+    stopped: bool
+
+
+def tune_file(path: Path) -> Grids:
+    """Every configuration of an experiment file's grids, best first for each algorithm."""
+    _, experiment = opened(path)
+    what, numbers = experiment.measure, experiment.numbers("user")
+    assert isinstance(what, Comparison)
+    setup, tables, stopped = measure.fit(what, what.setup(numbers, 0), numbers), [], False
+    up = maximised(what.score, setup.metrics, what.maximise)
+    with following(experiment.id, Console(stderr=True)) as tick:
+        methods = what.methods(numbers)
+        for i, method in enumerate(methods):
+            tick(float(i), float(len(methods)), method.label)
+            try:
+                table, record = measure.tune(what, setup, method, numbers, 0)
+            except KeyboardInterrupt:
+                stopped = True
+                break
+            order = table.sort_values(["diverged", "score"], ascending=[True, not up])
+            best = (order.index == record["best"]) & ~order["diverged"]
+            tables.append(order.assign(algorithm=method.label, best=best))
+    if not tables:
+        raise KeyboardInterrupt("stopped before a grid was done")
+    whole: Any = pd.concat(tables, ignore_index=True)
+    shown = whole[["algorithm", *(c for c in whole if c not in ("algorithm", "score", "diverged", "best")), *LAST]]
+    return Grids(shown, stopped)
+
+
+def all_diverged(table: pd.DataFrame) -> list[str]:
+    """The algorithms without a configuration that ended well."""
+    whole: Any = table.groupby("algorithm", sort=False)["diverged"].all()
+    return [str(label) for label in whole.index[whole]]
+
+
+LAST = ["score", "diverged", "best"]
+
+
+def ranking(table: Any) -> Table:
+    """The configurations, for a terminal: the first few of each algorithm."""
+    shown = Table()
+    for column in table.columns:
+        shown.add_column(column, justify="left" if column == "algorithm" else "right")
+    for _, rows in table.groupby("algorithm", sort=False):
+        for _, row in rows.head(5).iterrows():
+            cells = [text(row[column]) for column in table.columns]
+            shown.add_row(*cells, style="bold" if row["best"] else "")
+        shown.add_section()
+    return shown
+
+
+def text(value: object) -> str:
+    """A cell; what an algorithm does not have is empty."""
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.6g}"
+    return str(value)
+
+
+def summary(folder: Path) -> Table:
+    """How each algorithm of a finished experiment ended, the mean over its seeds."""
+    config = results.read(folder / "config.json")
+    numbers = pd.read_parquet(folder / "numbers.parquet")
+    last = numbers.loc[numbers.groupby(["algorithm", "seed"])["round"].idxmax()]
+    asked = config["numbers"]["file"]
+    columns = [c for c in (*asked["columns"], *asked["metrics"], "seconds") if c in numbers]
+    shown = Table(title=config["title"])
+    for name in ("algorithm", "hyperparameters", *columns, "outcome"):
+        shown.add_column(name, justify="right" if name in columns else "left")
+    for entry in config["algorithms"]:
+        rows = last[last["algorithm"] == entry["label"]]
+        values = ", ".join(f"{name} {value}" for name, value in entry["hyperparameters"].items())
+        cells = [text(float(rows[c].mean())) for c in columns]
+        shown.add_row(entry["label"], values, *cells, ended(entry["outcomes"]), style="red" if bad(entry) else "")
+    return shown
+
+
+def bad(entry: Mapping[str, Any]) -> bool:
+    """Whether a run of this algorithm came to a bad end."""
+    return any(outcome != "completed" for outcome in entry["outcomes"].values())
+
+
+def ended(outcomes: Mapping[str, str]) -> str:
+    """The outcomes of all seeds in words.
+
+    >>> ended({"0": "completed", "1": "completed"}), ended({"0": "diverged", "1": "completed"})
+    ('completed', 'diverged in 1 of 2 seeds')
+    """
+    counts = {kind: list(outcomes.values()).count(kind) for kind in dict.fromkeys(outcomes.values())}
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{kind} in {n} of {len(outcomes)} seeds" for kind, n in counts.items() if kind != "completed")
+
+
+def bad_ends(folder: Path) -> list[str]:
+    """Which algorithms of a finished experiment came to a bad end, in words."""
+    entries = results.read(folder / "config.json")["algorithms"]
+    return [f"{entry['label']} {ended(entry['outcomes'])}" for entry in entries if bad(entry)]
+
+
+def write_example(path: Path) -> None:
+    """The commented example of an experiment file."""
+    example = resources.files("cofed.experiments").joinpath("example.toml").read_text()
+    atomically(path, lambda name: Path(name).write_text(example), shown=True)

@@ -1,0 +1,248 @@
+"""What an experiment file will cost, before it runs: `cofed plan`."""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+from rich import box
+from rich.table import Table
+
+from cofed._util import machine
+from cofed.engine.forecast import BUILDING, Forecast, duration, forecast, forecast_tuning, size
+from cofed.experiments import measure
+from cofed.experiments.experiment_file import opened
+from cofed.experiments.specification import Comparison
+
+FROM_DISK = 0.02  # seconds to take a compiled program from disk
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One algorithm of the file: a run of it and, where it has a grid, its tuning."""
+
+    label: str
+    configurations: int
+    run: Forecast
+    tuning: Forecast | None
+    first_compile_seconds: float  # here; `run` and `tuning` have what the next process pays
+    programs_bytes: int  # that its compiled programs add to the process, which keeps them
+
+    def seconds(self, seeds: int) -> float:
+        """Tuning, then a run for each seed; seeds share a program."""
+        tuning = 0.0 if self.tuning is None else self.tuning.seconds
+        return tuning + self.run.compile_seconds + seeds * self.run.running_seconds
+
+    @property
+    def parts(self) -> list[Forecast]:
+        """The run, and the tuning where there is one."""
+        return [part for part in (self.run, self.tuning) if part is not None]
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory of any part, alone in its process."""
+        return max(part.peak_bytes for part in self.parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outlook:
+    """A whole file."""
+
+    title: str
+    federation: str
+    seeds: int
+    data_seconds: float  # to make or read the data once
+    settled_bytes: int  # of the process with the data, before anything is compiled
+    lines: list[Line]
+
+    @property
+    def setups(self) -> int:
+        """How often the data is made: it is kept while the seed stays the same."""
+        return 1 if self.seeds == 1 else len(self.lines) * self.seeds
+
+    @property
+    def seconds(self) -> float:
+        """Everything but the figure."""
+        return self.setups * self.data_seconds + sum(line.seconds(self.seeds) for line in self.lines)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that the process will have: programs stay, and the data of the next seed is built beside the
+        last; making the data may be the peak too."""
+        parts = [part for line in self.lines for part in line.parts]
+        programs = sum(line.programs_bytes for line in self.lines)
+        next_seed = BUILDING * parts[0].data_bytes if self.seeds > 1 else 0
+        rounds = max(part.working_bytes + part.kept_bytes for part in parts)
+        return max(self.settled_bytes + programs + next_seed + rounds, *(line.peak_bytes for line in self.lines))
+
+    @property
+    def bytes_on_wire(self) -> int:
+        """Of all runs; tuning is not counted."""
+        return self.seeds * sum(line.run.bytes_on_wire for line in self.lines)
+
+    @property
+    def tightest(self) -> Forecast:
+        """The run that ends first as the data grows."""
+        return min((line.run for line in self.lines), key=lambda run: run.clients_that_fit or 0)
+
+
+def look_ahead(
+    path: Path, seeds: int | None, seconds: float, tick: Callable[[float, float, str], None] = lambda *_: None
+) -> Outlook:
+    """Forecast every algorithm of an experiment file, each for about so many seconds."""
+    file, experiment = opened(path)
+    what, numbers = experiment.measure, experiment.numbers("user")
+    assert isinstance(what, Comparison)
+    tick(0.0, 1.0, "data")
+    began = time.perf_counter()
+    setup = measure.fit(what, what.setup(numbers, 0), numbers)
+    jax.block_until_ready(setup.federation.rows.X)
+    made, most, settled, lines = time.perf_counter() - began, machine.peak(), machine.resident(), []
+    methods = what.methods(numbers)
+    for i, method in enumerate(methods):
+        tick(float(i), float(len(methods)), method.label)
+        given, grid = measure.arguments(setup, method, 0), method.algorithms()
+
+        def one(seconds: float, given=given, grid=grid) -> Forecast:
+            return forecast(setup.problem, setup.federation, grid[0], seconds=seconds, **given)
+
+        def many(seconds: float, given=given, grid=grid) -> Forecast:
+            given = given | {"evaluate_every": numbers.tune_every}
+            return forecast_tuning(setup.problem, setup.federation, grid, seconds=seconds, **given)
+
+        here, run, alone = grown(one, seconds)
+        also, tuning, beside = grown(many, seconds) if len(grid) > 1 else (None, None, 0)
+        first = here.compile_seconds + (0.0 if also is None else also.compile_seconds)
+        # What compiling took here, the next process does not: only the making of the data counts as before.
+        run = dataclasses.replace(run, before_bytes=most)
+        lines.append(Line(method.label, len(grid), run, tuning, first, alone + beside))
+    tick(1.0, 1.0, "")
+    return Outlook(file.title, repr(setup.federation), seeds or file.seeds, made, settled, lines)
+
+
+class Compiled(NamedTuple):
+    """What the compiler has done in this process so far."""
+
+    programs: int
+    seconds: float
+
+
+class Compiler:
+    """Listens to JAX, which says of every program how long the compiler took."""
+
+    def __init__(self) -> None:
+        self.so_far = Compiled(0, 0.0)
+        jax.monitoring.register_event_duration_secs_listener(self.hear)
+
+    def hear(self, event: str, duration_secs: float, **_: Any) -> None:
+        """Count a program, whether it was compiled or taken from disk."""
+        if event == "/jax/core/compile/backend_compile_duration":
+            self.so_far = Compiled(self.so_far.programs + 1, self.so_far.seconds + duration_secs)
+
+
+@functools.cache
+def compiler() -> Compiler:
+    """The one listener of this process."""
+    return Compiler()
+
+
+def grown(predict: Callable[[float], Forecast], seconds: float) -> tuple[Forecast, Forecast, int]:
+    """A forecast as of now and as of the next process, and the bytes that its programs have added to this one."""
+    before, began = machine.resident(), compiler().so_far
+    found = predict(seconds)
+    return found, as_next_time(found, began, compiler().so_far), max(0, found.process_bytes + found.data_bytes - before)
+
+
+def as_next_time(found: Forecast, began: Compiled, ended: Compiled) -> Forecast:
+    """With the compile seconds of the next process, which traces again, but takes programs from disk where they are
+    kept."""
+    kept: Any = jax.config
+    if kept.jax_compilation_cache_dir is None:
+        return found
+    tracing = found.compile_seconds - (ended.seconds - began.seconds)
+    return dataclasses.replace(found, compile_seconds=max(0.0, tracing) + FROM_DISK * (ended.programs - began.programs))
+
+
+def table(outlook: Outlook) -> Table:
+    """The algorithms, for a terminal: one each column, so that it fits a narrow one."""
+    shown = Table(title=f"{outlook.title}: {outlook.federation}", box=box.SIMPLE_HEAD, title_justify="left")
+    shown.add_column("", no_wrap=True)
+    for line in outlook.lines:
+        shown.add_column(line.label, justify="right", overflow="fold")
+    figures: dict[str, Callable[[Line], str]] = {
+        "a round": lambda line: duration(line.run.seconds_per_round),
+        "an evaluation": lambda line: duration(line.run.seconds_per_evaluation),
+        "compiling": lambda line: duration(sum(part.compile_seconds for part in line.parts)),
+        "tuning": lambda line: duration(line.tuning.running_seconds) if line.tuning else "",
+        "a run": lambda line: duration(line.run.running_seconds),
+        "in all": lambda line: duration(line.seconds(outlook.seeds)),
+        "memory": lambda line: size(line.peak_bytes),
+        "down to each client": lambda line: size(line.run.down_per_client),
+        "up from each client": lambda line: size(line.run.up_per_client),
+        "bytes of a run": lambda line: size(line.run.bytes_on_wire),
+    }
+    for name, figure in figures.items():
+        shown.add_row(name, *(figure(line) for line in outlook.lines))
+    return shown
+
+
+def words(outlook: Outlook) -> list[str]:
+    """What it comes to, in sentences."""
+    first, memory = outlook.lines[0].run, machine.memory()
+    grids = sum(line.configurations for line in outlook.lines if line.tuning)
+    tuned = f"{grids} configurations are tuned, then " if grids else ""
+    count = len(outlook.lines) * outlook.seeds
+    runs = f"1 run of {first.rounds:,} rounds" if count == 1 else f"{count} runs of {first.rounds:,} rounds each"
+    said = [
+        f"In all about {duration(outlook.seconds)} on this machine: {tuned}{runs}, evaluated {first.evaluations:,} "
+        f"times. The data takes {duration(outlook.data_seconds)} to make or read.",
+        f"Memory: {size(outlook.peak_bytes)} at most"
+        + (f" of this machine's {size(memory)}" if memory else "")
+        + f", of which data {size(first.data_bytes)}. On the wire, if the runs were real federations: "
+        + f"{size(outlook.bytes_on_wire)}.",
+    ]
+    tight = outlook.tightest
+    most = tight.clients_that_fit
+    if most is not None and most < tight.clients:
+        said.append(f"[bold red]It does not fit into this machine's memory[/]: {tight.algorithm} needs more.")
+    elif most is not None:
+        features = "" if tight.features_that_fit is None else f", or at {tight.features_that_fit:,} features"
+        said.append(
+            f"One machine like this ends at about {most:,} such clients{features} ({tight.algorithm}; a run would take "
+            f"{duration(tight.seconds_with(most))} with so many clients)."
+        )
+    return said
+
+
+def as_json(outlook: Outlook) -> dict[str, Any]:
+    """For programs: seconds and bytes."""
+    totals = ("running_seconds", "seconds", "peak_bytes", "clients_that_fit", "features_that_fit")
+
+    def whole(part: Forecast | None) -> Any:
+        return part and dataclasses.asdict(part) | {name: getattr(part, name) for name in totals}
+
+    return {
+        "title": outlook.title,
+        "federation": outlook.federation,
+        "seeds": outlook.seeds,
+        "seconds": outlook.seconds,
+        "data_seconds": outlook.data_seconds,
+        "setups": outlook.setups,
+        "peak_bytes": outlook.peak_bytes,
+        "memory_bytes": machine.memory(),
+        "bytes_on_wire": outlook.bytes_on_wire,
+        "algorithms": [
+            {
+                "label": line.label,
+                "configurations": line.configurations,
+                "seconds": line.seconds(outlook.seeds),
+                "first_compile_seconds": line.first_compile_seconds,
+                "run": whole(line.run),
+                "tuning": whole(line.tuning),
+            }
+            for line in outlook.lines
+        ],
+    }

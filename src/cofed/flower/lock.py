@@ -1,0 +1,30 @@
+"""One run at a time in a folder: a lock that the system gives back however its holder ends, by SIGKILL too."""
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+
+from cofed._util.files import private_append
+
+
+@contextlib.contextmanager
+def alone(folder: Path | None) -> Iterator[None]:
+    """Hold a folder, or say that another holds it; without a folder there is nothing to hold.
+
+    >>> import tempfile
+    >>> where = Path(tempfile.mkdtemp())
+    >>> with alone(where), alone(where):  # doctest: +ELLIPSIS
+    ...     pass
+    Traceback (most recent call last):
+    ValueError: ... is in use by another run; wait for its end, or give another folder
+    """
+    if folder is None:
+        yield
+        return
+    with private_append(folder / ".in-use") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{folder} is in use by another run; wait for its end, or give another folder") from None
+        yield

@@ -1,0 +1,46 @@
+"""cofed's own objects from short texts such as "L1(0.01)": no code is run, only cofed's classes are made."""
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from cofed.engine.serialization import classes
+
+
+def parse(text: str, kind: str) -> Any:
+    """The object that a text such as "FedDualAvg(client_lr=0.1)" stands for; `kind` says what is expected.
+
+    >>> parse("L1(0.01)", "a regularizer")
+    L1(strength=0.01)
+    >>> parse("Compressed(FedAvg(0.1), TopK(share=0.05))", "an algorithm").compressor
+    TopK(share=0.05)
+    >>> parse("__import__('os')", "a regularizer")
+    Traceback (most recent call last):
+    ValueError: "__import__('os')" is not a regularizer of cofed, such as L1(0.01)
+    """
+    examples = {"a regularizer": "L1(0.01)", "a loss": "Logistic()", "an algorithm": "FedDualAvg(client_lr=0.1)"}
+    refusal = f"{text!r} is not {kind} of cofed, such as {examples[kind]}"
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        make = maker(ast.Call(node, [], []) if isinstance(node, ast.Name) else node)
+        if not isinstance(node, ast.Call | ast.Name):
+            raise ValueError(refusal)
+    except (SyntaxError, ValueError):
+        raise ValueError(refusal) from None
+    try:
+        return make()
+    except TypeError as error:
+        raise ValueError(f"{text!r}: {error}") from None
+
+
+def maker(node: ast.expr) -> Callable[[], Any]:
+    """What makes the object of a call of one of cofed's classes, whose arguments may be such calls, or a literal."""
+    if not isinstance(node, ast.Call):
+        value = ast.literal_eval(node)
+        return lambda: value
+    if not isinstance(node.func, ast.Name) or node.func.id not in classes():
+        raise ValueError("not a class of cofed")
+    kind = classes()[node.func.id]
+    arguments = [maker(part) for part in node.args]
+    named = {str(part.arg): maker(part.value) for part in node.keywords if part.arg}
+    return lambda: kind(*(make() for make in arguments), **{name: make() for name, make in named.items()})

@@ -8,13 +8,14 @@ Reference   McMahan et al. 2017, AISTATS; the subgradient form is the baseline F
 Deviations  none. It is biased where clients differ and K > 1, and its models are not sparse: that is its point here.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
 from cofed._util.scalars import number, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
 
@@ -33,8 +34,8 @@ class FedAvg(AbstractServerAlgorithm):
     FedAvg(client_lr=0.1)
     """
 
-    client_lr: Any = eqx.field(converter=number)
-    server_lr: Any = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter = eqx.field(converter=number)
+    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
 
     needs: ClassVar[tuple[str, ...]] = ("finite",)
     equal_steps: ClassVar[bool] = False

@@ -1,0 +1,26 @@
+"""Types of what users give.
+
+Arguments of public functions are checked by the functions themselves, which answer in a sentence. Where a check of types
+at run time (as the tests switch on) would answer first, and in its own words, the annotation is `Given[...]`: the type
+for readers, editors and type checkers, and no type at run time.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float
+
+    Given = Annotated[T, "checked by the function, in words"]
+    # A field of an algorithm, regularizer or mirror: a number, or an array while it is traced or of a whole grid.
+    Hyperparameter = float | Float[Array, "..."]
+else:
+
+    class Given:
+        """`Given[T]` is T for a type checker and anything at run time."""
+
+        def __class_getitem__(cls, item: Any) -> Any:
+            return Any
+
+    Hyperparameter = Any

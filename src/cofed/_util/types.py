@@ -1,7 +1,7 @@
 """Types of what users give.
 
-Arguments of public functions are checked by the functions themselves, which answer in a sentence. Where a check of types
-at run time (as the tests switch on) would answer first, and in its own words, the annotation is `Given[...]`: the type
+Arguments of public functions are checked by the functions themselves, which answer in a sentence. Where a type check
+at run time (as the tests switch it on) would answer first, and in its own words, the annotation is `Given[...]`: the type
 for readers, editors and type checkers, and no type at run time.
 """
 

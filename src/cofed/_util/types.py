@@ -1,8 +1,8 @@
 """Types of what users give.
 
-Arguments of public functions are checked by the functions themselves, which answer in a sentence. Where a type check
-at run time (as the tests switch it on) would answer first, and in its own words, the annotation is `Given[...]`: the type
-for readers, editors and type checkers, and no type at run time.
+Arguments of public functions are checked by the functions themselves, which answer in a sentence. Where a type check at
+run time (the tests switch one on) would answer first, in its own words, the annotation is `Given[...]`: the type for
+readers, editors and type checkers, and no type at run time.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar

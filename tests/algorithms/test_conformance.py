@@ -227,7 +227,7 @@ def test_gradients_through_a_round_are_finite_under_vmap(row):
     def objective(algorithm):
         mine = dataclasses.replace(task, algorithm=algorithm)
         begun = mine.begin(w0, jax.random.key(0), 0)
-        state, _ = mine.exchange.one_round(algorithm, mine.problem, mine.data, begun, mine.plan)
+        state, _ = mine.one_round(begun)
         return smooth(mine.problem, mine.data, mine.model(state))[0]
 
     both = jax.tree.map(lambda a, b: jnp.stack([a, b]), task.algorithm, other.stages[0].task.algorithm)

@@ -15,12 +15,12 @@ from cofed._util import checks, machine
 from cofed._util.machine import size
 from cofed._util.programs import keep_programs
 from cofed.algorithms.base import as_algorithm
-from cofed.engine.chunk_loop import Clock, run_chunk
+from cofed.engine.chunk_loop import ChunkSchedule, run_chunk
 from cofed.engine.history import History, Log
 from cofed.engine.job import Job, ReadyStage, prepare
-from cofed.engine.run import begin, begin_stage, clock, count_first, failed, next_pace, record
-from cofed.engine.server_rounds import copies
+from cofed.engine.run import Chunk, begin_stage, count_first, failed, first_row, next_pace, record, schedule
 from cofed.engine.spec import RunSpec, check_kinds, checked_metrics
+from cofed.engine.state import copies
 from cofed.engine.tune import MEMORY, advance_some, alike, begin_together, number_of, slices
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
@@ -195,7 +195,7 @@ def forecast(
     job = prepare(spec)
     start = spec.start()
     log = Log(History([], [], [], federation.names), [])
-    begin(job, begin_stage(job, 0, start), log)
+    first_row(job, begin_stage(job, 0, start), log)
     preparing = time.perf_counter() - began
     kinds = {shape_of(stage): number for number, stage in reversed([*enumerate(job.stages)])}
     found = {kind: calibrate(job, number, start, log, budget / len(kinds)) for kind, number in kinds.items()}
@@ -285,7 +285,7 @@ def calibrate(job: Job, number: int, start: PyTree, log: Log, budget: float) -> 
     stage, state = job.stages[number], begin_stage(job, number, start)
     began = time.perf_counter()
     looped: Any = run_chunk
-    program = looped.lower(stage.task, state, clock(job, 0, log)).compile()
+    program = looped.lower(stage.task, state, schedule(job.spec, 0, log)).compile()
     compiled, resident, served = time.perf_counter() - began, with_programs(), []
 
     def going(every: int) -> Callable[[int], float]:
@@ -295,11 +295,11 @@ def calibrate(job: Job, number: int, start: PyTree, log: Log, budget: float) -> 
         def go(count: int) -> float:
             nonlocal now
             began, first = time.perf_counter(), int(now.round)
-            new, records = jax.block_until_ready(program(stage.task, now, clock(timed, first + count, log)))
+            new, records = jax.block_until_ready(program(stage.task, now, schedule(timed.spec, first + count, log)))
             records = jax.device_get(records)
-            record(timed, stage, log, first, new, records, number, time.perf_counter() - began)
+            record(timed, log, Chunk(number, first, new, records, time.perf_counter() - began))
             took = time.perf_counter() - began
-            served.append(float(np.mean(records.roll.messages[:count])))
+            served.append(float(np.mean(records.participation.messages[:count])))
             log.models.clear()
             del log.history.rows[1:], log.history.client_losses[1:]
             now = state if failed(new) else new  # one that diverges begins again
@@ -307,7 +307,7 @@ def calibrate(job: Job, number: int, start: PyTree, log: Log, budget: float) -> 
 
         return go
 
-    alone, both = paced([going(every) for every in (NEVER, 1)], budget, job.watch.capacity, job.spec.rounds)
+    alone, both = paced([going(every) for every in (NEVER, 1)], budget, stage.task.recording.capacity, job.spec.rounds)
     before = log.up
     count_first(job, stage, state, log)
     first, log.up = log.up - before, before
@@ -330,10 +330,10 @@ def calibrate_together(job: Job, number: int, members: list[list[Any]], start: P
     """The same for configurations that share a program."""
     stage = job.stages[number]
     algorithms = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(stages[number] for stages in members))
-    starts = copies(job.exchange.starts(start, stage.task.plan), len(members))
+    starts = copies(stage.task.spread_start(start), len(members))
     began = time.perf_counter()
     state = begin_together(algorithms, stage.task, starts, jax.random.key(job.spec.seed), 0)
-    never = Clock(*(number_of(n) for n in (0, NEVER, NEVER)), finite=jnp.asarray(True))
+    never = ChunkSchedule(*(number_of(n) for n in (0, NEVER, NEVER)), finite=jnp.asarray(True))
     places = jnp.arange(len(members), dtype=jnp.int32)
     looped: Any = advance_some
     program = looped.lower(algorithms, stage.task, state, state, places, never).compile()
@@ -345,14 +345,16 @@ def calibrate_together(job: Job, number: int, members: list[list[Any]], start: P
         def go(count: int) -> float:
             nonlocal now
             began = time.perf_counter()
-            when = Clock(*(number_of(n) for n in (int(now.round) + count, NEVER, every)), finite=jnp.asarray(True))
+            when = ChunkSchedule(
+                *(number_of(n) for n in (int(now.round) + count, NEVER, every)), finite=jnp.asarray(True)
+            )
             now, rows = jax.block_until_ready(program(algorithms, stage.task, now, now, places, when))
             jax.device_get(rows)
             return time.perf_counter() - began
 
         return go
 
-    alone, both = paced([going(every) for every in (NEVER, 1)], budget, job.watch.capacity, job.spec.rounds)
+    alone, both = paced([going(every) for every in (NEVER, 1)], budget, stage.task.recording.capacity, job.spec.rounds)
     used = program.compiled.memory_analysis()
     return Calibration(
         compiled,
@@ -438,7 +440,7 @@ def gathered(job: Job, start: PyTree, found: dict[Any, Calibration], preparing: 
 def begin_shapes(job: Job, start: PyTree) -> Any:
     """The state of the first stage, for its shapes."""
     task = job.stages[0].task
-    return task.begin(job.exchange.starts(start, task.plan), jax.random.key(0), 0)
+    return task.begin(task.spread_start(start), jax.random.key(0), 0)
 
 
 def duration(seconds: float | int) -> str:

@@ -19,16 +19,17 @@ from cofed._util import checks
 from cofed._util.programs import keep_programs
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.engine import folders
-from cofed.engine.chunk_loop import Clock, Task, advance
+from cofed.engine.chunk_loop import ChunkSchedule, advance
+from cofed.engine.compatibility import check_refusal
 from cofed.engine.ending import blown_up, judged_by, usual_start
 from cofed.engine.history import Outcome
 from cofed.engine.job import Job, prepare, traced
-from cofed.engine.plan import check_refusal
 from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.ranking import Tried, Tuning, maximised, rank
 from cofed.engine.run import next_pace
-from cofed.engine.server_rounds import State, at, copies, in_blocks
 from cofed.engine.spec import RunSpec, check_kinds, checked_metrics
+from cofed.engine.state import State, copies
+from cofed.engine.task import AbstractTask
 from cofed.engine.tuning_record import Kept, Progress, describe
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
@@ -204,7 +205,7 @@ def alike(algorithms: list[Any], spec: RunSpec) -> list[Group]:
 def check_score(score: str, job: Job, start: PyTree) -> None:
     """The column to rank by must be there, before anything runs."""
     task = job.stages[0].task
-    columns = jax.eval_shape(lambda: task.row(task.begin(job.exchange.starts(start, task.plan), jax.random.key(0), 0)))
+    columns = jax.eval_shape(lambda: task.row(task.begin(task.spread_start(start), jax.random.key(0), 0)))
     if score not in columns:
         raise ValueError(f"score={score!r} is not a column of the history; it has {sorted(columns)}")
 
@@ -213,7 +214,7 @@ def slices(count: int, job: Job, start: PyTree, memory: int) -> list[range]:
     """A group in parts whose states, and what a round makes of them, fit into memory."""
     size = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))  # noqa: E731
     task = job.stages[0].task
-    state = jax.eval_shape(lambda: task.begin(job.exchange.starts(start, task.plan), jax.random.key(0), 0))
+    state = jax.eval_shape(lambda: task.begin(task.spread_start(start), jax.random.key(0), 0))
     one = 3 * (size(state.server) + size(state.clients)) + 6 * task.plan.participants * size(start)
     width = max(1, int(memory // one))
     return [range(i, min(i + width, count)) for i in range(0, count, width)]
@@ -233,7 +234,7 @@ def run_together(
     """
     spec, rows, state = job.spec, {}, None
     marks, failed_at = evaluated(spec), np.full(len(members), -1)
-    starts = copies(job.exchange.starts(start, job.stages[0].task.plan), len(members))
+    starts = copies(job.stages[0].task.spread_start(start), len(members))
     key = jax.random.key(spec.seed)
     before = keep[0].read(keep[1]) if keep else None
     begun, pace = {} if before is None else before.begun, 1
@@ -258,7 +259,7 @@ def run_together(
             stop = min(stage.end, first + pace)
             if keep:
                 stop = min(stop, (first // every + 1) * every)
-            when = Clock(*(number_of(n) for n in (stop, spec.rounds, spec.evaluate_every)), finite=finite)
+            when = ChunkSchedule(*(number_of(n) for n in (stop, spec.rounds, spec.evaluate_every)), finite=finite)
             due = np.flatnonzero((marks > first) & (marks <= stop))
             alive = np.flatnonzero(failed_at < 0)
             few = len(alive) <= len(members) / 2 and len(members) > WIDTH
@@ -271,7 +272,7 @@ def run_together(
                     rows[name][np.ix_(some, due)] = found
             state = jax.block_until_ready(after)
             failed_at = np.asarray(state.failed_at)
-            pace = next_pace(pace, time.perf_counter() - since, job.watch.capacity)
+            pace = next_pace(pace, time.perf_counter() - since, job.stages[0].task.recording.capacity)
             if keep and (stop % every == 0 or stop == stage.end or asked.is_set()):
                 keep[0].write(keep[1], Progress(number, rows, begun, state))
         if asked.is_set() or (failed_at >= 0).all():
@@ -305,13 +306,13 @@ def number_of(value: int) -> jax.Array:
     return jnp.asarray(value, jnp.int32)
 
 
-def of(task: Task, algorithm: AbstractAlgorithm) -> Task:
+def of(task: AbstractTask, algorithm: AbstractAlgorithm) -> AbstractTask:
     """The task with another algorithm."""
     return dataclasses.replace(task, algorithm=algorithm)
 
 
 @eqx.filter_jit
-def begin_together(algorithms: Any, task: Task, starts: PyTree, key: Any, round: int) -> State:
+def begin_together(algorithms: Any, task: AbstractTask, starts: PyTree, key: Any, round: int) -> State:
     """The states of all configurations before a stage."""
 
     def begin(algorithm, starts):
@@ -323,11 +324,11 @@ def begin_together(algorithms: Any, task: Task, starts: PyTree, key: Any, round:
 
 
 @eqx.filter_jit
-def rows_together(algorithms: Any, task: Task, state: State) -> dict[str, jax.Array]:
+def rows_together(algorithms: Any, task: AbstractTask, state: State) -> dict[str, jax.Array]:
     """The loss and the objective of every configuration's start, and those of its clients' own models."""
 
     def one(algorithm, server, clients):
-        row = of(task, algorithm).row(at(state, server, clients))
+        row = of(task, algorithm).row(state.holding(server, clients))
         wanted = [f"{kind}{name}" for kind in ("", "personal_") for name in ("loss", "objective")]
         return {name: row[name] for name in wanted if name in row}
 
@@ -335,27 +336,28 @@ def rows_together(algorithms: Any, task: Task, state: State) -> dict[str, jax.Ar
 
 
 @eqx.filter_jit
-def outputs(algorithms: Any, task: Task, state: State) -> PyTree:
+def outputs(algorithms: Any, task: AbstractTask, state: State) -> PyTree:
     """What each configuration hands to its next stage."""
 
     def one(algorithm, server, clients):
-        return task.exchange.output(algorithm, task.problem, at(state, server, clients))
+        return of(task, algorithm).next_start(state.holding(server, clients))
 
     return jax.vmap(one)(algorithms, state.server, state.clients)
 
 
 @eqx.filter_jit
 def advance_some(
-    algorithms: Any, task: Task, state: State, after: State, places: Int[Array, " some"], clock: Clock
+    algorithms: Any, task: AbstractTask, state: State, after: State, places: Int[Array, " some"], clock: ChunkSchedule
 ) -> tuple[State, dict[str, Array]]:
     """`loop.advance` of the configurations at these places, put into `after`, and their rows. Data, the key and the
     clock are shared, and so are all batches."""
     # Configurations share a batch, so a step of all of them fits the cache with fewer clients at once.
-    for_each = in_blocks(max(1, (task.plan.block or 1) // places.size))
+    plan = dataclasses.replace(task.plan, block=max(1, (task.plan.block or 1) // places.size))
+    task = dataclasses.replace(task, plan=plan)
 
     def one(algorithm, server, clients, empty, failed_at):
         mine = State(server, clients, state.key, state.round, state.begun, empty, failed_at)
-        mine, records = advance(of(task, algorithm), mine, clock, for_each)
+        mine, records = advance(of(task, algorithm), mine, clock)
         return (mine.server, mine.clients, mine.empty, mine.failed_at), records.rows, mine.round
 
     own = lambda of: (of.server, of.clients, of.empty, of.failed_at)  # noqa: E731

@@ -20,8 +20,8 @@ from safetensors.numpy import save_file
 from cofed._util.files import atomically, read_json, write_json
 from cofed.engine import fingerprints, recorded
 from cofed.engine.checkpoint import arrays, part, unflatten
-from cofed.engine.server_rounds import State
 from cofed.engine.spec import RunSpec
+from cofed.engine.state import State
 
 FORMAT = 1
 

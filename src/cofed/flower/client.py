@@ -23,7 +23,7 @@ from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm, as
 from cofed.engine import evaluate, sampling
 from cofed.engine.data import Data
 from cofed.engine.plan import Plan
-from cofed.engine.steps import make_steps
+from cofed.engine.steps import ClientView, RoundContext, make_steps
 from cofed.federation import Federation
 from cofed.flower import wire
 from cofed.flower.client_state import Keeper, Lost
@@ -282,8 +282,8 @@ def steps_of(
     problem: Problem, data: Data, plan: Plan, seed: PRNGKeyArray, round: Int[Array, ""], since: Float[Array, ""]
 ) -> base.LocalSteps:
     """The client's local steps: the same batches as the engine gives this client in this round."""
-    key = sampling.round_key(seed, round)
-    return make_steps(problem, data, plan, jnp.zeros((), jnp.int32), None, key, since)
+    context = RoundContext(sampling.round_key(seed, round), since)
+    return make_steps(problem, data, plan, ClientView(jnp.zeros((), jnp.int32)), context)
 
 
 @eqx.filter_jit

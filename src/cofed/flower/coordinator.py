@@ -21,7 +21,7 @@ from cofed.algorithms import base
 from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm
 from cofed.engine import sampling
 from cofed.engine.history import Communication, History, LeftOut, Outcome, Result
-from cofed.engine.server_rounds import Centre, weighted_mean
+from cofed.engine.server_rounds import ServerTask, weighted_mean
 from cofed.engine.steps import Data
 from cofed.flower import wire
 from cofed.flower.agreement import Agreement, agreement
@@ -152,14 +152,14 @@ class Coordinator:
         self.keeps_state = bool(jax.tree.leaves(jax.eval_shape(self.stage.init_client, self.posed, start)))
         plan, card, most = self.agreed.plans[stage], self.agreed.card, self.agreed.most
 
-        def messages(X: Array, y: Array, w0: PyTree) -> tuple[PyTree, PyTree]:
+        def up(X: Array, y: Array, w0: PyTree) -> PyTree:
             one = jnp.ones(1, jnp.int32)
             data = Data(X, y, one, one, one.astype(X.dtype))
-            return Centre().messages(self.stage, self.posed, data, plan, w0)
+            return ServerTask(self.stage, self.posed, data, plan).messages(w0).up
 
         X = jax.ShapeDtypeStruct((1, most, *card.features), self.dtype)
         y = jax.ShapeDtypeStruct((1, most, *card.targets), np.dtype(card.label_dtype))
-        _, self.up_shape = jax.eval_shape(messages, X, y, start)
+        self.up_shape = jax.eval_shape(up, X, y, start)
 
     def terms(self, site: str, last: bool = False) -> Terms:
         """The terms of the present round, for one site."""

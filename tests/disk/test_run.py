@@ -9,7 +9,7 @@ import pytest
 
 import cofed
 from cofed.engine import chunk_loop, on_disk, prefetch
-from cofed.engine import run as engine
+from cofed.engine import execution as engine
 from cofed.engine.plan import make_plan
 from tests.disk import worlds
 

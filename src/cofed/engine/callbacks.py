@@ -204,10 +204,13 @@ def flat(name: str, value: object) -> Iterator[tuple[str, bool | int | float | s
         for i, item in enumerate(value):
             yield from flat(f"{name}.{i}", item)
     elif isinstance(value, (jax.Array, np.ndarray, np.generic, list, tuple)):
-        array = np.asarray(value)
-        if array.size > SHOWN:
-            yield name, f"an array of shape {array.shape}"
-        else:
-            yield name, array.item() if array.ndim == 0 else str(array.tolist())
+        yield name, array_shown(np.asarray(value))
     else:
         yield name, getattr(value, "__name__", type(value).__name__)
+
+
+def array_shown(array: np.ndarray) -> bool | int | float | str:
+    """An array as one value: its entries where they are few, else its shape."""
+    if array.size > SHOWN:
+        return f"an array of shape {array.shape}"
+    return array.item() if array.ndim == 0 else str(array.tolist())

@@ -89,7 +89,16 @@ class Vectorized(AbstractClientLoop):
         own = None
         if plan.batch is None:
             own = (data.X, data.y) if plan.everyone else (data.X[participants.here], data.y[participants.here])
-        return blockwise(one, self.block, participants.here, states, own)
+        stacked = (participants.here, states, own)
+        count = participants.here.size
+        size = next(b for b in range(min(self.block or count, count), 0, -1) if count % b == 0)
+        if size == count:
+            return jax.vmap(one)(*stacked)
+        if size == 1:
+            return jax.lax.map(lambda each: one(*each), stacked)
+        parts = jax.tree.map(lambda leaf: leaf.reshape(count // size, size, *leaf.shape[1:]), stacked)
+        done = jax.lax.map(lambda part: jax.vmap(one)(*part), parts)
+        return jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), done)
 
     def by_size(self, work: Work, task: Task, participants: Participants, states: PyTree) -> PyTree:
         """The work of clients of very different sizes, one tier of similar sizes after another."""
@@ -109,19 +118,6 @@ class Vectorized(AbstractClientLoop):
                 one, participants.here, states, found=found
             )
         return found
-
-
-def blockwise(work: Callable[..., PyTree], block: int | None, *stacked: PyTree) -> PyTree:
-    """The work on each entry of the stacks, in blocks."""
-    count = jax.tree.leaves(stacked)[0].shape[0]
-    size = next(b for b in range(min(block or count, count), 0, -1) if count % b == 0)
-    if size == count:
-        return jax.vmap(work)(*stacked)
-    if size == 1:
-        return jax.lax.map(lambda one: work(*one), stacked)
-    parts = jax.tree.map(lambda leaf: leaf.reshape(count // size, size, *leaf.shape[1:]), stacked)
-    done = jax.lax.map(lambda part: jax.vmap(work)(*part), parts)
-    return jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), done)
 
 
 def follows_sizes(data: Data, plan: Plan) -> bool:

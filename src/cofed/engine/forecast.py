@@ -16,9 +16,9 @@ from cofed._util.machine import size
 from cofed._util.programs import keep_programs
 from cofed.algorithms.base import as_algorithm
 from cofed.engine.chunk_loop import ChunkSchedule, run_chunk
+from cofed.engine.execution import Chunk, begin_stage, count_first, failed, first_row, next_pace, record, schedule
 from cofed.engine.history import History, Log
 from cofed.engine.job import Job, ReadyStage, prepare
-from cofed.engine.run import Chunk, begin_stage, count_first, failed, first_row, next_pace, record, schedule
 from cofed.engine.spec import RunSpec, check_kinds, checked_metrics
 from cofed.engine.state import copies
 from cofed.engine.tune import MEMORY, advance_some, alike, begin_together, number_of, slices
@@ -285,7 +285,7 @@ def calibrate(job: Job, number: int, start: PyTree, log: Log, budget: float) -> 
     stage, state = job.stages[number], begin_stage(job, number, start)
     began = time.perf_counter()
     looped: Any = run_chunk
-    program = looped.lower(stage.task, state, schedule(job.spec, 0, log)).compile()
+    program = looped.lower(stage.task, state, schedule(job, 0, log)).compile()
     compiled, resident, served = time.perf_counter() - began, with_programs(), []
 
     def going(every: int) -> Callable[[int], float]:
@@ -295,7 +295,7 @@ def calibrate(job: Job, number: int, start: PyTree, log: Log, budget: float) -> 
         def go(count: int) -> float:
             nonlocal now
             began, first = time.perf_counter(), int(now.round)
-            new, records = jax.block_until_ready(program(stage.task, now, schedule(timed.spec, first + count, log)))
+            new, records = jax.block_until_ready(program(stage.task, now, schedule(timed, first + count, log)))
             records = jax.device_get(records)
             record(timed, log, Chunk(number, first, new, records, time.perf_counter() - began))
             took = time.perf_counter() - began

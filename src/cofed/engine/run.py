@@ -2,42 +2,32 @@
 
 import contextlib
 import dataclasses
-import math
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 import numpy.typing as npt
 from jax.sharding import Mesh
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import PyTree
 
-from cofed._util import checks, trees
+from cofed._util import checks
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.disk import DiskFederation
 from cofed.engine import folders
 from cofed.engine.callbacks import Listeners, RunInfo
 from cofed.engine.checkpoint import Store
-from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule
 from cofed.engine.definition import Written
-from cofed.engine.ending import failed, finish, gathered, judge, rounds_done, to_numpy
-from cofed.engine.history import History, LeftOut, Log, Result
-from cofed.engine.job import Job, ReadyStage, prepare
+from cofed.engine.ending import gathered
+from cofed.engine.execution import Conduct, begin_stage, proceed
+from cofed.engine.history import History, Log, Result
+from cofed.engine.job import prepare
 from cofed.engine.mesh import spread_state
 from cofed.engine.model_selection import choose
-from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.spec import RunSpec, checked_metrics
-from cofed.engine.state import State
-from cofed.engine.task import AbstractTask
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
-
-CHUNK_SECONDS = 0.25  # a chunk of rounds is about so long: often enough for a progress bar and for Ctrl-C
 
 
 def run(
@@ -190,16 +180,6 @@ def run(
     return start_run(spec, Conduct(store, progress, debug, listeners))
 
 
-@dataclasses.dataclass(frozen=True)
-class Conduct:
-    """How a run is kept and watched: nothing that changes what it computes."""
-
-    store: Store | None  # of checkpoints
-    progress: bool | None  # whether there is a progress bar; None: where there is a terminal
-    debug: bool
-    listeners: Listeners
-
-
 def checked_store(checkpoint: object, every: object, keep: object, rounds: int) -> Store | None:
     """The folder of a run's checkpoints, where there is one."""
     every = checks.optional_integer("checkpoint_every", every, most=None)
@@ -315,193 +295,3 @@ def check_given(problem: object, federation: object) -> None:
         raise TypeError(f"problem must be a cofed.Problem, got {checks.shown(problem)}")
     if federation is not None and not isinstance(federation, (Federation, DiskFederation)):
         raise TypeError(f"federation must be a cofed.Federation, got {checks.shown(federation)}")
-
-
-def begin_stage(job: Job, number: int, w0: PyTree) -> State:
-    """The state before a stage, from one start for all."""
-    task = job.stages[number].task
-    return fresh_state(job, task, task.spread_start(w0), jax.random.key(job.spec.seed), 0)
-
-
-def fresh_state(job: Job, task: AbstractTask, starts: PyTree, key: PRNGKeyArray, round: int) -> State:
-    """The state before a stage's first round, checked."""
-    state = job.storage.enter(task, starts, key, jnp.asarray(round, jnp.int32))
-    if not jax.jit(trees.all_finite)((state.round, state.server, state.clients)):  # one program, not one per leaf
-        raise ValueError(f"{task.algorithm.name} cannot start from this w0: its state would not be finite")
-    return state
-
-
-def save(job: Job, store: Store, state: State, log: Log) -> None:
-    """Write a checkpoint. Of several processes all gather the state, and one writes it."""
-    state = gathered(job, state)
-    if jax.process_index() == 0:
-        store.attempt(state, log)
-
-
-def proceed(job: Job, state: State, log: Log, conduct: Conduct) -> Result:
-    """The rounds from this state to the end, chunk by chunk, and the result."""
-    spec, store, listeners = job.spec, conduct.store, conduct.listeners
-    with (
-        jax.disable_jit(conduct.debug),
-        interruptible() as asked,
-        Bar(spec.algorithm.name, spec.rounds, int(state.round), wanted(conduct.progress)) as bar,
-    ):
-
-        def tell(state: State) -> None:
-            """Save and show what has been done."""
-            if store and (int(state.round) % store.every == 0 or int(state.round) == spec.rounds):
-                save(job, store, state, log)
-            if not listeners.rows(log.history.rows):
-                asked.set()
-
-        if not log.history.rows:
-            first_row(job, state, log)
-            tell(state)
-        pace = 1
-        for number, stage in enumerate(job.stages):
-            if failed(state) or asked.is_set() or (int(state.round) >= stage.end and number < len(job.stages) - 1):
-                continue
-            if number > stage_number(job, state):
-                state = next_stage(job, number, state, log)
-            if not conduct.debug and int(state.round) < stage.end:
-                log.history.compile_seconds += compile_now(job, stage, state, log)
-            while int(state.round) < stage.end and not failed(state) and not asked.is_set():
-                stop = min(stage.end, int(state.round) + pace)
-                if store:
-                    stop = min(stop, (int(state.round) // store.every + 1) * store.every)
-                state, seconds = chunk(job, number, state, stop, log, conduct.debug)
-                pace = next_pace(pace, seconds, stage.task.recording.capacity)
-                bar.update(int(state.round), log.history.rows[-1]["objective"])
-                tell(state)
-    number = stage_number(job, state)
-    outcome = judge(job, state, log)
-    if int(state.round) < spec.rounds or failed(state):
-        if store:  # without the row that only an ended run has
-            save(job, store, state, log)
-        close(job, number, state, log)
-        listeners.rows(log.history.rows)
-    if store:
-        store.say_what_is_missing()
-    return listeners.end(finish(job, job.stages[number], state, log, outcome, conduct.debug))
-
-
-def next_stage(job: Job, number: int, state: State, log: Log) -> State:
-    """The state before a later stage, from what the one before hands over."""
-    before = gathered(job, state)
-    starts = job.stages[number - 1].here.next_start(before)
-    state = fresh_state(job, job.stages[number].task, starts, before.key, int(state.round))
-    count_first(job, job.stages[number], state, log)
-    return state
-
-
-def stage_number(job: Job, state: State) -> int:
-    """Which stage a state is of: the one that began in its round `begun`."""
-    return [0, *(stage.end for stage in job.stages)].index(int(state.begun))
-
-
-def first_row(job: Job, state: State, log: Log) -> None:
-    """Row 0 of the history: the start."""
-    stage = job.stages[0]
-    count_first(job, stage, state, log)
-    add_row(log, 0, job.storage.look(stage.task, state), participants=0, stage=0, seconds=0.0)
-    if job.spec.keep_models:
-        log.models.append(to_numpy(stage.here.model(gathered(job, state))))
-
-
-def count_first(job: Job, stage: ReadyStage, state: State, log: Log) -> None:
-    """The bytes of the exchange before a stage's first round, where the method has one."""
-    if stage.first:
-        log.up += stage.first * stage.here.first_messages(gathered(job, state))
-
-
-def close(job: Job, number: int, state: State, log: Log) -> None:
-    """The row of the last good model, where a run ended between two evaluations."""
-    done, task = rounds_done(state), job.stages[number].task
-    if log.history.rows[-1]["round"] < done:
-        add_row(log, done, job.storage.look(task, state), task.plan.participants, number, log.seconds)
-
-
-def compile_now(job: Job, stage: ReadyStage, state: State, log: Log) -> float:
-    """Compile the loop by asking it for no rounds, and say how long that took."""
-    began = time.perf_counter()
-    jax.block_until_ready(job.storage.advance(stage.task, state, schedule(job.spec, int(state.round), log)))
-    return time.perf_counter() - began
-
-
-def schedule(spec: RunSpec, stop: int, log: Log) -> ChunkSchedule:
-    """When things happen in a chunk that ends before the round `stop`."""
-    numbers = (jnp.asarray(n, jnp.int32) for n in (stop, spec.rounds, spec.evaluate_every))
-    return ChunkSchedule(*numbers, finite=jnp.asarray(math.isfinite(log.history.rows[0]["loss"])))
-
-
-def chunk(job: Job, number: int, state: State, stop: int, log: Log, debug: bool) -> tuple[State, float]:
-    """Rounds up to `stop`, recorded, and how long they took."""
-    began, first, task = time.perf_counter(), int(state.round), job.stages[number].task
-    when = schedule(job.spec, stop, log)
-    if debug:
-        state, records = job.storage.debug(task, state, when, job.spec.federation.names)
-    else:
-        state, records = jax.block_until_ready(job.storage.advance(task, state, when))
-    seconds = time.perf_counter() - began
-    record(job, log, Chunk(number, first, state, jax.device_get(records), seconds))
-    return state, seconds
-
-
-def next_pace(pace: int, seconds: float, capacity: int) -> int:
-    """How many rounds the next chunk should have."""
-    grown = pace * 4 if seconds < CHUNK_SECONDS / 4 else int(pace * CHUNK_SECONDS / seconds)
-    return max(1, min(grown, pace * 4, capacity))
-
-
-class Chunk(NamedTuple):
-    """Rounds that were done in one call."""
-
-    stage: int
-    first: int  # the first of these rounds
-    state: State  # after the last one
-    records: ChunkRecords
-    seconds: float
-
-
-def record(job: Job, log: Log, chunk: Chunk) -> None:
-    """What a chunk recorded, into the log. Its rounds share its seconds evenly."""
-    state, records, first, spec = chunk.state, chunk.records, chunk.first, job.spec
-    stage, names, began = job.stages[chunk.stage], spec.federation.names, log.seconds
-    done, took = rounds_done(state) - first, chunk.seconds / max(1, int(state.round) - first)
-    log.seconds += chunk.seconds
-    for i in range(done + failed(state)):
-        now = first + i + 1
-        clients, heard = records.participation.clients[i], records.participation.heard[i]
-        log.history.left_out += [LeftOut(now - 1, names[int(m)]) for m in clients[~heard]]
-        log.unreported += int((~heard).sum())
-        if i == done:  # the round that failed: who was left out is known, but it changed nothing
-            break
-        log.down += stage.down * int(records.participation.messages[i])
-        log.up += stage.up * int(records.participation.messages[i])
-        if spec.keep_models:
-            log.models.append(jax.tree.map(lambda leaf, i=i: leaf[i], records.models))
-        if now % spec.evaluate_every == 0 or now == spec.rounds:
-            row = {name: values[i] for name, values in records.rows.items()}
-            add_row(log, now, row, clients.size, chunk.stage, began + (i + 1) * took)
-
-
-def add_row(
-    log: Log, round: int, values: Mapping[str, npt.ArrayLike], participants: int, stage: int, seconds: float
-) -> None:
-    """One row of the history."""
-    losses = values.get("client_loss")
-    if losses is not None:
-        log.history.client_losses.append((round, np.asarray(losses)))
-    log.history.rows.append(
-        {"round": round}
-        | {name: float(np.asarray(value)) for name, value in values.items() if name != "client_loss"}
-        | {
-            "participants": participants,
-            "left_out": log.unreported,
-            "bytes_down": log.down,
-            "bytes_up": log.up,
-            "seconds": seconds,
-            "stage": stage,
-        }
-    )
-    log.unreported = 0

@@ -22,11 +22,11 @@ from cofed.engine import folders
 from cofed.engine.chunk_loop import ChunkSchedule, advance
 from cofed.engine.compatibility import check_refusal
 from cofed.engine.ending import blown_up, judged_by, usual_start
+from cofed.engine.execution import next_pace
 from cofed.engine.history import Outcome
 from cofed.engine.job import Job, prepare, traced
 from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.ranking import Tried, Tuning, maximised, rank
-from cofed.engine.run import next_pace
 from cofed.engine.spec import RunSpec, check_kinds, checked_metrics
 from cofed.engine.state import State, copies
 from cofed.engine.task import AbstractTask

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cofed._util import intake
-from cofed._util.tables import read_csv
+from cofed._util import names as naming
 from cofed.federation import Federation
+from cofed.federation.files import read_csv
 from cofed.losses import Logistic, Poisson, Softmax, Squared
 from cofed.models import Linear
 from cofed.problem import Problem
@@ -132,7 +132,7 @@ def roles(
             if name not in columns:
                 near = difflib.get_close_matches(name, columns, 3)
                 hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
-                raise ValueError(f"there is no {role} column {name!r}{hint} The columns are {intake.listed(columns)}")
+                raise ValueError(f"there is no {role} column {name!r}{hint} The columns are {naming.listed(columns)}")
     if len({target, client, group}) < 3:
         raise ValueError("the target, the client and the group must be different columns")
     if len(df) == 0:
@@ -251,7 +251,7 @@ def independent(X: Frame, notes: list[str]) -> Frame:
 def unfit_sites(sites: np.ndarray, y: np.ndarray, groups: Any, kind: str, folds: int) -> dict[str, str]:
     """The sites that cannot take part, and why."""
     excluded = {}
-    for name in sorted(set(sites), key=intake.natural):
+    for name in sorted(set(sites), key=naming.natural):
         rows = sites == name
         units = int(rows.sum()) if groups is None else len(set(groups[rows]))
         if units < 2 * folds:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from cofed._util import intake
+from cofed._util import names as naming
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.job import check_numbers, check_prediction
 from cofed.engine.plan import Plan, check_fit, make_plan, pose
@@ -49,7 +49,7 @@ def agreement(
                 raise ValueError(different(part, first, card))
     middling = dataclasses.replace(first, samples=round(np.mean([card.samples for card in told.values()])))
     awaited = {name: dataclasses.replace(middling, site=name) for name in settings.names}
-    sites = tuple(sorted({**awaited, **told}, key=intake.natural))
+    sites = tuple(sorted({**awaited, **told}, key=naming.natural))
     cards = [(awaited | dict(told))[site] for site in sites]
     federation = stand_in(cards)
     problem.check(federation)

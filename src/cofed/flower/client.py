@@ -25,13 +25,13 @@ from cofed.engine.data import Data
 from cofed.engine.plan import Plan
 from cofed.engine.steps import make_steps
 from cofed.federation import Federation
+from cofed.federation.rows import fill
 from cofed.flower import wire
 from cofed.flower.client_state import Keeper, Lost
 from cofed.flower.messages import Card, Terms, posed, stand_in
 from cofed.flower.privacy import Privacy, privatised
 from cofed.flower.settings import check_ends
 from cofed.problem import Problem
-from cofed.rows import fill
 
 log = logging.getLogger("flwr")
 Node = dict[str, Any]  # a node's configuration, `--node-config "site='oslo'"`

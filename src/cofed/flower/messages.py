@@ -8,13 +8,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from cofed._util import intake
+from cofed._util import names as naming
 from cofed.engine.job import traced
 from cofed.engine.plan import Plan, pose
 from cofed.federation import Federation
+from cofed.federation.rows import Rows
 from cofed.flower.wire import WireError, clipped
 from cofed.problem import Problem
-from cofed.rows import Rows
 
 TEXT = 200  # the longest name
 
@@ -150,6 +150,6 @@ def stand_in(cards: list[Card]) -> Federation:
     return Federation(
         rows=Rows(np.zeros((len(cards), 1, *first.features), first.dtype), labels),
         sizes=np.array([card.samples for card in cards], np.int32),
-        ids=intake.ranks(site_names),
+        ids=naming.ranks(site_names),
         names=site_names,
     )

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from cofed._util import intake
+from cofed._util import names as naming
 from cofed.algorithms.base import as_algorithm
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.engine.serialization import encode_or_none
@@ -170,7 +170,7 @@ def site_names(clients: Any) -> tuple[str, ...]:
     twice = [name for name in clients if list(clients).count(name) > 1]
     if twice:
         raise ValueError(f"clients must be different names, but {twice[0]!r} is given twice")
-    return tuple(sorted(clients, key=intake.natural))
+    return tuple(sorted(clients, key=naming.natural))
 
 
 def description(

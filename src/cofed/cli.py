@@ -227,7 +227,7 @@ def advise(
 
     from cofed.advise import show
     from cofed.advise.advice import advise as judge
-    from cofed.advise.table import prepare, read
+    from cofed.advise.table import Columns, prepare, read
 
     names = lambda text: None if text is None else [name.strip() for name in text.split(",") if name.strip()]  # noqa: E731
     for path, endings in ((html, (".html", ".htm")), (figure, (".png", ".svg", ".pdf"))):
@@ -238,7 +238,8 @@ def advise(
         if path is not None:
             folder(path.parent)
     try:
-        ready = prepare(read(data, client), target, client, group, names(features), names(drop), model, folds)
+        columns = Columns(target, client, group, names(features), names(drop) or ())
+        ready = prepare(read(data, client), columns, model, folds)
         with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
             task = bar.add_task("comparing", total=None)
             found = judge(ready, folds, seed, lambda done, total: bar.update(task, completed=done, total=total))

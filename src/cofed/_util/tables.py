@@ -3,18 +3,14 @@
 import io
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from pandas.io.common import get_handle
 
 from cofed._util import intake
 
-if TYPE_CHECKING:
-    # pandas ships no stubs, and from its source a checker concludes that every column may be a table as well.
-    Frame = Series = Any
-else:
-    Frame, Series = pd.DataFrame, pd.Series
+Frame = Any  # of pandas, whose types say too little for a checker
 
 
 def read_csv(path: Any, client: Any, sep: str | None = ",") -> Frame:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cofed._util.files import atomically
-from cofed._util.tables import Frame, Series
+from cofed._util.pandas_types import Frame, Series
 from cofed.advise import words
 from cofed.advise.advice import Advice
 from cofed.personal.heterogeneity import Heterogeneity

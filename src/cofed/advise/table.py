@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from cofed._util import intake
-from cofed._util.tables import Frame, Series, read_csv
+from cofed._util.pandas_types import Frame, Series
+from cofed._util.tables import read_csv
 from cofed.federation import Federation
 from cofed.losses import Logistic, Poisson, Softmax, Squared
 from cofed.models import Linear

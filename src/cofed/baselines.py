@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
-from cofed._util import checks, trees
-from cofed._util import names as naming
+from cofed._util import checks, naming, trees
 from cofed._util.programs import keep_programs
 from cofed.engine import evaluate
 from cofed.engine.data import Data, data_of

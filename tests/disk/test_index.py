@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cofed
-from cofed._util import names as naming
+from cofed._util import naming
 from cofed.federation.disk import build, source
 from tests.disk import worlds
 

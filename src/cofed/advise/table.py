@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cofed._util import names as naming
+from cofed._util import naming
 from cofed._util.pandas_types import Frame, Series
 from cofed.federation import Federation
 from cofed.federation.files import read_csv

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cofed._util import checks
-from cofed._util import names as naming
+from cofed._util import checks, naming
 from cofed._util.extras import imported
 from cofed.datasets.folder import data_folder, first_file
 from cofed.datasets.synthetic import check_choices, check_sizes

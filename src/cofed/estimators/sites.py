@@ -9,8 +9,7 @@ import pandas as pd
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from cofed._util import checks
-from cofed._util import names as naming
+from cofed._util import checks, naming
 from cofed.federation import Federation
 from cofed.federation.rows import Rows, of_clients, tiers_of
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from cofed._util import checks, names
+from cofed._util import checks, naming
 from cofed._util.checks import kind, shown
 from cofed.federation import rows
 
@@ -31,7 +31,7 @@ class Layout:
 def layout(clients: object, client_names: object, feature_names: object, dtype: object) -> Layout:
     """What `Federation.from_arrays` is given, checked and put in place."""
     pairs, labels = pairs_of(clients, client_names)
-    columns = names.feature_names(feature_names)
+    columns = naming.feature_names(feature_names)
     columns, Xs = align([X for X, _ in pairs], labels, columns)
     Xs = [features(X, name) for X, name in zip(Xs, labels, strict=True)]
     ys = [targets(y, name) for (_, y), name in zip(pairs, labels, strict=True)]
@@ -70,7 +70,7 @@ def pairs_of(clients: object, client_names: object) -> tuple[list[Pair], tuple[s
     pairs = checks.items("clients", clients, "pairs (X, y)")
     if not pairs:
         raise ValueError("clients is empty: a federation needs at least one client, got none")
-    labels = names.client_names(client_names, len(pairs))
+    labels = naming.client_names(client_names, len(pairs))
     for name, pair in zip(labels, pairs, strict=True):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(
@@ -113,7 +113,7 @@ def columns_differ(own: Iterable[str], wanted: Iterable[str]) -> str:
     own, wanted = list(own), list(wanted)
     lacks = [column for column in wanted if column not in own]
     adds = [column for column in own if column not in wanted]
-    parts = [f"lacks {names.listed(lacks)}"] * bool(lacks) + [f"has besides {names.listed(adds)}"] * bool(adds)
+    parts = [f"lacks {naming.listed(lacks)}"] * bool(lacks) + [f"has besides {naming.listed(adds)}"] * bool(adds)
     return " and ".join(parts)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array
 
-from cofed._util import checks, names
+from cofed._util import checks, naming
 from cofed._util.checks import shown
 from cofed._util.types import Given
 
@@ -243,7 +243,7 @@ class AbstractFederation(abc.ABC):
         positions = [self.position(name, "names") for name in checks.items("names", chosen, "client names")]
         if not positions:
             raise ValueError("names is empty: select needs at least one client")
-        names.require_different("select: names", [self.names[m] for m in positions])
+        naming.require_different("select: names", [self.names[m] for m in positions])
         return positions
 
     def _samples_shown(self) -> str:

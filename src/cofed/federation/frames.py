@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 import pandas as pd
 
-from cofed._util import checks, names
+from cofed._util import checks, naming
 from cofed._util.checks import kind, shown
 from cofed.federation.arrays import Pair, table
 
@@ -58,7 +58,7 @@ def require_there(role: str, column: object, have: Sequence[Hashable]) -> None:
     """Refuse a column that the table does not have, or has more than once."""
     if not any(column is one or same(column, one) for one in have):
         where = "features: " if role == "feature" else ""
-        raise ValueError(f"{where}there is no {role} column {shown(column)}; the columns are {names.listed(have)}")
+        raise ValueError(f"{where}there is no {role} column {shown(column)}; the columns are {naming.listed(have)}")
     if list(have).count(column) > 1:  # type: ignore[arg-type]
         times = list(have).count(column)  # type: ignore[arg-type]
         raise ValueError(f"the column {column!r} is there {times} times; column names must differ")
@@ -113,12 +113,12 @@ def clients_of(df: object, choice: ColumnChoice, clients: object) -> tuple[list[
 def order_of(found: list[str], clients: object, column: Hashable) -> list[int]:
     """The clients to take: those that are asked for, or all in the natural order of their names."""
     if clients is None:
-        return sorted(range(len(found)), key=lambda code: names.natural(found[code]))
+        return sorted(range(len(found)), key=lambda code: naming.natural(found[code]))
     wanted = [str(name) for name in checks.items("clients", clients, "client names")]
     absent = [name for name in wanted if name not in set(found)]
     if absent:
         raise ValueError(
-            f"clients: client {names.listed(absent)} not found in column {column!r}; there are {names.listed(found)}"
+            f"clients: client {naming.listed(absent)} not found in column {column!r}; there are {naming.listed(found)}"
         )
     return [found.index(name) for name in wanted]
 

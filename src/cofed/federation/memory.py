@@ -10,8 +10,7 @@ import numpy.typing as npt
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from cofed._util import machine
-from cofed._util import names as naming
+from cofed._util import machine, naming
 from cofed._util.checks import shown
 from cofed._util.types import Given
 from cofed.federation import arrays, rows

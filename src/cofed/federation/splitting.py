@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from cofed._util import checks, names
+from cofed._util import checks, naming
 from cofed._util.types import Given
 from cofed.federation.arrays import labels_of
 from cofed.federation.base import AbstractFederation, Samples
@@ -233,7 +233,7 @@ def groups_of(groups: object, client_names: Sequence[str], sizes: np.ndarray) ->
     if isinstance(groups, Mapping):
         absent = [name for name in client_names if name not in groups]
         if absent:
-            raise ValueError(f"groups lacks client {names.listed(absent)}")
+            raise ValueError(f"groups lacks client {naming.listed(absent)}")
         groups = [groups[name] for name in client_names]
     arrays = [labels_of("groups", group) for group in checks.items("groups", groups, "arrays")]
     if len(arrays) != len(client_names):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from cofed._util import names as naming
+from cofed._util import naming
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.job import check_numbers, check_prediction
 from cofed.engine.plan import Plan, check_fit, make_plan, pose

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from cofed._util import names as naming
+from cofed._util import naming
 from cofed.engine.job import traced
 from cofed.engine.plan import Plan, pose
 from cofed.federation import Federation

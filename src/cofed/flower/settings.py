@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from cofed._util import names as naming
+from cofed._util import naming
 from cofed.algorithms.base import as_algorithm
 from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.engine.serialization import encode_or_none

@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from cofed._util import checks
-from cofed._util import names as naming
+from cofed._util import checks, naming
 
 __all__ = [
     "Topology",

@@ -26,7 +26,7 @@ import pyarrow.feather as feather
 from rich.console import Console
 from rich.progress import Progress
 
-from cofed._util import names as naming
+from cofed._util import naming
 from cofed._util.files import PRIVATE_FOLDER, private_file, private_folder
 from cofed.federation.disk.source import Owners, Source
 

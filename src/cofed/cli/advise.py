@@ -47,12 +47,13 @@ def advise(
 
     from cofed.advise import show
     from cofed.advise.advice import advise as judge
-    from cofed.advise.table import prepare, read
+    from cofed.advise.table import Columns, prepare, read
 
     check_file(html, (".html", ".htm"), "--html")
     check_file(figure, (".png", ".svg", ".pdf"), "--figure")
     try:
-        ready = prepare(read(data, client), target, client, group, names(features), names(drop), model, folds)
+        columns = Columns(target, client, group, names(features), names(drop) or ())
+        ready = prepare(read(data, client), columns, model, folds)
         with Progress(console=Console(stderr=True), transient=True, disable=as_json) as bar:
             task = bar.add_task("comparing", total=None)
             found = judge(ready, folds, seed, lambda done, total: bar.update(task, completed=done, total=total))

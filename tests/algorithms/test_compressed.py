@@ -10,7 +10,6 @@ import pytest
 from tests import worlds
 
 import cofed
-from cofed import compressors
 from cofed._util import trees
 from cofed.engine import sampling
 from cofed.engine.job import Settings, prepare

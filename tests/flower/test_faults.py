@@ -7,7 +7,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, RecordDict
 
 import cofed
-from cofed.flower import Privacy, client_app, read_saved, serve
+from cofed.flower import Privacy, client_app, membership, read_saved, serve
 from tests import worlds
 from tests.flower.loopback import network
 
@@ -317,7 +317,7 @@ def test_a_node_that_does_not_belong_is_refused_in_mid_run(tmp_path, clients, si
 
 
 def test_without_a_number_of_clients_a_run_begins_with_those_that_are_there(monkeypatch):
-    monkeypatch.setattr(roll, "SETTLE", 0.1)
+    monkeypatch.setattr(membership, "SETTLE", 0.1)
     grid, _ = network(PROBLEM, ALGORITHM, WORLD)
     options = {name: value for name, value in OPTIONS.items() if name != "clients"}
     result = serve(grid, PROBLEM, ALGORITHM, quorum=2, **options)

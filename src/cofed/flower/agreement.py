@@ -11,7 +11,7 @@ from cofed._util import intake
 from cofed.algorithms.base import Stage
 from cofed.engine.job import check_numbers, check_prediction
 from cofed.engine.plan import Plan, check_fit, make_plan, pose
-from cofed.federation import Federation
+from cofed.engine.spec import RunSpec
 from cofed.flower.messages import SiteInfo, StageOutline, stand_in
 from cofed.flower.settings import NetworkSpec, ServerSettings
 
@@ -20,8 +20,8 @@ from cofed.flower.settings import NetworkSpec, ServerSettings
 class Agreement:
     """What the server and the sites go by."""
 
+    spec: RunSpec  # with a federation of the sites' names, sizes, shapes and types, without their samples
     settings: ServerSettings  # with the number of clients known
-    federation: Federation  # the sites' names, sizes, shapes and types, without their samples
     sites: tuple[str, ...]  # a site's id is its place here
     weights: Array  # pi
     most: int  # samples of the largest site
@@ -36,19 +36,19 @@ class Agreement:
         plan, settings = self.plans[stage], self.settings
         # Where failures are expected, a method must not rely on everybody.
         everyone = plan.everyone and settings.quorum == plan.clients
-        return StageOutline(stage, settings.rounds, settings.local_steps, plan, everyone)
+        return StageOutline(stage, self.spec.rounds, self.spec.local_steps, plan, everyone)
 
     def end_of(self, stage: int) -> int:
         """The round before which a stage ends."""
         return sum(one.rounds for one in self.stages[: stage + 1])
 
 
-def agreement(spec: NetworkSpec, infos: Mapping[str, SiteInfo]) -> Agreement:
+def agreement(network: NetworkSpec, infos: Mapping[str, SiteInfo]) -> Agreement:
     """What the sites with these infos agree on, or an error where they do not fit together.
 
     A site that is named in the settings and has not come yet counts as one of average size until it does.
     """
-    problem, settings = spec.problem, spec.settings.settled(spec.settings.clients or len(infos))
+    settings = network.settings.settled(network.settings.clients or len(infos))
     first, *others = infos.values()
     for info in others:
         check_alike(first, info)
@@ -56,38 +56,54 @@ def agreement(spec: NetworkSpec, infos: Mapping[str, SiteInfo]) -> Agreement:
     known = {name: dataclasses.replace(average, site=name) for name in settings.names} | dict(infos)
     sites = tuple(sorted(known, key=intake.natural))
     federation = stand_in([known[site] for site in sites])
-    problem.check(federation)
-    start = problem.start(federation, spec.w0, settings.seed)
-    check_prediction(problem, federation, start)
-    stages, plans = spec.algorithm.stages(problem, settings.rounds, settings.local_steps), []
-    for stage in stages:
-        steps = settings.local_steps if stage.local_steps is None else stage.local_steps
-        plan = make_plan(federation, steps, settings.local_epochs, settings.batch_size, settings.asked)
-        check_fit(stage.algorithm, pose(problem, plan), plan)
-        check_numbers(stage.algorithm)
-        plans.append(plan)
-    return Agreement(
-        settings=settings,
+    network.problem.check(federation)
+    spec = RunSpec(
+        problem=network.problem,
         federation=federation,
+        algorithm=network.algorithm,
+        rounds=settings.rounds,
+        local_steps=settings.local_steps,
+        local_epochs=settings.local_epochs,
+        batch_size=settings.batch_size,
+        clients_per_round=settings.asked,
+        weights=weights_of(network, sites),
+        w0=network.w0,
+        seed=settings.seed,
+    )
+    start = spec.start()
+    check_prediction(spec.problem, federation, start)
+    stages = tuple(spec.algorithm.stages(spec.problem, spec.rounds, spec.local_steps))
+    return Agreement(
+        spec=spec,
+        settings=settings,
         sites=sites,
-        weights=federation.weights(weights_of(spec, sites)),
-        most=max(known[site].samples for site in sites),
-        outputs=max(known[site].outputs for site in sites),
+        weights=federation.weights(spec.weights),
+        most=max(info.samples for info in known.values()),
+        outputs=max(info.outputs for info in known.values()),
         example=first,
         start=start,
-        stages=tuple(stages),
-        plans=tuple(plans),
+        stages=stages,
+        plans=tuple(plan_of(spec, stage) for stage in stages),
     )
 
 
-def weights_of(spec: NetworkSpec, sites: tuple[str, ...]) -> str | npt.ArrayLike:
+def plan_of(spec: RunSpec, stage: Stage) -> Plan:
+    """The shape of a stage's rounds; a stage that does not fit the problem is refused."""
+    steps = spec.local_steps if stage.local_steps is None else stage.local_steps
+    plan = make_plan(spec.federation, steps, spec.local_epochs, spec.batch_size, spec.clients_per_round)
+    check_fit(stage.algorithm, pose(spec.problem, plan), plan)
+    check_numbers(stage.algorithm)
+    return plan
+
+
+def weights_of(network: NetworkSpec, sites: tuple[str, ...]) -> str | npt.ArrayLike:
     """The weights as the engine takes them: those that were given by the sites' names in the sites' order."""
-    if not isinstance(spec.weights, Mapping):
-        return spec.weights
-    missing = [site for site in sites if site not in spec.weights]
+    if not isinstance(network.weights, Mapping):
+        return network.weights
+    missing = [site for site in sites if site not in network.weights]
     if missing:
         raise ValueError(f"weights lacks the sites {missing}")
-    return [spec.weights[site] for site in sites]
+    return [network.weights[site] for site in sites]
 
 
 def check_alike(first: SiteInfo, other: SiteInfo) -> None:

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from cofed.engine import history
 from cofed.flower.flwr_types import RecordDict
 from cofed.flower.membership import Membership
 from cofed.flower.settings import ServerSettings
@@ -15,7 +16,7 @@ from cofed.flower.transport import Trouble
 
 AGAIN = 5.0  # seconds before a site that answered badly is asked again, where the quorum needs it
 LATE, ABSENT = Trouble("Silent", "it did not answer in time"), Trouble("Absent", "it is absent")
-SILENT, NOT_FINITE = Trouble("Silent", "it did not answer"), Trouble("NotFinite", "its update is not finite")
+SILENT, NOT_FINITE = Trouble("Silent", "it did not answer"), Trouble("NotFinite", history.NOT_FINITE)
 
 
 @dataclasses.dataclass(frozen=True)

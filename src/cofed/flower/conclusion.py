@@ -9,11 +9,11 @@ import jax
 import numpy as np
 
 from cofed._util import trees
-from cofed.engine.ending import blown_up, judged_by
+from cofed.engine.ending import blow_up
 from cofed.engine.history import Communication, Outcome, Result
 from cofed.flower import wire
 from cofed.flower.asking import RoundArrays, ServerIO, ask
-from cofed.flower.collection import ABSENT, LATE, NOT_FINITE, read_scores
+from cofed.flower.collection import ABSENT, LATE, read_scores
 from cofed.flower.progress import Event
 from cofed.flower.state import NetworkState
 from cofed.flower.transport import Reply, Request, pause
@@ -34,7 +34,7 @@ def conclude(io: ServerIO, state: NetworkState) -> NetworkState:
         state, evaluated = state.evaluated(scores_in(replies))
         state, left_out = state.left_out(missing)
         io.tell(state, [*evaluated, *left_out])
-    words = why_diverged(io, state)
+    words = blow_up(state.agreed.spec, state.log.history, lambda column: at_default_start(io, state, column))
     if words is None:
         return state.ended(Outcome.COMPLETED)
     io.tell(state, [Event("stopped", words)])
@@ -68,38 +68,20 @@ def scores_in(replies: Mapping[str, Reply]) -> dict[str, dict[str, float]]:
     return {site: read_scores(reply.content) for site, reply in replies.items() if reply.content is not None}
 
 
-def why_diverged(io: ServerIO, state: NetworkState) -> str | None:
-    """Why a run whose numbers are all finite has diverged, by the engine's rule; None where it has not."""
-    ill = {event.client for event in state.log.history.left_out if event.why == NOT_FINITE.words}
-    if 0 < len(ill) <= len(state.agreed.sites) / 2:  # their data are the cause, not the steps
-        return None
-    rows = state.rows
-    column = judged_by(rows[0], rows[-1])
-    values = [row[column] for row in rows]
-    if not math.isfinite(values[0]) or not blown_up(values):
-        return None
-    if state.membership.spec.w0 is not None and not blown_up(values, at_default_start(io, state)[column]):
-        return None
-    way = "rose" if values[-1] > values[0] else "fell"
-    return (
-        f"{state.membership.spec.algorithm.name} diverged: its {column} {way} from {values[0]:.3g} to "
-        f"{values[-1]:.3g} in {state.round} rounds. Smaller steps (client_lr, server_lr) usually help"
-    )
+def at_default_start(io: ServerIO, state: NetworkState, column: str) -> float:
+    """Loss or objective at the start that the problem has of its own, as the sites evaluate it.
 
-
-def at_default_start(io: ServerIO, state: NetworkState) -> dict[str, float]:
-    """Loss and objective at the model's own start, as the sites evaluate it: infinite where none of them does."""
-    spec, agreed = state.membership.spec, state.agreed
-    w = spec.problem.start(agreed.federation, None, agreed.settings.seed)
+    It is infinite, so that no run counts as diverged beside it, where no site answers.
+    """
+    if state.agreed.spec.w0 is None:  # then the run began there
+        return float(state.rows[0][column])
+    w = state.agreed.spec.default_start()
     state, model = see_who_is_there(io, state), {"model": wire.pack(w)}
     for site in state.membership.present:
-        told = state.instructions(site).entries()
-        io.transport.send(
-            Request(state.membership.nodes[site], site, state.round, "evaluate"), told, model, agreed.settings.patience
-        )
-    found = state.mean_scores(scores_in(last_replies(io, state)))
-    loss = found.get("loss", math.inf)
-    return {"loss": loss, "objective": loss + float(state.stage.problem.regularizer.value(w))}
+        request = Request(state.membership.nodes[site], site, state.round, "evaluate")
+        io.transport.send(request, state.instructions(site).entries(), model, state.agreed.settings.patience)
+    loss = state.mean_scores(scores_in(last_replies(io, state))).get("loss", math.inf)
+    return loss + float(state.stage.problem.regularizer.value(w)) if column == "objective" else loss
 
 
 def finish(io: ServerIO, state: NetworkState) -> Result:

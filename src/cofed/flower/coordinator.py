@@ -125,7 +125,7 @@ def one_round(io: ServerIO, state: NetworkState) -> NetworkState:
     if not bool(finite):
         return state.ended(Outcome.DIVERGED)
     state = state.finished_round(new, list(found.updates), len(found.troubles), time.monotonic() - began)
-    words = f"round {state.round} of {state.agreed.settings.rounds}: {len(found.updates)} of {len(sites)} sites"
+    words = f"round {state.round} of {state.agreed.spec.rounds}: {len(found.updates)} of {len(sites)} sites"
     io.tell(state, [Event("round", words, state.rows[-1])])
     io.save(state)
     return state
@@ -136,7 +136,7 @@ def participants(state: NetworkState) -> list[int]:
     plan = state.agreed.plans[state.stage.number]
     if plan.everyone:
         return list(range(plan.clients))
-    seed = jax.random.key(state.agreed.settings.seed)
+    seed = jax.random.key(state.agreed.spec.seed)
     key = sampling.round_key(seed, jnp.asarray(state.round, jnp.int32))
     return np.asarray(sampling.participants(key, plan.clients, plan.participants)).tolist()
 

@@ -24,6 +24,7 @@ from cofed._util.programs import keep_programs
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm, as_algorithm
 from cofed.engine.data import Data
+from cofed.engine.history import NOT_FINITE
 from cofed.federation import Federation
 from cofed.flower import wire
 from cofed.flower.client_state import ClientStates, Lost
@@ -284,7 +285,7 @@ def padded(federation: Federation, told: RoundInstructions) -> Data:
 def require_finite(finite: Bool[Array, ""]) -> None:
     """Refuse to send work that has diverged."""
     if not bool(finite):
-        raise NotFinite("its update is not finite")
+        raise NotFinite(NOT_FINITE)
 
 
 def require_privacy(privacy: Privacy | None, told: RoundInstructions, evaluates: bool) -> None:

@@ -156,16 +156,16 @@ class NetworkState:
 
     def instructions(self, site: str, *, last: bool = False) -> RoundInstructions:
         """What a site is told about its work in the next round."""
-        agreed, settings, privacy = self.agreed, self.agreed.settings, self.membership.spec.privacy
+        agreed, spec, privacy = self.agreed, self.agreed.spec, self.membership.spec.privacy
         outline = agreed.outline(self.stage.number)
         plan = outline.plan
         return RoundInstructions(
-            seed=settings.seed,
-            rounds=settings.rounds,
+            seed=spec.seed,
+            rounds=spec.rounds,
             round=self.round,
             begun=self.stage.begun,
             stage=self.stage.number,
-            local_steps=settings.local_steps or 0,
+            local_steps=spec.local_steps or 0,
             steps=plan.steps,
             equal=plan.equal,
             epochs=plan.epochs or 0,
@@ -177,7 +177,7 @@ class NetworkState:
             outputs=agreed.outputs,
             id=agreed.sites.index(site),
             counted=self.counted[site],
-            evaluate=settings.due(self.round),
+            evaluate=agreed.settings.due(self.round),
             last=last,
             clip=0.0 if privacy is None else float(privacy.clip),
             noise=0.0 if privacy is None else float(privacy.noise),

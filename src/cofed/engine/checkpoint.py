@@ -25,10 +25,11 @@ from safetensors.numpy import load_file, save_file
 from cofed._util import trees
 from cofed._util.files import atomically, digest
 from cofed.engine import recorded
-from cofed.engine.definition import Definition, Written, write_definition
+from cofed.engine.contracts import in_a_line
+from cofed.engine.definition import Written, write_definition
 from cofed.engine.history import History, LeftOut, Log
-from cofed.engine.job import in_a_line
 from cofed.engine.server_rounds import State
+from cofed.engine.spec import RunSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Store:
     keep: int
     unwritten: OSError | None = None  # why the last checkpoint could not be written, if so
 
-    def begin(self, definition: Definition, start: PyTree) -> None:
+    def begin(self, spec: RunSpec, start: PyTree) -> None:
         """Write the definition of a new run: all of it, or nothing."""
         if self.all():
             raise ValueError(
@@ -56,7 +57,7 @@ class Store:
                 "or give another folder"
             )
         try:
-            write_definition(self.folder, self.every, self.keep, definition, start)
+            write_definition(self.folder, self.every, self.keep, spec, start)
         except BaseException:
             for name in ("federation.json", "federation.safetensors", "evaluation.safetensors"):
                 (self.folder / name).unlink(missing_ok=True)

@@ -9,9 +9,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from cofed._util import intake
+from cofed._util import checks, intake
 from cofed.algorithms.base import as_algorithm
-from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.engine.serialization import encode_or_none
 from cofed.flower import wire
 from cofed.flower.privacy import Privacy
@@ -81,9 +80,9 @@ def check_numbers(
 ) -> Settings:
     """The settings of a run, or a sentence on what is wrong with them."""
     names = site_names(clients)
-    count = len(names) if names else optional_integer("clients", clients) or 0
-    asked = optional_integer("clients_per_round", clients_per_round) or 0
-    needed = optional_integer("quorum", quorum) or 0
+    count = len(names) if names else checks.optional_integer("clients", clients) or 0
+    asked = checks.optional_integer("clients_per_round", clients_per_round) or 0
+    needed = checks.optional_integer("quorum", quorum) or 0
     if not count and not needed:
         raise ValueError("give clients= (how many sites there are, or their names), or quorum= (how many it needs)")
     for name, value in (("deadline", deadline), ("patience", patience)):
@@ -104,18 +103,18 @@ def check_numbers(
         if isinstance(value, int) and value > MOST:  # Flower's messages hold no larger ones
             raise ValueError(f"{name} must be at most {MOST}, got {value}")
     settings = Settings(
-        rounds=positive_integer("rounds", rounds),
+        rounds=checks.integer("rounds", rounds),
         names=names,
         clients=count,
         asked=asked,
         quorum=needed,
         deadline=float(deadline),
         patience=float(max(patience, deadline)),
-        local_steps=optional_integer("local_steps", local_steps),
-        local_epochs=optional_integer("local_epochs", local_epochs),
-        batch_size=optional_integer("batch_size", batch_size),
-        seed=check_seed(seed),
-        evaluate_every=None if privacy is not None else optional_integer("evaluate_every", evaluate_every),
+        local_steps=checks.optional_integer("local_steps", local_steps),
+        local_epochs=checks.optional_integer("local_epochs", local_epochs),
+        batch_size=checks.optional_integer("batch_size", batch_size),
+        seed=checks.seed("seed", seed),
+        evaluate_every=None if privacy is not None else checks.optional_integer("evaluate_every", evaluate_every),
     )
     settings.settled(count or asked or needed)  # whose sentences come now, not when the sites are there
     return settings

@@ -20,8 +20,8 @@ from rich.text import Text
 from cofed._util.files import atomically
 from cofed.advise import words
 from cofed.advise.advice import Advice
-from cofed.personal.heterogeneity import Heterogeneity
 from cofed.plotting import COLOURS, LARGE, REFERENCE, SMALL
+from cofed.statistics.heterogeneity import Heterogeneity
 
 WIDE = 106  # columns of a terminal with room for bars
 BARS = 24  # characters of the longest bar in the terminal

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_nonnegative, require_positive, require_radius
+from cofed._util.scalars import number, optional_number, require_nonnegative, require_positive, require_radius
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, lacks
 from cofed.problem import Problem
 
@@ -42,11 +42,6 @@ class Server(NamedTuple):
 
 class Client(NamedTuple):
     w0: PyTree  # w_0, the start and the centre of the ball
-
-
-def optional_number(value: Any) -> Any:
-    """A number, or None."""
-    return None if value is None else number(value)
 
 
 class CFedDA(AbstractServerAlgorithm):

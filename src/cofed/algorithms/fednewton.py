@@ -20,12 +20,12 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
-from cofed import curvature
 from cofed._util import trees
 from cofed._util.scalars import number, require_count, require_positive
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
-from cofed.algorithms.quadratic import minimise
 from cofed.problem import Problem
+from cofed.solvers import curvature
+from cofed.solvers.quadratic import minimise
 
 ENOUGH = 1e-4  # the part of the promised decrease that a step must keep
 

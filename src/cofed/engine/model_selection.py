@@ -16,8 +16,8 @@ from cofed.engine.data import Data, data_of
 from cofed.engine.history import Outcome, Result
 from cofed.engine.job import traced
 from cofed.federation import Federation
-from cofed.personal.compare import Comparison, compare
 from cofed.problem import Problem
+from cofed.statistics.paired_comparison import PairedComparison, compare
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +106,7 @@ def train_one(
 
 def compare_on_held_out(
     problem: Problem, names: tuple[str, ...], tried: list[tuple[Federation, list[Result]]], weights: np.ndarray
-) -> Comparison:
+) -> PairedComparison:
     """The two candidates' losses on every held-out sample, compared client by client."""
     found: list[dict[str, list[np.ndarray]]] = [{name: [np.zeros(0)] for name in names} for _ in range(2)]
     for test, results in tried:
@@ -149,7 +149,7 @@ def deploy(
     names: tuple[str, ...],
     by_client: bool,
     own: np.ndarray,
-    verdict: Comparison,
+    verdict: PairedComparison,
     final: list[Result | None],
     done: list[Result],
 ) -> Result:

@@ -21,11 +21,11 @@ import pandas as pd
 from jaxtyping import Array, Float, Int
 from scipy.stats import norm
 
-from cofed.algorithms.quadratic import minimise
 from cofed.estimators.sites import Sites, is_list
 from cofed.estimators.solver import LARGEST
 from cofed.estimators.standardized_problem import Posed
 from cofed.losses import Logistic, Squared
+from cofed.solvers.quadratic import minimise
 
 PENALTY = 0.3
 BURSTS = 20  # every theta_j is valid, so that of a badly conditioned problem need not be exact to round-off

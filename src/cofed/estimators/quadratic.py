@@ -4,10 +4,10 @@ import equinox as eqx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from cofed.algorithms.quadratic import minimise
 from cofed.estimators.certificate import Look, Null, look
 from cofed.models import Weights
 from cofed.problem import Problem
+from cofed.solvers.quadratic import minimise
 
 
 class Quadratic(eqx.Module):

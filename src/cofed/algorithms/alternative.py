@@ -14,11 +14,10 @@ from typing import Any, ClassVar
 import equinox as eqx
 
 from cofed._util import checks
-from cofed._util.scalars import number, require_positive
+from cofed._util.scalars import number, optional_number, require_positive
 from cofed.algorithms.base import AbstractChoice, AbstractServerAlgorithm, Candidates, as_algorithm
 from cofed.algorithms.fedavg import FedAvg
-from cofed.personal.local import optional_number
-from cofed.personal.purelocal import PureLocal
+from cofed.algorithms.purelocal import PureLocal
 from cofed.problem import Problem
 
 

@@ -15,8 +15,9 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
+from cofed._util.scalars import optional_number
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
-from cofed.personal.local import check_steps, optional_number, proximal_steps
+from cofed.algorithms.proximal_steps import check_steps, proximal_steps
 from cofed.problem import Problem
 
 

@@ -7,14 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_positive
+from cofed._util.scalars import require_positive
 from cofed.algorithms.base import LocalSteps
 from cofed.problem import Problem
-
-
-def optional_number(value: Any) -> Any:
-    """A number, or None."""
-    return None if value is None else number(value)
 
 
 def check_steps(owner: str, client_lr: Any, mu: Any, radius: Any) -> None:

@@ -24,9 +24,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_nonnegative, require_positive
+from cofed._util.scalars import number, optional_number, require_nonnegative, require_positive
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
-from cofed.personal.local import check_steps, optional_number, proximal_steps
+from cofed.algorithms.proximal_steps import check_steps, proximal_steps
 from cofed.problem import Problem
 
 

@@ -6,7 +6,7 @@ from tests import worlds
 
 import cofed
 from cofed.engine.history import Outcome
-from cofed.personal.compare import compare
+from cofed.statistics.paired_comparison import compare
 
 
 def logistic(R, n=60, m=6, seed=0):

@@ -12,7 +12,8 @@ import lazy_loader
 __version__ = "0.1.0"
 
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__all__.remove("flower")  # an extra, without which `from cofed import *` works too
+# Flower is an extra, and a star import must work without it.
+__all__ = [name for name in __all__ if name != "flower"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

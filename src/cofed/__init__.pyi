@@ -9,10 +9,10 @@ from . import gossip as gossip
 from . import loggers as loggers
 from . import metrics as metrics
 from . import partition as partition
-from . import personal as personal
 from . import plotting as plotting
 from . import regularizers as regularizers
 from . import report as report
+from .algorithms import Alternative as Alternative
 from .algorithms import CFedDA as CFedDA
 from .algorithms import FastFedDA as FastFedDA
 from .algorithms import FedADMM as FedADMM
@@ -23,15 +23,14 @@ from .algorithms import FedDualAvg as FedDualAvg
 from .algorithms import FedFISTA as FedFISTA
 from .algorithms import FedMiD as FedMiD
 from .algorithms import FedNewton as FedNewton
+from .algorithms import FedProx as FedProx
 from .algorithms import MCFedDA as MCFedDA
+from .algorithms import PureLocal as PureLocal
 from .algorithms import Scaffold as Scaffold
 from .algorithms.base import AbstractAlgorithm as AbstractAlgorithm
 from .algorithms.base import AbstractGossipAlgorithm as AbstractGossipAlgorithm
 from .algorithms.base import AbstractServerAlgorithm as AbstractServerAlgorithm
 from .algorithms.compressed import Compressed as Compressed
-from .baselines import Solution as Solution
-from .baselines import solve_local as solve_local
-from .baselines import solve_pooled as solve_pooled
 from .compressors import Quantised as Quantised
 from .compressors import RandomK as RandomK
 from .compressors import TopK as TopK
@@ -72,13 +71,6 @@ from .models import MLP as MLP
 from .models import AbstractModel as AbstractModel
 from .models import Linear as Linear
 from .models import Trace as Trace
-from .personal import Alternative as Alternative
-from .personal import ExcessRisk as ExcessRisk
-from .personal import FedProx as FedProx
-from .personal import Heterogeneity as Heterogeneity
-from .personal import PureLocal as PureLocal
-from .personal import excess_risk as excess_risk
-from .personal import heterogeneity as heterogeneity
 from .problem import Problem as Problem
 from .regularizers import L1 as L1
 from .regularizers import MCP as MCP
@@ -100,5 +92,12 @@ from .regularizers import Sum as Sum
 from .regularizers import TotalVariation as TotalVariation
 from .regularizers import Translated as Translated
 from .regularizers import Zero as Zero
+from .solvers.pooled import Solution as Solution
+from .solvers.pooled import solve_local as solve_local
+from .solvers.pooled import solve_pooled as solve_pooled
+from .statistics.excess_risk import ExcessRisk as ExcessRisk
+from .statistics.excess_risk import excess_risk as excess_risk
+from .statistics.heterogeneity import Heterogeneity as Heterogeneity
+from .statistics.heterogeneity import heterogeneity as heterogeneity
 
 __version__: str

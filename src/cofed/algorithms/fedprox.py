@@ -17,16 +17,17 @@ Deviations  The printed branches of "if i in C_t" are swapped; here participants
             paper's eta_t begins at lambda eta_0 = 2 + 2 lambda/mu: with lambda far above mu it overshoots for long.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_nonnegative, require_positive
+from cofed._util.scalars import number, optional_number, require_nonnegative, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
-from cofed.personal.local import check_steps, optional_number, proximal_steps
+from cofed.algorithms.proximal_steps import check_steps, proximal_steps
 from cofed.problem import Problem
 
 
@@ -42,10 +43,21 @@ class Client(NamedTuple):
 class FedProx(AbstractServerAlgorithm):
     """A model for each client, pulled to a common one (see the file's head for the update).
 
-    `strength` is lambda: 0 is everybody alone, large is one model for all. `client_lr` and `server_lr` are constant
-    eta_k and eta_t. With `mu`, those not given are the paper's falling steps; without it `client_lr` is needed, and
-    `server_lr` is 1/lambda, plain averaging. `radius` is that of the ball W.
+    Parameters
+    ----------
+    strength : float
+        lambda >= 0, the pull to the common model: 0 leaves everybody alone, a large one gives one model for all.
+    client_lr : float, optional
+        A constant eta_k, the step size of the local steps; None takes the paper's falling steps, which need `mu`.
+    server_lr : float, optional
+        A constant eta_t; None takes the paper's falling steps where `mu` is given, else 1/lambda: plain averaging.
+    mu : float, optional
+        mu, the strong convexity of the clients' losses.
+    radius : float, optional
+        The radius of the ball W that local models stay in; None leaves it out.
 
+    Examples
+    --------
     >>> import numpy as np, cofed
     >>> federation = cofed.Federation.from_arrays([(np.eye(2), np.ones(2)), (np.eye(2), np.zeros(2))])
     >>> algorithm = cofed.FedProx(strength=0.5, client_lr=0.5)
@@ -54,11 +66,11 @@ class FedProx(AbstractServerAlgorithm):
     ([0.5, 0.5], [[0.75, 0.75], [0.25, 0.25]])
     """
 
-    strength: Any = eqx.field(converter=number)
-    client_lr: Any = eqx.field(converter=optional_number, default=None)
-    server_lr: Any = eqx.field(converter=optional_number, default=None)
-    mu: Any = eqx.field(converter=optional_number, default=None)
-    radius: Any = eqx.field(converter=optional_number, default=None)
+    strength: Hyperparameter = eqx.field(converter=number)
+    client_lr: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
+    server_lr: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
+    mu: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
+    radius: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
 
     needs: ClassVar[tuple[str, ...]] = ()
     equal_steps: ClassVar[bool] = False
@@ -89,15 +101,18 @@ class FedProx(AbstractServerAlgorithm):
 
         return Client(proximal_steps(problem, steps, gradient, client.w, self.step_size, self.radius))
 
-    def step_size(self, k: Float[Array, ""]) -> Any:
-        return 1 / ((self.mu + self.strength) * (k + 1)) if self.client_lr is None else self.client_lr
+    def step_size(self, k: Float[Array, ""]) -> Hyperparameter:
+        if self.client_lr is not None:
+            return self.client_lr
+        assert self.mu is not None, "check_steps refuses neither"
+        return 1 / ((self.mu + self.strength) * (k + 1))
 
     def aggregate(self, problem: Problem, server: Server, up: PyTree, share: Float[Array, ""]) -> Server:
         # up is the mean by weight over S, so (M/|S|) sum_S p_i (...) is share M/|S| times it.
         part = share / problem.participation
         return Server(trees.axpy(part * self.global_step(server.t), up, server.w), server.t + 1)
 
-    def global_step(self, t: Float[Array, ""]) -> Any:
+    def global_step(self, t: Float[Array, ""]) -> Hyperparameter:
         """lambda eta_t"""
         if self.server_lr is not None:
             return self.strength * self.server_lr

@@ -5,7 +5,7 @@ import pytest
 from tests import worlds
 
 import cofed
-from cofed.personal.joint import cross_validate, joint_path
+from cofed.solvers.joint import cross_validate, joint_path
 
 PROBLEM = cofed.Problem(cofed.Linear(), cofed.Logistic())
 

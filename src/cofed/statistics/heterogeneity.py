@@ -21,8 +21,8 @@ import pandas as pd
 
 from cofed._util import checks
 from cofed.federation import Federation
-from cofed.personal.fits import LocalFits, local_fits
 from cofed.problem import Problem
+from cofed.statistics.local_fits import LocalFits, local_fits
 
 FEWEST = 9  # degrees of freedom
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """Held-out losses of two choices, and their difference (first minus second) with its standard error.
 
     `table` has a row per client: samples, first, second, difference, standard_error, weight (its part of the means).
@@ -34,7 +34,7 @@ def compare(
     second: Sequence[np.ndarray],
     weights: Any,
     groups: Sequence[np.ndarray] | None = None,
-) -> Comparison:
+) -> PairedComparison:
     """Compare the losses of the clients' held-out samples, client by client and in the weighted mean.
 
     The standard error is that of a mean of paired differences, the clients taken as given; samples of one group, such
@@ -66,7 +66,7 @@ def compare(
     )
     counted = weights > 0
     total = {name: float(weights[counted] @ table[name].to_numpy()[counted]) for name in ("first", "second")}
-    return Comparison(
+    return PairedComparison(
         **total,
         difference=float(weights[counted] @ table["difference"].to_numpy()[counted]),
         standard_error=float(np.sqrt(weights[counted] ** 2 @ used[counted])),

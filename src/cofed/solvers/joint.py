@@ -20,9 +20,9 @@ from cofed._util.programs import keep_programs
 from cofed._util.scalars import require_nonnegative
 from cofed.federation import Federation
 from cofed.models import Weights
-from cofed.personal import glm
-from cofed.personal.glm import Glm, Tiers, has_intercept, over_stack
 from cofed.problem import Problem
+from cofed.solvers import glm
+from cofed.solvers.glm import Glm, Tiers, has_intercept, over_stack
 
 STEPS, HALVINGS, TOLERANCE = 100, 40, 1e-10
 

@@ -20,9 +20,9 @@ from jaxtyping import Array, Bool, Float, Int, Num
 
 from cofed._util.programs import keep_programs
 from cofed.federation import Federation
-from cofed.personal import glm
-from cofed.personal.glm import Glm, has_intercept, over_stack
 from cofed.problem import Problem
+from cofed.solvers import glm
+from cofed.solvers.glm import Glm, has_intercept, over_stack
 
 SAMPLES_PER_PARAMETER = 5  # below this a client's own fit says next to nothing
 PARAMETERS = 300  # the fit works with the third derivatives of the loss: beyond this it takes too long

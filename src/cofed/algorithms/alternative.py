@@ -9,21 +9,21 @@ Deviations  With `folds` the comparison is cross-validated, and the winner is tr
             deployed are those compared, as in the paper. Any two methods may be compared.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 
 from cofed._util import checks
-from cofed._util.scalars import number, require_positive
+from cofed._util.scalars import number, optional_number, require_positive
+from cofed._util.types import Given, Hyperparameter
 from cofed.algorithms.base import AbstractChoice, AbstractServerAlgorithm, Candidates, as_algorithm
 from cofed.algorithms.fedavg import FedAvg
-from cofed.personal.local import optional_number
-from cofed.personal.purelocal import PureLocal
+from cofed.algorithms.purelocal import PureLocal
 from cofed.problem import Problem
 
 
-def with_server(name: str, method: Any) -> AbstractServerAlgorithm | None:
-    """The method, which must have rounds through a server, or None."""
+def with_server(name: str, method: object) -> AbstractServerAlgorithm | None:
+    """A field converter: the method, checked to have a server, or None."""
     if method is None:
         return None
     found = as_algorithm(method, f"Alternative: {name}") if isinstance(method, eqx.Module) else None
@@ -35,10 +35,25 @@ def with_server(name: str, method: Any) -> AbstractServerAlgorithm | None:
 class Alternative(AbstractChoice):
     """FedAvg or PureLocal, whichever does better on held-out data (see the file's head).
 
-    `client_lr` and `server_lr` are FedAvg's eta_c and eta_s, and `client_lr` PureLocal's; `shared` and `local` give the
-    two methods instead. `held_out` is the part of each client's samples that is kept for the comparison (a run's
-    `evaluation=` takes its place); `folds` cross-validates; `by_client` lets each client have what is better for it.
+    Parameters
+    ----------
+    client_lr : float, optional
+        eta_c of FedAvg and PureLocal; needed unless both methods are given.
+    server_lr : float, default 1.0
+        eta_s of FedAvg.
+    held_out : float, default 0.25
+        The part of each client's samples kept for the comparison; a run's `evaluation=` takes its place.
+    folds : int, optional
+        Cross-validate over so many folds instead, then train the winner on all data.
+    by_client : bool, default False
+        Whether each client gets what is better for it; otherwise all get what is better in the weighted mean.
+    shared : AbstractServerAlgorithm, optional
+        The method that gives one model for all, instead of FedAvg.
+    local : AbstractServerAlgorithm, optional
+        The method that gives a model for each client, instead of PureLocal.
 
+    Examples
+    --------
     >>> import numpy as np, cofed
     >>> rng = np.random.default_rng(0)
     >>> clients = [(X := rng.normal(size=(60, 2)), X @ w) for w in ([1.0, 2.0], [-3.0, 0.5])]
@@ -48,11 +63,11 @@ class Alternative(AbstractChoice):
     ('local', [[1.0, 2.0], [-3.0, 0.5]])
     """
 
-    client_lr: Any = eqx.field(converter=optional_number, default=None)
-    server_lr: Any = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
+    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
     held_out: float = eqx.field(static=True, default=0.25)
     folds: int | None = eqx.field(static=True, default=None)
-    by_client: Any = eqx.field(static=True, default=False)
+    by_client: Given[bool] = eqx.field(static=True, default=False)
     shared: AbstractServerAlgorithm | None = eqx.field(converter=lambda m: with_server("shared", m), default=None)
     local: AbstractServerAlgorithm | None = eqx.field(converter=lambda m: with_server("local", m), default=None)
 

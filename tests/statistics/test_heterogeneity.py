@@ -8,7 +8,8 @@ from scipy import optimize
 from tests import worlds
 
 import cofed
-from cofed.personal import LocalFits, heterogeneity_of, local_fits
+from cofed.statistics.heterogeneity import heterogeneity_of
+from cofed.statistics.local_fits import LocalFits, local_fits
 
 LOGISTIC = cofed.Problem(cofed.Linear(intercept=False), cofed.Logistic())
 

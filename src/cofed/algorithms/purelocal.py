@@ -10,13 +10,15 @@ Reference   chen2021, Section 1 (PureLocalTraining); the steps are those of Lemm
 Deviations  psi and its prox (the paper has none). It is FedProx with strength 0, without the messages.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
+from cofed._util.scalars import optional_number
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
-from cofed.personal.local import check_steps, optional_number, proximal_steps
+from cofed.algorithms.proximal_steps import check_steps, proximal_steps
 from cofed.problem import Problem
 
 
@@ -31,8 +33,17 @@ class Client(NamedTuple):
 class PureLocal(AbstractServerAlgorithm):
     """Every client alone, a model each (see the file's head for the update).
 
-    `client_lr` is a constant eta; without it `mu` gives the paper's falling steps. `radius` is that of the ball W.
+    Parameters
+    ----------
+    client_lr : float, optional
+        A constant eta_k, the step size of the local steps; None takes the paper's falling steps, which need `mu`.
+    mu : float, optional
+        mu, the strong convexity of the clients' losses.
+    radius : float, optional
+        The radius of the ball W that local models stay in; None leaves it out.
 
+    Examples
+    --------
     >>> import numpy as np, cofed
     >>> federation = cofed.Federation.from_arrays([(np.eye(2), np.ones(2)), (np.eye(2), np.zeros(2))])
     >>> result = cofed.run(cofed.Problem(cofed.Linear(intercept=False)), federation, cofed.PureLocal(1.0), rounds=50)
@@ -40,9 +51,9 @@ class PureLocal(AbstractServerAlgorithm):
     ([[1.0, 1.0], [0.0, 0.0]], 0)
     """
 
-    client_lr: Any = eqx.field(converter=optional_number, default=None)
-    mu: Any = eqx.field(converter=optional_number, default=None)
-    radius: Any = eqx.field(converter=optional_number, default=None)
+    client_lr: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
+    mu: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
+    radius: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
 
     needs: ClassVar[tuple[str, ...]] = ()
     equal_steps: ClassVar[bool] = False
@@ -66,8 +77,11 @@ class PureLocal(AbstractServerAlgorithm):
     def last_local(self, problem: Problem, down: tuple[()], client: Client, steps: LocalSteps) -> Client:
         return Client(proximal_steps(problem, steps, steps.gradient, client.w, self.step_size, self.radius))
 
-    def step_size(self, k: Float[Array, ""]) -> Any:
-        return 1 / (self.mu * (k + 1)) if self.client_lr is None else self.client_lr
+    def step_size(self, k: Float[Array, ""]) -> Hyperparameter:
+        if self.client_lr is not None:
+            return self.client_lr
+        assert self.mu is not None, "check_steps refuses neither"
+        return 1 / (self.mu * (k + 1))
 
     def aggregate(self, problem: Problem, server: Server, up: tuple[()], share: Float[Array, ""]) -> Server:
         return server

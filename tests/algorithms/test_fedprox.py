@@ -9,7 +9,7 @@ from tests import worlds
 
 import cofed
 from cofed.engine import sampling
-from cofed.personal.joint import joint_path
+from cofed.solvers.joint import joint_path
 
 
 def twin(federation, algorithm, rounds, K, p, who, psi=0.0, w0=None):

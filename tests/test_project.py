@@ -17,20 +17,20 @@ from tests.pages import script
 
 ROOT = Path(cofed.__file__).parent
 # Plain helpers that everybody may use.
-FREE = {"_util", "rows"}
+FREE = {"_util"}
 # What a room may import of cofed, beside itself and the helpers.
 ARROWS = {
     "regularizers": set(),
     "mirrors": {"regularizers"},
     "losses": set(),
     "models": set(),
-    "disk": set(),
+    "disk": {"federation"},
     "federation": set(),
     "partition": {"federation"},
     "datasets": {"federation", "partition"},
     "metrics": set(),
     "compressors": set(),
-    "problem": {"regularizers", "losses", "models", "federation", "disk"},
+    "problem": {"regularizers", "losses", "models", "federation"},
     "solvers": {"problem", "federation", "models", "engine"},
     "algorithms": {
         *("compressors", "problem", "regularizers", "mirrors", "losses", "models"),

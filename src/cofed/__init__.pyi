@@ -40,6 +40,7 @@ from cofed.engine.ranking import Tuning as Tuning
 from cofed.engine.run import resume as resume
 from cofed.engine.run import run as run
 from cofed.engine.tune import tune as tune
+from cofed.federation import AbstractFederation as AbstractFederation
 from cofed.federation import Federation as Federation
 from cofed.gossip import DASM as DASM
 from cofed.gossip import DFedDA as DFedDA

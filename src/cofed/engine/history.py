@@ -15,6 +15,7 @@ from cofed._util.files import atomically
 from cofed._util.spreadsheets import to_csv
 
 COLUMNS = ("round", "objective", "loss", "prox_gradient", "density", "rank", "accuracy", "test_loss", "test_accuracy")
+NOT_FINITE = "its update is not finite"
 
 
 class Outcome(enum.Enum):
@@ -73,7 +74,11 @@ class LeftOut:
 
     round: int
     client: str
-    why: str = "its update is not finite"
+    why: str = NOT_FINITE
+
+    def entries(self) -> list[int | str]:
+        """What a checkpoint says of it; the usual reason goes without saying."""
+        return [self.round, self.client] if self.why == NOT_FINITE else [self.round, self.client, self.why]
 
 
 @dataclasses.dataclass

@@ -1,4 +1,4 @@
-"""cofed's own objects from short texts such as "L1(0.01)": no code is run, only cofed's classes are made."""
+"""cofed's own objects from short texts such as "L1(0.01)": only cofed's classes can be called, no other code runs."""
 
 import ast
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from cofed.regularizers import On
 
 
 def parse(text: str, kind: str) -> Any:
-    """The object that a text such as "FedDualAvg(client_lr=0.1)" stands for; `kind` says what is expected.
+    """Make the object that a text such as "FedDualAvg(client_lr=0.1)" describes; `kind` says what is expected.
 
     >>> parse("L1(0.01)", "a regularizer")
     L1(strength=0.01)
@@ -37,7 +37,7 @@ def parse(text: str, kind: str) -> Any:
 
 
 def maker(node: ast.expr) -> Callable[[], Any]:
-    """What makes the object of a call of one of cofed's classes, whose arguments may be such calls, or a literal."""
+    """A function that makes the described object: a literal, or a call of one of cofed's classes on such arguments."""
     if not isinstance(node, ast.Call):
         value = ast.literal_eval(node)
         return lambda: value

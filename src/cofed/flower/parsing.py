@@ -4,10 +4,8 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+import cofed
 from cofed.engine.serialization import classes
-from cofed.models import Linear
-from cofed.problem import Problem
-from cofed.regularizers import On
 
 
 def parse(text: str, kind: str) -> Any:
@@ -49,7 +47,8 @@ def maker(node: ast.expr) -> Callable[[], Any]:
     return lambda: kind(*(make() for make in arguments), **{name: make() for name, make in named.items()})
 
 
-def parse_problem(loss: str, regularizer: str, intercept: bool) -> Problem:
+def parse_problem(loss: str, regularizer: str, intercept: bool) -> cofed.Problem:
     """The problem of a linear model with this loss and regularizer; an intercept is not penalised."""
     psi = parse(regularizer, "a regularizer")
-    return Problem(Linear(intercept=intercept), parse(loss, "a loss"), On(psi, "coef") if intercept else psi)
+    penalty = cofed.On(psi, "coef") if intercept else psi
+    return cofed.Problem(cofed.Linear(intercept=intercept), parse(loss, "a loss"), penalty)

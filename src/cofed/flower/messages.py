@@ -9,14 +9,13 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from cofed._util import intake
+from cofed._util import naming
 from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm
 from cofed.engine.job import traced
 from cofed.engine.plan import Plan, pose
 from cofed.federation import Federation
 from cofed.flower.wire import FORMAT, Head, WireError, clipped, definition
 from cofed.problem import Problem
-from cofed.rows import Rows
 
 LONGEST_NAME = 200  # characters
 SCALARS = {"int": int, "str": str, "bool": bool, "float": float}
@@ -184,6 +183,6 @@ def stand_in(infos: list[SiteInfo]) -> Federation:
     return Federation(
         rows=Rows(np.zeros((len(infos), 1, *first.features), first.dtype), labels),
         sizes=np.array([info.samples for info in infos], np.int32),
-        ids=intake.ranks(names),
+        ids=naming.ranks(names),
         names=names,
     )

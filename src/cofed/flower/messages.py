@@ -14,6 +14,7 @@ from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm
 from cofed.engine.job import traced
 from cofed.engine.plan import Plan, pose
 from cofed.federation import Federation
+from cofed.federation.rows import Rows
 from cofed.flower.wire import FORMAT, Head, WireError, clipped, definition
 from cofed.problem import Problem
 

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 
 import cofed
 from cofed.engine.history import History
-from cofed.plotting import COLOURS, colour, plot_history, save, style
+from cofed.plotting import colour, plot_history, save, style
+from cofed.plotting.styles import COLOURS
 
 
 def history(objective, **columns) -> History:

@@ -91,19 +91,19 @@ def test_a_client_with_one_sample_is_not_compared():
 
 def test_stopping_returns_the_run_under_way(monkeypatch):
     from cofed.engine import model_selection
+    from cofed.engine.spec import RunSpec
 
     federation = logistic(0.0)
     seen = []
 
-    def go(train, algorithm, held_out):
-        seen.append(type(algorithm).__name__)
-        result = cofed.run(PROBLEM, train, algorithm, rounds=2)
+    def go(spec):
+        seen.append(type(spec.algorithm).__name__)
+        result = cofed.run(PROBLEM, spec.federation, spec.algorithm, rounds=2)
         object.__setattr__(result, "outcome", Outcome.INTERRUPTED)
         return result
 
-    result = model_selection.choose(
-        PROBLEM, federation, cofed.Alternative(1.0).candidates(PROBLEM), "uniform", None, 0, go
-    )
+    method = cofed.Alternative(1.0)
+    result = model_selection.choose(RunSpec(PROBLEM, federation, method, rounds=2), method.candidates(PROBLEM), go)
     assert seen == ["FedAvg"]
     assert result.outcome is Outcome.INTERRUPTED
     assert result.choice is None

@@ -213,6 +213,7 @@ truth = k.either(k.finite, k.flag, lambda v: type(v) in (list, np.ndarray) and k
 enrol("metrics.support", cofed.metrics.support, {"truth": X[0]}, truth=truth)
 enrol("metrics.f1", cofed.metrics.f1, {"truth": X[0]}, truth=truth)
 enrol("metrics.distance", cofed.metrics.distance, {"truth": X[0]}, truth=truth, order=k.whole(1, 2))
+enrol("metrics.higher_is_better", cofed.metrics.higher_is_better, {"metric": lambda w: 0.0}, metric=k.function)
 enrol("loggers.CSV", cofed.loggers.CSV, {"path": FOLDER / "rows.csv"}, path=k.file_to_write)
 enrol("loggers.TensorBoard", cofed.loggers.TensorBoard, {"folder": FOLDER / "events"}, folder=k.file_to_write)
 enrol(

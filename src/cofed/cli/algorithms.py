@@ -144,7 +144,8 @@ def vectors(algorithm: "AbstractAlgorithm") -> tuple[int, int]:
     import numpy as np
 
     import cofed
-    from cofed.engine.job import Settings, prepare
+    from cofed.engine.job import prepare
+    from cofed.engine.spec import RunSpec
 
     candidates = algorithm.candidates(cofed.Problem())
     if candidates is not None:  # it trains them all
@@ -154,18 +155,7 @@ def vectors(algorithm: "AbstractAlgorithm") -> tuple[int, int]:
     federation = cofed.Federation.from_arrays([(np.ones((1, d), np.float32), np.ones(1, np.float32))] * 2)
     regularizer = cofed.Zero() if "zero" in algorithm.needs else cofed.L1(1.0)
     problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), regularizer)
-    settings = Settings(
-        rounds=10,
-        local_steps=1,
-        local_epochs=None,
-        batch_size=None,
-        clients_per_round=None,
-        seed=0,
-        evaluate_every=1,
-        keep_models=False,
-        per_client=False,
-    )
     topology = None if algorithm.has_server else cofed.topologies.ring(2)
-    stage = prepare(problem, federation, algorithm, settings, "uniform", None, None, topology).stages[0]
+    stage = prepare(RunSpec(problem, federation, algorithm, rounds=10, local_steps=1, topology=topology)).stages[0]
     size = d * federation.dtype.itemsize
     return round(stage.down / size), round(stage.up / size)

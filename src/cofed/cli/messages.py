@@ -15,8 +15,8 @@ from typer.core import TyperGroup
 if TYPE_CHECKING:
     from click import Context, UsageError
 else:
-    # Recent versions of Typer carry their own copy of click: the class is that from which an exported one derives.
-    Context, UsageError = typer.Context, typer.BadParameter.__mro__[1]
+    # Recent versions of Typer carry their own copy of click: these are the classes from which its exported ones derive.
+    Context, UsageError = typer.Context.__mro__[1], typer.BadParameter.__mro__[1]
 
 BAD_END, STOPPED = 1, 130  # exit codes; bad input is 2, as everywhere on the command line
 

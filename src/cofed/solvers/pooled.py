@@ -13,7 +13,8 @@ from cofed._util import checks, intake, trees
 from cofed._util.programs import keep_programs
 from cofed.engine import evaluate
 from cofed.engine.data import Data, data_of
-from cofed.engine.job import check_kinds, traced
+from cofed.engine.job import traced
+from cofed.engine.spec import check_kinds
 from cofed.federation import Federation
 from cofed.problem import Problem
 

@@ -17,34 +17,37 @@ from tests.pages import script
 
 ROOT = Path(cofed.__file__).parent
 # Plain helpers that everybody may use.
-FREE = {"_util", "rows"}
+FREE = {"_util"}
 # What a room may import of cofed, beside itself and the helpers.
 ARROWS = {
     "regularizers": set(),
     "mirrors": {"regularizers"},
     "losses": set(),
     "models": set(),
-    "disk": set(),
+    "disk": {"federation"},
     "federation": set(),
     "partition": {"federation"},
     "datasets": {"federation", "partition"},
     "metrics": set(),
     "compressors": set(),
-    "problem": {"regularizers", "losses", "models", "federation", "disk"},
-    "curvature": {"problem", "models"},
-    "algorithms": {"compressors", "curvature", "problem", "regularizers", "mirrors", "losses", "models"},
+    "problem": {"regularizers", "losses", "models", "federation"},
+    "solvers": {"problem", "federation", "models", "engine"},
+    "algorithms": {
+        *("compressors", "problem", "regularizers", "mirrors", "losses", "models"),
+        *("solvers.curvature", "solvers.quadratic"),
+    },
     "gossip": {"algorithms.base", "problem", "regularizers", "mirrors"},
-    "personal": {"algorithms.base", "algorithms.fedavg", "problem", "federation", "losses", "models", "regularizers"},
+    "statistics": {"problem", "federation", "solvers.glm"},
     "engine": {
         *("algorithms.base", "problem", "federation", "disk", "metrics", "regularizers", "gossip.topologies"),
-        *("personal.compare", "curvature", "algorithms.probe", "losses"),
+        *("statistics.paired_comparison", "solvers.curvature", "algorithms.probe", "losses"),
     },
     "loggers": {"engine"},
     "report": {"engine", "plotting"},
     "estimators": {
-        *("algorithms", "curvature", "engine", "federation", "losses", "models", "plotting", "problem", "regularizers"),
+        *("algorithms", "engine", "federation", "losses", "models", "plotting", "problem", "regularizers"),
         *("algorithms.FedDecouple", "algorithms.FedFISTA", "algorithms.FedNewton"),
-        *("algorithms.base", "algorithms.quadratic"),
+        *("algorithms.base", "solvers.curvature", "solvers.quadratic"),
     },
     "flower": {"algorithms.base", "algorithms.probe", "engine", "problem", "federation", "metrics", "regularizers"},
 }
@@ -58,7 +61,7 @@ def imports(path: Path) -> set[str]:
             inner = node.module.split(".")[1:]
             names = [[*inner, alias.name] for alias in node.names] if len(inner) <= 1 else [inner]
             found |= {
-                ".".join(parts[:2] if parts[0] in ("algorithms", "gossip", "personal") else parts[:1])
+                ".".join(parts[:2] if parts[0] in ("algorithms", "gossip", "solvers", "statistics") else parts[:1])
                 for parts in names
             }
         elif isinstance(node, ast.Import):
@@ -91,7 +94,7 @@ def test_examples_in_docstrings_run(name):
         assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
 
 
-PUBLIC = sorted(cofed._where())
+PUBLIC = sorted(cofed.__all__)
 
 
 def test_public_names_are_loaded_when_they_are_used():
@@ -104,9 +107,17 @@ def test_public_names_are_loaded_when_they_are_used():
     assert loaded("import cofed.cli") == "[]"
     assert loaded("cofed.run") == "['jax']"
     assert set(PUBLIC) <= set(dir(cofed))
+    scope: dict = {}
+    exec("from cofed import *", scope)
+    assert set(scope) - {"__builtins__"} == set(PUBLIC)
     assert cofed.regularizers.L1 is cofed.L1
     with pytest.raises(AttributeError, match="no attribute 'FedAverage'"):
         _ = cofed.FedAverage
+
+
+def test_the_types_are_shipped():
+    assert (ROOT / "py.typed").is_file()
+    assert (ROOT / "__init__.pyi").is_file()
 
 
 @pytest.mark.parametrize("name", PUBLIC)

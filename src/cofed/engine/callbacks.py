@@ -10,11 +10,10 @@ import numpy as np
 from cofed._util import checks
 from cofed._util.caller import warn_caller
 from cofed.algorithms.base import AbstractAlgorithm
-from cofed.disk import DiskFederation
 from cofed.engine.contracts import in_a_line
 from cofed.engine.history import Result
 from cofed.engine.spec import RunSpec
-from cofed.federation import Federation
+from cofed.federation import AbstractFederation
 from cofed.problem import Problem
 
 Row = dict[str, Any]  # a row of the history: numbers by the names of its columns
@@ -54,7 +53,7 @@ class RunInfo:
         return self.settings.problem
 
     @property
-    def federation(self) -> Federation | DiskFederation:
+    def federation(self) -> AbstractFederation:
         """The clients' data."""
         return self.settings.federation
 

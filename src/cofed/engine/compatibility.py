@@ -12,13 +12,12 @@ from jaxtyping import PyTree
 from cofed._util import machine, trees
 from cofed.algorithms import base
 from cofed.algorithms.base import AbstractAlgorithm
-from cofed.disk import DiskFederation
 from cofed.engine.contracts import in_a_line
 from cofed.engine.history import COLUMNS
 from cofed.engine.plan import Plan
 from cofed.engine.spec import RunSpec
 from cofed.engine.task import AbstractTask
-from cofed.federation import Federation
+from cofed.federation import AbstractFederation, DiskFederation, Federation
 from cofed.problem import Problem
 
 RESERVED = {
@@ -70,7 +69,7 @@ def check_on_disk(spec: RunSpec, plan: Plan) -> None:
         raise ValueError(f"per_client=True records a number per client in every row: {memory}")
 
 
-def check_evaluation(problem: Problem, federation: Federation | DiskFederation, evaluation: Federation) -> None:
+def check_evaluation(problem: Problem, federation: AbstractFederation, evaluation: Federation) -> None:
     """Held-out data must look like the data."""
     if evaluation.feature_shape != federation.feature_shape:
         raise ValueError(
@@ -91,7 +90,7 @@ def check_evaluation(problem: Problem, federation: Federation | DiskFederation, 
         )
 
 
-def check_stream(federation: Federation | DiskFederation, plan: Plan) -> None:
+def check_stream(federation: AbstractFederation, plan: Plan) -> None:
     """Samples that are drawn afresh have no full gradient and no epochs, and come from a JAX function."""
     if federation.draw is None:
         return

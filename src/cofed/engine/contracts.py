@@ -16,8 +16,7 @@ from jaxtyping import PyTree
 from cofed._util import trees
 from cofed.algorithms.base import AbstractAlgorithm, AbstractGossipAlgorithm, AbstractServerAlgorithm
 from cofed.algorithms.probe import Probe
-from cofed.disk import DiskFederation
-from cofed.federation import Federation
+from cofed.federation import AbstractFederation
 from cofed.losses import FunctionLoss
 from cofed.problem import Problem
 
@@ -31,7 +30,7 @@ def in_a_line(error: Exception) -> str:
     return f"{type(error).__name__}: {told}"
 
 
-def check_parameters(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
+def check_parameters(problem: Problem, federation: AbstractFederation, start: PyTree) -> None:
     """The parameters of a model are floating arrays of the data's dtype."""
     for name, leaf in zip(trees.names(start), jax.tree.leaves(start), strict=True):
         if leaf.dtype != federation.dtype:
@@ -43,7 +42,7 @@ def check_parameters(problem: Problem, federation: Federation | DiskFederation, 
         raise ValueError(f"model: {problem.model.title}.init gives no parameters, so there is nothing to train")
 
 
-def check_prediction(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
+def check_prediction(problem: Problem, federation: AbstractFederation, start: PyTree) -> None:
     """The loss of a sample must be one floating number, made of a prediction that fits the label."""
     x, y = (jax.ShapeDtypeStruct(part.shape, part.dtype) for part in federation.example())
     try:
@@ -77,7 +76,7 @@ def check_outputs(problem: Problem, classes: int, shape: tuple[int, ...]) -> Non
         )
 
 
-def check_gradient(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
+def check_gradient(problem: Problem, federation: AbstractFederation, start: PyTree) -> None:
     """An own loss whose gradient is zero wherever it is tried trains nothing: it counts, or compares."""
     if type(problem.loss).__module__.startswith("cofed.") and not isinstance(problem.loss, FunctionLoss):
         return

@@ -16,12 +16,11 @@ from safetensors.numpy import save_file
 from cofed._util.caller import warn_caller
 from cofed._util.files import atomically, read_json
 from cofed.algorithms.base import AbstractAlgorithm
-from cofed.disk import DiskFederation
-from cofed.disk.index import Index
 from cofed.engine import fingerprints, recorded
 from cofed.engine.serialization import decode, encode, encode_or_none
 from cofed.engine.spec import RunSpec
-from cofed.federation import Federation
+from cofed.federation import AbstractFederation, DiskFederation, Federation
+from cofed.federation.disk.index import Index
 from cofed.problem import Problem
 
 JSON = dict[str, Any] | list[Any] | str | float | bool | None  # what json gives
@@ -79,7 +78,7 @@ class Written:
     def definition(
         self,
         problem: Problem | None,
-        federation: Federation | DiskFederation | None,
+        federation: AbstractFederation | None,
         algorithm: AbstractAlgorithm | None,
         metrics: Mapping[str, Callable] | None,
         evaluation: Federation | None,
@@ -161,7 +160,7 @@ class Written:
             )
         return {name: self.part(f"metrics.{name}", ours, given.get(name)) for name, ours in self.record.metrics.items()}
 
-    def federation(self, given: Federation | DiskFederation | None) -> Federation | DiskFederation:
+    def federation(self, given: AbstractFederation | None) -> AbstractFederation:
         """The run's data, which must be what they were."""
         found = given
         if found is None and self.record.stream:
@@ -173,7 +172,7 @@ class Written:
             found = reopened(self.folder / "federation.json")
         elif found is None:
             found = read_federation(self.folder / "federation.safetensors", "federation")
-        if not isinstance(found, (Federation, DiskFederation)):
+        if not isinstance(found, AbstractFederation):
             raise TypeError(f"federation must be a cofed.Federation, got {type(found).__name__}")
         if fingerprints.fingerprint(found) != self.record.fingerprint:
             if given is None:

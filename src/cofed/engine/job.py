@@ -11,7 +11,6 @@ from jaxtyping import Array, PyTree
 from cofed._util import trees
 from cofed._util.programs import keep_programs
 from cofed.algorithms.base import AbstractGossipAlgorithm, AbstractServerAlgorithm, Stage
-from cofed.disk import DiskFederation
 from cofed.engine import compatibility, contracts
 from cofed.engine.data import Data, data_of
 from cofed.engine.gossip_rounds import GossipTask
@@ -24,7 +23,7 @@ from cofed.engine.prefetch import rounds_of
 from cofed.engine.server_rounds import ServerTask
 from cofed.engine.spec import RunSpec
 from cofed.engine.task import AbstractTask, Recording
-from cofed.federation import Federation
+from cofed.federation import AbstractFederation, DiskFederation, Federation
 from cofed.gossip.topologies import links
 
 T = TypeVar("T")
@@ -129,7 +128,7 @@ def held_out(spec: RunSpec, data: Data) -> Data | None:
     return traced(data_of(spec.evaluation, "samples", owners=owned), data.dtype)
 
 
-def owners(federation: Federation | DiskFederation, evaluation: Federation) -> Array | None:
+def owners(federation: AbstractFederation, evaluation: Federation) -> Array | None:
     """Where the clients of held-out data are in the federation; None where some are not."""
     if isinstance(federation, DiskFederation):
         return None  # what they are for, clients' own models, is not done on disk

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from cofed.disk import DiskFederation
 from cofed.engine import evaluate
 from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule, look, run_chunk
 from cofed.engine.data import Data
@@ -23,8 +22,9 @@ from cofed.engine.sparse_client_state import ClientStateStore, SparseClientState
 from cofed.engine.spec import RunSpec
 from cofed.engine.state import State
 from cofed.engine.task import AbstractTask
+from cofed.federation import DiskFederation
+from cofed.federation.rows import Room
 from cofed.problem import Problem
-from cofed.rows import as_rows
 
 Block = tuple[np.ndarray, np.ndarray, np.ndarray]  # X, y and what each sample counts
 
@@ -186,4 +186,4 @@ def example(federation: DiskFederation) -> Data:
     """The first client, in the shape of any stack of clients."""
     first, one = np.zeros(1, np.int64), np.ones(1, federation.dtype)
     X, y = (np.ascontiguousarray(part) for part in federation.stack(first))
-    return as_data(federation, as_rows(X, y, None), first, one, 1)
+    return as_data(federation, Room(X, y, None).as_rows(), first, one, 1)

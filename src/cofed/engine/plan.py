@@ -6,8 +6,7 @@ import math
 import numpy as np
 
 from cofed._util import checks
-from cofed.disk import DiskFederation
-from cofed.federation import Federation
+from cofed.federation import AbstractFederation
 from cofed.problem import Problem
 
 CACHE = 2**20  # bytes
@@ -32,7 +31,7 @@ class Plan:
 
 
 def make_plan(
-    federation: Federation | DiskFederation,
+    federation: AbstractFederation,
     local_steps: int | None,
     local_epochs: int | None,
     batch_size: int | None,

@@ -16,12 +16,12 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from cofed._util import machine
-from cofed.disk import DiskFederation
 from cofed.engine import sampling
 from cofed.engine.data import Data
 from cofed.engine.plan import Plan
 from cofed.engine.server_rounds import KnownParticipants
-from cofed.rows import Rows, Tiers, aligned, as_rows, starts_of, tiers_of
+from cofed.federation import DiskFederation
+from cofed.federation.rows import Room, Rows, Tiers, aligned, starts_of, tiers_of
 
 BYTES = 2**25  # of the samples in a window
 ROUNDS = 512  # the most rounds of a window
@@ -94,7 +94,7 @@ class Windows:
         X, y = self.rooms[first // self.rounds % 2]
         for room, part in zip((X, y), samples_of(self.federation, ids, self.tiers, self.desk), strict=True):
             room[: len(part)] = part
-        data = as_data(self.federation, as_rows(X, y, self.tiers), ids, self.weights[ids], self.size)
+        data = as_data(self.federation, Room(X, y, self.tiers).as_rows(), ids, self.weights[ids], self.size)
         known = KnownParticipants(jnp.asarray(who), jnp.asarray(first, jnp.int32))
         return Window(first, first + self.rounds, ids, who, jax.block_until_ready(data), known)
 
@@ -126,7 +126,7 @@ def read_data(federation: DiskFederation, ids: np.ndarray, weights: np.ndarray) 
     """The data of these clients."""
     tiers = tiers_of(federation.sizes[ids])
     X, y = samples_of(federation, ids, tiers)
-    rows = as_rows(np.ascontiguousarray(X), np.ascontiguousarray(y), tiers)
+    rows = Room(np.ascontiguousarray(X), np.ascontiguousarray(y), tiers).as_rows()
     return as_data(federation, rows, ids, weights, len(ids))
 
 

@@ -13,7 +13,6 @@ from jaxtyping import PyTree
 from cofed._util import checks
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
-from cofed.disk import DiskFederation
 from cofed.engine import folders
 from cofed.engine.callbacks import Listeners, RunInfo
 from cofed.engine.checkpoint import Store
@@ -25,14 +24,14 @@ from cofed.engine.job import prepare
 from cofed.engine.mesh import spread_state
 from cofed.engine.model_selection import choose
 from cofed.engine.spec import RunSpec, checked_metrics
-from cofed.federation import Federation
+from cofed.federation import AbstractFederation, Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
 
 
 def run(
     problem: Given[Problem],
-    federation: Given[Federation | DiskFederation],
+    federation: Given[AbstractFederation],
     algorithm: Given[AbstractAlgorithm],
     *,
     rounds: Given[int],
@@ -208,7 +207,7 @@ def resume(
     checkpoint: Given[str | Path],
     *,
     problem: Given[Problem | None] = None,
-    federation: Given[Federation | DiskFederation | None] = None,
+    federation: Given[AbstractFederation | None] = None,
     algorithm: Given[AbstractAlgorithm | None] = None,
     metrics: Given[Mapping[str, Callable] | None] = None,
     evaluation: Given[Federation | None] = None,
@@ -293,5 +292,5 @@ def check_given(problem: object, federation: object) -> None:
     """What is given again to a resumed run must be of the right kind."""
     if problem is not None and not isinstance(problem, Problem):
         raise TypeError(f"problem must be a cofed.Problem, got {checks.shown(problem)}")
-    if federation is not None and not isinstance(federation, (Federation, DiskFederation)):
+    if federation is not None and not isinstance(federation, AbstractFederation):
         raise TypeError(f"federation must be a cofed.Federation, got {checks.shown(federation)}")

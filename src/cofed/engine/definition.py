@@ -58,14 +58,14 @@ def write_definition(folder: Path, every: int, keep: int, run: RunSpec, start: P
 
 
 @dataclasses.dataclass(frozen=True)
-class Written:
+class WrittenRun:
     """The definition in a folder, as it was written."""
 
     folder: Path
     record: recorded.RunRecord
 
     @classmethod
-    def read(cls, folder: Path) -> "Written":
+    def read(cls, folder: Path) -> "WrittenRun":
         """Read it, or refuse in a sentence."""
         try:
             is_file = folder.is_file()

@@ -1,4 +1,4 @@
-"""What the history shows of a model: computed inside the compiled program, on all clients' data."""
+"""The columns of the history: computed inside the compiled program, on all clients' data."""
 
 import functools
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from cofed.engine.data import Data, means, shares
 from cofed.problem import Problem
 
 ROWS = 1024  # the most samples of a pass
-ROOM = 2**25  # bytes of all that a model makes of the samples of a pass: a network's layers stay near the caches
+ROOM = 2**25  # bytes of all intermediate arrays of a pass: those of a network then stay near the caches
 
 
 class Measures(NamedTuple):

@@ -47,12 +47,6 @@ class Problem(eqx.Module):
         Of one prediction and its label; ``Squared()`` unless given. A function of (prediction, y) will do.
     regularizer : AbstractRegularizer
         psi; ``Zero()`` unless given.
-    local_steps : int, optional
-        K, filled in by the engine before round one; None where clients take different numbers of steps.
-    everyone : bool
-        Whether all clients take part in every round; filled in by the engine.
-    participation : float
-        |S|/M, the part of the clients that is asked in a round; filled in by the engine.
 
     Examples
     --------
@@ -65,15 +59,21 @@ class Problem(eqx.Module):
     model: AbstractModel = eqx.field(converter=as_model, default_factory=Linear)
     loss: AbstractLoss = eqx.field(converter=as_loss, default_factory=Squared)
     regularizer: AbstractRegularizer = eqx.field(converter=as_regularizer, default_factory=Zero)
-    local_steps: int | None = eqx.field(static=True, default=None)
-    everyone: bool = eqx.field(static=True, default=True)
-    participation: float = eqx.field(static=True, default=1.0)
 
-    def __check_init__(self):
-        checks.optional_integer("Problem: local_steps", self.local_steps)
-        checks.flag("Problem: everyone", self.everyone)
-        inside = checks.is_real(self.participation) and 0 <= checks.as_float(self.participation) <= 1
-        checks.real("Problem: participation", self.participation, "a share from 0 to 1", inside)
+    @property
+    def local_steps(self) -> int | None:
+        """K, the local steps of every client in a round; None where they differ, or are not known yet."""
+        return None
+
+    @property
+    def everyone(self) -> bool:
+        """Whether all clients take part in every round."""
+        return True
+
+    @property
+    def participation(self) -> float:
+        """|S|/M, the part of the clients that is asked in a round."""
+        return 1.0
 
     def predict(self, w: PyTree, X: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """Predict a batch of samples.
@@ -206,6 +206,17 @@ class Problem(eqx.Module):
             raise TypeError(f"federation must be a cofed.Federation, got {shown(federation)}")
         if self.loss.has_domain:  # it takes a pass over all labels
             federation.check_labels(self.loss.refuses)
+
+
+class PosedProblem(Problem):
+    """A problem, together with what server and clients agree on before round one.
+
+    An engine makes one for the algorithm, which may look at these numbers; they are static.
+    """
+
+    local_steps: int | None = eqx.field(static=True, default=None)  # pyright: ignore[reportIncompatibleVariableOverride, reportIncompatibleMethodOverride, reportAssignmentType]
+    everyone: bool = eqx.field(static=True, default=True)  # pyright: ignore[reportIncompatibleVariableOverride, reportIncompatibleMethodOverride, reportAssignmentType]
+    participation: float = eqx.field(static=True, default=1.0)  # pyright: ignore[reportIncompatibleVariableOverride, reportIncompatibleMethodOverride, reportAssignmentType]
 
 
 def like(template: PyTree, given: PyTree) -> PyTree:

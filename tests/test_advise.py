@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from cofed.advise import show, words
 from cofed.advise.advice import advise
-from cofed.advise.table import prepare, read
+from cofed.advise.table import Columns, prepare, read
 from cofed.cli import app
 
 
@@ -33,7 +33,7 @@ def command(tmp_path, df, *options):
 
 @pytest.fixture(scope="module")
 def alike():
-    return advise(prepare(table(), "ill", "site"))
+    return advise(prepare(table(), Columns("ill", "site")))
 
 
 def test_sites_that_are_alike_share(alike):
@@ -43,7 +43,7 @@ def test_sites_that_are_alike_share(alike):
 
 
 def test_sites_that_are_unlike_do_not():
-    found = advise(prepare(table(spread=4.0), "ill", "site"))
+    found = advise(prepare(table(spread=4.0), Columns("ill", "site")))
     assert found.better == "local"
     assert found.risks[0] < found.risks[-1]
     assert found.sure > 0.95
@@ -66,7 +66,7 @@ def test_the_page_says_what_the_figures_say(alike):
 
 def test_names_of_sites_cannot_break_the_page():
     df = table(sites=["<script>alert(1)</script>", "b&b", "c"])
-    page = show.page(advise(prepare(df, "ill", "site")))
+    page = show.page(advise(prepare(df, Columns("ill", "site"))))
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
 
@@ -103,7 +103,7 @@ def test_what_cannot_be_used_is_left_out_by_name():
     df.loc[df.site == "a", "ill"] = 1
     df.loc[5, "ill"] = np.nan
     tiny = df[df.site == "b"].head(4).assign(site="tiny", id=range(1000, 1004))
-    ready = prepare(pd.concat([df, tiny]), "ill", "site")
+    ready = prepare(pd.concat([df, tiny]), Columns("ill", "site"))
     assert ready.federation.feature_names == ("age", "dose", "sex=m")
     assert ready.federation.names == ("b", "c")
     assert ready.excluded["a"] == "its target has one class only"
@@ -127,7 +127,7 @@ def test_excels_files_are_read(tmp_path):
 def test_a_column_that_varies_only_in_an_excluded_site_is_named():
     df = table().assign(rare=0.0)
     tiny = df[df.site == "b"].head(4).assign(site="tiny", rare=[0.0, 1.0, 2.0, 3.0])
-    ready = prepare(pd.concat([df, tiny]), "ill", "site")
+    ready = prepare(pd.concat([df, tiny]), Columns("ill", "site"))
     assert "rare" not in ready.federation.feature_names
     assert any("rare" in note for note in ready.notes)
 
@@ -135,7 +135,7 @@ def test_a_column_that_varies_only_in_an_excluded_site_is_named():
 def test_rows_of_a_group_stay_together():
     df = table()
     df["person"] = np.arange(len(df)) // 3
-    ready = prepare(df, "ill", "site", group="person")
+    ready = prepare(df, Columns("ill", "site", group="person"))
     assert "person" not in ready.federation.feature_names
     for fold, group in zip(ready.federation.fold_of(5, 0, ready.groups), ready.groups, strict=True):
         for label in set(group):
@@ -155,7 +155,7 @@ def test_rows_of_a_group_stay_together():
 def test_the_target_chooses_the_model(target, kind):
     df = table()
     df["ill"] = target(np.random.default_rng(0), len(df))
-    assert prepare(df, "ill", "site").kind == kind
+    assert prepare(df, Columns("ill", "site")).kind == kind
 
 
 BAD = {

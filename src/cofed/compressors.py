@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, UInt
 
-from cofed._util import checks
+from cofed._util import checks, trees
 
 ROUNDS = 6  # of Quantised's search for s: levels for a given s, then s for given levels
 
@@ -66,18 +66,13 @@ def smaller(compressor: AbstractCompressor, leaf: Array, key: PRNGKeyArray) -> A
     if leaf.size < 2:
         return leaf
     message = compressor.compress(leaf, key)
-    return message if size(message) < size(leaf) else leaf
+    return message if trees.nbytes(message) < trees.nbytes(leaf) else leaf
 
 
 def expand(tree: PyTree) -> PyTree:
     """The arrays of a tree of messages."""
     is_message = lambda node: isinstance(node, Message)  # noqa: E731
     return jax.tree.map(lambda node: node.expand() if is_message(node) else node, tree, is_leaf=is_message)
-
-
-def size(tree: PyTree) -> int:
-    """Bytes."""
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 class Sparse(Message):

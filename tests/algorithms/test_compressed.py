@@ -10,10 +10,10 @@ import pytest
 from tests import worlds
 
 import cofed
-from cofed import compressors
 from cofed._util import trees
 from cofed.engine import sampling
-from cofed.engine.job import Settings, prepare
+from cofed.engine.job import prepare
+from cofed.engine.spec import RunSpec
 from cofed.engine.steps import make_steps
 
 FED = worlds.linear()
@@ -77,11 +77,11 @@ def test_a_method_that_sends_nothing_has_nothing_to_compress(compressor):
 )
 def test_what_was_sent_and_what_is_held_add_up_under_sampling(name, compressor):
     method, psi = METHODS[name]
-    settings = Settings(8, 3, None, 2, 3, 0, 1, False, False)
-    job = prepare(worlds.problem(psi), FED, cofed.Compressed(method, compressor), settings, "samples", None, None)
+    numbers = {"rounds": 8, "local_steps": 3, "batch_size": 2, "clients_per_round": 3, "weights": "samples"}
+    job = prepare(RunSpec(worlds.problem(psi), FED, cofed.Compressed(method, compressor), **numbers))
     task = job.stages[0].task
     wrapped, problem, data, plan = task.algorithm, task.problem, task.data, task.plan
-    inner, w0 = wrapped.algorithm, job.problem.start(FED, W0)
+    inner, w0 = wrapped.algorithm, job.spec.problem.start(FED, W0)
     state = task.begin(w0, jax.random.key(0), 0)
     clients = [jax.tree.map(lambda leaf, m=m: leaf[m], state.clients) for m in range(5)]
     sent = [trees.zeros_like(client.error) for client in clients]
@@ -107,7 +107,7 @@ def test_what_was_sent_and_what_is_held_add_up_under_sampling(name, compressor):
             up, message, clients[m] = client_round(
                 jnp.asarray(m, jnp.int32), key, jnp.asarray(float(r)), down, clients[m]
             )
-            assert compressors.size(message) < compressors.size(up)
+            assert trees.nbytes(message) < trees.nbytes(up)
             sent[m], meant[m] = trees.add(sent[m], wrapped.expand(message)), trees.add(meant[m], up)
     assert absent > 0
     for m in range(5):
@@ -183,11 +183,11 @@ def test_decoupling_with_one_local_step_is_ef21(name):
 def test_the_servers_direction_is_the_mean_of_its_pictures(per_round):
     """d = sum_i pi_i ghat_i with ghat_i = g_i + e_i/(eta_c K), and so mean c_i = mean e_i/(eta_c K)."""
     lr, slr, K = 0.03, 1.3, 3
-    settings = Settings(10, K, None, None, per_round, 0, 1, False, False)
+    numbers = {"rounds": 10, "local_steps": K, "clients_per_round": per_round}
     method = cofed.Compressed(cofed.FedDecouple(lr, slr), TOP)
-    job = prepare(worlds.problem(cofed.L1(0.2)), FED, method, settings, "uniform", None, None)
+    job = prepare(RunSpec(worlds.problem(cofed.L1(0.2)), FED, method, **numbers))
     task = job.stages[0].task
-    state = task.begin(job.problem.start(FED, W0), jax.random.key(0), 0)
+    state = task.begin(job.spec.problem.start(FED, W0), jax.random.key(0), 0)
     one_round = eqx.filter_jit(
         lambda state: task.exchange.one_round(task.algorithm, task.problem, task.data, state, task.plan)[0]
     )

@@ -12,7 +12,8 @@ from tests import worlds
 import cofed
 from cofed.engine import run as engine
 from cofed.engine.evaluate import smooth
-from cofed.engine.job import Settings, prepare
+from cofed.engine.job import prepare
+from cofed.engine.spec import RunSpec
 
 
 class Row(NamedTuple):
@@ -74,7 +75,7 @@ TABLE = {
     ),
     "FedNewton": Row(cofed.FedNewton(0.8), cofed.FedNewton(0.6), scalars=(0, 1 + 21), network=False),
 }
-# PureLocal is FedProx with strength 0, Alternative trains others: tests/personal has both.
+# PureLocal is FedProx with strength 0, Alternative trains others: test_fedprox.py and test_alternative.py have both.
 ELSEWHERE = {"PureLocal", "Alternative"}
 SCHEDULE = {"rounds": 6, "local_steps": 3, "batch_size": 2, "clients_per_round": 3}
 
@@ -82,10 +83,9 @@ SCHEDULE = {"rounds": 6, "local_steps": 3, "batch_size": 2, "clients_per_round":
 def test_the_table_has_every_algorithm():
     assert {type(row.algorithm).__name__ for row in TABLE.values()} == {
         *cofed.algorithms.__all__,
-        *cofed.personal.__all__,
         "Compressed",
     } - ELSEWHERE
-    assert all(getattr(cofed, name) for name in (*cofed.algorithms.__all__, *cofed.personal.__all__))
+    assert all(getattr(cofed, name) for name in cofed.algorithms.__all__)
 
 
 # Variants of a row whose trajectories other tests follow step by step: the table is long enough without them.
@@ -215,11 +215,13 @@ def test_the_debug_engine_gives_the_same_trajectory(row):
 def test_gradients_through_a_round_are_finite_under_vmap(row):
     """d objective / d hyperparameters through a round, for two sets of hyperparameters at once."""
     federation = worlds.linear()
-    settings = Settings(1, 2, None, 2, 3, 0, 1, False, False)
-    job = prepare(worlds.problem(row.regularizer), federation, row.algorithm, settings, "uniform", None, None)
-    other = prepare(worlds.problem(row.regularizer), federation, row.other, settings, "uniform", None, None)
+    numbers = {"rounds": 1, "local_steps": 2, "batch_size": 2, "clients_per_round": 3}
+    job, other = (
+        prepare(RunSpec(worlds.problem(row.regularizer), federation, one, **numbers))
+        for one in (row.algorithm, row.other)
+    )
     task = job.stages[0].task
-    w0 = job.problem.start(federation, worlds.start())
+    w0 = job.spec.problem.start(federation, worlds.start())
 
     def objective(algorithm):
         mine = dataclasses.replace(task, algorithm=algorithm)

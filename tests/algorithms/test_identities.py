@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests import worlds
 
 import cofed
-from cofed.engine.job import Settings, prepare
+from cofed.engine.job import prepare
+from cofed.engine.spec import RunSpec
 
 TOLERANCE = 1e-9
 FED = worlds.linear()
@@ -125,15 +126,15 @@ def test_decoupling_with_one_step_is_proximal_gradient():
 
 def posed(algorithm, regularizer, federation=FED, local_steps=3, **kwargs):
     """A job of the engine, to look inside its rounds."""
-    settings = Settings(10, local_steps, None, None, kwargs.pop("clients_per_round", None), 0, 1, False, False)
-    job = prepare(worlds.problem(regularizer), federation, algorithm, settings, "samples", None, None)
+    numbers = {"rounds": 10, "local_steps": local_steps, "weights": "samples"} | kwargs
+    job = prepare(RunSpec(worlds.problem(regularizer), federation, algorithm, **numbers))
     return job, job.stages[0].task
 
 
 def test_the_corrections_of_decoupling_sum_to_zero_in_every_round():
     lr, slr = 0.03, 1.3
     job, task = posed(cofed.FedDecouple(lr, slr), cofed.L1(0.2))
-    w0 = job.problem.start(FED, W0)
+    w0 = job.spec.problem.start(FED, W0)
     state = task.begin(w0, jax.random.key(0), 0)
     pi = np.asarray(FED.weights("samples"))
     for _ in range(6):
@@ -163,7 +164,7 @@ def test_the_optimum_is_a_fixed_point_of_decoupling():
     best = cofed.solve_pooled(job.problem, FED, weights="samples", tol=1e-14).model.coef
     gradients = np.stack([worlds.gradient(FED, m, best) for m in range(FED.n_clients)])
     mean = np.asarray(FED.weights("samples")) @ gradients
-    like = job.problem.start(FED)
+    like = job.spec.problem.start(FED)
     tree = lambda a: dataclasses.replace(like, coef=jnp.asarray(a))  # noqa: E731
     state = task.begin(like, jax.random.key(0), 0)
     server = state.server._replace(x=tree(best - total * mean))

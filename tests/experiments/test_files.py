@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import cofed
 from cofed.cli import app
-from cofed.experiments import schema
+from cofed.experiments import build, registry, schema
 
 SMALL = """
 title = "Two methods"
@@ -109,11 +109,13 @@ def test_columns_that_are_not_there_are_refused_before_anything_runs(tmp_path, m
 
 
 def test_every_algorithm_regularizer_and_generator_has_a_table():
-    assert {"FedDualAvg", "DFedDA", "MCFedDA", "Scaffold"} <= set(schema.ALGORITHMS)
-    assert {"L1", "Nuclear", "Box", "Zero"} <= set(schema.REGULARIZERS)
-    assert {"yuan_lasso", "zhang_logistic"} <= set(schema.GENERATORS)
-    table = schema.table_of("FedDualAvg", schema.ALGORITHMS["FedDualAvg"], "name", several=True)
-    assert set(table.model_fields) == {"name", "client_lr", "server_lr", "client_prox"}
+    assert {"FedDualAvg", "DFedDA", "MCFedDA", "Scaffold"} <= set(registry.ALGORITHMS)
+    assert {"L1", "Nuclear", "Box", "Zero"} <= set(registry.REGULARIZERS)
+    assert {"yuan_lasso", "zhang_logistic"} <= set(registry.GENERATORS)
+    table = schema.table_of("FedDualAvg", registry.ALGORITHMS["FedDualAvg"], schema.ALGORITHM)
+    own = {"name", *(key.name for key in registry.keys_of(registry.ALGORITHMS["FedDualAvg"]))}
+    assert own == {"name", "client_lr", "server_lr", "client_prox"}
+    assert set(table.model_fields) == {*own, "mirror", "label"}
     assert table.model_validate({"name": "FedDualAvg", "client_lr": [0.1, 0.2]}).model_dump()["client_lr"] == [0.1, 0.2]
 
 
@@ -152,11 +154,11 @@ def test_a_table_of_the_users_own(tmp_path):
     file = tmp_path / "own.toml"
     file.write_text(text)
     loaded = schema.load(file)
-    setup = schema.set_up(loaded, 0, tmp_path, loaded.run.model_dump(exclude_none=True))
+    setup = build.set_up(loaded, 0, tmp_path, loaded.run.model_dump(exclude_none=True))
     assert setup.federation.names == ("a", "b")
     assert setup.federation.n_samples + setup.evaluation.n_samples == 40
     with pytest.raises(schema.FileError, match="compare with the truth"):
-        schema.measures(["f1"], None, "csv")
+        build.metrics(["f1"], None, "csv")
 
 
 def test_the_example_is_valid_and_not_overwritten(tmp_path):

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from cofed.cli import app
-from cofed.plotting import COLOURS
+from cofed.plotting.styles import COLOURS
 from cofed.report import page, write_report
 from cofed.report.curves import channels, luminance, on_dark, styled, thin
-from cofed.report.runs import Run, check_numbers
+from cofed.report.runs import ReportedRun, check_numbers
 from tests.report.sample import HOSTILE, METHODS, SEEDS
 
 
@@ -34,9 +34,9 @@ def run_of(runs, name: str) -> dict:
     return next(run for run in content(runs.page)["runs"] if run["id"] == name)
 
 
-def in_memory(numbers: pd.DataFrame) -> Run:
+def in_memory(numbers: pd.DataFrame) -> ReportedRun:
     """A run that was never written."""
-    return Run(resources.files("cofed"), {}, check_numbers(numbers), [], None, [])
+    return ReportedRun(resources.files("cofed"), {}, check_numbers(numbers), [], None, [])
 
 
 def test_curves_are_the_mean_and_the_range_over_seeds(runs):

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -93,20 +94,63 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON, whole or not at all."""
-    atomically(path, lambda name: Path(name).write_text(json.dumps(content, indent=1)))
+def write_json(path: Path, content: object, *, shown: bool = False) -> None:
+    """Write JSON, whole or not at all.
+
+    Parameters
+    ----------
+    path
+        Where the file ends up.
+    content
+        What it holds.
+    shown
+        Whether people are meant to read it: laid out for them, with letters beyond ASCII as they are, and with the
+        permissions of any new file.
+    """
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n" if shown else json.dumps(content, indent=1)
+    atomically(path, lambda name: Path(name).write_text(text, encoding="utf-8"), shown=shown)
+
+
+class UnreadableJson(ValueError):
+    """Why a file holds no JSON, in a sentence that begins with its name."""
+
+
+def load_json(path: Path) -> Any:
+    """Read a JSON file, or raise UnreadableJson."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise UnreadableJson(f"{path.name} is not valid JSON (line {error.lineno}: {error.msg})") from error
+    except UnicodeDecodeError as error:
+        raise UnreadableJson(f"{path.name} is not text in UTF-8") from error
+    except RecursionError as error:
+        raise UnreadableJson(f"{path.name} is nested too deeply") from error
+    except OSError as error:
+        raise UnreadableJson(f"{path.name} cannot be read ({error.strerror})") from error
 
 
 def read_json(path: Path, refusal: str) -> dict[str, Any]:
     """Read a JSON object, or refuse with this sentence."""
     try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError) as error:
+        content = load_json(path)
+    except UnreadableJson as error:
         raise ValueError(refusal) from error
     if not isinstance(content, dict):
         raise ValueError(refusal)
     return content
+
+
+def without_nonfinite(value: Any, say: Callable[[float], str | None]) -> Any:
+    """The same JSON value with infinities and NaN, which JSON does not have, replaced by what `say` makes of them.
+
+    >>> without_nonfinite({"a": [float("nan"), 1.0]}, str)
+    {'a': ['nan', 1.0]}
+    """
+    if isinstance(value, dict):
+        return {key: without_nonfinite(item, say) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nonfinite(item, say) for item in value]
+    return say(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def new_file(path: Path, mode: int = PRIVATE_FILE) -> int:

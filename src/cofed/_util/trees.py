@@ -68,6 +68,15 @@ def dtype(x: PyTree) -> Any:
     return next(dtype for dtype in dtypes if jnp.issubdtype(dtype, jnp.floating))
 
 
+def nbytes(x: PyTree) -> int:
+    """Bytes of a tree's arrays, or of those that its shapes stand for.
+
+    >>> nbytes({"coef": jnp.zeros(3, "float32"), "intercept": jax.ShapeDtypeStruct((), "float32")})
+    16
+    """
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(x))
+
+
 def names(x: PyTree) -> list[str]:
     """The leaves' names in order: field names and indices joined by dots ("coef", "layers.0.weight")."""
     return [".".join(part(key) for key in path) for path, _ in jax.tree_util.tree_leaves_with_path(x)]

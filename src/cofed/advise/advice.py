@@ -1,4 +1,4 @@
-"""What each choice would give, and which to take."""
+"""Estimate what each choice would give, and recommend one."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,51 +8,72 @@ from scipy import stats
 
 from cofed.advise.table import Prepared
 from cofed.federation import Federation
-from cofed.personal.compare import Comparison, compare
-from cofed.personal.heterogeneity import Heterogeneity, heterogeneity
-from cofed.personal.joint import cross_validate
+from cofed.solvers.joint import cross_validate
+from cofed.statistics.heterogeneity import Heterogeneity, heterogeneity
+from cofed.statistics.paired_comparison import PairedComparison, compare
 
 STRENGTHS = (0.0, *(float(s) for s in np.geomspace(1e-3, 1e2, 11)), float("inf"))
-RIDGE = 1e-4  # keeps the models of sites with separated classes finite; next to nothing elsewhere
-CLEAR = 2.0  # standard errors
+RIDGE = 1e-4  # keeps the model of a site with separable classes finite; negligible elsewhere
+CLEAR = 2.0  # FedProx is recommended where it is better by more than this many standard errors
 
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
     """Held-out losses of every choice, overall and per site, and the recommendation.
 
-    `risks` is the weighted mean held-out loss for each of `strengths` (0 is a model each, infinity one for all), and
-    `baseline` that of a model without features. `apart` compares one model for all (first) with a model each (second),
-    `held_near` the better of these two with FedProx at its best strength. `by_site` has the losses per site and
-    strength. `different` is measured on decorrelated features: there a distance of models is one of predictions.
+    Attributes
+    ----------
+    prepared
+        The data.
+    different
+        The estimated heterogeneity of the sites, or why it could not be estimated. It is measured on decorrelated
+        features, where the distance between two models is the distance between their predictions.
+    strengths
+        FedProx's strengths that were tried; 0 is a model for each site, infinity one model for all.
+    risks
+        The weighted mean held-out loss at each strength.
+    errors
+        Standard errors of `risks` minus the risk of one model for all.
+    baseline
+        The loss of a model without features.
+    by_site
+        The held-out loss per site and strength.
+    apart
+        Compares one model for all (first) with a model each (second).
+    held_near
+        Compares the better of these two with FedProx at its best strength.
+    best
+        The index of FedProx's best strength.
+    folds
+        The folds of the cross-validation.
     """
 
     prepared: Prepared
-    different: Heterogeneity | str  # or why it could not be estimated
+    different: Heterogeneity | str
     strengths: tuple[float, ...]
     risks: np.ndarray
-    errors: np.ndarray  # standard errors of risks minus the risk of one model for all
+    errors: np.ndarray
     baseline: float
     by_site: np.ndarray
-    apart: Comparison
-    held_near: Comparison
-    best: int  # the place of FedProx's best strength
+    apart: PairedComparison
+    held_near: PairedComparison
+    best: int
     folds: int
 
     @property
     def better(self) -> str:
-        """The better of the two extremes; a difference within a standard error is a tie, for the model for all."""
+        """The better of the two extremes; within one standard error it is a tie, which goes to the model for all."""
         return "local" if self.apart.difference > self.apart.standard_error else "shared"
 
     @property
     def recommendation(self) -> str:
-        """ "shared", "local" or "prox": FedProx only where it is clearly better than both extremes."""
+        """What to do: "shared", "local", or "prox" where FedProx is clearly better than both extremes."""
         gain = self.held_near.difference
         return "prox" if gain > CLEAR * self.held_near.standard_error and gain > 0 else self.better
 
     @property
     def sure(self) -> float:
-        """How sure it is that the recommended choice beats the one it is compared with, from 0.5 to 1."""
+        """The probability, from 0.5 to 1, that the recommended choice beats the one it is compared with."""
         against = self.held_near if self.recommendation == "prox" else self.apart
         size = abs(against.difference)
         return float(stats.norm.cdf(size / against.standard_error)) if against.standard_error > 0 else 1.0
@@ -61,15 +82,33 @@ class Advice:
 def advise(
     prepared: Prepared, folds: int = 5, seed: int = 0, after: Callable[[int, int], None] = lambda done, total: None
 ) -> Advice:
-    """Cross-validate every choice inside the sites. `after(done, total)` is told of progress.
+    """Cross-validate every choice inside the sites.
 
+    Parameters
+    ----------
+    prepared
+        The data, from `cofed.advise.table.prepare`.
+    folds
+        Folds of the cross-validation.
+    seed
+        Seed of the folds.
+    after
+        Called with the steps done and the steps in all, to show progress.
+
+    Returns
+    -------
+    Advice
+        The held-out losses and the recommendation.
+
+    Examples
+    --------
     >>> import pandas as pd
-    >>> from cofed.advise.table import prepare
+    >>> from cofed.advise.table import Columns, prepare
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=400)
     >>> site = np.repeat(["a", "b"], 200)
     >>> y = np.where(site == "a", 2 * x, -2 * x) + rng.normal(size=400)
-    >>> found = advise(prepare(pd.DataFrame({"site": site, "x": x, "y": y}), "y", "site"))
+    >>> found = advise(prepare(pd.DataFrame({"site": site, "x": x, "y": y}), Columns("y", "site")))
     >>> found.recommendation, found.sure > 0.99
     ('local', True)
     """
@@ -87,7 +126,7 @@ def advise(
     risks = p @ by_site
     one, each = len(STRENGTHS) - 1, 0
 
-    def against(first: int, second: int) -> Comparison:
+    def against(first: int, second: int) -> PairedComparison:
         return compare(names, [own[first] for own in losses], [own[second] for own in losses], weights, labels)
 
     best = 1 + int(np.argmin(risks[1:-1]))
@@ -104,7 +143,7 @@ def advise(
 
 
 def decorrelated(federation: Federation) -> Federation:
-    """The same rows with features that are uncorrelated over all sites, of variance 1."""
+    """The same rows with features rotated and scaled to be uncorrelated over all sites, with variance 1."""
     X, _ = federation.pooled()
     values, vectors = np.linalg.eigh(np.cov(X.T, ddof=0).reshape(X.shape[1], X.shape[1]))
     turn = vectors / np.sqrt(values)
@@ -113,7 +152,7 @@ def decorrelated(federation: Federation) -> Federation:
 
 
 def baseline(prepared: Prepared, p: np.ndarray) -> float:
-    """The mean loss of one model without features: what knowing nothing of a row would give."""
+    """The mean loss of the best constant prediction: that of a model without features."""
     parts = [np.asarray(prepared.federation.client(name)[1]) for name in prepared.federation.names]
     y = np.concatenate(parts)
     if prepared.kind == "linear":

@@ -1,14 +1,12 @@
-"""The advice as a page in the terminal, as an HTML page, as a figure and as JSON."""
+"""Show the advice: in the terminal, as an HTML page, as a figure and as JSON."""
 
 import html
 import io
 import json
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 from rich import box
 from rich.console import Group
@@ -18,17 +16,18 @@ from rich.table import Table
 from rich.text import Text
 
 from cofed._util.files import atomically
+from cofed._util.pandas_types import Frame, Series
 from cofed.advise import words
 from cofed.advise.advice import Advice
-from cofed.personal.heterogeneity import Heterogeneity
-from cofed.plotting import COLOURS, LARGE, REFERENCE, SMALL
+from cofed.plotting.styles import COLOURS, LARGE, REFERENCE, SMALL
+from cofed.statistics.heterogeneity import Heterogeneity
 
-WIDE = 106  # columns of a terminal with room for bars
-BARS = 24  # characters of the longest bar in the terminal
+WIDE = 106  # a terminal of at least this many columns has room for bars
+BARS = 24  # characters of the longest bar
 
 
 def terminal(advice: Advice, width: int) -> Group:
-    """One page for the terminal."""
+    """The advice for a terminal of this width."""
     headline = Text(words.recommendation(advice), style="bold green")
     body = Text("\n\n".join(["", *words.reasons(advice)]).removeprefix("\n"))
     paragraph = lambda text: Padding(Text(text), (0, 1, 1, 1))  # noqa: E731
@@ -52,8 +51,8 @@ def terminal(advice: Advice, width: int) -> Group:
     )
 
 
-def table(rows: pd.DataFrame, drawn: list[str] | None = None, mark: Any = None) -> Table:
-    """A table of texts, with bars beside and the best row marked where these are given."""
+def table(rows: Frame, drawn: list[str] | None = None, mark: Series | None = None) -> Table:
+    """A table for the terminal, optionally with a bar (`drawn`) beside each row and some rows highlighted (`mark`)."""
     out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for place, column in enumerate(rows):
         out.add_column(
@@ -63,20 +62,20 @@ def table(rows: pd.DataFrame, drawn: list[str] | None = None, mark: Any = None) 
         out.add_column("", no_wrap=True)
     for i, row in enumerate(rows.itertuples(index=False)):
         style = "bold green" if mark is not None and mark.iloc[i] else ""
-        texts = [Text(str(value)) for value in row]  # names of sites are no markup
+        texts = [Text(str(value)) for value in row]  # no markup: a site may be called "[red]"
         out.add_row(*texts, *([drawn[i]] if drawn is not None else []), style=style)
     return out
 
 
 def bars(advice: Advice) -> list[str]:
-    """How much worse than the best each choice is, as bars."""
+    """A bar for each choice: how much worse it is than the best."""
     excess = (advice.risks - advice.risks.min())[::-1]
     longest = excess.max()
     return ["█" * round(BARS * value / longest) if longest > 0 else "" for value in excess]
 
 
 def figure(advice: Advice) -> Figure:
-    """Held-out loss against the strength, both extremes marked."""
+    """Plot the held-out loss against the strength, with both extremes marked."""
     fig = Figure(figsize=(7.2, 4.2), layout="constrained")
     axes = fig.add_subplot()
     inner = np.array(advice.strengths[1:-1])
@@ -123,13 +122,13 @@ def figure(advice: Advice) -> Figure:
 
 
 def save_figure(advice: Advice, path: Path) -> None:
-    """The figure as PNG, SVG or PDF, by the name's ending."""
+    """Write the figure as PNG, SVG or PDF, by the ending of its name."""
     kind = path.suffix.removeprefix(".").lower()
     atomically(path, lambda f: figure(advice).savefig(f, format=kind, dpi=160), shown=True)
 
 
 def page(advice: Advice) -> str:
-    """One HTML page with everything in it."""
+    """The advice as one self-contained HTML page."""
     drawing = io.StringIO()
     figure(advice).savefig(drawing, format="svg")
     svg = drawing.getvalue()
@@ -160,8 +159,8 @@ def page(advice: Advice) -> str:
 """
 
 
-def rows_of(table: pd.DataFrame, mark: Any = None) -> str:
-    """A table in HTML."""
+def rows_of(table: Frame, mark: Series | None = None) -> str:
+    """A table in HTML, with some rows highlighted (`mark`)."""
     head = "".join(f"<th>{html.escape(str(column))}</th>" for column in table)
     body = ""
     for i, row in enumerate(table.itertuples(index=False)):
@@ -171,13 +170,13 @@ def rows_of(table: pd.DataFrame, mark: Any = None) -> str:
 
 
 def save_page(advice: Advice, path: Path) -> None:
-    """The page as a file."""
+    """Write the HTML page to a file."""
     text = page(advice)
     atomically(path, lambda name: Path(name).write_text(text, encoding="utf-8"), shown=True)
 
 
 def as_json(advice: Advice) -> str:
-    """The figures, for programs; a strength of infinity is null."""
+    """The results as JSON; an infinite strength is null."""
     found, ready = advice.different, advice.prepared
     rows = np.asarray(ready.federation.sizes)
     return json.dumps(

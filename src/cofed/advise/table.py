@@ -1,42 +1,67 @@
-"""A table of all sites' rows, made ready: what is dropped or left out is said, never silent."""
+"""Prepare a table of all sites' rows for the comparison, with a note on everything that is left out."""
 
 import dataclasses
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from cofed._util import intake
-from cofed._util.tables import read_csv
+from cofed._util import naming
+from cofed._util.pandas_types import Frame, Series
 from cofed.federation import Federation
+from cofed.federation.files import read_csv
 from cofed.losses import Logistic, Poisson, Softmax, Squared
 from cofed.models import Linear
 from cofed.problem import Problem
 
-Frame = Any  # of pandas, whose types say too little for a checker
-LEVELS = 20  # a text column with more values than this is no category
-GAPS = 0.05  # a column with a larger part missing is left out; with a smaller one, its rows are
+LEVELS = 20  # a text column with more distinct values than this is not treated as categorical
+GAPS = 0.05  # a column with a larger share of missing values is left out; below it, the incomplete rows are
 MODELS = {"linear": Squared, "logistic": Logistic, "multinomial": Softmax, "poisson": Poisson}
-FEATURES = 1000  # the exact solver works with matrices of this size
+FEATURES = 1000  # the exact solver factorises matrices of this size
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """The role of each column of a table.
+
+    Parameters
+    ----------
+    target
+        The column to predict.
+    client
+        The column that names a row's site.
+    group
+        Rows with the same value here, such as those of one person, are never split between folds.
+    features
+        The columns to predict from; None takes all others.
+    drop
+        Columns to ignore.
+    """
+
+    target: str
+    client: str
+    group: str | None = None
+    features: Sequence[str] | None = None
+    drop: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """The sites' data on one scale, the model they suggest, and what was done to get there."""
+    """The sites' data on one scale, the model that the target suggests, and what was done to get there."""
 
     federation: Federation
     problem: Problem
     kind: str  # a key of MODELS
-    groups: list[np.ndarray] | None  # which rows belong together, per site
+    groups: list[np.ndarray] | None  # per site, the group of each row
     excluded: dict[str, str]  # sites left out, and why
     notes: list[str]  # what else was done, a sentence each
     target: str
 
 
 def read(path: Path, client: str) -> Frame:
-    """A CSV or Parquet file (or a folder of Parquet files) as a table; site names are text."""
+    """Read a CSV or Parquet file (or a folder of Parquet files); site names are read as text."""
     if not path.exists():
         raise ValueError(f"there is no file {path}")
     if path.is_dir() or path.suffix == ".parquet":
@@ -49,29 +74,44 @@ def read(path: Path, client: str) -> Frame:
     raise ValueError(f"{path} ends in {path.suffix!r}; give a .csv or a .parquet file")
 
 
-def prepare(
-    df: Frame,
-    target: str,
-    client: str,
-    group: str | None = None,
-    features: list[str] | None = None,
-    drop: list[str] | None = None,
-    model: str | None = None,
-    folds: int = 5,
-) -> Prepared:
-    """Choose and scale the columns, name what is left out, and say which model the target asks for.
+def prepare(df: Frame, columns: Columns, model: str | None = None, folds: int = 5) -> Prepared:
+    """Encode and scale the features, leave out what cannot be used, and choose the model.
 
+    Parameters
+    ----------
+    df
+        The rows of all sites.
+    columns
+        The role of each column.
+    model
+        A key of `MODELS`; None chooses one by the target's values.
+    folds
+        Folds of the cross-validation that follows: a site needs two rows (or groups) for each.
+
+    Returns
+    -------
+    Prepared
+        The federation and the problem, with notes on what was left out.
+
+    Raises
+    ------
+    ValueError
+        Where a column is missing, or no comparison is possible.
+
+    Examples
+    --------
     >>> df = pd.DataFrame({"site": ["a", "b"] * 30, "age": np.arange(60.0), "ill": [0, 0, 1] * 20})
-    >>> ready = prepare(df, target="ill", client="site")
+    >>> ready = prepare(df, Columns(target="ill", client="site"))
     >>> ready.kind, ready.federation.names, ready.federation.feature_names
     ('logistic', ('a', 'b'), ('age',))
     """
     notes: list[str] = []
-    chosen = roles(df, target, client, group, features, drop or [])
-    df = drop_rows(df, [target], f"the target {target!r} is missing", notes)
+    df, chosen = with_roles(df, columns)
+    target, client, group = columns.target, columns.client, columns.group
+    df = drop_rows(df, target, f"the target {target!r} is missing", notes)
     for column in (client, group):
         if column is not None:
-            df = drop_rows(df, [column], f"{column!r} is missing", notes)
+            df = drop_rows(df, column, f"{column!r} is missing", notes)
     if df[client].nunique() < 2:
         only = df[client].iloc[0]
         raise ValueError(
@@ -80,7 +120,7 @@ def prepare(
         )
     kind = kind_of(df[target], target, model, notes)
     y = encode_target(df[target], target, kind, notes)
-    X = encode_features(df[chosen], features is not None, notes)
+    X = encode_features(df[chosen], columns.features is not None, notes)
     whole = X.notna().all(axis=1)
     if not whole.all():
         notes.append(f"{(~whole).sum():,} of {len(X):,} rows are left out: a feature is missing there.")
@@ -112,45 +152,50 @@ def prepare(
     return Prepared(federation, problem, kind, groups, excluded, notes, target)
 
 
-def roles(
-    df: Frame, target: str, client: str, group: str | None, features: list[str] | None, drop: list[str]
-) -> list[str]:
-    """The feature columns, once every column that is named is there and has one role."""
-    columns = [str(c) for c in df.columns]
-    df.columns = columns
-    twice = sorted({c for c in columns if columns.count(c) > 1})
-    if twice:
-        raise ValueError(f"the column {twice[0]!r} is there twice; column names must differ")
-    for role, names in (
-        ("target", [target]),
-        ("client", [client]),
-        ("group", [group] if group is not None else []),
-        ("feature", features or []),
-        ("drop", drop),
-    ):
-        for name in names:
-            if name not in columns:
-                near = difflib.get_close_matches(name, columns, 3)
-                hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
-                raise ValueError(f"there is no {role} column {name!r}{hint} The columns are {intake.listed(columns)}")
-    if len({target, client, group}) < 3:
-        raise ValueError("the target, the client and the group must be different columns")
+def with_roles(df: Frame, columns: Columns) -> tuple[Frame, list[str]]:
+    """The table with text as column names, and its feature columns, once every named column exists and has one role."""
+    names = [str(name) for name in df.columns]
+    df = df.set_axis(names, axis="columns")
+    check_names(names, columns)
     if len(df) == 0:
         raise ValueError("the table has no rows")
-    if features is not None:
-        taken = sorted(set(features) & {target, client, group})
-        if taken:
-            raise ValueError(f"{taken[0]!r} cannot be a feature: it is the target, the client or the group")
-    others = features if features is not None else [c for c in columns if c not in {target, client, group}]
-    chosen = [c for c in dict.fromkeys(others) if c not in drop]
+    taken = {columns.target, columns.client, columns.group}
+    if columns.features is None:
+        others = [name for name in names if name not in taken]
+    else:
+        others = list(columns.features)
+        if both := sorted(set(others) & taken):
+            raise ValueError(f"{both[0]!r} cannot be a feature: it is the target, the client or the group")
+    chosen = [name for name in dict.fromkeys(others) if name not in columns.drop]
     if not chosen:
         raise ValueError("no feature column is left beside the target and the client")
-    return chosen
+    return df, chosen
 
 
-def drop_rows(df: Frame, columns: list[str], why: str, notes: list[str]) -> Frame:
-    """The rows in which these columns are there."""
-    whole = df[columns].notna().all(axis=1)
+def check_names(names: list[str], columns: Columns) -> None:
+    """Refuse column names that are there twice, and roles given to columns that are missing or have another role."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"the column {twice[0]!r} is there twice; column names must differ")
+    for role, named in (
+        ("target", [columns.target]),
+        ("client", [columns.client]),
+        ("group", [columns.group] if columns.group is not None else []),
+        ("feature", columns.features or []),
+        ("drop", columns.drop),
+    ):
+        for name in named:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, 3)
+                hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+                raise ValueError(f"there is no {role} column {name!r}{hint} The columns are {naming.listed(names)}")
+    if len({columns.target, columns.client, columns.group}) < 3:
+        raise ValueError("the target, the client and the group must be different columns")
+
+
+def drop_rows(df: Frame, column: str, why: str, notes: list[str]) -> Frame:
+    """Drop the rows in which a column has no value."""
+    whole = df[column].notna()
     if not whole.any():
         raise ValueError(f"{why} in every row")
     if not whole.all():
@@ -158,20 +203,13 @@ def drop_rows(df: Frame, columns: list[str], why: str, notes: list[str]) -> Fram
     return df[whole]
 
 
-def kind_of(y: Frame, name: str, asked: str | None, notes: list[str]) -> str:
-    """The model for the target: as asked, or by its values."""
+def kind_of(y: Series, name: str, asked: str | None, notes: list[str]) -> str:
+    """The kind of model: the one that was asked for, or the one that the target's values suggest."""
     distinct, numeric = y.nunique(), pd.api.types.is_numeric_dtype(y)
     if distinct == 1:
         raise ValueError(f"the target {name!r} has the one value {y.iloc[0]}: there is nothing to predict")
     if asked is not None:
-        if asked not in MODELS:
-            raise ValueError(f"there is no model {asked!r}; there are {', '.join(MODELS)}")
-        if asked == "logistic" and distinct != 2:
-            raise ValueError(f"a logistic model needs a target with two values, and {name!r} has {distinct}")
-        if asked in ("linear", "poisson") and not numeric:
-            raise ValueError(f"a {asked} model needs numbers, and the target {name!r} holds text")
-        if asked == "poisson" and (y.min() < 0 or (y != y.round()).any()):
-            raise ValueError(f"a Poisson model needs counts 0, 1, 2, ..., and the target {name!r} has others")
+        check_kind(asked, y, name)
         return asked
     if distinct == 2:
         return "logistic"
@@ -188,8 +226,21 @@ def kind_of(y: Frame, name: str, asked: str | None, notes: list[str]) -> str:
     return "linear"
 
 
-def encode_target(y: Frame, name: str, kind: str, notes: list[str]) -> np.ndarray:
-    """The target as the loss expects it."""
+def check_kind(asked: str, y: Series, name: str) -> None:
+    """Refuse a kind of model that the target's values do not fit."""
+    distinct, numeric = y.nunique(), pd.api.types.is_numeric_dtype(y)
+    if asked not in MODELS:
+        raise ValueError(f"there is no model {asked!r}; there are {', '.join(MODELS)}")
+    if asked == "logistic" and distinct != 2:
+        raise ValueError(f"a logistic model needs a target with two values, and {name!r} has {distinct}")
+    if asked in ("linear", "poisson") and not numeric:
+        raise ValueError(f"a {asked} model needs numbers, and the target {name!r} holds text")
+    if asked == "poisson" and (y.min() < 0 or (y != y.round()).any()):
+        raise ValueError(f"a Poisson model needs counts 0, 1, 2, ..., and the target {name!r} has others")
+
+
+def encode_target(y: Series, name: str, kind: str, notes: list[str]) -> np.ndarray:
+    """Encode the target as the loss expects it: numbers, or classes 0, 1, ..."""
     if kind in ("linear", "poisson"):
         return y.to_numpy(float)
     values = sorted(y.unique(), key=str) if y.dtype == object else sorted(y.unique())
@@ -199,7 +250,10 @@ def encode_target(y: Frame, name: str, kind: str, notes: list[str]) -> np.ndarra
 
 
 def encode_features(X: Frame, asked: bool, notes: list[str]) -> Frame:
-    """Numbers only: categories become indicators; identifiers, dates, long texts and columns with gaps are left out."""
+    """Turn categories into indicators, and leave out identifiers, dates, free text and columns with many gaps.
+
+    Columns that the user `asked` for by name are kept even where many of their values are missing.
+    """
     gaps = X.isna().mean()
     left: dict[str, list[str]] = {}
     parts = []
@@ -230,7 +284,7 @@ def encode_features(X: Frame, asked: bool, notes: list[str]) -> Frame:
 
 
 def independent(X: Frame, notes: list[str]) -> Frame:
-    """Without constant columns and without those that the others determine."""
+    """Leave out columns that are constant or linear combinations of the columns before them."""
     constant = [c for c in X if X[c].nunique() == 1]
     if constant:
         notes.append(f"Columns left out (constant): {', '.join(constant)}.")
@@ -238,7 +292,7 @@ def independent(X: Frame, notes: list[str]) -> Frame:
     if X.shape[1] == 0:
         raise ValueError(f"no feature column is left: {', '.join(constant)} are constant")
     scaled = ((X - X.mean()) / X.std(ddof=0)).to_numpy()
-    # In the R of a QR factorisation, a column that those before it determine has a diagonal entry of about 0.
+    # A column in the span of those before it has a diagonal entry of about 0 in the R of a QR factorisation.
     diagonal = np.abs(np.diag(np.linalg.qr(scaled, mode="r")))
     bound = 1e-8 * np.sqrt(len(scaled))
     determined = [c for c, size in zip(X, diagonal, strict=False) if size < bound] + list(X.columns[len(diagonal) :])
@@ -248,10 +302,10 @@ def independent(X: Frame, notes: list[str]) -> Frame:
     return X
 
 
-def unfit_sites(sites: np.ndarray, y: np.ndarray, groups: Any, kind: str, folds: int) -> dict[str, str]:
-    """The sites that cannot take part, and why."""
+def unfit_sites(sites: np.ndarray, y: np.ndarray, groups: np.ndarray | None, kind: str, folds: int) -> dict[str, str]:
+    """The sites that cannot take part, with the reason."""
     excluded = {}
-    for name in sorted(set(sites), key=intake.natural):
+    for name in sorted(set(sites), key=naming.natural):
         rows = sites == name
         units = int(rows.sum()) if groups is None else len(set(groups[rows]))
         if units < 2 * folds:

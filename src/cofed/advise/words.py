@@ -1,11 +1,11 @@
-"""The advice in words and tables, for a reader who knows the sites and not the method; both pages are made of these."""
+"""The advice in words and tables, for readers who know the sites but not the method; shared by all ways to show it."""
 
 import numpy as np
 import pandas as pd
 
 from cofed.advise.advice import Advice
 from cofed.advise.table import Prepared
-from cofed.personal.heterogeneity import Heterogeneity
+from cofed.statistics.heterogeneity import Heterogeneity
 
 LOSSES = {
     "linear": "half the squared error",
@@ -21,7 +21,7 @@ NAMES = {
 
 
 def short(strength: float) -> str:
-    """A strength with two digits.
+    """A strength with two significant digits.
 
     >>> short(100.0), short(0.0316)
     ('100', '0.032')
@@ -30,7 +30,7 @@ def short(strength: float) -> str:
 
 
 def loss(value: float) -> str:
-    """A loss with four digits behind the point, or four in all where it is large.
+    """A loss with four decimals, or four significant digits where it is large.
 
     >>> loss(0.46161), loss(5091661869.7)
     ('0.4616', '5.092e+09')
@@ -39,12 +39,12 @@ def loss(value: float) -> str:
 
 
 def title(advice: Advice) -> str:
-    """The question."""
+    """The question that the advice answers."""
     return f"Should these {advice.prepared.federation.n_clients} sites share one model?"
 
 
 def data(advice: Advice) -> str:
-    """What was looked at, in a sentence or two."""
+    """What the advice is based on, in a sentence or two."""
     ready = advice.prepared
     fed = ready.federation
     together = " Rows of one group stay together." if ready.groups is not None else ""
@@ -56,14 +56,14 @@ def data(advice: Advice) -> str:
 
 
 def recommendation(advice: Advice) -> str:
-    """What to do, as a headline."""
+    """The recommendation as a headline."""
     chosen = NAMES[advice.recommendation]
     strength = f" (FedProx, strength {short(advice.strengths[advice.best])})" if advice.recommendation == "prox" else ""
     return chosen[0].upper() + chosen[1:] + strength
 
 
 def reasons(advice: Advice) -> list[str]:
-    """Why, and how sure: a sentence each."""
+    """The reasons for the recommendation, and how certain it is."""
     shared, local, near = advice.risks[-1], advice.risks[0], advice.risks[advice.best]
     kind = LOSSES[advice.prepared.kind]
     said = [
@@ -185,7 +185,7 @@ def remarks(advice: Advice) -> list[str]:
 
 
 def how_to(advice: Advice) -> str:
-    """The line of Python that trains what is recommended."""
+    """A line of Python that trains what is recommended."""
     strength = advice.strengths[advice.best] if advice.recommendation == "prox" else 0.0
     rate = short(1 / (smoothness(advice.prepared) + strength))
     method = {
@@ -202,7 +202,7 @@ def how_to(advice: Advice) -> str:
 
 
 def smoothness(ready: Prepared) -> float:
-    """The largest curvature of any site's loss (for counts at four times their mean): steps of one over it are safe."""
+    """The largest curvature of any site's loss (for counts at four times their mean), whose inverse is a safe step."""
     bend = {"linear": 1.0, "logistic": 0.25, "multinomial": 0.5}.get(ready.kind)
     largest = 0.0
     for name in ready.federation.names:

@@ -11,28 +11,50 @@ import numpy as np
 from cofed._util import checks
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.disk import DiskFederation
+from cofed.engine.contracts import in_a_line
 from cofed.engine.history import Result
-from cofed.engine.job import Settings, in_a_line
+from cofed.engine.spec import RunSpec
 from cofed.federation import Federation
-from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
 
 METHODS = ("on_start", "on_row", "on_end")
+# The numbers of a run, as they are told to experiment trackers and written into a checkpoint.
+NUMBERS = (
+    *("rounds", "local_steps", "local_epochs", "batch_size", "clients_per_round"),
+    *("seed", "evaluate_every", "keep_models", "per_client"),
+)
 SHOWN = 8  # a parameter with more entries than this is told by its shape
 
 
 @dataclasses.dataclass(frozen=True)
 class RunInfo:
-    """What a callback is told at the start of a run. `rows` are those that a resumed run has already."""
+    """What a callback is told at the start of a run.
 
-    algorithm: AbstractAlgorithm
-    problem: Problem
-    federation: Federation | DiskFederation
-    settings: Settings
-    weights: Any
-    topology: Topology | None
-    link_failure: float
-    rows: tuple[dict[str, Any], ...] = ()
+    Parameters
+    ----------
+    settings : RunSpec
+        The definition of the run.
+    rows : tuple of dict
+        The rows of the history that a resumed run has already.
+    """
+
+    settings: RunSpec
+    rows: tuple[dict[str, float | int], ...] = ()
+
+    @property
+    def algorithm(self) -> AbstractAlgorithm:
+        """The method that runs."""
+        return self.settings.algorithm
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that is solved."""
+        return self.settings.problem
+
+    @property
+    def federation(self) -> Federation | DiskFederation:
+        """The clients' data."""
+        return self.settings.federation
 
     def parameters(self) -> dict[str, bool | int | float | str]:
         """The run's definition by flat names, as experiment trackers want it: parts by their type, then their fields.
@@ -45,17 +67,18 @@ class RunInfo:
         >>> _ = cofed.run(cofed.Problem(), fed, cofed.FedAvg(0.5), rounds=1, callbacks=[Show()])
         {'algorithm': 'FedAvg', 'algorithm.client_lr': 0.5, 'algorithm.server_lr': 1.0}
         """
+        spec = self.settings
         data = {
             "clients": self.federation.n_clients,
             "samples": "a stream" if self.federation.draw is not None else self.federation.n_samples,
             "features": self.federation.n_features,
             "dtype": str(self.federation.dtype),
-            "weights": self.weights,
+            "weights": spec.weights,
         }
-        network = {} if self.topology is None else {"topology": self.topology, "link_failure": self.link_failure}
-        # What the engine fills into the problem is told by the settings.
+        network = {} if spec.topology is None else {"topology": spec.topology, "link_failure": spec.link_failure}
         problem = {f"problem.{part}": getattr(self.problem, part) for part in ("model", "loss", "regularizer")}
-        named = {"algorithm": self.algorithm} | problem | dataclasses.asdict(self.settings) | data | network
+        numbers = {name: getattr(spec, name) for name in NUMBERS}
+        named = {"algorithm": self.algorithm} | problem | numbers | data | network
         return dict(pair for name, value in named.items() for pair in flat(name, value))
 
 

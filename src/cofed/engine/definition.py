@@ -17,30 +17,14 @@ from safetensors.numpy import save_file
 from cofed._util.files import atomically, read_json
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.disk import DiskFederation
-from cofed.disk.index import Index
 from cofed.engine import fingerprints, recorded
-from cofed.engine.job import Settings
 from cofed.engine.serialization import decode, encode, encode_or_none
+from cofed.engine.spec import RunSpec
 from cofed.federation import Federation
-from cofed.gossip.topologies import Topology
+from cofed.federation.disk.index import Index
 
 
-@dataclasses.dataclass(frozen=True)
-class Definition:
-    """What a run was defined by."""
-
-    problem: Any
-    federation: Federation | DiskFederation
-    algorithm: AbstractAlgorithm
-    settings: Settings
-    weights: Any
-    metrics: Mapping[str, Callable] | None
-    evaluation: Federation | None
-    topology: Topology | None
-    link_failure: float
-
-
-def write_definition(folder: Path, every: int, keep: int, run: Definition, start: PyTree) -> None:
+def write_definition(folder: Path, every: int, keep: int, run: RunSpec, start: PyTree) -> None:
     """The files of the definition, run.json last."""
     if isinstance(run.federation, DiskFederation):
         recorded.write_record(folder / "federation.json", on_disk(run.federation))
@@ -52,14 +36,14 @@ def write_definition(folder: Path, every: int, keep: int, run: Definition, start
     record = recorded.RunRecord(
         format=recorded.FORMAT,
         **recorded.made_by(),
-        settings=recorded.settings_record(run.settings),
+        settings=recorded.settings_record(run),
         checkpoint_every=every,
         keep_checkpoints=keep,
         problem=encode_or_none(run.problem),
         algorithm=encode_or_none(run.algorithm),
         algorithm_name=type(run.algorithm).__name__,
         weights=encode(weights),
-        metrics={name: encode_or_none(metric) for name, metric in (run.metrics or {}).items()},
+        metrics={name: encode_or_none(metric) for name, metric in run.metrics.items()},
         own=own_code(run, start),
         evaluation=run.evaluation is not None,
         evaluation_fingerprint=None if run.evaluation is None else fingerprints.fingerprint(run.evaluation),
@@ -96,7 +80,7 @@ class Written:
         algorithm: AbstractAlgorithm | None,
         metrics: Mapping[str, Callable] | None,
         evaluation: Federation | None,
-    ) -> Definition:
+    ) -> RunSpec:
         """The definition of the run, with what the caller gives in place of what a file cannot hold."""
         written = self.record
         if not isinstance(metrics, (Mapping, NoneType)):
@@ -109,11 +93,11 @@ class Written:
         problem = self.part("problem", written.problem, problem)
         method = self.part("algorithm", written.algorithm, algorithm)
         federation = self.federation(federation)
-        run = Definition(
+        run = RunSpec(
             problem=problem,
             federation=federation,
             algorithm=method,
-            settings=written.settings.settings(),
+            **written.settings.model_dump(),
             weights=self.decoded(written.weights, "weights"),
             metrics=self.metrics(dict(metrics or {})),
             evaluation=self.evaluation(evaluation),
@@ -218,7 +202,7 @@ class Written:
             )
         return found
 
-    def check_code(self, run: Definition) -> None:
+    def check_code(self, run: RunSpec) -> None:
         """A user's own code must compute what it did; other versions of JAX write it in other ways."""
         if self.record.jax != recorded.made_by()["jax"]:
             return
@@ -267,7 +251,7 @@ def reopened(path: Path) -> DiskFederation:
     return dataclasses.replace(DiskFederation.of(Index.open(folder)), measured=measured)
 
 
-def own_code(run: Definition, start: PyTree) -> dict[str, recorded.OwnCode]:
+def own_code(run: RunSpec, start: PyTree) -> dict[str, recorded.OwnCode]:
     """What can be told of the parts that a file cannot hold; `start` has the shapes of the model."""
     found = {}
     if encode_or_none(run.problem) is None:
@@ -275,7 +259,7 @@ def own_code(run: Definition, start: PyTree) -> dict[str, recorded.OwnCode]:
         found["problem"] = recorded.OwnCode(outline=fingerprints.outline(run.problem), code=code)
     if encode_or_none(run.algorithm) is None:
         found["algorithm"] = recorded.OwnCode(outline=fingerprints.outline(run.algorithm), code=None)
-    for name, metric in (run.metrics or {}).items():
+    for name, metric in run.metrics.items():
         if encode_or_none(metric) is None:
             code = fingerprints.code_of(metric, start)
             found[f"metrics.{name}"] = recorded.OwnCode(outline=fingerprints.outline(metric), code=code)

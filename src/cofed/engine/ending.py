@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -12,10 +12,11 @@ from jaxtyping import PyTree
 
 from cofed.engine.chunk_loop import Personal, Task, conclude, personal
 from cofed.engine.debug import watched
-from cofed.engine.history import LeftOut, Log, Outcome, Result
+from cofed.engine.history import NOT_FINITE, History, LeftOut, Log, Outcome, Result
 from cofed.engine.job import Job, ReadyStage
 from cofed.engine.mesh import in_one_place, whole
 from cofed.engine.server_rounds import EMPTY_ROUNDS, State
+from cofed.engine.spec import RunSpec
 from cofed.problem import Problem
 
 # A run whose objective ends so many times above where it began has diverged, also where all numbers are still finite.
@@ -27,7 +28,7 @@ BOTTOMLESS = 1e12  # an objective so many times below zero has no minimum that f
 
 def gathered(job: Job, state: State) -> State:
     """The state in one place: what is saved, and what the results are read from."""
-    return state if job.stages[0].task.data.mesh is None else whole(state, len(job.names))
+    return state if job.stages[0].task.data.mesh is None else whole(state, len(job.spec.federation.names))
 
 
 def settled(job: Job, stage: ReadyStage, state: State) -> tuple[Any, Problem, State]:
@@ -75,32 +76,45 @@ def judged_by(first: dict[str, Any], last: dict[str, Any]) -> str:
 
 def usual_start(job: Job, column: str) -> float:
     """A column at the problem's own start."""
-    task, key = job.stages[0].task, jax.random.key(job.settings.seed)
-    state = job.place.enter(task, job.exchange.starts(job.own_start(), task.plan), key, jax.numpy.zeros((), "int32"))
+    task, key = job.stages[0].task, jax.random.key(job.spec.seed)
+    state = job.place.enter(
+        task, job.exchange.starts(job.spec.default_start(), task.plan), key, jax.numpy.zeros((), "int32")
+    )
     return float(job.place.look(task, state)[column])
 
 
 def judge(job: Job, state: State, log: Log) -> Outcome:
     """How the run ended, with a warning where it diverged."""
     if failed(state):
-        warn_of_divergence(f"{job.name} diverged in round {int(state.failed_at)}, {why(state)}")
+        warn_of_divergence(f"{job.spec.algorithm.name} diverged in round {int(state.failed_at)}, {why(state)}")
         return Outcome.DIVERGED
-    if int(state.round) < job.settings.rounds:
+    if int(state.round) < job.spec.rounds:
         return Outcome.INTERRUPTED
-    ill = {event.client for event in log.history.left_out}
-    if 0 < len(ill) <= len(job.names) / 2:  # their data are the cause, not the steps; the history names them
+    words = blow_up(job.spec, log.history, lambda column: usual_start(job, column))
+    if words is None:
         return Outcome.COMPLETED
-    rows = log.history.rows
+    warn_of_divergence(words)
+    return Outcome.DIVERGED
+
+
+def blow_up(spec: RunSpec, history: History, at_default_start: Callable[[str], float]) -> str | None:
+    """Say why a completed run, whose numbers are all finite, has diverged nevertheless; None where it has not.
+
+    `at_default_start` gives a column of the history at the start that the problem has of its own.
+    """
+    ill = {event.client for event in history.left_out if event.why == NOT_FINITE}
+    if 0 < len(ill) <= spec.federation.n_clients / 2:  # their data are the cause, not the steps; the history names them
+        return None
+    rows = history.rows
     column = judged_by(rows[0], rows[-1])
     values = [row[column] for row in rows]
-    if math.isfinite(values[0]) and blown_up(values) and blown_up(values, usual_start(job, column)):
-        way = "rose" if values[-1] > values[0] else "fell"
-        warn_of_divergence(
-            f"{job.name} diverged: its {column.replace('_', ' ')} {way} from {values[0]:.3g} to {values[-1]:.3g} in "
-            f"{job.settings.rounds} rounds. Smaller steps (client_lr, server_lr) usually help"
-        )
-        return Outcome.DIVERGED
-    return Outcome.COMPLETED
+    if not math.isfinite(values[0]) or not blown_up(values) or not blown_up(values, at_default_start(column)):
+        return None
+    way = "rose" if values[-1] > values[0] else "fell"
+    return (
+        f"{spec.algorithm.name} diverged: its {column.replace('_', ' ')} {way} from {values[0]:.3g} to "
+        f"{values[-1]:.3g} in {spec.rounds} rounds. Smaller steps (client_lr, server_lr) usually help"
+    )
 
 
 def warn_of_divergence(words: str) -> None:
@@ -132,7 +146,7 @@ def rounds_done(state: State) -> int:
 
 def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome, debug: bool) -> Result:
     """The result."""
-    ready = lambda w: job.problem.ready(to_numpy(w))  # noqa: E731
+    ready = lambda w: job.spec.problem.ready(to_numpy(w))  # noqa: E731
     last = end_of_clients(job, stage, state, log, debug)
     algorithm, problem, state = settled(job, stage, state)
     view = lambda of: of(algorithm, problem, state)  # noqa: E731
@@ -142,7 +156,7 @@ def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome
         history=log.history,
         outcome=outcome,
         communication=job.exchange.communication(stage.down, stage.up, log.down, log.up),
-        models=[job.problem.ready(w) for w in log.models] if job.watch.keep_models else None,
+        models=[job.spec.problem.ready(w) for w in log.models] if job.watch.keep_models else None,
         average=None if average is None else ready(average),
         personal_models=None if last is None else to_numpy(last.models),
         clients=None if last is None else client_table(job, stage.task, last),
@@ -158,22 +172,22 @@ def end_of_clients(job: Job, stage: ReadyStage, state: State, log: Log, debug: b
     if task.algorithm.ends_locally and not failed(state):
         if debug:
             with jax.disable_jit():
-                state, heard = task.conclude(state, *watched(job.names, int(state.round)))
+                state, heard = task.conclude(state, *watched(job.spec.federation.names, int(state.round)))
         else:
             state, heard = conclude(task, state)
-        log.down += stage.down * len(job.names)  # the last model goes to everybody
+        log.down += stage.down * len(job.spec.federation.names)  # the last model goes to everybody
         left = np.flatnonzero(~np.asarray(heard)).tolist()
-        log.history.left_out += [LeftOut(int(state.round), job.names[m]) for m in left]
+        log.history.left_out += [LeftOut(int(state.round), job.spec.federation.names[m]) for m in left]
     return personal(task, state)
 
 
 def client_table(job: Job, task: Task, last: Personal) -> pd.DataFrame:
     """A row per client: how many samples it has, and how its own model does on them."""
-    table = pd.DataFrame({"samples": np.asarray(last.sizes)}, index=pd.Index(job.names, name="client"))
+    table = pd.DataFrame({"samples": np.asarray(last.sizes)}, index=pd.Index(job.spec.federation.names, name="client"))
     for name, values in last.scores.items():
         table[name] = np.asarray(values)
     if last.tests and task.held_out is not None:
-        names = [job.names[m] for m in np.asarray(task.held_out.owners)]
+        names = [job.spec.federation.names[m] for m in np.asarray(task.held_out.owners)]
         tests = {"samples": np.asarray(task.held_out.sizes), **{n: np.asarray(v) for n, v in last.tests.items()}}
         for name, values in tests.items():
             table[f"test_{name}"] = pd.Series(values, index=names)

@@ -17,10 +17,10 @@ from cofed._util.programs import keep_programs
 from cofed.algorithms.base import as_algorithm
 from cofed.engine.chunk_loop import Clock, run_chunk
 from cofed.engine.history import History, Log
-from cofed.engine.job import Job, ReadyStage, Settings, check_kinds, prepare
-from cofed.engine.plan import check_seed, optional_integer, positive_integer
+from cofed.engine.job import Job, ReadyStage, prepare
 from cofed.engine.run import begin, begin_stage, clock, count_first, failed, next_pace, record
 from cofed.engine.server_rounds import copies
+from cofed.engine.spec import RunSpec, check_kinds, checked_metrics
 from cofed.engine.tune import MEMORY, advance_some, alike, begin_together, number_of, slices
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
@@ -171,26 +171,35 @@ def forecast(
     if algorithm.candidates(problem) is not None:
         raise ValueError(f"{algorithm.name} trains several methods: forecast its candidates one by one")
     budget, before = check_budget(seconds), machine.peak()
-    settings = Settings(
-        rounds=positive_integer("rounds", rounds),
-        local_steps=optional_integer("local_steps", local_steps),
-        local_epochs=optional_integer("local_epochs", local_epochs),
-        batch_size=optional_integer("batch_size", batch_size),
-        clients_per_round=optional_integer("clients_per_round", clients_per_round),
-        seed=check_seed(seed),
-        evaluate_every=positive_integer("evaluate_every", evaluate_every),
+    spec = RunSpec(
+        problem,
+        federation,
+        algorithm,
+        rounds=rounds,
+        local_steps=local_steps,
+        local_epochs=local_epochs,
+        batch_size=batch_size,
+        clients_per_round=clients_per_round,
+        weights=weights,
+        topology=topology,
+        link_failure=link_failure,
+        w0=w0,
+        seed=seed,
+        evaluate_every=checks.integer("evaluate_every", evaluate_every),
         keep_models=keep_models,
+        metrics=checked_metrics(metrics),
+        evaluation=evaluation,
         per_client=per_client,
     )
     began = time.perf_counter()
-    job = prepare(problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
-    start = problem.start(federation, w0, settings.seed)
+    job = prepare(spec)
+    start = spec.start()
     log = Log(History([], [], [], federation.names), [])
     begin(job, begin_stage(job, 0, start), log)
     preparing = time.perf_counter() - began
     kinds = {shape_of(stage): number for number, stage in reversed([*enumerate(job.stages)])}
     found = {kind: calibrate(job, number, start, log, budget / len(kinds)) for kind, number in kinds.items()}
-    return dataclasses.replace(gathered(job, start, found, preparing, keep_models, per_client), before_bytes=before)
+    return dataclasses.replace(gathered(job, start, found, preparing), before_bytes=before)
 
 
 def forecast_tuning(
@@ -208,28 +217,21 @@ def forecast_tuning(
     `run` would count it, for all configurations together."""
     keep_programs()
     budget, algorithms = check_budget(seconds), list(grid)
-    w0, weights = given.pop("w0", None), given.pop("weights", "uniform")
-    places = {name: given.pop(name, None) for name in ("metrics", "evaluation", "topology")}
-    link_failure, seed = given.pop("link_failure", 0.0), given.pop("seed", 0)
-    names = ("local_steps", "local_epochs", "batch_size", "clients_per_round")
-    chosen = {name: given.pop(name, None) for name in names}
-    if given:
-        raise TypeError(f"forecast_tuning does not know {sorted(given)}")
-    settings = Settings(
-        rounds=rounds, seed=seed, evaluate_every=evaluate_every, keep_models=False, per_client=False, **chosen
-    )
-    start = problem.start(federation, w0, seed)
-    groups = alike(algorithms, problem, settings, federation.dtype)
+    known = {field.name for field in dataclasses.fields(RunSpec)} - {"algorithm", "mesh", "keep_models", "per_client"}
+    if set(given) - known:
+        raise TypeError(f"forecast_tuning does not know {sorted(set(given) - known)}")
+    spec = RunSpec(problem, federation, algorithms[0], rounds=rounds, evaluate_every=evaluate_every, **given)
+    start = spec.start()
+    groups = alike(algorithms, spec)
     parts = []
     for group in groups:
-        one = algorithms[group.members[0]]
-        job = prepare(problem, federation, one, settings, weights, **places, link_failure=link_failure)
+        job = prepare(dataclasses.replace(spec, algorithm=algorithms[group.members[0]]))
         cut = slices(len(group.members), job, start, memory)
         members = [group.stages[i] for i in cut[0]]
         kinds = {shape_of(stage): number for number, stage in reversed([*enumerate(job.stages)])}
         share = budget / len(kinds) / len(groups)
         found = {kind: calibrate_together(job, number, members, start, share) for kind, number in kinds.items()}
-        one_slice = gathered(job, start, found, 0.0, False, False)
+        one_slice = gathered(job, start, found, 0.0)
         times = len(group.members) / len(members)
         parts.append(
             dataclasses.replace(
@@ -287,7 +289,7 @@ def calibrate(job: Job, number: int, start: PyTree, log: Log, budget: float) -> 
     compiled, resident, served = time.perf_counter() - began, with_programs(), []
 
     def going(every: int) -> Callable[[int], float]:
-        timed = dataclasses.replace(job, settings=dataclasses.replace(job.settings, rounds=NEVER, evaluate_every=every))
+        timed = dataclasses.replace(job, spec=dataclasses.replace(job.spec, rounds=NEVER, evaluate_every=every))
         now = state
 
         def go(count: int) -> float:
@@ -305,7 +307,7 @@ def calibrate(job: Job, number: int, start: PyTree, log: Log, budget: float) -> 
 
         return go
 
-    alone, both = paced([going(every) for every in (NEVER, 1)], budget, job.watch.capacity, job.settings.rounds)
+    alone, both = paced([going(every) for every in (NEVER, 1)], budget, job.watch.capacity, job.spec.rounds)
     before = log.up
     count_first(job, stage, state, log)
     first, log.up = log.up - before, before
@@ -330,7 +332,7 @@ def calibrate_together(job: Job, number: int, members: list[list[Any]], start: P
     algorithms = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(stages[number] for stages in members))
     starts = copies(job.exchange.starts(start, stage.task.plan), len(members))
     began = time.perf_counter()
-    state = begin_together(algorithms, stage.task, starts, jax.random.key(job.settings.seed), 0)
+    state = begin_together(algorithms, stage.task, starts, jax.random.key(job.spec.seed), 0)
     never = Clock(*(number_of(n) for n in (0, NEVER, NEVER)), finite=jnp.asarray(True))
     places = jnp.arange(len(members), dtype=jnp.int32)
     looped: Any = advance_some
@@ -350,7 +352,7 @@ def calibrate_together(job: Job, number: int, members: list[list[Any]], start: P
 
         return go
 
-    alone, both = paced([going(every) for every in (NEVER, 1)], budget, job.watch.capacity, job.settings.rounds)
+    alone, both = paced([going(every) for every in (NEVER, 1)], budget, job.watch.capacity, job.spec.rounds)
     used = program.compiled.memory_analysis()
     return Calibration(
         compiled,
@@ -387,11 +389,9 @@ def paced(ways: list[Callable[[int], float]], budget: float, capacity: int, roun
     return [took / rounds for took, rounds in zip(spent, done, strict=True)]
 
 
-def gathered(
-    job: Job, start: PyTree, found: dict[Any, Calibration], preparing: float, keep_models: bool, per_client: bool
-) -> Forecast:
+def gathered(job: Job, start: PyTree, found: dict[Any, Calibration], preparing: float) -> Forecast:
     """The stages together."""
-    settings, task = job.settings, job.stages[0].task
+    spec, task = job.spec, job.stages[0].task
     nbytes = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))  # noqa: E731
     data = nbytes((task.data, task.held_out))
     clients = nbytes(jax.eval_shape(lambda: begin_shapes(job, start)).clients)
@@ -404,21 +404,23 @@ def gathered(
     last = job.stages[-1]
     if last.task.algorithm.ends_locally:  # the last model goes to everybody
         on_wire += last.down * plan.clients
-    evaluations = settings.rounds // settings.evaluate_every + (settings.rounds % settings.evaluate_every > 0)
+    evaluations = spec.rounds // spec.evaluate_every + (spec.rounds % spec.evaluate_every > 0)
     calibrations = [*found.values()]
     widest = max(calibrations, key=lambda c: c.argument_bytes + c.output_bytes + c.temporary_bytes)
-    row = 100 * widest.rows + per_client * plan.clients * task.data.X.dtype.itemsize  # a float and its key, in Python
-    kept = evaluations * row + keep_models * settings.rounds * nbytes(start)
+    row = (
+        100 * widest.rows + spec.per_client * plan.clients * task.data.X.dtype.itemsize
+    )  # a float and its key, in Python
+    kept = evaluations * row + spec.keep_models * spec.rounds * nbytes(start)
     states = max(0, widest.argument_bytes - data)
     return Forecast(
-        algorithm=job.name,
-        rounds=settings.rounds,
+        algorithm=spec.algorithm.name,
+        rounds=spec.rounds,
         evaluations=evaluations,
         clients=plan.clients,
         features=task.data.n_features,
         participants=plan.participants,
         compile_seconds=preparing + sum(c.compile_seconds for c in calibrations),
-        seconds_per_round=total / settings.rounds,
+        seconds_per_round=total / spec.rounds,
         seconds_per_evaluation=sum(c.seconds_per_evaluation for c in calibrations) / len(calibrations),
         data_bytes=data,
         clients_bytes=clients,
@@ -428,7 +430,7 @@ def gathered(
         memory_bytes=machine.memory(),
         down_per_client=last.down,
         up_per_client=last.up,
-        bytes_per_round=on_wire / settings.rounds,
+        bytes_per_round=on_wire / spec.rounds,
         bytes_on_wire=round(on_wire),
     )
 

@@ -20,7 +20,6 @@ from jaxtyping import Array, PyTree
 from cofed._util import machine
 from cofed.engine.data import Data
 from cofed.engine.server_rounds import State, at, started
-from cofed.federation import Federation
 
 STACKS = ("X", "y", "sizes", "ids", "weights", "starts")  # the parts of the data that have an entry per client
 
@@ -50,17 +49,6 @@ def mesh(devices: int | None = None) -> Mesh:
             f"cofed.mesh({devices}) before anything else uses JAX, or set JAX_NUM_CPU_DEVICES={devices}"
         )
     return Mesh(np.array(found[: devices or len(found)]), ("clients",))
-
-
-def check_mesh(mesh: Any, federation: Any) -> Mesh:
-    """A mesh of one axis that JAX leaves to us, or a sentence."""
-    if not isinstance(federation, Federation):
-        raise ValueError("clients on disk are read window by window, into one place: leave mesh= out")
-    if not isinstance(mesh, Mesh):
-        raise TypeError(f"mesh must be a mesh such as cofed.mesh(4), got {type(mesh).__name__}")
-    if len(mesh.axis_names) != 1:
-        raise ValueError(f"clients are spread over one axis of devices, but the mesh has the axes {mesh.axis_names}")
-    return Mesh(mesh.devices, mesh.axis_names)
 
 
 def put(tree: PyTree, mesh: Mesh, spec: P) -> PyTree:

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,9 +14,10 @@ from cofed.engine import evaluate
 from cofed.engine.data import Data, data_of
 from cofed.engine.history import Outcome, Result
 from cofed.engine.job import traced
+from cofed.engine.spec import RunSpec, check_kinds
 from cofed.federation import Federation
-from cofed.personal.compare import Comparison, compare
 from cofed.problem import Problem
+from cofed.statistics.paired_comparison import PairedComparison, compare
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,29 +48,39 @@ class Choice:
         return f"{losses}: {better} by {gap}. {deployed[self.chosen]}"
 
 
-def choose(
-    problem: Problem,
-    federation: Federation,
-    candidates: Candidates,
-    weights: Any,
-    evaluation: Federation | None,
-    seed: int,
-    go: Callable[[Federation, Any, Federation | None], Result],
-) -> Result:
-    """Train, compare and deploy. `go(federation, algorithm, evaluation)` is a run with the caller's settings."""
+def choose(spec: RunSpec, candidates: Candidates, go: Callable[[RunSpec], Result]) -> Result:
+    """Train the candidates, compare them and deploy the better one.
+
+    Parameters
+    ----------
+    spec : RunSpec
+        The run of the method that chooses.
+    candidates : Candidates
+        What it chooses between.
+    go : callable
+        Does a run: `choose` calls it with the spec of each candidate.
+    """
+    check_kinds(spec.problem, spec.federation)
+    federation, evaluation = spec.federation, spec.evaluation
+    assert isinstance(federation, Federation)
     both = (candidates.shared, candidates.local)
     unknown = [] if evaluation is None else [name for name in evaluation.names if name not in federation.names]
     if unknown:
         raise ValueError(f"the evaluation federation has the client {unknown[0]!r}, which the federation has not")
     done: list[Result] = []
+
+    def train(part: Federation, held_out: Federation | None, algorithm: AbstractServerAlgorithm) -> Result:
+        result = go(dataclasses.replace(spec, federation=part, evaluation=held_out, algorithm=algorithm))
+        if result.outcome is Outcome.INTERRUPTED:
+            raise Interrupted(result)
+        done.append(result)
+        return result
+
     try:
-        if candidates.folds is None:
-            split = (federation, evaluation) if evaluation is not None else federation.split(candidates.held_out, seed)
-            parts = [split]
-        else:
-            parts = federation.folds(candidates.folds, seed)
-        tried = [(test, [train_one(go, train, one, test, done) for one in both]) for train, test in parts]
-        verdict = compare_on_held_out(problem, federation.names, tried, np.asarray(federation.weights(weights)))
+        tried = [
+            (test, [train(part, test, one) for one in both]) for part, test in splits(federation, candidates, spec)
+        ]
+        verdict = compare_on_held_out(spec, tried)
         own = (verdict.table["difference"] > 0).to_numpy()
         if not candidates.by_client:
             own = np.full(federation.n_clients, verdict.difference > 0)
@@ -78,12 +88,23 @@ def choose(
         if candidates.folds is not None:  # what was tried saw only a part of the data
             wanted = (not own.all(), bool(own.any()))
             final = [
-                train_one(go, federation, one, evaluation, done) if want else None
-                for one, want in zip(both, wanted, strict=True)
+                train(federation, evaluation, one) if want else None for one, want in zip(both, wanted, strict=True)
             ]
     except Interrupted as stop:
         return stop.result
-    return deploy(federation.names, candidates.by_client, own, verdict, final, done)
+    result = deploy(spec, own, final, report(verdict, own, candidates.by_client))
+    down, up = (sum(getattr(one.communication, side) for one in done) for side in ("down", "up"))
+    total = dataclasses.replace(result.communication, down=down, up=up)  # everything that was trained is counted
+    return dataclasses.replace(result, communication=total)
+
+
+def splits(federation: Federation, candidates: Candidates, spec: RunSpec) -> list[tuple[Federation, Federation]]:
+    """What the candidates are trained on and compared on, pair by pair."""
+    if candidates.folds is not None:
+        return federation.folds(candidates.folds, spec.seed)
+    if spec.evaluation is not None:
+        return [(federation, spec.evaluation)]
+    return [federation.split(candidates.held_out, spec.seed)]
 
 
 class Interrupted(Exception):
@@ -93,39 +114,32 @@ class Interrupted(Exception):
         self.result = result
 
 
-def train_one(
-    go: Callable, train: Federation, algorithm: AbstractServerAlgorithm, test: Federation | None, done: list[Result]
-) -> Result:
-    """One candidate's run, added to those done."""
-    result = go(train, algorithm, test)
-    if result.outcome is Outcome.INTERRUPTED:
-        raise Interrupted(result)
-    done.append(result)
-    return result
-
-
-def compare_on_held_out(
-    problem: Problem, names: tuple[str, ...], tried: list[tuple[Federation, list[Result]]], weights: np.ndarray
-) -> Comparison:
+def compare_on_held_out(spec: RunSpec, tried: list[tuple[Federation, list[Result]]]) -> PairedComparison:
     """The two candidates' losses on every held-out sample, compared client by client."""
+    names = spec.federation.names
     found: list[dict[str, list[np.ndarray]]] = [{name: [np.zeros(0)] for name in names} for _ in range(2)]
     for test, results in tried:
         for place, result in enumerate(results):
-            models = deployed_models(result, names)
+            models = deployed_models(spec, result)
             owners = [names.index(name) for name in test.names]
-            losses = sample_losses(problem, test, jax.tree.map(lambda leaf, owners=owners: leaf[owners], models))
+            losses = sample_losses(spec.problem, test, jax.tree.map(lambda leaf, owners=owners: leaf[owners], models))
             for name, part in zip(test.names, losses, strict=True):
                 found[place][name].append(part)
     first, second = ([np.concatenate(by_name[name]) for name in names] for by_name in found)
-    return compare(names, first, second, weights)
+    return compare(names, first, second, np.asarray(spec.federation.weights(spec.weights)))
 
 
-def deployed_models(result: Result, names: tuple[str, ...]) -> PyTree:
+def deployed_models(spec: RunSpec, result: Result) -> PyTree:
     """A model for each client, stacked: its own, or the one for all."""
     if result.personal_models is not None:
         return result.personal_models
-    arrays = eqx.filter(result.model, eqx.is_inexact_array_like)
-    return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (len(names), *np.shape(leaf))), arrays)
+    # A user's own module comes back whole, with its constants: the parameters are where the start has some.
+    start = jax.eval_shape(spec.default_start)
+    parameters = jax.tree.map(
+        lambda known, leaf: None if known is None else leaf, start, result.model, is_leaf=lambda known: known is None
+    )
+    clients = spec.federation.n_clients
+    return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (clients, *np.shape(leaf))), parameters)
 
 
 def sample_losses(problem: Problem, federation: Federation, models: PyTree) -> list[np.ndarray]:
@@ -145,31 +159,22 @@ def losses_by_client(problem: Problem, data: Data, models: PyTree) -> PyTree:
     return evaluate.per_client(lambda w, X, y, _: problem.losses(w, X, y), data, models)
 
 
-def deploy(
-    names: tuple[str, ...],
-    by_client: bool,
-    own: np.ndarray,
-    verdict: Comparison,
-    final: list[Result | None],
-    done: list[Result],
-) -> Result:
-    """The result of the choice: own says who gets a model of its own. Everything that was trained is counted."""
+def report(verdict: PairedComparison, own: np.ndarray, by_client: bool) -> Choice:
+    """What was chosen and why; `own` says which clients get a model of their own."""
     table = verdict.table.rename(columns={"first": "shared_loss", "second": "local_loss"})
     table["chosen"] = np.where(own, "local", "shared")
     chosen = "by client" if by_client else "local" if own.all() else "shared"
-    choice = Choice(chosen, verdict.first, verdict.second, verdict.difference, verdict.standard_error, table)
+    return Choice(chosen, verdict.first, verdict.second, verdict.difference, verdict.standard_error, table)
+
+
+def deploy(spec: RunSpec, own: np.ndarray, final: list[Result | None], choice: Choice) -> Result:
+    """The result of the choice; `own` says which clients get a model of their own."""
     shared, local = final
     base = local if shared is None or (local is not None and own.all()) else shared
     assert base is not None  # one of the two was wanted
-    models = deployed_models(base, names)
+    models = deployed_models(spec, base)
     if shared is not None and local is not None:
         pick = lambda a, b: np.where(own.reshape(-1, *(1,) * (np.ndim(a) - 1)), b, a)  # noqa: E731
-        models = jax.tree.map(pick, deployed_models(shared, names), deployed_models(local, names))
-    down, up = (sum(getattr(result.communication, side) for result in done) for side in ("down", "up"))
-    return dataclasses.replace(
-        base,
-        communication=dataclasses.replace(base.communication, down=down, up=up),
-        personal_models=models,
-        clients=base.clients if base is local else None,
-        choice=choice,
-    )
+        models = jax.tree.map(pick, deployed_models(spec, shared), deployed_models(spec, local))
+    clients = base.clients if base is local else None
+    return dataclasses.replace(base, personal_models=models, clients=clients, choice=choice)

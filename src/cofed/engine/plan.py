@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
@@ -34,21 +33,6 @@ class Plan:
         return self.participants == self.clients
 
 
-def positive_integer(name: str, value: Any) -> int:
-    """An integer >= 1, or a sentence."""
-    return checks.integer(name, value)
-
-
-def optional_integer(name: str, value: Any) -> int | None:
-    """An integer >= 1, or None, or a sentence."""
-    return checks.optional_integer(name, value)
-
-
-def check_seed(seed: Any) -> int:
-    """A seed is an integer that fits 32 bits."""
-    return checks.seed("seed", seed)
-
-
 def make_plan(
     federation: Federation | DiskFederation,
     local_steps: int | None,
@@ -60,18 +44,18 @@ def make_plan(
     clients = federation.n_clients
     participants = clients
     if clients_per_round is not None:
-        participants = positive_integer("clients_per_round", clients_per_round)
+        participants = checks.integer("clients_per_round", clients_per_round)
         if participants > clients:
             raise ValueError(f"clients_per_round is {participants}, but there are only {clients} clients")
-    batch = optional_integer("batch_size", batch_size)
+    batch = checks.optional_integer("batch_size", batch_size)
     sizes = np.asarray(federation.sizes)
     if batch is not None and federation.draw is None:
         batch = min(batch, int(sizes.max()))  # a larger batch is the same, at the cost of its padding
     if local_steps is not None and local_epochs is not None:
         raise ValueError(f"give local_steps or local_epochs, not both (got {local_steps} and {local_epochs})")
     if local_steps is not None:
-        return Plan(positive_integer("local_steps", local_steps), True, None, batch, participants, clients)
-    epochs = 1 if local_epochs is None else positive_integer("local_epochs", local_epochs)
+        return Plan(checks.integer("local_steps", local_steps), True, None, batch, participants, clients)
+    epochs = 1 if local_epochs is None else checks.integer("local_epochs", local_epochs)
     if batch is None:  # one full gradient is one pass over the data
         return Plan(epochs, True, None, None, participants, clients)
     most, least = math.ceil(sizes.max() / batch), math.ceil(sizes.min() / batch)

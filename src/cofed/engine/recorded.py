@@ -1,6 +1,5 @@
 """The JSON files of a checkpoint folder: what they hold, checked when read; older ones are brought up to date."""
 
-import dataclasses
 import hashlib
 import json
 from importlib.metadata import version
@@ -11,7 +10,7 @@ import jax
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cofed._util.files import read_json, write_json
-from cofed.engine.job import Settings
+from cofed.engine.spec import RunSpec
 
 FORMAT = 2
 Count = Annotated[int, Field(ge=0)]
@@ -39,10 +38,6 @@ class SettingsRecord(Record):
     evaluate_every: Positive
     keep_models: bool
     per_client: bool
-
-    def settings(self) -> Settings:
-        """As the engine has them."""
-        return Settings(**self.model_dump())
 
 
 class OwnCode(Record):
@@ -83,7 +78,7 @@ class CheckpointRecord(Record):
     run: str | None  # the hash of run.json; None where an older version did not say
     sha256: str  # of the state's file
     rows: Annotated[list[dict[str, float | int]], Field(min_length=1)]
-    left_out: list[Annotated[list[int | str], Field(min_length=2, max_length=2)]]
+    left_out: list[Annotated[list[int | str], Field(min_length=2, max_length=3)]]  # round, client, why if not as usual
     client_rounds: list[Count]
     compile_seconds: float
     bytes: Annotated[list[Count], Field(min_length=2, max_length=2)]
@@ -160,6 +155,6 @@ def made_by() -> dict[str, str]:
     return {"cofed": version("cofed"), "jax": jax.__version__}
 
 
-def settings_record(settings: Settings) -> SettingsRecord:
+def settings_record(spec: RunSpec) -> SettingsRecord:
     """A run's numbers, for a file."""
-    return SettingsRecord(**dataclasses.asdict(settings))
+    return SettingsRecord(**{name: getattr(spec, name) for name in SettingsRecord.model_fields})

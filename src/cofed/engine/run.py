@@ -1,6 +1,7 @@
 """`cofed.run` and `cofed.resume`: the in-process engine."""
 
 import contextlib
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -19,15 +20,15 @@ from cofed.engine import folders
 from cofed.engine.callbacks import Listeners, RunInfo
 from cofed.engine.checkpoint import Store
 from cofed.engine.chunk_loop import Clock, Records, Task
-from cofed.engine.definition import Definition, Written
+from cofed.engine.definition import Written
 from cofed.engine.ending import failed, finish, gathered, judge, rounds_done, settled, to_numpy
 from cofed.engine.history import History, LeftOut, Log, Result
-from cofed.engine.job import Job, ReadyStage, Settings, check_kinds, prepare
+from cofed.engine.job import Job, ReadyStage, prepare
 from cofed.engine.mesh import spread_state
 from cofed.engine.model_selection import choose
-from cofed.engine.plan import check_seed, optional_integer, positive_integer
 from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.server_rounds import State
+from cofed.engine.spec import RunSpec, checked_metrics
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
@@ -97,86 +98,80 @@ def run(
     >>> result.model.coef.round(1).tolist()
     [1.0, 0.0, 2.0]
     """
+    spec = RunSpec(
+        problem,
+        federation,
+        algorithm,
+        rounds=rounds,
+        local_steps=local_steps,
+        local_epochs=local_epochs,
+        batch_size=batch_size,
+        clients_per_round=clients_per_round,
+        weights=weights,
+        topology=topology,
+        link_failure=link_failure,
+        mesh=mesh,
+        w0=w0,
+        seed=seed,
+        evaluate_every=evaluate_every,  # pyright: ignore[reportArgumentType]  # None is settled there
+        keep_models=keep_models,
+        metrics=metrics,  # pyright: ignore[reportArgumentType]  # and here
+        evaluation=evaluation,
+        per_client=per_client,
+    )
     checks.flag("debug", debug)
     checks.optional_flag("progress", progress)
-    checks.optional_integer("checkpoint_every", checkpoint_every, most=None)
-    checks.integer("keep_checkpoints", keep_checkpoints, most=None)
-    if checkpoint is not None:
-        checkpoint = checks.folder("checkpoint", checkpoint)
-    elif checkpoint_every is not None:
-        raise ValueError("checkpoint_every is for runs with a checkpoint, and none is given")
-    check_kinds(problem, federation, on_disk=True)
-    algorithm = as_algorithm(algorithm)
-    candidates = algorithm.candidates(problem)
+    if spec.mesh is not None and debug:
+        raise ValueError("debug=True runs client by client in one place: leave mesh= out")
+    store = checked_store(checkpoint, checkpoint_every, keep_checkpoints, spec.rounds)
+    listeners = Listeners(callbacks)
+    candidates = spec.algorithm.candidates(spec.problem)
     if candidates is not None:
-        check_kinds(problem, federation)
-        assert isinstance(federation, Federation)
-        if topology is not None or checkpoint is not None or link_failure:
+        if spec.topology is not None or store is not None or spec.link_failure:
             raise ValueError(
-                f"{algorithm.name} trains several methods through a server: it has no topology and no "
+                f"{spec.algorithm.name} trains several methods through a server: it has no topology and no "
                 "checkpoint of its own; run its candidates one by one for these"
             )
 
-        def go(part: Federation, candidate: Any, held_out: Federation | None) -> Result:
-            return run(
-                problem,
-                part,
-                candidate,
-                rounds=rounds,
-                local_steps=local_steps,
-                local_epochs=local_epochs,
-                batch_size=batch_size,
-                clients_per_round=clients_per_round,
-                weights=weights,
-                mesh=mesh,
-                w0=w0,
-                seed=seed,
-                evaluate_every=evaluate_every,
-                keep_models=keep_models,
-                metrics=metrics,
-                evaluation=held_out,
-                per_client=per_client,
-                callbacks=callbacks,
-                progress=progress,
-                debug=debug,
-            )
+        def go(candidate: RunSpec) -> Result:
+            return start_run(candidate, Conduct(None, progress, debug, Listeners(listeners.callbacks)))
 
-        return choose(problem, federation, candidates, weights, evaluation, check_seed(seed), go)
-    if mesh is not None and debug:
-        raise ValueError("debug=True runs client by client in one place: leave mesh= out")
-    listeners = Listeners(callbacks)
-    if evaluate_every is None:
-        evaluate_every = 1 if federation.at_hand else rounds
-    settings = Settings(
-        rounds=positive_integer("rounds", rounds),
-        local_steps=optional_integer("local_steps", local_steps),
-        local_epochs=optional_integer("local_epochs", local_epochs),
-        batch_size=optional_integer("batch_size", batch_size),
-        clients_per_round=optional_integer("clients_per_round", clients_per_round),
-        seed=check_seed(seed),
-        evaluate_every=positive_integer("evaluate_every", evaluate_every),
-        keep_models=keep_models,
-        per_client=per_client,
-    )
-    job = prepare(problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure, mesh)
-    start = problem.start(federation, w0, settings.seed)
+        return choose(spec, candidates, go)
+    return start_run(spec, Conduct(store, progress, debug, listeners))
+
+
+@dataclasses.dataclass(frozen=True)
+class Conduct:
+    """How a run is kept and watched: nothing that changes what it computes."""
+
+    store: Store | None  # of checkpoints
+    progress: bool | None  # whether there is a progress bar; None: where there is a terminal
+    debug: bool
+    listeners: Listeners
+
+
+def checked_store(checkpoint: object, every: object, keep: object, rounds: int) -> Store | None:
+    """The folder of a run's checkpoints, where there is one."""
+    every = checks.optional_integer("checkpoint_every", every, most=None)
+    keep = checks.integer("keep_checkpoints", keep, most=None)
+    if checkpoint is None:
+        if every is not None:
+            raise ValueError("checkpoint_every is for runs with a checkpoint, and none is given")
+        return None
+    every = checks.integer("checkpoint_every", max(1, rounds // 10) if every is None else every)
+    return Store(checks.folder("checkpoint", checkpoint), every, checks.integer("keep_checkpoints", keep))
+
+
+def start_run(spec: RunSpec, conduct: Conduct) -> Result:
+    """A run from its first round."""
+    job, start, store = prepare(spec), spec.start(), conduct.store
     state = begin_stage(job, 0, start)
     with contextlib.ExitStack() as held:
-        store = None
-        if checkpoint is not None:  # everything is checked before a folder is begun
-            every = max(1, rounds // 10) if checkpoint_every is None else checkpoint_every
-            every, keep = (
-                positive_integer("checkpoint_every", every),
-                positive_integer("keep_checkpoints", keep_checkpoints),
-            )
-            store = Store(Path(checkpoint), every, keep)
-            if jax.process_index() == 0:  # of several processes, one writes
-                parts = (problem, federation, algorithm, settings, weights, metrics, evaluation, topology, link_failure)
-                held.enter_context(folders.held(folders.writable(store.folder, "checkpoint")))
-                store.begin(Definition(*parts), start)
-        log = Log(History([], [], [], federation.names), [])
-        listeners.start(RunInfo(algorithm, problem, federation, settings, weights, topology, link_failure))
-        return proceed(job, state, log, store, progress, debug, listeners)
+        if store is not None and jax.process_index() == 0:  # everything is checked; of several processes, one writes
+            held.enter_context(folders.held(folders.writable(store.folder, "checkpoint")))
+            store.begin(spec, start)
+        conduct.listeners.start(RunInfo(spec))
+        return proceed(job, state, Log(History([], [], [], spec.federation.names), []), conduct)
 
 
 def resume(
@@ -211,8 +206,7 @@ def resume(
         check_given(problem, federation)
     if algorithm is not None:
         algorithm = as_algorithm(algorithm, "algorithm")
-    if metrics is not None and not isinstance(metrics, Mapping):
-        raise TypeError(f"metrics must be a mapping of names to functions of the model, got {checks.shown(metrics)}")
+    metrics = checked_metrics(metrics)
     listeners = Listeners(callbacks)
     store = Store.open(checks.path("checkpoint", checkpoint))
     with folders.held(store.folder) if jax.process_index() == 0 else contextlib.nullcontext():
@@ -220,22 +214,17 @@ def resume(
         written = Written.read(store.folder)
         newest = store.load(store.newest(written.record.settings.rounds))
         with newest.of_its_definition():
-            saved = written.definition(problem, federation, algorithm, metrics, evaluation)
-            settings, network = saved.settings, (saved.topology, saved.link_failure)
-            parts = (settings, saved.weights, saved.metrics, saved.evaluation)
-            job = prepare(saved.problem, saved.federation, saved.algorithm, *parts, *network, mesh)
+            spec = written.definition(problem, federation, algorithm, metrics, evaluation)
+            spec = dataclasses.replace(spec, mesh=mesh)
+            job, start = prepare(spec), spec.start()
             # The shapes of the state follow from the stage that the checkpoint was made in.
-            start = saved.problem.start(saved.federation, None, settings.seed)
             number = next(i for i, stage in enumerate(job.stages) if newest.record.round <= stage.end)
             template = job.place.template(gathered(job, begin_stage(job, number, start)), newest.shapes())
-            state, log = newest.restore(template, start, saved.federation.names)
-        if mesh is not None:
-            state = spread_state(state, mesh)
-        rows = tuple(dict(row) for row in log.history.rows)
-        listeners.start(
-            RunInfo(saved.algorithm, saved.problem, saved.federation, settings, saved.weights, *network, rows=rows)
-        )
-        return proceed(job, state, log, store, progress, debug=False, listeners=listeners)
+            state, log = newest.restore(template, start, spec.federation.names)
+        if spec.mesh is not None:
+            state = spread_state(state, spec.mesh)
+        listeners.start(RunInfo(spec, tuple(dict(row) for row in log.history.rows)))
+        return proceed(job, state, log, Conduct(store, progress, False, listeners))
 
 
 def check_given(problem: Any, federation: Any) -> None:
@@ -249,7 +238,7 @@ def check_given(problem: Any, federation: Any) -> None:
 def begin_stage(job: Job, number: int, w0: PyTree) -> State:
     """The state before a stage, from one start for all."""
     task = job.stages[number].task
-    return fresh_state(job, task, job.exchange.starts(w0, task.plan), jax.random.key(job.settings.seed), 0)
+    return fresh_state(job, task, job.exchange.starts(w0, task.plan), jax.random.key(job.spec.seed), 0)
 
 
 def save(job: Job, store: Store, state: State, log: Log) -> None:
@@ -267,21 +256,13 @@ def fresh_state(job: Job, task: Task, starts: PyTree, key: Array, round: int) ->
     return state
 
 
-def proceed(
-    job: Job,
-    state: State,
-    log: Log,
-    store: Store | None,
-    progress: bool | None,
-    debug: bool,
-    listeners: Listeners,
-) -> Result:
+def proceed(job: Job, state: State, log: Log, conduct: Conduct) -> Result:
     """From the state to the end, with everything that happens between chunks of rounds."""
-    settings = job.settings
+    spec, store, debug, listeners = job.spec, conduct.store, conduct.debug, conduct.listeners
     with (
         jax.disable_jit(debug),
         interruptible() as asked,
-        Bar(job.name, settings.rounds, int(state.round), wanted(progress)) as bar,
+        Bar(spec.algorithm.name, spec.rounds, int(state.round), wanted(conduct.progress)) as bar,
     ):
         if not log.history.rows:
             begin(job, state, log)
@@ -304,13 +285,13 @@ def proceed(
                 state, seconds = chunk(job, number, state, stop, log, debug)
                 pace = next_pace(pace, seconds, job.watch.capacity)
                 bar.update(int(state.round), log.history.rows[-1]["objective"])
-                if store and (int(state.round) % store.every == 0 or int(state.round) == settings.rounds):
+                if store and (int(state.round) % store.every == 0 or int(state.round) == spec.rounds):
                     save(job, store, state, log)
                 if not listeners.rows(log.history.rows):
                     asked.set()
     number = stage_number(job, state)
     outcome = judge(job, state, log)
-    if int(state.round) < settings.rounds or failed(state):
+    if int(state.round) < spec.rounds or failed(state):
         if store:  # without the row that only an ended run has
             save(job, store, state, log)
         close(job, number, state, log)
@@ -364,7 +345,7 @@ def compile_now(job: Job, stage: ReadyStage, state: State, log: Log) -> float:
 
 def clock(job: Job, stop: int, log: Log) -> Clock:
     """When things happen in a chunk that ends before the round `stop`."""
-    numbers = (jnp.asarray(n, jnp.int32) for n in (stop, job.settings.rounds, job.settings.evaluate_every))
+    numbers = (jnp.asarray(n, jnp.int32) for n in (stop, job.spec.rounds, job.spec.evaluate_every))
     return Clock(*numbers, finite=jnp.asarray(math.isfinite(log.history.rows[0]["loss"])))
 
 
@@ -373,7 +354,7 @@ def chunk(job: Job, number: int, state: State, stop: int, log: Log, debug: bool)
     began, first, stage = time.perf_counter(), int(state.round), job.stages[number]
     when = clock(job, stop, log)
     if debug:
-        state, records = job.place.debug(stage.task, state, when, job.names)
+        state, records = job.place.debug(stage.task, state, when, job.spec.federation.names)
     else:
         state, records = jax.block_until_ready(job.place.advance(stage.task, state, when))
     seconds = time.perf_counter() - began
@@ -392,12 +373,12 @@ def record(
 ) -> None:
     """What a chunk recorded, into the log. Its rounds share its seconds evenly."""
     done, took = rounds_done(state) - first, seconds / max(1, int(state.round) - first)
-    settings, began = job.settings, log.seconds
+    spec, began = job.spec, log.seconds
     log.seconds += seconds
     for i in range(done + failed(state)):
         now = first + i + 1
         clients, heard = records.roll.clients[i], records.roll.heard[i]
-        log.history.left_out += [LeftOut(now - 1, job.names[int(m)]) for m in clients[~heard]]
+        log.history.left_out += [LeftOut(now - 1, job.spec.federation.names[int(m)]) for m in clients[~heard]]
         log.unreported += int((~heard).sum())
         if i == done:  # the round that failed: who was left out is known, but it changed nothing
             break
@@ -405,7 +386,7 @@ def record(
         log.up += stage.up * int(records.roll.messages[i])
         if job.watch.keep_models:
             log.models.append(jax.tree.map(lambda leaf, i=i: leaf[i], records.models))
-        if now % settings.evaluate_every == 0 or now == settings.rounds:
+        if now % spec.evaluate_every == 0 or now == spec.rounds:
             row = {name: values[i] for name, values in records.rows.items()}
             add_row(log, now, row, clients.size, number, began + (i + 1) * took)
 

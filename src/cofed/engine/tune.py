@@ -22,12 +22,13 @@ from cofed.engine import folders
 from cofed.engine.chunk_loop import Clock, Task, advance
 from cofed.engine.ending import blown_up, judged_by, usual_start
 from cofed.engine.history import Outcome
-from cofed.engine.job import Job, Settings, check_kinds, prepare, traced
-from cofed.engine.plan import check_refusal, check_seed, optional_integer, positive_integer
+from cofed.engine.job import Job, prepare, traced
+from cofed.engine.plan import check_refusal
 from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.ranking import Tried, Tuning, maximised, rank
 from cofed.engine.run import next_pace
 from cofed.engine.server_rounds import State, at, copies, in_blocks
+from cofed.engine.spec import RunSpec, check_kinds, checked_metrics
 from cofed.engine.tuning_record import Kept, Progress, describe
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
@@ -99,41 +100,43 @@ def tune(
     for algorithm in algorithms:
         if algorithm.candidates(problem) is not None:
             raise ValueError(f"{algorithm.name} chooses between methods by itself: tune these one by one")
-    if metrics is not None and not isinstance(metrics, Mapping):
-        raise TypeError(f"metrics must be a mapping of names to functions of the model, got {checks.shown(metrics)}")
-    upward = maximised(score or "objective", metrics or {}, maximise)
+    upward = maximised(score or "objective", checked_metrics(metrics), maximise)
     if score is None:
         score = "personal_objective" if algorithms[0].is_personal else "objective"
-    rounds = positive_integer("rounds", rounds)
-    every = max(1, rounds // 20) if evaluate_every is None else positive_integer("evaluate_every", evaluate_every)
-    last = positive_integer("last", last)
-    settings = Settings(
-        rounds,
-        optional_integer("local_steps", local_steps),
-        optional_integer("local_epochs", local_epochs),
-        optional_integer("batch_size", batch_size),
-        optional_integer("clients_per_round", clients_per_round),
-        check_seed(seed),
-        every,
-        keep_models=False,
-        per_client=False,
+    rounds = checks.integer("rounds", rounds)
+    last = checks.integer("last", last)
+    spec = RunSpec(
+        problem,
+        federation,
+        algorithms[0],
+        rounds=rounds,
+        local_steps=local_steps,
+        local_epochs=local_epochs,
+        batch_size=batch_size,
+        clients_per_round=clients_per_round,
+        weights=weights,
+        topology=topology,
+        link_failure=link_failure,
+        w0=w0,
+        seed=seed,
+        evaluate_every=max(1, rounds // 20) if evaluate_every is None else evaluate_every,
+        metrics=checked_metrics(metrics),
+        evaluation=evaluation,
     )
     keep_programs()
-    start = problem.start(federation, w0, seed)
+    start = spec.start()
     tried = [Tried({}) for _ in algorithms]
     with contextlib.ExitStack() as stack:
         # Everything is checked before anything runs, and before a folder is begun.
-        groups = alike(algorithms, problem, settings, federation.dtype)
-        given = (weights, metrics, evaluation, topology, link_failure)
-        jobs = [prepare(problem, federation, algorithms[group.members[0]], settings, *given) for group in groups]
+        groups = alike(algorithms, spec)
+        jobs = [prepare(dataclasses.replace(spec, algorithm=algorithms[group.members[0]])) for group in groups]
         for job in jobs:
             check_score(score, job, start)
         kept = None
         if checkpoint is not None:
             kept = Kept(folders.writable(checks.folder("checkpoint", checkpoint), "checkpoint"))
             stack.enter_context(folders.held(kept.folder))
-            about = describe(problem, federation, algorithms, settings, start, weights, metrics or {}, *given[2:])
-            kept.begin(about | {"memory": memory})
+            kept.begin(describe(spec, algorithms, start) | {"memory": memory})
         asked = stack.enter_context(interruptible())
         bar = stack.enter_context(Bar("tuning", len(algorithms), 0, wanted(progress), "configurations"))
         number = done = 0
@@ -148,7 +151,7 @@ def tune(
                 number, done = number + 1, done + len(part)
                 ends = (one.curve["objective"][-1] for one in tried if one.curve)
                 bar.update(done, float(min((np.nan_to_num(end, nan=np.inf) for end in ends), default=np.inf)))
-    return rank(algorithms, tried, evaluated(settings), score, last, upward)
+    return rank(algorithms, tried, evaluated(spec), score, last, upward)
 
 
 class Together(NamedTuple):
@@ -166,7 +169,7 @@ def judged(job: Job, together: Together, place: int) -> Tried:
     failed_at = int(together.failed_at[place])
     if failed_at >= 0:
         return Tried(curve, failed_at, Outcome.DIVERGED)
-    if together.round < job.settings.rounds:
+    if together.round < job.spec.rounds:
         return Tried(curve)
     first = {name: float(values[place]) for name, values in together.begun.items()}
     column = judged_by(first, {name: float(values[-1]) for name, values in curve.items()})
@@ -183,13 +186,13 @@ class Group:
     stages: list[list[Any]]  # for each its algorithms, stage by stage, with numbers as arrays
 
 
-def alike(algorithms: list[Any], problem: Problem, settings: Settings, dtype: Any) -> list[Group]:
+def alike(algorithms: list[Any], spec: RunSpec) -> list[Group]:
     """The grid in groups."""
     groups: dict[Any, Group] = {}
     for i, algorithm in enumerate(algorithms):
-        check_refusal(algorithm, problem)
-        stages = algorithm.stages(problem, settings.rounds, settings.local_steps)
-        methods = [traced(stage.algorithm, dtype) for stage in stages]
+        check_refusal(algorithm, spec.problem)
+        stages = algorithm.stages(spec.problem, spec.rounds, spec.local_steps)
+        methods = [traced(stage.algorithm, spec.federation.dtype) for stage in stages]
         shapes = tuple(leaf.shape for leaf in jax.tree.leaves(methods))
         ends = tuple((stage.rounds, stage.local_steps) for stage in stages)
         group = groups.setdefault((jax.tree.structure(methods), shapes, ends), Group([], []))
@@ -228,13 +231,13 @@ def run_together(
     All advance in one call until half have failed; those that are left go on in small blocks, by a second program that
     serves any number of them.
     """
-    settings, rows, state = job.settings, {}, None
-    marks, failed_at = evaluated(settings), np.full(len(members), -1)
+    spec, rows, state = job.spec, {}, None
+    marks, failed_at = evaluated(spec), np.full(len(members), -1)
     starts = copies(job.exchange.starts(start, job.stages[0].task.plan), len(members))
-    key = jax.random.key(settings.seed)
+    key = jax.random.key(spec.seed)
     before = keep[0].read(keep[1]) if keep else None
     begun, pace = {} if before is None else before.begun, 1
-    every = max(1, settings.rounds // KEPT)
+    every = max(1, spec.rounds // KEPT)
     for number, (stage, same_stage) in enumerate(zip(job.stages, zip(*members, strict=True), strict=True)):
         if before is not None and number < before.stage:
             continue
@@ -255,7 +258,7 @@ def run_together(
             stop = min(stage.end, first + pace)
             if keep:
                 stop = min(stop, (first // every + 1) * every)
-            when = Clock(*(number_of(n) for n in (stop, settings.rounds, settings.evaluate_every)), finite=finite)
+            when = Clock(*(number_of(n) for n in (stop, spec.rounds, spec.evaluate_every)), finite=finite)
             due = np.flatnonzero((marks > first) & (marks <= stop))
             alive = np.flatnonzero(failed_at < 0)
             few = len(alive) <= len(members) / 2 and len(members) > WIDTH
@@ -285,9 +288,9 @@ def blocks(chosen: np.ndarray, width: int) -> Iterator[tuple[np.ndarray, Int[Arr
         yield some, jnp.asarray(np.pad(some, (0, width - len(some)), mode="edge"), jnp.int32)
 
 
-def evaluated(settings: Settings) -> np.ndarray:
+def evaluated(spec: RunSpec) -> np.ndarray:
     """The rounds after which models are evaluated."""
-    every, last = settings.evaluate_every, settings.rounds
+    every, last = spec.evaluate_every, spec.rounds
     return np.array([r for r in range(1, last + 1) if r % every == 0 or r == last])
 
 

@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,8 @@ from safetensors.numpy import save_file
 from cofed._util.files import atomically, read_json, write_json
 from cofed.engine import fingerprints, recorded
 from cofed.engine.checkpoint import arrays, part, unflatten
-from cofed.engine.job import Settings
 from cofed.engine.server_rounds import State
-from cofed.federation import Federation
-from cofed.gossip.topologies import Topology
-from cofed.problem import Problem
+from cofed.engine.spec import RunSpec
 
 FORMAT = 1
 
@@ -39,34 +36,23 @@ class Progress:
     state: Any  # a State; as it is read, its tensors by name
 
 
-def describe(
-    problem: Problem,
-    federation: Federation,
-    algorithms: Sequence[Any],
-    settings: Settings,
-    start: PyTree,
-    weights: Any,
-    metrics: Mapping[str, Callable],
-    evaluation: Federation | None,
-    topology: Topology | None,
-    link_failure: float,
-) -> dict[str, Any]:
+def describe(spec: RunSpec, algorithms: Sequence[Any], start: PyTree) -> dict[str, Any]:
     """What the curves of a tuning depend on, as JSON."""
     return {
-        "problem": fingerprints.outline(problem),
-        "code of the problem": fingerprints.code_of_problem(problem, federation, start),
+        "problem": fingerprints.outline(spec.problem),
+        "code of the problem": fingerprints.code_of_problem(spec.problem, spec.federation, start),
         "algorithms": {"dict": {str(i): fingerprints.outline(one) for i, one in enumerate(algorithms)}},
-        "settings": {"dict": dataclasses.asdict(settings)},
+        "settings": {"dict": recorded.settings_record(spec).model_dump()},
         "w0": fingerprints.outline({name: np.asarray(leaf) for name, leaf in arrays(start).items()}),
-        "weights": fingerprints.outline(weights if isinstance(weights, str) else np.asarray(weights)),
-        "metrics": fingerprints.outline(dict(metrics)),
+        "weights": fingerprints.outline(spec.weights if isinstance(spec.weights, str) else np.asarray(spec.weights)),
+        "metrics": fingerprints.outline(dict(spec.metrics)),
         "code of the metrics": {
-            "dict": {name: fingerprints.code_of(metric, start) for name, metric in metrics.items()}
+            "dict": {name: fingerprints.code_of(metric, start) for name, metric in spec.metrics.items()}
         },
-        "evaluation": None if evaluation is None else fingerprints.fingerprint(evaluation),
-        "federation": fingerprints.fingerprint(federation),
-        "topology": fingerprints.outline(topology),
-        "link_failure": float(link_failure),
+        "evaluation": None if spec.evaluation is None else fingerprints.fingerprint(spec.evaluation),
+        "federation": fingerprints.fingerprint(spec.federation),
+        "topology": fingerprints.outline(spec.topology),
+        "link_failure": spec.link_failure,
     }
 
 

@@ -20,12 +20,12 @@ from jaxtyping import Array, Float, Int
 from scipy.stats import norm
 
 from cofed._util.types import Given
-from cofed.algorithms.quadratic import minimise
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.progress import LARGEST
 from cofed.estimators.sites import feature_names, is_list
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.models import Weights
+from cofed.solvers.quadratic import VectorPenalty, minimise
 
 PENALTY = 0.3
 BURSTS = 20  # every theta_j is valid, so that of a badly conditioned problem need not be exact to round-off
@@ -104,7 +104,7 @@ def nodewise(H: Float[Array, "p p"], j: Int[Array, ""], rate: Float[Array, ""]) 
     def value(v):
         return jnp.sum(strength * jnp.abs(v))
 
-    gamma = minimise(H, -column, jnp.zeros_like(column), prox, value, separable=True, most=BURSTS)
+    gamma = minimise(H, -column, jnp.zeros_like(column), VectorPenalty(prox, value, separable=True), BURSTS)
     return (1 - others - gamma) / (column[j] - column @ gamma)
 
 

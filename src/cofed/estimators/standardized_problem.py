@@ -11,7 +11,6 @@ from jaxtyping import Array, Float
 from scipy.optimize import brentq
 
 from cofed._util.programs import keep_programs
-from cofed.curvature import mean_hessian
 from cofed.engine import evaluate
 from cofed.engine.data import Data, data_of, shares
 from cofed.engine.job import traced
@@ -24,6 +23,7 @@ from cofed.losses import AbstractLoss
 from cofed.models import Linear, Trace, Weights
 from cofed.problem import Problem
 from cofed.regularizers import AbstractRegularizer, On
+from cofed.solvers.curvature import mean_hessian
 
 Hessian = Float[Array, "d d"]
 

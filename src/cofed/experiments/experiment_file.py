@@ -1,8 +1,7 @@
 """A user's own experiment file, carried out by the same machinery as the papers' experiments."""
 
-import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ from rich.table import Table
 
 from cofed._util.files import atomically, plain_names
 from cofed.engine.ranking import maximised
-from cofed.experiments import measure, results, schema
+from cofed.experiments import build, measure, results, schema
 from cofed.experiments.reproduce import following, say_what_was_there
 from cofed.experiments.specification import Comparison, Experiment
 
@@ -22,23 +21,7 @@ def opened(path: Path) -> tuple[schema.ExperimentFile, Experiment]:
     """An experiment file, checked: also that every algorithm and the problem can be made."""
     file = schema.load(path)
     plain_names([path.stem], "an experiment")  # a folder is called like the file
-    experiment = schema.declared(file, path.stem, path.parent)
-    assert isinstance(experiment.measure, Comparison)
-    for method in experiment.measure.methods(experiment.numbers("user")):
-        with placed(f"{path}, algorithm {method.label!r}"):
-            method.algorithms()
-    with placed(f"{path}, problem"):
-        schema.problem(file.problem)
-    return file, experiment
-
-
-@contextlib.contextmanager
-def placed(where: str) -> Iterator[None]:
-    """Say where in the file a value is that was refused."""
-    try:
-        yield
-    except ValueError as error:
-        raise schema.FileError(f"{where}: {error}") from error
+    return file, build.as_experiment(path, file)
 
 
 def run_file(path: Path, out: Path, seeds: int | None = None, again: bool = False) -> Path:

@@ -19,12 +19,14 @@ from cofed._util.files import atomically, file_stem
 from cofed.engine import evaluate, folders
 from cofed.engine.data import data_of
 from cofed.engine.history import Outcome, Result
-from cofed.engine.job import Settings, prepare, traced
+from cofed.engine.job import prepare, traced
 from cofed.engine.progress import interruptible
 from cofed.engine.ranking import AllDiverged, maximised
+from cofed.engine.spec import RunSpec
 from cofed.engine.tune import alike
 from cofed.experiments.specification import Comparison, Experiment, Method, Setup, Sweep
 
+AS_CHECKED = {"evaluate_every": 1, "keep_models": False, "per_client": False}  # what a check of a method records
 TOGETHER = 4  # a grid runs about so many times faster per configuration than one by one: for the time that is left
 
 
@@ -135,14 +137,12 @@ def fit(what: Comparison, setup: Setup, numbers: Any) -> Setup:
     """The setup, after a check that every method can run on it: before the first one does."""
     for method in what.methods(numbers):
         given = arguments(setup, method, 0)
-        of_run: dict[str, Any] = {field.name: given.get(field.name) for field in dataclasses.fields(Settings)}
-        settings = Settings(**(of_run | {"evaluate_every": 1, "keep_models": False, "per_client": False}))
-        places = {name: given.get(name) for name in ("metrics", "evaluation", "topology")}
-        others = {"weights": given.get("weights", "uniform"), "link_failure": given.get("link_failure", 0.0)}
         grid = [one for one in method.algorithms() if one.candidates(setup.problem) is None]  # these are runs of others
         try:
-            for group in alike(grid, setup.problem, settings, setup.federation.dtype):
-                prepare(setup.problem, setup.federation, grid[group.members[0]], settings, **places, **others)
+            if grid:
+                spec = RunSpec(setup.problem, setup.federation, grid[0], **given | AS_CHECKED)
+                for group in alike(grid, spec):
+                    prepare(dataclasses.replace(spec, algorithm=grid[group.members[0]]))
             if len(grid) > 1:
                 maximised(what.score, setup.metrics, what.maximise)
         except ValueError as error:

@@ -191,7 +191,7 @@ class Sum(AbstractComposite):
 
     is_norm = False
 
-    def __init__(self, *parts: Given[AbstractRegularizer]):
+    def __init__(self, *parts: Given[AbstractRegularizer | eqx.Module]):
         if not parts:
             raise ValueError("Sum: give at least one regularizer as parts, got none")
         self.parts = tuple(part_of("Sum", part) for part in parts)

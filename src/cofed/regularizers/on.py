@@ -30,7 +30,7 @@ class On(AbstractComposite):
     regularizer: AbstractRegularizer
     names: tuple[str, ...] = eqx.field(static=True)
 
-    def __init__(self, regularizer: Given[AbstractRegularizer], *names: Given[str]):
+    def __init__(self, regularizer: Given[AbstractRegularizer | eqx.Module], *names: Given[str]):
         regularizer = part_of("On", regularizer)
         if not names or not all(isinstance(name, str) and name for name in names):
             raise ValueError(f"On: give the names of leaves, such as On(L1(0.1), 'coef'), got {shown(names)}")

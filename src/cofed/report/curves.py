@@ -1,29 +1,31 @@
-"""The curves of a run, ready to be drawn: the mean over seeds with its range, thinned to what a screen can show."""
+"""The curves of a run, ready to draw: the mean and range over seeds, thinned to what a screen can show."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from cofed.plotting import DECADES, FRACTIONS, REFERENCE, WORDS, colour, spread, style
-from cofed.report.runs import Frame, Run
+from cofed._util.pandas_types import Frame
+from cofed.plotting.panels import DECADES, spread
+from cofed.plotting.styles import FRACTIONS, REFERENCE, WORDS, colour, style
+from cofed.report.runs import ReportedRun
 
-NEVER = {"panel", "algorithm", "seed", "round", "x", "x_name", "stage", "participants", "left_out"}  # not drawn
-COSTS = {"bytes_down", "bytes_up", "megabytes", "seconds"}  # axes of curves; a sweep may have measured them
+NEVER = {"panel", "algorithm", "seed", "round", "x", "x_name", "stage", "participants", "left_out"}  # never drawn
+COSTS = {"bytes_down", "bytes_up", "megabytes", "seconds"}  # horizontal axes of curves, but columns of a sweep
 DETAILS = ("_min", "_max", "_mean")  # of the nodes' own models
 COMMON = ("objective", "density", "rank", "test_accuracy", "accuracy", "loss", "prox_gradient", "test_loss")
-PARTS = ("precision", "recall")  # of F1
+PARTS = ("precision", "recall")  # what F1 is made of
 DIGITS = 6  # significant digits of a number on the page
-LARGEST = 1e300  # beyond it a number counts as infinite, so that a browser can reckon with it
+LARGEST = 1e300  # a larger number counts as infinite, so that a browser can still compute with it
 DASHES = ("", "7 4", "2 3", "9 3 2 3", "14 4", "5 2 1 2 1 2", "1 4", "12 3 5 3")
-LEVELS = ("2 4", "8 5", "2 3 8 3", "1 2")  # of what curves are compared with
-STYLES = {"-": "", "--": "7 4", "-.": "9 3 2 3"}  # matplotlib's, as SVG has them
-DARK = "#16191d"  # the ground of the page's dark theme
-CONTRAST = 3.3  # of a line with its ground; WCAG asks for 3
+LEVELS = ("2 4", "8 5", "2 3 8 3", "1 2")  # dashes of the horizontal reference lines
+STYLES = {"-": "", "--": "7 4", "-.": "9 3 2 3"}  # matplotlib's line styles as SVG dashes
+DARK = "#16191d"  # the background of the page's dark theme
+CONTRAST = 3.3  # of a line against the background; WCAG asks for 3
 
 
-def columns_of(run: Run) -> list[str]:
-    """The columns that can be drawn, in the order in which they are offered."""
+def columns_of(run: ReportedRun) -> list[str]:
+    """The columns that can be drawn, in the order in which the page offers them."""
     hidden = NEVER if run.sweep else NEVER | COSTS
     numbers = run.numbers.select_dtypes(float)
     return in_order([name for name in numbers if name not in hidden and numbers[name].notna().any()])
@@ -41,18 +43,18 @@ def in_order(columns: Sequence[str]) -> list[str]:
 
 
 def words(column: str) -> str:
-    """A column in words, as the figures write it."""
+    """The label of a column, as in the figures."""
     return WORDS.get(column, column.replace("_", " "))
 
 
 def log_by_default(values: np.ndarray, column: str) -> bool:
-    """Whether a column is drawn on a logarithmic axis at first, by the rule of the figures."""
+    """Whether a column is first drawn on a logarithmic axis, by the same rule as in the figures."""
     values = values[np.isfinite(values)]
     return column not in FRACTIONS and values.size > 0 and spread([values]) > DECADES
 
 
 def styled(labels: Iterable[str]) -> list[dict[str, str]]:
-    """A line for every label: the figures' colours and dashes, and other dashes where two lines would be the same.
+    """A line style for every label: the figures' colours and dashes, and other dashes where two would look the same.
 
     >>> [line["dash"] for line in styled(["FedMiD", "FedMiD (K=1)", "FedMiD (K=5)"])]
     ['', '7 4', '2 3']
@@ -67,7 +69,7 @@ def styled(labels: Iterable[str]) -> list[dict[str, str]]:
 
 
 def on_dark(shade: str) -> str:
-    """A colour that is seen on a dark ground too: black turns white, dark ones become lighter, the rest stay.
+    """A colour that stands out on a dark background: black turns white, dark colours become lighter, others stay.
 
     >>> on_dark("#000000"), on_dark("#E69F00"), on_dark("#332288")
     ('#f2f2f2', '#E69F00', '#7064ac')
@@ -92,21 +94,21 @@ def luminance(parts: np.ndarray) -> float:
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
-def labels_of(run: Run) -> list[str]:
-    """The labels of the algorithms: in the configuration's order, then in the numbers'."""
+def labels_of(run: ReportedRun) -> list[str]:
+    """The labels of the algorithms, in the order of the configuration, then in that of the numbers."""
     present = list(dict.fromkeys(run.numbers["algorithm"]))
     listed = [str(entry.get("label")) for entry in run.entries]
     return list(dict.fromkeys([label for label in listed if label in present] + present))
 
 
-def axes_of(run: Run) -> list[str]:
+def axes_of(run: ReportedRun) -> list[str]:
     """The horizontal axes that the run's numbers allow."""
     numbers = run.numbers.select_dtypes(float)
     return ["x"] if run.sweep else [axis for axis in ("round", "megabytes", "seconds") if axis in numbers]
 
 
-def panels_of(run: Run, points: int) -> list[dict[str, Any]]:
-    """Every panel with its curves, of about as many points each."""
+def panels_of(run: ReportedRun, points: int) -> list[dict[str, Any]]:
+    """Every panel with its curves, of about `points` points each."""
     columns, labels = columns_of(run), labels_of(run)
     panels = []
     for name, panel in run.numbers.groupby("panel", sort=False):
@@ -125,8 +127,8 @@ def panels_of(run: Run, points: int) -> list[dict[str, Any]]:
     return panels
 
 
-def levels(run: Run, panel: str, columns: list[str]) -> dict[str, dict[str, float | int | None]]:
-    """What the curves are compared with, such as a pooled solution: levels by column and name."""
+def levels(run: ReportedRun, panel: str, columns: list[str]) -> dict[str, dict[str, float | int | None]]:
+    """The reference levels of a panel, such as that of a pooled solution, by column and name."""
     found: dict[str, dict[str, float | int | None]] = {}
     for name, values in entries_of(entries_of(run.config.get("references")).get(panel)).items():
         for column, value in entries_of(values).items():
@@ -135,22 +137,22 @@ def levels(run: Run, panel: str, columns: list[str]) -> dict[str, dict[str, floa
     return found
 
 
-def references(panels: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
-    """A line for everything that the panels' curves are compared with."""
+def references(panels: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """A line style for every reference level of the panels."""
     names = dict.fromkeys(name for panel in panels for column in panel["references"].values() for name in column)
     shades = {"light": REFERENCE, "dark": on_dark(REFERENCE)}
     return [{"label": name, **shades, "dash": LEVELS[place % len(LEVELS)]} for place, name in enumerate(names)]
 
 
-def entries_of(value: Any) -> dict[str, Any]:
-    """An object of the configuration; an empty one where it is something else."""
+def entries_of(value: object) -> dict[str, Any]:
+    """A value of the configuration that should be an object; an empty one where it is something else."""
     return value if isinstance(value, dict) else {}
 
 
 def curve(rows: Frame, columns: list[str], axes: list[str], points: int) -> dict[str, Any]:
-    """One algorithm's curve: the mean over seeds of every column, and its lowest and highest where there are several.
+    """One algorithm's curve: the mean of every column over seeds, and its range where there are several seeds.
 
-    `of` is how many points were measured.
+    The entry `of` is the number of points that were measured, of which about `points` are kept.
     """
     seeds = rows.groupby(axes[0], sort=True)
     mean = seeds[axes[1:] + columns].mean().reset_index()
@@ -168,7 +170,7 @@ def curve(rows: Frame, columns: list[str], axes: list[str], points: int) -> dict
 
 
 def thin(values: np.ndarray, points: int) -> np.ndarray:
-    """Which rows of a long curve are kept: some evenly, as many evenly on a log axis, and every column's extremes.
+    """Which rows of a long curve to keep: evenly spaced, evenly spaced on a log axis, and every column's extremes.
 
     >>> thin(np.zeros((3, 1)), points=10)
     array([0, 1, 2])
@@ -189,7 +191,7 @@ def thin(values: np.ndarray, points: int) -> np.ndarray:
 
 
 def compact(values: np.ndarray) -> list[float | int | None]:
-    """Numbers as the page holds them: few digits, and nothing where they are not finite (or nearly so).
+    """Numbers as the page holds them: rounded, and None where they are not finite or larger than `LARGEST`.
 
     >>> compact(np.array([0.123456789, np.nan, 1e-20])), compact(np.array([1.0, 100.0]))
     ([0.123457, None, 1e-20], [1, 100])

@@ -1,10 +1,9 @@
-"""The page: what the runs hold as JSON, in one file with its own style and script."""
+"""The page: the runs as JSON, in one HTML file with its own style and scripts."""
 
 import base64
 import dataclasses
 import hashlib
 import json
-import math
 import string
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,19 +11,29 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from cofed._util.files import atomically
+from cofed._util.files import atomically, without_nonfinite
 from cofed.report.curves import axes_of, columns_of, labels_of, log_by_default, panels_of, references, styled, words
-from cofed.report.runs import Run, UnreadableRun, find_runs, read_run
+from cofed.report.runs import ReportedRun, UnreadableRun, find_runs, read_run
 from cofed.report.tables import final_values, hyperparameters, tuning
 
-NUMBERS = 1_000_000  # on one page: about 8 MB
+NUMBERS = 1_000_000  # at most so many numbers on one page, about 8 MB
 FEWEST, MOST = 50, 1000  # points of a curve
-CHARTS = 4  # as many as a run shows at first
+CHARTS = 4  # the charts that a run shows at first
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What was written: the page, the folders of the runs on it, and why others could not be read."""
+    """What `write_report` has written.
+
+    Attributes
+    ----------
+    path : Path
+        The page.
+    runs : list of Path
+        The folders of the runs on it.
+    unreadable : dict
+        The folders of runs that could not be read, with the reason.
+    """
 
     path: Path
     runs: list[Path]
@@ -34,8 +43,25 @@ class Report:
 def write_report(folders: Sequence[str | Path], out: str | Path = "report.html") -> Report:
     """Write one page for all runs at or below the folders; it opens from disk, without a network.
 
-    A run is a folder with a config.json and a numbers.parquet. A run that cannot be read is listed with the reason.
+    Parameters
+    ----------
+    folders : sequence of str or Path
+        Where to look for runs. A run is a folder with a config.json and a numbers.parquet.
+    out : str or Path
+        The file to write.
 
+    Returns
+    -------
+    Report
+        What is on the page; a run that cannot be read is listed there with the reason.
+
+    Raises
+    ------
+    ValueError
+        Where a folder does not exist, or no run can be read.
+
+    Examples
+    --------
     >>> import tempfile
     >>> empty = tempfile.mkdtemp()
     >>> write_report([empty])  # doctest: +ELLIPSIS
@@ -49,7 +75,7 @@ def write_report(folders: Sequence[str | Path], out: str | Path = "report.html")
     if not found:
         where = ", ".join(map(str, folders))
         raise ValueError(f"there is no run in or below {where}: a run is a folder with config.json and numbers.parquet")
-    runs: list[Run] = []
+    runs: list[ReportedRun] = []
     unreadable: dict[Path, str] = {}
     for folder in found:
         try:
@@ -64,8 +90,8 @@ def write_report(folders: Sequence[str | Path], out: str | Path = "report.html")
     return Report(Path(out), [run.folder for run in runs], unreadable)
 
 
-def page(runs: Sequence[Run], unreadable: dict[Path, str]) -> str:
-    """The whole page as text. Its policy allows the page's own style and scripts, and nothing from anywhere else."""
+def page(runs: Sequence[ReportedRun], unreadable: dict[Path, str]) -> str:
+    """The whole page as text; its content security policy allows its own style and scripts and nothing else."""
     files = resources.files("cofed.report")
     style, chart, script = ((files / name).read_text("utf-8") for name in ("page.css", "chart.js", "page.js"))
     points = points_per_curve(runs)
@@ -83,8 +109,8 @@ def page(runs: Sequence[Run], unreadable: dict[Path, str]) -> str:
     )
 
 
-def described(run: Run, points: int) -> dict[str, Any]:
-    """All that the page shows of a run."""
+def described(run: ReportedRun, points: int) -> dict[str, Any]:
+    """What the page shows of a run."""
     config, columns = run.config, columns_of(run)
     panels = panels_of(run, points)
     name = text(config.get("id")) or run.folder.resolve().name
@@ -92,8 +118,8 @@ def described(run: Run, points: int) -> dict[str, Any]:
         "id": name,
         "title": text(config.get("title")) or name,
         "folder": str(run.folder),
-        "config": finite(config),
-        "claims": finite(run.claims),
+        "config": without_nonfinite(config, str),
+        "claims": without_nonfinite(run.claims, str),
         "notes": [*([text(config["note"])] if config.get("note") else []), *run.notes],
         "sweep": run.sweep,
         "dots": config.get("dots") is True,
@@ -111,13 +137,13 @@ def described(run: Run, points: int) -> dict[str, Any]:
     }
 
 
-def text(value: Any) -> str:
-    """A value of the configuration that is meant to be text."""
+def text(value: object) -> str:
+    """A value of the configuration that should be text."""
     return "" if value is None else str(value)
 
 
-def points_per_curve(runs: Sequence[Run]) -> int:
-    """As many points as the page can hold: all runs share its numbers."""
+def points_per_curve(runs: Sequence[ReportedRun]) -> int:
+    """How many points a curve may have so that all runs together fit the page."""
     curves: list[tuple[int, int]] = []  # points measured, numbers per point
     for run in runs:
         axes = axes_of(run)
@@ -130,8 +156,8 @@ def points_per_curve(runs: Sequence[Run]) -> int:
     return next(fits, FEWEST)
 
 
-def embedded(content: Any) -> str:
-    r"""JSON that can stand in a page: no text in it can end its element.
+def embedded(content: object) -> str:
+    r"""JSON to embed in a page: no text in it can close the element that it stands in.
 
     >>> print(embedded({"label": "</script><b>"}))
     {"label":"\u003c/script\u003e\u003cb\u003e"}
@@ -140,19 +166,6 @@ def embedded(content: Any) -> str:
     return encoded.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def finite(value: Any) -> Any:
-    """The same, with numbers that JSON does not have as text.
-
-    >>> finite({"a": [float("nan"), 1.0]})
-    {'a': ['nan', 1.0]}
-    """
-    if isinstance(value, dict):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def digest(source: str) -> str:
-    """What a content security policy calls a source by."""
+    """The hash by which a content security policy names a source."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}'"

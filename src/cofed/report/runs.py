@@ -1,7 +1,6 @@
-"""The runs below a folder: any folder that has a config.json and a numbers.parquet."""
+"""Find and read the runs below a folder: every folder that has a config.json and a numbers.parquet."""
 
 import dataclasses
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
-# A pandas table or column. Its annotations let every column be a table, which no type checker can follow.
-Frame = Any
+from cofed._util.files import UnreadableJson, load_json
+from cofed._util.pandas_types import Frame
 
 CONFIG, NUMBERS, CLAIMS, TUNING = "config.json", "numbers.parquet", "claims.json", "tuning.parquet"
 
@@ -22,30 +21,30 @@ class UnreadableRun(ValueError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class ReportedRun:
     """What a run's folder holds; `notes` says which of its optional files could not be read."""
 
     folder: Path
     config: dict[str, Any]
     numbers: Frame
     claims: list[dict[str, Any]]
-    tuning: Frame
+    tuning: Frame | None
     notes: list[str]
 
     @property
     def sweep(self) -> bool:
-        """Whether the numbers stand over an x of their own, not over rounds."""
+        """Whether the numbers are plotted against an `x` of their own rather than against rounds."""
         return "x" in self.numbers
 
     @property
     def entries(self) -> list[dict[str, Any]]:
-        """What the configuration says of each algorithm."""
+        """What the configuration says about each algorithm."""
         entries = self.config.get("algorithms")
         return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def find_runs(folders: Iterable[str | Path]) -> list[Path]:
-    """The folders of runs at or below the given ones, each once, in the order of their paths.
+    """The folders that hold runs, at or below the given ones, each once and sorted by path.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp()) / "first"
@@ -63,41 +62,35 @@ def find_runs(folders: Iterable[str | Path]) -> list[Path]:
     return list(found.values())
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> ReportedRun:
     """Read one run, or raise UnreadableRun."""
-    config = read_json(folder / CONFIG)
+    config = read_value(folder / CONFIG)
     if not isinstance(config, dict):
         raise UnreadableRun(f"{CONFIG} must hold an object with the run's settings, it holds {kind(config)}")
     numbers = check_numbers(read_table(folder / NUMBERS))
     notes: list[str] = []
     claims, tuning = [], None
     try:
-        claims = check_claims(read_json(folder / CLAIMS)) if (folder / CLAIMS).is_file() else []
+        claims = check_claims(read_value(folder / CLAIMS)) if (folder / CLAIMS).is_file() else []
     except UnreadableRun as error:
         notes.append(f"The claims are not shown: {error}.")
     try:
         tuning = read_table(folder / TUNING) if (folder / TUNING).is_file() else None
     except UnreadableRun as error:
         notes.append(f"The tuning is not shown: {error}.")
-    return Run(folder, config, numbers, claims, tuning, notes)
+    return ReportedRun(folder, config, numbers, claims, tuning, notes)
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file."""
+def read_value(path: Path) -> Any:
+    """The content of a JSON file, or raise UnreadableRun."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise UnreadableRun(f"{path.name} is not valid JSON (line {error.lineno}: {error.msg})") from None
-    except UnicodeDecodeError:
-        raise UnreadableRun(f"{path.name} is not text in UTF-8") from None
-    except RecursionError:
-        raise UnreadableRun(f"{path.name} is nested too deeply") from None
-    except OSError as error:
-        raise UnreadableRun(f"{path.name} cannot be read ({error.strerror})") from None
+        return load_json(path)
+    except UnreadableJson as error:
+        raise UnreadableRun(str(error)) from None
 
 
 def read_table(path: Path) -> Frame:
-    """The content of a Parquet file, with every column once."""
+    """The content of a Parquet file whose column names all differ, or raise UnreadableRun."""
     try:
         table = pyarrow.parquet.ParquetFile(path).read().to_pandas(ignore_metadata=True)
     except (pyarrow.ArrowException, OSError, ValueError):
@@ -109,9 +102,9 @@ def read_table(path: Path) -> Frame:
 
 
 def check_numbers(table: Frame) -> Frame:
-    """The numbers in the form that the page needs, or a sentence on what is missing.
+    """The numbers in the form that the page needs.
 
-    Every number is a float, NaN where it is not finite; `megabytes` is what was sent so far, both ways.
+    Every number becomes a float, NaN where it is not finite; `megabytes` is added: what was sent so far, both ways.
 
     >>> table = pd.DataFrame({"algorithm": ["FedAvg"], "round": [1], "loss": [float("inf")], "bytes_up": [2_000_000]})
     >>> check_numbers(table).iloc[0].to_dict()
@@ -142,8 +135,8 @@ def check_numbers(table: Frame) -> Frame:
     return table.loc[np.isfinite(table[across])].reset_index(drop=True)
 
 
-def check_claims(claims: Any) -> list[dict[str, Any]]:
-    """The claims, in the form that the page needs.
+def check_claims(claims: object) -> list[dict[str, Any]]:
+    """The claims in the form that the page needs.
 
     >>> check_claims([{"claim": "It is sparse.", "holds": True}])[0]["measured"]
     ''
@@ -160,7 +153,7 @@ def check_claims(claims: Any) -> list[dict[str, Any]]:
     return checked
 
 
-def kind(value: Any) -> str:
-    """What a JSON value is, in a word."""
+def kind(value: object) -> str:
+    """What a JSON value is, in words."""
     words = {list: "a list", str: "text", int: "a number", float: "a number", bool: "true or false"}
     return words.get(type(value), "nothing")

@@ -1,4 +1,4 @@
-"""The tables of a run: final values, hyperparameters beside the paper's, the tuning."""
+"""The tables of a run: final values, hyperparameters beside those of the paper, tuning."""
 
 import json
 import math
@@ -6,18 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from cofed._util.pandas_types import Series
 from cofed.report.curves import axes_of, columns_of, compact, entries_of, labels_of, short, words
-from cofed.report.runs import Frame, Run
+from cofed.report.runs import ReportedRun
 
-MOST = 400  # rows of a table on the page
+MOST = 400  # the page shows at most this many rows of a table
 ENDS = {"round": "last round", "megabytes": "megabytes sent", "seconds": "seconds"}
 
 # "columns": names, "rows": cells, "left_out": rows beyond MOST. A cell is text, a number, [mean, low, high] or None.
 Table = dict[str, Any]
 
 
-def final_values(run: Run) -> Table:
-    """Where every algorithm ended, as the mean over seeds with its range; of a sweep, every point."""
+def final_values(run: ReportedRun) -> Table:
+    """The last row of every algorithm (of a sweep, every point), as the mean and range over seeds."""
     columns, axes, labels = columns_of(run), axes_of(run), labels_of(run)
     rows = []
     for panel, part in run.numbers.groupby("panel", sort=False):
@@ -35,11 +36,11 @@ def final_values(run: Run) -> Table:
     if run.sweep:
         names = run.numbers["x_name"].astype(str).unique() if "x_name" in run.numbers else ["x"]
         return tidy(["panel", "algorithm", " or ".join(names), *map(words, columns)], rows)
-    return tidy(["panel", "algorithm", *map(words, columns), *map(ENDS.get, axes), "seeds", "remark"], rows)
+    return tidy(["panel", "algorithm", *map(words, columns), *(ENDS[axis] for axis in axes), "seeds", "remark"], rows)
 
 
-def badly_ended(run: Run, panel: str, label: str) -> str:
-    """How many runs of an algorithm did not complete, where the configuration tells."""
+def badly_ended(run: ReportedRun, panel: str, label: str) -> str:
+    """How many runs of an algorithm did not complete, where the configuration says so."""
     for entry in run.entries:
         outcomes = entry.get("outcomes")
         if isinstance(outcomes, dict) and (entry.get("label"), entry.get("panel", "")) == (label, panel):
@@ -49,8 +50,8 @@ def badly_ended(run: Run, panel: str, label: str) -> str:
     return ""
 
 
-def over_seeds(values: Frame) -> Any:
-    """A number where there is one, else the mean with the lowest and the highest.
+def over_seeds(values: Series) -> Any:
+    """The value of a single seed, or the mean, lowest and highest of several.
 
     >>> import pandas as pd
     >>> over_seeds(pd.Series([1.0])), over_seeds(pd.Series([1.0, 4.0])), over_seeds(pd.Series([float("nan")]))
@@ -61,8 +62,8 @@ def over_seeds(values: Frame) -> Any:
     return compact(np.array([values.mean(), values.min(), values.max()]))
 
 
-def hyperparameters(run: Run) -> Table:
-    """What every algorithm ran with, beside the paper's choice and the grid that was searched."""
+def hyperparameters(run: ReportedRun) -> Table:
+    """The hyperparameters of every algorithm, beside the paper's and the grid that was searched."""
     rows = []
     for entry in run.entries:
         names = ("hyperparameters", "paper_hyperparameters", "grid")
@@ -75,7 +76,7 @@ def hyperparameters(run: Run) -> Table:
     return tidy(columns, rows)
 
 
-def tuning(run: Run) -> Table | None:
+def tuning(run: ReportedRun) -> Table | None:
     """The configurations that were tried."""
     if run.tuning is None or run.tuning.empty:
         return None
@@ -83,15 +84,14 @@ def tuning(run: Run) -> Table | None:
     return tidy([str(name) for name in run.tuning.columns], rows)
 
 
-def plain(value: Any) -> Any:
-    """A value as a cell: a number or text.
+def plain(value: object) -> Any:
+    """A value as a cell of a table: a number, text or None.
 
     >>> plain(0.1), plain([0.1, 1]), plain(None), plain(True), plain(np.float32(0.5)), plain(float("inf"))
     (0.1, '0.1, 1', None, 'yes', 0.5, 'inf')
     """
-    value = (
-        value.item() if isinstance(value, np.generic) else value.tolist() if isinstance(value, np.ndarray) else value
-    )
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
@@ -103,8 +103,8 @@ def plain(value: Any) -> Any:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
-def tidy(columns: list[Any], rows: list[list[Any]]) -> Table:
-    """A table without columns that say nothing, and not longer than a page can bear.
+def tidy(columns: list[str], rows: list[list[Any]]) -> Table:
+    """A table without empty columns, cut after `MOST` rows.
 
     >>> tidy(["panel", "algorithm"], [["", "FedAvg"], ["", "FedMiD"]])
     {'columns': ['algorithm'], 'rows': [['FedAvg'], ['FedMiD']], 'left_out': 0}

@@ -1,0 +1,79 @@
+"""The command line: a module per command, or per group of commands that share their input.
+
+Commands import what they need when they are called, so that `cofed --help` answers without loading JAX.
+"""
+
+from typing import Annotated
+
+import typer
+
+from cofed.cli.advise import advise
+from cofed.cli.algorithms import algorithms
+from cofed.cli.demo import demo
+from cofed.cli.experiment_files import init, plan, run, tune
+from cofed.cli.federate import federate
+from cofed.cli.messages import CommandGroup
+from cofed.cli.report import report
+from cofed.cli.reproduce import reproduce
+
+HELP = """
+Federated composite optimization: sparse, low-rank and constrained models from data that stays with its owners.
+
+Try it:
+
+- [bold]cofed demo[/bold]  the curse of primal averaging, in under a minute
+
+- [bold]cofed demo --seed 1 --out seed1[/bold]  the same on other data
+
+- [bold]cofed advise patients.csv --target ill --client hospital[/bold]  one model for all sites, or a model each?
+
+- [bold]cofed federate hospitals --target cost[/bold]  a file per site, a process per site, on this machine
+
+- [bold]cofed algorithms[/bold]  which methods there are, and what each needs
+
+- [bold]cofed reproduce --list[/bold]  the papers' figures, as experiments to run
+
+- [bold]cofed reproduce yuan2021-fig3 --quick[/bold]  one of them, on a small setup
+
+- [bold]cofed init[/bold]  an example of an experiment file of your own; [bold]cofed run experiment.toml[/bold] runs it
+
+- [bold]cofed plan experiment.toml[/bold]  what it will cost: time, memory, bytes
+
+- [bold]cofed report results[/bold]  all runs below a folder on one page to open in a browser
+
+Exit codes: 0 all is well, 1 a bad end (a run diverged, a file could not be written), 2 refused, 130 stopped.
+
+In Python: [bold]cofed.run(problem, federation, cofed.FedDualAvg(client_lr=0.01), rounds=100)[/bold],
+and help(cofed.run) says more.
+"""
+
+app = typer.Typer(
+    cls=CommandGroup,
+    help=HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo, advise, algorithms, reproduce, run, tune, plan, init, report, federate):  # as --help lists them
+    app.command()(command)
+
+
+def say_version(asked: bool) -> bool:
+    """Say the version and leave, where it is asked for."""
+    if asked:
+        from cofed import __version__
+
+        print(f"cofed {__version__}")
+        raise typer.Exit
+    return asked
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=say_version, is_eager=True, help="Say the version and leave.")
+    ] = False,
+) -> None:
+    """What comes before every command."""

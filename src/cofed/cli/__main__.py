@@ -1,0 +1,5 @@
+"""`python -m cofed.cli` is the command line, as `cofed` and `python -m cofed` are."""
+
+from cofed.cli import app
+
+app()

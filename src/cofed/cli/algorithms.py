@@ -1,0 +1,161 @@
+"""`cofed algorithms`: every method in words, read from its class."""
+
+import dataclasses
+import inspect
+import json
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from cofed.algorithms.base import AbstractAlgorithm
+
+# The papers' symbols of hyperparameters; those that are not here go by their name.
+SYMBOLS = {
+    "client_lr": "η_c",
+    "server_lr": "η_s",
+    "mu": "μ",
+    "working_set": "s",
+    "eta": "η",
+    "alpha": "α",  # noqa: RUF001
+    "mirror": "h",
+    "radius": "ε",
+    "strength": "λ",
+    "strengths": "λ_m",
+    "radii": "ε_m",
+    "sparsity": "Ψ², s",
+    "radius_squared": "Q",
+    "step": "a",
+}
+PAPERS = {
+    "yuan2021": "Yuan et al. 2021",
+    "bao2022": "Bao et al. 2022",
+    "liang2023": "Liang et al. 2023",
+    "zhang2025": "Zhang et al. 2025",
+    "chen2021": "Chen et al. 2021",
+}
+
+
+def algorithms(
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """List the methods: what each does, its hyperparameters, what it needs, what it sends."""
+    methods = describe_all()
+    if as_json:
+        print(json.dumps(methods, indent=2, ensure_ascii=False))
+        return
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, caption_justify="left", show_lines=True)
+    table.caption = (
+        "Vectors: what one client receives and sends in one round (by gossip: sends to each neighbour), in sizes of "
+        "the model, where everybody takes part.\n"
+        "Example: cofed.FedDualAvg(client_lr=0.01, server_lr=1.0). More: help(cofed.FedDualAvg)."
+    )
+    table.add_column("method", style="bold", no_wrap=True)
+    table.add_column("what it does, what it needs, paper", ratio=5)
+    table.add_column("hyperparameters", ratio=4)
+    table.add_column("vectors\ndown/up", justify="center", no_wrap=True)
+    for method in methods:
+        needs = "; ".join(method["needs"])
+        options = [
+            entry["name"] + (f" ({entry['symbol']})" if entry["symbol"] else "") + default(entry)
+            for entry in method["hyperparameters"]
+        ]
+        table.add_row(
+            method["name"],
+            method["description"]
+            + (f"\nNeeds {needs}." if needs else "")
+            + f"\n[dim]{method['paper']}; through {' or '.join(method['talks'])}[/dim]",
+            "\n".join(options),
+            f"{method['vectors_down']}/{method['vectors_up']}",
+        )
+    Console().print(table)
+
+
+def default(entry: dict[str, Any]) -> str:
+    """A hyperparameter's default, as it is written in a call."""
+    return "" if entry["required"] else f" = {entry['default']}"
+
+
+def describe_all() -> list[dict[str, Any]]:
+    """All methods, in words: those with a server, then those by gossip.
+
+    >>> [method["name"] for method in describe_all()][:2]
+    ['Alternative', 'CFedDA']
+    """
+    import cofed
+    from cofed import algorithms, gossip
+
+    names = [*algorithms.__all__, *(name for name in gossip.__all__ if name != "topologies")]
+    return [describe(getattr(cofed, name)) for name in names]
+
+
+def describe(method: "type[AbstractAlgorithm]") -> dict[str, Any]:
+    """One method in words.
+
+    >>> import cofed
+    >>> about = describe(cofed.FedAvg)
+    >>> about["description"], about["vectors_up"], about["needs"]
+    ('Local subgradient steps, averaged.', 1, ['a finite regularizer with a subgradient'])
+    """
+    from cofed.algorithms.base import TRAITS
+
+    entries = []
+    for field in dataclasses.fields(method):
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        value = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        entries.append(
+            {
+                "name": field.name,
+                "symbol": SYMBOLS.get(field.name),
+                "required": required,
+                "default": None if required else repr(value),
+            }
+        )
+    one = {"sparsity": 1}  # the hyperparameters that count something
+    given = [entry["name"] for entry in entries if entry["required"] or entry["name"] == "client_lr"]
+    example = method(**{name: one.get(name, 1.0) for name in given})
+    # What stands in brackets in a docstring's first line or in a trait is for its reader there.
+    plain = lambda text: re.sub(r"\s+\([^)]*\)", "", text).strip()  # noqa: E731
+    needs = [plain(TRAITS[need].words) for need in example.needs]
+    if method.equal_steps:
+        needs.append("the same number of local steps on all clients")
+    talks = ["a server"] * example.has_server + ["a topology"] * example.has_gossip
+    down, up = vectors(example)
+    return {
+        "name": method.__name__,
+        "description": plain((inspect.getdoc(method) or "").splitlines()[0]),
+        "hyperparameters": entries,
+        "needs": needs,
+        "talks": talks,
+        "vectors_down": down,
+        "vectors_up": up,
+        "paper": PAPERS.get(method.paper, method.paper),
+    }
+
+
+def vectors(algorithm: "AbstractAlgorithm") -> tuple[int, int]:
+    """How many vectors of the model's size go down to and up from one client in one round, by the engine's count; by
+    gossip, how many go to each neighbour."""
+    import numpy as np
+
+    import cofed
+    from cofed.engine.job import prepare
+    from cofed.engine.spec import RunSpec
+
+    candidates = algorithm.candidates(cofed.Problem())
+    if candidates is not None:  # it trains them all
+        each = [vectors(one) for one in (candidates.shared, candidates.local)]
+        return sum(down for down, _ in each), sum(up for _, up in each)
+    d = 1000
+    federation = cofed.Federation.from_arrays([(np.ones((1, d), np.float32), np.ones(1, np.float32))] * 2)
+    regularizer = cofed.Zero() if "zero" in algorithm.needs else cofed.L1(1.0)
+    problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), regularizer)
+    topology = None if algorithm.has_server else cofed.topologies.ring(2)
+    stage = prepare(RunSpec(problem, federation, algorithm, rounds=10, local_steps=1, topology=topology)).stages[0]
+    size = d * federation.dtype.itemsize
+    return round(stage.down / size), round(stage.up / size)

@@ -1,0 +1,65 @@
+"""Checks of single options. An option that is refused is named in the sentence."""
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import typer
+
+from cofed.cli.messages import refuse
+
+MOST = 2**31 - 1  # counters and seeds have 32 bits (the same number is in cofed._util.checks, which loads NumPy)
+
+
+def between(low: int, high: int | None = None) -> Callable[[int | None], int | None]:
+    """A check that a number is in a range."""
+    wanted = f"at least {low}" if high is None else f"from {low} to {high}"
+
+    def check(value: int | None) -> int | None:
+        if value is not None and (value < low or (high is not None and value > high)):
+            raise typer.BadParameter(f"it must be {wanted}, got {value}.")
+        return value
+
+    return check
+
+
+def count(value: int | None) -> int | None:
+    """A check that a number counts something: it is at least 1 and fits into a counter of 32 bits."""
+    if value is not None and value < 1:
+        raise typer.BadParameter(f"it must be at least 1, got {value}.")
+    if value is not None and value > MOST:
+        raise typer.BadParameter(f"it must be at most {MOST}, got {value}.")
+    return value
+
+
+def writable_folder(path: Path, option: str = "--out") -> Path:
+    """The folder, made where it is missing; refused before anything is computed where nothing can be written there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        refuse(f"{option}: {path} or a part of it is a file; give the name of a folder")
+    except OSError as error:
+        refuse(f"{option}: {path} cannot be made: {error.strerror}")
+    if not os.access(path, os.W_OK | os.X_OK):
+        refuse(f"{option}: nothing can be written into {path}; give another folder")
+    return path
+
+
+def out_folder(path: Path) -> Path:
+    """The folder of `--out`, as a check that Typer calls."""
+    return writable_folder(path)
+
+
+def private_out_folder(path: Path) -> Path:
+    """The folder of `--out`; where it is made, only its owner can look into it."""
+    from cofed._util.files import private_folder
+
+    with contextlib.suppress(OSError):  # writable_folder says what is wrong
+        private_folder(path)
+    return writable_folder(path)
+
+
+def names(text: str | None) -> list[str] | None:
+    """Names that were given with commas between them."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]

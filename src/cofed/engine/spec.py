@@ -1,0 +1,205 @@
+"""The definition of a run: one frozen object, checked when it is made, that every part of the engine takes.
+
+`RunSpec` checks each argument by itself (its kind, its range) and settles the defaults. Whether the parts fit each
+other is checked when a run is prepared.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy.typing as npt
+from jax.sharding import Mesh
+from jaxtyping import PyTree
+
+from cofed._util import checks
+from cofed._util.checks import shown
+from cofed._util.types import Given
+from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
+from cofed.disk import DiskFederation
+from cofed.federation import Federation
+from cofed.gossip.topologies import Topology
+from cofed.problem import Problem
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RunSpec:
+    """What a run computes: the same spec gives the same trajectory, to the last bit.
+
+    How a run is watched and kept (progress bar, callbacks, checkpoints) is not part of it.
+
+    Parameters
+    ----------
+    problem : Problem
+        The model, the loss and the regularizer.
+    federation : Federation or DiskFederation
+        The clients' data.
+    algorithm : AbstractAlgorithm
+        The method, with its hyperparameters.
+    rounds : int
+        How often clients and server (or neighbours) communicate.
+    local_steps, local_epochs : int, optional
+        Local work per round, in steps or in passes over a client's data; one of the two. Without either, one epoch.
+    batch_size : int, optional
+        Samples per batch; None is the full local gradient.
+    clients_per_round : int, optional
+        How many clients are drawn for each round; None is all of them.
+    weights : str or array_like
+        "uniform", "samples", or one number per client.
+    topology : Topology, optional
+        The graph of a run without a server.
+    link_failure : float
+        The probability that a link of the topology fails in a round.
+    mesh : Mesh, optional
+        The devices to spread the clients over.
+    w0 : pytree or mapping, optional
+        The parameters to begin with; None is the model's own start.
+    seed : int
+        The seed of every random draw.
+    evaluate_every : int, optional
+        Rounds between rows of the history. None becomes 1 where measuring is cheap, and `rounds` for clients on disk.
+    keep_models : bool
+        Whether the model after every round is kept.
+    metrics : mapping of str to callable, optional
+        The user's own columns of the history.
+    evaluation : Federation, optional
+        Held-out data.
+    per_client : bool
+        Whether every client's loss is recorded.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an argument is not what it should be, in a sentence that names it.
+
+    Examples
+    --------
+    >>> import cofed
+    >>> federation = cofed.Federation.from_arrays([([[1.0]], [1.0])])
+    >>> spec = RunSpec(cofed.Problem(), federation, cofed.FedAvg(0.1), rounds=3)
+    >>> spec.evaluate_every, spec.weights
+    (1, 'uniform')
+    >>> RunSpec(cofed.Problem(), federation, cofed.FedAvg(0.1), rounds=0)
+    Traceback (most recent call last):
+    ValueError: rounds must be an integer >= 1, got 0
+    """
+
+    problem: Given[Problem]
+    federation: Given[Federation | DiskFederation]
+    algorithm: Given[AbstractAlgorithm]
+    rounds: Given[int]
+    local_steps: Given[int | None] = None
+    local_epochs: Given[int | None] = None
+    batch_size: Given[int | None] = None
+    clients_per_round: Given[int | None] = None
+    weights: Given[str | npt.ArrayLike] = "uniform"
+    topology: Given[Topology | None] = None
+    link_failure: Given[float] = 0.0
+    mesh: Given[Mesh | None] = None
+    w0: PyTree = None
+    seed: Given[int] = 0
+    evaluate_every: Given[int] = None  # pyright: ignore[reportAssignmentType]  # settled below
+    keep_models: Given[bool] = False
+    metrics: Given[Mapping[str, Callable]] = None  # pyright: ignore[reportAssignmentType]  # settled below
+    evaluation: Given[Federation | None] = None
+    per_client: Given[bool] = False
+
+    def __post_init__(self):
+        check_kinds(self.problem, self.federation, on_disk=True)
+        check_topology(self.topology)
+        check_evaluation(self.evaluation)
+        rounds = checks.integer("rounds", self.rounds)
+        every = self.evaluate_every
+        if every is None:
+            every = 1 if self.federation.at_hand else rounds
+        settled = {
+            "algorithm": as_algorithm(self.algorithm),
+            "rounds": rounds,
+            "local_steps": checks.optional_integer("local_steps", self.local_steps),
+            "local_epochs": checks.optional_integer("local_epochs", self.local_epochs),
+            "batch_size": checks.optional_integer("batch_size", self.batch_size),
+            "clients_per_round": checks.optional_integer("clients_per_round", self.clients_per_round),
+            "link_failure": checked_probability("link_failure", self.link_failure),
+            "mesh": checked_mesh(self.mesh, self.federation),
+            "seed": checks.seed("seed", self.seed),
+            "evaluate_every": checks.integer("evaluate_every", every),
+            "keep_models": checks.flag("keep_models", self.keep_models),
+            "metrics": checked_metrics(self.metrics),
+            "per_client": checks.flag("per_client", self.per_client),
+        }
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)  # the class is frozen from here on
+
+    def start(self) -> PyTree:
+        """The parameters that the run begins with."""
+        return self.problem.start(self.federation, self.w0, self.seed)
+
+    def default_start(self) -> PyTree:
+        """The parameters that the run would begin with if no `w0` were given."""
+        return self.problem.start(self.federation, None, self.seed)
+
+
+def check_kinds(problem: object, federation: object, on_disk: bool = False) -> None:
+    """Refuse arguments in the wrong order or of the wrong kind; clients on disk are refused unless `on_disk`."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem: the first argument must be a cofed.Problem, got {type(problem).__name__}")
+    if isinstance(federation, DiskFederation):
+        if on_disk:
+            return
+        raise TypeError(
+            "this needs all clients in memory, and the federation is on disk: use Federation.from_parquet without "
+            "on_disk, or federation.select([names]) to read some clients"
+        )
+    if not isinstance(federation, Federation):
+        raise TypeError(
+            f"federation: the second argument must be a cofed.Federation, got {type(federation).__name__}; "
+            "make one with cofed.Federation.from_arrays([(X_1, y_1), ...])"
+        )
+
+
+def check_topology(topology: object) -> None:
+    """Refuse what is no topology."""
+    if topology is not None and not isinstance(topology, Topology):
+        raise TypeError(f"topology must be made with cofed.topologies, such as ring(16), got {type(topology).__name__}")
+
+
+def check_evaluation(evaluation: object) -> None:
+    """Refuse held-out data that is no federation in memory."""
+    if isinstance(evaluation, DiskFederation):
+        raise TypeError("the evaluation federation is on disk; read it into memory, such as evaluation.select([names])")
+    if evaluation is not None and not isinstance(evaluation, Federation):
+        raise TypeError(
+            f"evaluation must be a cofed.Federation of held-out data, got {type(evaluation).__name__}; "
+            "federation.split() makes one"
+        )
+
+
+def checked_probability(name: str, value: object) -> float:
+    """A probability below 1: a link that always fails is no link."""
+    if not checks.is_real(value) or not 0 <= checks.as_float(value) < 1:
+        raise ValueError(f"{name} is a probability in [0, 1), got {shown(value)}")
+    return checks.as_float(value)
+
+
+def checked_mesh(mesh: object, federation: Federation | DiskFederation) -> Mesh | None:
+    """A mesh of one axis, over which JAX leaves the placing of arrays to us."""
+    if mesh is None:
+        return None
+    if not isinstance(federation, Federation):
+        raise ValueError("clients on disk are read window by window, into one place: leave mesh= out")
+    if not isinstance(mesh, Mesh):
+        raise TypeError(f"mesh must be a mesh such as cofed.mesh(4), got {type(mesh).__name__}")
+    if len(mesh.axis_names) != 1:
+        raise ValueError(f"clients are spread over one axis of devices, but the mesh has the axes {mesh.axis_names}")
+    return Mesh(mesh.devices, mesh.axis_names)
+
+
+def checked_metrics(metrics: object) -> Mapping[str, Callable]:
+    """The user's own metrics: a mapping of names to functions; None is no metrics."""
+    if metrics is None:
+        return {}
+    if not isinstance(metrics, Mapping):
+        raise TypeError(f"metrics must be a mapping of names to functions of the model, got {shown(metrics)}")
+    for name, metric in metrics.items():
+        if not isinstance(name, str) or not name or not callable(metric) or isinstance(metric, type):
+            raise TypeError(f"metrics must map names to functions of the model, got {shown(name)}: {shown(metric)}")
+    return metrics

@@ -1,0 +1,159 @@
+"""What an experiment file can name, and with which keys: read from cofed's own classes and functions.
+
+A public class is known here as soon as it derives from its contract (AbstractAlgorithm, AbstractLoss, ...): its fields
+are the keys. The keys of a generator of `cofed.datasets` are its parameters.
+"""
+
+import contextlib
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import equinox as eqx
+import jaxtyping
+
+import cofed
+from cofed.algorithms.base import AbstractAlgorithm
+from cofed.compressors import AbstractCompressor
+from cofed.datasets.synthetic import Synthetic
+
+T = TypeVar("T", bound=eqx.Module)
+Kind = type[eqx.Module] | Callable[..., Synthetic]  # what a table of the file stands for
+
+COMBINED = ("On", "Sum", "Scaled", "Translated")  # regularizers made of others; the key `on` stands for the first
+PAPERS_DATA = ("yuan_", "bao_", "liang_", "zhang_", "chen_")
+NOT_IN_FILES = ("activation", "seed", "dtype")  # a function, and what the run itself decides
+
+
+def public(contract: type[T]) -> dict[str, type[T]]:
+    """The classes among cofed's public names that fulfil a contract.
+
+    >>> sorted(public(AbstractCompressor))
+    ['Quantised', 'RandomK', 'TopK']
+    """
+    named = {name: getattr(cofed, name) for name in dir(cofed) if name[0].isupper() and not name.startswith("Abstract")}
+    return {name: kind for name, kind in named.items() if isinstance(kind, type) and issubclass(kind, contract)}
+
+
+ALGORITHMS = public(AbstractAlgorithm)
+COMPRESSORS = public(AbstractCompressor)
+LOSSES = public(cofed.AbstractLoss)
+MIRRORS = public(cofed.AbstractMirror)
+MODELS = public(cofed.AbstractModel)
+REGULARIZERS = {name: kind for name, kind in public(cofed.AbstractRegularizer).items() if name not in COMBINED}
+GENERATORS: dict[str, Callable[..., Synthetic]] = {
+    name: getattr(cofed.datasets, name) for name in cofed.datasets.__all__ if name.startswith(PAPERS_DATA)
+}
+TOPOLOGIES = ("chain", "ring", "star", "complete")  # those that the number of nodes alone determines
+
+
+class Key(NamedTuple):
+    """A key of a table that holds a value: its name, its type as pydantic takes it, whether it must be given."""
+
+    name: str
+    type: Any
+    required: bool
+
+
+def keys_of(kind: Kind) -> Iterator[Key]:
+    """The keys of a class or generator that hold a number, a text, a truth value or a list of these.
+
+    >>> [key.name for key in keys_of(cofed.FedDualAvg)]
+    ['client_lr', 'server_lr', 'client_prox']
+    """
+    if not isinstance(kind, type):
+        yield from parameters_of(kind)
+        return
+    hints = hints_of(kind)
+    for field in fields_of(kind):
+        hint = hints[field.name]
+        if field.name in NOT_IN_FILES or contract_of(hint) is not None:
+            continue
+        type_ = value_type(hint, None if field.default is dataclasses.MISSING else field.default)
+        if hint is Any and type_ is float and field.metadata.get("static"):
+            type_ = int | float  # it is no traced hyperparameter, so a whole number stays whole
+        yield Key(field.name, type_, is_required(field))
+
+
+def parameters_of(generator: Callable[..., Synthetic]) -> Iterator[Key]:
+    """The keys of a generator."""
+    for name, parameter in inspect.signature(generator).parameters.items():
+        if name not in NOT_IN_FILES:
+            required = parameter.default is inspect.Parameter.empty
+            yield Key(name, value_type(parameter.annotation, None if required else parameter.default), required)
+
+
+def parts_of(kind: Kind) -> Iterator[Key]:
+    """The keys of a class that hold a table of their own; the type is the contract of what that table describes.
+
+    >>> [(key.name, key.type.__name__) for key in parts_of(cofed.Compressed)]
+    [('algorithm', 'AbstractAlgorithm'), ('compressor', 'AbstractCompressor')]
+    """
+    if not isinstance(kind, type):
+        return
+    hints = hints_of(kind)
+    for field in fields_of(kind):
+        contract = contract_of(hints[field.name])
+        if contract is not None:
+            yield Key(field.name, contract, is_required(field))
+
+
+def contract_of(hint: object) -> type[eqx.Module] | None:
+    """The contract that a field's value fulfils, where the field holds an algorithm, a compressor or a mirror."""
+    for one in typing.get_args(hint) if is_union(hint) else (hint,):
+        for contract in (AbstractAlgorithm, AbstractCompressor, cofed.AbstractMirror):
+            if isinstance(one, type) and issubclass(one, contract):
+                return contract
+    return None
+
+
+def is_required(field: dataclasses.Field) -> bool:
+    """Whether a field has no default."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def fields_of(kind: type[eqx.Module]) -> list[dataclasses.Field]:
+    """The fields that are given to a class when an object is made."""
+    return [field for field in dataclasses.fields(kind) if field.init]  # type: ignore[arg-type]
+
+
+def hints_of(kind: type[eqx.Module]) -> dict[str, Any]:
+    """The annotations of a class's fields, resolved where they are texts."""
+    resolved: dict[str, Any] = {}
+    with contextlib.suppress(Exception):  # an annotation of a user's own class may name what is not there at run time
+        resolved = typing.get_type_hints(kind)
+    return {field.name: resolved.get(field.name, field.type) for field in fields_of(kind)}
+
+
+def is_union(annotation: object) -> bool:
+    """Whether an annotation is a union, written in either way."""
+    return typing.get_origin(annotation) in (types.UnionType, typing.Union)
+
+
+def value_type(annotation: Any, default: object) -> Any:
+    """The type of a key's values, from an annotation or, where that says nothing, from the default.
+
+    >>> value_type(tuple[int, ...] | None, None), value_type(typing.Any, True), value_type("L", None)
+    (list[int], <class 'bool'>, <class 'float'>)
+    """
+    if annotation in (Any, inspect.Parameter.empty) or isinstance(annotation, str):
+        return type_of_default(default)
+    if is_union(annotation):
+        parts = [one for one in typing.get_args(annotation) if one is not type(None)]
+        kinds = tuple(dict.fromkeys(value_type(one, default) for one in parts))
+        return typing.Union[kinds]  # noqa: UP007
+    if typing.get_origin(annotation) in (tuple, list, Sequence):
+        return list[value_type(typing.get_args(annotation)[0], None)]
+    if isinstance(annotation, type) and issubclass(annotation, jaxtyping.AbstractArray):
+        return float  # a hyperparameter, which is an array only while JAX traces it
+    return annotation if annotation in (bool, int, float, str) else Any
+
+
+def type_of_default(default: object) -> Any:
+    """The type of a key whose default is all that is known: without one it is a number."""
+    if isinstance(default, (bool, int, float)):
+        return type(default)
+    return float if default is None else Any

@@ -15,7 +15,8 @@ import cofed
 from cofed import experiments
 from cofed.engine import run, tune
 from cofed.experiments import figure, measure, page, reproduce, results
-from cofed.experiments.measurements import Seen
+from cofed.experiments.measurements import Measurements
+from cofed.experiments.parts import Parts
 from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Setup, Sweep, Verdict, View
 
 CALLS: list[str] = []
@@ -38,7 +39,7 @@ def methods(n):
     ]
 
 
-def converges(seen: Seen) -> Verdict:
+def converges(seen: Measurements) -> Verdict:
     gap = seen.last("FedDualAvg", "objective") / seen.reference("pooled", "objective")
     return Verdict(gap < 100, f"It is {gap:.3f} times the optimum.", {"gap": gap})
 
@@ -181,11 +182,11 @@ def test_ctrl_c_in_the_last_rounds_is_not_lost(tmp_path, monkeypatch, busy):
 
 
 def test_parts_of_another_definition_are_dropped(tmp_path):
-    parts = measure.Parts(tmp_path / "parts", "one")
+    parts = Parts(tmp_path / "parts", "one")
     parts.put("a / b", pd.DataFrame({"x": [1.0]}), {"best": 1})
     assert parts.get("a / b")[1] == {"best": 1}
-    assert "a / b" in measure.Parts(tmp_path / "parts", "one")
-    assert "a / b" not in measure.Parts(tmp_path / "parts", "two")
+    assert "a / b" in Parts(tmp_path / "parts", "one")
+    assert "a / b" not in Parts(tmp_path / "parts", "two")
 
 
 def test_quick_has_other_numbers_and_judges_less(tmp_path):
@@ -257,7 +258,7 @@ def test_ties_go_to_the_fastest(monkeypatch):
 
 def test_seeds_are_drawn_as_a_band(done):
     table = pd.read_parquet(done / "tiny-fig1" / "numbers.parquet")
-    drawn = figure.draw(TINY, Seen(table, {}, "a tiny set"), "full")
+    drawn = figure.draw(TINY, Measurements(table, {}, "a tiny set"), "full")
     assert [axes.get_ylabel() for axes in drawn.axes] == ["objective", "F1 of the support"]
     assert len(drawn.axes[0].collections) == 2  # a band for each method
     assert "a tiny set" in drawn._supxlabel.get_text()

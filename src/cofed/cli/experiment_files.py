@@ -120,7 +120,7 @@ def plan(
     except KeyboardInterrupt:
         stop("Stopped before there was anything to say.")
     if as_json:
-        print(json.dumps(plan.as_json(outlook), indent=2))
+        print(json.dumps(plan.to_dict(outlook), indent=2))
         return
     screen = Console()
     screen.print(plan.table(outlook))

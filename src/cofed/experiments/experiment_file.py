@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cofed._util.files import atomically, plain_names
+from cofed._util.pandas_types import Frame
 from cofed.engine.ranking import maximised
 from cofed.experiments import build, measure, results, schema
 from cofed.experiments.reproduce import following, say_what_was_there
@@ -40,7 +41,7 @@ def run_file(path: Path, out: Path, seeds: int | None = None, again: bool = Fals
 class Grids(NamedTuple):
     """The tuned grids of a file, and whether Ctrl-C has stopped it before all were done."""
 
-    table: pd.DataFrame
+    table: Frame
     stopped: bool
 
 
@@ -49,10 +50,12 @@ def tune_file(path: Path) -> Grids:
     _, experiment = opened(path)
     what, numbers = experiment.measure, experiment.numbers("user")
     assert isinstance(what, Comparison)
-    setup, tables, stopped = measure.fit(what, what.setup(numbers, 0), numbers), [], False
+    setup, tables, stopped = measure.check_methods(what, what.setup(numbers, 0), numbers), [], False
     up = maximised(what.score, setup.metrics, what.maximise)
+    methods = [one for one in what.methods(numbers) if not measure.chooses(one.algorithms()[0], setup.problem)]
+    if not methods:
+        raise schema.FileError(f"{path} has nothing to tune: its algorithms choose by themselves")
     with following(experiment.id, Console(stderr=True)) as tick:
-        methods = what.methods(numbers)
         for i, method in enumerate(methods):
             tick(float(i), float(len(methods)), method.label)
             try:
@@ -65,21 +68,21 @@ def tune_file(path: Path) -> Grids:
             tables.append(order.assign(algorithm=method.label, best=best))
     if not tables:
         raise KeyboardInterrupt("stopped before a grid was done")
-    whole: Any = pd.concat(tables, ignore_index=True)
+    whole: Frame = pd.concat(tables, ignore_index=True)
     shown = whole[["algorithm", *(c for c in whole if c not in ("algorithm", "score", "diverged", "best")), *LAST]]
     return Grids(shown, stopped)
 
 
-def all_diverged(table: pd.DataFrame) -> list[str]:
+def all_diverged(table: Frame) -> list[str]:
     """The algorithms without a configuration that ended well."""
-    whole: Any = table.groupby("algorithm", sort=False)["diverged"].all()
+    whole: Frame = table.groupby("algorithm", sort=False)["diverged"].all()
     return [str(label) for label in whole.index[whole]]
 
 
 LAST = ["score", "diverged", "best"]
 
 
-def ranking(table: Any) -> Table:
+def ranking(table: Frame) -> Table:
     """The configurations, for a terminal: the first few of each algorithm."""
     shown = Table()
     for column in table.columns:

@@ -5,7 +5,6 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 from rich.console import Console
@@ -19,7 +18,12 @@ MARKS = {True: "[green]holds[/]", False: "[red]does not hold[/]", None: "[dim]no
 
 
 def reproduce(
-    experiments: Sequence[Experiment], out: Path, size: str, seeds: int, again: bool = False, screen: Any = None
+    experiments: Sequence[Experiment],
+    out: Path,
+    size: str,
+    seeds: int,
+    again: bool = False,
+    screen: Console | None = None,
 ) -> dict[str, str]:
     """Carry experiments out into folders below `out`; gives what became of each: done, kept, or why it was left out."""
     screen, became = screen or Console(stderr=True), {}
@@ -130,6 +134,6 @@ def listing(experiments: Sequence[Experiment]) -> Table:
     table.add_column("claims", justify="right")
     table.add_column("data", no_wrap=True)
     for experiment in experiments:
-        data = "data folder" if experiment.folder else "generated"
+        data = "data folder" if experiment.reads else "generated"
         table.add_row(experiment.id, experiment.title, str(len(experiment.claims)), data)
     return table

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from cofed.experiments.measurements import Seen
+from cofed.experiments.measurements import Measurements
 from cofed.federation import Federation
 from cofed.problem import Problem
 
@@ -37,7 +37,7 @@ class Claim:
     """
 
     text: str
-    judge: Callable[[Seen], Verdict]
+    judge: Callable[[Measurements], Verdict]
     why: str = ""
     quick: bool = True
 
@@ -141,7 +141,7 @@ class Experiment:
     views: Sequence[View] = ()
     claims: Sequence[Claim] = ()
     note: str = ""  # choices made where the paper leaves one open, and what differs
-    folder: bool = False  # whether it reads data from the data folder
+    reads: Sequence[str] = ()  # datasets that it takes from the data folder, where they are there
 
     @property
     def paper(self) -> str:

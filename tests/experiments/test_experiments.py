@@ -240,6 +240,37 @@ def test_a_sweep_has_its_own_axis(tmp_path):
     assert json.loads((tmp_path / "tiny-sweep" / "claims.json").read_text())[0]["holds"]
 
 
+def test_results_belong_to_the_files_of_the_data_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("COFED_DATA", str(tmp_path / "data"))
+    images = tmp_path / "data" / "mnist" / "train-images-idx3-ubyte"
+    images.parent.mkdir(parents=True)
+    images.write_bytes(b"these")
+    experiment = Experiment(
+        id="tiny-sweep",
+        title="A sweep",
+        measure=Sweep("clients", lambda n: n.points, point),
+        full={"points": (1, 2)},
+        views=(View("error"),),
+        reads=("mnist",),
+    )
+    out = tmp_path / "out"
+    assert go(out, experiment) == {"tiny-sweep": "done"}
+    assert go(out, experiment) == {"tiny-sweep": "kept"}
+    (tmp_path / "data" / "notes.txt").write_text("of no dataset")
+    os.utime(images, ns=(0, 0))
+    assert go(out, experiment) == {"tiny-sweep": "kept"}
+    images.write_bytes(b"those")  # of the same size
+    said = results.what_changed(
+        json.loads((out / "tiny-sweep" / "config.json").read_text())["defined_by"],
+        results.definition(experiment, "full", [0, 1]),
+    )
+    assert said.startswith("data.mnist/train-images-idx3-ubyte was 5 bytes")
+    assert go(out, experiment) == {"tiny-sweep": "done"}
+    assert (out / "tiny-sweep.old-1" / "config.json").exists()
+    monkeypatch.delenv("COFED_DATA")
+    assert "data" not in json.loads(results.definition(experiment, "full", [0, 1]))
+
+
 def test_ties_go_to_the_fastest(monkeypatch):
     tuning = cofed.Tuning(
         table=pd.DataFrame({"score": [0.999, 1.0, 0.5], "diverged": False}, index=[1, 0, 2]),

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 from tests.experiments.test_files import SMALL, invoke
-from tests.pages import script
+from tests.pages import blocks, script
 
 import cofed
 from cofed.experiments import build, registry, schema
@@ -214,3 +214,15 @@ def test_the_keys_of_ones_own_algorithm_are_checked(tmp_path):
     path.write_text(path.read_text().replace('"fast"', "-1.0").replace("gamma = 1.0\n", ""))
     with pytest.raises(schema.FileError, match="algorithm 'HeavyBall': HeavyBall: client_lr must be"):
         methods(path)
+
+
+def test_the_algorithms_of_the_page_are_valid(tmp_path):
+    (tmp_path / "momentum.py").write_text(script("docs/adding-an-algorithm.md"))
+    text = "\n".join(block.text for block in blocks("docs/experiments.md", "toml"))
+    made = methods(written(tmp_path, PLAIN + text))
+    assert {label: len(method.algorithms()) for label, method in made.items()} == {
+        "FedDualAvg, 5 % up": 2,
+        "Alternative": 1,
+        "FedProx": 2,
+        "HeavyBall": 2,
+    }

@@ -39,7 +39,8 @@ def run(
 
     Algorithms with several values for a hyperparameter are tuned first. The folder has the figure, the numbers, the
     tuning and the configuration; `cofed report` makes a page of it. What is finished is not run again, unless the file
-    or its data have changed: the old results are then kept beside the new ones.
+    or its data have changed: the old results are then kept beside the new ones. A file that names an algorithm of your
+    own by its import path (package.module:Class) runs that module's code.
 
     Exit codes: 0 all runs completed; 1 one diverged, or a file could not be written; 2 refused; 130 stopped by Ctrl-C.
     """
@@ -131,7 +132,11 @@ def plan(
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("experiment.toml"),
 ) -> None:
-    """Write a commented example of an experiment file."""
+    """Write a commented example of an experiment file.
+
+    It can name every algorithm that `cofed algorithms` lists, and one of your own by its import path, such as
+    momentum:HeavyBall for the class HeavyBall of momentum.py beside the file. Importing it runs its code.
+    """
     from cofed.experiments import experiment_file as work
 
     if path.exists():

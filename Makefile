@@ -43,7 +43,7 @@ $(ROOM)/installed: pyproject.toml
 HEART := not test_network or (three_supernodes and FedDualAvg) or server_killed
 
 test-network: $(ROOM)/installed  ## Flower's room: real processes on loopback; NETWORK picks tests, as pytest's -k
-	$(ROOM)/bin/pyright --pythonpath $(ROOM)/bin/python src/cofed/flower
+	$(ROOM)/bin/pyright --pythonpath $(ROOM)/bin/python --project tests/flower/pyright.json
 	$(ROOM)/bin/pytest -n 0 -v --durations=0 -W default::DeprecationWarning tests/flower $(if $(NETWORK),-k "$(NETWORK)")
 
 test-network-heart:            ## the heart of it

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from cofed.flower.federate import PROJECT
-from cofed.flower.processes import Federation
+from cofed.flower.processes import LocalNetwork
 
 SAMPLES = 4
 MODULE = '''"""The benchmark's app."""
@@ -50,16 +50,16 @@ def measure(d: int, sites: int, rounds: int, folder: Path) -> dict[str, float]:
     (app / "federate" / "__init__.py").write_text("")
     (app / "federate" / "apps.py").write_text(MODULE)
     rng = np.random.default_rng(0)
-    with Federation(folder) as federation:
-        federation.superlink()
+    with LocalNetwork(folder) as network:
+        network.superlink()
         for number in range(sites):
             X = (rng.normal(size=(SAMPLES, d)) / np.sqrt(d)).astype(np.float32)  # so that no size diverges
             np.savez(folder / f"{number}.npz", X=X, y=X[:, 0])
-            federation.supernode(f"site{number}", data=str(folder / f"{number}.npz"))
+            network.supernode(f"site{number}", data=str(folder / f"{number}.npz"))
         out = folder / "result"
-        run = federation.run(app, rounds=rounds, clients=sites, checkpoint=str(out))
+        run = network.run(app, rounds=rounds, clients=sites, checkpoint=str(out))
         if run.wait(1800):
-            sys.exit(federation.tail("run"))
+            sys.exit(network.tail("run"))
     lines = [json.loads(line) for line in (out / "progress.jsonl").read_text().splitlines()]
     ended = [line for line in lines if line["kind"] == "round"]
     later = [line["seconds"] for line in ended]

@@ -44,7 +44,7 @@ def site(where: Path):
     """The site, as an app would make it."""
     import numpy as np
 
-    from cofed.flower.client import Site
+    from cofed.flower.site import Site
 
     def load(node):
         with np.load(where / "data.npz") as file:
@@ -61,19 +61,18 @@ def write(where: Path, d: int) -> None:
     from flwr.app import ConfigRecord, RecordDict
 
     from cofed.flower import wire
-    from cofed.flower.client import identity
-    from cofed.flower.messages import Terms, posed
+    from cofed.flower.messages import Identity, RoundInstructions, stage_at
 
     X = (np.random.default_rng(0).normal(size=(SAMPLES, d)) / np.sqrt(d)).astype(np.float32)
     np.savez(where / "data.npz", X=X, y=X[:, 0])
     numbers = {"seed": 0, "rounds": 10, "round": 1, "begun": 0, "stage": 0, "local_steps": 10, "steps": 10}
     numbers |= {"equal": True, "epochs": 0, "batch": 32, "participants": 2, "clients": 2, "everyone": True}
     numbers |= {"most": SAMPLES, "outputs": 0, "id": 0, "counted": 0, "evaluate": True, "last": False}
-    terms = Terms(**numbers, clip=0.0, noise=0.0)
+    told = RoundInstructions(**numbers, clip=0.0, noise=0.0)
     problem, method = parts()
-    ready, stage = posed(problem, method, terms, jnp.float32)
+    ready, stage = stage_at(problem, method, told.outline, jnp.float32)
     w = problem.model.init(None, jnp.zeros(d, jnp.float32), None)
-    head = identity(problem, method) | {"run": "0" * 32, "round": 1} | terms.entries()
+    head = Identity.of(problem, method).entries() | {"run": "0" * 32, "round": 1} | told.entries()
     arrays = {"down": wire.pack(stage.broadcast(stage.init(ready, w))), "model": wire.pack(w)}
     content = serde.recorddict_to_proto(RecordDict({"cofed": ConfigRecord(head), **arrays}))
     (where / "message").write_bytes(content.SerializeToString())

@@ -197,7 +197,7 @@ def test_algorithms_names_all():
     result = invoke("algorithms")
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.output.splitlines()]
-    for name in (*cofed.algorithms.__all__, *cofed.personal.__all__, "DFedDA", "MReFedDAGT", "DASM"):
+    for name in (*cofed.algorithms.__all__, "DFedDA", "MReFedDAGT", "DASM"):
         assert any(line[:1] == [name] for line in lines)
     assert "…" not in result.output
 
@@ -205,7 +205,7 @@ def test_algorithms_names_all():
 def test_algorithms_as_json():
     result = invoke("algorithms", "--json")
     methods = {method["name"]: method for method in json.loads(result.output)}
-    assert set(methods) == {*cofed.algorithms.__all__, *cofed.personal.__all__, *cofed.gossip.__all__} - {"topologies"}
+    assert set(methods) == {*cofed.algorithms.__all__, *cofed.gossip.__all__} - {"topologies"}
     assert methods["DFedDA"]["talks"] == ["a topology"]
     assert methods["ReFedDAGT"]["talks"] == ["a server", "a topology"]
     assert all(method["description"] and method["paper"] for method in methods.values())

@@ -185,3 +185,8 @@ def test_a_missing_package_is_asked_for(make, module, extra, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=rf"Logging to .* needs the package .*pip install 'cofed\[{extra}\]'"):
         make()
+
+
+def test_mlflow_knows_every_outcome():
+    assert set(loggers.STATUS) == set(cofed.Outcome)
+    assert loggers.STATUS[cofed.Outcome.STARVED] == "FAILED"

@@ -17,34 +17,37 @@ from tests.pages import script
 
 ROOT = Path(cofed.__file__).parent
 # Plain helpers that everybody may use.
-FREE = {"_util", "rows"}
+FREE = {"_util"}
 # What a room may import of cofed, beside itself and the helpers.
 ARROWS = {
     "regularizers": set(),
     "mirrors": {"regularizers"},
     "losses": set(),
     "models": set(),
-    "disk": set(),
+    "disk": {"federation"},
     "federation": set(),
     "partition": {"federation"},
     "datasets": {"federation", "partition"},
     "metrics": set(),
     "compressors": set(),
-    "problem": {"regularizers", "losses", "models", "federation", "disk"},
-    "curvature": {"problem", "models"},
-    "algorithms": {"compressors", "curvature", "problem", "regularizers", "mirrors", "losses", "models"},
+    "problem": {"regularizers", "losses", "models", "federation"},
+    "solvers": {"problem", "federation", "models", "engine"},
+    "algorithms": {
+        *("compressors", "problem", "regularizers", "mirrors", "losses", "models"),
+        *("solvers.curvature", "solvers.quadratic"),
+    },
     "gossip": {"algorithms.base", "problem", "regularizers", "mirrors"},
-    "personal": {"algorithms.base", "algorithms.fedavg", "problem", "federation", "losses", "models", "regularizers"},
+    "statistics": {"problem", "federation", "solvers.glm"},
     "engine": {
         *("algorithms.base", "problem", "federation", "disk", "metrics", "regularizers", "gossip.topologies"),
-        *("personal.compare", "curvature", "algorithms.probe", "losses"),
+        *("statistics.paired_comparison", "solvers.curvature", "algorithms.probe", "losses"),
     },
     "loggers": {"engine"},
     "report": {"engine", "plotting"},
     "estimators": {
-        *("algorithms", "curvature", "engine", "federation", "losses", "models", "plotting", "problem", "regularizers"),
+        *("algorithms", "engine", "federation", "losses", "models", "plotting", "problem", "regularizers"),
         *("algorithms.FedDecouple", "algorithms.FedFISTA", "algorithms.FedNewton"),
-        *("algorithms.base", "algorithms.quadratic"),
+        *("algorithms.base", "solvers.curvature", "solvers.quadratic"),
     },
     "flower": {"algorithms.base", "algorithms.probe", "engine", "problem", "federation", "metrics", "regularizers"},
 }
@@ -58,7 +61,7 @@ def imports(path: Path) -> set[str]:
             inner = node.module.split(".")[1:]
             names = [[*inner, alias.name] for alias in node.names] if len(inner) <= 1 else [inner]
             found |= {
-                ".".join(parts[:2] if parts[0] in ("algorithms", "gossip", "personal") else parts[:1])
+                ".".join(parts[:2] if parts[0] in ("algorithms", "gossip", "solvers", "statistics") else parts[:1])
                 for parts in names
             }
         elif isinstance(node, ast.Import):

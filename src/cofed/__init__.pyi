@@ -5,6 +5,7 @@ from cofed import estimators as estimators
 from cofed import loggers as loggers
 from cofed import metrics as metrics
 from cofed import partition as partition
+from cofed.algorithms import Alternative as Alternative
 from cofed.algorithms import CFedDA as CFedDA
 from cofed.algorithms import FastFedDA as FastFedDA
 from cofed.algorithms import FedADMM as FedADMM
@@ -15,15 +16,14 @@ from cofed.algorithms import FedDualAvg as FedDualAvg
 from cofed.algorithms import FedFISTA as FedFISTA
 from cofed.algorithms import FedMiD as FedMiD
 from cofed.algorithms import FedNewton as FedNewton
+from cofed.algorithms import FedProx as FedProx
 from cofed.algorithms import MCFedDA as MCFedDA
+from cofed.algorithms import PureLocal as PureLocal
 from cofed.algorithms import Scaffold as Scaffold
 from cofed.algorithms.base import AbstractAlgorithm as AbstractAlgorithm
 from cofed.algorithms.base import AbstractGossipAlgorithm as AbstractGossipAlgorithm
 from cofed.algorithms.base import AbstractServerAlgorithm as AbstractServerAlgorithm
 from cofed.algorithms.compressed import Compressed as Compressed
-from cofed.baselines import Solution as Solution
-from cofed.baselines import solve_local as solve_local
-from cofed.baselines import solve_pooled as solve_pooled
 from cofed.compressors import Quantised as Quantised
 from cofed.compressors import RandomK as RandomK
 from cofed.compressors import TopK as TopK
@@ -40,6 +40,7 @@ from cofed.engine.ranking import Tuning as Tuning
 from cofed.engine.run import resume as resume
 from cofed.engine.run import run as run
 from cofed.engine.tune import tune as tune
+from cofed.federation import AbstractFederation as AbstractFederation
 from cofed.federation import Federation as Federation
 from cofed.gossip import DASM as DASM
 from cofed.gossip import DFedDA as DFedDA
@@ -63,13 +64,6 @@ from cofed.models import MLP as MLP
 from cofed.models import AbstractModel as AbstractModel
 from cofed.models import Linear as Linear
 from cofed.models import Trace as Trace
-from cofed.personal import Alternative as Alternative
-from cofed.personal import ExcessRisk as ExcessRisk
-from cofed.personal import FedProx as FedProx
-from cofed.personal import Heterogeneity as Heterogeneity
-from cofed.personal import PureLocal as PureLocal
-from cofed.personal import excess_risk as excess_risk
-from cofed.personal import heterogeneity as heterogeneity
 from cofed.problem import Problem as Problem
 from cofed.regularizers import L1 as L1
 from cofed.regularizers import MCP as MCP
@@ -91,5 +85,12 @@ from cofed.regularizers import Sum as Sum
 from cofed.regularizers import TotalVariation as TotalVariation
 from cofed.regularizers import Translated as Translated
 from cofed.regularizers import Zero as Zero
+from cofed.solvers.pooled import Solution as Solution
+from cofed.solvers.pooled import solve_local as solve_local
+from cofed.solvers.pooled import solve_pooled as solve_pooled
+from cofed.statistics.excess_risk import ExcessRisk as ExcessRisk
+from cofed.statistics.excess_risk import excess_risk as excess_risk
+from cofed.statistics.heterogeneity import Heterogeneity as Heterogeneity
+from cofed.statistics.heterogeneity import heterogeneity as heterogeneity
 
 __version__: str

@@ -11,9 +11,8 @@ times FedDualAvg's rounds (seeds 0 to 3: 200 to 260 and 250 to 290, against 80 t
 
 import dataclasses
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from rich import box
@@ -24,11 +23,13 @@ import cofed
 from cofed._util.files import atomically
 from cofed._util.spreadsheets import to_csv
 from cofed.engine.history import Outcome, Result
+from cofed.federation import Federation
 from cofed.plotting import plot_history
+from cofed.problem import Problem
 
 SAMPLES, FEATURES, NONZEROS = 128, 1024, 512
-DENSE = 2 * NONZEROS / (NONZEROS + FEATURES)  # the F1 of a model that has no zeros at all
-HIGH = 0.99  # an F1 that counts as recovered
+DENSE = 2 * NONZEROS / (NONZEROS + FEATURES)  # the F1 of a model without any zero
+HIGH = 0.99  # from this F1 on, the support counts as recovered
 THRESHOLD = 1e-2  # below it a coefficient counts as zero, as in the paper
 ROUNDS, QUICK_ROUNDS = 500, 100
 PER_ROUND, BATCH = 10, 10
@@ -50,7 +51,7 @@ TITLES = {"FedAvg": "FedAvg (subgradients)"}
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """How a method, or what it is compared with, ended."""
+    """The final figures of a method, or of what it is compared with."""
 
     method: str
     f1: float
@@ -65,7 +66,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Demo:
-    """What a demo has done, so far."""
+    """The results of a demo, which may have been interrupted."""
 
     rounds: int
     clients: int
@@ -75,16 +76,34 @@ class Demo:
 
     @property
     def rows(self) -> list[Row]:
-        """How the methods ended."""
+        """The final figures of the methods."""
         return [ended(method, result) for method, result in self.results.items()]
 
 
 class Stopped(Exception):
-    """Ctrl-C, before there was anything to show."""
+    """Ctrl-C was pressed before there was anything to show."""
 
 
 def run_demo(rounds: int = ROUNDS, clients: int = 64, seed: int = 0, pooled: bool = True) -> Demo:
-    """Run the methods one after the other; Ctrl-C ends the demo with what is done."""
+    """Run the methods one after the other; Ctrl-C ends the demo with what is done.
+
+    Parameters
+    ----------
+    rounds, clients, seed
+        The size of the experiment, and the seed of its data and draws.
+    pooled
+        Whether to solve the problem on the pooled data as well, to compare with.
+
+    Returns
+    -------
+    Demo
+        The results so far.
+
+    Raises
+    ------
+    Stopped
+        Where Ctrl-C came before the first method had run.
+    """
     results: dict[str, Result] = {}
     references: list[Row] = []
     interrupted = False
@@ -104,7 +123,7 @@ def run_demo(rounds: int = ROUNDS, clients: int = 64, seed: int = 0, pooled: boo
             references = [solved(problem, data.federation, metrics)]
         for method, (client_lr, server_lr) in RATES.items():
             with warnings.catch_warnings():
-                # Divergence is said in the table.
+                # The table says which methods diverged.
                 warnings.filterwarnings("ignore", message=".* diverged in round", category=RuntimeWarning)
                 results[method] = cofed.run(
                     problem,
@@ -128,15 +147,15 @@ def run_demo(rounds: int = ROUNDS, clients: int = 64, seed: int = 0, pooled: boo
     return Demo(rounds, clients, results, references, interrupted)
 
 
-def solved(problem: Any, federation: Any, metrics: Mapping[str, Any]) -> Row:
-    """The pooled solution: what a solver finds that may see all data at once."""
+def solved(problem: Problem, federation: Federation, metrics: Mapping[str, Callable]) -> Row:
+    """The solution of the pooled problem, as a row to compare with."""
     solution = cofed.solve_pooled(problem, federation, tol=1e-6)
     f1, density = (float(metrics[name](solution.model)) for name in ("f1", "density"))
     return Row("pooled data", f1, density, solution.objective)
 
 
 def ended(method: str, result: Result) -> Row:
-    """A run's last evaluated round."""
+    """The figures of a run's last evaluated round."""
     rows, last = result.history.rows, result.history.rows[-1]
     return Row(
         method,
@@ -152,7 +171,7 @@ def ended(method: str, result: Result) -> Row:
 
 
 def table(demo: Demo) -> Table:
-    """The methods side by side, for a terminal."""
+    """A table of the methods, for the terminal."""
     per_round = min(PER_ROUND, demo.clients)
     rates = ", ".join(f"{method} {RATES[method][0]:g}/{RATES[method][1]:g}" for method in demo.results)
     shown = Table(
@@ -191,7 +210,7 @@ def table(demo: Demo) -> Table:
 
 
 def titled(row: Row, rounds: int) -> str:
-    """The method's name, with what went differently."""
+    """The name of a method, with a remark if it did not complete its rounds."""
     name = TITLES.get(row.method, row.method)
     if row.outcome is Outcome.DIVERGED:
         return f"{row.method}, diverged after {row.round}"
@@ -199,7 +218,7 @@ def titled(row: Row, rounds: int) -> str:
 
 
 def number(value: float) -> str:
-    """An objective, short: also one that has exploded.
+    """An objective in a few characters, even one that has exploded.
 
     >>> number(51.375), number(1.5964e5)
     ('51.38', '1.6e+05')
@@ -208,7 +227,7 @@ def number(value: float) -> str:
 
 
 def sentence(rows: list[Row], rounds: int) -> str:
-    """What was seen, in one sentence, from the numbers alone, as far as three digits tell them apart.
+    """What the numbers show, in one sentence; methods are told apart by three digits.
 
     >>> sentence([Row("FedMiD", 0.91, 0.60, 60.0, 9), Row("FedDualAvg", 1.0, 0.5, 51.0, 9)], rounds=9)
     'After 9 rounds FedDualAvg recovers the support best: F1 1.000 at density 0.500, against FedMiD 0.910 at 0.600 \
@@ -252,7 +271,7 @@ def sentence(rows: list[Row], rounds: int) -> str:
 
 
 def history(results: Mapping[str, Result]) -> pd.DataFrame:
-    """All rows of all runs in one table, with the method first."""
+    """The histories of all runs in one table, with the method as the first column."""
     tables = [result.history.to_pandas().assign(method=method) for method, result in results.items()]
     whole = pd.concat(tables, ignore_index=True)
     whole.insert(0, "method", whole.pop("method"))
@@ -260,7 +279,7 @@ def history(results: Mapping[str, Result]) -> pd.DataFrame:
 
 
 def write(demo: Demo, folder: Path) -> list[Path]:
-    """The figure (PNG) and the history (CSV and Parquet), into the folder."""
+    """Write the figure (PNG) and the history (CSV and Parquet) into a folder."""
     picture, csv, parquet = folder / "demo.png", folder / "history.csv", folder / "history.parquet"
     lines: dict[str, dict[str, float]] = {"density": {"truth": NONZEROS / FEATURES}}
     for row in demo.references:

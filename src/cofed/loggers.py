@@ -1,9 +1,10 @@
-"""Callbacks of `cofed.run` that write a run elsewhere while it goes on: CSV, TensorBoard, MLflow."""
+"""Callbacks for `cofed.run` that log a run while it is running: to CSV, TensorBoard or MLflow."""
 
 import csv
 import io
 import re
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from cofed._util import checks
 from cofed._util.extras import imported
 from cofed._util.files import atomically
 from cofed._util.spreadsheets import cell
+from cofed._util.types import Given
 from cofed.engine.callbacks import RunInfo
 from cofed.engine.history import COLUMNS, Outcome, Result
 
@@ -18,10 +20,22 @@ __all__ = ["CSV", "MLflow", "TensorBoard"]
 
 
 class CSV:
-    """Rows into a CSV file, each as soon as it is known: what a run that dies has done is in the file.
+    """Log every row of the history to a CSV file as soon as it is known, so that a killed run leaves its rows behind.
 
-    A file of this name is replaced when a run starts; one that is resumed begins with the rows that it has.
+    An existing file is replaced when a run starts; that of a resumed run begins with the rows it has so far.
 
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where `path` is not the name of a file.
+
+    Examples
+    --------
     >>> import tempfile, cofed
     >>> fed = cofed.Federation.from_arrays([([[1.0]], [1.0])])
     >>> path = Path(tempfile.mkdtemp(), "rows.csv")
@@ -30,21 +44,41 @@ class CSV:
     ['round', '0', '1', '2', '3']
     """
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: Given[str | Path]):
         self.path = checks.path("CSV: path", path)
         self.columns: list[str] = []
 
     def on_start(self, info: RunInfo) -> None:
-        """An empty file, or one with the rows so far."""
+        """Begin the file with the rows so far, if any.
+
+        Parameters
+        ----------
+        info : RunInfo
+            The run.
+        """
         self.columns = []
         atomically(self.path, lambda f: self.write(f, info.rows), shown=True)
 
-    def on_row(self, row: dict[str, Any]) -> None:
-        """One more line."""
+    def on_row(self, row: Mapping[str, float]) -> None:
+        """Append a row.
+
+        Parameters
+        ----------
+        row : mapping of str to float
+            The columns of the history, by name.
+        """
         self.write(self.path, [row])
 
-    def write(self, path: str | Path, rows: Any) -> None:
-        """Add lines, after a header where there is none yet. The file is closed again: its lines are whole."""
+    def write(self, path: str | Path, rows: Iterable[Mapping[str, float]]) -> None:
+        """Append rows to a file, after a header where there is none yet, and close it, so that its lines are whole.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        rows : iterable of mappings
+            The rows.
+        """
         lines = io.StringIO(newline="")
         for row in rows:
             if not self.columns:
@@ -55,7 +89,7 @@ class CSV:
         with open(path, "ab", buffering=0) as file:
             before, text = file.tell(), lines.getvalue().encode()
             try:
-                while text:  # a disk that fills up takes a part
+                while text:  # a disk that is filling up may take only a part
                     text = text[file.write(text) or 0 :]
             except OSError:
                 file.truncate(before)
@@ -63,11 +97,25 @@ class CSV:
 
 
 class TensorBoard:
-    """Rows as TensorBoard's scalars, and the run's parameters for its table of hyperparameters.
+    """Log rows as TensorBoard scalars, and the run's parameters for its table of hyperparameters.
 
-    One folder per run; `tensorboard --logdir` on the folder above shows them together. A run in a folder that has one
-    already, such as a resumed one, takes its place. Needs `pip install 'cofed[tensorboard]'`.
+    Use one folder per run; `tensorboard --logdir` on the folder above shows them together. A run in a folder that holds
+    one already, such as a resumed run, replaces it. Needs `pip install 'cofed[tensorboard]'`.
 
+    Parameters
+    ----------
+    folder : str or Path
+        Where the file of events is written.
+
+    Raises
+    ------
+    TypeError, ValueError, NotADirectoryError
+        Where `folder` is not the name of a folder.
+    ImportError
+        Where tensorboardX is not installed.
+
+    Examples
+    --------
     >>> import tempfile, cofed
     >>> fed = cofed.Federation.from_arrays([([[1.0]], [1.0])])
     >>> folder = Path(tempfile.mkdtemp(), "fedavg")
@@ -76,16 +124,22 @@ class TensorBoard:
     1
     """
 
-    def __init__(self, folder: str | Path):
+    def __init__(self, folder: Given[str | Path]):
         self.folder = checks.path("TensorBoard: folder", folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise NotADirectoryError(f"TensorBoard: folder must be a folder, and {self.folder} is a file")
         self.library = imported("tensorboardX", "Logging to TensorBoard", "tensorboardX", "tensorboard")
 
     def on_start(self, info: RunInfo) -> None:
-        """Begin a file of events, which withdraws older ones in the folder, and repeats the rows so far."""
+        """Begin a file of events that supersedes older ones in the folder, with the rows so far.
+
+        Parameters
+        ----------
+        info : RunInfo
+            The run.
+        """
         self.began = time.time() - (info.rows[-1]["seconds"] if info.rows else 0.0)
-        # Files are read in the order of their names, in which tensorboardX has the second only.
+        # TensorBoard reads files in the order of their names, in which tensorboardX writes the time to the second only.
         order = f".{time.time_ns()}"
         self.writer = self.library.SummaryWriter(str(self.folder), purge_step=0, flush_secs=1, filename_suffix=order)
         experiment, start, self.last = self.library.summary.hparams(info.parameters(), {"objective": 0.0})
@@ -94,33 +148,65 @@ class TensorBoard:
         for row in info.rows:
             self.on_row(row)
 
-    def on_row(self, row: dict[str, Any]) -> None:
-        """Each column under its name, at the row's round and time."""
+    def on_row(self, row: Mapping[str, float]) -> None:
+        """Log each column under its name, at the row's round and time.
+
+        Parameters
+        ----------
+        row : mapping of str to float
+            The columns of the history, by name.
+        """
         for name, value in row.items():
             if name != "round":
                 self.writer.add_scalar(name, value, row["round"], walltime=self.began + row["seconds"])
 
     def on_end(self, result: Result) -> None:
-        """Close the file."""
+        """Close the file.
+
+        Parameters
+        ----------
+        result : Result
+            The run's result.
+        """
         self.writer.file_writer.add_summary(self.last)
         self.writer.close()
 
 
-STATUS = {Outcome.COMPLETED: "FINISHED", Outcome.INTERRUPTED: "KILLED", Outcome.DIVERGED: "FAILED"}
-METRICS, PARAMETERS = 1000, 100  # the most that MLflow takes at once
-PAUSE = 1.0  # seconds between messages to MLflow, each of which takes its time
+STATUS = {  # MLflow's word for every outcome
+    Outcome.COMPLETED: "FINISHED",
+    Outcome.INTERRUPTED: "KILLED",
+    Outcome.DIVERGED: "FAILED",
+    Outcome.STARVED: "FAILED",
+}
+METRICS, PARAMETERS = 1000, 100  # MLflow takes at most so many at once
+PAUSE = 1.0  # seconds between requests to MLflow, which are slow
 
 
 class MLflow:
-    """Rows as metrics and the run's definition as parameters of an MLflow run.
-
-    experiment: the name of MLflow's experiment, which is made where it is not there.
-    run_name: the algorithm's name, unless given.
-    tracking_uri: a server, or a file as in "sqlite:///mlflow.db"; None is what MLflow is set to.
-    run_id: go on with this run, as for `cofed.resume`; None begins a new one.
+    """Log rows as metrics, and the run's definition as parameters, of an MLflow run.
 
     The attribute `run` is the id of the run that was logged. Needs `pip install 'cofed[mlflow]'`.
 
+    Parameters
+    ----------
+    experiment : str
+        The name of MLflow's experiment, which is created if it does not exist.
+    run_name : str, optional
+        The name of the run; None is the algorithm's name.
+    tracking_uri : str, optional
+        A server, or a file as in "sqlite:///mlflow.db"; None is what MLflow is configured with.
+    run_id : str, optional
+        Continue this run, as `cofed.resume` does; None begins a new one.
+
+    Raises
+    ------
+    TypeError
+        Where an argument is not text.
+    ImportError
+        Where MLflow is not installed.
+
+    Examples
+    --------
     >>> logger = MLflow("lasso", tracking_uri="sqlite:///mlflow.db")  # then cofed.run(..., callbacks=[logger])
     >>> logger.experiment, logger.run
     ('lasso', None)
@@ -128,10 +214,10 @@ class MLflow:
 
     def __init__(
         self,
-        experiment: str = "cofed",
-        run_name: str | None = None,
-        tracking_uri: str | None = None,
-        run_id: str | None = None,
+        experiment: Given[str] = "cofed",
+        run_name: Given[str | None] = None,
+        tracking_uri: Given[str | None] = None,
+        run_id: Given[str | None] = None,
     ):
         checks.text("MLflow: experiment", experiment)
         for name, value in (("run_name", run_name), ("tracking_uri", tracking_uri), ("run_id", run_id)):
@@ -141,7 +227,13 @@ class MLflow:
         self.run: str | None = None
 
     def on_start(self, info: RunInfo) -> None:
-        """Begin a run, or go on with one; tell its parameters."""
+        """Begin a run or continue one, and log its parameters.
+
+        Parameters
+        ----------
+        info : RunInfo
+            The run.
+        """
         self.client = self.library.MlflowClient(self.tracking_uri)
         self.run, self.logged = self.run_id, -1
         if self.run is None:
@@ -162,8 +254,14 @@ class MLflow:
         for row in info.rows:
             self.on_row(row)
 
-    def on_row(self, row: dict[str, Any]) -> None:
-        """Each column as a metric at the row's round and time, unless the run has it already."""
+    def on_row(self, row: Mapping[str, float]) -> None:
+        """Log each column as a metric at the row's round and time, unless the run has it already.
+
+        Parameters
+        ----------
+        row : mapping of str to float
+            The columns of the history, by name.
+        """
         if row["round"] <= self.logged:
             return
         moment = int(1000 * (self.began + row["seconds"]))
@@ -176,20 +274,26 @@ class MLflow:
             self.send()
 
     def on_end(self, result: Result) -> None:
-        """Send the rest, and say how it ended."""
+        """Send what is left, and set how the run ended.
+
+        Parameters
+        ----------
+        result : Result
+            The run's result.
+        """
         self.send()
         self.client.set_tag(self.run, "outcome", result.outcome.name.lower())
         self.client.set_terminated(self.run, STATUS[result.outcome])
 
     def send(self) -> None:
-        """What has come together since the last time."""
+        """Send the metrics that have accumulated since the last request."""
         for i in range(0, len(self.waiting), METRICS):
             self.client.log_batch(self.run, metrics=self.waiting[i : i + METRICS])
         self.waiting, self.sent = [], time.monotonic()
 
 
 def key(name: str) -> str:
-    """A name with only the characters that MLflow allows.
+    """A name with the characters that MLflow does not allow replaced.
 
     >>> key("f1 (of w*)")
     'f1 _of w__'

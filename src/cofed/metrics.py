@@ -1,34 +1,44 @@
-"""Metrics of a model, as functions of its parameters: for `cofed.run(..., metrics={"f1": cofed.metrics.f1(truth)})`."""
+"""Metrics of a model, as functions of its parameters: for `cofed.run(..., metrics={"f1": cofed.metrics.f1(truth)})`.
+
+A metric of your own is any function of the parameters that computes one number with jax.numpy. It is compiled when it
+is first used: a global variable that it reads keeps the value of that moment, and later changes go unnoticed. Make a
+number that changes between runs a field of an `equinox.Module`, as the metrics here do.
+"""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jaxtyping import Array, Bool, PyTree, Scalar
 
 from cofed._util import checks, trees
+from cofed._util.types import Given
 
-__all__ = ["density", "distance", "f1", "rank", "support"]
+__all__ = ["density", "distance", "f1", "higher_is_better", "rank", "support"]
 
-# Metrics are modules, not closures: their numbers and truths are arrays, so another truth compiles nothing new.
-Metric = Callable[[PyTree], Any]
+# Metrics are modules, not closures: their numbers are traced, so another truth or threshold compiles nothing new.
+Metric: TypeAlias = Callable[[PyTree], Scalar | float]
+Truth: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]  # of one leaf, or of leaves by name
 
 
 class HigherIsBetter(eqx.Module):
-    """A metric of which more is better; `cofed.tune` then takes the largest for the best."""
+    """A metric of which more is better: `cofed.tune` maximises it."""
 
 
 class Declared(HigherIsBetter):
+    """A user's own metric, declared to be better the higher it is."""
+
     metric: Metric
 
-    def __call__(self, w: PyTree) -> Any:
+    def __call__(self, w: PyTree) -> Scalar | float:
         return self.metric(w)
 
 
-def higher_is_better(metric: Metric) -> Metric:
+def higher_is_better(metric: Given[Metric]) -> Metric:
     """Declare that more of a metric of your own is better.
 
     Parameters
@@ -44,7 +54,7 @@ def higher_is_better(metric: Metric) -> Metric:
     Raises
     ------
     TypeError
-        Where it is no function.
+        Where `metric` is not a function.
 
     Examples
     --------
@@ -53,12 +63,14 @@ def higher_is_better(metric: Metric) -> Metric:
     >>> float(positive({"coef": jnp.array([1.0, -1.0])}))
     0.5
     """
-    if not callable(metric):
+    if not callable(metric) or isinstance(metric, type):
         raise TypeError(f"metric must be a function of the model, got {type(metric).__name__}")
     return Declared(metric)
 
 
 class Density(eqx.Module):
+    """See `density`."""
+
     threshold: float
     leaf: str | None = eqx.field(static=True)
 
@@ -68,6 +80,8 @@ class Density(eqx.Module):
 
 
 class Rank(eqx.Module):
+    """See `rank`."""
+
     threshold: float
     leaf: str = eqx.field(static=True)
 
@@ -76,9 +90,28 @@ class Rank(eqx.Module):
         return jnp.sum((values > self.threshold).astype(values.dtype))
 
 
-def density(threshold: float = 0.0, leaf: str | None = None) -> Metric:
-    """The fraction of entries whose absolute value is above the threshold.
+def density(threshold: Given[float] = 0.0, leaf: Given[str | None] = None) -> Metric:
+    """The fraction of entries whose absolute value is above a threshold.
 
+    Parameters
+    ----------
+    threshold : float
+        At least 0.
+    leaf : str, optional
+        The leaf of the model to look at, such as "coef"; None looks at all of them together.
+
+    Returns
+    -------
+    callable
+        The metric, a function of the model.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an argument is not as above.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> float(density()({"coef": jnp.array([0.0, 2.0, 0.0, 1.0])}))
     0.5
@@ -86,9 +119,28 @@ def density(threshold: float = 0.0, leaf: str | None = None) -> Metric:
     return Density(checks.nonnegative("density: threshold", threshold), checks.optional_text("density: leaf", leaf))
 
 
-def rank(threshold: float = 1e-2, leaf: str = "coef") -> Metric:
-    """The number of singular values above the threshold.
+def rank(threshold: Given[float] = 1e-2, leaf: Given[str] = "coef") -> Metric:
+    """The number of singular values above a threshold.
 
+    Parameters
+    ----------
+    threshold : float
+        At least 0.
+    leaf : str
+        The leaf of the model to look at, a matrix.
+
+    Returns
+    -------
+    callable
+        The metric, a function of the model.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an argument is not as above.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> float(rank()({"coef": jnp.diag(jnp.array([3.0, 1.0, 0.0]))}))
     2.0
@@ -97,13 +149,14 @@ def rank(threshold: float = 1e-2, leaf: str = "coef") -> Metric:
 
 
 class Support(eqx.Module):
-    """How the model's support (entries above the threshold) meets the truth's: both, found, true."""
+    """Compares the model's support (its entries above the threshold) with the truth's."""
 
     true: Bool[Array, "..."] = eqx.field(converter=jnp.asarray)
     threshold: float
     leaf: str = eqx.field(static=True)
 
     def counts(self, w: PyTree) -> tuple[Scalar, Scalar, Scalar]:
+        """How many entries are in both supports, in the model's, and in the truth's."""
         values = pick(w, self.leaf)
         require_shape(self.true, values, self.leaf)
         found = jnp.abs(values) > self.threshold
@@ -112,26 +165,53 @@ class Support(eqx.Module):
 
 
 class Precision(Support, HigherIsBetter):
+    """The share of the model's non-zeros that are non-zeros of the truth."""
+
     def __call__(self, w: PyTree) -> Scalar:
         both, found, _ = self.counts(w)
         return both / jnp.maximum(found, 1)
 
 
 class Recall(Support, HigherIsBetter):
+    """The share of the truth's non-zeros that are non-zeros of the model."""
+
     def __call__(self, w: PyTree) -> Scalar:
         both, _, true = self.counts(w)
         return both / jnp.maximum(true, 1)
 
 
 class F1(Support, HigherIsBetter):
+    """The harmonic mean of precision and recall."""
+
     def __call__(self, w: PyTree) -> Scalar:
         both, found, true = self.counts(w)
         return 2 * both / jnp.maximum(found + true, 1)
 
 
-def support(truth: Any, threshold: float = 1e-2, leaf: str = "coef") -> dict[str, Metric]:
-    """Precision, recall and F1 of the support (entries above the threshold) against the truth's non-zeros.
+def support(truth: Given[Truth], threshold: Given[float] = 1e-2, leaf: Given[str] = "coef") -> dict[str, Metric]:
+    """Precision, recall and F1 of the model's support against the truth's non-zeros.
 
+    Parameters
+    ----------
+    truth : array_like or mapping
+        The true value of the leaf, or a mapping that has it under the leaf's name.
+    threshold : float
+        An entry belongs to the model's support where its absolute value is above this.
+    leaf : str
+        The leaf of the model to look at.
+
+    Returns
+    -------
+    dict
+        The metrics by name: "precision", "recall" and "f1", for `cofed.run(..., metrics=)`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an argument is not as above.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> metrics = support(jnp.array([1.0, 1.0, 0.0, 0.0]))
     >>> {name: round(float(m({"coef": jnp.array([1.0, 0.0, 1.0, 0.0])})), 2) for name, m in metrics.items()}
@@ -143,9 +223,30 @@ def support(truth: Any, threshold: float = 1e-2, leaf: str = "coef") -> dict[str
     return {name: kind(true, threshold, leaf) for name, kind in kinds.items()}
 
 
-def f1(truth: Any, threshold: float = 1e-2, leaf: str = "coef") -> Metric:
-    """The F1 score of the support against the truth's non-zeros.
+def f1(truth: Given[Truth], threshold: Given[float] = 1e-2, leaf: Given[str] = "coef") -> Metric:
+    """The F1 score of the model's support against the truth's non-zeros.
 
+    Parameters
+    ----------
+    truth : array_like or mapping
+        The true value of the leaf, or a mapping that has it under the leaf's name.
+    threshold : float
+        An entry belongs to the model's support where its absolute value is above this.
+    leaf : str
+        The leaf of the model to look at.
+
+    Returns
+    -------
+    callable
+        The metric, a function of the model.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an argument is not as above.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> float(f1(jnp.array([1.0, 0.0]))({"coef": jnp.array([0.9, 0.001])}))
     1.0
@@ -154,6 +255,8 @@ def f1(truth: Any, threshold: float = 1e-2, leaf: str = "coef") -> Metric:
 
 
 class Distance(eqx.Module):
+    """See `distance`."""
+
     target: Array = eqx.field(converter=jnp.asarray)
     order: int = eqx.field(static=True)
     leaf: str = eqx.field(static=True)
@@ -164,9 +267,30 @@ class Distance(eqx.Module):
         return jnp.linalg.norm(jnp.ravel(entries - self.target.astype(entries.dtype)), ord=self.order)
 
 
-def distance(truth: Any, order: int = 2, leaf: str = "coef") -> Metric:
+def distance(truth: Given[Truth], order: Given[int] = 2, leaf: Given[str] = "coef") -> Metric:
     """The distance to the truth in the l1 or l2 norm of the entries.
 
+    Parameters
+    ----------
+    truth : array_like or mapping
+        The true value of the leaf, or a mapping that has it under the leaf's name.
+    order : {1, 2}
+        Which norm.
+    leaf : str
+        The leaf of the model to look at.
+
+    Returns
+    -------
+    callable
+        The metric, a function of the model.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an argument is not as above.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> float(distance(jnp.array([3.0, 0.0]))({"coef": jnp.array([0.0, 4.0])}))
     5.0
@@ -177,8 +301,8 @@ def distance(truth: Any, order: int = 2, leaf: str = "coef") -> Metric:
     return Distance(jnp.asarray(leaf_of(truth, leaf)), order, leaf)
 
 
-def leaf_of(truth: Any, leaf: str) -> Any:
-    """The truth of one leaf: an array stands for itself, a mapping is looked into."""
+def leaf_of(truth: object, leaf: str) -> np.ndarray:
+    """The true value of one leaf, given as an array or in a mapping of leaves."""
     if isinstance(truth, Mapping):
         if leaf not in truth:
             raise ValueError(f"truth has no leaf {leaf!r}; it has {sorted(map(str, truth))}")
@@ -193,13 +317,13 @@ def leaf_of(truth: Any, leaf: str) -> Any:
 
 
 def require_shape(truth: Array, values: Array, leaf: str) -> None:
-    """Refuse a truth of another shape than the model's leaf: it would be stretched to fit."""
+    """Refuse a truth of another shape than the model's leaf, which would be broadcast."""
     if truth.shape != values.shape:
         raise ValueError(f"truth has shape {truth.shape}, but the model's leaf {leaf!r} has shape {values.shape}")
 
 
 def pick(w: PyTree, leaf: str) -> Array:
-    """The leaf of that name."""
+    """The model's leaf of this name."""
     for name, value in zip(trees.names(w), jax.tree.leaves(w), strict=True):
         if name == leaf:
             return value

@@ -75,7 +75,7 @@ TABLE = {
     ),
     "FedNewton": Row(cofed.FedNewton(0.8), cofed.FedNewton(0.6), scalars=(0, 1 + 21), network=False),
 }
-# PureLocal is FedProx with strength 0, Alternative trains others: tests/personal has both.
+# PureLocal is FedProx with strength 0, Alternative trains others: test_fedprox.py and test_alternative.py have both.
 ELSEWHERE = {"PureLocal", "Alternative"}
 SCHEDULE = {"rounds": 6, "local_steps": 3, "batch_size": 2, "clients_per_round": 3}
 
@@ -83,10 +83,9 @@ SCHEDULE = {"rounds": 6, "local_steps": 3, "batch_size": 2, "clients_per_round":
 def test_the_table_has_every_algorithm():
     assert {type(row.algorithm).__name__ for row in TABLE.values()} == {
         *cofed.algorithms.__all__,
-        *cofed.personal.__all__,
         "Compressed",
     } - ELSEWHERE
-    assert all(getattr(cofed, name) for name in (*cofed.algorithms.__all__, *cofed.personal.__all__))
+    assert all(getattr(cofed, name) for name in cofed.algorithms.__all__)
 
 
 # Variants of a row whose trajectories other tests follow step by step: the table is long enough without them.

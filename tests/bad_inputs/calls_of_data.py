@@ -59,6 +59,7 @@ enrol(
 )
 enrol("Federation.check_labels", FEDERATION.check_labels, {"refuses": lambda y: None}, refuses=k.function)
 enrol("Federation.client", FEDERATION.client, {"which": "a"}, which=k.whole(-3, 2))
+enrol("Federation.position", FEDERATION.position, {"which": "a"}, which=k.whole(-3, 2), given=k.anything)
 enrol("Federation.select", FEDERATION.select, {"names": ["a"]}, names=k.names)
 split = {"test": k.real(0, 1, strict=True), "count": k.whole(2), "seed": k.whole(0)}
 enrol("Federation.split", FEDERATION.split, {}, test=split["test"], seed=split["seed"])
@@ -213,6 +214,7 @@ truth = k.either(k.finite, k.flag, lambda v: type(v) in (list, np.ndarray) and k
 enrol("metrics.support", cofed.metrics.support, {"truth": X[0]}, truth=truth)
 enrol("metrics.f1", cofed.metrics.f1, {"truth": X[0]}, truth=truth)
 enrol("metrics.distance", cofed.metrics.distance, {"truth": X[0]}, truth=truth, order=k.whole(1, 2))
+enrol("metrics.higher_is_better", cofed.metrics.higher_is_better, {"metric": lambda w: 0.0}, metric=k.function)
 enrol("loggers.CSV", cofed.loggers.CSV, {"path": FOLDER / "rows.csv"}, path=k.file_to_write)
 enrol("loggers.TensorBoard", cofed.loggers.TensorBoard, {"folder": FOLDER / "events"}, folder=k.file_to_write)
 enrol(

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests import worlds
 
 import cofed
-from cofed import rows
 from cofed._util import machine
-from cofed.personal.fits import local_fits
-from cofed.personal.joint import cross_validate, joint_path
+from cofed.federation import rows
+from cofed.solvers.joint import cross_validate, joint_path
+from cofed.statistics.local_fits import local_fits
 
 SIZES = (3, 31, 1, 5, 2, 9)
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import cofed
-from cofed.flower import Saved, read_saved
-from cofed.flower.processes import Federation
+from cofed.flower import SavedRun, read_saved
+from cofed.flower.processes import LocalNetwork
 from tests.flower.app.netapp import apps
 
 APP = Path(__file__).parent / "app"
@@ -29,7 +29,7 @@ def data(dtype: Any = np.float64) -> cofed.Federation:
     return cofed.Federation.from_arrays(clients)
 
 
-class Network(Federation):
+class Network(LocalNetwork):
     """The tests' federation."""
 
     def write(self, federation: cofed.Federation) -> None:
@@ -63,7 +63,7 @@ class Network(Federation):
             assert not gone, f"no {text!r} in {limit} s\n{self.lines(name)}\n{self.report()}"
             time.sleep(0.2)
 
-    def end(self, name: str, limit: float = 1500.0) -> Saved:
+    def end(self, name: str, limit: float = 1500.0) -> SavedRun:
         """Wait for the end of the run, and read what it has written."""
         self.until('"kind": "end"', name, limit)
         return read_saved(self.result(name))

@@ -11,8 +11,7 @@ from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.serverapp import Grid
 
 import cofed
-from cofed.flower import client_app
-from cofed.flower import exchange as wiring
+from cofed.flower import client_app, transport
 
 
 def over_the_wire(content: RecordDict) -> RecordDict:
@@ -73,7 +72,7 @@ class Loopback(Grid):
         return [self.replies.pop(number) for number in list(message_ids) if number in self.replies]
 
 
-wiring.PAUSE = 0.01  # nothing here takes time
+transport.PAUSE = 0.01  # nothing here takes time
 if importlib.util.find_spec("flwr.supercore.task_identity"):  # newer versions ask every process who it is
     identity = importlib.import_module("flwr.supercore.task_identity").TaskIdentity
     identity.task_id, identity.run_id, identity.node_id = 1, 1, 1

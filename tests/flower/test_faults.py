@@ -1,13 +1,16 @@
 """Sites that fail, on a Grid in this process: the round goes on with the quorum, and the history names them."""
 
+import hashlib
+import json
 import re
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, RecordDict
+from safetensors.numpy import load_file, save_file
 
 import cofed
-from cofed.flower import Privacy, client_app, read_saved, serve
+from cofed.flower import Privacy, client_app, membership, read_saved, serve
 from tests import worlds
 from tests.flower.loopback import network
 
@@ -127,6 +130,41 @@ def test_a_server_that_is_killed_in_mid_round_ends_with_the_same_bits(tmp_path, 
     np.testing.assert_array_equal(resumed.history["objective"], whole.history["objective"])
 
 
+def as_format_1(folder):
+    """Rewrite the newest checkpoint as versions before this one wrote it."""
+    path = max(folder.glob("round-*.json"))
+    record, tensors = json.loads(path.read_text()), load_file(path.with_suffix(".safetensors"))
+    state = {name.removeprefix("state."): array for name, array in tensors.items()}
+    sites = {name: dict(zip(NAMES, state.pop(name).tolist(), strict=True)) for name in ("counted", "spent")}
+    numbers = {name: int(state.pop(name)) for name in ("round", "begun", "stage")}
+    save_file(state, path.with_suffix(".safetensors"))
+    digest = hashlib.sha256(path.with_suffix(".safetensors").read_bytes()).hexdigest()
+    down, up = record["bytes"]
+    meta = numbers | sites | {"rows": record["rows"], "left_out": [[0, "a", "it is absent"]], "down": down, "up": up}
+    path.write_text(json.dumps(meta | {"seconds": record["seconds"], "sha256": digest}))
+    definition = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(definition | {"format": 1}))
+
+
+def test_a_run_of_an_earlier_version_goes_on_with_the_same_bits(tmp_path):
+    def kill(site, message, reply):
+        if is_round(message, 2):
+            raise Killed
+        return reply
+
+    grid, _ = network(PROBLEM, ALGORITHM, WORLD, tmp_path / "sites", kill)
+    with pytest.raises(Killed):
+        serve(grid, PROBLEM, ALGORITHM, checkpoint=tmp_path / "run", **OPTIONS)
+    as_format_1(tmp_path / "run")
+    grid, _ = network(PROBLEM, ALGORITHM, WORLD, tmp_path / "sites")
+    resumed = serve(grid, PROBLEM, ALGORITHM, checkpoint=tmp_path / "run", **OPTIONS)
+    grid, _ = network(PROBLEM, ALGORITHM, WORLD)
+    whole = serve(grid, PROBLEM, ALGORITHM, **OPTIONS)
+    np.testing.assert_array_equal(resumed.model.coef, whole.model.coef)
+    np.testing.assert_array_equal(resumed.history["bytes_up"], whole.history["bytes_up"])
+    assert [(one.client, one.why) for one in resumed.history.left_out] == [("a", "it is absent")]
+
+
 def test_a_site_without_its_state_begins_anew_and_is_named(tmp_path):
     grid, app = network(PROBLEM, ALGORITHM, WORLD)
     nodes = list(grid.nodes)
@@ -153,6 +191,32 @@ def test_everybody_diverges_and_the_last_good_model_stays():
     assert result.outcome is cofed.Outcome.DIVERGED
     np.testing.assert_array_equal(result.model.coef, np.zeros(6))
     assert {event.why for event in result.history.left_out} == {"its update is not finite"}
+
+
+@pytest.mark.parametrize("w0", [None, {"coef": np.full(6, 0.1)}], ids=["own start", "a start of the user's"])
+def test_a_run_that_ends_far_above_its_start_has_diverged_as_in_process(w0, tmp_path):
+    algorithm, options = cofed.FedAvg(3.0), OPTIONS | {"w0": w0}
+    grid, _ = network(PROBLEM, algorithm, WORLD)
+    result = serve(grid, PROBLEM, algorithm, checkpoint=tmp_path, **options)
+    with pytest.warns(RuntimeWarning, match="FedAvg diverged: its objective rose from .* in 4 rounds"):
+        expected = cofed.run(PROBLEM, WORLD, algorithm, rounds=4, local_steps=2, w0=w0)
+    assert result.outcome is expected.outcome is cofed.Outcome.DIVERGED
+    assert np.isfinite(result.model.coef).all()
+    assert "FedAvg diverged: its objective rose from" in (tmp_path / "progress.jsonl").read_text()
+
+
+def test_a_run_that_begins_almost_at_the_optimum_is_judged_by_the_problems_own_start():
+    X = {site: WORLD.client(site)[0] for site in NAMES}
+    exact = cofed.Federation.from_arrays({site: (x, x @ np.ones(6)) for site, x in X.items()})
+    algorithm, w0 = cofed.FedAvg(1.0), {"coef": np.ones(6) + 1e-9}
+    grid, _ = network(PROBLEM, algorithm, exact)
+    result = serve(grid, PROBLEM, algorithm, w0=w0, **OPTIONS)
+    objective = result.history["objective"]
+    assert objective[0] * 1000 < objective[-1] < 1  # far above its start, and far below the problem's own
+    assert result.outcome is cofed.Outcome.COMPLETED
+    assert cofed.run(PROBLEM, exact, algorithm, rounds=4, local_steps=2, w0=w0).outcome is cofed.Outcome.COMPLETED
+    kinds = [message.metadata.message_type for _, message, _ in grid.seen]
+    assert kinds.count("evaluate") == 3
 
 
 def test_sites_that_do_not_fit_together_are_refused():
@@ -317,7 +381,7 @@ def test_a_node_that_does_not_belong_is_refused_in_mid_run(tmp_path, clients, si
 
 
 def test_without_a_number_of_clients_a_run_begins_with_those_that_are_there(monkeypatch):
-    monkeypatch.setattr(roll, "SETTLE", 0.1)
+    monkeypatch.setattr(membership, "SETTLE", 0.1)
     grid, _ = network(PROBLEM, ALGORITHM, WORLD)
     options = {name: value for name, value in OPTIONS.items() if name != "clients"}
     result = serve(grid, PROBLEM, ALGORITHM, quorum=2, **options)

@@ -15,8 +15,8 @@ from cofed.flower.federate import follow, pooled, site_files
 from cofed.flower.lock import alone
 from cofed.flower.privacy import noised
 from cofed.flower.processes import Processes, Told, ending_in_order, free_ports, toml, undisturbed
-from cofed.flower.run_folder import Folder
-from cofed.flower.settings import check_settings, description
+from cofed.flower.run_folder import RunFolder
+from cofed.flower.settings import NetworkSpec, ServeOptions
 
 
 @pytest.fixture
@@ -87,10 +87,9 @@ def test_a_site_that_does_not_fit_is_named(tmp_path, sites, table, words):
 
 def test_the_folder_of_another_run_is_refused_before_anything_starts(sites, tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
-    problem, options = cofed.Problem(regularizer=cofed.On(cofed.L1(0.01), "coef")), {"rounds": 10, "clients": 2}
-    method = cofed.FedAvg(0.1)
-    settings = check_settings(problem, method, **options)
-    Folder(out / "run").begin(description(problem, method, settings, "samples", None) | {"run": "0" * 32, "cards": []})
+    problem = cofed.Problem(regularizer=cofed.On(cofed.L1(0.01), "coef"))
+    spec = NetworkSpec.checked(problem, cofed.FedAvg(0.1), ServeOptions(rounds=10, clients=2, weights="samples"))
+    RunFolder(out / "run").write_definition(spec.description() | {"run": "0" * 32, "cards": []})
     assert "is of FedAvg, and this one is of FedDualAvg; give the same" in said(sites, out, "--target", "cost")
     assert not (out / "logs").exists()
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import cofed
 from cofed.flower import Privacy, serve, wire
-from cofed.flower.messages import Card, Terms
+from cofed.flower.messages import RoundInstructions, SiteInfo
 from tests import worlds
 from tests.flower.loopback import network, over_the_wire
 
@@ -155,8 +155,8 @@ def test_other_heads_are_refused(head):
 
 def test_a_card_says_nothing_of_the_samples():
     federation = worlds.linear(sizes=(5,), names=["rome"])
-    card = Card.of("rome", worlds.problem(), federation)
-    assert Card.read(dict(over_the_wire(RecordDict({"c": ConfigRecord(card.entries())}))["c"])) == card
+    card = SiteInfo.of("rome", worlds.problem(), federation)
+    assert SiteInfo.read(dict(over_the_wire(RecordDict({"c": ConfigRecord(card.entries())}))["c"])) == card
     assert [value for value in card.entries().values() if isinstance(value, int)] == [5, 0, 0]
     assert [value for value in card.entries().values() if isinstance(value, list)] == [[6], []]
 
@@ -166,8 +166,8 @@ def test_a_card_says_nothing_of_the_samples():
     [("samples", 0), ("samples", "9"), ("site", ""), ("site", "a\n"), ("features", [0]), ("dtype", "object")],
 )
 def test_cards_that_make_no_sense_are_refused(entry, value):
-    good = Card.of("rome", worlds.problem(), worlds.linear(sizes=(5,), names=["rome"])).entries()
+    good = SiteInfo.of("rome", worlds.problem(), worlds.linear(sizes=(5,), names=["rome"])).entries()
     with pytest.raises(wire.WireError):
-        Card.read(good | {entry: value})
+        SiteInfo.read(good | {entry: value})
     with pytest.raises(wire.WireError, match="expected int"):
-        Terms.read({})
+        RoundInstructions.read({})

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cofed.cli import app
-from cofed.plotting import COLOURS
+from cofed.plotting.styles import COLOURS
 from cofed.report import page, write_report
 from cofed.report.curves import channels, luminance, on_dark, styled, thin
 from cofed.report.runs import ReportedRun, check_numbers

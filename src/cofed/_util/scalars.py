@@ -22,6 +22,11 @@ def number(value: Any) -> Any:
     return as_float(value) if is_real(value) and not isinstance(value, np.ndarray) else value
 
 
+def optional_number(value: Any) -> Any:
+    """A field converter: a number as `number` gives it, or None."""
+    return None if value is None else number(value)
+
+
 def known(value: Any) -> bool:
     """Whether the value can be looked at now: a number, and not a tracer, a grid or a placeholder."""
     return isinstance(value, (int, float)) or (

@@ -8,9 +8,9 @@ from scipy import stats
 
 from cofed.advise.table import Prepared
 from cofed.federation import Federation
-from cofed.personal.compare import Comparison, compare
-from cofed.personal.heterogeneity import Heterogeneity, heterogeneity
-from cofed.personal.joint import cross_validate
+from cofed.solvers.joint import cross_validate
+from cofed.statistics.heterogeneity import Heterogeneity, heterogeneity
+from cofed.statistics.paired_comparison import PairedComparison, compare
 
 STRENGTHS = (0.0, *(float(s) for s in np.geomspace(1e-3, 1e2, 11)), float("inf"))
 RIDGE = 1e-4  # keeps the model of a site with separable classes finite; negligible elsewhere
@@ -55,8 +55,8 @@ class Advice:
     errors: np.ndarray
     baseline: float
     by_site: np.ndarray
-    apart: Comparison
-    held_near: Comparison
+    apart: PairedComparison
+    held_near: PairedComparison
     best: int
     folds: int
 
@@ -126,7 +126,7 @@ def advise(
     risks = p @ by_site
     one, each = len(STRENGTHS) - 1, 0
 
-    def against(first: int, second: int) -> Comparison:
+    def against(first: int, second: int) -> PairedComparison:
         return compare(names, [own[first] for own in losses], [own[second] for own in losses], weights, labels)
 
     best = 1 + int(np.argmin(risks[1:-1]))

@@ -19,8 +19,8 @@ from cofed._util.files import atomically
 from cofed._util.pandas_types import Frame, Series
 from cofed.advise import words
 from cofed.advise.advice import Advice
-from cofed.personal.heterogeneity import Heterogeneity
-from cofed.plotting import COLOURS, LARGE, REFERENCE, SMALL
+from cofed.plotting.styles import COLOURS, LARGE, REFERENCE, SMALL
+from cofed.statistics.heterogeneity import Heterogeneity
 
 WIDE = 106  # a terminal of at least this many columns has room for bars
 BARS = 24  # characters of the longest bar

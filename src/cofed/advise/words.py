@@ -5,7 +5,7 @@ import pandas as pd
 
 from cofed.advise.advice import Advice
 from cofed.advise.table import Prepared
-from cofed.personal.heterogeneity import Heterogeneity
+from cofed.statistics.heterogeneity import Heterogeneity
 
 LOSSES = {
     "linear": "half the squared error",

@@ -1,5 +1,6 @@
 """The algorithms with a server, one file each; `base` says what an algorithm is."""
 
+from cofed.algorithms.alternative import Alternative
 from cofed.algorithms.cfedda import CFedDA
 from cofed.algorithms.fastfedda import FastFedDA
 from cofed.algorithms.fedadmm import FedADMM
@@ -10,10 +11,13 @@ from cofed.algorithms.feddualavg import FedDualAvg
 from cofed.algorithms.fedfista import FedFISTA
 from cofed.algorithms.fedmid import FedMiD
 from cofed.algorithms.fednewton import FedNewton
+from cofed.algorithms.fedprox import FedProx
 from cofed.algorithms.mcfedda import MCFedDA
+from cofed.algorithms.purelocal import PureLocal
 from cofed.algorithms.scaffold import Scaffold
 
 __all__ = [
+    "Alternative",
     "CFedDA",
     "FastFedDA",
     "FedADMM",
@@ -24,6 +28,8 @@ __all__ = [
     "FedFISTA",
     "FedMiD",
     "FedNewton",
+    "FedProx",
     "MCFedDA",
+    "PureLocal",
     "Scaffold",
 ]

@@ -17,7 +17,7 @@ default that says "none", so that no engine has to look for it.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -28,7 +28,7 @@ from cofed._util.contracts import adopted, lacking
 from cofed.problem import Problem
 from cofed.regularizers import AbstractRegularizer
 
-Carry = Any
+Carry = TypeVar("Carry")
 
 
 @runtime_checkable
@@ -148,23 +148,23 @@ class AbstractServerAlgorithm(AbstractAlgorithm):
         """What ONE client keeps between rounds, before its first; () where nothing."""
 
     @abstractmethod
-    def broadcast(self, server: Any) -> PyTree:
+    def broadcast(self, server: PyTree) -> PyTree:
         """Exactly what goes over the wire to a client."""
 
     @abstractmethod
-    def local(self, problem: Problem, down: Any, client: Any, steps: LocalSteps) -> tuple[PyTree, PyTree]:
+    def local(self, problem: Problem, down: PyTree, client: PyTree, steps: LocalSteps) -> tuple[PyTree, PyTree]:
         """One client's round: what it sends up, and what it keeps."""
 
     @abstractmethod
-    def aggregate(self, problem: Problem, server: Any, up: Any, share: Float[Array, ""]) -> PyTree:
+    def aggregate(self, problem: Problem, server: PyTree, up: PyTree, share: Float[Array, ""]) -> PyTree:
         """The server's step. `up` is the weighted mean over this round's participants, and `share` their part of
         all clients' weight (participants / clients where weights are uniform)."""
 
     @abstractmethod
-    def model(self, problem: Problem, server: Any) -> PyTree:
+    def model(self, problem: Problem, server: PyTree) -> PyTree:
         """The primal model, ready to use."""
 
-    def average(self, problem: Problem, server: Any) -> PyTree | None:
+    def average(self, problem: Problem, server: PyTree) -> PyTree | None:
         """An averaged model beside `model`, which is also what the next stage begins from; None where there is none."""
         return None
 
@@ -172,7 +172,7 @@ class AbstractServerAlgorithm(AbstractAlgorithm):
     def is_personal(self) -> bool:
         return type(self).personal_model is not AbstractServerAlgorithm.personal_model
 
-    def personal_model(self, server: Any, client: Any) -> PyTree:
+    def personal_model(self, server: PyTree, client: PyTree) -> PyTree:
         """A client's own model, of a method that has such."""
         raise TypeError(f"{self.name} has one model for all clients")
 
@@ -180,7 +180,7 @@ class AbstractServerAlgorithm(AbstractAlgorithm):
     def ends_locally(self) -> bool:
         return type(self).last_local is not AbstractServerAlgorithm.last_local
 
-    def last_local(self, problem: Problem, down: Any, client: Any, steps: LocalSteps) -> PyTree:
+    def last_local(self, problem: Problem, down: PyTree, client: PyTree, steps: LocalSteps) -> PyTree:
         """The work of a client after the last round, of which nothing is sent: what it keeps."""
         return client
 
@@ -188,17 +188,17 @@ class AbstractServerAlgorithm(AbstractAlgorithm):
     def is_compressed(self) -> bool:
         return type(self).expand is not AbstractServerAlgorithm.expand
 
-    def expand(self, message: Any) -> PyTree:
+    def expand(self, message: PyTree) -> PyTree:
         """`up`, from ONE client's message: the message is what is sent and counted, the mean is that of `up`."""
         return message
 
-    def origin(self, problem: Problem, server: Any) -> PyTree | None:
+    def origin(self, problem: Problem, server: PyTree) -> PyTree | None:
         """What `up` is where nothing changes any more, known to the server before the round; None is zero.
 
         `Compressed` sends the difference to it, so it must be what `local_origin` gives each client."""
         return None
 
-    def local_origin(self, problem: Problem, down: Any, client: Any, steps: LocalSteps) -> PyTree | None:
+    def local_origin(self, problem: Problem, down: PyTree, client: PyTree, steps: LocalSteps) -> PyTree | None:
         """The same point, as a client knows it before its round; None is zero."""
         return None
 
@@ -222,18 +222,18 @@ class AbstractGossipAlgorithm(AbstractAlgorithm):
         """A node's state before round 0."""
 
     @abstractmethod
-    def local_node(self, problem: Problem, node: Any, steps: LocalSteps) -> tuple[PyTree, PyTree]:
+    def local_node(self, problem: Problem, node: PyTree, steps: LocalSteps) -> tuple[PyTree, PyTree]:
         """One node's round: what it keeps, and what it sends to its neighbours."""
 
     @abstractmethod
-    def mix(self, problem: Problem, node: Any, mixed: Any) -> PyTree:
+    def mix(self, problem: Problem, node: PyTree, mixed: PyTree) -> PyTree:
         """The node's step after the exchange: `mixed` is sum_j u_jm up^j."""
 
     @abstractmethod
-    def model_node(self, problem: Problem, node: Any) -> PyTree:
+    def model_node(self, problem: Problem, node: PyTree) -> PyTree:
         """The node's model; of the mean of all nodes, the federation's."""
 
-    def average_node(self, problem: Problem, node: Any) -> PyTree | None:
+    def average_node(self, problem: Problem, node: PyTree) -> PyTree | None:
         """A node's averaged model, which is also what its next stage begins from; None where there is none."""
         return None
 
@@ -242,11 +242,11 @@ class AbstractGossipAlgorithm(AbstractAlgorithm):
         """Whether the nodes talk once before round 0, by `first_node` and `mix_first`."""
         return False
 
-    def first_node(self, problem: Problem, node: Any, steps: LocalSteps) -> tuple[PyTree, PyTree]:
+    def first_node(self, problem: Problem, node: PyTree, steps: LocalSteps) -> tuple[PyTree, PyTree]:
         """The node's work before round 0: what it keeps, and what it sends."""
         raise TypeError(f"{self.name} has no exchange before round 0")
 
-    def mix_first(self, problem: Problem, node: Any, mixed: Any) -> PyTree:
+    def mix_first(self, problem: Problem, node: PyTree, mixed: PyTree) -> PyTree:
         """The node's step after the exchange before round 0."""
         raise TypeError(f"{self.name} has no exchange before round 0")
 

@@ -13,14 +13,15 @@ Reference   bao2022, Algorithm 2, Theorem 3.1.
 Deviations  `radius=None` drops the ball; `scale` multiplies psi, which is how MC-FedDA's stages change lambda.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_nonnegative, require_positive, require_radius
+from cofed._util.scalars import number, optional_number, require_nonnegative, require_positive, require_radius
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, lacks
 from cofed.problem import Problem
 
@@ -44,25 +45,31 @@ class Client(NamedTuple):
     w0: PyTree  # w_0, the start and the centre of the ball
 
 
-def optional_number(value: Any) -> Any:
-    """A number, or None."""
-    return None if value is None else number(value)
-
-
 class CFedDA(AbstractServerAlgorithm):
     """Dual averaging within a norm ball around the start (see the file's head for the update).
 
-    `mu` is the strong convexity, `L` the smoothness, `radius` the size of the ball (None: no ball).
+    Parameters
+    ----------
+    mu : float
+        mu >= 0, the strong convexity of the loss.
+    L : float
+        L, the smoothness of the loss.
+    radius : float, optional
+        The radius of the norm ball around the start, possibly infinite; None leaves the ball out.
+    scale : float, default 1.0
+        A factor of psi, by which the stages of MC-FedDA change lambda.
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.CFedDA(mu=0.1, L=600.0).radius is None
     True
     """
 
-    mu: Any = eqx.field(converter=number)
-    L: Any = eqx.field(converter=number)
-    radius: Any = eqx.field(converter=optional_number, default=None)
-    scale: Any = eqx.field(converter=number, default=1.0)
+    mu: Hyperparameter = eqx.field(converter=number)
+    L: Hyperparameter = eqx.field(converter=number)
+    radius: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
+    scale: Hyperparameter = eqx.field(converter=number, default=1.0)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = True

@@ -31,7 +31,7 @@ FedFISTA and FedNewton are refused: their servers compute with differences of me
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -41,6 +41,7 @@ from jaxtyping import Array, Float, PyTree
 from cofed import compressors
 from cofed._util import trees
 from cofed._util.checks import shown
+from cofed._util.types import Given
 from cofed.algorithms import base
 from cofed.algorithms.base import AbstractAlgorithm, AbstractChoice, AbstractServerAlgorithm, LocalSteps, Stage
 from cofed.algorithms.probe import Probe
@@ -53,8 +54,8 @@ class Client(NamedTuple):
     error: PyTree  # e_i, what is not sent yet
 
 
-def compressible(method: Any) -> AbstractAlgorithm:
-    """The method, or a sentence on why what its clients send cannot be compressed."""
+def compressible(method: object) -> AbstractAlgorithm:
+    """The method, checked: it must have a server, and what its clients send must be compressible."""
     if not isinstance(method, AbstractAlgorithm) and isinstance(method, eqx.Module) and "local" in dir(method):
         method = base.as_algorithm(method, "Compressed: algorithm")
     if not isinstance(method, AbstractAlgorithm):
@@ -75,18 +76,20 @@ def compressible(method: Any) -> AbstractAlgorithm:
     return method
 
 
-def as_compressor(compressor: Any) -> compressors.AbstractCompressor:
-    """The compressor, or a sentence."""
-    compressors.require_compressor("Compressed", compressor)
-    return compressor
-
-
 class Compressed(AbstractServerAlgorithm):
     """A method whose clients send less (see the file's head for the update).
 
-    `algorithm` is any method with a server, `compressor` one of `TopK`, `RandomK`, `Quantised`. Single numbers beside
-    the vectors go as they are. `result.communication` counts what is sent.
+    `result.communication` counts what is sent.
 
+    Parameters
+    ----------
+    algorithm : AbstractAlgorithm
+        Any method with a server whose uploads may be compressed.
+    compressor : AbstractCompressor
+        C: `TopK`, `RandomK` or `Quantised`. Single numbers beside the vectors are sent as they are.
+
+    Examples
+    --------
     >>> import numpy as np, cofed
     >>> rng = np.random.default_rng(0)
     >>> clients = [(X := rng.normal(size=(40, 100)), X[:, 0]) for _ in range(4)]
@@ -101,7 +104,10 @@ class Compressed(AbstractServerAlgorithm):
     """
 
     algorithm: AbstractAlgorithm = eqx.field(converter=compressible)
-    compressor: compressors.AbstractCompressor = eqx.field(converter=as_compressor)
+    compressor: Given[compressors.AbstractCompressor]
+
+    def __check_init__(self):
+        compressors.require_compressor("Compressed", self.compressor)
 
     @property
     def name(self) -> str:
@@ -193,15 +199,15 @@ class Compressed(AbstractServerAlgorithm):
 
 
 def sends_more_than_changes(method: AbstractAlgorithm, problem: Problem) -> bool:
-    """Whether an own method without an `origin` sends something else than 0 where all gradients are 0 and there is no
-    regularizer. Those of cofed are known to do right."""
+    """Whether a user's method without an `origin` sends anything but 0 where all gradients are 0 and psi = 0.
+
+    cofed's own methods are known to send changes only, or to have an `origin`."""
     if type(method).__module__.startswith("cofed.") or not isinstance(method, AbstractServerAlgorithm):
         return False
     smooth, w0, zero = dataclasses.replace(problem, regularizer=Zero()), {"w": jnp.arange(1.0, 4.0)}, jnp.zeros(())
     server = method.init(smooth, w0)
     if method.origin(smooth, server) is not None:
         return False
-    up = method.local(smooth, method.broadcast(server), method.init_client(smooth, w0), Probe(zero, zero + 1, 0.0, 1))[
-        0
-    ]
+    client, steps = method.init_client(smooth, w0), Probe(zero, zero + 1, 0.0, 1)
+    up, _ = method.local(smooth, method.broadcast(server), client, steps)
     return any(bool(jnp.any(jnp.abs(leaf) > 1e-4)) for leaf in jax.tree.leaves(up))

@@ -13,7 +13,7 @@ Deviations  The theorem's average needs a message per step and is printed with a
             the alpha-weighted mean of the server's models.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
 from cofed._util.scalars import number, require_nonnegative, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
 
@@ -53,15 +54,22 @@ class Client(NamedTuple):
 class FastFedDA(AbstractServerAlgorithm):
     """Dual averaging with growing weights that uses strong convexity (see the file's head for the update).
 
-    `mu` is the strong convexity of the loss, `L` its smoothness (bao2022 tunes both).
+    Parameters
+    ----------
+    mu : float
+        mu >= 0, the strong convexity of the loss (bao2022 tunes it).
+    L : float
+        L, the smoothness of the loss (bao2022 tunes it).
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.FastFedDA(mu=0.1, L=550.0)
     FastFedDA(mu=0.1, L=550.0)
     """
 
-    mu: Any = eqx.field(converter=number)
-    L: Any = eqx.field(converter=number)
+    mu: Hyperparameter = eqx.field(converter=number)
+    L: Hyperparameter = eqx.field(converter=number)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = True

@@ -10,13 +10,14 @@ Reference   Wang, Marella, Anderson 2022, CDC, Algorithm 1.
 Deviations  The inexact argmin takes a fixed number of gradient steps. With weights pi the mean is weighted.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
 from cofed._util.scalars import number, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
 
@@ -34,15 +35,22 @@ class Client(NamedTuple):
 class FedADMM(AbstractServerAlgorithm):
     """ADMM over sampled clients (see the file's head for the update).
 
-    `client_lr` is the step of the local solver, `eta` the inverse of the penalty.
+    Parameters
+    ----------
+    client_lr : float
+        eta_c, the step size of the local solver.
+    eta : float
+        eta, the inverse of the penalty on the distance to the common model.
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.FedADMM(client_lr=0.05, eta=1.0)
     FedADMM(client_lr=0.05, eta=1.0)
     """
 
-    client_lr: Any = eqx.field(converter=number)
-    eta: Any = eqx.field(converter=number)
+    client_lr: Hyperparameter = eqx.field(converter=number)
+    eta: Hyperparameter = eqx.field(converter=number)
 
     needs: ClassVar[tuple[str, ...]] = ()
     equal_steps: ClassVar[bool] = False

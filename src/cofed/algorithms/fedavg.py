@@ -27,8 +27,15 @@ class Server(NamedTuple):
 class FedAvg(AbstractServerAlgorithm):
     """Local subgradient steps, averaged (see the file's head for the update).
 
-    `client_lr` is eta_c, `server_lr` is eta_s.
+    Parameters
+    ----------
+    client_lr : float
+        eta_c, the step size of the clients' local steps.
+    server_lr : float, default 1.0
+        eta_s, the step size of the server along the clients' mean move.
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.FedAvg(client_lr=0.1)
     FedAvg(client_lr=0.1)

@@ -25,13 +25,14 @@ Compressed  `origin` is -eta_c K d, what every client sends where all gradients 
             is compressed is eta_c K times the change of a client's mean gradient (see compressed.py).
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
 from cofed._util.scalars import number, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
 
@@ -56,15 +57,22 @@ class Client(NamedTuple):
 class FedDecouple(AbstractServerAlgorithm):
     """Exact in spite of heterogeneous clients, at one vector each way (see the file's head for the update).
 
-    `client_lr` is eta, `server_lr` is eta_g of the paper.
+    Parameters
+    ----------
+    client_lr : float
+        eta, the step size of the clients' local steps.
+    server_lr : float, default 1.0
+        eta_g, the step size of the server along the clients' mean move.
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.FedDecouple(client_lr=0.1, server_lr=2)
     FedDecouple(client_lr=0.1, server_lr=2.0)
     """
 
-    client_lr: Any = eqx.field(converter=number)
-    server_lr: Any = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter = eqx.field(converter=number)
+    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
 
     needs: ClassVar[tuple[str, ...]] = ()
     equal_steps: ClassVar[bool] = True
@@ -131,7 +139,7 @@ class FedDecouple(AbstractServerAlgorithm):
             return now.direction
         return trees.scale(1 / self.total_lr(problem), trees.sub(p, now.x))
 
-    def total_lr(self, problem: Problem) -> Any:
+    def total_lr(self, problem: Problem) -> Hyperparameter:
         """eta~ = eta_c eta_s K"""
         assert problem.local_steps is not None, "the engine fills in local_steps"
         return self.client_lr * self.server_lr * problem.local_steps

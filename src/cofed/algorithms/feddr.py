@@ -9,7 +9,7 @@ Reference   Tran-Dinh, Pham, Phan, Nguyen 2021, NeurIPS, Algorithm 1.
 Deviations  The inexact prox takes a fixed number of gradient steps. With weights pi, (1/M) sum_S is sum_S pi_i.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, PyTree
 from cofed._util import trees
 from cofed._util.checks import shown
 from cofed._util.scalars import entries, number, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
 
@@ -35,16 +36,25 @@ class Client(NamedTuple):
 class FedDR(AbstractServerAlgorithm):
     """Douglas-Rachford splitting over sampled clients (see the file's head for the update).
 
-    `client_lr` is the step of the local solver, `eta` the step of the splitting, `alpha` its relaxation in (0, 2).
+    Parameters
+    ----------
+    client_lr : float
+        eta_c, the step size of the local solver.
+    eta : float
+        eta, the step size of the splitting.
+    alpha : float, default 1.0
+        alpha in (0, 2), the relaxation of the splitting.
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.FedDR(client_lr=0.05, eta=1.0)
     FedDR(client_lr=0.05, eta=1.0)
     """
 
-    client_lr: Any = eqx.field(converter=number)
-    eta: Any = eqx.field(converter=number)
-    alpha: Any = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter = eqx.field(converter=number)
+    eta: Hyperparameter = eqx.field(converter=number)
+    alpha: Hyperparameter = eqx.field(converter=number, default=1.0)
 
     needs: ClassVar[tuple[str, ...]] = ()
     equal_steps: ClassVar[bool] = False

@@ -13,7 +13,7 @@ With `client_prox=False` (OSP) a client takes x = D_0 without psi. With K > 1 an
 eta_c^2 remains: FedDecouple and FastFedDA have none in the limit.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
 from cofed._util.scalars import number, require_flag, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
 from cofed.problem import Problem
@@ -34,15 +35,26 @@ class Server(NamedTuple):
 class FedDualAvg(AbstractServerAlgorithm):
     """Local dual averaging, averaged in the dual (see the file's head for the update).
 
-    `client_lr` is eta_c, `server_lr` is eta_s, `client_prox=False` the OSP form, `mirror` the geometry h.
+    Parameters
+    ----------
+    client_lr : float
+        eta_c, the step size of the clients' local steps.
+    server_lr : float, default 1.0
+        eta_s, the step size of the server along the clients' mean move.
+    client_prox : bool, default True
+        Whether local steps take psi into account; False is FedDualAvg-OSP (only server proximal).
+    mirror : AbstractMirror, default Euclidean()
+        h, the geometry of the dual averaging.
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.FedDualAvg(client_lr=0.1).server_lr
     1.0
     """
 
-    client_lr: Any = eqx.field(converter=number)
-    server_lr: Any = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter = eqx.field(converter=number)
+    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
     client_prox: bool = eqx.field(static=True, default=True)
     mirror: AbstractMirror = eqx.field(default_factory=Euclidean)
 

@@ -12,7 +12,7 @@ Reference   Beck and Teboulle 2009, SIAM J. Imaging Sci.; the restart is O'Donog
 Deviations  the curvature by gradients instead of a search, so that a guess costs no message of its own.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
 from cofed._util.scalars import number, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
 
@@ -43,14 +44,19 @@ class Up(NamedTuple):
 class FedFISTA(AbstractServerAlgorithm):
     """Accelerated proximal gradient over rounds: exact in spite of heterogeneous clients (see the file's head).
 
-    `L` is the first guess of the curvature of the mean loss; it only grows.
+    Parameters
+    ----------
+    L : float
+        The first guess of the curvature of the mean loss; it only grows.
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.FedFISTA(L=1)
     FedFISTA(L=1.0)
     """
 
-    L: Any = eqx.field(converter=number)
+    L: Hyperparameter = eqx.field(converter=number)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = False

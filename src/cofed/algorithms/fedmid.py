@@ -12,13 +12,14 @@ minimiser of the problem. That is the paper's algorithm (and its "curse of prima
 With `client_prox=False` (OSP, only server proximal) the client step leaves psi out.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
 from cofed._util.scalars import number, require_flag, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
 from cofed.problem import Problem
@@ -36,15 +37,26 @@ class Up(NamedTuple):
 class FedMiD(AbstractServerAlgorithm):
     """Local proximal steps, averaged in the primal, and a proximal step of the server (see the file's head).
 
-    `client_lr` is eta_c, `server_lr` is eta_s, `client_prox=False` the OSP form.
+    Parameters
+    ----------
+    client_lr : float
+        eta_c, the step size of the clients' local steps.
+    server_lr : float, default 1.0
+        eta_s, the step size of the server along the clients' mean move.
+    client_prox : bool, default True
+        Whether local steps take the prox of psi; False is FedMiD-OSP (only server proximal).
+    mirror : Euclidean, default Euclidean()
+        The geometry; any other than the Euclidean is refused.
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.FedMiD(client_lr=0.1, client_prox=False).client_prox
     False
     """
 
-    client_lr: Any = eqx.field(converter=number)
-    server_lr: Any = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter = eqx.field(converter=number)
+    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
     client_prox: bool = eqx.field(static=True, default=True)
     mirror: AbstractMirror = eqx.field(default_factory=Euclidean)
 

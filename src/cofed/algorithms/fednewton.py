@@ -12,7 +12,7 @@ Assumes     a convex psi, and a separable one for a working set smaller than the
 Reference   Lee, Sun, Saunders 2014, SIAM J. Optim. (proximal Newton); Johnson and Guestrin 2015, ICML (working sets).
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,12 +20,13 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
-from cofed import curvature
 from cofed._util import trees
 from cofed._util.scalars import number, require_count, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
-from cofed.algorithms.quadratic import minimise
 from cofed.problem import Problem
+from cofed.solvers import curvature
+from cofed.solvers.quadratic import VectorPenalty, minimise
 
 ENOUGH = 1e-4  # the part of the promised decrease that a step must keep
 
@@ -57,14 +58,21 @@ class Up(NamedTuple):
 class FedNewton(AbstractServerAlgorithm):
     """Few rounds, whatever the conditioning, for convex problems (see the file's head for the update).
 
-    `server_lr` is the first step tried along each direction, `working_set` is s (None: all coordinates).
+    Parameters
+    ----------
+    server_lr : float, default 1.0
+        eta_s, the first step tried along each direction.
+    working_set : int, optional
+        s, how many coordinates the clients send second derivatives of; None is all of them.
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.FedNewton(working_set=64)
     FedNewton(working_set=64)
     """
 
-    server_lr: Any = eqx.field(converter=number, default=1.0)
+    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
     working_set: int | None = eqx.field(static=True, default=None)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
@@ -163,7 +171,7 @@ class FedNewton(AbstractServerAlgorithm):
             return psi.value(back(flat.at[where].set(v)))
 
         g = ravel_pytree(up.gradient)[0]
-        z = minimise(H, g[where], flat[where], prox, value, psi.separable)
+        z = minimise(H, g[where], flat[where], VectorPenalty(prox, value, psi.separable))
         d = back(jnp.zeros_like(flat).at[where].set(z - flat[where]))
         ahead = trees.add(server.w, d)
         promise = trees.dot(up.gradient, d) + psi.value(ahead) - psi.value(server.w)

@@ -10,7 +10,7 @@ Deviations  The run's rounds are split evenly over the stages (the first ones ta
             `stage_rounds` says otherwise. The history's objective is that of the target lambda in every stage.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import numpy as np
@@ -18,36 +18,52 @@ import numpy as np
 from cofed._util import checks
 from cofed._util.checks import shown
 from cofed._util.scalars import number, require_nonnegative, require_positive, require_radius
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractAlgorithm, AbstractStagedAlgorithm, Stage
 from cofed.algorithms.cfedda import CFedDA
 from cofed.problem import Problem
 
 
-def optional_numbers(values: Any) -> Any:
-    """A tuple of numbers, or None; a single number is a list of one."""
+def optional_numbers(values: object) -> tuple[Hyperparameter, ...] | None:
+    """A field converter: a tuple of numbers, or None; a single number becomes a tuple of one."""
     if values is None:
         return None
-    several = isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.ndim == 1)
-    return tuple(number(value) for value in values) if several else (number(values),)
+    if isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.ndim == 1):
+        return tuple(number(value) for value in values)
+    return (number(values),)
 
 
 class MCFedDA(AbstractStagedAlgorithm):
     """C-FedDA in stages of falling strength (see the file's head).
 
-    `mu` and `L` are C-FedDA's. `strengths` are the lambda_m, by default four times the problem's own, twice, and once
-    (three stages, as bao2022 runs it). `sparsity` is Psi^2, from which the radii follow; `radii` gives them instead;
-    with neither there is no ball. `stage_rounds` gives each stage's rounds.
+    Parameters
+    ----------
+    mu : float
+        mu, the strong convexity of the loss.
+    L : float
+        L, the smoothness of the loss.
+    strengths : sequence of float, optional
+        lambda_m of each stage; by default four times the problem's own strength, twice, and once (three stages, as
+        bao2022 runs it).
+    sparsity : float, optional
+        Psi^2, the sparsity or rank asked for, from which the radii epsilon_m follow.
+    radii : sequence of float, optional
+        epsilon_m of each stage, instead of `sparsity`; with neither there is no ball.
+    stage_rounds : sequence of int, optional
+        The rounds of each stage; by default the run's rounds are split evenly.
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.MCFedDA(mu=0.1, L=600.0, strengths=(0.125, 0.0625, 0.03125)).strengths
     (0.125, 0.0625, 0.03125)
     """
 
-    mu: Any = eqx.field(converter=number)
-    L: Any = eqx.field(converter=number)
-    strengths: Any = eqx.field(converter=optional_numbers, default=None)
-    sparsity: Any = None
-    radii: Any = eqx.field(converter=optional_numbers, default=None)
+    mu: Hyperparameter = eqx.field(converter=number)
+    L: Hyperparameter = eqx.field(converter=number)
+    strengths: tuple[Hyperparameter, ...] | None = eqx.field(converter=optional_numbers, default=None)
+    sparsity: Hyperparameter | None = None
+    radii: tuple[Hyperparameter, ...] | None = eqx.field(converter=optional_numbers, default=None)
     stage_rounds: tuple[int, ...] | None = eqx.field(
         static=True, default=None, converter=lambda r: tuple(r) if isinstance(r, (list, tuple)) else r
     )
@@ -73,14 +89,22 @@ class MCFedDA(AbstractStagedAlgorithm):
             checks.integer("MCFedDA: each of stage_rounds", rounds)
         if not isinstance(self.stage_rounds, tuple | None):
             raise TypeError(f"MCFedDA: stage_rounds must be a list of integers, got {shown(self.stage_rounds)}")
+        self.check_stages()
+
+    def check_stages(self) -> None:
+        """Refuse lists that contradict each other."""
         for i, strength in enumerate(self.strengths or ()):
             require_positive("MCFedDA", **{f"strengths[{i}]": strength})
         if self.radii is not None and self.sparsity is not None:
             raise ValueError("MCFedDA: give radii or sparsity, not both")
         counts = {
             name: len(values)
-            for name in ("strengths", "radii", "stage_rounds")
-            if (values := getattr(self, name)) is not None
+            for name, values in (
+                ("strengths", self.strengths),
+                ("radii", self.radii),
+                ("stage_rounds", self.stage_rounds),
+            )
+            if values is not None
         }
         if len(set(counts.values())) > 1:
             raise ValueError(f"MCFedDA: one entry per stage is expected in each list, got {counts}")
@@ -96,7 +120,7 @@ class MCFedDA(AbstractStagedAlgorithm):
             count = len(self.stage_rounds)
         strengths = self.strengths or tuple(target * 2.0 ** (count - 1 - m) for m in range(count))
         if self.radii is not None:
-            radii: tuple[Any, ...] = self.radii
+            radii: tuple[Hyperparameter | None, ...] = self.radii
         elif self.sparsity is not None:
             radii = tuple(108 * self.sparsity * strength / self.mu for strength in strengths)
         else:

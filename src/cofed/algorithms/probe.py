@@ -1,40 +1,43 @@
-"""Local steps without data: what a method sends can be looked at where no client is."""
+"""Local steps without data, to see what a method sends where there is no client."""
 
-from typing import Any
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from cofed._util import trees
+from cofed.algorithms.base import Carry
 
 
 class Probe(eqx.Module):
-    """Local steps with a gradient that does not look at data."""
+    """The `LocalSteps` of a client whose loss is linear: its gradient has the same value everywhere."""
 
-    round: Any
-    count: Any
-    value: float
-    steps: int = eqx.field(static=True)
+    round: Float[Array, ""]
+    count: Float[Array, ""]
+    value: float  # of every entry of the gradient
+    steps: int = eqx.field(static=True)  # K
 
     @property
     def key(self) -> PRNGKeyArray:
-        """Of no client."""
+        """A fixed key, as there is no client to fold into it."""
         return jax.random.key(0)
 
-    def gradient(self, w: PyTree, k: Any) -> PyTree:
-        """The same everywhere."""
+    def gradient(self, w: PyTree, k: Float[Array, ""]) -> PyTree:
+        """The same at every w."""
         return jax.tree.map(lambda leaf: jnp.full_like(leaf, self.value), w)
 
-    def loss_and_gradient(self, w: PyTree, k: Any) -> tuple[Any, PyTree]:
-        """A loss of that gradient."""
+    def loss_and_gradient(self, w: PyTree, k: Float[Array, ""]) -> tuple[Float[Array, ""], PyTree]:
+        """The linear loss, and that gradient."""
         gradient = self.gradient(w, k)
-        return sum(jnp.vdot(g, leaf) for g, leaf in zip(*map(jax.tree.leaves, (gradient, w)), strict=True)), gradient
+        return trees.dot(gradient, w), gradient
 
-    def hessian(self, w: PyTree, k: Any, where: Any) -> Any:
-        """A linear loss has none."""
+    def hessian(self, w: PyTree, k: Float[Array, ""], where: Int[Array, " s"]) -> Float[Array, "s s"]:
+        """Zero: the loss is linear."""
         return jnp.zeros((where.size, where.size), self.count.dtype)
 
-    def run(self, step: Any, carry: Any) -> Any:
+    def run(self, step: Callable[[Float[Array, ""], Carry], Carry], carry: Carry) -> Carry:
         """carry <- step(k, carry) for k = 0..K-1"""
         counter = jnp.arange(self.steps, dtype=self.count.dtype)
         return jax.lax.scan(lambda carry, k: (step(k, carry), None), carry, counter)[0]

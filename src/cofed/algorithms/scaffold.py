@@ -8,13 +8,14 @@ Reference   Karimireddy et al. 2020, ICML, Algorithm 1.
 Deviations  With weights pi, (1/M) sum_S is sum_S pi_i, so that c stays the weighted mean of all c_i.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
 from cofed._util.scalars import number, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
 
@@ -36,15 +37,22 @@ class Client(NamedTuple):
 class Scaffold(AbstractServerAlgorithm):
     """Drift-corrected averaging for smooth problems (see the file's head for the update).
 
-    `client_lr` is eta_l, `server_lr` is eta_g of the paper.
+    Parameters
+    ----------
+    client_lr : float
+        eta_l, the step size of the clients' local steps.
+    server_lr : float, default 1.0
+        eta_g, the step size of the server along the clients' mean move.
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.Scaffold(client_lr=0.1)
     Scaffold(client_lr=0.1)
     """
 
-    client_lr: Any = eqx.field(converter=number)
-    server_lr: Any = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter = eqx.field(converter=number)
+    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
 
     needs: ClassVar[tuple[str, ...]] = ("zero",)
     equal_steps: ClassVar[bool] = False

@@ -82,15 +82,15 @@ def default(entry: dict[str, Any]) -> str:
 
 
 def describe_all() -> list[dict[str, Any]]:
-    """All methods, in words: those with a server, those with a model for each client, then those by gossip.
+    """All methods, in words: those with a server, then those by gossip.
 
     >>> [method["name"] for method in describe_all()][:2]
-    ['CFedDA', 'FastFedDA']
+    ['Alternative', 'CFedDA']
     """
     import cofed
-    from cofed import algorithms, gossip, personal
+    from cofed import algorithms, gossip
 
-    names = [*algorithms.__all__, *personal.__all__, *(name for name in gossip.__all__ if name != "topologies")]
+    names = [*algorithms.__all__, *(name for name in gossip.__all__ if name != "topologies")]
     return [describe(getattr(cofed, name)) for name in names]
 
 

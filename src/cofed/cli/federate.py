@@ -57,6 +57,8 @@ def federate(
     if importlib.util.find_spec("flwr") is None or importlib.util.find_spec("psutil") is None:
         refuse("Flower is not installed; pip install 'cofed[flower]' brings it")
     from cofed.flower import show
+    from cofed.flower.federate import LocalFederation
+    from cofed.flower.parsing import parse, parse_problem
 
     settings = {
         "rounds": rounds,
@@ -69,7 +71,8 @@ def federate(
         "seed": seed,
     }
     try:
-        code = show.federate(sites, target, algorithm, loss, regularizer, intercept, settings, secure, out)
+        problem, method = parse_problem(loss, regularizer, intercept), parse(algorithm, "an algorithm")
+        code = show.federate(LocalFederation(sites, target, problem, method, settings, out, secure))
     except ValueError as error:
         refuse(str(error))
     except RuntimeError as error:  # a process of Flower's failed

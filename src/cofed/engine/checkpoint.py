@@ -13,12 +13,12 @@ import dataclasses
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, Int, PyTree
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
@@ -30,6 +30,16 @@ from cofed.engine.definition import Written, write_definition
 from cofed.engine.history import History, LeftOut, Log
 from cofed.engine.server_rounds import State
 from cofed.engine.spec import RunSpec
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A state that a checkpoint can hold: a pytree of arrays, which knows its round."""
+
+    round: Int[Array, ""]  # the next one
+
+
+S = TypeVar("S", bound=Resumable)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +116,7 @@ class Store:
                 stacklevel=4,
             )
 
-    def save(self, state: State, log: Log) -> None:
+    def save(self, state: Resumable, log: Log) -> None:
         """Write a checkpoint, then drop the oldest beyond the number to keep."""
         tensors = {f"state.{name}": leaf for name, leaf in arrays(state).items()}
         if log.models:
@@ -126,7 +136,7 @@ class Store:
             old.path.unlink()
             old.path.with_suffix(".safetensors").unlink(missing_ok=True)
 
-    def record(self, state: State, log: Log, sha256: str) -> recorded.CheckpointRecord:
+    def record(self, state: Resumable, log: Log, sha256: str) -> recorded.CheckpointRecord:
         """What the record of a checkpoint says."""
         history = log.history
         record = recorded.CheckpointRecord(
@@ -135,7 +145,7 @@ class Store:
             run=digest(self.folder / "run.json"),
             sha256=sha256,
             rows=history.rows,
-            left_out=[[event.round, event.client] for event in history.left_out],
+            left_out=[event.entries() for event in history.left_out],
             client_rounds=[round for round, _ in history.client_losses],
             compile_seconds=history.compile_seconds,
             bytes=[log.down, log.up],
@@ -205,7 +215,7 @@ class Loaded:
         if not same:
             raise ValueError(f"{words}: it was changed after the run had begun")
 
-    def restore(self, template: State, start: PyTree, names: Sequence[str]) -> tuple[State, Log]:
+    def restore(self, template: S, start: PyTree, names: Sequence[str]) -> tuple[S, Log]:
         """The state and the log; the template gives the structure that they must have."""
         record = self.record
         state = unflatten(template, part(self.tensors, "state."), self.path)
@@ -218,7 +228,7 @@ class Loaded:
             shape = jax.tree.map(lambda leaf: np.empty((count, *leaf.shape), leaf.dtype), start)
             whole = jax.tree.map(np.asarray, unflatten(shape, stacked, self.path))
             models = [jax.tree.map(lambda leaf, i=i: leaf[i], whole) for i in range(count)]
-        events = [LeftOut(int(round), str(client)) for round, client in record.left_out]
+        events = [LeftOut(*event) for event in record.left_out]
         by_client = list(zip(record.client_rounds, self.tensors.get("client_losses", ()), strict=True))
         history = History(record.rows, events, by_client, names, record.compile_seconds)
         down, up = record.bytes

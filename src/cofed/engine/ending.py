@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -12,10 +12,11 @@ from jaxtyping import PyTree
 
 from cofed.engine.chunk_loop import Personal, Task, conclude, personal
 from cofed.engine.debug import watched
-from cofed.engine.history import LeftOut, Log, Outcome, Result
+from cofed.engine.history import NOT_FINITE, History, LeftOut, Log, Outcome, Result
 from cofed.engine.job import Job, ReadyStage
 from cofed.engine.mesh import in_one_place, whole
 from cofed.engine.server_rounds import EMPTY_ROUNDS, State
+from cofed.engine.spec import RunSpec
 from cofed.problem import Problem
 
 # A run whose objective ends so many times above where it began has diverged, also where all numbers are still finite.
@@ -89,22 +90,31 @@ def judge(job: Job, state: State, log: Log) -> Outcome:
         return Outcome.DIVERGED
     if int(state.round) < job.spec.rounds:
         return Outcome.INTERRUPTED
-    ill = {event.client for event in log.history.left_out}
-    if (
-        0 < len(ill) <= len(job.spec.federation.names) / 2
-    ):  # their data are the cause, not the steps; the history names them
+    words = blow_up(job.spec, log.history, lambda column: usual_start(job, column))
+    if words is None:
         return Outcome.COMPLETED
-    rows = log.history.rows
+    warn_of_divergence(words)
+    return Outcome.DIVERGED
+
+
+def blow_up(spec: RunSpec, history: History, at_default_start: Callable[[str], float]) -> str | None:
+    """Say why a completed run, whose numbers are all finite, has diverged nevertheless; None where it has not.
+
+    `at_default_start` gives a column of the history at the start that the problem has of its own.
+    """
+    ill = {event.client for event in history.left_out if event.why == NOT_FINITE}
+    if 0 < len(ill) <= spec.federation.n_clients / 2:  # their data are the cause, not the steps; the history names them
+        return None
+    rows = history.rows
     column = judged_by(rows[0], rows[-1])
     values = [row[column] for row in rows]
-    if math.isfinite(values[0]) and blown_up(values) and blown_up(values, usual_start(job, column)):
-        way = "rose" if values[-1] > values[0] else "fell"
-        warn_of_divergence(
-            f"{job.spec.algorithm.name} diverged: its {column.replace('_', ' ')} {way} from {values[0]:.3g} to "
-            f"{values[-1]:.3g} in {job.spec.rounds} rounds. Smaller steps (client_lr, server_lr) usually help"
-        )
-        return Outcome.DIVERGED
-    return Outcome.COMPLETED
+    if not math.isfinite(values[0]) or not blown_up(values) or not blown_up(values, at_default_start(column)):
+        return None
+    way = "rose" if values[-1] > values[0] else "fell"
+    return (
+        f"{spec.algorithm.name} diverged: its {column.replace('_', ' ')} {way} from {values[0]:.3g} to "
+        f"{values[-1]:.3g} in {spec.rounds} rounds. Smaller steps (client_lr, server_lr) usually help"
+    )
 
 
 def warn_of_divergence(words: str) -> None:

@@ -1,4 +1,4 @@
-"""Folders that a run writes into: there, writable, and nobody else's at the same time."""
+"""Folders that a run writes into: created, checked, and locked against other runs."""
 
 import contextlib
 import fcntl
@@ -10,7 +10,7 @@ from cofed._util.files import private_folder
 
 
 def writable(folder: Path, parameter: str) -> Path:
-    """The folder, made where it is missing; refused in a sentence where nothing can be written into it.
+    """Create a folder if it is missing, and refuse it where nothing can be written into it.
 
     >>> import tempfile
     >>> file = tempfile.NamedTemporaryFile()
@@ -31,7 +31,7 @@ def writable(folder: Path, parameter: str) -> Path:
 
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Keep a folder for this run alone; the system lets go of it when the process ends, however it ends.
+    """Lock a folder for this run; the system releases the lock when the process ends, however it ends.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -48,7 +48,7 @@ def held(folder: Path) -> Iterator[None]:
             raise ValueError(
                 f"another run writes into {folder} at this moment; wait for it to end, or give another folder"
             ) from None
-        except OSError:  # a file system without locks: as good as it gets
+        except OSError:  # a file system without locks: go on unlocked
             pass
         yield
     finally:
@@ -56,7 +56,7 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file or folder to the first free name of the kind NAME.old-1, and say which.
+    """Rename a file or folder to the first free of NAME.old-1, NAME.old-2, ..., and return the new path.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp()) / "results"

@@ -1,4 +1,4 @@
-"""What a run tells: its history, its traffic, its outcome and its result."""
+"""What a run returns: its history, its communication, its outcome and its result."""
 
 import dataclasses
 import enum
@@ -15,6 +15,7 @@ from cofed._util.files import atomically
 from cofed._util.spreadsheets import to_csv
 
 COLUMNS = ("round", "objective", "loss", "prox_gradient", "density", "rank", "accuracy", "test_loss", "test_accuracy")
+NOT_FINITE = "its update is not finite"
 
 
 class Outcome(enum.Enum):
@@ -28,10 +29,20 @@ class Outcome(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Communication:
-    """Bytes on the wire: per client and round (the sizes of `down` and `up`), and in total.
+    """Bytes on the wire, per client and round and in total.
 
-    By gossip nothing comes down: `up_per_client` is one message to one neighbour, `per_edge` what a link carries in a
-    round (both ways) and `per_node` what each node sends in a round, where no link fails; `up` counts each once.
+    Attributes
+    ----------
+    down_per_client : int
+        What one client receives in a round. Without a server, 0.
+    up_per_client : int
+        What one client sends in a round. Without a server, one message to one neighbour.
+    down, up : int
+        The totals of the run. Without a server, `up` counts every message once.
+    per_edge : int or None
+        Without a server, what a link carries in a round, both ways, if it does not fail.
+    per_node : tuple of int or None
+        Without a server, what each node sends in a round if no link fails.
     """
 
     down_per_client: int
@@ -43,61 +54,129 @@ class Communication:
 
     @property
     def total(self) -> int:
-        """All bytes, both ways."""
+        """All bytes of the run, in both directions."""
         return self.down + self.up
 
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut:
-    """A client whose update did not count in its round: it was not finite or, over a network, did not come."""
+    """A client whose update was left out of a round: it was not finite or, over a network, did not arrive.
+
+    Attributes
+    ----------
+    round : int
+        The round.
+    client : str
+        The client's name.
+    why : str
+        The reason.
+    """
 
     round: int
     client: str
-    why: str = "its update is not finite"
+    why: str = NOT_FINITE
+
+    def entries(self) -> list[int | str]:
+        """What a checkpoint says of it; the usual reason goes without saying."""
+        return [self.round, self.client] if self.why == NOT_FINITE else [self.round, self.client, self.why]
 
 
 @dataclasses.dataclass
 class History:
-    """One row per evaluated round; row 0 is the start.
+    """The history of a run: one row per evaluated round; row 0 is the start.
 
-    Columns: round, objective, loss (the smooth part), prox_gradient (||w - prox_1(w - grad F(w))||, zero at stationary
-    points), density or rank where the regularizer has one, accuracy where the loss has one, test_loss and
-    test_accuracy with an evaluation federation, own metrics, participants and left_out (since the row before),
-    bytes_down and bytes_up (so far), seconds (so far, without compilation), stage. Without a server also consensus
-    (the root mean squared distance of the nodes' models from the federation's) and, of the nodes' own models, the
-    objective_min, _mean and _max (where nodes x samples is at most 10^7) and those of every own metric. Personal
-    methods: personal_loss, _objective, _accuracy, _test_loss and _test_accuracy, the weighted means of what each
-    client's own model gives on that client's own data, and the _min, _mean and _max of every own metric over clients.
+    `len(history)` is the number of rows, and `history["objective"]` a column as an array.
 
+    Parameters
+    ----------
+    rows : list of dict
+        The rows, by column; see the notes.
+    left_out : list of LeftOut
+        The updates that did not count.
+    client_losses : list of tuple
+        Evaluated rounds and the loss of each client, with `per_client=True`.
+    names : sequence of str
+        The clients' names.
+    compile_seconds : float
+        Seconds that compilation took.
+
+    Notes
+    -----
+    The columns are
+
+    - round, objective, loss (the smooth part), and prox_gradient (||w - prox_1(w - grad F(w))||, which is zero at
+      stationary points);
+    - density or rank, where the regularizer has one; accuracy, where the loss has one;
+    - test_loss and test_accuracy, with an evaluation federation;
+    - the metrics of your own;
+    - participants and left_out (since the row before), bytes_down and bytes_up (so far), seconds (so far, without
+      compilation), stage.
+
+    Without a server also consensus (the root mean squared distance of the nodes' models from the federation's) and,
+    over the nodes' own models, objective_min, _mean and _max (where nodes x samples is at most 10^7) and those of every
+    own metric. Personal methods have personal_loss, _objective, _accuracy, _test_loss and _test_accuracy, the weighted
+    means of each client's own model on its own data, and the _min, _mean and _max of every own metric over clients.
+
+    Examples
+    --------
     >>> History([{"round": 0, "objective": 2.0}], [], []).to_pandas()["objective"].tolist()
     [2.0]
     """
 
     rows: list[dict[str, Any]]
     left_out: list[LeftOut]
-    client_losses: list[tuple[int, np.ndarray]]  # (round, loss of each client), where asked for
+    client_losses: list[tuple[int, np.ndarray]]
     names: Sequence[str] = ()
     compile_seconds: float = 0.0
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rows as a table."""
+        """The rows as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per evaluated round, the most important columns first.
+        """
         table = pd.DataFrame(self.rows)
         first = [name for name in COLUMNS if name in table]
         return table.loc[:, first + [name for name in table if name not in first]]
 
     def clients(self) -> pd.DataFrame:
-        """The loss of the model at each client in each evaluated round (with `per_client=True`), clients as columns."""
+        """The loss of the model at each client in each evaluated round.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Rounds as rows, clients as columns.
+
+        Raises
+        ------
+        ValueError
+            Where the run was not made with `per_client=True`.
+        """
         if not self.client_losses:
             raise ValueError("the run did not record values per client; pass per_client=True")
         rounds, values = zip(*self.client_losses, strict=True)
         return pd.DataFrame(np.stack(values), index=pd.Index(rounds, name="round"), columns=list(self.names))
 
     def to_csv(self, path: str | Path) -> None:
-        """Write the rows as CSV."""
+        """Write the rows to a CSV file, whole or not at all.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        """
         to_csv(self.to_pandas(), checks.file_to_write("path", path))
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the rows as Parquet."""
+        """Write the rows to a Parquet file, whole or not at all.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        """
         path = checks.file_to_write("path", path)
         atomically(path, lambda f: self.to_pandas().to_parquet(f, index=False), shown=True)
 
@@ -113,7 +192,7 @@ class History:
 
 @dataclasses.dataclass
 class Log:
-    """What a run has recorded so far."""
+    """What a run has recorded so far; it grows while the run goes on."""
 
     history: History
     models: list[PyTree]
@@ -125,12 +204,30 @@ class Log:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a run gives back.
+    """What `cofed.run` returns.
 
-    `model` is the last model, `average` the averaged one where the method defines it, `models` the models after every
-    round (entry 0 is the start) with `keep_models=True`. Personal methods and gossip have a model for each client:
-    `personal_models`, stacked in the clients' order, and `clients`, a table of their scores, each on its own data (and
-    on its held-out part). `choice` says how a method that chooses has chosen.
+    Attributes
+    ----------
+    model : pytree
+        The last model, with its parameters as NumPy arrays.
+    history : History
+        How the run went, one row per evaluated round.
+    outcome : Outcome
+        How the run ended.
+    communication : Communication
+        The bytes that were sent.
+    models : list of pytrees, optional
+        The models after every round, the start first, with `keep_models=True`.
+    average : pytree, optional
+        The averaged model, where the method defines one.
+    personal_models : pytree, optional
+        The clients' own models, stacked in the clients' order, of personal methods and without a server.
+    clients : pandas.DataFrame, optional
+        How each client's own model scores on that client's data, and on its held-out data.
+    choice : Choice, optional
+        How a method that chooses between others has chosen.
+    state : pytree
+        The state of server and clients at the end.
     """
 
     model: Any

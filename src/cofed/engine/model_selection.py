@@ -16,8 +16,8 @@ from cofed.engine.history import Outcome, Result
 from cofed.engine.job import traced
 from cofed.engine.spec import RunSpec, check_kinds
 from cofed.federation import Federation
-from cofed.personal.compare import Comparison, compare
 from cofed.problem import Problem
+from cofed.statistics.paired_comparison import PairedComparison, compare
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Interrupted(Exception):
         self.result = result
 
 
-def compare_on_held_out(spec: RunSpec, tried: list[tuple[Federation, list[Result]]]) -> Comparison:
+def compare_on_held_out(spec: RunSpec, tried: list[tuple[Federation, list[Result]]]) -> PairedComparison:
     """The two candidates' losses on every held-out sample, compared client by client."""
     names = spec.federation.names
     found: list[dict[str, list[np.ndarray]]] = [{name: [np.zeros(0)] for name in names} for _ in range(2)]
@@ -159,7 +159,7 @@ def losses_by_client(problem: Problem, data: Data, models: PyTree) -> PyTree:
     return evaluate.per_client(lambda w, X, y, _: problem.losses(w, X, y), data, models)
 
 
-def report(verdict: Comparison, own: np.ndarray, by_client: bool) -> Choice:
+def report(verdict: PairedComparison, own: np.ndarray, by_client: bool) -> Choice:
     """What was chosen and why; `own` says which clients get a model of their own."""
     table = verdict.table.rename(columns={"first": "shared_loss", "second": "local_loss"})
     table["chosen"] = np.where(own, "local", "shared")

@@ -1,18 +1,30 @@
-"""Progress for a person: a bar with the objective in it, silent where there is no terminal, and a gentle Ctrl-C."""
+"""Progress bars, and a Ctrl-C that lets a run finish what it is doing."""
 
 import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 class Bar:
-    """A progress bar, or nothing."""
+    """A progress bar on standard error that shows the objective; a context manager.
+
+    Parameters
+    ----------
+    label
+        Stands before the bar.
+    total, done
+        How many units there are, and how many are done already.
+    show
+        Whether there is a bar at all.
+    unit
+        What is counted.
+    """
 
     def __init__(self, label: str, total: int, done: int, show: bool, unit: str = "rounds"):
         self.progress: Progress | None = None
@@ -24,7 +36,7 @@ class Bar:
                 TextColumn(unit + "  {task.fields[objective]}"),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
-                transient=sys.stderr.isatty(),  # in a log, the last state stays
+                transient=sys.stderr.isatty(),  # in a log file, the last state stays
             )
             self.task = self.progress.add_task(label, total=total, completed=done, objective="compiling")
 
@@ -38,39 +50,48 @@ class Bar:
             self.progress.stop()
 
     def update(self, done: int, objective: float) -> None:
-        """So much is done, and this is the objective."""
+        """Show how many units are done, and the present objective."""
         if self.progress:
             self.progress.update(self.task, completed=done, objective=f"objective {objective:.6g}")
 
 
 def wanted(progress: bool | None) -> bool:
-    """Whether to show a bar: as asked, or where standard error is a terminal."""
+    """Whether to show a bar: as the user said, or where standard error is a terminal."""
     return sys.stderr.isatty() if progress is None else progress
 
 
-class Asking:
-    """A handler of Ctrl-C that sets an event, once, and tells the one whose place it has taken, where that is such."""
+Handler = Callable[[int, FrameType | None], object] | int | None  # what `signal.getsignal` gives
 
-    def __init__(self, before: Any):
+
+class StopRequest:
+    """A handler of Ctrl-C that sets an event and restores the previous handler, so that a second Ctrl-C acts as usual.
+
+    Where handlers are nested, as by a run inside of an experiment, the outer one is told as well.
+    """
+
+    def __init__(self, before: Handler):
         self.before, self.event = before, threading.Event()
 
     def __call__(self, *_: object) -> None:
         self.event.set()
         signal.signal(signal.SIGINT, self.before)
-        if isinstance(self.before, Asking):
+        if isinstance(self.before, StopRequest):
             self.before()
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets, so that the rounds under way are finished and kept; a second Ctrl-C stops at once."""
+    """Give an event that the first Ctrl-C sets, so that the rounds under way can be finished and kept.
+
+    A second Ctrl-C stops at once.
+    """
     before = signal.getsignal(signal.SIGINT)
-    # Only the main thread may set handlers, elsewhere Ctrl-C is the caller's affair; it may be ignored on purpose, or
-    # handled by something that is not Python's to restore.
+    # Only the main thread may set handlers; in others, Ctrl-C is left to the caller. So it is where it is ignored on
+    # purpose, or where its handler was not set from Python and could not be restored.
     if threading.current_thread() is not threading.main_thread() or before in (signal.SIG_IGN, None):
         yield threading.Event()
         return
-    handler = Asking(before)
+    handler = StopRequest(before)
     signal.signal(signal.SIGINT, handler)
     try:
         yield handler.event

@@ -78,7 +78,7 @@ class CheckpointRecord(Record):
     run: str | None  # the hash of run.json; None where an older version did not say
     sha256: str  # of the state's file
     rows: Annotated[list[dict[str, float | int]], Field(min_length=1)]
-    left_out: list[Annotated[list[int | str], Field(min_length=2, max_length=2)]]
+    left_out: list[Annotated[list[int | str], Field(min_length=2, max_length=3)]]  # round, client, why if not as usual
     client_rounds: list[Count]
     compile_seconds: float
     bytes: Annotated[list[Count], Field(min_length=2, max_length=2)]

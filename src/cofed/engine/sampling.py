@@ -1,19 +1,21 @@
-"""Every random draw of a run: which clients take part, which samples make a batch, what a method draws by itself.
+"""Every random draw of a run: which clients take part, which samples form a batch, which links of a graph fail.
 
-A draw depends on (seed, round, client id, local step) alone. The id is the rank of the client's name, so the order of
-the clients, the chunking of the rounds and the engine change nothing. (Shuffles know the largest client's size too.)
+The method's own draws, such as those of a random compressor, come from keys made here too.
 
-`most` is the largest client's size, on which the draws depend; `width` bounds that of the client at hand, and only the
-work depends on it.
+A draw depends on (seed, round, client id, local step) alone. A client's id is the rank of its name, so the draws do not
+depend on the order of the clients, on how rounds are grouped into chunks, or on the engine.
+
+In the functions below, n is the size of the client at hand. `most` is the size of the largest client, on which shuffles
+depend; `width` is an upper bound of n that saves work for small clients and changes no draw.
 """
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-FEW = 64  # up to so many distinct draws are found one by one, more by sorting
-PACKED = 4096  # up to so many samples, a position and 20 random bits fit into one sort key
-RARE = 4  # from so many clients per participant on, few of twice the draws are drawn before
+FEW = 64  # up to this many distinct numbers are drawn one by one (Floyd's algorithm); more by sorting random keys
+PACKED = 4096  # up to this many samples, a position and 20 random bits fit into one 32-bit sort key
+RARE = 4  # with this many clients per participant, independent draws seldom repeat, and twice as many are enough
 
 
 def round_key(seed_key: PRNGKeyArray, round: Int[Array, ""]) -> PRNGKeyArray:
@@ -22,19 +24,19 @@ def round_key(seed_key: PRNGKeyArray, round: Int[Array, ""]) -> PRNGKeyArray:
 
 
 def client_key(key: PRNGKeyArray, client_id: Int[Array, ""]) -> PRNGKeyArray:
-    """The key of one client in a round; number 0 is the sampling's."""
+    """The key of one client in a round. Number 0 is taken by the sampling of clients, hence the + 1."""
     return jax.random.fold_in(key, client_id + 1)
 
 
 def own_key(client: PRNGKeyArray) -> PRNGKeyArray:
-    """The key of a client's own draws in a round, those of the method itself; smaller numbers are the batches'."""
+    """The key for what the method itself draws at a client in a round; smaller numbers are taken by the batches."""
     return jax.random.fold_in(client, 2**32 - 1)
 
 
 def participants(key: PRNGKeyArray, clients: int, count: int) -> Int[Array, " count"]:
-    """The ids of the clients that take part in a round: distinct, uniform, in rising order.
+    """The ids of the clients that take part in a round: a uniform random subset, sorted.
 
-    The work depends on their number, not on that of all clients.
+    The work depends on the number of participants, not on that of all clients.
     """
     key = jax.random.fold_in(key, 0)
     if count <= FEW or clients < RARE * count:
@@ -43,15 +45,18 @@ def participants(key: PRNGKeyArray, clients: int, count: int) -> Int[Array, " co
 
 
 def first_distinct(key: PRNGKeyArray, n: int, count: int) -> Int[Array, " count"]:
-    """The first `count` distinct ones of independent draws from 0..n-1, in rising order: by symmetry every set is
-    equally likely, also given that twice as many draws were enough. Should they not be, all are drawn anew."""
+    """The first `count` distinct numbers among independent draws from 0..n-1, sorted.
+
+    By symmetry every subset is equally likely, also given that 2 * count draws contain enough distinct numbers. If they
+    do not, all are drawn again.
+    """
     size = 2 * count
 
     def attempt(i):
         draw = jax.random.bits(jax.random.fold_in(key, i), (size,), jnp.uint32) % jnp.uint32(n)
         value, when = jax.lax.sort((draw.astype(jnp.int32), jnp.arange(size, dtype=jnp.int32)), num_keys=2)
         new = jnp.concatenate([jnp.ones(1, bool), value[1:] != value[:-1]])
-        # When each distinct value came first; the others come never.
+        # When each distinct value was first drawn; repetitions count as never drawn.
         came = jnp.where(new, when, size)
         enough = jnp.sort(came)[count - 1]
         kept = jnp.sort(jnp.where(came <= enough, value, n))[:count]
@@ -61,15 +66,16 @@ def first_distinct(key: PRNGKeyArray, n: int, count: int) -> Int[Array, " count"
 
 
 def working_links(key: PRNGKeyArray, failure: Float[Array, ""], edges: int) -> Bool[Array, " edges"]:
-    """Which links work in a round, each failing with this probability."""
+    """Which links of a graph work in a round; each fails independently with this probability."""
     return jax.random.uniform(jax.random.fold_in(key, 2**32 - 1), (edges,), failure.dtype) >= failure
 
 
 def distinct(
     key: PRNGKeyArray, n: Int[Array, ""], most: int, rows: int, count: int, width: int | None = None
 ) -> Int[Array, "rows count"]:
-    """Rows of `count` distinct numbers out of 0..n-1, n <= most, every set equally likely; where n < count, all n,
-    then 0s. Few are drawn by Floyd's algorithm (work count^2, whatever n is), many by ordering random keys.
+    """Rows of `count` distinct numbers from 0..n-1, every subset equally likely; where n < count, all n and then zeros.
+
+    Few numbers are drawn by Floyd's algorithm, whose work is count^2 whatever n is, many by sorting random keys.
     """
     position = jnp.arange(count, dtype=jnp.int32)[None, :]
     if count > FEW:
@@ -77,7 +83,7 @@ def distinct(
         chosen = jax.vmap(lambda k: shuffled(k, n, most, width))(keys)[:, :count]
         chosen = jnp.pad(chosen, ((0, 0), (0, count - chosen.shape[1])))
     else:
-        # Floyd: draw from 0..top; if that is taken, take top. The bias of the remainder is below n / 2^32.
+        # Floyd: draw from 0..top, and take top if that is taken already. The bias of the modulo is below n / 2^32.
         top = jnp.maximum(n - count, 0) + position
         draw = (jax.random.bits(key, (rows, count), jnp.uint32) % (top + 1).astype(jnp.uint32)).astype(jnp.int32)
 
@@ -95,11 +101,11 @@ def shuffled(key: PRNGKeyArray, n: Int[Array, ""], most: int, width: int | None 
     """0..n-1 in random order, followed by the rest of 0..width-1."""
     width = most if width is None else width
     position = jnp.arange(width, dtype=jnp.int32)
-    order = jax.random.bits(key, (width,), jnp.uint32)  # the first of `most`: each depends on its place alone
+    order = jax.random.bits(key, (width,), jnp.uint32)  # the first of `most`: each depends on its position alone
     order = jnp.where(position < n, order, jnp.uint32(2**32 - 1))
     if most > PACKED:
         return jax.lax.sort((order, position), num_keys=1, is_stable=True)[1]
-    # The position in the low bits, in place of random ones: sorting one array is several times faster than two.
+    # Put the position into the low bits of the key: sorting one array is several times faster than sorting two.
     low = jnp.uint32(max(1, (most - 1).bit_length()))
     packed = (order >> low << low) | position.astype(jnp.uint32)
     return (jnp.sort(packed) & ((jnp.uint32(1) << low) - jnp.uint32(1))).astype(jnp.int32)
@@ -108,7 +114,10 @@ def shuffled(key: PRNGKeyArray, n: Int[Array, ""], most: int, width: int | None 
 def random_batches(
     key: PRNGKeyArray, n: Int[Array, ""], most: int, batch: int, steps: int, width: int | None = None
 ) -> tuple[Int[Array, "steps batch"], Bool[Array, "steps batch"]]:
-    """For each local step a batch of distinct samples, uniformly at random; all n where the batch is larger."""
+    """For each local step a uniform random batch of distinct samples, and which of its places are filled.
+
+    A client with fewer samples than a batch gives all of them.
+    """
     chosen = distinct(key, n, most, steps, batch, width)
     real = jnp.broadcast_to(jnp.arange(batch, dtype=jnp.int32) < n, (steps, batch))
     return chosen, real
@@ -117,15 +126,18 @@ def random_batches(
 def epoch_batches(
     key: PRNGKeyArray, n: Int[Array, ""], most: int, batch: int, epochs: int, width: int | None = None
 ) -> tuple[Int[Array, "steps batch"], Bool[Array, "steps batch"]]:
-    """Batches over a fresh shuffle of the n samples per epoch, ceil(n/batch) steps each, the last one short."""
+    """Batches from a fresh shuffle per epoch, and which of their places are filled.
+
+    An epoch has ceil(n / batch) steps, of which the last may be short.
+    """
     room = most if width is None else width
-    longest = -(-room // batch)  # steps of an epoch of the largest client that there is room for
+    longest = -(-room // batch)  # steps per epoch of a client of this size
     keys = jax.vmap(lambda e: jax.random.fold_in(key, e))(jnp.arange(epochs, dtype=jnp.int32))
     orders = jax.vmap(lambda k: shuffled(k, n, most, room))(keys)
     place = jnp.arange(longest * batch, dtype=jnp.int32).reshape(longest, batch)
     chosen = jnp.pad(orders, ((0, 0), (0, longest * batch - room))).reshape(epochs, longest, batch)
     real = jnp.broadcast_to(place < n, (epochs, longest, batch))
-    if epochs > 1:  # a smaller client's next epoch begins right after its own last step
+    if epochs > 1:  # the next epoch of a smaller client begins right after its own last step
         step = jnp.arange(epochs * longest, dtype=jnp.int32)
         per_epoch = (n + batch - 1) // batch
         epoch, within = jnp.minimum(step // per_epoch, epochs - 1), step % per_epoch

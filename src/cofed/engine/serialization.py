@@ -16,12 +16,12 @@ class NotOurs(ValueError):
 
 def classes() -> dict[str, type]:
     """The classes that a file may name."""
-    from cofed import algorithms, compressors, gossip, losses, metrics, mirrors, models, personal, problem, regularizers
+    from cofed import algorithms, compressors, gossip, losses, metrics, mirrors, models, problem, regularizers
     from cofed.algorithms import compressed
 
     rooms = (
         *(algorithms, compressed, compressors, gossip, gossip.topologies),
-        *(losses, metrics, mirrors, models, personal, problem, regularizers),
+        *(losses, metrics, mirrors, models, problem, regularizers),
     )
     found = {}
     for room in rooms:

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Num, PRNGKeyArray, PyTree
 
-from cofed.curvature import mean_hessian
 from cofed.engine import sampling
 from cofed.engine.data import Data, means
 from cofed.engine.plan import Plan
 from cofed.problem import Problem
+from cofed.solvers.curvature import mean_hessian
 
 
 class Stream(eqx.Module):

@@ -21,11 +21,11 @@ import pandas as pd
 from jaxtyping import Array, Float, Int
 from scipy.stats import norm
 
-from cofed.algorithms.quadratic import minimise
 from cofed.estimators.sites import Sites, is_list
 from cofed.estimators.solver import LARGEST
 from cofed.estimators.standardized_problem import Posed
 from cofed.losses import Logistic, Squared
+from cofed.solvers.quadratic import VectorPenalty, minimise
 
 PENALTY = 0.3
 BURSTS = 20  # every theta_j is valid, so that of a badly conditioned problem need not be exact to round-off
@@ -88,7 +88,7 @@ def nodewise(H: Float[Array, "p p"], j: Int[Array, ""], rate: Float[Array, ""]) 
     def value(v):
         return jnp.sum(strength * jnp.abs(v))
 
-    gamma = minimise(H, -column, jnp.zeros_like(column), prox, value, separable=True, most=BURSTS)
+    gamma = minimise(H, -column, jnp.zeros_like(column), VectorPenalty(prox, value, separable=True), BURSTS)
     return (1 - others - gamma) / (column[j] - column @ gamma)
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cofed.plotting import LARGE, SMALL, save
+from cofed.plotting import save
+from cofed.plotting.styles import LARGE, SMALL
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999933", "#332288", "#000000")
 NAMED = 10  # the largest coefficients of the last model are named

@@ -4,10 +4,10 @@ import equinox as eqx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from cofed.algorithms.quadratic import minimise
 from cofed.estimators.certificate import Look, Null, look
 from cofed.models import Weights
 from cofed.problem import Problem
+from cofed.solvers.quadratic import VectorPenalty, minimise
 
 
 class Quadratic(eqx.Module):
@@ -39,5 +39,5 @@ def refined(problem: Problem, null: Null, quadratic: Quadratic, w: Weights) -> t
     v, back = ravel_pytree(w)
     g = ravel_pytree(quadratic.at(w)[1])[0]
     prox = lambda u, step: ravel_pytree(psi.prox(back(u), step))[0]  # noqa: E731
-    z = minimise(quadratic.hessian, g, v, prox, lambda u: psi.value(back(u)), psi.separable)
+    z = minimise(quadratic.hessian, g, v, VectorPenalty(prox, lambda u: psi.value(back(u)), psi.separable))
     return back(z), look(problem, null, back(z), *quadratic.at(back(z)))

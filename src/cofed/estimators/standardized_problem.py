@@ -11,7 +11,6 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree
 
 from cofed._util.programs import keep_programs
-from cofed.curvature import mean_hessian
 from cofed.engine import evaluate
 from cofed.engine.data import Data, data_of, shares
 from cofed.engine.job import traced
@@ -25,6 +24,7 @@ from cofed.losses import Poisson, Softmax
 from cofed.models import Linear, Trace, Weights
 from cofed.problem import Problem
 from cofed.regularizers import On
+from cofed.solvers.curvature import mean_hessian
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import cofed
 from cofed.experiments.measurements import Measurements, each
 from cofed.experiments.specification import Claim, Experiment, Method, Numbers, Sweep, Verdict, View
-from cofed.personal.joint import joint_path
+from cofed.solvers.joint import joint_path
 
 PROBLEM = cofed.Problem(cofed.Linear(intercept=False), cofed.Logistic())
 STEP = 4.0  # the Hessian is below 1/4 * 2: about a third of the largest stable step with any 40 samples

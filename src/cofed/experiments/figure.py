@@ -8,13 +8,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cofed import plotting
 from cofed._util.pandas_types import Frame
 from cofed.experiments.measurements import Measurements
 from cofed.experiments.specification import Experiment, Sweep, View
+from cofed.plotting import panels, save
+from cofed.plotting import styles as looks
 
 LINES = ("-", "--", "-.", ":")
-WORDS = plotting.WORDS | {"l1_error": "l1 error", "l2_error": "l2 error", "optimality": "optimality"}
+WORDS = looks.WORDS | {"l1_error": "l1 error", "l2_error": "l2 error", "optimality": "optimality"}
 WIDEST = 4  # panels in a row
 
 
@@ -22,7 +23,7 @@ def write(experiment: Experiment, seen: Measurements, folder: Path, size: str) -
     """The figure as PNG and SVG."""
     whole = draw(experiment, seen, size)
     for ending in ("png", "svg"):
-        plotting.save(whole, folder / f"figure.{ending}")
+        save(whole, folder / f"figure.{ending}")
 
 
 def draw(experiment: Experiment, seen: Measurements, size: str) -> Figure:
@@ -36,16 +37,16 @@ def draw(experiment: Experiment, seen: Measurements, size: str) -> Figure:
     whole.get_layout_engine().set(wspace=0.06, hspace=0.06)  # type: ignore[union-attr]
     labels = list(dict.fromkeys(seen.table["algorithm"]))
     styles = distinct(labels)
-    x = experiment.measure.x if isinstance(experiment.measure, Sweep) else plotting.WORDS["round"]
+    x = experiment.measure.x if isinstance(experiment.measure, Sweep) else looks.WORDS["round"]
     for place, view in zip(places, views, strict=False):
         panel(place, view, seen, styles, x)
     if seen.source:
-        whole.supxlabel(f"Data: {seen.source}", fontsize=plotting.SMALL, color=plotting.REFERENCE)
+        whole.supxlabel(f"Data: {seen.source}", fontsize=looks.SMALL, color=looks.REFERENCE)
     for place in places[len(views) :]:
         place.set_visible(False)
     sizes = {"quick": ", quick size", "full": "", "user": ""}
     title = f"{experiment.title}  [{experiment.id}{sizes[size]}]" if size != "user" else experiment.title
-    plotting.legend(whole, places[: len(views)], True, title)
+    panels.legend(whole, places[: len(views)], True, title)
     return whole
 
 
@@ -57,8 +58,8 @@ def distinct(labels: Sequence[str]) -> dict[str, tuple[str, str]]:
     """
     taken: dict[str, tuple[str, str]] = {}
     for label in labels:
-        colour = plotting.colour(label)
-        wanted = [plotting.style(label), *LINES]
+        colour = looks.colour(label)
+        wanted = [looks.style(label), *LINES]
         line = next((line for line in wanted if (colour, line) not in taken.values()), LINES[0])
         taken[label] = (colour, line)
     return taken
@@ -86,7 +87,7 @@ def panel(place: Axes, view: View, seen: Measurements, styles: dict[str, tuple[s
     }
     axes(place, view, shown, x, table[seen.axis].unique(), list(references.values()))
     for name, value in references.items():
-        plotting.level(place, name, value)
+        panels.level(place, name, value)
 
 
 def curve(place: Axes, own: Frame, label: str, style: tuple[str, str]) -> np.ndarray:
@@ -95,7 +96,7 @@ def curve(place: Axes, own: Frame, label: str, style: tuple[str, str]) -> np.nda
     `own` has the columns seed, the horizontal axis, and what is drawn.
     """
     (colour, line), (_, axis, column) = style, own.columns
-    by_x = own.assign(**{column: plotting.drawable(own[column].to_numpy(float))}).groupby(axis)[column]
+    by_x = own.assign(**{column: panels.drawable(own[column].to_numpy(float))}).groupby(axis)[column]
     mean, spread = by_x.mean(), by_x.std(ddof=0).fillna(0.0)
     dots = {"marker": "o", "markersize": 4} if axis == "x" else {}  # a sweep has few points, and some stand alone
     place.plot(mean.index, mean, line, color=colour, label=label, linewidth=1.9, **dots)
@@ -108,18 +109,18 @@ def curve(place: Axes, own: Frame, label: str, style: tuple[str, str]) -> np.nda
 def axes(place: Axes, view: View, shown: list[np.ndarray], x: str, at: np.ndarray, levels: list[float]) -> None:
     """Scales, limits and names."""
     place.margins(x=0.02, y=0.06)
-    decades = plotting.spread(shown) if shown else 0.0
+    decades = panels.spread(shown) if shown else 0.0
     if view.log_x:
         logarithmic_x(place, at)
-    if view.column in plotting.FRACTIONS and view.log is None:
-        plotting.from_zero(place, [*shown, levels])
-    elif view.log or (view.log is None and decades > plotting.DECADES):
-        plotting.logarithmic(place, decades)
+    if view.column in looks.FRACTIONS and view.log is None:
+        panels.from_zero(place, [*shown, levels])
+    elif view.log or (view.log is None and decades > panels.DECADES):
+        panels.logarithmic(place, decades)
     if view.limits is not None:
         place.set_ylim(*view.limits)
-    plotting.dress(place, x, view.label or WORDS.get(view.column, view.column.replace("_", " ")))
+    panels.dress(place, x, view.label or WORDS.get(view.column, view.column.replace("_", " ")))
     if view.title:
-        place.set_title(view.title, fontsize=plotting.LARGE)
+        place.set_title(view.title, fontsize=looks.LARGE)
 
 
 def logarithmic_x(place: Axes, at: np.ndarray) -> None:

@@ -2,5 +2,7 @@
 
 from cofed.flower.client import client_app
 from cofed.flower.privacy import Privacy
-from cofed.flower.run_folder import Saved, read_saved
+from cofed.flower.run_folder import SavedRun, read_saved
 from cofed.flower.server import serve, server_app
+
+__all__ = ["Privacy", "SavedRun", "client_app", "read_saved", "serve", "server_app"]

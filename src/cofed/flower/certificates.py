@@ -12,11 +12,13 @@ import argparse
 import datetime
 import ipaddress
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from cofed._util import checks
 from cofed._util.files import plain_names, private_file, private_folder
+from cofed._util.types import Given
+from cofed.flower.flwr_types import GeneralName
 
 DAYS = 90
 MOST = 64  # characters of the name that a certificate is made out to; its other names may be longer
@@ -24,16 +26,16 @@ HOST = re.compile(r"(\*\.)?(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,6
 OURS = ("ca", "server")  # whose keys are in the same folder
 
 
-def make(folder: Any, hosts: Any, sites: Any) -> None:
+def make(folder: Given[str | Path], hosts: Given[Sequence[str]], sites: Given[Sequence[str]]) -> None:
     """Write an authority, a server's certificate and the sites' keys into a new folder.
 
     Parameters
     ----------
-    folder
-        The path of a folder that is not there yet, or is empty; only its owner can look into it.
-    hosts
+    folder : str or Path
+        A folder that is not there yet, or is empty; only its owner will be able to look into it.
+    hosts : sequence of str
         The names or addresses under which the sites reach the server, at least one.
-    sites
+    sites : sequence of str
         The sites' names, which become names of files.
 
     Raises
@@ -107,7 +109,7 @@ def make(folder: Any, hosts: Any, sites: Any) -> None:
         private_file(folder / f"{site}.key.pub").write_bytes(public + b"\n")
 
 
-def alternative(host: Any) -> Any:
+def alternative(host: object) -> GeneralName:
     """A host as a certificate names it."""
     from cryptography import x509
 
@@ -121,14 +123,12 @@ def alternative(host: Any) -> Any:
         return x509.DNSName(host)
 
 
-def checked(folder: Any, hosts: Any, sites: Any) -> tuple[Path, list[str], list[str]]:
-    """What `make` was given, or a sentence on what is wrong with it."""
-    folder = checks.folder("folder", folder)
-    if folder.is_dir() and any(folder.iterdir()):
-        raise ValueError(f"folder: {folder} holds files already; give the name of a new folder")
-    for name, values in (("hosts", hosts), ("sites", sites)):
-        if not isinstance(values, (list, tuple)):
-            raise TypeError(f"{name} must be a list of names, got {values!r}")
+def checked(folder: object, hosts: object, sites: object) -> tuple[Path, list[str], list[str]]:
+    """What `make` was given, or an error that says what is wrong with it."""
+    path = checks.folder("folder", folder)
+    if path.is_dir() and any(path.iterdir()):
+        raise ValueError(f"folder: {path} holds files already; give the name of a new folder")
+    hosts, sites = names("hosts", hosts), names("sites", sites)
     if not hosts:
         raise ValueError("hosts is empty; give a name or an address under which the sites reach the server")
     for host in hosts:
@@ -136,7 +136,14 @@ def checked(folder: Any, hosts: Any, sites: Any) -> tuple[Path, list[str], list[
     taken = [site for site in sites if isinstance(site, str) and site.casefold() in OURS]
     if taken:
         raise ValueError(f"sites: {taken[0]!r} is the name of a file of the server's; call the site otherwise")
-    return folder, list(hosts), plain_names(list(sites), "one of the sites")
+    return path, hosts, plain_names(sites, "one of the sites")
+
+
+def names(parameter: str, values: object) -> list[str]:
+    """A list of names, each of which is checked where it is used."""
+    if not isinstance(values, (list, tuple)):
+        raise TypeError(f"{parameter} must be a list of names, got {values!r}")
+    return list(values)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
 """What a site keeps between rounds: in its node's `Context.state`, and in a folder where one is given.
 
 A state is kept under the round whose work it came from. The server says in every message which round of this client
-counted last, so an update that came too late, a round that is asked for twice, and a server that was killed and
-started again all find the right state. `Context.state` is lost with the node and is new in every run of Flower; the
+counted last, so the right state is found after an update that came too late, for a round that is asked for twice, and
+when a server was killed and started again. `Context.state` is lost with the node and is new in every run of Flower; the
 folder outlives both.
 """
 
 import re
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -18,24 +17,24 @@ from safetensors.numpy import load_file, save_file
 from cofed._util.files import atomically
 from cofed.engine.checkpoint import unflatten
 from cofed.flower import wire
+from cofed.flower.flwr_types import Context
 
 
 class Lost(ValueError):
     """A state that the server counts on is not here."""
 
 
-class Keeper:
-    """The states of one run at one site."""
+class ClientStates:
+    """The states of one run at one site, by round."""
 
-    def __init__(self, context: Any, folder: Path | None, run: str):
+    def __init__(self, context: Context, folder: Path | None, run: str):
         if not re.fullmatch("[0-9a-f]{32}", run):  # it becomes a file's name
             raise wire.WireError(f"the message is of the run {wire.clipped(run)}, expected 32 hexadecimal digits")
         self.context, self.folder, self.run = context, folder, run
 
     def recall(self, round: int, template: PyTree) -> PyTree:
         """The state after the client's work in this round."""
-        records = self.context.state.array_records
-        if self.name(round) in records:
+        if self.name(round) in self.context.state.array_records:
             return wire.unpack(self.context.state, self.name(round), template)
         path = self.path(round)
         if path is not None and path.exists():
@@ -45,14 +44,14 @@ class Keeper:
         raise Lost("it has lost what it kept between rounds")
 
     def keep(self, round: int, state: PyTree, counted: int) -> None:
-        """Keep the state after this round and the one that counted, and forget all others."""
+        """Keep the state after this round and the one that counted last, and drop all others."""
         if not jax.tree.leaves(state):
             return
         self.context.state[self.name(round)] = wire.pack(state)
         path = self.path(round)
         if path is not None:
             leaves = [np.asarray(leaf, order="C") for leaf in jax.tree.leaves(state)]
-            tensors = dict(zip(wire.names(state), leaves, strict=True))
+            tensors = dict(zip(wire.leaf_names(state), leaves, strict=True))
             atomically(path, lambda file: save_file(tensors, file))
         wanted = {self.name(round), self.name(counted)}
         for name in [name for name in self.context.state.array_records if name.startswith("after-")]:

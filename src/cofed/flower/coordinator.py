@@ -1,453 +1,242 @@
 """The server's loop over a network: one round after another, and what to do when sites fail.
 
-A round's mathematics is the engine's own: the weighted mean of the updates, then `algorithm.aggregate`.
+The state of a run is a frozen value (`NetworkState`). The functions here take it and give back the next one; between,
+they send messages, tell of events and write checkpoints. A round's mathematics is the engine's own: the weighted mean
+of the updates, then `algorithm.aggregate`.
 """
 
-import dataclasses
-import math
 import time
 import uuid
-from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
-from cofed import metrics
 from cofed._util import trees
 from cofed.algorithms import base
-from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm
+from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.engine import sampling
-from cofed.engine.history import Communication, History, LeftOut, Outcome, Result
-from cofed.engine.server_rounds import Centre, weighted_mean
-from cofed.engine.steps import Data
+from cofed.engine.history import Outcome, Result
+from cofed.engine.server_rounds import weighted_mean
 from cofed.flower import wire
-from cofed.flower.agreement import Agreement, agreement
-from cofed.flower.client import identity
-from cofed.flower.exchange import Exchange, Reply
-from cofed.flower.membership import Roll
-from cofed.flower.messages import Card, Terms, posed
-from cofed.flower.privacy import Privacy
-from cofed.flower.progress import Diary, Progress
-from cofed.flower.run_folder import Folder
-from cofed.flower.settings import Settings, check_same, description
+from cofed.flower.asking import RoundArrays, ServerIO, ask
+from cofed.flower.collection import AGAIN, NOT_FINITE, SILENT, Collection, is_finite, read_scores
+from cofed.flower.conclusion import conclude, finish
+from cofed.flower.flwr_types import Grid
+from cofed.flower.membership import Membership
+from cofed.flower.messages import Identity, SiteInfo
+from cofed.flower.progress import Event, ProgressLog
+from cofed.flower.run_folder import RunFolder
+from cofed.flower.settings import NetworkSpec
+from cofed.flower.state import NetworkState, ServerStage
+from cofed.flower.transport import Reply, Request, Transport, Trouble, pause
 from cofed.problem import Problem
 
-AGAIN = 5.0  # seconds before a site that answered badly is asked again, where the quorum needs it
+
+def coordinate(grid: Grid, spec: NetworkSpec, folder: RunFolder) -> Result:
+    """Do a whole run over the sites of a Grid; one that the folder holds goes on."""
+    before = folder.definition()
+    spec.check_same(before, folder.path)
+    run, infos = uuid.uuid4().hex, {}
+    if before is not None:
+        run = str(before["run"])
+        infos = {info.site: info for info in map(SiteInfo.read, before["cards"])}
+    io = ServerIO(Transport(grid, Identity.of(spec.problem, spec.algorithm), run), folder, ProgressLog(folder))
+    membership = gather(io, Membership.begin(spec, infos))
+    state = first_state(io, membership)
+    while state.outcome is None and state.round < spec.settings.rounds:
+        state = one_round(io, state)
+    if state.outcome is None:
+        state = conclude(io, state)
+    return finish(io, state)
 
 
-class Reason(NamedTuple):
-    """Why a site's update did not count."""
-
-    kind: str
-    words: str
+# Before the first round
 
 
-LATE, ABSENT = Reason("Silent", "it did not answer in time"), Reason("Absent", "it is absent")
+def gather(io: ServerIO, membership: Membership) -> Membership:
+    """Wait until enough sites have said who they are for the run to begin (see `Membership.complete`)."""
+    began = news = time.monotonic()
+    known, patience = set(), membership.settings.patience
+    while True:
+        membership = look_around(io, membership)
+        for reply in io.transport.replies():
+            membership, events = heard_from(membership, reply).introduce(reply)
+            io.progress.tell(0, events)
+        there, clock = membership.present, time.monotonic()
+        news = news if there == known else clock
+        known = there
+        if membership.complete(clock - began, clock - news):
+            return membership.settle()
+        if clock - began > patience:
+            raise RuntimeError(
+                f"only {len(there)} of {membership.wanted} sites have told their names within {patience:g} s "
+                f"({', '.join(sorted(there)) or 'none'}); start the others, or give a smaller clients="
+            )
+        if len(there) < membership.wanted:
+            words = f"{len(there)} of {membership.wanted} sites are there; waiting for the others"
+            io.progress.remind(0, "sites", words)
+        pause()
 
 
-class Starved(Exception):
-    """The quorum was not reached within the time limit."""
+def look_around(io: ServerIO, membership: Membership) -> Membership:
+    """Look which nodes are online, and ask those that are new who they are."""
+    membership, new = membership.look_around(io.transport.online())
+    for node in new:
+        io.transport.send(Request(node), {}, {}, membership.settings.patience)
+    return membership
 
 
-class Coordinator:
-    """A run over the network."""
+def first_state(io: ServerIO, membership: Membership) -> NetworkState:
+    """The state to begin or to go on with."""
+    loaded = io.folder.newest(membership.agreement.sites)
+    if loaded is None:
+        state = NetworkState.begin(membership)
+        io.write_definition(membership)
+        io.save(state)
+        return state
+    state = NetworkState.resume(membership, loaded, io.folder.spent())
+    words = f"going on with the run in {io.folder.path} at round {state.round}"
+    io.tell(state, [Event("resumed", words)])
+    return state
 
-    def __init__(
-        self,
-        grid: Any,
-        problem: Problem,
-        algorithm: AbstractAlgorithm,
-        settings: Settings,
-        weights: Any,
-        w0: Any,
-        privacy: Privacy | None,
-        checkpoint: Any,
-    ):
-        self.problem, self.algorithm, self.settings = problem, algorithm, settings
-        self.weights, self.w0, self.privacy = weights, w0, privacy
-        self.folder = Folder(checkpoint)
-        self.diary = Diary(self.folder)
-        self.tell, self.now_and_then = self.diary.tell, self.diary.now_and_then
-        self.described = description(problem, algorithm, settings, weights, privacy)
-        self.before = self.folder.definition()
-        check_same(self.before, self.described, self.folder.path)
-        run = uuid.uuid4().hex if self.before is None else str(self.before["run"])
-        told = [] if self.before is None else [Card.read(card) for card in self.before["cards"]]
-        self.exchange = Exchange(grid, run, identity(problem, algorithm))
-        cards = {card.site: card for card in told}
-        self.roll = Roll(self.exchange, self.diary, settings, self.agree, self.write_definition, cards)
 
-    @property
-    def now(self) -> Progress:
-        """Where the run is."""
-        return self.diary.now
+# A round
 
-    def run(self) -> Result:
-        """The whole run."""
-        self.roll.gather()
-        self.settings = self.roll.settings
-        self.sites, self.dtype = self.agreed.sites, np.dtype(self.agreed.card.dtype)
-        self.begin()
-        outcome = Outcome.COMPLETED
+
+def one_round(io: ServerIO, state: NetworkState) -> NetworkState:
+    """One round; the run ends where it would make the model non-finite, or where too few sites answer."""
+    state = state.current_stage()
+    began = time.monotonic()
+    ids = participants(state)
+    sites = tuple(state.agreed.sites[i] for i in ids)
+    state, found = collect(io, state, sites, began)
+    if state.outcome is not None:
+        return state
+    heard = jnp.asarray([site in found.updates for site in sites])
+    weights = state.agreed.weights[np.asarray(ids, np.int32)]
+    stage, updates = state.stage, stacked(found, state.stage)
+    new, finite = aggregated(stage.algorithm, stage.problem, state.server, updates, weights, heard)
+    state, evaluated = state.evaluated(found.scores)
+    state, left_out = state.left_out(found.troubles)
+    io.tell(state, [*evaluated, *left_out])
+    if not bool(finite):
+        return state.ended(Outcome.DIVERGED)
+    state = state.finished_round(new, list(found.updates), len(found.troubles), time.monotonic() - began)
+    words = f"round {state.round} of {state.agreed.spec.rounds}: {len(found.updates)} of {len(sites)} sites"
+    io.tell(state, [Event("round", words, state.rows[-1])])
+    io.save(state)
+    return state
+
+
+def participants(state: NetworkState) -> list[int]:
+    """The ids of the sites that are asked in this round: the same that the engine draws."""
+    plan = state.agreed.plans[state.stage.number]
+    if plan.everyone:
+        return list(range(plan.clients))
+    seed = jax.random.key(state.agreed.spec.seed)
+    key = sampling.round_key(seed, jnp.asarray(state.round, jnp.int32))
+    return np.asarray(sampling.participants(key, plan.clients, plan.participants)).tolist()
+
+
+def collect(io: ServerIO, state: NetworkState, sites: tuple[str, ...], began: float) -> tuple[NetworkState, Collection]:
+    """Ask these sites for their updates until the round can go on, or the run must end."""
+    settings, arrays, found = state.agreed.settings, RoundArrays(state), Collection(sites)
+    io.transport.forget(state.round)
+    while True:
+        state = state.with_membership(look_around(io, state.membership))
+        there, clock = state.membership.present, time.monotonic()  # who comes now is not waited for in this look
+        for site in found.due(state.membership, clock):
+            found = found.asked(site, state.membership.nodes[site], clock, settings.deadline)
+            state = ask(io, state, site, arrays)
+        for reply in io.transport.replies():
+            state, found = take(io, state, found, reply)
+        seconds = clock - began
+        if found.hopeless:
+            return end_hopeless(io, state, found), found
+        if found.done(there, settings, seconds):
+            return state, found.closed()
+        if seconds > settings.patience:
+            return end_starved(io, state, found), found
+        if found.waiting(there, settings, seconds):
+            io.progress.remind(state.round, "quorum", f"{so_far(state, found)}; waiting")
+        pause()
+
+
+def so_far(state: NetworkState, found: Collection) -> str:
+    """How many sites have answered."""
+    needed = state.agreed.settings.quorum
+    return f"round {state.round}: {len(found.updates)} of {needed} sites that it needs have answered"
+
+
+def end_hopeless(io: ServerIO, state: NetworkState, found: Collection) -> NetworkState:
+    """The end of a run in which nobody's update is finite any more."""
+    state, events = state.left_out(found.troubles)
+    io.tell(state, events)
+    return state.ended(Outcome.DIVERGED)
+
+
+def end_starved(io: ServerIO, state: NetworkState, found: Collection) -> NetworkState:
+    """The end of a run whose quorum was not reached in time."""
+    patience = state.agreed.settings.patience
+    words = f"{so_far(state, found)} in {patience:g} s; missing: {', '.join(found.missing)}"
+    state, events = state.left_out({site: found.troubles.get(site, SILENT) for site in found.missing})
+    io.tell(state, [*events, Event("stopped", words)])
+    return state.ended(Outcome.STARVED)
+
+
+def take(io: ServerIO, state: NetworkState, found: Collection, reply: Reply) -> tuple[NetworkState, Collection]:
+    """Take in a reply: a site's update, why there is none, or who a node is."""
+    membership, site = heard_from(state.membership, reply), reply.request.site
+    state = state.with_membership(membership)
+    if site is None:
+        return introduced(io, state, reply), found
+    if reply.request.round != state.round or site in found.updates:
+        return state, found
+    trouble = reply.trouble
+    if reply.content is not None:
         try:
-            while self.now.round < self.settings.rounds:
-                if not self.one_round():
-                    outcome = Outcome.DIVERGED
-                    break
-        except Starved as error:
-            outcome = Outcome.STARVED
-            self.tell("stopped", str(error))
-        if outcome is Outcome.COMPLETED:
-            self.conclude()
-        return self.finish(outcome)
-
-    # What is agreed
-
-    def agree(self, settings: Settings, cards: dict[str, Card]) -> Agreement:
-        """What follows from the sites' cards."""
-        return agreement(self.problem, self.algorithm, settings, self.weights, self.w0, cards)
-
-    @property
-    def agreed(self) -> Agreement:
-        """What the sites that have come so far go by."""
-        return self.roll.agreed
-
-    def write_definition(self) -> None:
-        """Write what the run is."""
-        cards = [card.entries() for card in self.roll.cards.values()]
-        self.folder.begin(self.described | {"run": self.exchange.run, "cards": cards})
-
-    def begin(self) -> None:
-        """The state to begin or to go on with."""
-        start = self.agreed.start
-        meta = self.folder.newest() if self.before is not None else None
-        if meta is None:
-            self.enter(0, start)
-            if self.before is None:
-                self.write_definition()
-            self.now.rows.append(self.row(0, 0, 0))
-            self.save()
+            update = wire.unpack(reply.content, "up", state.stage.up_shape)
+        except wire.WireError as error:
+            trouble = Trouble("WireError", str(error))
         else:
-            at = Progress.read(meta)
-            self.enter(at.stage, start)  # for the shapes; what it begins is then put in place of
-            self.diary.now = at
-            self.now.spent |= self.folder.spent()
-            loaded = self.folder.load({"server": self.server, "start": self.start})
-            self.server, self.start = loaded["server"], loaded["start"]
-            self.model_before = self.model()
-            self.tell("resumed", f"going on with the run in {self.folder.path} at round {at.round}")
+            state = state.received(wire.array_bytes(reply.content.array_records["up"]))
+            if is_finite(update):
+                details = {"site": site, "work": wire.head_of(reply.content).get("seconds")}
+                io.tell(state, [Event("heard", f"round {state.round}: {site} has answered", details)])
+                return state, found.heard(site, update, read_scores(reply.content))
+            trouble = NOT_FINITE
+    if trouble.kind == "Lost" and state.counted[site] >= 0:
+        state, events = state.lost(site, trouble.words)
+        io.tell(state, events)
+        return state, found.ask_at_once(site)
+    if found.troubles.get(site) != trouble:
+        io.tell(state, [Event("trouble", f"round {state.round}: {site}: {trouble.words}", {"site": site})])
+    again = time.monotonic() + min(AGAIN, state.agreed.settings.deadline)
+    return state, found.troubled(site, trouble, again)
 
-    def enter(self, stage: int, start: PyTree) -> None:
-        """The state before a stage."""
-        self.now.stage, self.now.begun, self.start = stage, self.now.round, start
-        self.now.counted = dict.fromkeys(self.sites, -1)
-        terms = self.terms(self.sites[0])
-        self.posed, self.stage = posed(self.problem, self.algorithm, terms, self.dtype)
-        self.server = self.stage.init(self.posed, start)
-        if not trees.all_finite((self.server, start)):
-            raise ValueError(f"{type(self.stage).__name__} cannot start from this w0: its state would not be finite")
-        self.keeps_state = bool(jax.tree.leaves(jax.eval_shape(self.stage.init_client, self.posed, start)))
-        plan, card, most = self.agreed.plans[stage], self.agreed.card, self.agreed.most
 
-        def messages(X: Array, y: Array, w0: PyTree) -> tuple[PyTree, PyTree]:
-            one = jnp.ones(1, jnp.int32)
-            data = Data(X, y, one, one, one.astype(X.dtype))
-            return Centre().messages(self.stage, self.posed, data, plan, w0)
+def heard_from(membership: Membership, reply: Reply) -> Membership:
+    """The membership after a reply, whatever it says."""
+    return membership.node_failed(reply.request.node) if reply.node_failed else membership
 
-        X = jax.ShapeDtypeStruct((1, most, *card.features), self.dtype)
-        y = jax.ShapeDtypeStruct((1, most, *card.targets), np.dtype(card.label_dtype))
-        _, self.up_shape = jax.eval_shape(messages, X, y, start)
 
-    def terms(self, site: str, last: bool = False) -> Terms:
-        """The terms of the present round, for one site."""
-        plan, settings, now = self.agreed.plans[self.now.stage], self.settings, self.now
-        return Terms(
-            seed=settings.seed,
-            rounds=settings.rounds,
-            round=now.round,
-            begun=now.begun,
-            stage=now.stage,
-            local_steps=settings.local_steps or 0,
-            steps=plan.steps,
-            equal=plan.equal,
-            epochs=plan.epochs or 0,
-            batch=plan.batch or 0,
-            participants=plan.participants,
-            clients=plan.clients,
-            # Where failures are expected a method must not rely on everybody.
-            everyone=plan.everyone and settings.quorum == plan.clients,
-            most=self.agreed.most,
-            outputs=self.agreed.outputs,
-            id=self.sites.index(site),
-            counted=now.counted[site],
-            evaluate=settings.due(now.round),
-            last=last,
-            clip=0.0 if self.privacy is None else float(self.privacy.clip),
-            noise=0.0 if self.privacy is None else float(self.privacy.noise),
-        )
+def introduced(io: ServerIO, state: NetworkState, reply: Reply) -> NetworkState:
+    """The state after a node has said who it is; that a site has come late is written down."""
+    membership, events = state.membership.introduce(reply)
+    if membership.infos is not state.membership.infos:
+        io.write_definition(membership)
+    io.tell(state, events)
+    return state.with_membership(membership)
 
-    # A round
 
-    def one_round(self) -> bool:
-        """One round; False where it would have made the model non-finite."""
-        now, settings = self.now, self.settings
-        if now.round > 0 and now.stage + 1 < len(self.agreed.stages) and now.round == self.stage_end():
-            self.enter(now.stage + 1, base.output(self.stage, self.posed, self.server))
-        began = time.monotonic()
-        key = sampling.round_key(jax.random.key(settings.seed), jnp.asarray(now.round, jnp.int32))
-        plan = self.agreed.plans[now.stage]
-        ids = range(plan.clients)
-        if not plan.everyone:
-            ids = np.asarray(sampling.participants(key, plan.clients, plan.participants)).tolist()
-        asked = [self.sites[i] for i in ids]
-        heard, scores, reasons = self.collect(asked, began)
-        if self.hopeless(asked, reasons):
-            self.leave_out(reasons)
-            return False
-        stacked = self.stack([heard.get(site) for site in asked])
-        flags = jnp.asarray([site in heard for site in asked])
-        server, finite = aggregated(
-            self.stage, self.posed, self.server, stacked, self.agreed.pi[np.asarray(ids, np.int32)], flags
-        )
-        self.evaluated(scores)
-        self.leave_out(reasons)
-        if not bool(finite):
-            return False
-        self.server = server
-        for site in heard:
-            now.counted[site] = now.round
-        now.round += 1
-        now.seconds += time.monotonic() - began
-        now.rows.append(self.row(now.round, len(heard), len(reasons)))
-        self.tell(
-            "round", f"round {now.round} of {settings.rounds}: {len(heard)} of {len(asked)} sites", **now.rows[-1]
-        )
-        self.save()
-        return True
-
-    def stage_end(self) -> int:
-        """The round before which the present stage ends."""
-        return sum(stage.rounds for stage in self.agreed.stages[: self.now.stage + 1])
-
-    def collect(self, asked: list[str], began: float) -> tuple[dict[str, PyTree], dict[str, dict], dict[str, Reason]]:
-        """The updates of this round, the evaluations that came with them, and why others have none."""
-        now, settings = self.now, self.settings
-        heard: dict[str, PyTree] = {}
-        scores: dict[str, dict[str, float]] = {}
-        reasons: dict[str, Reason] = {}
-        again: dict[str, float] = {}  # site -> when to ask again
-        wait: dict[str, float] = {}  # site -> how long to wait before that
-        nodes: dict[str, int] = {}  # whom we asked in this round
-        self.exchange.forget(now.round)
-        while True:
-            self.roll.look_around()
-            there, clock = self.roll.present(), time.monotonic()
-            for site in asked:
-                if site in heard or site not in there:
-                    continue
-                back = nodes.get(site) not in (None, self.exchange.nodes[site])
-                if site not in nodes or back or clock > again.get(site, math.inf):
-                    nodes[site] = self.exchange.nodes[site]
-                    # Below the quorum, a silent site is asked anew, for the message may have died with its node; at
-                    # growing intervals, for it may only be slow. Work on a round can be repeated without harm.
-                    wait[site] = 2 * wait.get(site, settings.deadline)
-                    again[site] = clock + wait[site] / 2
-                    self.ask(site)
-            for reply in self.exchange.replies():
-                if reply.asked.site is None:
-                    self.roll.introduce(reply)
-                elif reply.asked.round == now.round and reply.asked.site not in heard:
-                    self.take(reply, heard, scores, reasons, again)
-            late = clock - began > settings.deadline
-            silent = [site for site in asked if site in there and site not in heard and site not in reasons]
-            if len(heard) >= settings.quorum and (late or not silent):
-                break
-            if self.hopeless(asked, reasons):
-                break
-            if clock - began > settings.patience:
-                missing = [site for site in asked if site not in heard]
-                silence = Reason("Silent", "it did not answer")
-                self.leave_out({site: reasons.get(site, silence) for site in missing})
-                raise Starved(
-                    f"round {now.round}: {len(heard)} of {settings.quorum} sites that it needs have answered in "
-                    f"{settings.patience:g} s; missing: {', '.join(missing)}"
-                )
-            if late or (not silent and len(heard) < settings.quorum):
-                self.now_and_then(
-                    "quorum",
-                    f"round {now.round}: {len(heard)} of {settings.quorum} sites that it needs have answered; waiting",
-                )
-            self.exchange.pause()
-        for site in asked:
-            if site not in heard and site not in reasons:
-                reasons[site] = LATE if site in nodes else ABSENT
-        return heard, scores, {site: why for site, why in reasons.items() if site not in heard}
-
-    def ask(self, site: str, last: bool = False) -> None:
-        """Send one site its message."""
-        arrays = {"down": wire.pack(self.stage.broadcast(self.server))}
-        terms = self.terms(site, last)
-        if self.keeps_state and (terms.counted < 0 or terms.clip):
-            arrays["start"] = wire.pack(self.start)
-        if terms.evaluate or last:
-            arrays["model"] = wire.pack(self.model_before)
-        self.now.spent[site] = self.now.spent.get(site, 0) + 1
-        if self.privacy is not None:  # written before it is sent: a server that is killed must not forget it
-            self.folder.spend(self.now.spent)
-        self.exchange.ask(site, self.now.round, terms.entries(), arrays, self.settings.patience)
-        self.now.down += sum(array_bytes(part) for part in arrays.values())
-        self.tell("asked", f"round {self.now.round}: asked {site}", site=site)
-
-    def take(
-        self,
-        reply: Reply,
-        heard: dict[str, PyTree],
-        scores: dict[str, dict],
-        reasons: dict[str, Reason],
-        again: dict[str, float],
-    ) -> None:
-        """Take in a site's update, or why there is none."""
-        site, why = str(reply.asked.site), Reason(reply.kind, reply.trouble)
-        if reply.content is not None:
-            try:
-                up = wire.unpack(reply.content, "up", self.up_shape)
-                self.now.up += array_bytes(reply.content.array_records["up"])
-                if all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(up)):
-                    heard[site], scores[site] = up, self.scores(reply.content)
-                    reasons.pop(site, None)
-                    work = wire.head_of(reply.content).get("seconds")
-                    self.tell("heard", f"round {self.now.round}: {site} has answered", site=site, work=work)
-                    return
-                why = Reason("NotFinite", "its update is not finite")
-            except wire.WireError as error:
-                why = Reason("WireError", str(error))
-        if why.kind == "Lost" and self.now.counted[site] >= 0:
-            # Asked again at once, it begins anew; what the others keep stays as it is.
-            self.now.counted[site] = -1
-            again[site] = 0.0
-            self.now.left_out.append((self.now.round, site, f"{why.words}, and begins anew"))
-            self.tell("trouble", f"round {self.now.round}: {site}: {why.words}, and begins anew", site=site)
-            return
-        again[site] = time.monotonic() + min(AGAIN, self.settings.deadline)
-        if reasons.get(site) != why:
-            self.tell("trouble", f"round {self.now.round}: {site}: {why.words}", site=site)
-        reasons[site] = why
-
-    def scores(self, content: Any) -> dict[str, float]:
-        """A site's evaluation of the model, where the reply has one."""
-        found = content.metric_records.get("metrics", {})
-        return {name: float(found[name]) for name in ("loss", "accuracy") if isinstance(found.get(name), float)}
-
-    def stack(self, ups: list[PyTree]) -> PyTree:
-        """The updates of all that were asked, with zeros for those that are missing."""
-        empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self.up_shape)
-        filled = [empty if up is None else up for up in ups]
-        return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *filled)
-
-    def hopeless(self, asked: list[str], reasons: dict[str, Reason]) -> bool:
-        """Whether everybody's update was not finite: to ask again would give the same."""
-        return len(reasons) == len(asked) and all(why.kind == "NotFinite" for why in reasons.values())
-
-    def leave_out(self, reasons: dict[str, Reason]) -> None:
-        """Name those whose updates did not count."""
-        for site, why in reasons.items():
-            self.now.left_out.append((self.now.round, site, why.words))
-            self.tell("left out", f"round {self.now.round}: without {site}: {why.words}", site=site)
-
-    # The end, and what is told
-
-    def conclude(self) -> None:
-        """Send everybody the last model, for its evaluation and the last piece of local work."""
-        personal = self.stage.ends_locally or self.stage.is_personal
-        if not personal and not self.settings.due(self.now.round):
-            return
-        began, scores = time.monotonic(), {}
-        there = self.roll.present()
-        missing = {site: ABSENT for site in self.sites if site not in there}
-        for site in sorted(there):
-            self.ask(site, last=True)
-        pending = set(there)
-        while pending:
-            late = time.monotonic() - began > self.settings.deadline
-            for reply in self.exchange.replies():
-                site = reply.asked.site
-                if site not in pending or reply.asked.round != self.now.round:
-                    continue
-                pending.discard(site)
-                if reply.content is None:
-                    missing[str(site)] = Reason(reply.kind, reply.trouble)
-                else:
-                    scores[str(site)] = self.scores(reply.content)
-            if late:
-                break
-            self.exchange.pause()
-        missing |= dict.fromkeys(pending, LATE)
-        self.evaluated(scores)
-        self.leave_out(missing)
-
-    def finish(self, outcome: Outcome) -> Result:
-        """The result, also on disk."""
-        w = jax.tree.map(np.asarray, self.model())
-        events = [LeftOut(*event) for event in self.now.left_out]
-        history = History(self.now.rows, events, [], self.sites)
-        size = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))  # noqa: E731
-        result = Result(
-            model=self.problem.ready(w),
-            history=history,
-            outcome=outcome,
-            communication=Communication(
-                size(self.stage.broadcast(self.server)), size(self.up_shape), self.now.down, self.now.up
-            ),
-            average=self.stage.average(self.posed, self.server),
-        )
-        epsilon = None if self.privacy is None else self.privacy.epsilon(max(self.now.spent.values(), default=0))
-        self.folder.finish(result, w, epsilon)
-        self.tell("end", f"{outcome.name.lower()} after round {self.now.round}: {outcome.value}", outcome=outcome.name)
-        return result
-
-    def model(self) -> PyTree:
-        """The present model."""
-        return self.stage.model(self.posed, self.server)
-
-    def evaluated(self, scores: dict[str, dict[str, float]]) -> None:
-        """Put what the sites say of the last model into its row: means by weight over those that said it."""
-        known = {site: score for site, score in scores.items() if "loss" in score}
-        if not known:
-            return
-        part = np.array([float(self.agreed.pi[self.sites.index(site)]) for site in known])
-        if not part.sum() > 0:
-            return
-        part = part / part.sum()
-        row = self.now.rows[-1]
-        for name in ("loss", "accuracy"):
-            if all(name in score for score in known.values()):
-                row[name] = float(part @ [score[name] for score in known.values()])
-        row["objective"] = row["loss"] + float(self.posed.regularizer.value(self.model_before))
-        self.tell("evaluated", f"objective {row['objective']:.6g} after round {row['round']}", **row)
-
-    def row(self, round: int, participants: int, left_out: int) -> dict[str, Any]:
-        """A row of the history; what the sites say of the model comes later."""
-        w = self.model_before = self.model()
-        row: dict[str, Any] = {"round": round, "objective": math.nan, "loss": math.nan}
-        if self.posed.regularizer.structure == "density":
-            row["density"] = float(metrics.density()(self.posed.regularizer.part(w)))
-        if self.problem.loss.has_accuracy:
-            row["accuracy"] = math.nan
-        return row | {
-            "participants": participants,
-            "left_out": left_out,
-            "bytes_down": self.now.down,
-            "bytes_up": self.now.up,
-            "seconds": self.now.seconds,
-            "stage": self.now.stage,
-        }
-
-    def save(self) -> None:
-        """A checkpoint, before anybody is asked for the next round."""
-        self.folder.save({"server": self.server, "start": self.start}, dataclasses.asdict(self.now))
+def stacked(found: Collection, stage: ServerStage) -> PyTree:
+    """The updates of all sites that were asked, with zeros for those that are missing."""
+    empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), stage.up_shape)
+    updates = [found.updates.get(site, empty) for site in found.sites]
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *updates)
 
 
 @eqx.filter_jit
@@ -455,17 +244,11 @@ def aggregated(
     algorithm: AbstractServerAlgorithm,
     problem: Problem,
     server: PyTree,
-    ups: PyTree,
-    weights: Array,
+    updates: PyTree,
+    weights: Float[Array, " asked"],
     heard: Bool[Array, " asked"],
 ) -> tuple[PyTree, Bool[Array, ""]]:
     """The server's step on the updates that were heard, and whether it is finite."""
-    mean, share = weighted_mean(base.expanded(algorithm, ups), weights, heard)
+    mean, share = weighted_mean(base.expanded(algorithm, updates), weights, heard)
     new = algorithm.aggregate(problem, server, mean, share)
     return trees.where(share > 0, new, server), trees.all_finite(new)
-
-
-def array_bytes(record: Any) -> int:
-    """The bytes of a record's numbers, without their heads."""
-    sizes = (math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in record.values())
-    return int(sum(sizes))

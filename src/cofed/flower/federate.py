@@ -1,6 +1,7 @@
 """`cofed federate`: a folder of per-site files as a federation of real processes on this machine."""
 
 import contextlib
+import dataclasses
 import json
 import time
 from collections.abc import Iterator
@@ -11,14 +12,17 @@ import numpy as np
 import pandas as pd
 
 import cofed
-from cofed._util import intake
 from cofed._util.files import atomically, plain_names, read_json, write_json
+from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.serialization import decode, encode
+from cofed.federation import arrays
 from cofed.flower.agreement import agreement
-from cofed.flower.messages import Card
-from cofed.flower.processes import Federation, Processes
-from cofed.flower.run_folder import Folder, Saved, read_saved
-from cofed.flower.settings import check_same, check_settings, description
+from cofed.flower.flwr_types import ClientApp, Context, Grid, ServerApp
+from cofed.flower.messages import SiteInfo
+from cofed.flower.processes import LocalNetwork, Processes
+from cofed.flower.run_folder import RunFolder
+from cofed.flower.settings import NetworkSpec, ServeOptions
+from cofed.flower.site import Config
 
 KINDS = (".csv", ".parquet")
 PROJECT = """[build-system]
@@ -80,7 +84,7 @@ def site_files(folder: Path) -> dict[str, Path]:
     return found
 
 
-def read_site(path: Path, target: str) -> tuple[Any, Any]:
+def read_site(path: Path, target: str) -> tuple[pd.DataFrame, pd.Series]:
     """A site's table as (X, y): the target column is y, all others are features."""
     try:
         table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
@@ -93,7 +97,7 @@ def read_site(path: Path, target: str) -> tuple[Any, Any]:
     missing = int(table.isna().to_numpy().sum())
     if missing:
         raise ValueError(f"{path} has {missing} missing values; drop these rows or fill them in")
-    return table.drop(columns=[target]), table[target]
+    return table.drop(columns=[target]), pd.Series(table[target])
 
 
 def pooled(files: dict[str, Path], target: str) -> cofed.Federation:
@@ -102,9 +106,9 @@ def pooled(files: dict[str, Path], target: str) -> cofed.Federation:
     Files are alike in kind only: whole numbers at one site may be floats at another, and columns stand in any order.
     """
     tables = {site: read_site(path, target) for site, path in files.items()}
-    columns, ordered = intake.align([X for X, _ in tables.values()], list(tables), None)
-    Xs = [intake.features(X, site) for site, X in zip(tables, ordered, strict=True)]
-    ys = [intake.targets(y, site) for site, (_, y) in tables.items()]
+    columns, ordered = arrays.align([X for X, _ in tables.values()], list(tables), None)
+    Xs = [arrays.features(X, site) for site, X in zip(tables, ordered, strict=True)]
+    ys = [arrays.targets(y, site) for site, (_, y) in tables.items()]
     if any(y.dtype.kind == "f" for y in ys):
         ys = [y.astype(np.float64) for y in ys]
     dtype = "float32" if all(X.dtype == np.float32 for X in Xs) else "float64"
@@ -112,36 +116,59 @@ def pooled(files: dict[str, Path], target: str) -> cofed.Federation:
     return cofed.Federation.from_arrays(clients, feature_names=columns, dtype=dtype)
 
 
-def definition(config: dict[str, Any]) -> dict[str, Any]:
-    """The definition that a run's configuration points to."""
+@dataclasses.dataclass(frozen=True)
+class LocalFederation:
+    """A federation of processes on this machine, as `cofed federate` is told of it."""
+
+    folder: Path  # with a table per site
+    target: str  # the column to predict
+    problem: cofed.Problem
+    algorithm: AbstractAlgorithm
+    settings: dict[str, object]  # options of `serve`
+    out: Path
+    secure: bool = False  # whether over TLS, with authenticated nodes
+
+    @property
+    def run_folder(self) -> Path:
+        """Where the server keeps the run."""
+        return self.out.resolve() / "run"
+
+    @property
+    def definition(self) -> Path:
+        """The file that both ends' apps read."""
+        return self.out.resolve() / "definition.json"
+
+
+def definition(config: Config) -> dict[str, Any]:
+    """The definition that a configuration points to."""
     path = str(config["definition"])
     return read_json(Path(path), f"{path} is not a definition that cofed federate has written")
 
 
-def problem(config: dict[str, Any]) -> Any:
+def problem(config: Config) -> cofed.Problem:
     """The problem of a run."""
     return decode(definition(config)["problem"])
 
 
-def algorithm(config: dict[str, Any]) -> Any:
+def algorithm(config: Config) -> AbstractAlgorithm:
     """The algorithm of a run."""
     return decode(definition(config)["algorithm"])
 
 
-def client() -> Any:
-    """The sites' end."""
+def client() -> ClientApp:
+    """The app of the sites."""
     from cofed.flower.client import client_app
 
-    def load(node: dict[str, Any]) -> Any:
+    def load(node: Config) -> tuple[pd.DataFrame, pd.Series]:
         table = definition(node)["table"]
-        X, y = read_site(Path(node["data"]), table["target"])
-        return X[table["columns"]].astype(table["dtype"]), y.astype(table["label_dtype"])
+        X, y = read_site(Path(str(node["data"])), table["target"])
+        return X.loc[:, table["columns"]].astype(table["dtype"]), y.astype(table["label_dtype"])
 
-    return client_app(problem, algorithm, load, keep=lambda node: node["keep"])
+    return client_app(problem, algorithm, load, keep=lambda node: str(node["keep"]))
 
 
-def server() -> Any:
-    """The server's end."""
+def server() -> ServerApp:
+    """The app of the server."""
     from flwr.serverapp import ServerApp
 
     from cofed.flower.server import serve
@@ -149,88 +176,85 @@ def server() -> Any:
     app = ServerApp()
 
     @app.main()
-    def main(grid: Any, context: Any) -> None:
+    def main(grid: Grid, context: Context) -> None:
         config = dict(context.run_config)
         serve(grid, problem(config), algorithm(config), **definition(config)["settings"])
 
     return app
 
 
-def check(the_problem: Any, the_algorithm: Any, everything: cofed.Federation, settings: dict[str, Any]) -> None:
-    """Refuse what would fail later, in a sentence and before anything is started: what server and sites would."""
-    numbers = {name: value for name, value in settings.items() if name != "checkpoint"}
-    checked = check_settings(the_problem, the_algorithm, **numbers)
-    weights = settings.get("weights", "uniform")
-    told = {name: Card.of(name, the_problem, everything.select([name])) for name in everything.names}
-    agreement(the_problem, the_algorithm, checked.settled(checked.clients), weights, None, told)
-    where = Folder(settings["checkpoint"])
-    check_same(where.definition(), description(the_problem, the_algorithm, checked, weights, None), where.path)
-
-
-def prepared(
-    folder: Path, target: str, the_problem: Any, the_algorithm: Any, out: Path, settings: dict[str, Any]
-) -> dict[str, Path]:
-    """Everything checked, and written for the processes to read; the file of each site."""
-    files = site_files(folder)
+def prepare(federation: LocalFederation) -> dict[str, Path]:
+    """Check everything, and write what the processes read; gives the file of each site."""
+    files = site_files(federation.folder)
     for site in plain_names(list(files), "a site"):
         if not site.replace("-", "").replace("_", "").isalnum():
             raise ValueError(f"a site's name is made of letters, digits, - and _, got {site!r}")
-    out = out.resolve()
-    settings = {"clients": list(files), "checkpoint": str(out / "run")} | settings
+    settings = {"clients": list(files), "checkpoint": str(federation.run_folder)} | federation.settings
     try:
-        everything = pooled(files, target)
+        everything = pooled(files, federation.target)
     except TypeError as error:  # text where numbers are needed
         raise ValueError(f"{error}") from None
-    check(the_problem, the_algorithm, everything, settings)
+    check(federation, settings, everything)
     content = {
-        "problem": encode(the_problem),
-        "algorithm": encode(the_algorithm),
+        "problem": encode(federation.problem),
+        "algorithm": encode(federation.algorithm),
         "settings": settings,
         "table": {
-            "target": target,
+            "target": federation.target,
             "columns": list(everything.feature_names or ()),
             "dtype": str(everything.dtype),
             "label_dtype": str(everything.labels().dtype),
         },
     }
-    write_json(out / "definition.json", content)
+    write_json(federation.definition, content)
     app = {"pyproject.toml": PROJECT, "federate/__init__.py": "", "federate/apps.py": APPS}
     for name, text in app.items():
-        atomically(out / "app" / name, lambda file, text=text: Path(file).write_text(text))
+        atomically(federation.out.resolve() / "app" / name, lambda file, text=text: Path(file).write_text(text))
     return files
 
 
+def check(federation: LocalFederation, settings: dict[str, Any], everything: cofed.Federation) -> None:
+    """Refuse, before anything is started, what the server or the sites would refuse."""
+    spec = NetworkSpec.checked(federation.problem, federation.algorithm, ServeOptions(**settings))
+    infos = {name: SiteInfo.of(name, spec.problem, everything.select([name])) for name in everything.names}
+    agreement(spec, infos)
+    folder = RunFolder(federation.run_folder)
+    spec.check_same(folder.definition(), folder.path)
+
+
 @contextlib.contextmanager
-def federated(files: dict[str, Path], out: Path, secure: bool) -> Iterator[Federation]:
-    """What is prepared in a folder started, and stopped at the end, however it comes."""
-    out = out.resolve()
+def started(federation: LocalFederation, files: dict[str, Path]) -> Iterator[LocalNetwork]:
+    """Start what was prepared, and stop it at the end, however that comes."""
+    out = federation.out.resolve()
     certificates = None
-    if secure:
+    if federation.secure:
         from cofed.flower.certificates import make
 
         certificates = out / "certificates"
         if not certificates.exists():
             make(certificates, ["127.0.0.1", "localhost"], list(files))
-    progress = out / "run" / "progress.jsonl"
+    progress = federation.run_folder / "progress.jsonl"
     if progress.exists():  # of an earlier start, which this one goes on with
         progress.rename(progress.with_name(f"progress-{int(time.time())}.jsonl"))
-    with Federation(out, certificates) as federation:
-        federation.superlink()
+    with LocalNetwork(out, certificates) as network:
+        network.superlink()
         for site, path in files.items():
             if certificates is not None:
-                federation.register(site, certificates / f"{site}.key.pub")
-            where = {"data": path.resolve(), "definition": out / "definition.json", "keep": out / "sites" / site}
-            federation.supernode(site, **where)
-        federation.run(out / "app", definition=str(out / "definition.json"))
-        yield federation
+                network.register(site, certificates / f"{site}.key.pub")
+            where = {"data": path.resolve(), "definition": federation.definition, "keep": out / "sites" / site}
+            network.supernode(site, **where)
+        network.run(out / "app", definition=str(federation.definition))
+        yield network
 
 
-def follow(federation: Processes, out: Path, needed: int) -> Iterator[dict[str, Any]]:
-    """What happens, line by line, until the run ends; an error where it ends badly, or cannot end well since
-    fewer sites are alive than a round needs."""
+def follow(processes: Processes, out: Path, needed: int) -> Iterator[dict[str, Any]]:
+    """Yield what happens, line by line, until the run ends.
+
+    It is an error where the run ends badly, or cannot end well since fewer sites are alive than a round needs.
+    """
     path, seen = out / "run" / "progress.jsonl", 0
     while True:
-        dead = [name for name, process in federation.started.items() if process.poll() is not None]
+        dead = [name for name, process in processes.started.items() if process.poll() is not None]
         text = path.read_text() if path.exists() else ""
         whole = text[: text.rfind("\n") + 1]
         for line in whole[seen:].splitlines():
@@ -239,16 +263,11 @@ def follow(federation: Processes, out: Path, needed: int) -> Iterator[dict[str, 
             if event["kind"] == "end":
                 return
         seen = len(whole)
-        sites = [name for name in federation.started if name not in ("superlink", "run")]
+        sites = [name for name in processes.started if name not in ("superlink", "run")]
         lost = [name for name in dead if name in sites]
         if "superlink" in dead or "run" in dead or len(sites) - len(lost) < needed:
             raise RuntimeError(
-                f"the {dead[0]} ended before the run did; the end of its log, {federation.log(dead[0])}:\n"
-                f"{federation.tail(dead[0])}"
+                f"the {dead[0]} ended before the run did; the end of its log, {processes.log(dead[0])}:\n"
+                f"{processes.tail(dead[0])}"
             )
         time.sleep(0.2)
-
-
-def finished(out: Path) -> Saved:
-    """What the run ended with."""
-    return read_saved(out / "run")

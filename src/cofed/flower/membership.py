@@ -1,138 +1,144 @@
-"""Who is there: nodes are asked for their names, let in or refused, and counted."""
+"""Which sites take part: nodes are asked who they are, let in or refused, and watched as they come and go.
 
-import time
-from collections.abc import Callable
+Everything here is data: a function returns the new membership and the events to be told of it.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Set
 
 from cofed.flower import wire
-from cofed.flower.agreement import Agreement
-from cofed.flower.exchange import Exchange, Reply
-from cofed.flower.messages import Card
-from cofed.flower.progress import Diary
-from cofed.flower.settings import Settings
+from cofed.flower.agreement import Agreement, agreement
+from cofed.flower.messages import SiteInfo
+from cofed.flower.progress import Event
+from cofed.flower.settings import NetworkSpec, ServerSettings
+from cofed.flower.transport import Reply
 
-SETTLE = 10.0  # seconds without a new site, after which those that are there are all, where nobody said how many
+SETTLE = 10.0  # seconds without a new site after which a run of unknown size begins with those that are there
 
 
-class Roll:
-    """The run's sites; `agree` makes of their cards what they go by, `write` is called when one comes late.
+@dataclasses.dataclass(frozen=True)
+class Membership:
+    """The sites of a run, and the nodes of Flower at which they are.
 
-    `cards` are those of a run that goes on.
+    Parameters
+    ----------
+    spec : NetworkSpec
+        The run.
+    infos : mapping of str to SiteInfo
+        What the sites have said of themselves, by name.
+    agreed : Agreement, optional
+        What the sites go by; None until it is settled which they are.
+    resumed : bool
+        Whether the sites are those of a run that goes on.
+    nodes : mapping of str to int
+        The node of each site.
+    greeted : set of int
+        The nodes that were asked who they are.
+    online : set of int
+        The nodes that Flower saw at the last look.
     """
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        diary: Diary,
-        settings: Settings,
-        agree: Callable[[Settings, dict[str, Card]], Agreement],
-        write: Callable[[], None],
-        cards: dict[str, Card],
-    ):
-        self.exchange, self.diary, self.settings = exchange, diary, settings
-        self.agree, self.write, self.cards = agree, write, cards
-        self.agreed: Agreement  # once the sites are there
-        self.fixed, self.known = False, bool(cards)
-        if self.known:
-            self.fix()
+    spec: NetworkSpec
+    infos: Mapping[str, SiteInfo]
+    agreed: Agreement | None = None
+    resumed: bool = False
+    nodes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    greeted: frozenset[int] = frozenset()
+    online: frozenset[int] = frozenset()
 
-    def fix(self) -> None:
-        """These are the sites."""
-        self.settings = self.settings.settled(self.settings.clients or len(self.cards))
-        self.agreed = self.agree(self.settings, self.cards)
-        self.fixed = True
+    @classmethod
+    def begin(cls, spec: NetworkSpec, infos: Mapping[str, SiteInfo]) -> "Membership":
+        """The membership at the start of the server; `infos` are those of a run that goes on."""
+        if not infos:
+            return cls(spec, infos)
+        return cls(spec, infos, resumed=True).settle()
 
-    def gather(self) -> None:
-        """Wait until the sites have told their names and sizes: see `complete`."""
-        began = news = time.monotonic()
-        known: set[str] = set()
-        while True:
-            self.look_around()
-            for reply in self.exchange.replies():
-                self.introduce(reply)
-            there, clock = self.present(), time.monotonic()
-            news = news if there == known else clock
-            known = there
-            if self.complete(there, clock - began, clock - news):
-                break
-            wanted = self.wanted()
-            if clock - began > self.settings.patience:
-                raise RuntimeError(
-                    f"only {len(there)} of {wanted} sites have told their names within {self.settings.patience:g} s "
-                    f"({', '.join(sorted(there)) or 'none'}); start the others, or give a smaller clients="
-                )
-            if len(there) < wanted:
-                self.diary.now_and_then("sites", f"{len(there)} of {wanted} sites are there; waiting for the others")
-            self.exchange.pause()
-        if not self.known:
-            self.fix()
+    def settle(self) -> "Membership":
+        """The sites that have come are the sites of the run."""
+        return dataclasses.replace(self, agreed=self.agreed or agreement(self.spec, self.infos))
 
+    @property
+    def agreement(self) -> Agreement:
+        """What the sites go by, once it is settled which they are."""
+        assert self.agreed is not None
+        return self.agreed
+
+    @property
+    def settings(self) -> ServerSettings:
+        """The settings, with the number of clients as far as it is known."""
+        return self.spec.settings if self.agreed is None else self.agreed.settings
+
+    @property
+    def present(self) -> Set[str]:
+        """The sites whose nodes are online."""
+        return {site for site, node in self.nodes.items() if node in self.online and site in self.infos}
+
+    @property
     def wanted(self) -> int:
         """How many sites a run waits for before it begins or goes on."""
-        return self.settings.quorum if self.known else self.settings.clients or self.settings.quorum
-
-    def complete(self, there: set[str], seconds: float, quiet: float) -> bool:
-        """Whether a run can begin: with all sites; if they are named, at the deadline with the quorum; if not even
-        their number is known, with those that have come when nobody new comes. To go on, it needs its quorum only."""
         settings = self.settings
+        return settings.quorum if self.resumed else settings.clients or settings.quorum
+
+    def complete(self, seconds: float, quiet: float) -> bool:
+        """Whether the run can begin, after so many seconds of which the last `quiet` brought nobody new.
+
+        It begins with all sites; where they are named, at the deadline with the quorum; where not even their number is
+        known, with those that have come when nobody new comes. To go on, it needs its quorum only.
+        """
+        settings, there = self.settings, len(self.present)
         if settings.clients == 0:
-            return len(there) >= settings.quorum and quiet > SETTLE
+            return there >= settings.quorum and quiet > SETTLE
         if settings.names and seconds > settings.deadline:
-            return len(there) >= settings.settled(settings.clients).quorum
-        return len(there) >= self.wanted()
+            return there >= settings.settled(settings.clients).quorum
+        return there >= self.wanted
 
-    def look_around(self) -> None:
-        """Ask nodes that are new who they are."""
-        online = self.exchange.online()
-        for node in online - self.exchange.greeted:
-            self.exchange.greet(node, self.settings.patience)
-        self.exchange.greeted &= online
+    def look_around(self, online: frozenset[int]) -> tuple["Membership", frozenset[int]]:
+        """The membership with these nodes online, and the new ones, which are to be asked who they are."""
+        return dataclasses.replace(self, online=online, greeted=online), online - self.greeted
 
-    def introduce(self, reply: Reply) -> None:
-        """Take in a node's answer to who it is."""
+    def node_failed(self, node: int) -> "Membership":
+        """The membership after Flower has reported that a node failed: it will be asked anew who it is."""
+        return dataclasses.replace(self, greeted=self.greeted - {node})
+
+    def introduce(self, reply: Reply) -> tuple["Membership", list[Event]]:
+        """The membership after a node has answered who it is."""
         if reply.content is None:
-            self.diary.tell("refused", f"a node could not say who it is: {reply.trouble}")
-            return
+            return self, [Event("refused", f"a node could not say who it is: {reply.trouble.words}")]
         try:
-            card = Card.read(wire.head_of(reply.content))
+            info = SiteInfo.read(wire.head_of(reply.content))
         except wire.WireError as error:
-            self.diary.tell("refused", f"a node's card was refused: {error}")
-            return
+            return self, [Event("refused", f"a node's card was refused: {error}")]
+        site, node, events = {"site": info.site}, reply.request.node, []
         try:
-            self.admit(card)
+            new = self.admit(info)
         except ValueError as error:
-            self.diary.tell("refused", f"{card.site} was refused: {error}", site=card.site)
-            return
-        node, old = reply.asked.node, self.exchange.nodes.get(card.site)
-        if old is not None and old != node and old in self.exchange.online():
-            # A node that was killed counts as there until its heartbeat is missed: the newer one is the living one.
-            self.diary.tell(
-                "replaced", f"a second node calls itself {card.site}; the newer one is asked", site=card.site
-            )
-        self.exchange.nodes[card.site] = node
-        self.diary.tell("joined", f"{card.site} is there, with {card.samples} samples", site=card.site)
+            return self, [Event("refused", f"{info.site} was refused: {error}", site)]
+        old = self.nodes.get(info.site)
+        if old is not None and old != node and old in self.online:
+            # A node that was killed counts as online until its heartbeat is missed: the newer one is the living one.
+            words = f"a second node calls itself {info.site}; the newer one is asked"
+            events.append(Event("replaced", words, site))
+        events.append(Event("joined", f"{info.site} is there, with {info.samples} samples", site))
+        return dataclasses.replace(new, nodes={**self.nodes, info.site: node}), events
 
-    def admit(self, card: Card) -> None:
-        """Let a site in, or say why not; once the run has begun its sites and their data are fixed, but for those that
-        were named and have not come before."""
-        named, known = card.site in self.settings.names, self.cards.get(card.site)
-        if not self.fixed:
+    def admit(self, info: SiteInfo) -> "Membership":
+        """Let a site in, or refuse it with a `ValueError`.
+
+        Once the run has begun, its sites and their data are fixed, apart from named sites that come late.
+        """
+        named, known = info.site in self.settings.names, self.infos.get(info.site)
+        if self.agreed is None:
             if self.settings.names and not named:
                 raise ValueError("it is not one of the run's sites")
-            self.cards[card.site] = card
-        elif known is not None:
-            if known != card:
+            return dataclasses.replace(self, infos={**self.infos, info.site: info})
+        if known is not None:
+            if known != info:
                 raise ValueError("its data are not those of before")
-        elif not named:
+            return self
+        if not named:
             raise ValueError("it is not one of the run's sites")
-        else:
-            cards = self.cards | {card.site: card}
-            late = self.agree(self.settings, cards)
-            if late.outputs != self.agreed.outputs:
-                raise ValueError(f"it has {card.outputs} classes, but the run has begun with {self.agreed.outputs}")
-            self.cards, self.agreed = cards, late
-            self.write()
-
-    def present(self) -> set[str]:
-        """The sites whose nodes are there."""
-        online = self.exchange.online()
-        return {site for site, node in self.exchange.nodes.items() if node in online and site in self.cards}
+        infos = {**self.infos, info.site: info}
+        late = agreement(self.spec, infos)
+        if late.outputs != self.agreed.outputs:
+            raise ValueError(f"it has {info.outputs} classes, but the run has begun with {self.agreed.outputs}")
+        return dataclasses.replace(self, infos=infos, agreed=late)

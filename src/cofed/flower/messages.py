@@ -1,27 +1,73 @@
-"""What server and sites agree on: a site's card before round one, and the terms of every round's message."""
+"""What the heads of messages say: who a site is, and what it is to do in a round. Each is checked when it is read."""
 
 import dataclasses
 import hashlib
 import json
-from typing import Any
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
-from cofed._util import intake
+from cofed._util import naming
+from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm
 from cofed.engine.job import traced
 from cofed.engine.plan import Plan, pose
 from cofed.federation import Federation
-from cofed.flower.wire import WireError, clipped
+from cofed.flower.wire import FORMAT, Head, WireError, clipped, definition
 from cofed.problem import Problem
-from cofed.rows import Rows
 
-TEXT = 200  # the longest name
+LONGEST_NAME = 200  # characters
+SCALARS = {"int": int, "str": str, "bool": bool, "float": float}
+R = TypeVar("R", bound="HeadRecord")
 
 
 @dataclasses.dataclass(frozen=True)
-class Card:
-    """What a site says of itself before round one. No sample is in it: counts, shapes and types only."""
+class HeadRecord:
+    """A record whose fields are entries of a message's head."""
+
+    @classmethod
+    def read(cls: type[R], head: Head) -> R:
+        """The record in a head; an entry that is missing or of another type is refused."""
+        found = {}
+        for field in dataclasses.fields(cls):
+            value, name = head.get(field.name), type_name(field)
+            if name.startswith("list"):
+                fits = isinstance(value, list) and all(type(entry) is int for entry in value)
+            else:
+                fits = type(value) is SCALARS[name]
+            if not fits:
+                raise WireError(f"the head's entry {field.name} is {clipped(value)}, expected {name}")
+            found[field.name] = value
+        return cls(**found)
+
+    def entries(self) -> Head:
+        """The record as entries of a head."""
+        return dataclasses.asdict(self)
+
+
+def type_name(field: dataclasses.Field) -> str:
+    """The name of a field's type."""
+    return field.type.__name__ if isinstance(field.type, type) else str(field.type)
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity(HeadRecord):
+    """What both ends must have in common."""
+
+    format: int
+    algorithm: str
+    definition: str  # a hash of problem and algorithm
+
+    @classmethod
+    def of(cls, problem: Problem, algorithm: AbstractAlgorithm) -> "Identity":
+        """The identity of a run of this algorithm on this problem."""
+        return cls(FORMAT, type(algorithm).__name__, definition(problem, algorithm))
+
+
+@dataclasses.dataclass(frozen=True)
+class SiteInfo(HeadRecord):
+    """What a site says of itself before round one: counts, shapes and types, and no sample."""
 
     site: str
     samples: int
@@ -34,10 +80,9 @@ class Card:
     lowest: int  # the smallest class label (0 or -1 for two classes); 0 where the loss knows no classes
 
     @classmethod
-    def of(cls, site: str, problem: Problem, federation: Federation) -> "Card":
-        """The card of a site's own data."""
+    def of(cls, site: str, problem: Problem, federation: Federation) -> "SiteInfo":
+        """The info of a site whose data are this federation's."""
         y = federation.labels()
-        classes = problem.loss.has_accuracy
         columns = federation.feature_names
         return cls(
             site=site,
@@ -48,38 +93,43 @@ class Card:
             label_dtype=str(y.dtype),
             columns="" if columns is None else hashlib.sha256(json.dumps(columns).encode()).hexdigest(),
             outputs=problem.loss.outputs(y) or 0,
-            lowest=int(y.min()) if classes else 0,
+            lowest=int(y.min()) if problem.loss.has_accuracy else 0,
         )
 
     @classmethod
-    def read(cls, head: dict[str, Any]) -> "Card":
-        """The card in a reply's head, or a sentence."""
-        values = fields(cls, head)
-        card = cls(**values)
-        sizes = [*card.features, *card.targets]
-        if not card.site or len(card.site) > TEXT or not card.site.isprintable():
-            raise WireError(f"the site's name is {clipped(card.site)}")
-        if not 0 < card.samples < 2**31 or any(not 0 < size < 2**31 for size in sizes):
-            raise WireError(f"the site's data have {card.samples} samples of shape {clipped(sizes)}")
-        if card.dtype not in ("float32", "float64") or card.label_dtype not in ("float32", "float64", "int32"):
-            raise WireError(f"the site's data are of dtype {clipped(card.dtype)}, {clipped(card.label_dtype)}")
-        return card
+    def read(cls, head: Head) -> "SiteInfo":
+        """The info in a reply's head; one that makes no sense is refused."""
+        info = super().read(head)
+        sizes = [*info.features, *info.targets]
+        if not info.site or len(info.site) > LONGEST_NAME or not info.site.isprintable():
+            raise WireError(f"the site's name is {clipped(info.site)}")
+        if not 0 < info.samples < 2**31 or any(not 0 < size < 2**31 for size in sizes):
+            raise WireError(f"the site's data have {info.samples} samples of shape {clipped(sizes)}")
+        if info.dtype not in ("float32", "float64") or info.label_dtype not in ("float32", "float64", "int32"):
+            raise WireError(f"the site's data are of dtype {clipped(info.dtype)}, {clipped(info.label_dtype)}")
+        return info
 
-    def entries(self) -> dict[str, Any]:
-        """The card as entries of a head."""
-        return dataclasses.asdict(self)
+
+class StageOutline(NamedTuple):
+    """Which stage of an algorithm it is, and the shape of its rounds."""
+
+    number: int
+    rounds: int  # of the whole run
+    local_steps: int | None  # as the user gave them
+    plan: Plan
+    everyone: bool  # whether every client is in every round, without fail
 
 
 @dataclasses.dataclass(frozen=True)
-class Terms:
-    """What a client must know in a round beside the arrays: the same for every client but for `id` and `counted`."""
+class RoundInstructions(HeadRecord):
+    """What a site must know in a round beside the arrays: the same for all sites but for `id` and `counted`."""
 
     seed: int
     rounds: int
     round: int  # over all stages
     begun: int  # the round in which the stage began
     stage: int
-    local_steps: int  # as asked for; 0: none
+    local_steps: int  # as the user gave them; 0: not given
     steps: int
     equal: bool
     epochs: int  # 0: none
@@ -87,69 +137,54 @@ class Terms:
     participants: int
     clients: int
     everyone: bool  # whether every client is in every round, without fail
-    most: int  # the samples of the largest client, which shuffles know
+    most: int  # the samples of the largest client, which decides how batches are shuffled
     outputs: int
     id: int  # the rank of the client's name
     counted: int  # the last round of this stage in which the client's update counted; -1: none yet
-    evaluate: bool  # whether the loss of the model that came along is asked for
+    evaluate: bool  # whether the loss of the model in the message is asked for
     last: bool  # whether this is the piece of work after the last round
     clip: float  # 0: no differential privacy
     noise: float
-
-    @classmethod
-    def read(cls, head: dict[str, Any]) -> "Terms":
-        """The terms in a message's head, or a sentence."""
-        return cls(**fields(cls, head))
-
-    def entries(self) -> dict[str, Any]:
-        """The terms as entries of a head."""
-        return dataclasses.asdict(self)
 
     @property
     def plan(self) -> Plan:
         """The shape of a round."""
         return Plan(self.steps, self.equal, self.epochs or None, self.batch or None, self.participants, self.clients)
 
-
-def fields(kind: type, head: dict[str, Any]) -> dict[str, Any]:
-    """The entries of a head that make up this record, each of its type."""
-    found = {}
-    types = {"int": int, "str": str, "bool": bool, "float": float}
-    for field in dataclasses.fields(kind):
-        value, name = head.get(field.name), getattr(field.type, "__name__", str(field.type))
-        fits = (
-            isinstance(value, list) and all(type(entry) is int for entry in value)
-            if name.startswith("list")
-            else type(value) is types[name]
-        )
-        if not fits:
-            raise WireError(f"the head's entry {field.name} is {clipped(value)}, expected {name}")
-        found[field.name] = value
-    return found
+    @property
+    def outline(self) -> StageOutline:
+        """The stage that the round is of."""
+        return StageOutline(self.stage, self.rounds, self.local_steps or None, self.plan, self.everyone)
 
 
-def posed(problem: Problem, algorithm: Any, terms: Terms, dtype: Any) -> tuple[Problem, Any]:
-    """The problem and the stage's algorithm, as both ends compute with them."""
-    stages = algorithm.stages(problem, terms.rounds, terms.local_steps or None)
-    if not 0 <= terms.stage < len(stages):
-        raise WireError(f"the message is of stage {terms.stage}, but there are {len(stages)}")
-    problem = dataclasses.replace(pose(problem, terms.plan), everyone=terms.everyone)
-    return traced(problem, dtype), traced(stages[terms.stage].algorithm, dtype)
+def stage_at(
+    problem: Problem, algorithm: AbstractAlgorithm, outline: StageOutline, dtype: npt.DTypeLike
+) -> tuple[Problem, AbstractServerAlgorithm]:
+    """The problem and the stage's algorithm as both ends compute with them."""
+    stages = algorithm.stages(problem, outline.rounds, outline.local_steps)
+    if not 0 <= outline.number < len(stages):
+        raise WireError(f"the message is of stage {outline.number}, but there are {len(stages)}")
+    problem = dataclasses.replace(pose(problem, outline.plan), everyone=outline.everyone)
+    stage = traced(stages[outline.number].algorithm, dtype)
+    assert isinstance(stage, AbstractServerAlgorithm)
+    return traced(problem, dtype), stage
 
 
-def stand_in(cards: list[Card]) -> Federation:
-    """A federation with the sites' names, sizes, shapes and types, but none of their samples: what the engine's checks
-    and the model's start look at."""
-    first = cards[0]
-    labels = np.zeros((len(cards), 1, *first.targets), first.label_dtype)
-    for place, card in enumerate(cards):
-        labels[place] = card.outputs - 1 if card.outputs else card.lowest
+def stand_in(infos: list[SiteInfo]) -> Federation:
+    """A federation with the sites' names, sizes, shapes and types but none of their samples.
+
+    It is what the engine's checks and the start of the model look at.
+    """
+    first = infos[0]
+    labels = np.zeros((len(infos), 1, *first.targets), first.label_dtype)
+    for place, info in enumerate(infos):
+        labels[place] = info.outputs - 1 if info.outputs else info.lowest
     if first.dtype == "float64":
         jax.config.update("jax_enable_x64", True)
-    site_names = tuple(card.site for card in cards)
+    names = tuple(info.site for info in infos)
     return Federation(
-        rows=Rows(np.zeros((len(cards), 1, *first.features), first.dtype), labels),
-        sizes=np.array([card.samples for card in cards], np.int32),
-        ids=intake.ranks(site_names),
-        names=site_names,
+        rows=Rows(np.zeros((len(infos), 1, *first.features), first.dtype), labels),
+        sizes=np.array([info.samples for info in infos], np.int32),
+        ids=naming.ranks(names),
+        names=names,
     )

@@ -5,6 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from cofed.engine.serialization import classes
+from cofed.models import Linear
+from cofed.problem import Problem
+from cofed.regularizers import On
 
 
 def parse(text: str, kind: str) -> Any:
@@ -44,3 +47,9 @@ def maker(node: ast.expr) -> Callable[[], Any]:
     arguments = [maker(part) for part in node.args]
     named = {str(part.arg): maker(part.value) for part in node.keywords if part.arg}
     return lambda: kind(*(make() for make in arguments), **{name: make() for name, make in named.items()})
+
+
+def parse_problem(loss: str, regularizer: str, intercept: bool) -> Problem:
+    """The problem of a linear model with this loss and regularizer; an intercept is not penalised."""
+    psi = parse(regularizer, "a regularizer")
+    return Problem(Linear(intercept=intercept), parse(loss, "a loss"), On(psi, "coef") if intercept else psi)

@@ -11,26 +11,35 @@ client's data replaced by any other), against everybody who sees its messages, t
 """
 
 import secrets
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jaxtyping import PyTree
 
 from cofed._util.scalars import require_positive
-from cofed.algorithms.base import AbstractServerAlgorithm
+from cofed._util.types import Given
 from cofed.algorithms.probe import Probe
-from cofed.flower.messages import Terms
-from cofed.problem import Problem
+from cofed.flower.local_work import RoundWork
+from cofed.flower.messages import RoundInstructions
 
 
 class Privacy(eqx.Module):
-    """Client-level differential privacy: updates clipped to the norm `clip`, with Gaussian noise of `noise` x `clip`.
+    """Client-level differential privacy of the sites' updates.
 
-    `delta` is the one at which epsilon is reported.
+    Parameters
+    ----------
+    clip : float
+        The norm that a site's update is clipped to (C).
+    noise : float
+        The standard deviation of the Gaussian noise on every entry, in units of `clip` (sigma).
+    delta : float
+        The delta at which epsilon is reported.
 
+    Examples
+    --------
     >>> from cofed.flower import Privacy
     >>> Privacy(clip=1.0, noise=8.0, delta=1e-6)
     Privacy(clip=1.0, noise=8.0, delta=1e-06)
@@ -48,9 +57,21 @@ class Privacy(eqx.Module):
         if self.delta >= 1:
             raise ValueError(f"Privacy: delta must be below 1, got {self.delta}")
 
-    def epsilon(self, rounds: int) -> float:
-        """What so many rounds of a site cost, by the accountant of the package dp-accounting.
+    def epsilon(self, rounds: Given[int]) -> float:
+        """The privacy loss of a site that takes part in so many rounds, by the package dp-accounting.
 
+        Parameters
+        ----------
+        rounds : int
+            How many updates the site was asked for.
+
+        Returns
+        -------
+        float
+            The epsilon at this `delta`.
+
+        Examples
+        --------
         >>> from cofed.flower import Privacy
         >>> Privacy(clip=1.0, noise=8.0).epsilon(0)
         0.0
@@ -68,32 +89,18 @@ class Privacy(eqx.Module):
 
 
 @eqx.filter_jit
-def probed(
-    algorithm: AbstractServerAlgorithm,
-    problem: Problem,
-    down: PyTree,
-    fresh: PyTree,
-    since: Any,
-    steps: int,
-    value: float,
-) -> PyTree:
-    """What a client that keeps `fresh` would send if every gradient had this value in every entry."""
-    return algorithm.local(problem, down, fresh, Probe(since, jnp.asarray(steps, since.dtype), value, steps))[0]
+def probed(work: RoundWork, first_state: PyTree, steps: int, value: float) -> PyTree:
+    """What a client that keeps `first_state` would send if every gradient had this value in every entry."""
+    since = work.stage_round
+    probe = Probe(since, jnp.asarray(steps, since.dtype), value, steps)
+    return work.algorithm.local(work.problem, work.down, first_state, probe)[0]
 
 
-def privatised(
-    algorithm: AbstractServerAlgorithm,
-    problem: Problem,
-    down: PyTree,
-    fresh: PyTree,
-    since: Any,
-    terms: Terms,
-    up: PyTree,
-) -> PyTree:
-    """The update as it may be sent; `fresh` is what a client keeps before its first round."""
-    centre, other = (probed(algorithm, problem, down, fresh, since, terms.steps, value) for value in (0.0, 1.0))
+def privatised(work: RoundWork, first_state: PyTree, told: RoundInstructions, up: PyTree) -> PyTree:
+    """The update as it may be sent; `first_state` is what a client keeps before its first round."""
+    centre, other = (probed(work, first_state, told.steps, value) for value in (0.0, 1.0))
     moves = jax.tree.map(lambda a, b: not np.array_equal(a, b), centre, other)
-    return noised(centre, moves, up, terms.clip, terms.noise, np.random.default_rng(secrets.randbits(256)))
+    return noised(centre, moves, up, told.clip, told.noise, np.random.default_rng(secrets.randbits(256)))
 
 
 def noised(centre: PyTree, moves: PyTree, up: PyTree, clip: float, noise: float, rng: np.random.Generator) -> PyTree:
@@ -102,7 +109,7 @@ def noised(centre: PyTree, moves: PyTree, up: PyTree, clip: float, noise: float,
     length = np.sqrt(sum(float(np.sum(leaf**2)) for leaf in jax.tree.leaves(change)))
     scale = min(1.0, clip / length) if length > 0 else 1.0
 
-    def sent(middle: Any, change: Any, move: bool) -> np.ndarray:
+    def sent(middle: npt.ArrayLike, change: np.ndarray | np.floating, move: bool) -> np.ndarray:
         middle = np.asarray(middle)
         if not move:
             return middle

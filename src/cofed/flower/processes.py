@@ -1,7 +1,7 @@
-"""Flower's processes on this machine: a SuperLink, SuperNodes and a run, started and surely stopped.
+"""Flower's processes on this machine: a SuperLink, SuperNodes and a run, started and reliably stopped.
 
-Everything that is started carries a mark in its environment, and so do all its children, also those that Flower
-detaches: `Processes.stop` ends exactly the processes that have the mark, by their ids.
+Everything that is started carries a mark in its environment, and so do all its children, even those that Flower
+detaches: `Processes.stop` ends exactly the processes that carry the mark, by their ids.
 """
 
 import contextlib
@@ -16,9 +16,10 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import FrameType
 
 from cofed._util.files import atomically, private_append, private_folder
+from cofed.flower.flwr_types import Process
 
 MARK = "COFED_PROCESSES"
 PORTS = (15_000, 32_000)
@@ -26,7 +27,7 @@ GRACE = 3.0  # seconds between the polite signal and the last one
 
 
 class Processes:
-    """What was started, with its logs in a folder and Flower's own home in it."""
+    """Processes that were started together, with their logs and Flower's own home in one folder."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -43,8 +44,11 @@ class Processes:
         self.stop()
 
     def environment(self) -> dict[str, str]:
-        """No telemetry, no look for newer versions, nothing written into the user's home; Flower finds its own
-        programs beside this Python."""
+        """The environment of what is started.
+
+        There is no telemetry, no look for newer versions, and nothing is written into the user's home. Flower finds its
+        own programs beside this Python.
+        """
         paths = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
         return os.environ | {
             "FLWR_HOME": str(self.folder / "flwr"),
@@ -83,8 +87,8 @@ class Processes:
         text = self.log(name).read_text(errors="replace") if self.log(name).exists() else ""
         return "\n".join(text.splitlines()[-lines:])
 
-    def ours(self) -> list[Any]:
-        """All living processes with our mark."""
+    def ours(self) -> list[Process]:
+        """All living processes that carry our mark."""
         import psutil
 
         found = []
@@ -96,7 +100,7 @@ class Processes:
                 continue
         return found
 
-    def family(self, name: str) -> list[Any]:
+    def family(self, name: str) -> list[Process]:
         """A process and all that it has started, the detached ones included."""
         import psutil
 
@@ -113,12 +117,12 @@ class Processes:
         self.started[name].wait()
 
     def stop(self) -> None:
-        """End everything with our mark: politely, then surely; a second Ctrl-C does not hurry it."""
+        """End everything that carries our mark: first by request, then by force. A second Ctrl-C changes nothing."""
         with undisturbed():
             self.signal_all()
 
     def signal_all(self) -> None:
-        """Signals until nothing is left."""
+        """Send signals until nothing is left."""
         began, number = time.monotonic(), signal.SIGTERM
         while left := self.ours():
             for process in left:
@@ -133,7 +137,7 @@ class Processes:
 
 
 class Told(KeyboardInterrupt):
-    """Somebody told us to end, otherwise than by Ctrl-C."""
+    """A signal to end, other than Ctrl-C's."""
 
 
 ENDINGS = (signal.SIGTERM, signal.SIGHUP)
@@ -141,9 +145,9 @@ ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def ending_in_order() -> Iterator[None]:
-    """A SIGTERM, or the terminal being closed, ends the block as Ctrl-C does: what was started must be stopped."""
+    """Let SIGTERM, and the closing of the terminal, end the block as Ctrl-C does, so that all is stopped in order."""
 
-    def told(number: int, _: Any) -> None:
+    def told(number: int, _: FrameType | None) -> None:
         raise Told(signal.Signals(number).name)
 
     heard = [number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]  # not under nohup
@@ -157,7 +161,7 @@ def ending_in_order() -> Iterator[None]:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Signals that would break off the block are not heard in it."""
+    """Ignore signals that would break off the block."""
     if threading.current_thread() is not threading.main_thread():  # where signals do not come
         yield
         return
@@ -169,8 +173,8 @@ def undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def send(process: Any, number: int) -> None:
-    """A signal to a process that may be gone."""
+def send(process: Process, number: int) -> None:
+    """Send a signal to a process that may be gone."""
     import psutil
 
     try:
@@ -180,8 +184,11 @@ def send(process: Any, number: int) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody uses now; below those that the system hands out to outgoing connections, so that
-    none of these takes one before Flower does."""
+    """Ports on loopback that nobody uses now.
+
+    They are below those that the system hands out to outgoing connections, so that none of these takes one before
+    Flower does.
+    """
     found: list[int] = []
     for _ in range(1000 * count):
         port = random.SystemRandom().randrange(*PORTS)
@@ -204,9 +211,12 @@ def listens(port: int) -> bool:
         return one.connect_ex(("127.0.0.1", port)) == 0
 
 
-class Federation(Processes):
-    """A SuperLink, SuperNodes and runs on loopback, over TLS with authenticated nodes where `certificates` is a folder
-    that `cofed.flower.certificates` has made."""
+class LocalNetwork(Processes):
+    """A SuperLink, SuperNodes and runs on loopback.
+
+    They talk over TLS, with authenticated nodes, where `certificates` is a folder that `cofed.flower.certificates` has
+    made.
+    """
 
     def __init__(self, folder: Path, certificates: Path | None = None):
         super().__init__(folder)
@@ -243,7 +253,7 @@ class Federation(Processes):
         """Let the SuperLink know a node's public key."""
         self.command("flwr", "supernode", "register", str(key), "here", "--name", site)
 
-    def supernode(self, site: str, *, root: Path | None = None, key: Path | None = None, **config: Any) -> None:
+    def supernode(self, site: str, *, root: Path | None = None, key: Path | None = None, **config: object) -> None:
         """Start a site's SuperNode; a wrong certificate or key may be given on purpose."""
         security = ["--insecure"]
         if self.certificates is not None:
@@ -254,7 +264,7 @@ class Federation(Processes):
         host = ["--superlink", f"127.0.0.1:{self.port}", "--host", "127.0.0.1", "--port", str(port)]
         self.start(site, "flower-supernode", *security, *host, "--node-config", settings)
 
-    def run(self, app: Path, name: str = "run", **config: Any) -> subprocess.Popen:
+    def run(self, app: Path, name: str = "run", **config: object) -> subprocess.Popen:
         """Start a run of a Flower app."""
         settings = " ".join(f"{key}={toml(value)}" for key, value in config.items())
         command = ["flwr", "run", str(app), "here", "--stream"]
@@ -270,7 +280,7 @@ class Federation(Processes):
         return done.stdout
 
 
-def toml(value: Any) -> str:
+def toml(value: object) -> str:
     """A value as it is written in TOML."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -1,7 +1,7 @@
 """A network run on the server's disk: its checkpoints, its progress, and what it ended with.
 
-run.json                what the run is: settings, problem and algorithm (a hash), the sites' cards
-round-000000007.*       the server's state before that round (.safetensors) and its history (.json); the last two
+run.json                what the run is: settings, problem and algorithm (a hash), what the sites said of themselves
+round-000000007.*       checkpoints, as the engine writes them: the server's state before that round; the last two
 spent.json              of a private run: how many updates each site was asked for, over all starts
 progress.jsonl          what happened, line by line, as it happens
 model.safetensors, history.csv, result.json   the end
@@ -9,30 +9,45 @@ model.safetensors, history.csv, result.json   the end
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
+import equinox as eqx
 import numpy as np
 import pandas as pd
-from jaxtyping import PyTree
+from jaxtyping import Array, Int, PyTree
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from cofed._util import checks, trees
+from cofed._util import checks
 from cofed._util.files import atomically, digest, private_append, read_json, write_json
-from cofed.engine.checkpoint import arrays, unflatten
-from cofed.engine.history import LeftOut, Result
+from cofed._util.types import Given
+from cofed.engine.checkpoint import Loaded, Store, arrays
+from cofed.engine.history import LeftOut, Log, Result
+from cofed.engine.recorded import FORMAT as RECORD_FORMAT
+from cofed.engine.recorded import CheckpointRecord
 
-FORMAT = 1
-KEPT = 2
+FORMAT = 2  # of run.json and the checkpoints; those of format 1 can be read
+KEPT = 2  # checkpoints
 
 
 @dataclasses.dataclass(frozen=True)
-class Saved:
-    """What a run over the network has written: its model by names of arrays, its history, who was left out and why.
+class SavedRun:
+    """What a run over the network has written into its folder.
 
-    `epsilon` is the largest of any site, where the run was differentially private.
+    Parameters
+    ----------
+    model : dict of str to ndarray
+        The arrays of the last model, by name.
+    history : DataFrame
+        One row per round; row 0 is the start.
+    outcome : str
+        The name of the run's `cofed.Outcome`.
+    left_out : list of LeftOut
+        Which sites' updates did not count in which rounds, and why.
+    epsilon : float, optional
+        The largest privacy loss of any site, where the run was differentially private.
     """
 
     model: dict[str, np.ndarray]
@@ -42,9 +57,26 @@ class Saved:
     epsilon: float | None = None
 
 
-def read_saved(folder: Any) -> Saved:
-    """What the run in this folder ended with.
+def read_saved(folder: Given[str | Path]) -> SavedRun:
+    """Read what the run in a folder ended with.
 
+    Parameters
+    ----------
+    folder : str or Path
+        The folder that was given to the run as `checkpoint`.
+
+    Returns
+    -------
+    SavedRun
+        The model, the history, the outcome, and who was left out and why.
+
+    Raises
+    ------
+    ValueError
+        Where the folder holds no finished run, or one whose files are damaged.
+
+    Examples
+    --------
     >>> from cofed.flower import read_saved
     >>> read_saved("no-such-folder")
     Traceback (most recent call last):
@@ -53,7 +85,7 @@ def read_saved(folder: Any) -> Saved:
     folder = checks.folder("folder", folder)
     result = read_json(folder / "result.json", f"{folder} holds no finished run: there is no whole result.json in it")
     try:
-        return Saved(
+        return SavedRun(
             model=load_file(folder / "model.safetensors"),
             history=pd.read_csv(folder / "history.csv"),
             outcome=result["outcome"],
@@ -64,71 +96,72 @@ def read_saved(folder: Any) -> Saved:
         raise ValueError(f"{folder} holds a run whose files are damaged or not all there: {error}") from error
 
 
-class Folder:
-    """The folder of a run; without one nothing is written."""
+class NetworkCheckpoint(eqx.Module):
+    """What a server that was killed must know to go on. The sites keep their own states."""
 
-    def __init__(self, path: Any):
-        self.path = None if path is None else Path(path)
+    server: PyTree  # the server's state in the algorithm's sense
+    start: PyTree  # the model that the stage began from
+    round: Int[Array, ""]  # the next round, over all stages
+    begun: Int[Array, ""]  # the round in which the stage began
+    stage: Int[Array, ""]
+    counted: Int[Array, " sites"]  # the last round of this stage in which each site's update counted; -1: none yet
+    spent: Int[Array, " sites"]  # how many updates each site was asked for
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """The folder of a run; without one, nothing is written."""
+
+    path: Path | None
+
+    @property
+    def store(self) -> Store | None:
+        """The engine's store of checkpoints in the folder."""
+        return None if self.path is None else Store(self.path, every=1, keep=KEPT)
 
     def definition(self) -> dict[str, Any] | None:
-        """What the run in the folder is, or None for a new one."""
+        """What the run in the folder is; None for a new one."""
         if self.path is None or not (self.path / "run.json").exists():
             return None
         found = read_json(self.path / "run.json", f"{self.path / 'run.json'} is damaged; give another folder")
-        if found.get("format") != FORMAT or "cards" not in found:
+        if found.get("format") not in (1, FORMAT) or "cards" not in found:
             raise ValueError(f"{self.path / 'run.json'} was not written by this version of cofed.flower")
         return found
 
-    def begin(self, content: dict[str, Any]) -> None:
+    def write_definition(self, content: Mapping[str, object]) -> None:
         """Write what the run is."""
         if self.path is not None:
-            write_json(self.path / "run.json", {"format": FORMAT} | content)
+            write_json(self.path / "run.json", {"format": FORMAT, **content})
 
-    def save(self, state: PyTree, meta: dict[str, Any]) -> None:
-        """Write the state before a round."""
-        if self.path is None:
-            return
-        path = self.path / f"round-{meta['round']:09d}.safetensors"
-        atomically(path, lambda file: save_file(arrays(state), file))
-        write_json(path.with_suffix(".json"), meta | {"sha256": digest(path)})
-        for old in self.rounds()[:-KEPT]:
-            old.unlink()
-            old.with_suffix(".safetensors").unlink(missing_ok=True)
+    def save(self, state: NetworkCheckpoint, log: Log) -> None:
+        """Write a checkpoint."""
+        if self.store is not None:
+            self.store.save(state, log)
 
-    def rounds(self) -> list[Path]:
-        """The checkpoints, oldest first."""
-        return [] if self.path is None else sorted(self.path.glob("round-*.json"))
-
-    def newest(self) -> dict[str, Any] | None:
-        """The history of the newest checkpoint."""
-        found = self.rounds()
-        if not found:
+    def newest(self, sites: Sequence[str]) -> Loaded | None:
+        """The newest checkpoint of a run with these sites; None where there is none yet."""
+        found = [] if self.store is None else self.store.all()
+        if self.store is None or not found:
             return None
-        meta = read_json(found[-1], damaged(found[-1]))
-        path = found[-1].with_suffix(".safetensors")
-        if not path.exists() or digest(path) != meta.get("sha256"):
-            raise ValueError(damaged(found[-1]))
-        return meta
+        path = found[-1].path
+        damaged = f"the checkpoint {path} is damaged; delete {path.stem}.* to go on from the one before"
+        meta = read_json(path, damaged)
+        return self.store.load(found[-1]) if "format" in meta else loaded_from_format_1(path, meta, sites, damaged)
 
-    def load(self, template: PyTree) -> PyTree:
-        """The state of the newest checkpoint, which must have the template's names, shapes and dtypes."""
-        path = self.rounds()[-1].with_suffix(".safetensors")
-        return unflatten(template, load_file(path), path)
-
-    def spend(self, spent: dict[str, int]) -> None:
-        """Write how often each site was asked."""
+    def spend(self, spent: Mapping[str, int]) -> None:
+        """Write how often each site was asked for an update."""
         if self.path is not None:
-            write_json(self.path / "spent.json", {"spent": spent})
+            write_json(self.path / "spent.json", {"spent": dict(spent)})
 
     def spent(self) -> dict[str, int]:
-        """How often each site was asked, also since the newest checkpoint."""
+        """How often each site was asked for an update, including since the newest checkpoint."""
         path = None if self.path is None else self.path / "spent.json"
         if path is None or not path.exists():
             return {}
         found = read_json(path, f"{path} is damaged, and with it what this run has spent of its privacy")
         return {str(site): int(count) for site, count in found["spent"].items()}
 
-    def tell(self, line: dict[str, Any]) -> None:
+    def append_progress(self, line: Mapping[str, object]) -> None:
         """Add a line to the progress."""
         if self.path is not None:
             with private_append(self.path / "progress.jsonl") as file:
@@ -138,8 +171,7 @@ class Folder:
         """Write what the run ended with."""
         if self.path is None:
             return
-        tensors = {name: np.asarray(leaf) for name, leaf in zip(trees.names(w), jax.tree.leaves(w), strict=True)}
-        atomically(self.path / "model.safetensors", lambda file: save_file(tensors, file))
+        save_model(self.path / "model.safetensors", w)
         result.history.to_csv(self.path / "history.csv")
         write_json(
             self.path / "result.json",
@@ -152,6 +184,32 @@ class Folder:
         )
 
 
-def damaged(path: Path) -> str:
-    """What to do about a checkpoint that is not whole."""
-    return f"the checkpoint {path} is damaged; delete {path.stem}.* to go on from the one before"
+def save_model(path: Path, w: PyTree) -> None:
+    """Write a model's arrays by name."""
+    atomically(path, lambda file: save_file(arrays(w), file))
+
+
+def loaded_from_format_1(path: Path, meta: dict[str, Any], sites: Sequence[str], damaged: str) -> Loaded:
+    """A checkpoint of format 1, which held numbers by site in its JSON file, as the engine reads one of today."""
+    state = path.with_suffix(".safetensors")
+    if not state.exists() or digest(state) != meta.get("sha256"):
+        raise ValueError(damaged)
+    numbers = {name: meta[name] for name in ("round", "begun", "stage")}
+    numbers["counted"] = [meta["counted"][site] for site in sites]
+    numbers["spent"] = [meta["spent"].get(site, 0) for site in sites]
+    tensors = load_file(state) | {name: np.asarray(value, np.int32) for name, value in numbers.items()}
+    record = CheckpointRecord(
+        format=RECORD_FORMAT,
+        round=meta["round"],
+        run=None,
+        sha256=meta["sha256"],
+        rows=meta["rows"],
+        left_out=meta["left_out"],
+        client_rounds=[],
+        compile_seconds=0.0,
+        bytes=[meta["down"], meta["up"]],
+        seconds=meta["seconds"],
+        unreported=0,
+        content=None,
+    )
+    return Loaded(state, record, {f"state.{name}": tensor for name, tensor in tensors.items()})

@@ -1,27 +1,90 @@
-"""The settings of a network run: checked before anything is sent, and as they are written into its folder."""
+"""What a run over the network is, before it is known which sites take part: checked before anything is sent."""
 
 import dataclasses
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import equinox as eqx
 import jax
 import numpy as np
+import numpy.typing as npt
+from jaxtyping import PyTree
 
-from cofed._util import checks, intake
-from cofed.algorithms.base import as_algorithm
+from cofed._util import checks
+from cofed._util.types import Given
+from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.engine.serialization import encode_or_none
 from cofed.flower import wire
 from cofed.flower.privacy import Privacy
 from cofed.problem import Problem
 
-MOST = 2**31 - 1
+Weights = str | npt.ArrayLike | Mapping[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """The numbers of a run."""
+class ServeOptions:
+    """The options of `cofed.flower.serve` (which documents them), as they were given."""
+
+    rounds: Given[int]
+    clients: Given[int | str | Sequence[str] | None] = None
+    quorum: Given[int | None] = None
+    deadline: Given[float] = 120.0
+    patience: Given[float] = 600.0
+    checkpoint: Given[str | Path | None] = None
+    local_steps: Given[int | None] = None
+    local_epochs: Given[int | None] = None
+    batch_size: Given[int | None] = None
+    clients_per_round: Given[int | None] = None
+    weights: Given[Weights] = "uniform"
+    w0: Given[PyTree] = None
+    seed: Given[int] = 0
+    evaluate_every: Given[int | None] = 1
+    privacy: Given[Privacy | None] = None
+
+    def settings(self) -> "ServerSettings":
+        """The settings that these options make, or an error that says what is wrong with them."""
+        names = site_names(self.clients)
+        count = len(names) if names else checks.optional_integer("clients", self.clients) or 0
+        asked = checks.optional_integer("clients_per_round", self.clients_per_round) or 0
+        needed = checks.optional_integer("quorum", self.quorum) or 0
+        if not count and not needed:
+            raise ValueError("give clients= (how many sites there are, or their names), or quorum= (how many it needs)")
+        self.check_seconds()
+        check_privacy(self.privacy)
+        check_weights(self.weights, names)
+        if self.local_steps is not None and self.local_epochs is not None:
+            raise ValueError(
+                f"give local_steps or local_epochs, not both (got {self.local_steps} and {self.local_epochs})"
+            )
+        every = self.evaluate_every if self.privacy is None else None  # losses would tell of the data
+        settings = ServerSettings(
+            rounds=checks.integer("rounds", self.rounds),
+            names=names,
+            clients=count,
+            asked=asked,
+            quorum=needed,
+            deadline=float(self.deadline),
+            patience=float(max(self.patience, self.deadline)),
+            local_steps=checks.optional_integer("local_steps", self.local_steps),
+            local_epochs=checks.optional_integer("local_epochs", self.local_epochs),
+            batch_size=checks.optional_integer("batch_size", self.batch_size),
+            seed=checks.seed("seed", self.seed),
+            evaluate_every=checks.optional_integer("evaluate_every", every),
+        )
+        settings.settled(count or asked or needed)  # which refuses now what it would refuse when the sites are there
+        return settings
+
+    def check_seconds(self) -> None:
+        """Refuse times to wait that are none."""
+        for name, value in (("deadline", self.deadline), ("patience", self.patience)):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
+                raise ValueError(f"{name} must be a number of seconds above 0, got {value!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerSettings:
+    """The checked numbers of a run."""
 
     rounds: int
     names: tuple[str, ...]  # of the sites; none: whoever comes
@@ -37,11 +100,11 @@ class Settings:
     evaluate_every: int | None
 
     def due(self, round: int) -> bool:
-        """Whether the model after so many rounds is evaluated."""
+        """Whether the model after this many rounds is evaluated."""
         return self.evaluate_every is not None and (round % self.evaluate_every == 0 or round == self.rounds)
 
-    def settled(self, clients: int) -> "Settings":
-        """With the number of clients known, and with it what "all" means."""
+    def settled(self, clients: int) -> "ServerSettings":
+        """The settings with the number of clients known, and with it what "all" means."""
         asked = self.asked or clients
         if asked > clients:
             raise ValueError(f"clients_per_round is {asked}, but there are only {clients} clients")
@@ -50,78 +113,77 @@ class Settings:
         return dataclasses.replace(self, clients=clients, asked=asked, quorum=self.quorum or asked)
 
 
-def check_settings(problem: Any, algorithm: Any, *, privacy: Any = None, **numbers: Any) -> Settings:
-    """The settings of a run of this problem and algorithm, or a sentence on what is wrong with them."""
-    if not isinstance(problem, Problem):
-        raise TypeError(f"the problem must be a cofed.Problem, got {type(problem).__name__}")
-    algorithm = as_algorithm(algorithm)
-    if algorithm.candidates(problem) is not None or not algorithm.has_server:
-        raise ValueError(f"{algorithm.name} has no server, and so cannot run over Flower")
-    if privacy is not None and algorithm.is_compressed:
-        raise ValueError("privacy clips and noises whole updates: it does not go with compressed ones")
-    return check_numbers(privacy=privacy, **numbers)
+@dataclasses.dataclass(frozen=True)
+class NetworkSpec:
+    """A run over the network: all of the engine's `RunSpec` but the sites, and how long to wait for whom."""
+
+    problem: Problem
+    algorithm: AbstractAlgorithm
+    settings: ServerSettings
+    weights: Given[Weights] = "uniform"
+    w0: PyTree = None
+    privacy: Privacy | None = None
+
+    @classmethod
+    def checked(
+        cls, problem: Given[Problem], algorithm: Given[AbstractAlgorithm], options: ServeOptions
+    ) -> "NetworkSpec":
+        """The spec of a run with these options, or an error that says what is wrong with them."""
+        if not isinstance(problem, Problem):
+            raise TypeError(f"the problem must be a cofed.Problem, got {type(problem).__name__}")
+        algorithm = as_algorithm(algorithm)
+        if algorithm.candidates(problem) is not None or not algorithm.has_server:
+            raise ValueError(f"{algorithm.name} has no server, and so cannot run over Flower")
+        if options.privacy is not None and algorithm.is_compressed:
+            raise ValueError("privacy clips and noises whole updates: it does not go with compressed ones")
+        return cls(problem, algorithm, options.settings(), options.weights, options.w0, options.privacy)
+
+    def description(self) -> dict[str, object]:
+        """What makes this run the same as another, as JSON holds it. How long to wait is free to change."""
+        settings = dataclasses.asdict(self.settings)
+        content = {
+            "algorithm": type(self.algorithm).__name__,
+            "definition": wire.definition(self.problem, self.algorithm),
+            "settings": {name: value for name, value in settings.items() if name not in ("deadline", "patience")},
+            "weights": encode_or_none(self.weights),
+            "privacy": None if self.privacy is None else dataclasses.asdict(self.privacy),
+        }
+        return json.loads(json.dumps(content))
+
+    def check_same(self, before: Mapping[str, object] | None, where: Path | None) -> None:
+        """Refuse to go on with the run in this folder where that was another one."""
+        if before is None:
+            return
+        for part, value in self.description().items():
+            was = before.get(part)
+            if was != value:
+                words = difference(part, was, value)
+                raise ValueError(f"the run in {where} {words}; give the same as before, or another folder")
 
 
-def check_numbers(
-    *,
-    rounds: Any,
-    clients: Any = None,
-    quorum: Any = None,
-    deadline: Any = 120.0,
-    patience: Any = 600.0,
-    local_steps: Any = None,
-    local_epochs: Any = None,
-    batch_size: Any = None,
-    clients_per_round: Any = None,
-    weights: Any = "uniform",
-    seed: Any = 0,
-    evaluate_every: Any = 1,
-    privacy: Any = None,
-) -> Settings:
-    """The settings of a run, or a sentence on what is wrong with them."""
-    names = site_names(clients)
-    count = len(names) if names else checks.optional_integer("clients", clients) or 0
-    asked = checks.optional_integer("clients_per_round", clients_per_round) or 0
-    needed = checks.optional_integer("quorum", quorum) or 0
-    if not count and not needed:
-        raise ValueError("give clients= (how many sites there are, or their names), or quorum= (how many it needs)")
-    for name, value in (("deadline", deadline), ("patience", patience)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
-            raise ValueError(f"{name} must be a number of seconds above 0, got {value!r}")
+def difference(part: str, was: object, value: object) -> str:
+    """How a run in a folder differs from the one that was asked for."""
+    if part == "algorithm":
+        return f"is of {was}, and this one is of {value}"
+    if part == "definition":
+        return "is of another problem, or of an algorithm with other numbers"
+    if part == "settings" and isinstance(was, dict) and isinstance(value, dict):
+        changed = [name for name in value if was.get(name) != value[name]]
+        return "has " + ", ".join(f"{name} {was.get(name)!r} (and not {value[name]!r})" for name in changed)
+    return f"has another {part} than this one"
+
+
+def check_privacy(privacy: object) -> None:
+    """Refuse what is no `Privacy`."""
     if privacy is not None and not isinstance(privacy, Privacy):
         raise TypeError(f"privacy must be a cofed.flower.Privacy, got {type(privacy).__name__}")
-    check_weights(weights)
-    if local_steps is not None and local_epochs is not None:
-        raise ValueError(f"give local_steps or local_epochs, not both (got {local_steps} and {local_epochs})")
-    if isinstance(weights, Mapping) and names and set(names) - set(weights):
-        raise ValueError(f"weights lacks the sites {sorted(set(names) - set(weights))}")
-    for name, value in (
-        *(("rounds", rounds), ("clients", clients), ("quorum", quorum), ("clients_per_round", clients_per_round)),
-        *(("local_steps", local_steps), ("local_epochs", local_epochs), ("batch_size", batch_size)),
-        ("evaluate_every", evaluate_every),
-    ):
-        if isinstance(value, int) and value > MOST:  # Flower's messages hold no larger ones
-            raise ValueError(f"{name} must be at most {MOST}, got {value}")
-    settings = Settings(
-        rounds=checks.integer("rounds", rounds),
-        names=names,
-        clients=count,
-        asked=asked,
-        quorum=needed,
-        deadline=float(deadline),
-        patience=float(max(patience, deadline)),
-        local_steps=checks.optional_integer("local_steps", local_steps),
-        local_epochs=checks.optional_integer("local_epochs", local_epochs),
-        batch_size=checks.optional_integer("batch_size", batch_size),
-        seed=checks.seed("seed", seed),
-        evaluate_every=None if privacy is not None else checks.optional_integer("evaluate_every", evaluate_every),
-    )
-    settings.settled(count or asked or needed)  # whose sentences come now, not when the sites are there
-    return settings
 
 
-def check_weights(weights: Any) -> None:
-    """Refuse what cannot weigh any sites; whether it fits those that come is seen when they are there."""
+def check_weights(weights: object, names: tuple[str, ...] = ()) -> None:
+    """Refuse weights that fit no sites, or lack one of these names.
+
+    Whether they fit the sites that come is seen when those are there.
+    """
     refusal = f"weights must be 'uniform', 'samples', or finite numbers >= 0, one per site, got {weights!r}"
     if isinstance(weights, str):
         if weights not in ("uniform", "samples"):
@@ -135,9 +197,11 @@ def check_weights(weights: Any) -> None:
             raise ValueError(refusal)
     if not len(values) or not sum(float(value) for value in values):
         raise ValueError(f"weights must not all be zero, and there must be some, got {weights!r}")
+    if isinstance(weights, Mapping) and set(names) - set(weights):
+        raise ValueError(f"weights lacks the sites {sorted(set(names) - set(weights))}")
 
 
-def check_ends(problem: Any, algorithm: Any) -> None:
+def check_ends(problem: object, algorithm: object) -> None:
     """Refuse what is neither a problem and an algorithm nor functions of a run's configuration that give them."""
     for name, value, kind in (
         ("problem", problem, "a cofed.Problem"),
@@ -154,8 +218,8 @@ def check_ends(problem: Any, algorithm: Any) -> None:
             as_algorithm(value)
 
 
-def site_names(clients: Any) -> tuple[str, ...]:
-    """The sites' names, where they are given: as a list, or as one text (Flower's settings hold no lists).
+def site_names(clients: object) -> tuple[str, ...]:
+    """The sites' names, where they are given: as a list, or as one text (Flower's configurations hold no lists).
 
     >>> site_names("oslo, rome"), site_names(["oslo"]), site_names(3)
     (('oslo', 'rome'), ('oslo',), ())
@@ -169,39 +233,4 @@ def site_names(clients: Any) -> tuple[str, ...]:
     twice = [name for name in clients if list(clients).count(name) > 1]
     if twice:
         raise ValueError(f"clients must be different names, but {twice[0]!r} is given twice")
-    return tuple(sorted(clients, key=intake.natural))
-
-
-def description(
-    problem: Problem, algorithm: Any, settings: Settings, weights: Any, privacy: Privacy | None
-) -> dict[str, Any]:
-    """What makes a run the same as another; how long to wait is free to change."""
-    numbers = dataclasses.asdict(settings)
-    free = ("deadline", "patience")
-    content = {
-        "algorithm": type(algorithm).__name__,
-        "definition": wire.definition(problem, algorithm),
-        "settings": {name: value for name, value in numbers.items() if name not in free},
-        "weights": encode_or_none(weights),
-        "privacy": None if privacy is None else dataclasses.asdict(privacy),
-    }
-    return json.loads(json.dumps(content))  # as it is read from a file
-
-
-def check_same(before: dict[str, Any] | None, now: dict[str, Any], where: Any) -> None:
-    """Refuse to go on with a run that was another one."""
-    if before is None:
-        return
-    for part, value in now.items():
-        was = before.get(part)
-        if was == value:
-            continue
-        words = f"has another {part} than this one"
-        if part == "algorithm":
-            words = f"is of {was}, and this one is of {value}"
-        elif part == "definition":
-            words = "is of another problem, or of an algorithm with other numbers"
-        elif part == "settings" and isinstance(was, dict):
-            changed = [name for name in value if was.get(name) != value[name]]
-            words = "has " + ", ".join(f"{name} {was.get(name)!r} (and not {value[name]!r})" for name in changed)
-        raise ValueError(f"the run in {where} {words}; give the same as before, or another folder")
+    return tuple(sorted(clients, key=naming.natural))

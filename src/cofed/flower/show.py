@@ -11,12 +11,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-import cofed
-from cofed.flower.federate import federated, finished, follow, prepared
+from cofed.flower.federate import LocalFederation, follow, prepare, started
 from cofed.flower.lock import alone
-from cofed.flower.parsing import parse
 from cofed.flower.processes import Told, ending_in_order
-from cofed.flower.run_folder import Saved
+from cofed.flower.run_folder import SavedRun, read_saved
+from cofed.flower.settings import ServeOptions
 
 STATES = {"joined": "there", "asked": "working", "heard": "answered", "left out": "left out", "trouble": "in trouble"}
 # What stays on the screen: above the table of sites, or, where there is no terminal, with what the table would say.
@@ -27,10 +26,10 @@ PLAIN = (*LASTING, "joined", "waiting", "round", "end")
 class Board:
     """The sites and where each is."""
 
-    def __init__(self, sites: list[str], rounds: int):
+    def __init__(self, sites: list[str]):
         self.states = dict.fromkeys(sites, "starting")
         self.words = dict.fromkeys(sites, "")
-        self.rounds, self.line = rounds, "starting Flower"
+        self.line = "starting Flower"
 
     def take(self, event: dict[str, Any]) -> None:
         """Take in what happened."""
@@ -51,42 +50,28 @@ class Board:
         return table
 
 
-def federate(
-    folder: Path,
-    target: str,
-    algorithm: str,
-    loss: str,
-    regularizer: str,
-    intercept: bool,
-    settings: dict[str, Any],
-    secure: bool,
-    out: Path,
-) -> int:
-    """Run, show, and say how it ended; the exit code."""
-    psi = parse(regularizer, "a regularizer")
-    problem = cofed.Problem(
-        cofed.Linear(intercept=intercept), parse(loss, "a loss"), cofed.On(psi, "coef") if intercept else psi
-    )
-    method = parse(algorithm, "an algorithm")
-    screen = Console(stderr=True)
+def federate(federation: LocalFederation) -> int:
+    """Run a federation, show how it goes, and say how it ended; gives the exit code."""
+    screen, out = Console(stderr=True), federation.out
     try:
         with ending_in_order(), alone(out):
-            files = prepared(folder, target, problem, method, out, settings)
+            files = prepare(federation)
             screen.print(f"Starting a SuperLink and {len(files)} SuperNodes on this machine; logs in {out / 'logs'}")
-            watch(files, settings, secure, out, screen)
+            watch(federation, files, screen)
     except KeyboardInterrupt as end:
         why = str(end) if isinstance(end, Told) else "Ctrl-C"
         screen.print(f"Stopped by {why}; all processes are ended. The same command goes on from {out / 'run'}.")
         return 130
-    return report(finished(out), out)
+    return report(read_saved(out / "run"), out)
 
 
-def watch(files: dict[str, Path], settings: dict[str, Any], secure: bool, out: Path, screen: Console) -> None:
-    """Run what is prepared, and show it until it ends."""
-    board = Board(list(files), settings["rounds"])
+def watch(federation: LocalFederation, files: dict[str, Path], screen: Console) -> None:
+    """Run what was prepared, and show it until it ends."""
+    board = Board(list(files))
     live = Live(board, console=screen, transient=True) if sys.stderr.isatty() else None
-    with federated(files, out, secure) as federation, live or contextlib.nullcontext():
-        for event in follow(federation, out, settings["quorum"] or len(files)):
+    needed = ServeOptions(**federation.settings).quorum or len(files)  # pyright: ignore[reportArgumentType]
+    with started(federation, files) as processes, live or contextlib.nullcontext():
+        for event in follow(processes, federation.out, needed):
             board.take(event)
             if event["kind"] in (LASTING if live else PLAIN):
                 screen.print(event["words"], highlight=False, soft_wrap=True, markup=False)
@@ -94,7 +79,7 @@ def watch(files: dict[str, Path], settings: dict[str, Any], secure: bool, out: P
                 live.refresh()
 
 
-def report(saved: Saved, out: Path) -> int:
+def report(saved: SavedRun, out: Path) -> int:
     """Say how it ended."""
     screen, last = Console(), saved.history.iloc[-1]
     model = {name: array.shape for name, array in saved.model.items()}

@@ -10,7 +10,7 @@ Deviations  psi enters as in regularized dual averaging (Xiao 2010): with the we
             function is centred at the start w_0.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
 from cofed._util.scalars import number, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps
 from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
 from cofed.problem import Problem
@@ -34,14 +35,21 @@ class Node(NamedTuple):
 class DASM(AbstractGossipAlgorithm):
     """Distributed dual averaging with decreasing steps (see the file's head for the update).
 
-    `step` is a of alpha_t = a / sqrt(t + 1), `mirror` the geometry h.
+    Parameters
+    ----------
+    step : float
+        a of alpha_t = a / sqrt(t + 1), the falling step size.
+    mirror : AbstractMirror, default Euclidean()
+        h, the geometry of the dual averaging.
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.DASM(step=0.5).step
     0.5
     """
 
-    step: Any = eqx.field(converter=number)
+    step: Hyperparameter = eqx.field(converter=number)
     mirror: AbstractMirror = eqx.field(default_factory=Euclidean)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)

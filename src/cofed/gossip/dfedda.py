@@ -12,7 +12,7 @@ Deviations  psi is an extension: as in FedDualAvg, D_t with t = elapsed, mixed l
 Without tracking (c = 0) heterogeneous nodes keep a bias; with it they do not. sum_m c^m = 0 always.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
 from cofed._util.scalars import number, require_flag, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps
 from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
 from cofed.problem import Problem
@@ -41,15 +42,26 @@ class Up(NamedTuple):
 class DFedDA(AbstractGossipAlgorithm):
     """Dual averaging by gossip (see the file's head for the update).
 
-    `client_lr` is eta_c, `server_lr` is eta_s, `mirror` the geometry h; `gradient_tracking=True` is DFedDA-GT.
+    Parameters
+    ----------
+    client_lr : float
+        eta_c, the step size of the clients' local steps.
+    server_lr : float, default 1.0
+        eta_s, the step size along a node's own move.
+    gradient_tracking : bool, default False
+        Whether nodes track the mean gradient; True is DFedDA-GT.
+    mirror : AbstractMirror, default Euclidean()
+        h, the geometry of the dual averaging.
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.DFedDA(client_lr=0.1, gradient_tracking=True).gradient_tracking
     True
     """
 
-    client_lr: Any = eqx.field(converter=number)
-    server_lr: Any = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter = eqx.field(converter=number)
+    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
     gradient_tracking: bool = eqx.field(static=True, default=False)
     mirror: AbstractMirror = eqx.field(default_factory=Euclidean)
 

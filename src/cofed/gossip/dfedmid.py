@@ -11,13 +11,14 @@ The mean of nodes in a non-convex set (L0Ball) need not lie in it: look at the n
 With U = J/M this is FedMiD, with its fixed point of 2 psi for a finite psi; see there.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
 from cofed._util.scalars import number, require_flag, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps
 from cofed.problem import Problem
 
@@ -34,15 +35,24 @@ class Up(NamedTuple):
 class DFedMiD(AbstractGossipAlgorithm):
     """Proximal steps by gossip (see the file's head for the update).
 
-    `client_lr` is eta_c, `server_lr` is eta_s; `client_prox=False` leaves psi out of the local steps.
+    Parameters
+    ----------
+    client_lr : float
+        eta_c, the step size of the clients' local steps.
+    server_lr : float, default 1.0
+        eta_s, the step size along a node's own move.
+    client_prox : bool, default True
+        Whether local steps take the prox of psi.
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.DFedMiD(client_lr=0.1).server_lr
     1.0
     """
 
-    client_lr: Any = eqx.field(converter=number)
-    server_lr: Any = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter = eqx.field(converter=number)
+    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
     client_prox: bool = eqx.field(static=True, default=True)
 
     needs: ClassVar[tuple[str, ...]] = ()

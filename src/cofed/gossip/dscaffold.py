@@ -10,13 +10,14 @@ Reference   Karimireddy et al. 2020 for the server; liang2023, Algorithm 2, in t
 Deviations  Trackers start at 0, as Scaffold's do: with U = J/M this is Scaffold.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 from jaxtyping import PyTree
 
 from cofed._util import trees
 from cofed._util.scalars import number, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps
 from cofed.problem import Problem
 
@@ -35,15 +36,22 @@ class Up(NamedTuple):
 class DScaffold(AbstractGossipAlgorithm):
     """Gradient tracking by gossip for smooth problems (see the file's head for the update).
 
-    `client_lr` is eta_c, `server_lr` is eta_s.
+    Parameters
+    ----------
+    client_lr : float
+        eta_c, the step size of the clients' local steps.
+    server_lr : float, default 1.0
+        eta_s, the step size along a node's own move.
 
+    Examples
+    --------
     >>> import cofed
     >>> cofed.DScaffold(client_lr=0.1).server_lr
     1.0
     """
 
-    client_lr: Any = eqx.field(converter=number)
-    server_lr: Any = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter = eqx.field(converter=number)
+    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
 
     needs: ClassVar[tuple[str, ...]] = ("zero",)
     equal_steps: ClassVar[bool] = False

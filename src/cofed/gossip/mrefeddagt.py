@@ -8,11 +8,12 @@ Deviations  The run's rounds are split evenly over the stages (the first ones ta
             a disagreement in w_0 would otherwise stay for ever.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 
 from cofed._util.scalars import number, require_count, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractAlgorithm, AbstractStagedAlgorithm, Stage
 from cofed.gossip.refeddagt import ReFedDAGT
 from cofed.mirrors import AbstractMirror, PNorm, require_mirror
@@ -22,18 +23,33 @@ from cofed.problem import Problem
 class MReFedDAGT(AbstractStagedAlgorithm):
     """ReFedDA-GT in stages of shrinking balls (see the file's head).
 
-    `radius_squared` is Q_0, `sparsity` is s, `stages_count` the number of stages; the rest is ReFedDA-GT's.
+    Parameters
+    ----------
+    client_lr : float
+        eta_c, the step size of the clients' local steps.
+    radius_squared : float
+        Q_0, the squared radius of the first stage's ball; each stage halves it.
+    sparsity : int
+        s, how many entries each stage's output keeps.
+    server_lr : float, default 1.0
+        eta_s, the step size of the server (by gossip, of a node) along the moves.
+    stages_count : int, default 4
+        The number of stages.
+    mirror : AbstractMirror, default PNorm()
+        h, the geometry.
 
+    Examples
+    --------
     >>> import cofed
     >>> method = cofed.MReFedDAGT(client_lr=0.1, radius_squared=4.0, sparsity=3, stages_count=2)
     >>> [stage.algorithm.radius_squared for stage in method.stages(cofed.Problem(), 10, None)]
     [4.0, 2.0]
     """
 
-    client_lr: Any = eqx.field(converter=number)
-    radius_squared: Any = eqx.field(converter=number)
+    client_lr: Hyperparameter = eqx.field(converter=number)
+    radius_squared: Hyperparameter = eqx.field(converter=number)
     sparsity: int = eqx.field(static=True)
-    server_lr: Any = eqx.field(converter=number, default=1.0)
+    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
     stages_count: int = eqx.field(static=True, default=4)
     mirror: AbstractMirror = eqx.field(default_factory=PNorm)
 

@@ -15,7 +15,7 @@ Deviations  The printed Prox(w_0, z) has the wrong sign, the printed Delta_r tel
             the printed 1/|S| in the server's c is wrong under sampling. B is exact since h is homogeneous.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
 from cofed._util.scalars import number, require_count, require_flag, require_positive, require_radius
+from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractGossipAlgorithm, AbstractServerAlgorithm, LocalSteps
 from cofed.mirrors import AbstractMirror, PNorm, require_mirror
 from cofed.problem import Problem
@@ -65,18 +66,33 @@ class Up(NamedTuple):
 class ReFedDAGT(AbstractServerAlgorithm, AbstractGossipAlgorithm):
     """Dual averaging within a q-norm ball around the start, drift-corrected (see the file's head for the update).
 
-    `client_lr` is eta_c, `server_lr` is eta_s, `radius_squared` is Q (inf: no ball), `sparsity` is s (None: the output
-    is not cut), `mirror` the geometry h, by default the p-norm with p = max(2, 2 ln d). Runs with a server, or with
-    `topology=`.
+    Runs through a server, or along a graph with `topology=`.
 
+    Parameters
+    ----------
+    client_lr : float
+        eta_c, the step size of the clients' local steps.
+    server_lr : float, default 1.0
+        eta_s, the step size of the server (by gossip, of a node) along the moves.
+    radius_squared : float, default inf
+        Q, the squared radius of the q-norm ball around the start; infinity leaves the ball out.
+    sparsity : int, optional
+        s, how many entries of the output are kept; None keeps all.
+    mirror : AbstractMirror, default PNorm()
+        h, the geometry; by default the p-norm with p = max(2, 2 ln d).
+    mix_start : bool, default False
+        Whether nodes mix their starts too, as the later stages of MReFedDA-GT need.
+
+    Examples
+    --------
     >>> import cofed
     >>> cofed.ReFedDAGT(client_lr=0.1, radius_squared=4.0, sparsity=16).sparsity
     16
     """
 
-    client_lr: Any = eqx.field(converter=number)
-    server_lr: Any = eqx.field(converter=number, default=1.0)
-    radius_squared: Any = eqx.field(converter=number, default=float("inf"))
+    client_lr: Hyperparameter = eqx.field(converter=number)
+    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
+    radius_squared: Hyperparameter = eqx.field(converter=number, default=float("inf"))
     sparsity: int | None = eqx.field(static=True, default=None)
     mirror: AbstractMirror = eqx.field(default_factory=PNorm)
     mix_start: bool = eqx.field(static=True, default=False)

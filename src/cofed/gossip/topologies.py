@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from cofed._util import checks, intake
+from cofed._util import checks, naming
 
 __all__ = [
     "Topology",
@@ -65,10 +65,10 @@ class Topology(eqx.Module):
         if set(labels) != set(names):
             if all(isinstance(label, int) for label in self.labels) and not set(labels) & set(names):
                 return self  # numbers that name no client
-            strange = sorted(set(labels) ^ set(names), key=intake.natural)
+            strange = sorted(set(labels) ^ set(names), key=naming.natural)
             raise ValueError(
                 "the topology's nodes have names, which must be those of the clients; "
-                f"only one of the two has {intake.listed(strange)}"
+                f"only one of the two has {naming.listed(strange)}"
             )
         places = {name: m for m, name in enumerate(names)}
         place = np.array([places[label] for label in labels])
@@ -285,7 +285,7 @@ def erdos_renyi(nodes: int, probability: float, seed: int = 0, tries: int = 100)
 
     inside = checks.is_real(probability) and 0 < checks.as_float(probability) <= 1
     probability = checks.real("the probability of an edge", probability, "in (0, 1]", inside)
-    intake.require_seed("erdos_renyi", seed)
+    checks.generator_seed("erdos_renyi", seed)
     tries = checks.integer("tries", tries)
     if count(nodes) ** 2 * probability / 2 > EDGES:
         raise ValueError(f"nodes={nodes} with probability {probability:g} are more than {EDGES:.0e} edges")

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from cofed._util.pandas_types import Frame
-from cofed.plotting import DECADES, FRACTIONS, REFERENCE, WORDS, colour, spread, style
+from cofed.plotting.panels import DECADES, spread
+from cofed.plotting.styles import FRACTIONS, REFERENCE, WORDS, colour, style
 from cofed.report.runs import ReportedRun
 
 NEVER = {"panel", "algorithm", "seed", "round", "x", "x_name", "stage", "participants", "left_out"}  # never drawn

@@ -1,0 +1,126 @@
+"""An index on disk: every client's samples in one place, read by their offset.
+
+A folder of open formats, which NumPy and Arrow read without cofed:
+
+    samples.npy    all samples, client after client: a structured array with the fields X and y
+    offsets.npy    where each client's samples begin and, last, where all end; int64
+    names.arrow    the clients' names (Feather), in their natural order; a client's position in it is its id
+    index.json     the format's number, what the index was made of (files, sizes, times, columns), labels, seconds
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+
+from cofed.federation.disk.build import FORMAT
+from cofed.federation.disk.source import Source, described
+
+
+class Names(Sequence[str]):
+    """Clients' names, kept as Arrow keeps them: a million are a few megabytes."""
+
+    def __init__(self, table: pa.ChunkedArray):
+        self.table = table
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: Any) -> Any:
+        return self.table[index].to_pylist() if isinstance(index, slice) else self.table[int(index)].as_py()
+
+    def find(self, name: str) -> int:
+        """Where a name is; -1 where it is not there."""
+        return self.table.index(pa.scalar(name, self.table.type)).as_py()
+
+
+@dataclasses.dataclass(frozen=True)
+class Index:
+    """An index that is there, opened: the samples stay on disk."""
+
+    folder: Path
+    meta: dict[str, Any]
+    offsets: np.ndarray
+    record: np.dtype
+    start: int  # the byte of samples.npy at which the first sample begins
+
+    @classmethod
+    def open(cls, folder: Path) -> "Index":
+        """The index in a folder, or a sentence."""
+        damaged = f"the index {folder} is damaged: delete this folder, and it is built again"
+        try:
+            meta = json.loads((folder / "index.json").read_text())
+            offsets = np.load(folder / "offsets.npy")
+            samples = np.load(folder / "samples.npy", mmap_mode="r")
+            start, record, total = samples.offset, samples.dtype, len(samples)
+            del samples
+        except (OSError, ValueError, EOFError) as error:
+            raise ValueError(damaged) from error
+        if meta.get("format") != FORMAT:
+            raise ValueError(f"the index {folder} is of another version of cofed: delete this folder to build it again")
+        if len(offsets) != meta["clients"] + 1 or offsets[-1] != total:
+            raise ValueError(damaged)
+        return cls(folder, meta, offsets, record, start)
+
+    def is_of(self, source: Source) -> bool:
+        """Whether the index was made of these files and columns as they are now."""
+        return self.meta["source"] == json.loads(json.dumps(source.fingerprint()))
+
+    @functools.cached_property
+    def names(self) -> Names:
+        """The clients' names."""
+        return Names(feather.read_table(str(self.folder / "names.arrow"), memory_map=False)["client"])
+
+    @functools.cached_property
+    def identity(self) -> str:
+        """A hash of what the index holds: its source, and how many samples every client has."""
+        told = json.dumps([self.meta["source"], described(self.record), self.meta["samples"]])
+        return hashlib.sha256(told.encode() + self.offsets.tobytes()).hexdigest()
+
+    def read(self, ids: np.ndarray, room: np.ndarray | None = None) -> np.ndarray:
+        """The samples of these clients (distinct, in rising order), one after another; in `room` where it is given."""
+        first, last = self.offsets[ids], self.offsets[ids + 1]
+        # Clients that are neighbours in the file are one read.
+        runs = np.flatnonzero(np.concatenate([[True], first[1:] != last[:-1]]))
+        rows = np.add.reduceat(last - first, runs)
+        return self.gather(first[runs], rows, room)
+
+    def rows(self, first: int, stop: int) -> np.ndarray:
+        """Samples by their place in the file."""
+        return self.gather(np.array([first]), np.array([stop - first]))
+
+    def gather(self, first: np.ndarray, rows: np.ndarray, room: np.ndarray | None = None) -> np.ndarray:
+        """Runs of samples, one after another. They are read, not mapped, so that no page of the file is counted as
+        memory; and all are asked for first, so that a cold disk works on many at a time."""
+        total = int(rows.sum())
+        samples = np.empty(total, self.record) if room is None else room[:total]
+        view, at, size = memoryview(samples.view(np.uint8)), 0, self.record.itemsize  # type: ignore[arg-type]
+        pieces = list(zip((self.start + first * size).tolist(), (rows * size).tolist(), strict=True))
+        file = os.open(self.folder / "samples.npy", os.O_RDONLY)
+        try:
+            if hasattr(os, "posix_fadvise"):
+                for where, length in pieces:
+                    os.posix_fadvise(file, where, length, os.POSIX_FADV_WILLNEED)
+            for where, length in pieces:
+                done = os.preadv(file, [view[at : at + length]], where)
+                while done < length:  # the system may give fewer at a time
+                    more = os.preadv(file, [view[at + done : at + length]], where + done)
+                    if more == 0:
+                        raise ValueError(f"the index {self.folder} ends early: delete this folder to build it again")
+                    done += more
+                at += length
+        finally:
+            os.close(file)
+        return samples

@@ -1,0 +1,80 @@
+"""Asking a site: what a round's messages hold, and the ends that they and their traces go to."""
+
+import dataclasses
+import functools
+from collections.abc import Iterable
+
+from cofed.flower import wire
+from cofed.flower.flwr_types import ArrayRecord
+from cofed.flower.membership import Membership
+from cofed.flower.messages import RoundInstructions
+from cofed.flower.progress import Event, ProgressLog
+from cofed.flower.run_folder import RunFolder
+from cofed.flower.state import NetworkState
+from cofed.flower.transport import Request, Transport
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerIO:
+    """The server's ends: the network, the disk and the log."""
+
+    transport: Transport
+    folder: RunFolder
+    progress: ProgressLog
+
+    def tell(self, state: NetworkState, events: Iterable[Event]) -> None:
+        """Tell of events in the present round."""
+        self.progress.tell(state.round, events)
+
+    def write_definition(self, membership: Membership) -> None:
+        """Write what the run is, and what its sites have said of themselves."""
+        cards = [info.entries() for info in membership.infos.values()]
+        self.folder.write_definition({**membership.spec.description(), "run": self.transport.run, "cards": cards})
+
+    def save(self, state: NetworkState) -> None:
+        """Write a checkpoint: before anybody is asked for the next round."""
+        self.folder.save(state.checkpoint(), state.log)
+
+
+@dataclasses.dataclass(frozen=True)
+class RoundArrays:
+    """The arrays of a round's messages: each is packed once for all sites, when it is first needed."""
+
+    state: NetworkState
+
+    @functools.cached_property
+    def down(self) -> ArrayRecord:
+        """What the algorithm broadcasts."""
+        return wire.pack(self.state.stage.algorithm.broadcast(self.state.server))
+
+    @functools.cached_property
+    def start(self) -> ArrayRecord:
+        """Where a client without a state begins."""
+        return wire.pack(self.state.stage.start)
+
+    @functools.cached_property
+    def model(self) -> ArrayRecord:
+        """The model to evaluate."""
+        return wire.pack(self.state.model)
+
+    def for_site(self, told: RoundInstructions) -> dict[str, ArrayRecord]:
+        """The arrays that a site with these instructions needs."""
+        arrays = {"down": self.down}
+        if self.state.stage.keeps_state and (told.counted < 0 or told.clip):
+            arrays["start"] = self.start
+        if told.evaluate or told.last:
+            arrays["model"] = self.model
+        return arrays
+
+
+def ask(io: ServerIO, state: NetworkState, site: str, arrays: RoundArrays, last: bool = False) -> NetworkState:
+    """Send one site its message of the round; `last`: that of the piece of work after the last round."""
+    told = state.instructions(site, last=last)
+    parts = arrays.for_site(told)
+    state = state.asked(site, sum(wire.array_bytes(record) for record in parts.values()))
+    if state.membership.spec.privacy is not None:
+        io.folder.spend(state.spent)  # before it is sent: a server that is killed must not forget it
+    request = Request(state.membership.nodes[site], site, state.round, "train")
+    io.transport.send(request, told.entries(), parts, state.agreed.settings.patience)
+    io.tell(state, [Event("asked", f"round {state.round}: asked {site}", {"site": site})])
+    return state

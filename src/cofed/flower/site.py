@@ -1,0 +1,300 @@
+"""A site's answers to the server: who it is, its work in a round, and its evaluation of a model.
+
+`Site.answer` is the one door: every message comes in and every reply goes out through it.
+"""
+
+import dataclasses
+import functools
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Array, Bool, PyTree
+
+from cofed._util import checks
+from cofed._util.programs import keep_programs
+from cofed._util.types import Given
+from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm, as_algorithm
+from cofed.engine.data import Data
+from cofed.engine.history import NOT_FINITE
+from cofed.federation import Federation
+from cofed.flower import wire
+from cofed.flower.client_state import ClientStates, Lost
+from cofed.flower.flwr_types import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from cofed.flower.local_work import RoundWork, evaluated, last_work, local_work
+from cofed.flower.messages import Identity, RoundInstructions, SiteInfo, stage_at, stand_in
+from cofed.flower.privacy import Privacy, privatised
+from cofed.flower.run_folder import save_model
+from cofed.problem import Problem
+from cofed.rows import fill
+
+log = logging.getLogger("flwr")
+T = TypeVar("T")
+Config = dict[str, bool | float | int | str]  # of a run (`--run-config`), or of a node (`--node-config`)
+FromConfig = T | Callable[[Config], T]  # a value, or a function of the run's configuration that gives it
+Load = Callable[[Config], tuple[npt.ArrayLike, npt.ArrayLike]]
+Keep = Callable[[Config], str | Path]
+
+
+class NotFinite(ValueError):
+    """An update with NaN or infinite entries."""
+
+
+class Answer(NamedTuple):
+    """What a site replies where all goes well."""
+
+    head: wire.Head
+    records: Mapping[str, ArrayRecord | MetricRecord] = MappingProxyType({})
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """What a site answers with: see `cofed.flower.client_app` for its parts."""
+
+    problem: Given[FromConfig[Problem]]
+    algorithm: Given[FromConfig[AbstractAlgorithm]]
+    load: Given[Load]
+    keep: Given[Keep | None] = None
+    privacy: Privacy | None = None
+
+    def answer(self, message: Message, context: Context) -> Message:
+        """The reply to a message, or why there is none.
+
+        What is wrong with the message itself, or with the kept state, is said in the reply. Any other error may quote
+        data, so its text stays in the site's own log.
+        """
+        from flwr.app import ConfigRecord, Message, RecordDict
+
+        began, name = time.perf_counter(), site_name(context)
+        answers = {"query": self.introduce, "train": self.work, "evaluate": self.evaluate}
+        answer, kind, trouble = Answer({}), "", ""
+        try:
+            answer = answers[message.metadata.message_type](message.content, context)
+        except (wire.WireError, Lost, NotFinite) as error:
+            kind, trouble = type(error).__name__, str(error)
+            log.warning("cofed: %s", error)
+        except Exception as error:
+            kind = "Failed"
+            trouble = f"it failed with a {type(error).__name__}; the site's own log says more"
+            log.exception("cofed: the site %s failed", name)
+        head = answer.head | {"format": wire.FORMAT, "site": name, "kind": kind, "trouble": trouble}
+        head["seconds"] = time.perf_counter() - began
+        content = RecordDict({"cofed": ConfigRecord(head), **answer.records})  # pyright: ignore[reportArgumentType]
+        return Message(content, reply_to=message)
+
+    def introduce(self, content: RecordDict, context: Context) -> Answer:
+        """Who the site is, to a server that runs the same algorithm on the same problem."""
+        problem, algorithm = self.defined(context)
+        identity = Identity.of(problem, algorithm).entries()
+        wire.check_head(content, **identity)
+        data = self.data(context)
+        problem.check(data)
+        return Answer(identity | SiteInfo.of(site_name(context), problem, data).entries())
+
+    def work(self, content: RecordDict, context: Context) -> Answer:
+        """The site's update in a round, or the last piece of work."""
+        opened = self.open(content, context)
+        told, work, states = opened.told, opened.work(), opened.states
+        records: dict[str, ArrayRecord | MetricRecord] = {}
+        if told.evaluate:
+            records["metrics"] = opened.scores()
+        if told.last:
+            self.finish(opened, work)
+            return Answer(opened.reply_head(), records)
+        up, kept, finite = local_work(work)
+        require_finite(finite)
+        states.keep(told.round, kept, told.counted)
+        if told.clip:
+            up = privatised(work, opened.first_state(), told, up)
+        records["up"] = wire.pack(up)
+        return Answer(opened.reply_head(), records)
+
+    def finish(self, opened: "OpenedRound", work: RoundWork) -> None:
+        """The piece of work after the last round; the models go into the site's folder."""
+        kept, algorithm = work.kept, opened.algorithm
+        if algorithm.ends_locally:
+            kept, finite = last_work(work)
+            require_finite(finite)
+        if opened.folder is None:
+            return
+        w = opened.part("model", opened.model_shape)
+        save_model(opened.folder / "model.safetensors", w)
+        if algorithm.is_personal:
+            # The server's state is not here; what stands for it is a server that begins at the last model.
+            own = algorithm.personal_model(algorithm.init(opened.problem, w), kept)
+            save_model(opened.folder / "personal.safetensors", own)
+
+    def evaluate(self, content: RecordDict, context: Context) -> Answer:
+        """The loss of the model in the message, and its accuracy where the loss has one."""
+        opened = self.open(content, context, evaluates=True)
+        return Answer(opened.reply_head(), {"metrics": opened.scores()})
+
+    def open(self, content: RecordDict, context: Context, evaluates: bool = False) -> "OpenedRound":
+        """A message of a round: checked, and put together with the site's data."""
+        problem, algorithm = self.defined(context)
+        identity = Identity.of(problem, algorithm)
+        head = wire.check_head(content, **identity.entries())
+        told = RoundInstructions.read(head)
+        require_privacy(self.privacy, told, evaluates or told.evaluate)
+        folder = self.folder(context)
+        keep_programs(None if folder is None else folder / "compiled")  # Flower has a new process for every message
+        federation = self.data(context)
+        data = padded(federation, told)
+        info = SiteInfo.of(site_name(context), problem, federation)
+        alike = stand_in([dataclasses.replace(info, outputs=told.outputs)])
+        posed, stage = stage_at(problem, algorithm, told.outline, data.X.dtype)
+        return OpenedRound(
+            content=content,
+            identity=identity,
+            told=told,
+            problem=posed,
+            algorithm=stage,
+            data=data,
+            model_shape=jax.eval_shape(lambda: problem.start(alike, None, told.seed)),
+            folder=folder,
+            states=ClientStates(context, folder, str(head.get("run"))),
+        )
+
+    def defined(self, context: Context) -> tuple[Problem, AbstractAlgorithm]:
+        """The problem and the algorithm of this run."""
+        problem, algorithm = from_config(self.problem, context), from_config(self.algorithm, context)
+        return problem, as_algorithm(algorithm)
+
+    def folder(self, context: Context) -> Path | None:
+        """The site's own folder."""
+        return None if self.keep is None else checks.folder("what keep gives", self.keep(dict(context.node_config)))
+
+    def data(self, context: Context) -> Federation:
+        """The site's data, checked like those of any client."""
+        loaded = self.load(dict(context.node_config))
+        if not isinstance(loaded, (tuple, list)) or len(loaded) != 2:
+            raise TypeError(f"load must give this site's (X, y), but gave {type(loaded).__name__}")
+        X, y = loaded
+        return Federation.from_arrays({site_name(context): (X, y)})
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenedRound:
+    """A message of a round, checked, with all that a site's work on it needs."""
+
+    content: RecordDict
+    identity: Identity
+    told: RoundInstructions
+    problem: Problem
+    algorithm: AbstractServerAlgorithm
+    data: Data
+    model_shape: PyTree
+    folder: Path | None
+    states: ClientStates
+
+    def part(self, name: str, shape: PyTree) -> PyTree:
+        """A pytree of the message."""
+        return wire.unpack(self.content, name, shape)
+
+    @functools.cached_property
+    def shapes(self) -> tuple[PyTree, PyTree]:
+        """The shapes of what comes down, and of what a client keeps."""
+
+        def both(w0: PyTree) -> tuple[PyTree, PyTree]:
+            down = self.algorithm.broadcast(self.algorithm.init(self.problem, w0))
+            return down, self.algorithm.init_client(self.problem, w0)
+
+        return jax.eval_shape(both, self.model_shape)
+
+    def work(self) -> RoundWork:
+        """The client's work in the round."""
+        told, dtype = self.told, self.data.X.dtype
+        return RoundWork(
+            algorithm=self.algorithm,
+            problem=self.problem,
+            data=self.data,
+            plan=told.plan,
+            seed=jax.random.key(told.seed),
+            round=jnp.asarray(told.round, jnp.int32),
+            stage_round=jnp.asarray(told.round - told.begun, dtype),
+            down=self.part("down", self.shapes[0]),
+            kept=self.kept(),
+        )
+
+    def kept(self) -> PyTree:
+        """What the client has kept since the last round that counted."""
+        _, shape = self.shapes
+        if not jax.tree.leaves(shape) or self.told.counted < 0:
+            return self.first_state()
+        return self.states.recall(self.told.counted, shape)
+
+    def first_state(self) -> PyTree:
+        """What a client keeps before its first round."""
+        _, shape = self.shapes
+        if not jax.tree.leaves(shape):
+            return shape
+        return self.algorithm.init_client(self.problem, self.part("start", self.model_shape))
+
+    def scores(self) -> MetricRecord:
+        """What the model in the message gives on the site's data."""
+        from flwr.app import MetricRecord
+
+        scores = evaluated(self.problem, self.data, self.part("model", self.model_shape))
+        return MetricRecord({name: float(value) for name, value in scores.items()})
+
+    def reply_head(self) -> wire.Head:
+        """What the head of the reply says of the round that it belongs to."""
+        return self.identity.entries() | {"run": self.states.run, "round": self.told.round}
+
+
+def site_name(context: Context) -> str:
+    """The name of a site: what its node's configuration calls it."""
+    node = context.node_config
+    return str(node.get("site", node.get("partition-id", context.node_id)))
+
+
+def from_config(value: FromConfig[T], context: Context) -> T:
+    """The value itself, or what it gives as a function of the run's configuration."""
+    if isinstance(value, eqx.Module) or not callable(value):
+        return value  # pyright: ignore[reportReturnType]  # a module may be callable
+    return value(dict(context.run_config))  # pyright: ignore[reportReturnType]
+
+
+def padded(federation: Federation, told: RoundInstructions) -> Data:
+    """The site's data as one client of the federation, padded to the size of the largest as the engine pads it."""
+    n = federation.n_samples
+    if n > told.most or not 0 <= told.id < told.clients:
+        raise wire.WireError(
+            f"the terms speak of at most {told.most} samples and client {told.id} of {told.clients}, but there are "
+            f"{n} samples here"
+        )
+
+    def pad(array: np.ndarray) -> Array:
+        room = np.empty((1, told.most, *array.shape[1:]), array.dtype)
+        fill(room[0], array)
+        return jnp.asarray(room)
+
+    own_X, own_y = federation.pooled()
+    X, one = pad(own_X), jnp.ones(1, jnp.int32)
+    return Data(X, pad(own_y), n * one, told.id * one, one.astype(X.dtype))
+
+
+def require_finite(finite: Bool[Array, ""]) -> None:
+    """Refuse to send work that has diverged."""
+    if not bool(finite):
+        raise NotFinite(NOT_FINITE)
+
+
+def require_privacy(privacy: Privacy | None, told: RoundInstructions, evaluates: bool) -> None:
+    """Refuse instructions that protect this site less than it insists on."""
+    if privacy is None:
+        return
+    if told.clip != privacy.clip or told.noise < privacy.noise or evaluates:
+        asked = "evaluations" if evaluates else f"clip {told.clip:g} and noise {told.noise:g}"
+        raise wire.WireError(
+            f"the server asks for {asked}, but this site insists on clip {privacy.clip:g}, noise {privacy.noise:g} and "
+            "no evaluations"
+        )

@@ -12,7 +12,10 @@ from rich.console import Console
 from cofed.cli.messages import STOPPED, fail, refuse, say_written, stop
 from cofed.cli.options import between, writable_folder
 
-EXPERIMENT = Annotated[Path, typer.Argument(help="An experiment file; `cofed init` writes an example.")]
+ExperimentFile = Annotated[Path, typer.Argument(help="An experiment file; `cofed init` writes an example.")]
+Seeds = Annotated[
+    int | None, typer.Option(callback=between(1, 1000), help="Repetitions; by default the file's.", show_default=False)
+]
 
 
 @contextlib.contextmanager
@@ -25,14 +28,11 @@ def input_checked() -> Iterator[None]:
 
 
 def run(
-    experiment: EXPERIMENT,
+    experiment: ExperimentFile,
     out: Annotated[Path, typer.Option(help="Folder for the results, one folder per experiment file.")] = Path(
         "cofed-results"
     ),
-    seeds: Annotated[
-        int | None,
-        typer.Option(callback=between(1, 1000), help="Repetitions; by default the file's.", show_default=False),
-    ] = None,
+    seeds: Seeds = None,
     again: Annotated[bool, typer.Option("--again", help="Run it also where it is finished.")] = False,
 ) -> None:
     """Run a comparison of your own, from an experiment file.
@@ -60,7 +60,7 @@ def run(
 
 
 def tune(
-    experiment: EXPERIMENT,
+    experiment: ExperimentFile,
     out: Annotated[Path | None, typer.Option(help="Write the whole table there, as CSV.", show_default=False)] = None,
 ) -> None:
     """Search the grids of an experiment file, each as one program, and say which values are best."""
@@ -89,11 +89,8 @@ def tune(
 
 
 def plan(
-    experiment: EXPERIMENT,
-    seeds: Annotated[
-        int | None,
-        typer.Option(callback=between(1, 1000), help="Repetitions; by default the file's.", show_default=False),
-    ] = None,
+    experiment: ExperimentFile,
+    seeds: Seeds = None,
     seconds: Annotated[
         float, typer.Option(help="To time each program in, beside compiling it; more is more precise.")
     ] = 2.0,
@@ -111,12 +108,12 @@ def plan(
     Example: cofed init && cofed plan experiment.toml && cofed run experiment.toml
     """
     from cofed.experiments import plan
-    from cofed.experiments.reproduce import following
+    from cofed.experiments.reproduce import progress_bar
 
     if not seconds > 0:
         refuse(f"--seconds must be > 0, got {seconds:g}")
     try:
-        with input_checked(), following(experiment.stem, Console(stderr=True)) as tick:
+        with input_checked(), progress_bar(experiment.stem, Console(stderr=True)) as tick:
             outlook = plan.look_ahead(experiment, seeds, seconds, tick)
     except KeyboardInterrupt:
         stop("Stopped before there was anything to say.")

@@ -14,7 +14,7 @@ from cofed._util.files import atomically, plain_names
 from cofed._util.pandas_types import Frame
 from cofed.engine.ranking import maximised
 from cofed.experiments import build, measure, results, schema
-from cofed.experiments.reproduce import following, say_what_was_there
+from cofed.experiments.reproduce import progress_bar, set_aside_others
 from cofed.experiments.specification import Comparison, Experiment
 
 
@@ -26,20 +26,37 @@ def opened(path: Path) -> tuple[schema.ExperimentFile, Experiment]:
 
 
 def run_file(path: Path, out: Path, seeds: int | None = None, again: bool = False) -> Path:
-    """Run an experiment file into a folder of its name; gives that folder. What is finished is not run again."""
+    """Run an experiment file, unless its results are there already.
+
+    Parameters
+    ----------
+    path
+        The experiment file.
+    out
+        Where the folder of results is made, which is called like the file.
+    seeds
+        Repetitions; None is the file's number.
+    again
+        Whether to run it also where it is finished.
+
+    Returns
+    -------
+    Path
+        The folder of results.
+    """
     file, experiment = opened(path)
     folder, wanted = out / experiment.id, list(range(seeds or file.seeds))
     definition = results.definition(experiment, "user", wanted)
     if again or not results.finished(folder, definition):
         screen = Console(stderr=True)
-        say_what_was_there(folder, definition, screen)
-        with following(experiment.id, screen) as tick:
+        set_aside_others(folder, definition, screen)
+        with progress_bar(experiment.id, screen) as tick:
             results.carry_out(experiment, folder, "user", wanted, tick, time.perf_counter)
     return folder
 
 
 class Grids(NamedTuple):
-    """The tuned grids of a file, and whether Ctrl-C has stopped it before all were done."""
+    """The tuned grids of a file, and whether Ctrl-C stopped the tuning before all were done."""
 
     table: Frame
     stopped: bool
@@ -55,7 +72,7 @@ def tune_file(path: Path) -> Grids:
     methods = [one for one in what.methods(numbers) if not measure.chooses(one.algorithms()[0], setup.problem)]
     if not methods:
         raise schema.FileError(f"{path} has nothing to tune: its algorithms choose by themselves")
-    with following(experiment.id, Console(stderr=True)) as tick:
+    with progress_bar(experiment.id, Console(stderr=True)) as tick:
         for i, method in enumerate(methods):
             tick(float(i), float(len(methods)), method.label)
             try:
@@ -96,7 +113,7 @@ def ranking(table: Frame) -> Table:
 
 
 def text(value: object) -> str:
-    """A cell; what an algorithm does not have is empty."""
+    """A value in a cell; a column that an algorithm does not have is empty."""
     if isinstance(value, float):
         return "" if value != value else f"{value:.6g}"
     return str(value)
@@ -144,6 +161,6 @@ def bad_ends(folder: Path) -> list[str]:
 
 
 def write_example(path: Path) -> None:
-    """The commented example of an experiment file."""
+    """Write the commented example of an experiment file."""
     example = resources.files("cofed.experiments").joinpath("example.toml").read_text()
     atomically(path, lambda name: Path(name).write_text(example), shown=True)

@@ -182,9 +182,9 @@ def tune(
     what: Comparison, setup: Setup, method: Method, numbers: Numbers, seed: int, kept: Path | None = None
 ) -> tuple[Frame, dict[str, Any]]:
     """A method's whole grid, ranked. `kept` is the folder from which an interrupted tuning goes on."""
-    every = getattr(numbers, "tune_every", None)
+    every = vars(numbers).get("tune_every")
     given: dict[str, Any] = arguments(setup, method, seed) | {"evaluate_every": every}
-    over = max(1, getattr(numbers, "tuned_over", 1) // (every or max(1, given["rounds"] // 20)))
+    over = max(1, vars(numbers).get("tuned_over", 1) // (every or max(1, given["rounds"] // 20)))
     with interruptible() as asked:
         try:
             tuning = cofed.tune(

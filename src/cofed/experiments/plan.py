@@ -51,7 +51,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Outlook:
-    """A whole file."""
+    """What a whole file will cost."""
 
     title: str
     federation: str
@@ -72,8 +72,11 @@ class Outlook:
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory that the process will have: programs stay, and the data of the next seed is built beside the
-        last; making the data may be the peak too."""
+        """The most memory that the process will have.
+
+        Programs stay in memory, and the data of the next seed is built beside those of the last. Making the data may be
+        the peak too.
+        """
         parts = [part for line in self.lines for part in line.parts]
         programs = sum(line.programs_bytes for line in self.lines)
         next_seed = BUILDING * parts[0].data_bytes if self.seeds > 1 else 0
@@ -87,7 +90,7 @@ class Outlook:
 
     @property
     def tightest(self) -> Forecast:
-        """The run that ends first as the data grows."""
+        """The run that is the first to be too large for this machine as the data grows."""
         return min((line.run for line in self.lines), key=lambda run: run.clients_that_fit or 0)
 
 
@@ -169,7 +172,7 @@ class Compiled(NamedTuple):
 
 
 class Compiler:
-    """Listens to JAX, which says of every program how long the compiler took."""
+    """Counts compiled programs and their seconds, as JAX reports them."""
 
     def __init__(self) -> None:
         self.so_far = Compiled(0, 0.0)
@@ -188,15 +191,14 @@ def compiler() -> Compiler:
 
 
 def grown(predict: Callable[[float], Forecast], seconds: float) -> tuple[Forecast, Forecast, int]:
-    """A forecast as of now and as of the next process, and the bytes that its programs have added to this one."""
+    """Forecast: as of now, as of the next process, and the bytes that the compiled programs have added to this one."""
     before, began = machine.resident(), compiler().so_far
     found = predict(seconds)
     return found, as_next_time(found, began, compiler().so_far), max(0, found.process_bytes + found.data_bytes - before)
 
 
 def as_next_time(found: Forecast, began: Compiled, ended: Compiled) -> Forecast:
-    """With the compile seconds of the next process, which traces again, but takes programs from disk where they are
-    kept."""
+    """The forecast for the next process, which traces again, but takes compiled programs from disk if they are kept."""
     kept: Any = jax.config
     if kept.jax_compilation_cache_dir is None:
         return found
@@ -205,7 +207,7 @@ def as_next_time(found: Forecast, began: Compiled, ended: Compiled) -> Forecast:
 
 
 def table(outlook: Outlook) -> Table:
-    """The algorithms, for a terminal: one each column, so that it fits a narrow one."""
+    """The figures of all algorithms, one per column, so that the table fits a narrow terminal."""
     shown = Table(title=f"{outlook.title}: {outlook.federation}", box=box.SIMPLE_HEAD, title_justify="left")
     shown.add_column("", no_wrap=True)
     for line in outlook.lines:
@@ -228,7 +230,7 @@ def table(outlook: Outlook) -> Table:
 
 
 def words(outlook: Outlook) -> list[str]:
-    """What it comes to, in sentences."""
+    """What the file will cost in all, in sentences."""
     first, memory = outlook.lines[0].run, machine.memory()
     grids = sum(line.configurations for line in outlook.lines if line.tuning)
     tuned = f"{grids} configurations are tuned, then " if grids else ""

@@ -129,7 +129,7 @@ def hints_of(kind: type[eqx.Module]) -> dict[str, Any]:
     return {field.name: noted_type(resolved.get(field.name, field.type)) for field in fields_of(kind)}
 
 
-def noted_type(annotation: Any) -> Any:
+def noted_type(annotation: object) -> Any:
     """The type that `Given` notes in an annotation, or the annotation as it is.
 
     >>> from cofed._util.types import Given
@@ -146,7 +146,7 @@ def is_union(annotation: object) -> bool:
     return typing.get_origin(annotation) in (types.UnionType, typing.Union)
 
 
-def value_type(annotation: Any, default: object) -> Any:
+def value_type(annotation: object, default: object) -> Any:
     """The type of a key's values, from an annotation or, where that says nothing, from the default.
 
     >>> value_type(tuple[int, ...] | None, None), value_type(typing.Any, True), value_type("L", None)

@@ -1,4 +1,7 @@
-"""The folder of an experiment's results: config.json, numbers, tuning, claims.json, figure."""
+"""The folder of an experiment's results: config.json, numbers, tuning, claims.json, figure.
+
+A folder is recognised by its definition: a text of all that the results depend on.
+"""
 
 import datetime
 import hashlib
@@ -23,11 +26,11 @@ from cofed.experiments.measurements import Measurements
 from cofed.experiments.parts import Parts
 from cofed.experiments.specification import Claim, Comparison, Experiment, Verdict
 
-WRITTEN = ("numbers.parquet", "claims.json", "figure.png")  # what shows that a folder is whole, beside config.json
+WRITTEN = ("numbers.parquet", "claims.json", "figure.png")  # beside config.json, what a whole folder has
 
 
 def definition(experiment: Experiment, size: str, seeds: list[int]) -> str:
-    """What the results depend on, as text: where it is the same, the experiment need not run again."""
+    """All that the results depend on, as text. Where it is the same, the experiment need not run again."""
     panels = {}
     for panel in experiment.panels:
         numbers = experiment.numbers(size, panel)
@@ -60,7 +63,7 @@ def finished(folder: Path, text: str) -> bool:
 
 
 def write_config(folder: Path, config: dict[str, Any]) -> None:
-    """config.json, with a hash of what it says and one of the numbers beside it."""
+    """Write config.json, with a hash of what it says and one of the numbers beside it."""
     told = json.loads(json.dumps(finite(config | {"numbers_hash": digest(folder / "numbers.parquet")})))
     told.pop("content_hash", None)
     told["content_hash"] = fingerprint(json.dumps(told, sort_keys=True))
@@ -68,7 +71,7 @@ def write_config(folder: Path, config: dict[str, Any]) -> None:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json as it was written, beside the numbers that it was written with; or a sentence."""
+    """Read config.json, after a check that neither it nor the numbers have changed since they were written."""
     path = folder / "config.json"
     config = read(path)
     needed = {"algorithms", "data", "definition", "numbers", "references", "size", "title"}
@@ -85,7 +88,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def make_room(folder: Path, text: str) -> str | None:
-    """Set aside what a folder holds of another definition, or damaged; gives a sentence on it, or None."""
+    """Set aside results that are damaged or of another definition; gives a sentence on what was set aside, or None."""
     if not folder.is_dir():
         return None
     with folders.held(folder):
@@ -192,7 +195,7 @@ def write(experiment: Experiment, folder: Path, size: str, seeds: list[int], fou
         "note": one_line(experiment.note),
         "data": found.setup.get("data", {}),
         "problem": found.setup.get("problem", {}),
-        "rounds": getattr(numbers, "rounds", None),
+        "rounds": vars(numbers).get("rounds"),
         "numbers": described(vars(numbers)),
         "run": found.setup.get("run", {}),
         "panels": {panel: described(dict(other)) for panel, other in experiment.panels.items()},
@@ -205,7 +208,7 @@ def write(experiment: Experiment, folder: Path, size: str, seeds: list[int], fou
 
 
 def judge(experiment: Experiment, folder: Path, size: str, seen: Measurements) -> None:
-    """The claims and the figure, from the measured numbers."""
+    """Write the claims and the figure, from the measured numbers."""
     write_json(folder / "claims.json", finite([judged(claim, seen, size) for claim in experiment.claims]), shown=True)
     figure.write(experiment, seen, folder, size)
 
@@ -228,7 +231,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def again(experiment: Experiment, folder: Path) -> None:
+def judge_again(experiment: Experiment, folder: Path) -> None:
     """Judge and draw what was measured before, after a claim or the figure has changed."""
     config = read_config(folder)
     source = config["data"].get("source", "")

@@ -16,7 +16,7 @@ ONE = 1 - 1e-6  # an F1 of 1, in 32 bits
 def four(n: Numbers) -> list[Method]:
     """The four algorithms of the paper, over its grid."""
     grid = {"client_lr": n.client_lrs, "server_lr": n.server_lrs}
-    best = n.paper if hasattr(n, "paper") else {}
+    best = vars(n).get("paper", {})
     makes = {
         "FedMiD": cofed.FedMiD,
         "FedMiD-OSP": partial(cofed.FedMiD, client_prox=False),

@@ -7,7 +7,7 @@ import numpy as np
 
 from cofed._util import checks
 from cofed.federation import AbstractFederation
-from cofed.problem import Problem
+from cofed.problem import PosedProblem, Problem
 
 CACHE = 2**20  # bytes
 
@@ -68,10 +68,12 @@ def in_cache(plan: Plan, sample: int, parameters: int) -> Plan:
     return dataclasses.replace(plan, block=max(1, CACHE // max(1, one)))
 
 
-def pose(problem: Problem, plan: Plan) -> Problem:
+def pose(problem: Problem, plan: Plan) -> PosedProblem:
     """The problem, together with what an algorithm may know of the rounds."""
-    return dataclasses.replace(
-        problem,
+    return PosedProblem(
+        problem.model,
+        problem.loss,
+        problem.regularizer,
         local_steps=plan.steps if plan.equal else None,
         everyone=plan.everyone,
         participation=plan.participants / plan.clients,

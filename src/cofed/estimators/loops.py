@@ -1,7 +1,5 @@
 """Rounds of cofed's engine as compiled loops, each until what an estimator waits for."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,10 +8,12 @@ from jaxtyping import Array, PyTree
 from cofed._util import trees
 from cofed.algorithms import FedNewton
 from cofed.engine import evaluate
-from cofed.engine.server_rounds import ServerTask as Task
+from cofed.engine.data import Data
+from cofed.engine.server_rounds import ServerTask
 from cofed.engine.state import State
-from cofed.estimators.certificate import Null, duality_gap
+from cofed.estimators.certificate import FirstOrder, NullModel, duality_gap
 from cofed.models import Weights
+from cofed.problem import Problem
 
 
 def begun(server: PyTree) -> State:
@@ -22,14 +22,14 @@ def begun(server: PyTree) -> State:
 
 
 @eqx.filter_jit
-def start(task: Task, w: Weights, gradient: Weights) -> PyTree:
+def start(task: ServerTask, w: Weights, gradient: Weights) -> PyTree:
     """FedNewton's state before its first round, from the gradient at w."""
     assert isinstance(task.algorithm, FedNewton)
     return task.algorithm.start(task.problem, w, gradient)
 
 
 @eqx.filter_jit
-def newton_rounds(task: Task, state: State, enough: Array, last: Array) -> State:
+def newton_rounds(task: ServerTask, state: State, enough: Array, last: Array) -> State:
     """Rounds until a whole step promises a decrease of no more than `enough`."""
     algorithm = task.algorithm
     assert isinstance(algorithm, FedNewton)
@@ -43,7 +43,7 @@ def newton_rounds(task: Task, state: State, enough: Array, last: Array) -> State
 
 
 @eqx.filter_jit
-def fista_rounds(task: Task, state: State, null: Null, target: Array, last: Array) -> State:
+def fista_rounds(task: ServerTask, state: State, null: NullModel, target: Array, last: Array) -> State:
     """Rounds until the gap, bounded by what the server knows, is at most the target."""
 
     def more(state: State) -> Array:
@@ -51,7 +51,8 @@ def fista_rounds(task: Task, state: State, null: Null, target: Array, last: Arra
         moved = jax.tree.map(jnp.subtract, server.w, server.at)
         square = trees.dot(moved, moved)
         bound = server.loss + trees.dot(server.gradient, moved) + server.L / 2 * square
-        gap = duality_gap(task.problem, null, server.w, bound, server.at, server.loss, server.gradient)
+        at = FirstOrder(server.at, server.loss, server.gradient)
+        gap = duality_gap(task.problem, null, server.w, bound, at)
         still = (server.L * jnp.sqrt(square)) > 1e-15 * server.L
         return ((server.known == 0) | ((gap > target) & still)) & (state.round < last) & (state.failed_at < 0)
 
@@ -59,20 +60,20 @@ def fista_rounds(task: Task, state: State, null: Null, target: Array, last: Arra
 
 
 @eqx.filter_jit
-def rounds_up_to(task: Task, state: State, stop: Array) -> State:
+def rounds_up_to(task: ServerTask, state: State, stop: Array) -> State:
     """Rounds until the round `stop`."""
     return jax.lax.while_loop(
         lambda state: (state.round < stop) & (state.failed_at < 0), lambda state: one(task, state), state
     )
 
 
-def one(task: Task, state: State) -> State:
+def one(task: ServerTask, state: State) -> State:
     """One round of the engine."""
     return task.one_round(state)[0]
 
 
 @eqx.filter_jit
-def power_iteration(problem: Any, data: Any, w: Weights, rounds: int) -> Array:
+def power_iteration(problem: Problem, data: Data, w: Weights, rounds: int) -> Array:
     """The largest eigenvalue of the mean loss's Hessian at w, slightly from below."""
     gradient = lambda v: evaluate.smooth(problem, data, v)[1]  # noqa: E731
     norm = lambda v: jnp.sqrt(sum(jnp.vdot(x, x) for x in jax.tree.leaves(v)))  # noqa: E731

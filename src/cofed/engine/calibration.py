@@ -14,7 +14,7 @@ from cofed._util import machine
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.chunk_loop import run_chunk
 from cofed.engine.execution import Chunk, begin_stage, count_first, failed, next_pace, record, schedule
-from cofed.engine.grid_rounds import advance_some, begin_together, clock_of
+from cofed.engine.grid_rounds import advance_some, begin_together, schedule_of
 from cofed.engine.history import Log
 from cofed.engine.job import Job, ReadyStage
 from cofed.engine.state import copies
@@ -115,7 +115,7 @@ def calibrate_slice(
     state = begin_together(algorithms, stage.task, starts, jax.random.key(job.spec.seed), 0)
     untimed = dataclasses.replace(job.spec, rounds=NEVER, evaluate_every=NEVER)
     places = jnp.arange(len(members), dtype=jnp.int32)
-    finite, never = jnp.asarray(True), clock_of(untimed, 0, jnp.asarray(True))
+    finite, never = jnp.asarray(True), schedule_of(untimed, 0, jnp.asarray(True))
     program = advance_some.lower(algorithms, stage.task, state, state, places, never).compile()  # pyright: ignore[reportFunctionMemberAccess]
     compile_seconds, resident = time.perf_counter() - began, resident_with_programs()
 
@@ -125,7 +125,7 @@ def calibrate_slice(
         def go(count: int) -> float:
             nonlocal now
             began = time.perf_counter()
-            when = clock_of(spec, int(now.round) + count, finite)
+            when = schedule_of(spec, int(now.round) + count, finite)
             now, rows = jax.block_until_ready(program(algorithms, stage.task, now, now, places, when))
             jax.device_get(rows)
             return time.perf_counter() - began

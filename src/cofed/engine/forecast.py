@@ -30,7 +30,7 @@ BUILDING = 2  # while a federation is built, its data are in memory twice: as gi
 class Forecast:
     """What a run will cost: seconds, bytes of memory and bytes on the wire.
 
-    Attributes
+    Parameters
     ----------
     algorithm : str
         The method's name.

@@ -66,10 +66,10 @@ class SliceRun:
             end = min(stage.end, round + self.pace)
             if self.file:
                 end = min(end, (round // self.saved_every + 1) * self.saved_every)
-            clock = clock_of(self.job.spec, end, finite)
+            schedule = schedule_of(self.job.spec, end, finite)
             after = state
             for some, places in self.blocks(np.flatnonzero(np.asarray(state.failed_at) < 0)):
-                after, rows = advance_some(algorithms, stage.task, state, after, places, clock)
+                after, rows = advance_some(algorithms, stage.task, state, after, places, schedule)
                 self.record(rows, some, round, end)
             state = jax.block_until_ready(after)
             self.pace = next_pace(self.pace, time.perf_counter() - began, stage.task.recording.capacity)
@@ -161,8 +161,8 @@ def evaluated(spec: RunSpec) -> np.ndarray:
     return np.array([r for r in range(1, last + 1) if r % every == 0 or r == last])
 
 
-def clock_of(spec: RunSpec, end: int, finite: Array) -> ChunkSchedule:
-    """The clock of a chunk that ends before the round `end`: arrays, so that other numbers compile nothing."""
+def schedule_of(spec: RunSpec, end: int, finite: Array) -> ChunkSchedule:
+    """The schedule of a chunk that ends before the round `end`: arrays, so that other numbers compile nothing."""
     stop, last, every = (jnp.asarray(n, jnp.int32) for n in (end, spec.rounds, spec.evaluate_every))
     return ChunkSchedule(stop, last, every, finite=finite)
 
@@ -214,11 +214,11 @@ def advance_some(
     state: State,
     after: State,
     places: Int[Array, " some"],
-    clock: ChunkSchedule,
+    schedule: ChunkSchedule,
 ) -> tuple[State, dict[str, Array]]:
     """Advance the configurations at these places, write their new states into `after`, and give their rows.
 
-    Data, key and clock are shared by all configurations, and so are the batches.
+    Data, key and schedule are shared by all configurations, and so are the batches.
     """
     # A step of all configurations works on more memory than a step of one, so fewer clients at a time fit the caches.
     plan = dataclasses.replace(task.plan, block=max(1, (task.plan.block or 1) // places.size))
@@ -226,7 +226,7 @@ def advance_some(
 
     def one(algorithm, server, clients, empty, failed_at):
         mine = State(server, clients, state.key, state.round, state.begun, empty, failed_at)
-        mine, records = advance(with_algorithm(task, algorithm), mine, clock)
+        mine, records = advance(with_algorithm(task, algorithm), mine, schedule)
         return (mine.server, mine.clients, mine.empty, mine.failed_at), records.rows, mine.round
 
     own = lambda state: (state.server, state.clients, state.empty, state.failed_at)  # noqa: E731

@@ -9,7 +9,8 @@ from jaxtyping import Array, PyTree
 
 from cofed._util import naming
 from cofed.algorithms.base import Stage
-from cofed.engine.job import check_numbers, check_prediction
+from cofed.engine.contracts import check_prediction
+from cofed.engine.job import check_numbers
 from cofed.engine.plan import Plan, check_fit, make_plan, pose
 from cofed.engine.spec import RunSpec
 from cofed.flower.messages import SiteInfo, StageOutline, stand_in

@@ -10,7 +10,7 @@ import pytest
 from tests import worlds
 
 import cofed
-from cofed.engine import run as engine
+from cofed.engine import execution as engine
 from cofed.engine.evaluate import smooth
 from cofed.engine.job import prepare
 from cofed.engine.spec import RunSpec
@@ -182,13 +182,13 @@ def test_chunking_changes_no_bit(row, monkeypatch):
 def test_resuming_changes_no_bit(row, tmp_path, monkeypatch):
     whole = go(row, checkpoint=tmp_path / "whole", checkpoint_every=2)
 
-    def killed(job, number, state, *rest, chunk=engine.chunk):
-        if int(state.round) >= 4:
+    def killed(job, log, chunk, record=engine.record):
+        if chunk.first >= 4:
             raise SystemExit
-        return chunk(job, number, state, *rest)
+        record(job, log, chunk)
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "chunk", killed)
+        patch.setattr(engine, "record", killed)
         with pytest.raises(SystemExit):
             go(row, checkpoint=tmp_path / "part", checkpoint_every=2)
     resumed = cofed.resume(tmp_path / "part")
@@ -226,7 +226,7 @@ def test_gradients_through_a_round_are_finite_under_vmap(row):
     def objective(algorithm):
         mine = dataclasses.replace(task, algorithm=algorithm)
         begun = mine.begin(w0, jax.random.key(0), 0)
-        state, _ = mine.exchange.one_round(algorithm, mine.problem, mine.data, begun, mine.plan)
+        state, _ = mine.one_round(begun)
         return smooth(mine.problem, mine.data, mine.model(state))[0]
 
     both = jax.tree.map(lambda a, b: jnp.stack([a, b]), task.algorithm, other.stages[0].task.algorithm)

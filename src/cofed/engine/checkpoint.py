@@ -10,10 +10,9 @@ Every file is written under another name and renamed, so a kill at any moment le
 
 import contextlib
 import dataclasses
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -23,13 +22,14 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from cofed._util import trees
+from cofed._util.caller import warn_caller
 from cofed._util.files import atomically, digest
 from cofed.engine import recorded
 from cofed.engine.contracts import in_a_line
 from cofed.engine.definition import Written, write_definition
 from cofed.engine.history import History, LeftOut, Log
-from cofed.engine.server_rounds import State
 from cofed.engine.spec import RunSpec
+from cofed.engine.state import State
 
 
 @runtime_checkable
@@ -94,11 +94,9 @@ class Store:
             self.save(state, log)
         except OSError as error:
             if self.unwritten is None:
-                warnings.warn(
+                warn_caller(
                     f"a checkpoint was not written: {error}. The run goes on; later checkpoints are written once there "
-                    "is room",
-                    RuntimeWarning,
-                    stacklevel=4,
+                    "is room"
                 )
             self.unwritten = error
         else:
@@ -109,11 +107,9 @@ class Store:
         if self.unwritten is not None:
             rounds = self.all()
             last = f"its last checkpoint is of round {rounds[-1].round}" if rounds else "it has no checkpoint"
-            warnings.warn(
+            warn_caller(
                 f"the run in {self.folder} is over, but {last}, since {self.unwritten}. The result is whole; "
-                "cofed.resume does the missing rounds again",
-                RuntimeWarning,
-                stacklevel=4,
+                "cofed.resume does the missing rounds again"
             )
 
     def save(self, state: Resumable, log: Log) -> None:
@@ -243,7 +239,7 @@ def arrays(tree: PyTree) -> dict[str, np.ndarray]:
     }
 
 
-def is_key(leaf: Any) -> bool:
+def is_key(leaf: object) -> bool:
     """Whether a leaf is a random key."""
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import PyTree
 
-from cofed.disk import DiskFederation
 from cofed.engine.serialization import NotOurs, encode
-from cofed.federation import Federation
+from cofed.federation import AbstractFederation, DiskFederation
 from cofed.problem import Problem
 
 LARGE = 64  # an array with more entries than this is represented by its hash
@@ -104,7 +103,7 @@ def contradiction(before: object, now: object, name: str) -> str | None:
     return None if first is None else f"{first[0]} was {words(first[1])} and is now {words(first[2])}"
 
 
-def fingerprint(federation: Federation | DiskFederation) -> str:
+def fingerprint(federation: AbstractFederation) -> str:
     """A hash of the data, and of the clients' names in their order."""
     if isinstance(federation, DiskFederation):
         measured = None if federation.measured is None else federation.measured.tolist()
@@ -125,7 +124,7 @@ def code_of(function: Callable, *shapes: PyTree) -> str:
     return hashed.hexdigest()
 
 
-def code_of_problem(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> str:
+def code_of_problem(problem: Problem, federation: AbstractFederation, start: PyTree) -> str:
     """A hash of what the loss of a sample and the regularizer's proximal operator compute."""
     x, y = (jax.ShapeDtypeStruct(part.shape, part.dtype) for part in federation.example())
 

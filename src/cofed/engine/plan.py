@@ -6,10 +6,7 @@ import math
 import numpy as np
 
 from cofed._util import checks
-from cofed.algorithms import base
-from cofed.algorithms.base import AbstractAlgorithm
-from cofed.disk import DiskFederation
-from cofed.federation import Federation
+from cofed.federation import AbstractFederation
 from cofed.problem import Problem
 
 CACHE = 2**20  # bytes
@@ -34,7 +31,7 @@ class Plan:
 
 
 def make_plan(
-    federation: Federation | DiskFederation,
+    federation: AbstractFederation,
     local_steps: int | None,
     local_epochs: int | None,
     batch_size: int | None,
@@ -79,21 +76,3 @@ def pose(problem: Problem, plan: Plan) -> Problem:
         everyone=plan.everyone,
         participation=plan.participants / plan.clients,
     )
-
-
-def check_refusal(algorithm: AbstractAlgorithm, problem: Problem) -> None:
-    """Refuse a problem that lacks what the algorithm needs."""
-    reason = base.refusal(algorithm, problem)
-    if reason:
-        raise ValueError(reason)
-
-
-def check_fit(algorithm: AbstractAlgorithm, problem: Problem, plan: Plan) -> None:
-    """Refuse a pair of algorithm and problem that does not fit."""
-    check_refusal(algorithm, problem)
-    if algorithm.equal_steps and not plan.equal:
-        raise ValueError(
-            f"{algorithm.name} needs the same number of local steps on all clients, but local_epochs="
-            f"{plan.epochs} with batch_size={plan.batch} gives clients of different sizes different numbers; "
-            "give local_steps instead"
-        )

@@ -8,31 +8,35 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from cofed._util import trees
+from cofed.algorithms import FedNewton
 from cofed.engine import evaluate
-from cofed.engine.chunk_loop import Task
-from cofed.engine.server_rounds import State, started
+from cofed.engine.server_rounds import ServerTask as Task
+from cofed.engine.state import State
 from cofed.estimators.certificate import Null, duality_gap
 from cofed.models import Weights
 
 
 def begun(server: PyTree) -> State:
     """The state before the first round, of an algorithm whose clients keep nothing."""
-    return started(server, (), jax.random.key(0), 0)
+    return State.before_stage(server, (), jax.random.key(0), 0)
 
 
 @eqx.filter_jit
 def start(task: Task, w: Weights, gradient: Weights) -> PyTree:
     """FedNewton's state before its first round, from the gradient at w."""
+    assert isinstance(task.algorithm, FedNewton)
     return task.algorithm.start(task.problem, w, gradient)
 
 
 @eqx.filter_jit
 def newton_rounds(task: Task, state: State, enough: Array, last: Array) -> State:
     """Rounds until a whole step promises a decrease of no more than `enough`."""
+    algorithm = task.algorithm
+    assert isinstance(algorithm, FedNewton)
 
     def more(state: State) -> Array:
         server = state.server
-        settled = (server.known == 1) & (server.t == task.algorithm.server_lr) & (server.promise >= -enough)
+        settled = (server.known == 1) & (server.t == algorithm.server_lr) & (server.promise >= -enough)
         return ~settled & (state.round < last) & (state.failed_at < 0)
 
     return jax.lax.while_loop(more, lambda state: one(task, state), state)
@@ -64,7 +68,7 @@ def rounds_up_to(task: Task, state: State, stop: Array) -> State:
 
 def one(task: Task, state: State) -> State:
     """One round of the engine."""
-    return task.exchange.one_round(task.algorithm, task.problem, task.data, state, task.plan)[0]
+    return task.one_round(state)[0]
 
 
 @eqx.filter_jit

@@ -25,10 +25,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from cofed.algorithms import FedDecouple, FedFISTA, FedNewton
 from cofed.algorithms.base import AbstractServerAlgorithm, as_algorithm, refusal
-from cofed.engine.chunk_loop import Task, Watch
-from cofed.engine.job import traced, wire
+from cofed.engine.job import traced
 from cofed.engine.plan import Plan, pose
-from cofed.engine.server_rounds import Centre
+from cofed.engine.server_rounds import ServerTask as Task
 from cofed.estimators.certificate import Certificate, Curvature, Look, curvature_beside, curvature_of, gradient_rounding
 from cofed.estimators.loops import begun, fista_rounds, newton_rounds, power_iteration, rounds_up_to, start
 from cofed.estimators.penalty import EPS, fitting, is_open, sets_to_zero, stronger
@@ -224,13 +223,13 @@ class Run:
         reason = refusal(algorithm, problem)
         if reason:
             raise ValueError(reason)
-        return Task(traced(algorithm, data.dtype), problem, Centre(), data, None, {}, plan, Watch())
+        return Task(traced(algorithm, data.dtype), problem, data, plan)
 
     def count(self, what: str, task: Task, w: Weights, rounds: int) -> None:
         """The rounds that an algorithm took, with the bytes of its messages."""
         key = (what, getattr(task.algorithm, "working_set", None))
         if key not in self.posed.messages:
-            down, up, _ = wire(task, w)
+            down, up, _ = task.message_bytes(w)
             self.posed.messages[key] = down, up
         self.posed.traffic.add(what, rounds, *self.posed.messages[key])
         self.left -= rounds

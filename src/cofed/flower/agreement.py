@@ -9,9 +9,9 @@ from jaxtyping import Array, PyTree
 
 from cofed._util import naming
 from cofed.algorithms.base import Stage
+from cofed.engine.compatibility import check_fit, check_numbers
 from cofed.engine.contracts import check_prediction
-from cofed.engine.job import check_numbers
-from cofed.engine.plan import Plan, check_fit, make_plan, pose
+from cofed.engine.plan import Plan, make_plan, pose
 from cofed.engine.spec import RunSpec
 from cofed.flower.messages import SiteInfo, StageOutline, stand_in
 from cofed.flower.settings import NetworkSpec, ServerSettings

@@ -14,6 +14,7 @@ from cofed.engine import execution as engine
 from cofed.engine.evaluate import smooth
 from cofed.engine.job import prepare
 from cofed.engine.spec import RunSpec
+from cofed.problem import PosedProblem
 
 
 class Row(NamedTuple):
@@ -262,10 +263,10 @@ def test_clients_outside_the_sample_never_change_anything(row):
     changed = go(row, cofed.Federation.from_arrays(pairs), rounds=2, seed=3)
     np.testing.assert_array_equal(worlds.coefs(result), worlds.coefs(changed))
     if not isinstance(row.algorithm, cofed.MCFedDA):
-        job_clients = jax.tree.leaves(result.state.clients)
+        job_clients, problem = jax.tree.leaves(result.state.clients), worlds.problem(row.regularizer)
         start = jax.tree.leaves(
             row.algorithm.init_client(
-                dataclasses.replace(worlds.problem(row.regularizer), local_steps=3, everyone=False),
+                PosedProblem(problem.model, problem.loss, problem.regularizer, local_steps=3, everyone=False),
                 {"coef": jnp.asarray(worlds.start()["coef"])},
             )
         )

@@ -26,7 +26,7 @@ from cofed._util.caller import warn_caller
 from cofed._util.files import atomically, digest
 from cofed.engine import recorded
 from cofed.engine.contracts import in_a_line
-from cofed.engine.definition import Written, write_definition
+from cofed.engine.definition import WrittenRun, write_definition
 from cofed.engine.history import History, LeftOut, Log
 from cofed.engine.spec import RunSpec
 from cofed.engine.state import State
@@ -43,7 +43,7 @@ S = TypeVar("S", bound=Resumable)
 
 
 @dataclasses.dataclass(frozen=True)
-class Saved:
+class CheckpointFile:
     """A checkpoint on disk."""
 
     round: int
@@ -51,7 +51,7 @@ class Saved:
 
 
 @dataclasses.dataclass
-class Store:
+class CheckpointStore:
     """A folder of checkpoints."""
 
     folder: Path
@@ -74,9 +74,9 @@ class Store:
             raise
 
     @classmethod
-    def open(cls, folder: Path) -> "Store":
+    def open(cls, folder: Path) -> "CheckpointStore":
         """The store in a folder that a run has written."""
-        written = Written.read(folder).record
+        written = WrittenRun.read(folder).record
         return cls(folder, written.checkpoint_every, written.keep_checkpoints)
 
     def tidy(self) -> None:
@@ -151,12 +151,12 @@ class Store:
         )
         return record.model_copy(update={"content": recorded.content_of(record)})
 
-    def all(self) -> list[Saved]:
+    def all(self) -> list[CheckpointFile]:
         """The whole checkpoints, oldest first."""
         found = sorted(self.folder.glob("round-*.json"))
-        return [Saved(int(path.stem[6:]), path) for path in found if path.stem[6:].isdecimal()]
+        return [CheckpointFile(int(path.stem[6:]), path) for path in found if path.stem[6:].isdecimal()]
 
-    def newest(self, rounds: int) -> Saved:
+    def newest(self, rounds: int) -> CheckpointFile:
         """The checkpoint to go on from, of a run of so many rounds."""
         found = self.all()
         if not found:
@@ -166,7 +166,7 @@ class Store:
             raise ValueError(f"{name} is not of this run, which has {rounds} rounds; delete {name.stem}.* to go on")
         return found[-1]
 
-    def load(self, saved: Saved) -> "Loaded":
+    def load(self, saved: CheckpointFile) -> "LoadedCheckpoint":
         """The files of a checkpoint, whole, or a sentence."""
         path = saved.path.with_suffix(".safetensors")
         refuse = f"the checkpoint {path} is damaged; delete {saved.path.stem}.* to go on from the one before"
@@ -179,11 +179,11 @@ class Store:
             raise ValueError(refuse) from error
         if len(tensors.get("client_losses", ())) != len(record.client_rounds):
             raise ValueError(refuse)
-        return Loaded(path, record, tensors)
+        return LoadedCheckpoint(path, record, tensors)
 
 
 @dataclasses.dataclass(frozen=True)
-class Loaded:
+class LoadedCheckpoint:
     """A checkpoint that has been read."""
 
     path: Path  # of the state

@@ -17,7 +17,19 @@ from cofed.engine.task import AbstractTask
 
 
 class DebugFailure(RuntimeError):
-    """The first failure of a debugged run: `client` (its name), `round` and `step` (None outside the local steps)."""
+    """The first failure of a run with `debug=True`.
+
+    Parameters
+    ----------
+    client : str
+        The name of the client where it happened.
+    round : int
+        The round, over all stages.
+    step : int or None
+        The local step; None where it happened outside the local steps.
+    what : str
+        What went wrong.
+    """
 
     def __init__(self, client: str, round: int, step: int | None, what: str):
         place = f"client {client!r}, round {round}" + ("" if step is None else f", local step {step}")

@@ -4,7 +4,6 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 import jax
@@ -30,7 +29,7 @@ def write_definition(folder: Path, every: int, keep: int, run: RunSpec, start: P
     """The files of the definition, run.json last."""
     if isinstance(run.federation, DiskFederation):
         recorded.write_record(folder / "federation.json", on_disk(run.federation))
-    else:
+    elif isinstance(run.federation, Federation):
         write_federation(folder / "federation.safetensors", run.federation)
     if run.evaluation is not None:
         write_federation(folder / "evaluation.safetensors", run.evaluation)
@@ -58,14 +57,14 @@ def write_definition(folder: Path, every: int, keep: int, run: RunSpec, start: P
 
 
 @dataclasses.dataclass(frozen=True)
-class Written:
+class WrittenRun:
     """The definition in a folder, as it was written."""
 
     folder: Path
     record: recorded.RunRecord
 
     @classmethod
-    def read(cls, folder: Path) -> "Written":
+    def read(cls, folder: Path) -> "WrittenRun":
         """Read it, or refuse in a sentence."""
         try:
             is_file = folder.is_file()
@@ -80,28 +79,23 @@ class Written:
         problem: Problem | None,
         federation: AbstractFederation | None,
         algorithm: AbstractAlgorithm | None,
-        metrics: Mapping[str, Callable] | None,
+        metrics: Mapping[str, Callable],
         evaluation: Federation | None,
     ) -> RunSpec:
         """The definition of the run, with what the caller gives in place of what a file cannot hold."""
         written = self.record
-        if not isinstance(metrics, (Mapping, NoneType)):
-            raise TypeError(f"metrics must be a mapping of names to functions of the model, got {metrics!r}")
         self.check_version()
         if algorithm is not None and type(algorithm).__name__ != written.algorithm_name:
             raise ValueError(
                 f"the run in {self.folder} is one of {written.algorithm_name}, not of {type(algorithm).__name__}"
             )
-        problem = self.part("problem", written.problem, problem)
-        method = self.part("algorithm", written.algorithm, algorithm)
-        federation = self.federation(federation)
         run = RunSpec(
-            problem=problem,
-            federation=federation,
-            algorithm=method,
+            problem=self.part("problem", written.problem, problem),
+            algorithm=self.part("algorithm", written.algorithm, algorithm),
+            federation=self.federation(federation),
             **written.settings.model_dump(),
             weights=self.decoded(written.weights, "weights"),
-            metrics=self.metrics(dict(metrics or {})),
+            metrics=self.metrics(dict(metrics)),
             evaluation=self.evaluation(evaluation),
             topology=self.decoded(written.topology, "topology"),
             link_failure=written.link_failure,

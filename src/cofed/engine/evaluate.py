@@ -1,4 +1,4 @@
-"""What the history shows of a model: computed inside the compiled program, on all clients' data."""
+"""The columns of the history: computed inside the compiled program, on all clients' data."""
 
 import functools
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from cofed.engine.data import Data, means, shares
 from cofed.problem import Problem
 
 ROWS = 1024  # the most samples of a pass
-ROOM = 2**25  # bytes of all that a model makes of the samples of a pass: a network's layers stay near the caches
+ROOM = 2**25  # bytes of all intermediate arrays of a pass: those of a network then stay near the caches
 
 
 class Measures(NamedTuple):
@@ -81,7 +81,7 @@ def client_losses(problem: Problem, data: Data, w: PyTree) -> Float[Array, " cli
     return data.everybody(jax.lax.map(lambda one: problem.mean_loss(w, *one), (data.X, data.y, shares(data))))
 
 
-def per_client(f: Callable[..., Array], data: Data, models: PyTree) -> Float[Array, "clients ..."]:
+def per_client(f: Callable[..., PyTree], data: Data, models: PyTree) -> Float[Array, "clients ..."]:
     """f(w_m, X_m, y_m, share_m) of each client with its own model, a block of clients at a time."""
     if data.tiers is not None:
         return over_clients(f, data, models)
@@ -90,7 +90,7 @@ def per_client(f: Callable[..., Array], data: Data, models: PyTree) -> Float[Arr
     return data.everybody(here)
 
 
-def over_clients(f: Callable[..., Array], data: Data, stacked: PyTree) -> Float[Array, " clients"]:
+def over_clients(f: Callable[..., PyTree], data: Data, stacked: PyTree) -> Float[Array, " clients"]:
     """f(own, X_m, y_m, share_m) of each client, where clients lie in rows: those of a tier in blocks; `own` is the
     client's part of what is stacked."""
     assert data.tiers is not None

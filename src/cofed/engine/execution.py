@@ -16,7 +16,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 
 from cofed._util import trees
 from cofed.engine.callbacks import Listeners
-from cofed.engine.checkpoint import Store
+from cofed.engine.checkpoint import CheckpointStore
 from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule
 from cofed.engine.ending import failed, finish, gathered, judge, rounds_done, to_numpy
 from cofed.engine.history import LeftOut, Log, Result
@@ -33,7 +33,7 @@ CHUNK_SECONDS = 0.25  # a chunk of rounds is about so long: often enough for a p
 class Conduct:
     """How a run is kept and watched: nothing that changes what it computes."""
 
-    store: Store | None  # of checkpoints
+    store: CheckpointStore | None  # of checkpoints
     progress: bool | None  # whether there is a progress bar; None: where there is a terminal
     debug: bool
     listeners: Listeners
@@ -53,7 +53,7 @@ def fresh_state(job: Job, task: AbstractTask, starts: PyTree, key: PRNGKeyArray,
     return state
 
 
-def save(job: Job, store: Store, state: State, log: Log) -> None:
+def save(job: Job, store: CheckpointStore, state: State, log: Log) -> None:
     """Write a checkpoint. Of several processes all gather the state, and one writes it."""
     state = gathered(job, state)
     if jax.process_index() == 0:

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import PyTree
 
-from cofed.engine.serialization import NotOurs, encode
-from cofed.federation import AbstractFederation, DiskFederation
+from cofed.engine.serialization import FORMER_FIELDS, NotOurs, encode
+from cofed.federation import AbstractFederation, DiskFederation, Federation
 from cofed.problem import Problem
 
 LARGE = 64  # an array with more entries than this is represented by its hash
@@ -35,7 +35,7 @@ def outline(value: object) -> Any:
         pass
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: outline(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"type": type(value).__qualname__, "fields": fields}
+        return {"type": type(value).__qualname__, "fields": fields | FORMER_FIELDS.get(type(value).__name__, {})}
     if isinstance(value, (tuple, list)):
         return {"tuple": [outline(item) for item in value]}
     if isinstance(value, Mapping):
@@ -108,6 +108,7 @@ def fingerprint(federation: AbstractFederation) -> str:
     if isinstance(federation, DiskFederation):
         measured = None if federation.measured is None else federation.measured.tolist()
         return hashlib.sha256(json.dumps([federation.index.identity, measured]).encode()).hexdigest()
+    assert isinstance(federation, Federation)
     hashed = hashlib.sha256(json.dumps(federation.names).encode())
     for name in ("X", "y", "sizes"):
         hashed.update(np.ascontiguousarray(federation.stored()[name]).data)

@@ -6,6 +6,7 @@ from typing import TypeVar, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jaxtyping import Array, PyTree
 
 from cofed._util import trees
@@ -108,6 +109,7 @@ def lay(spec: RunSpec, plan: Plan) -> tuple[AbstractStorage, Data, int]:
     federation = spec.federation
     if isinstance(federation, DiskFederation):
         return OnDisk(spec, federation, plan), example(federation), rounds_of(federation, plan)
+    assert isinstance(federation, Federation)
     places = jnp.asarray(np.argsort(np.asarray(federation.ids)), jnp.int32)
     return InMemory(), data_of(federation, spec.weights, places=places), CHUNK
 
@@ -164,11 +166,11 @@ def on_mesh(task: AbstractTask, spec: RunSpec, data: Data) -> AbstractTask:
     return put_task(task, spec.mesh, data)
 
 
-def traced(tree: T, dtype: np.dtype) -> T:
+def traced(tree: T, dtype: npt.DTypeLike) -> T:
     """The tree with every floating number an array of this dtype, so that a change of one never recompiles."""
 
     def leaf(value):
         inexact = isinstance(value, (jax.Array, np.ndarray)) and jnp.issubdtype(value.dtype, jnp.floating)
-        return jnp.asarray(value, dtype) if isinstance(value, float) or inexact else value
+        return jnp.asarray(value, np.dtype(dtype)) if isinstance(value, float) or inexact else value
 
     return jax.tree.map(leaf, tree)

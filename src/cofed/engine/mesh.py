@@ -17,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, PyTree
 
 from cofed._util import machine
+from cofed._util.types import Given
 from cofed.engine.data import Data
 from cofed.engine.state import State
 from cofed.engine.task import AbstractTask
@@ -24,8 +25,8 @@ from cofed.engine.task import AbstractTask
 STACKS = ("X", "y", "sizes", "ids", "weights", "starts")  # the parts of the data that have an entry per client
 
 
-def mesh(devices: int | None = None) -> Mesh:
-    """A mesh over this many devices (None: all of them), for `cofed.run(..., mesh=...)`.
+def mesh(devices: Given[int | None] = None) -> Mesh:
+    """Make a mesh of devices, for `cofed.run(..., mesh=...)`.
 
     Clients are spread over the devices; the trajectory is the same, to round-off. With `jax.distributed.initialize`
     called first in every process, `mesh()` spans the devices of all processes.
@@ -33,6 +34,23 @@ def mesh(devices: int | None = None) -> Mesh:
     A CPU counts as one device. For one per core call `cofed.mesh(cores)` before anything else uses JAX, or set
     JAX_NUM_CPU_DEVICES.
 
+    Parameters
+    ----------
+    devices : int, optional
+        How many devices; None is all that JAX has.
+
+    Returns
+    -------
+    jax.sharding.Mesh
+        The devices along one axis, named "clients".
+
+    Raises
+    ------
+    ValueError
+        Where JAX has fewer devices.
+
+    Examples
+    --------
     >>> import cofed
     >>> cofed.mesh(1).size
     1

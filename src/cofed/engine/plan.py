@@ -7,14 +7,14 @@ import numpy as np
 
 from cofed._util import checks
 from cofed.federation import AbstractFederation
-from cofed.problem import Problem
+from cofed.problem import PosedProblem, Problem
 
 CACHE = 2**20  # bytes
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The shape of a round: static, so a change of it compiles a new program."""
+    """The shape of a round. It is static: a change of it compiles a new program."""
 
     steps: int  # the most local steps of any client
     equal: bool  # whether all clients take that many
@@ -22,7 +22,7 @@ class Plan:
     batch: int | None  # samples per batch; None: the full local gradient
     participants: int  # clients per round
     clients: int  # M
-    block: int | None = None  # so many clients are one array axis, blocks go one after another; None: all at once
+    block: int | None = None  # clients that are worked on at once, as one array axis; None: all
 
     @property
     def everyone(self) -> bool:
@@ -37,7 +37,7 @@ def make_plan(
     batch_size: int | None,
     clients_per_round: int | None,
 ) -> Plan:
-    """The plan of a run, or a sentence on what is wrong with its settings."""
+    """The shape of a run's rounds; settings that contradict each other, or the federation, are refused."""
     clients = federation.n_clients
     participants = clients
     if clients_per_round is not None:
@@ -60,18 +60,20 @@ def make_plan(
 
 
 def in_cache(plan: Plan, sample: int, parameters: int) -> Plan:
-    """The plan with blocks of clients whose steps fit into a core's cache, from the bytes of a sample and a model.
+    """The plan with clients in blocks whose local steps fit into a core's cache.
 
-    A step reads a batch and works on a few vectors of the model's size.
+    A step reads a batch and works on a few vectors of the model's size; `sample` and `parameters` are in bytes.
     """
     one = (plan.batch or 1) * sample + 4 * parameters
     return dataclasses.replace(plan, block=max(1, CACHE // max(1, one)))
 
 
-def pose(problem: Problem, plan: Plan) -> Problem:
-    """The problem with what server and clients agree on filled in."""
-    return dataclasses.replace(
-        problem,
+def pose(problem: Problem, plan: Plan) -> PosedProblem:
+    """The problem, together with what an algorithm may know of the rounds."""
+    return PosedProblem(
+        problem.model,
+        problem.loss,
+        problem.regularizer,
         local_steps=plan.steps if plan.equal else None,
         everyone=plan.everyone,
         participation=plan.participants / plan.clients,

@@ -1,4 +1,4 @@
-"""Windows: the clients of the next rounds, read from disk while the rounds before are computed.
+"""The clients of the next rounds (a window), read from disk while the rounds before are computed.
 
 Who takes part depends on the seed and the round alone, so it is known ahead. The distinct clients of several rounds
 make one stack of a fixed size, on which the compiled loop runs as on any other data; only the positions of those that
@@ -65,7 +65,7 @@ class Windows:
         )
         self.rooms = [[aligned((*shape, *kind.shape), kind.base) for kind in kinds] for _ in range(2)]
         for part in (part for room in self.rooms for part in room):
-            part.fill(0)  # rows of nobody are there too
+            part.fill(0)  # a window that is not full has rows of no client
         self.desk = np.empty(samples, federation.index.record)
         self.current: Window | None = None
         self.reader = ThreadPoolExecutor(1, "cofed-prefetch")  # one at a time: two would write into one another

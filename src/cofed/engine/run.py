@@ -15,8 +15,8 @@ from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.engine import folders
 from cofed.engine.callbacks import Listeners, RunInfo
-from cofed.engine.checkpoint import Store
-from cofed.engine.definition import Written
+from cofed.engine.checkpoint import CheckpointStore
+from cofed.engine.definition import WrittenRun
 from cofed.engine.ending import gathered
 from cofed.engine.execution import Conduct, begin_stage, proceed
 from cofed.engine.history import History, Log, Result
@@ -179,7 +179,7 @@ def run(
     return start_run(spec, Conduct(store, progress, debug, listeners))
 
 
-def checked_store(checkpoint: object, every: object, keep: object, rounds: int) -> Store | None:
+def checked_store(checkpoint: object, every: object, keep: object, rounds: int) -> CheckpointStore | None:
     """The folder of a run's checkpoints, where there is one."""
     every = checks.optional_integer("checkpoint_every", every, most=None)
     keep = checks.integer("keep_checkpoints", keep, most=None)
@@ -188,7 +188,7 @@ def checked_store(checkpoint: object, every: object, keep: object, rounds: int) 
             raise ValueError("checkpoint_every is for runs with a checkpoint, and none is given")
         return None
     every = checks.integer("checkpoint_every", max(1, rounds // 10) if every is None else every)
-    return Store(checks.folder("checkpoint", checkpoint), every, checks.integer("keep_checkpoints", keep))
+    return CheckpointStore(checks.folder("checkpoint", checkpoint), every, checks.integer("keep_checkpoints", keep))
 
 
 def start_run(spec: RunSpec, conduct: Conduct) -> Result:
@@ -269,10 +269,10 @@ def resume(
         algorithm = as_algorithm(algorithm, "algorithm")
     metrics = checked_metrics(metrics)
     listeners = Listeners(callbacks)
-    store = Store.open(checks.path("checkpoint", checkpoint))
+    store = CheckpointStore.open(checks.path("checkpoint", checkpoint))
     with folders.held(store.folder) if jax.process_index() == 0 else contextlib.nullcontext():
         store.tidy()
-        written = Written.read(store.folder)
+        written = WrittenRun.read(store.folder)
         newest = store.load(store.newest(written.record.settings.rounds))
         with newest.of_its_definition():
             spec = written.definition(problem, federation, algorithm, metrics, evaluation)

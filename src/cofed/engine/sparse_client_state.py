@@ -1,4 +1,4 @@
-"""What clients keep between rounds where they are too many to keep something for each: rows of those that took part."""
+"""The state of clients that are too many to keep one for each: only those that ever took part have a row."""
 
 import equinox as eqx
 import jax
@@ -7,7 +7,7 @@ from jaxtyping import PyTree
 
 
 class SparseClientState(eqx.Module):
-    """What the clients that ever took part keep, and what all others have. A checkpoint holds this."""
+    """The state of the clients that ever took part, and the one that all others have. A checkpoint holds this."""
 
     ids: np.ndarray  # whose the rows are, in the order of their first rounds
     rows: PyTree  # stacked
@@ -28,12 +28,12 @@ class SparseClientState(eqx.Module):
 
 
 class ClientStateStore:
-    """`SparseClientState` while a run goes on: found by client, written in place, grown when it is full."""
+    """A `SparseClientState` that can be read and written client by client; it grows when it is full."""
 
     def __init__(self, saved: SparseClientState, clients: int):
         self.blank, self.count = saved.blank, len(saved.ids)
         self.ids, self.rows = np.array(saved.ids), jax.tree.map(np.array, saved.rows)
-        # One more than a client's row; 0 for those that never took part. Pages of it that nobody wrote take no memory.
+        # One more than a client's row; 0 for those that never took part. Pages that were never written take no memory.
         self.places = np.zeros(clients, np.int32)
         self.places[self.ids] = np.arange(1, self.count + 1)
 

@@ -66,7 +66,7 @@ def agreement(network: NetworkSpec, infos: Mapping[str, SiteInfo]) -> Agreement:
         local_steps=settings.local_steps,
         local_epochs=settings.local_epochs,
         batch_size=settings.batch_size,
-        clients_per_round=settings.asked,
+        clients_per_round=settings.clients_per_round,
         weights=weights_of(network, sites),
         w0=network.w0,
         seed=settings.seed,

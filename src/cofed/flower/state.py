@@ -13,8 +13,8 @@ from cofed import metrics
 from cofed._util import trees
 from cofed.algorithms.base import AbstractServerAlgorithm, output
 from cofed.engine.checkpoint import LoadedCheckpoint
+from cofed.engine.data import Data
 from cofed.engine.history import History, LeftOut, Log, Outcome
-from cofed.engine.steps import Data
 from cofed.flower.agreement import Agreement
 from cofed.flower.local_work import RoundWork
 from cofed.flower.membership import Membership

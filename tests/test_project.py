@@ -112,6 +112,12 @@ def test_public_names_are_loaded_when_they_are_used():
         _ = cofed.FedAverage
 
 
+def test_an_algorithm_needs_no_tables():
+    code = "import sys, cofed.algorithms.fedavg; print([m for m in ('pandas', 'pyarrow', 'sklearn') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 @pytest.mark.parametrize("name", PUBLIC)
 def test_public_names_have_docstrings_with_an_example(name):
     value = getattr(cofed, name)

@@ -15,7 +15,7 @@ from cofed.federation.base import AbstractFederation
 from cofed.losses import AbstractLoss, FunctionLoss, Squared
 from cofed.models import AbstractModel, EquinoxModel, Linear
 from cofed.regularizers import AbstractRegularizer, Zero
-from cofed.regularizers.base import as_regularizer
+from cofed.regularizers.own import as_regularizer
 
 
 def as_loss(loss: object) -> AbstractLoss:

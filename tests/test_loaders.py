@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 
 from cofed import datasets
 from cofed._util import extras
-from cofed.datasets import digits
+from cofed.datasets.digits import FORM, STARTS
 
 SHARED = Path(os.environ.get("COFED_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
@@ -145,12 +145,12 @@ def test_digits_are_split_where_the_forms_begin_anew():
     """Each block of labels is the form's text, up to missing digits; one label in all is another one."""
     labels = load_digits().target
     others = 0
-    for block in np.split(labels, digits.STARTS[1:]):
-        place = iter(digits.FORM)
+    for block in np.split(labels, STARTS[1:]):
+        place = iter(FORM)
         matched = sum(any(str(label) == asked for asked in place) for label in block[:-1])
         assert matched == len(block) - 1
         others += not any(str(block[-1]) == asked for asked in place)
-    assert len(digits.FORM) == 130
+    assert len(FORM) == 130
     assert others == 1
     assert 14 * 130 - len(labels) == 23
 

@@ -17,20 +17,20 @@ from tests.pages import script
 
 ROOT = Path(cofed.__file__).parent
 # Plain helpers that everybody may use.
-FREE = {"_util", "rows"}
+FREE = {"_util"}
 # What a room may import of cofed, beside itself and the helpers.
 ARROWS = {
     "regularizers": set(),
     "mirrors": {"regularizers"},
     "losses": set(),
     "models": set(),
-    "disk": set(),
+    "disk": {"federation"},
     "federation": set(),
     "partition": {"federation"},
     "datasets": {"federation", "partition"},
     "metrics": set(),
     "compressors": set(),
-    "problem": {"regularizers", "losses", "models", "federation", "disk"},
+    "problem": {"regularizers", "losses", "models", "federation"},
     "solvers": {"problem", "federation", "models", "engine"},
     "algorithms": {
         *("compressors", "problem", "regularizers", "mirrors", "losses", "models"),
@@ -94,7 +94,7 @@ def test_examples_in_docstrings_run(name):
         assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
 
 
-PUBLIC = sorted(cofed._where())
+PUBLIC = sorted(cofed.__all__)
 
 
 def test_public_names_are_loaded_when_they_are_used():
@@ -107,9 +107,17 @@ def test_public_names_are_loaded_when_they_are_used():
     assert loaded("import cofed.cli") == "[]"
     assert loaded("cofed.run") == "['jax']"
     assert set(PUBLIC) <= set(dir(cofed))
+    scope: dict = {}
+    exec("from cofed import *", scope)
+    assert set(scope) - {"__builtins__"} == set(PUBLIC)
     assert cofed.regularizers.L1 is cofed.L1
     with pytest.raises(AttributeError, match="no attribute 'FedAverage'"):
         _ = cofed.FedAverage
+
+
+def test_the_types_are_shipped():
+    assert (ROOT / "py.typed").is_file()
+    assert (ROOT / "__init__.pyi").is_file()
 
 
 @pytest.mark.parametrize("name", PUBLIC)

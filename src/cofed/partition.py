@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cofed._util import checks, intake
-from cofed.federation import Federation
+from cofed._util import checks
+from cofed.federation import Federation, arrays
 
 __all__ = ["by_column", "by_label", "dirichlet", "iid"]
 
@@ -118,7 +118,7 @@ def by_column(X: Any, y: Any, column: Any) -> Federation:
     (('Oslo', 'Rome'), array([1., 3.]))
     """
     n = _check("by_column", X, y, 1)
-    given = intake.labels_of("by_column: column", column)
+    given = arrays.labels_of("by_column: column", column)
     if given.ndim != 1:
         raise ValueError(f"by_column: column must have one entry per sample, got {checks.shown(column)}")
     column = pd.Series(given)
@@ -141,7 +141,7 @@ def _proportions(rng: np.random.Generator, alpha: float, clients: int) -> np.nda
 
 
 def _labels(owner: str, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    y = intake.labels_of(f"{owner}: y", y)
+    y = arrays.labels_of(f"{owner}: y", y)
     if y.ndim != 1:
         raise ValueError(f"{owner}: y has shape {y.shape}, expected one label per sample")
     return np.unique(y, return_inverse=True, return_counts=True)
@@ -150,9 +150,9 @@ def _labels(owner: str, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _check(owner: str, X: Any, y: Any, clients: Any, seed: Any = 0) -> int:
     if isinstance(clients, bool) or not isinstance(clients, (int, np.integer)):
         raise TypeError(f"{owner}: clients must be a whole number, got {checks.shown(clients)}")
-    intake.require_seed(owner, seed)
+    checks.generator_seed(owner, seed)
     for name, value in (("X", X), ("y", y)):
-        if not isinstance(value, (pd.DataFrame, pd.Series)) and np.ndim(intake.numbers(owner, name, value)) == 0:
+        if not isinstance(value, (pd.DataFrame, pd.Series)) and np.ndim(arrays.numbers(owner, name, value)) == 0:
             raise TypeError(f"{owner}: {name} must have one entry per sample, got {checks.shown(value)}")
     if len(X) != len(y):
         raise ValueError(f"{owner}: X has {len(X)} samples, but y has {len(y)}")

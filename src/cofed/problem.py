@@ -12,8 +12,7 @@ from cofed._util import checks, trees
 from cofed._util.checks import shown
 from cofed._util.contracts import adopted, lacking
 from cofed._util.scalars import is_numbers
-from cofed.disk import DiskFederation
-from cofed.federation import Federation
+from cofed.federation.base import AbstractFederation
 from cofed.losses import AbstractLoss, FunctionLoss, Squared
 from cofed.models import AbstractModel, EquinoxModel, Linear
 from cofed.regularizers import AbstractRegularizer, Zero
@@ -90,9 +89,9 @@ class Problem(eqx.Module):
         """The samples' losses, each counted by its share: shares of 1/n give the mean, a share of 0 is padding."""
         return self.losses(w, X, y) @ share
 
-    def start(self, federation: Federation | DiskFederation, w0: Any = None, seed: int = 0) -> PyTree:
+    def start(self, federation: AbstractFederation, w0: Any = None, seed: int = 0) -> PyTree:
         """The parameters to begin with: the model's own, or the given pytree or mapping of leaf names to arrays."""
-        if not isinstance(federation, (Federation, DiskFederation)):
+        if not isinstance(federation, AbstractFederation):
             raise TypeError(f"federation must be a cofed.Federation, got {shown(federation)}")
         seed = checks.seed("seed", seed)
         x, y = federation.example()
@@ -107,9 +106,9 @@ class Problem(eqx.Module):
         """The model for the user: parameters, or a callable module where the user gave one."""
         return self.model.ready(w)
 
-    def check(self, federation: Federation | DiskFederation) -> None:
+    def check(self, federation: AbstractFederation) -> None:
         """Refuse labels outside the loss's domain, naming the client."""
-        if not isinstance(federation, (Federation, DiskFederation)):
+        if not isinstance(federation, AbstractFederation):
             raise TypeError(f"federation must be a cofed.Federation, got {shown(federation)}")
         if self.loss.has_domain:  # it takes a pass over all labels
             federation.check_labels(self.loss.refuses)

@@ -59,6 +59,7 @@ enrol(
 )
 enrol("Federation.check_labels", FEDERATION.check_labels, {"refuses": lambda y: None}, refuses=k.function)
 enrol("Federation.client", FEDERATION.client, {"which": "a"}, which=k.whole(-3, 2))
+enrol("Federation.position", FEDERATION.position, {"which": "a"}, which=k.whole(-3, 2), given=k.anything)
 enrol("Federation.select", FEDERATION.select, {"names": ["a"]}, names=k.names)
 split = {"test": k.real(0, 1, strict=True), "count": k.whole(2), "seed": k.whole(0)}
 enrol("Federation.split", FEDERATION.split, {}, test=split["test"], seed=split["seed"])

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cofed
-from cofed._util import intake
-from cofed.disk import build, source
+from cofed._util import naming
+from cofed.federation.disk import build, source
 from tests.disk import worlds
 
 
@@ -97,14 +97,14 @@ def test_names_sort_by_bytes_as_by_texts_and_numbers(names):
         parts = re.split(r"([0-9]+)", name)
         return [(len(p.lstrip("0")), p.lstrip("0")) if i % 2 else (0, p) for i, p in enumerate(parts)], name
 
-    assert sorted(names, key=intake.natural) == sorted(names, key=definition)
+    assert sorted(names, key=naming.natural) == sorted(names, key=definition)
 
 
 def test_an_index_is_used_again_and_built_again_when_the_files_change(tmp_path, monkeypatch):
     df = worlds.table(6)
     on_disk(df, tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("cofed.disk.federation.build", lambda *_: pytest.fail("built again"))
+        patch.setattr("cofed.federation.disk.federation.build", lambda *_: pytest.fail("built again"))
         asked = {"target": "y", "client": "site", "on_disk": True}
         assert cofed.Federation.from_parquet(tmp_path / "all.parquet", **asked).n_clients == 6
     with pytest.warns(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests import worlds
 
 import cofed
-from cofed import rows
 from cofed._util import machine
+from cofed.federation import rows
 from cofed.solvers.joint import Folds, cross_validate, joint_path
 from cofed.statistics.local_fits import local_fits
 

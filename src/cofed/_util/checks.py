@@ -9,14 +9,14 @@ import os
 import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 MOST = 2**31 - 1  # counters of rounds, steps and clients are 32 bits wide
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value in a sentence: its text, cut where it is long.
 
     >>> shown("x"), shown([1] * 100)
@@ -30,12 +30,17 @@ def shown(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 
-def kind(value: Any) -> str:
+def kind(value: object) -> str:
     """What a value is, in words."""
     return f"an object of type {type(value).__name__}"
 
 
-def integer(name: str, value: Any, least: int = 1, most: int | None = MOST) -> int:
+def is_integer(value: object) -> TypeGuard[int | np.integer]:
+    """Whether this is an integer of Python or NumPy; True and False are none."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def integer(name: str, value: object, least: int = 1, most: int | None = MOST) -> int:
     """An integer of Python or NumPy, within these bounds.
 
     >>> integer("rounds", 3)
@@ -44,32 +49,38 @@ def integer(name: str, value: Any, least: int = 1, most: int | None = MOST) -> i
     Traceback (most recent call last):
     ValueError: rounds must be an integer >= 1, got 2.5
     """
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < least:
+    if not is_integer(value) or value < least:
         raise ValueError(f"{name} must be an integer >= {least}, got {shown(value)}")
     if most is not None and value > most:
         raise ValueError(f"{name} must be an integer from {least} to {most}, got {shown(value)}")
     return int(value)
 
 
-def optional_integer(name: str, value: Any, least: int = 1, most: int | None = MOST) -> int | None:
+def optional_integer(name: str, value: object, least: int = 1, most: int | None = MOST) -> int | None:
     """An integer within these bounds, or None."""
     return None if value is None else integer(name, value, least, most)
 
 
-def seed(name: str, value: Any) -> int:
+def seed(name: str, value: object) -> int:
     """A seed: an integer that fits 32 bits.
 
     >>> seed("seed", -1)
     Traceback (most recent call last):
     ValueError: seed must be an integer from 0 to 2**32 - 1, got -1
     """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value < 2**32:
+    if not is_integer(value) or not 0 <= value < 2**32:
         raise ValueError(f"{name} must be an integer from 0 to 2**32 - 1, got {shown(value)}")
     return int(value)
 
 
-def flag(name: str, value: Any) -> bool:
+def generator_seed(owner: str, value: object) -> int:
+    """A seed for NumPy's generators, which take any whole number >= 0."""
+    if not is_integer(value) or value < 0:
+        raise ValueError(f"{owner}: seed must be a whole number >= 0, got {shown(value)}")
+    return int(value)
+
+
+def flag(name: str, value: object) -> bool:
     """True or False: a text such as "no" would count as True.
 
     >>> flag("intercept", "no")
@@ -81,19 +92,19 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def optional_flag(name: str, value: Any) -> bool | None:
+def optional_flag(name: str, value: object) -> bool | None:
     """True, False or None."""
     return None if value is None else flag(name, value)
 
 
-def is_real(value: Any) -> bool:
+def is_real(value: object) -> TypeGuard[float]:
     """Whether this is one real number, of Python or NumPy (also as an array of rank 0)."""
     if isinstance(value, np.ndarray):
         return value.ndim == 0 and value.dtype.kind in "fiu" and not np.ma.isMaskedArray(value)
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
-def as_float(value: Any) -> float:
+def as_float(value: float) -> float:
     """The number; infinite where it is beyond 64 bits."""
     try:
         return float(value)
@@ -101,7 +112,7 @@ def as_float(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def real(name: str, value: Any, expected: str, inside: bool | None = None) -> float:
+def real(name: str, value: object, expected: str, inside: bool | None = None) -> float:
     """A number, finite; `inside` says whether it is where it is expected, None that any will do.
 
     >>> real("tol", "small", "a number > 0")
@@ -113,35 +124,35 @@ def real(name: str, value: Any, expected: str, inside: bool | None = None) -> fl
     return float(value)
 
 
-def positive(name: str, value: Any) -> float:
+def positive(name: str, value: object) -> float:
     """A finite number > 0."""
     return real(name, value, "a finite number > 0", is_real(value) and as_float(value) > 0)
 
 
-def nonnegative(name: str, value: Any) -> float:
+def nonnegative(name: str, value: object) -> float:
     """A finite number >= 0."""
     return real(name, value, "a finite number >= 0", is_real(value) and as_float(value) >= 0)
 
 
-def share(name: str, value: Any) -> float:
+def share(name: str, value: object) -> float:
     """A number between 0 and 1, both excluded."""
     expected = "a share between 0 and 1 (both excluded)"
     return real(name, value, expected, is_real(value) and 0 < as_float(value) < 1)
 
 
-def text(name: str, value: Any) -> str:
+def text(name: str, value: object) -> str:
     """A text that is not empty."""
     if not isinstance(value, str) or not value:
         raise TypeError(f"{name} must be a text, got {shown(value)}")
     return value
 
 
-def optional_text(name: str, value: Any) -> str | None:
+def optional_text(name: str, value: object) -> str | None:
     """A text that is not empty, or None."""
     return None if value is None else text(name, value)
 
 
-def one_of(name: str, value: Any, known: Iterable[str]) -> str:
+def one_of(name: str, value: object, known: Iterable[str]) -> str:
     """One of these words.
 
     >>> one_of("x", "time", ["round", "bytes"])
@@ -155,7 +166,7 @@ def one_of(name: str, value: Any, known: Iterable[str]) -> str:
     return value
 
 
-def path(name: str, value: Any) -> Path:
+def path(name: str, value: object) -> Path:
     """The name of a file or a folder.
 
     >>> path("path", "")
@@ -169,7 +180,7 @@ def path(name: str, value: Any) -> Path:
     return Path(value)
 
 
-def folder(name: str, value: Any) -> Path:
+def folder(name: str, value: object) -> Path:
     """The name of a folder, which may be there or not; not that of a file, nor of a place inside one.
 
     >>> folder("checkpoint", __file__)  # doctest: +ELLIPSIS
@@ -186,7 +197,7 @@ def folder(name: str, value: Any) -> Path:
     return place
 
 
-def file_to_write(name: str, value: Any) -> Path:
+def file_to_write(name: str, value: object) -> Path:
     """The name of a file that can be made: no folder, and not inside a file. Missing folders above it may be made."""
     place = path(name, value)
     if place.is_dir():
@@ -195,7 +206,7 @@ def file_to_write(name: str, value: Any) -> Path:
     return place
 
 
-def items(name: str, value: Any, what: str) -> list[Any]:
+def items(name: str, value: object, what: str) -> list[Any]:
     """A list of things: not a text, which would be taken apart into letters, and not a set, which has no order.
 
     >>> items("names", "Oslo", "client names")

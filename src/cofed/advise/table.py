@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cofed._util import intake
+from cofed._util import naming
 from cofed._util.pandas_types import Frame, Series
-from cofed._util.tables import read_csv
 from cofed.federation import Federation
+from cofed.federation.files import read_csv
 from cofed.losses import Logistic, Poisson, Softmax, Squared
 from cofed.models import Linear
 from cofed.problem import Problem
@@ -188,7 +188,7 @@ def check_names(names: list[str], columns: Columns) -> None:
             if name not in names:
                 near = difflib.get_close_matches(name, names, 3)
                 hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
-                raise ValueError(f"there is no {role} column {name!r}{hint} The columns are {intake.listed(names)}")
+                raise ValueError(f"there is no {role} column {name!r}{hint} The columns are {naming.listed(names)}")
     if len({columns.target, columns.client, columns.group}) < 3:
         raise ValueError("the target, the client and the group must be different columns")
 
@@ -305,7 +305,7 @@ def independent(X: Frame, notes: list[str]) -> Frame:
 def unfit_sites(sites: np.ndarray, y: np.ndarray, groups: np.ndarray | None, kind: str, folds: int) -> dict[str, str]:
     """The sites that cannot take part, with the reason."""
     excluded = {}
-    for name in sorted(set(sites), key=intake.natural):
+    for name in sorted(set(sites), key=naming.natural):
         rows = sites == name
         units = int(rows.sum()) if groups is None else len(set(groups[rows]))
         if units < 2 * folds:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cofed._util import checks, intake
+from cofed._util import checks, naming
 from cofed._util.extras import imported
 from cofed.datasets.folder import data_folder, first_file
 from cofed.datasets.synthetic import check_choices, check_sizes
@@ -88,14 +88,14 @@ def _wanted(writers: int | Iterable[str] | None) -> int | list[str] | None:
 
 
 def _chosen(names: list[str], writers: int | list[str] | None, path: Path) -> list[str]:
-    names = sorted(names, key=intake.natural)
+    names = sorted(names, key=naming.natural)
     if writers is None:
         return names
     if isinstance(writers, list):
         known = set(names)
         absent = [name for name in writers if name not in known]
         if absent:
-            raise ValueError(f"{path} has no writer {intake.listed(absent)}; it has {intake.listed(names)}")
+            raise ValueError(f"{path} has no writer {naming.listed(absent)}; it has {naming.listed(names)}")
         return writers
     if writers > len(names):
         raise ValueError(f"femnist: writers must be at most the {len(names)} writers of {path}, got {writers}")
@@ -106,7 +106,7 @@ def _client(examples: Any, name: str, flat: bool, path: Path) -> tuple[np.ndarra
     writer = examples[name]
     lacks = [part for part in ("pixels", "label") if part not in writer]
     if lacks:
-        raise ValueError(f"{path}: writer {name!r} has no {intake.listed(lacks)}")
+        raise ValueError(f"{path}: writer {name!r} has no {naming.listed(lacks)}")
     pixels, labels = writer["pixels"], writer["label"][()].reshape(-1)  # some copies have labels of shape (n, 1)
     if pixels.ndim != 3 or pixels.shape[1:] != (28, 28) or len(pixels) != len(labels):
         raise ValueError(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cofed._util import checks, intake
+from cofed._util import checks, naming
 from cofed._util.extras import imported
 from cofed.datasets.folder import data_folder, first_file
 from cofed.datasets.synthetic import check_choices, check_sizes
@@ -172,7 +172,7 @@ def _places(root: Path) -> dict[int, Path]:
 def _missing(root: Path, places: Mapping[int, Path], wanted: Sequence[Any]) -> FileNotFoundError:
     if places:
         return FileNotFoundError(
-            f"Haxby: {root} has subject {intake.listed(sorted(places))}, got subjects={intake.listed(wanted)}"
+            f"Haxby: {root} has subject {naming.listed(sorted(places))}, got subjects={naming.listed(wanted)}"
         )
     return FileNotFoundError(
         f"Haxby: {root} has neither haxby2001/subj1/bold.nii.gz (nor subj1/bold.nii.gz), as nilearn's "
@@ -237,7 +237,7 @@ def _codes(labels: np.ndarray, classes: Sequence[str] | None, path: Path) -> np.
         raise ValueError(f"haxby: classes must be two or more different categories, got {classes!r}")
     absent = [name for name in wanted if name not in labels]
     if absent:
-        raise ValueError(f"{path} has no scan of {intake.listed(absent)}; it has {intake.listed(known)}")
+        raise ValueError(f"{path} has no scan of {naming.listed(absent)}; it has {naming.listed(known)}")
     codes = np.full(len(labels), -1, np.int32)
     for code, name in enumerate(wanted):
         codes[labels == name] = code

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from cofed._util import checks, intake, machine
+from cofed._util import checks, machine
 from cofed._util.checks import shown
 from cofed.federation import Federation
+from cofed.federation.arrays import floating
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,8 @@ def check_counts(owner: str, **counts: int) -> None:
 
 def check_choices(owner: str, seed: int, dtype: str) -> None:
     """Refuse a seed or a dtype that is none."""
-    intake.require_seed(owner, seed)
-    intake.floating(f"{owner}: dtype", dtype)
+    checks.generator_seed(owner, seed)
+    floating(f"{owner}: dtype", dtype)
 
 
 def check_scale(owner: str, **scales: Any) -> None:

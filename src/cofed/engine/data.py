@@ -11,13 +11,13 @@ from jaxtyping import Array, Bool, Float, Int, Num, PyTree
 
 from cofed.engine import collectives
 from cofed.federation import Federation
-from cofed.rows import Tiers, starts_of
+from cofed.federation.rows import Tiers, starts_of
 
 
 class Data(eqx.Module):
     """The arrays of a federation, as the compiled program sees them: on a mesh, those of one device.
 
-    They are a stack of clients or, with `tiers`, rows: the two layouts of `cofed.rows.Rows`.
+    They are a stack of clients or, with `tiers`, rows: the two layouts of `cofed.federation.rows.Rows`.
     """
 
     X: Float[Array, "..."]

@@ -17,11 +17,11 @@ from safetensors.numpy import save_file
 from cofed._util.files import atomically, read_json
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.disk import DiskFederation
-from cofed.disk.index import Index
 from cofed.engine import fingerprints, recorded
 from cofed.engine.serialization import decode, encode, encode_or_none
 from cofed.engine.spec import RunSpec
 from cofed.federation import Federation
+from cofed.federation.disk.index import Index
 
 
 def write_definition(folder: Path, every: int, keep: int, run: RunSpec, start: PyTree) -> None:

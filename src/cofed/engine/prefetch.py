@@ -23,7 +23,7 @@ from cofed.engine import sampling
 from cofed.engine.data import Data
 from cofed.engine.plan import Plan
 from cofed.engine.server_rounds import Centre
-from cofed.rows import Tiers, aligned, starts_of, tiers_of
+from cofed.federation.rows import Tiers, aligned, starts_of, tiers_of
 
 BYTES = 2**25  # of the samples in a window
 ROUNDS = 512  # the most rounds of a window

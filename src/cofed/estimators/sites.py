@@ -9,9 +9,9 @@ import pandas as pd
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from cofed._util import intake
+from cofed._util import checks, naming
 from cofed.federation import Federation
-from cofed.rows import Rows, of_clients, tiers_of
+from cofed.federation.rows import Rows, of_clients, tiers_of
 
 NUMBER = 8  # bytes: estimators compute and send in float64
 HUGE = 1e140  # squares of larger numbers, and sums of them, overflow
@@ -112,7 +112,7 @@ def is_numeric(X: Any) -> bool:
 def by_client(owner: str, clients: Any, n: int) -> tuple[tuple[str, ...], list[np.ndarray]]:
     """The clients' names in natural order, and the rows of each."""
     if not is_list(clients):
-        raise ValueError(f"{owner}: clients must name one client per row, got {intake.kind(clients)}")
+        raise ValueError(f"{owner}: clients must name one client per row, got {checks.kind(clients)}")
     given = pd.Series(clients).to_numpy()
     if len(given) != n:
         raise ValueError(f"{owner}: clients must name one client per row: {n} rows, {len(given)} names")
@@ -124,7 +124,7 @@ def by_client(owner: str, clients: Any, n: int) -> tuple[tuple[str, ...], list[n
     twice = next((one for one in names if names.count(one) > 1), None) if len(set(names)) < len(names) else None
     if twice is not None:
         raise ValueError(f"{owner}: clients has two values that differ but both read {twice!r}, such as 1 and '1'")
-    order = sorted(range(len(names)), key=lambda code: intake.natural(names[code]))
+    order = sorted(range(len(names)), key=lambda code: naming.natural(names[code]))
     return tuple(names[code] for code in order), [np.flatnonzero(codes == code) for code in order]
 
 
@@ -221,7 +221,7 @@ def stacked(sites: Sites) -> Federation:
     of two, so that fits of similar size share a compiled program."""
     jax.config.update("jax_enable_x64", True)
     sizes = sites.sizes
-    ids = intake.ranks(sites.names)
+    ids = naming.ranks(sites.names)
     if tiers_of(sizes) is not None:
         rows = of_clients(sites.X, sites.y, np.float64, sites.y[0].dtype)
         return Federation(rows, sizes.astype(np.int32), ids, sites.names)

@@ -18,12 +18,12 @@ from cofed._util import trees
 from cofed._util.files import atomically, file_stem
 from cofed.engine import evaluate, folders
 from cofed.engine.data import data_of
+from cofed.engine.grid import group_by_program
 from cofed.engine.history import Outcome, Result
 from cofed.engine.job import prepare, traced
 from cofed.engine.progress import interruptible
 from cofed.engine.ranking import AllDiverged, maximised
 from cofed.engine.spec import RunSpec
-from cofed.engine.tune import alike
 from cofed.experiments.specification import Comparison, Experiment, Method, Setup, Sweep
 
 AS_CHECKED = {"evaluate_every": 1, "keep_models": False, "per_client": False}  # what a check of a method records
@@ -141,7 +141,7 @@ def fit(what: Comparison, setup: Setup, numbers: Any) -> Setup:
         try:
             if grid:
                 spec = RunSpec(setup.problem, setup.federation, grid[0], **given | AS_CHECKED)
-                for group in alike(grid, spec):
+                for group in group_by_program(grid, spec):
                     prepare(dataclasses.replace(spec, algorithm=grid[group.members[0]]))
             if len(grid) > 1:
                 maximised(what.score, setup.metrics, what.maximise)

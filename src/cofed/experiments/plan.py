@@ -13,6 +13,7 @@ from rich.table import Table
 
 from cofed._util import machine
 from cofed.engine.forecast import BUILDING, Forecast, duration, forecast, forecast_tuning, size
+from cofed.engine.spec import RunSpec
 from cofed.experiments import measure
 from cofed.experiments.experiment_file import opened
 from cofed.experiments.specification import Comparison
@@ -111,7 +112,7 @@ def look_ahead(
 
         def many(seconds: float, given=given, grid=grid) -> Forecast:
             given = given | {"evaluate_every": numbers.tune_every}
-            return forecast_tuning(setup.problem, setup.federation, grid, seconds=seconds, **given)
+            return forecast_tuning(RunSpec(setup.problem, setup.federation, grid[0], **given), grid, seconds=seconds)
 
         here, run, alone = grown(one, seconds)
         also, tuning, beside = grown(many, seconds) if len(grid) > 1 else (None, None, 0)

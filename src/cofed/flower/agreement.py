@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, PyTree
 
-from cofed._util import intake
+from cofed._util import naming
 from cofed.algorithms.base import Stage
 from cofed.engine.job import check_numbers, check_prediction
 from cofed.engine.plan import Plan, check_fit, make_plan, pose
@@ -54,7 +54,7 @@ def agreement(network: NetworkSpec, infos: Mapping[str, SiteInfo]) -> Agreement:
         check_alike(first, info)
     average = dataclasses.replace(first, samples=round(np.mean([info.samples for info in infos.values()])))
     known = {name: dataclasses.replace(average, site=name) for name in settings.names} | dict(infos)
-    sites = tuple(sorted(known, key=intake.natural))
+    sites = tuple(sorted(known, key=naming.natural))
     federation = stand_in([known[site] for site in sites])
     network.problem.check(federation)
     spec = RunSpec(

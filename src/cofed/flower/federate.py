@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 import cofed
-from cofed._util import intake
 from cofed._util.files import atomically, plain_names, read_json, write_json
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.serialization import decode, encode
+from cofed.federation import arrays
 from cofed.flower.agreement import agreement
 from cofed.flower.flwr_types import ClientApp, Context, Grid, ServerApp
 from cofed.flower.messages import SiteInfo
@@ -101,14 +101,14 @@ def read_site(path: Path, target: str) -> tuple[pd.DataFrame, pd.Series]:
 
 
 def pooled(files: dict[str, Path], target: str) -> cofed.Federation:
-    """All sites' data in one place, as `cofed.run` would have them: whatever does not fit together is refused here.
+    """All sites' data in one federation, as `cofed.run` takes it; what does not fit together is refused.
 
-    Files are alike in kind only: whole numbers at one site may be floats at another, and columns stand in any order.
+    Columns may stand in any order, and integers at one site may be floats at another.
     """
     tables = {site: read_site(path, target) for site, path in files.items()}
-    columns, ordered = intake.align([X for X, _ in tables.values()], list(tables), None)
-    Xs = [intake.features(X, site) for site, X in zip(tables, ordered, strict=True)]
-    ys = [intake.targets(y, site) for site, (_, y) in tables.items()]
+    columns, ordered = arrays.align([X for X, _ in tables.values()], list(tables), None)
+    Xs = [arrays.features(X, site) for site, X in zip(tables, ordered, strict=True)]
+    ys = [arrays.targets(y, site) for site, (_, y) in tables.items()]
     if any(y.dtype.kind == "f" for y in ys):
         ys = [y.astype(np.float64) for y in ys]
     dtype = "float32" if all(X.dtype == np.float32 for X in Xs) else "float64"

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import PyTree
 
-from cofed._util import checks, intake
+from cofed._util import checks, naming
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.engine.serialization import encode_or_none
@@ -233,4 +233,4 @@ def site_names(clients: object) -> tuple[str, ...]:
     twice = [name for name in clients if list(clients).count(name) > 1]
     if twice:
         raise ValueError(f"clients must be different names, but {twice[0]!r} is given twice")
-    return tuple(sorted(clients, key=intake.natural))
+    return tuple(sorted(clients, key=naming.natural))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
-from cofed._util import checks, intake, trees
+from cofed._util import checks, naming, trees
 from cofed._util.programs import keep_programs
 from cofed._util.types import Given
 from cofed.engine import evaluate
@@ -167,7 +167,7 @@ def solve_local(
     if not isinstance(client, str) and not -federation.n_clients <= client < federation.n_clients:
         raise ValueError(f"client: there is no client at position {client}; there are {federation.n_clients} clients")
     if isinstance(client, str) and client not in federation.names:
-        raise ValueError(f"client: there is no client {client!r}; there are {intake.listed(federation.names)}")
+        raise ValueError(f"client: there is no client {client!r}; there are {naming.listed(federation.names)}")
     own = federation.select([client])
     return solve_pooled(problem, own, w0=w0, tol=tol, max_iterations=max_iterations)
 

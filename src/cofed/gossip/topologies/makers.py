@@ -2,7 +2,7 @@
 
 import math
 
-from cofed._util import checks, intake
+from cofed._util import checks
 from cofed.gossip.topologies.conversions import from_graph
 from cofed.gossip.topologies.topology import Topology
 
@@ -200,7 +200,7 @@ def erdos_renyi(nodes: int, probability: float, seed: int = 0, tries: int = 100)
 
     inside = checks.is_real(probability) and 0 < checks.as_float(probability) <= 1
     probability = checks.real("the probability of an edge", probability, "in (0, 1]", inside)
-    intake.require_seed("erdos_renyi", seed)
+    checks.generator_seed("erdos_renyi", seed)
     tries = checks.integer("tries", tries)
     if count(nodes) ** 2 * probability / 2 > EDGES:
         raise ValueError(f"nodes={nodes} with probability {probability:g} are more than {EDGES:.0e} edges")

@@ -10,7 +10,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
-from cofed._util import intake
+from cofed._util import naming
 from cofed.gossip.topologies.spectrum import gossip_matrix, second_eigenvalue
 
 
@@ -73,10 +73,10 @@ class Topology(eqx.Module):
         if set(labels) != set(names):
             if all(isinstance(label, int) for label in self.labels) and not set(labels) & set(names):
                 return self  # numbers that name no client
-            strange = sorted(set(labels) ^ set(names), key=intake.natural)
+            strange = sorted(set(labels) ^ set(names), key=naming.natural)
             raise ValueError(
                 "the topology's nodes have names, which must be those of the clients; "
-                f"only one of the two has {intake.listed(strange)}"
+                f"only one of the two has {naming.listed(strange)}"
             )
         places = {name: m for m, name in enumerate(names)}
         place = np.array([places[label] for label in labels])

@@ -1,7 +1,7 @@
 """A parquet file or folder as a stream of samples with their clients, checked as they come."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from cofed._util import intake
+from cofed.federation.arrays import common_dtype, common_target_dtype
+from cofed.federation.files import parquet, parquet_columns, reading_parquet
+from cofed.federation.frames import ColumnChoice
 
 ROWS = 2**16  # rows of a block
 
@@ -27,22 +29,18 @@ class Source:
     record: np.dtype  # of one sample: the fields X and y
 
     @classmethod
-    def open(cls, path: Any, target: Any, client: Any, features: Sequence[Any] | None, dtype: Any) -> "Source":
+    def open(cls, path: Path, choice: ColumnChoice, dtype: object) -> "Source":
         """The source, or a sentence on what is wrong with its columns."""
-        try:
-            files, table = intake.parquet(path)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
-            raise ValueError(f"path: {path} could not be read as parquet: {error}") from error
-        targets, columns = intake.columns(intake.parquet_columns(table), target, client, features)
+        with reading_parquet(path):
+            files, table = parquet(path)
+        roles = choice.among(parquet_columns(table))
+        columns, targets = roles.features, roles.targets
         types = {name: number(name, table.schema.field(name).type) for name in [*columns, *targets]}
-        x_dtype = intake.common_dtype([common([types[name] for name in columns])], [""], dtype)
-        y_dtype = intake.common_target_dtype([common([types[name] for name in targets])], [""], x_dtype)
-        single = len(targets) == 1 and targets[0] == target
-        y_shape = () if single else (len(targets),)
+        x_dtype = common_dtype([common([types[name] for name in columns])], [""], dtype)
+        y_dtype = common_target_dtype([common([types[name] for name in targets])], [""], x_dtype)
+        y_shape = () if roles.single_target else (len(targets),)
         record = np.dtype([("X", x_dtype, (len(columns),)), ("y", y_dtype, y_shape)])
-        return cls(Path(path), files, table, client, targets, columns, record)
+        return cls(Path(path), files, table, roles.client, targets, columns, record)
 
     def fingerprint(self) -> dict[str, Any]:
         """What tells that the files and what is asked of them are still the same."""
@@ -59,7 +57,7 @@ class Source:
     def blocks(self, columns: list[Any]) -> Iterator[pa.RecordBatch]:
         """These columns, a block of rows at a time, in the order of the files; little of them is read ahead."""
         options = pads.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
-        try:
+        with reading_parquet(self.path, owner=""):
             yield from self.table.to_batches(
                 columns=columns,
                 batch_size=ROWS,
@@ -67,8 +65,6 @@ class Source:
                 fragment_readahead=1,
                 fragment_scan_options=options,
             )
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
-            raise ValueError(f"{self.path} could not be read as parquet: {error}") from error
 
     def samples(self, block: pa.RecordBatch, owners: "Owners") -> np.ndarray:
         """The samples of a block as records, or a sentence that names the client and the column at fault."""

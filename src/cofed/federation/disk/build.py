@@ -26,9 +26,9 @@ import pyarrow.feather as feather
 from rich.console import Console
 from rich.progress import Progress
 
-from cofed._util import intake
+from cofed._util import naming
 from cofed._util.files import PRIVATE_FOLDER, private_file, private_folder
-from cofed.disk.source import Owners, Source
+from cofed.federation.disk.source import Owners, Source
 
 FORMAT = 1
 PART = 2**26  # bytes of samples that are put in order at a time
@@ -95,7 +95,7 @@ def count(source: Source, rows: int, tell: Tell) -> Census:
         last = whose[-1]
     if missing:
         raise ValueError(f"column {source.client!r} names the client, but {missing} of {rows} rows have no value there")
-    names = sorted(codes, key=intake.natural)
+    names = sorted(codes, key=naming.natural)
     sizes = counts[[codes[name] for name in names]]
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     return Census({name: i for i, name in enumerate(names)}, names, offsets, runs == len(names))

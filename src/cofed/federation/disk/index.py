@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 
-from cofed.disk.build import FORMAT
-from cofed.disk.source import Source, described
+from cofed.federation.disk.build import FORMAT
+from cofed.federation.disk.source import Source, described
 
 
 class Names(Sequence[str]):

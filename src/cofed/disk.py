@@ -1,5 +1,5 @@
 """Federations larger than memory: clients on disk, of which only those that take part are read."""
 
-from cofed.disk.federation import DiskFederation
+from cofed.federation.disk import DiskFederation
 
 __all__ = ["DiskFederation"]

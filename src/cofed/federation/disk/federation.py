@@ -1,22 +1,25 @@
 """A federation whose clients stay on disk."""
 
 import dataclasses
+import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
-from cofed._util import checks, intake
-from cofed.disk.build import build
-from cofed.disk.index import Index, Names
-from cofed.disk.source import Source
+from cofed._util import checks
+from cofed.federation.base import AbstractFederation, normalized_weights, require_refusal
+from cofed.federation.disk.build import build
+from cofed.federation.disk.index import Index, Names
+from cofed.federation.disk.source import Source
+from cofed.federation.frames import ColumnChoice
 
 
 @dataclasses.dataclass(frozen=True)
-class DiskFederation:
+class DiskFederation(AbstractFederation):
     """The clients of an index on disk. Made by `Federation.from_parquet(..., on_disk=True)`.
 
     `cofed.run` reads those that take part in a round while the rounds before are computed, and keeps state only of
@@ -42,21 +45,19 @@ class DiskFederation:
     index: Index
     measured: np.ndarray | None = None  # the clients that the history is measured on; None: all
 
-    draw: ClassVar[None] = None  # these samples are there, not drawn
+    draw: ClassVar[None] = None  # type: ignore[override]
 
     @classmethod
     def open(
         cls,
-        path: Any,
-        target: Any,
-        client: Any,
-        features: Sequence[Any] | None = None,
-        dtype: Any = None,
-        index: Any = None,
+        path: str | os.PathLike[str],
+        choice: ColumnChoice,
+        dtype: object = None,
+        index: object = None,
         progress: bool | None = None,
     ) -> "DiskFederation":
         """The federation of parquet files, with the index that is there or, where there is none, one that is built."""
-        source = Source.open(path, target, client, features, dtype)
+        source = Source.open(Path(path), choice, dtype)
         beside = source.path.resolve()
         folder = beside.with_name(f"{beside.name}.cofed") if index is None else checks.path("index", index)
         found = matching(source, folder)
@@ -93,11 +94,6 @@ class DiskFederation:
         return tuple(self.index.record["X"].shape)
 
     @property
-    def n_features(self) -> int:
-        """The number of entries of one x."""
-        return int(np.prod(self.feature_shape))
-
-    @property
     def feature_names(self) -> tuple[str, ...]:
         """The columns that x is made of."""
         return tuple(self.index.meta["source"]["features"])
@@ -129,7 +125,7 @@ class DiskFederation:
 
     def weights(self, kind: Any = "uniform") -> np.ndarray:
         """The clients' weights pi_m, which sum to 1: "uniform", "samples" (n_m / N) or one number per client."""
-        return intake.weights(kind, self.sizes, self.dtype)
+        return normalized_weights(kind, self.sizes, self.dtype)
 
     def labels(self) -> np.ndarray:
         """The different labels that there are; of more than a thousand, the extremes and a few others."""
@@ -142,8 +138,7 @@ class DiskFederation:
 
     def check_labels(self, refuses: Callable[[np.ndarray], str | None]) -> None:
         """Refuse labels outside a loss's domain, naming the client."""
-        if not callable(refuses) or isinstance(refuses, type):
-            raise TypeError(f"refuses must be a function of labels, got {checks.shown(refuses)}")
+        require_refusal(refuses)
         together = refuses(self.labels())
         if not together:
             return
@@ -172,12 +167,11 @@ class DiskFederation:
         DiskFederation(9 clients, 9 samples (min 1, median 1, max 1 per client), 1 features, float64, measured on 4)
         >>> folder.cleanup()
         """
-        whole = isinstance(clients, (int, np.integer)) and not isinstance(clients, bool)
-        if not whole or not 1 <= clients <= self.n_clients:
+        if not checks.is_integer(clients) or not 1 <= clients <= self.n_clients:
             raise ValueError(
                 f"measured_on takes a number of clients from 1 to {self.n_clients}, got clients={checks.shown(clients)}"
             )
-        intake.require_seed("measured_on", seed)
+        seed = checks.generator_seed("measured_on", seed)
         chosen = np.random.default_rng(seed).choice(self.n_clients, int(clients), replace=False)
         return dataclasses.replace(self, measured=np.sort(chosen))
 
@@ -186,29 +180,17 @@ class DiskFederation:
         samples = self.index.read(np.array([self.position(which)]))
         return samples["X"].copy(), samples["y"].copy()
 
-    def position(self, which: Any, given: str = "which") -> int:
-        """The position of a client, by its name or its position."""
-        if isinstance(which, str):
-            found = self.names.find(which)
-            if found < 0:
-                raise ValueError(f"{given}: there is no client {which!r} among the {self.n_clients} on disk")
-            return found
-        if isinstance(which, bool) or not isinstance(which, (int, np.integer)):
-            raise TypeError(f"{given}: a client is given by its name or position, got {intake.kind(which)}")
-        if not -self.n_clients <= which < self.n_clients:
-            raise ValueError(f"{given}: there is no client at position {which}; there are {self.n_clients} clients")
-        return int(which) % self.n_clients
+    def _find(self, name: str, given: str) -> int:
+        found = self.names.find(name)
+        if found < 0:
+            raise ValueError(f"{given}: there is no client {name!r} among the {self.n_clients} on disk")
+        return found
 
     def select(self, names: Iterable[Any]) -> Any:
         """These clients, read into memory: a `Federation`, in this order."""
-        from cofed.federation import Federation
+        from cofed.federation.memory import Federation
 
-        if isinstance(names, str):
-            raise TypeError(f"names: select expects a list of client names, got the string {names!r}")
-        chosen = [self.position(name, "names") for name in checks.items("names", names, "client names")]
-        if not chosen:
-            raise ValueError("names is empty: select needs at least one client")
-        intake.require_different("select: names", [self.names[m] for m in chosen])
+        chosen = self._positions(names)
         return Federation.from_arrays({self.names[m]: self.client(m) for m in chosen}, feature_names=self.feature_names)
 
     def stack(self, ids: np.ndarray, room: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -225,11 +207,9 @@ class DiskFederation:
         return shaped["X"], shaped["y"]
 
     def __repr__(self) -> str:
-        sizes = self.sizes
         measured = "" if self.measured is None else f", measured on {len(self.measured)}"
         return (
-            f"DiskFederation({self.n_clients} clients, {self.n_samples} samples (min {sizes.min()}, "
-            f"median {np.median(sizes):g}, max {sizes.max()} per client), {self.n_features} features, "
+            f"DiskFederation({self.n_clients} clients, {self._samples_shown()}, {self.n_features} features, "
             f"{self.dtype}{measured})"
         )
 

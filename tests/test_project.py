@@ -94,7 +94,7 @@ def test_examples_in_docstrings_run(name):
         assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
 
 
-PUBLIC = sorted(cofed._where())
+PUBLIC = sorted(cofed.__all__)
 
 
 def test_public_names_are_loaded_when_they_are_used():
@@ -107,9 +107,17 @@ def test_public_names_are_loaded_when_they_are_used():
     assert loaded("import cofed.cli") == "[]"
     assert loaded("cofed.run") == "['jax']"
     assert set(PUBLIC) <= set(dir(cofed))
+    scope: dict = {}
+    exec("from cofed import *", scope)
+    assert set(scope) - {"__builtins__"} == set(PUBLIC)
     assert cofed.regularizers.L1 is cofed.L1
     with pytest.raises(AttributeError, match="no attribute 'FedAverage'"):
         _ = cofed.FedAverage
+
+
+def test_the_types_are_shipped():
+    assert (ROOT / "py.typed").is_file()
+    assert (ROOT / "__init__.pyi").is_file()
 
 
 @pytest.mark.parametrize("name", PUBLIC)

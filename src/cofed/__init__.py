@@ -4,39 +4,19 @@ The public names are listed in `__init__.pyi`. Each is loaded when it is first u
 run no scikit-learn.
 """
 
-import ast
-import functools
-import importlib
-from pathlib import Path
+import sys
 from typing import Any
+
+import lazy_loader
 
 __version__ = "0.1.0"
 
-
-@functools.cache
-def _where() -> dict[str, str]:
-    """The module of each public name."""
-    listed = ast.parse(Path(__file__).with_name("__init__.pyi").read_text(encoding="utf-8")).body
-    imports = [entry for entry in listed if isinstance(entry, ast.ImportFrom)]
-    return {alias.name: entry.module or "" for entry in imports for alias in entry.names}
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+# Flower is an extra, and a star import must work without it.
+__all__ = [name for name in __all__ if name != "flower"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    module = "" if name.startswith("_") else _where().get(name, __name__)
-    if module and module != __name__:
-        found = getattr(importlib.import_module(module), name)
-    else:
-        try:
-            found = importlib.import_module(f"{__name__}.{name}") if module else None
-        except ModuleNotFoundError as error:
-            if error.name != f"{__name__}.{name}":
-                raise
-            found = None
-        if found is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_where()})
+    if name not in __dir__():  # in the words of Python, which also suggests a name that is nearly the same
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    return _load(name)

@@ -6,10 +6,9 @@ from types import ModuleType
 from typing import Any
 
 import cofed
-import cofed.disk
-import cofed.plotting
 
-MODULES = {"plotting": cofed.plotting, "disk": cofed.disk}  # public, beside those that `cofed` lists
+# Rooms whose public names are names of `cofed` too, or have a table of their own.
+ELSEWHERE = {"algorithms", "estimators", "gossip", "regularizers", "report"}
 
 # Classes that cofed makes and a user reads: nothing is given to them.
 READ = {
@@ -48,17 +47,15 @@ NOT_OFFERED = {"AbstractRegularizer.prox_in_ball", "AbstractMirror.norm"}
 def public() -> dict[str, Callable[..., Any]]:
     """Every public callable by its dotted name, but for estimators, which have a table of their own."""
     found: dict[str, Callable[..., Any]] = {}
-    for name in cofed._where():
+    for name in cofed.__all__:
         value = getattr(cofed, name)
         if name.startswith("Abstract"):  # what users derive from: they never make or call one
             continue
         if isinstance(value, ModuleType):
-            if name != "estimators":
+            if name not in ELSEWHERE:
                 found |= members(name, value)
         else:
             found |= dict(entries(name, value))
-    for name, module in MODULES.items():
-        found |= members(name, module)
     return found
 
 

@@ -17,12 +17,13 @@ from cofed._util.pandas_types import Frame
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine import evaluate
 from cofed.engine.data import data_of
+from cofed.engine.grid import group_by_program
 from cofed.engine.history import Outcome, Result
 from cofed.engine.job import prepare, traced
+from cofed.engine.model_selection import check_evaluated_clients
 from cofed.engine.progress import interruptible
 from cofed.engine.ranking import AllDiverged, maximised
 from cofed.engine.spec import RunSpec
-from cofed.engine.tune import alike
 from cofed.experiments.gather import Measured, gather
 from cofed.experiments.json_values import described
 from cofed.experiments.parts import Parts, Piece
@@ -109,7 +110,7 @@ def check_methods(what: Comparison, setup: Setup, numbers: Numbers) -> Setup:
             check_grid(grid, what, setup)
             trained = [one for algorithm in grid for one in trained_by(algorithm, setup.problem)]
             spec = RunSpec(setup.problem, setup.federation, trained[0], **given | AS_CHECKED)
-            for group in alike(trained, spec):
+            for group in group_by_program(trained, spec):
                 prepare(dataclasses.replace(spec, algorithm=trained[group.members[0]]))
         except ValueError as error:
             raise ValueError(f"algorithm {method.label!r}: {error}") from error
@@ -117,10 +118,12 @@ def check_methods(what: Comparison, setup: Setup, numbers: Numbers) -> Setup:
 
 
 def check_grid(grid: list[AbstractAlgorithm], what: Comparison, setup: Setup) -> None:
-    """Refuse several configurations where they cannot be ranked."""
+    """Refuse several configurations where they cannot be ranked, and held-out data that a method cannot choose by."""
     if len(grid) > 1:
         maximised(what.score, setup.metrics, what.maximise)
-        if chooses(grid[0], setup.problem):
+    if chooses(grid[0], setup.problem):
+        check_evaluated_clients(setup.federation, setup.evaluation)
+        if len(grid) > 1:
             raise ValueError(f"{grid[0].name} chooses between methods by itself: give one value for each of its keys")
 
 

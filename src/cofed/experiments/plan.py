@@ -14,6 +14,7 @@ from rich.table import Table
 from cofed._util import machine
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.forecast import BUILDING, Forecast, duration, forecast, forecast_tuning, size
+from cofed.engine.spec import RunSpec
 from cofed.experiments import measure
 from cofed.experiments.experiment_file import opened
 from cofed.experiments.measure import Tick
@@ -134,8 +135,8 @@ def line_of(setup: Setup, method: Method, numbers: Numbers, seconds: float) -> L
         return forecast_run(setup, grid[0], given | {"seconds": seconds})
 
     def many(seconds: float) -> Forecast:
-        tuned = given | {"evaluate_every": numbers.tune_every, "seconds": seconds}
-        return forecast_tuning(setup.problem, setup.federation, grid, **tuned)
+        tuned = given | {"evaluate_every": numbers.tune_every}
+        return forecast_tuning(RunSpec(setup.problem, setup.federation, grid[0], **tuned), grid, seconds=seconds)
 
     here, run, alone = grown(one, seconds)
     if len(grid) == 1:

@@ -26,6 +26,7 @@ from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm, as
 from cofed.engine.data import Data
 from cofed.engine.history import NOT_FINITE
 from cofed.federation import Federation
+from cofed.federation.rows import fill
 from cofed.flower import wire
 from cofed.flower.client_state import ClientStates, Lost
 from cofed.flower.flwr_types import ArrayRecord, Context, Message, MetricRecord, RecordDict
@@ -34,7 +35,6 @@ from cofed.flower.messages import Identity, RoundInstructions, SiteInfo, stage_a
 from cofed.flower.privacy import Privacy, privatised
 from cofed.flower.run_folder import save_model
 from cofed.problem import Problem
-from cofed.rows import fill
 
 log = logging.getLogger("flwr")
 T = TypeVar("T")

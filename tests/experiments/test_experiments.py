@@ -172,7 +172,7 @@ def test_an_interrupted_experiment_goes_on(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("busy", ["run", "tune"])
 def test_ctrl_c_in_the_last_rounds_is_not_lost(tmp_path, monkeypatch, busy):
-    room, name = (run, "judge") if busy == "run" else (tune, "run_together")
+    room, name = (run, "judge") if busy == "run" else (tune, "run_slice")
     real = getattr(room, name)  # it comes back when the last round is done
     monkeypatch.setattr(room, name, lambda *a: (real(*a), os.kill(os.getpid(), signal.SIGINT))[0])
     with pytest.raises(KeyboardInterrupt):

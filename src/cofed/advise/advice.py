@@ -21,7 +21,7 @@ CLEAR = 2.0  # FedProx is recommended where it is better by more than this many 
 class Advice:
     """Held-out losses of every choice, overall and per site, and the recommendation.
 
-    Attributes
+    Parameters
     ----------
     prepared
         The data.

@@ -31,13 +31,13 @@ ARROWS = {
     "metrics": set(),
     "compressors": set(),
     "problem": {"regularizers", "losses", "models", "federation"},
-    "solvers": {"problem", "federation", "models", "engine"},
+    "solvers": {"problem", "losses", "federation", "models", "engine"},
     "algorithms": {
         *("compressors", "problem", "regularizers", "mirrors", "losses", "models"),
         *("solvers.curvature", "solvers.quadratic"),
     },
     "gossip": {"algorithms.base", "problem", "regularizers", "mirrors"},
-    "statistics": {"problem", "federation", "solvers.glm"},
+    "statistics": {"problem", "federation", "solvers.glm", "solvers.newton"},
     "engine": {
         *("algorithms.base", "problem", "federation", "disk", "metrics", "regularizers", "gossip.topologies"),
         *("statistics.paired_comparison", "solvers.curvature", "algorithms.probe", "losses"),

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import PyTree
 
-from cofed._util import checks
+from cofed._util import checks, naming
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.engine.serialization import encode_or_none

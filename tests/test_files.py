@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import cofed
 from cofed._util import files, spreadsheets
 from cofed.experiments.experiment_file import opened, write_example
-from cofed.experiments.measure import Parts
+from cofed.experiments.parts import Parts
 from tests import worlds
 from tests.disk.worlds import table
 

@@ -6,7 +6,7 @@ number that changes between runs a field of an `equinox.Module`, as the metrics 
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -21,7 +21,7 @@ from cofed._util.types import Given
 __all__ = ["density", "distance", "f1", "higher_is_better", "rank", "support"]
 
 # Metrics are modules, not closures: their numbers are traced, so another truth or threshold compiles nothing new.
-Metric: TypeAlias = Callable[[PyTree], Scalar | float]
+Metric: TypeAlias = Callable[[PyTree], Scalar]
 Truth: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]  # of one leaf, or of leaves by name
 
 
@@ -34,7 +34,7 @@ class Declared(HigherIsBetter):
 
     metric: Metric
 
-    def __call__(self, w: PyTree) -> Scalar | float:
+    def __call__(self, w: PyTree) -> Any:  # a user's function may give a Python number too
         return self.metric(w)
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PyTree, Scalar
 from cofed._util import trees
 from cofed._util.checks import shown
 from cofed._util.scalars import entries, number, require_number
+from cofed._util.types import Hyperparameter
 from cofed.regularizers import AbstractRegularizer, Simplex
 from cofed.regularizers.leaves import cast, checked, each, indicator, joint, size, tolerance
 from cofed.regularizers.thresholds import safe_norm
@@ -40,7 +41,7 @@ class AbstractMirror(eqx.Module):
         """grad h(w)"""
 
     @abstractmethod
-    def to_primal(self, regularizer: AbstractRegularizer, z: PyTree, t: Any) -> PyTree:
+    def to_primal(self, regularizer: AbstractRegularizer, z: PyTree, t: Hyperparameter) -> PyTree:
         """D_t(z) = argmin_w -<z, w> + t psi(w) + h(w)"""
 
     @abstractmethod
@@ -90,7 +91,7 @@ class Euclidean(AbstractMirror):
         """grad h(w) = w"""
         return each(jnp.asarray, w)
 
-    def to_primal(self, regularizer: AbstractRegularizer, z: PyTree, t: Any) -> PyTree:
+    def to_primal(self, regularizer: AbstractRegularizer, z: PyTree, t: Hyperparameter) -> PyTree:
         """D_t(z) = prox_t(z)"""
         return regularizer.prox(z, t)
 
@@ -154,7 +155,7 @@ class PNorm(AbstractMirror):
         p = self._p(x)
         return back((p - 1) * _half_square_gradient(x, p / (p - 1)))
 
-    def to_primal(self, regularizer: AbstractRegularizer, z: PyTree, t: Any) -> PyTree:
+    def to_primal(self, regularizer: AbstractRegularizer, z: PyTree, t: Hyperparameter) -> PyTree:
         """D_t(z) = grad h*(soft(z, t lambda)): for a weighted l1 norm the prox is that soft thresholding."""
         return self.to_primal_smooth(regularizer.prox(z, t))
 
@@ -201,7 +202,7 @@ class Entropy(AbstractMirror):
         """grad h(w) = 1 + ln w; at w = 0 the least finite value instead of -inf"""
         return each(lambda x: 1 + jnp.log(jnp.maximum(x, jnp.finfo(x.dtype).tiny)), w)
 
-    def to_primal(self, regularizer: AbstractRegularizer, z: PyTree, t: Any) -> PyTree:
+    def to_primal(self, regularizer: AbstractRegularizer, z: PyTree, t: Hyperparameter) -> PyTree:
         """D_t(z) = radius * softmax(z), with radius 1 for Zero"""
         radius = regularizer.radius if isinstance(regularizer, Simplex) else 1.0
         return each(lambda x: cast(radius, x) * x, self.to_primal_smooth(z))

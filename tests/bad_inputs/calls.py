@@ -287,7 +287,8 @@ for psi in REGULARIZERS:
         "prox_in_ball": {"v": W, "step": 1.0, "anchor": W, "radius": 1.0},
     }
     for method, arguments in methods.items():
-        if method in dir(type(psi)) and (method != "prox_in_ball" or psi.is_norm):  # others have no ball
+        offered = {"prox_in_ball": psi.is_norm, "dual_norm": psi.has_dual_norm}.get(method, True)
+        if offered:  # others have no ball, or no dual norm
             ends = TypeError if method == "subgradient" and psi.is_indicator else ()
             enrol(
                 f"{type(psi).__name__}.{method}",

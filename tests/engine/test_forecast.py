@@ -9,7 +9,9 @@ from tests import worlds
 
 import cofed
 from cofed._util import machine
-from cofed.engine.forecast import forecast_tuning, paced
+from cofed.engine.calibration import time_in_turns
+from cofed.engine.forecast import forecast_tuning
+from cofed.engine.spec import RunSpec
 
 JOBS = {
     "sampled": (cofed.FedDualAvg(0.01), {"local_steps": 3, "batch_size": 4, "clients_per_round": 2}),
@@ -89,14 +91,15 @@ def test_where_a_machine_ends_follows_straight_lines():
 def test_a_grid_is_timed_as_the_one_program_that_it_is():
     grid = [cofed.FedDualAvg(rate) for rate in (0.001, 0.01, 0.1)]
     problem, federation = worlds.problem(cofed.L1(0.1)), worlds.linear()
-    given = {"rounds": 6, "evaluate_every": 2, "local_steps": 2, "seconds": 0.01}
-    ahead = forecast_tuning(problem, federation, grid, **given)
-    alone = cofed.forecast(problem, federation, grid[0], **given)
+    given = {"rounds": 6, "evaluate_every": 2, "local_steps": 2}
+    spec = RunSpec(problem, federation, grid[0], **given)
+    ahead = forecast_tuning(spec, grid, seconds=0.01)
+    alone = cofed.forecast(problem, federation, grid[0], seconds=0.01, **given)
     assert ahead.bytes_on_wire == 3 * alone.bytes_on_wire
     assert ahead.evaluations == 3
     assert ahead.seconds > 0
     with pytest.raises(TypeError, match=r"does not know \['keep_models'\]"):
-        forecast_tuning(problem, federation, grid, keep_models=True, **given)
+        forecast_tuning(dataclasses.replace(spec, keep_models=True), grid, seconds=0.01)
 
 
 def test_chunks_grow_and_ways_take_turns():
@@ -109,10 +112,12 @@ def test_chunks_grow_and_ways_take_turns():
 
         return go
 
-    assert paced([way("a", 0.001), way("b", 0.003)], 0.5, 64) == pytest.approx([0.001, 0.003])
+    assert time_in_turns([way("a", 0.001), way("b", 0.003)], 0.5, 64) == pytest.approx([0.001, 0.003])
     assert [name for name, _ in asked[:6]] == ["a", "b"] * 3
     assert [count for name, count in asked if name == "a"][:5] == [1, 4, 16, 64, 64]
-    assert paced([way("slow", 9.0)], 0.5, 64) == [9.0], "a round that takes longer than there is time for is enough"
+    assert time_in_turns([way("slow", 9.0)], 0.5, 64) == [9.0], (
+        "a round that takes longer than there is time for is enough"
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from tests import worlds
 
 import cofed
-from cofed.engine import tune
+from cofed.engine import grid_rounds
 
 SCHEDULE = {"rounds": 9, "local_epochs": 1, "batch_size": 3, "clients_per_round": 3}
 FED = worlds.linear()
@@ -59,9 +59,11 @@ def test_diverged_configurations_are_marked_and_last():
 
 
 def test_a_grid_goes_on_without_what_has_diverged(monkeypatch):
-    advanced, whole = [], tune.advance_some
-    monkeypatch.setattr(tune, "WIDTH", 2)
-    monkeypatch.setattr(tune, "advance_some", lambda *given: (advanced.append(given[4].tolist()), whole(*given))[1])
+    advanced, whole = [], grid_rounds.advance_some
+    monkeypatch.setattr(grid_rounds, "WIDTH", 2)
+    monkeypatch.setattr(
+        grid_rounds, "advance_some", lambda *given: (advanced.append(given[4].tolist()), whole(*given))[1]
+    )
     grid = [cofed.FedDualAvg(c) for c in (0.01, 1e4, 0.02, 1e5, 1e6)]
     schedule = {"rounds": 80, "local_steps": 5, "evaluate_every": 8}
     tuning = cofed.tune(PROBLEM, FED, grid, **schedule)
@@ -149,7 +151,7 @@ GRID = [cofed.FedDualAvg(c) for c in (0.01, 0.02)] + [cofed.FedMiD(0.02), cofed.
 
 def stop_after(monkeypatch, calls):
     """Press Ctrl-C in this call of the compiled loop."""
-    count, real = [0], tune.advance_some
+    count, real = [0], grid_rounds.advance_some
 
     def advance(*given):
         count[0] += 1
@@ -157,8 +159,8 @@ def stop_after(monkeypatch, calls):
             os.kill(os.getpid(), signal.SIGINT)
         return real(*given)
 
-    monkeypatch.setattr(tune, "advance_some", advance)
-    monkeypatch.setattr(tune, "next_pace", lambda *given: 1)  # a round in each call
+    monkeypatch.setattr(grid_rounds, "advance_some", advance)
+    monkeypatch.setattr(grid_rounds, "next_pace", lambda *given: 1)  # a round in each call
 
 
 def test_ctrl_c_returns_what_is_done(monkeypatch):
@@ -193,7 +195,7 @@ def test_a_kept_tuning_goes_on_with_the_same_bits(tmp_path, monkeypatch, stages)
     for name, curve in whole.curves.items():
         np.testing.assert_array_equal(rest.curves[name], curve)
     with monkeypatch.context() as patch:
-        patch.setattr(tune, "advance_some", None)  # all is done
+        patch.setattr(grid_rounds, "advance_some", None)  # all is done
         again = cofed.tune(PROBLEM, FED, grid, evaluate_every=1, checkpoint=tmp_path / "grid", **schedule)
     np.testing.assert_array_equal(again.curves["objective"], whole.curves["objective"])
     assert again.best is whole.best
@@ -227,3 +229,18 @@ def test_a_folder_of_another_tuning_and_damaged_parts_are_refused(tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ValueError, match=r"checkpoint: .*file is a file"):
         cofed.tune(PROBLEM, FED, GRID[:2], **(options | {"checkpoint": tmp_path / "file"}))
+
+
+def test_configurations_without_a_finite_score_are_named():
+    grid = [cofed.FedDualAvg(c) for c in (1e-4, 0.02, 0.03)]
+    objective = cofed.tune(PROBLEM, FED, grid, **SCHEDULE)
+    assert objective.best is not grid[0]
+    limit = 0.5 * np.abs(cofed.run(PROBLEM, FED, grid[1], **SCHEDULE).model.coef).max()
+    metrics = {"size": lambda w: jax.numpy.where(abs(w.coef).max() > limit, jax.numpy.nan, abs(w.coef).max())}
+    said = (
+        r"2 of 3 configurations completed .* since their 'size' is not finite: FedDualAvg\(client_lr=0.02, server_lr=1"
+    )
+    with pytest.warns(RuntimeWarning, match=said):
+        tuning = cofed.tune(PROBLEM, FED, grid, metrics=metrics, score="size", maximise=True, **SCHEDULE)
+    assert tuning.best is grid[0]
+    assert tuning.table["diverged"].tolist() == [False, True, True]

@@ -47,8 +47,8 @@ BAD = {
     "n_alphas": NO_COUNT,
     "eps": [*NO_NUMBER, 0.0, 2.0],
     "cv": [*NO_COUNT, 1, 61],
-    "selection": NO_WORD,
-    "seed": [None, "a", -1, 2.5, np.nan, [], True, 10**30],
+    "criterion": NO_WORD,
+    "random_state": [None, "a", -1, 2.5, np.nan, [], True, 10**30],
 }
 SETTING = {  # what makes a parameter matter
     ("FederatedConstrained", "radius"): {"constraint": "simplex"},

@@ -34,18 +34,18 @@ def test_the_gap_bounds_the_suboptimality(family):
     model, data = FAMILIES[family]
     X, y = data()
     model.fit(X, y, clients=hospitals.SITES)
-    posed = model._pose(model._intake(X, y, hospitals.SITES))
-    least = (model.certificate_.objective - posed.units.least) / posed.units.objective
-    psi = model._penalty(posed)
+    problem = model._standardized(model._intake(X, y, hospitals.SITES))
+    least = (model.certificate_.objective - problem.units.labels.least) / problem.units.objective
+    psi = model._penalty(problem, vars(model).get("alpha", 0.0))
     assert model.certificate_.gap <= 1e-12 * model.certificate_.scale
 
     @given(st.integers(0, 2**32 - 1), st.floats(-6, 1))
     def holds(seed, size):
         rng = np.random.default_rng(seed)
         move = lambda leaf: jnp.asarray(10**size * rng.normal(size=leaf.shape))  # noqa: E731
-        w = posed.problem(psi).regularizer.prox(Weights(move(posed.start.coef), move(posed.start.intercept)), 0.0)
-        seen = posed.look(psi, w)
-        assert float(seen.objective) - least <= float(seen.gap) + 1e-13 * float(posed.null.loss)
+        w = problem.problem(psi).regularizer.prox(Weights(move(problem.start.coef), move(problem.start.intercept)), 0.0)
+        seen = problem.assess(psi, w)
+        assert float(seen.objective) - least <= float(seen.gap) + 1e-13 * float(problem.null.loss)
 
     holds()
 
@@ -54,10 +54,12 @@ def test_the_gap_falls_with_the_suboptimality():
     """A certificate that is always large would be true and useless."""
     X, y = hospitals.classes()
     model = FederatedLogisticRegression(0.02).fit(X, y, clients=hospitals.SITES)
-    posed = model._pose(model._intake(X, y, hospitals.SITES))
-    psi = model._penalty(posed)
-    best = posed.solved(model.coef_[0], model.intercept_[0])
-    gaps = [float(posed.look(psi, Weights(best.coef * (1 + e), best.intercept + e)).gap) for e in (1e-1, 1e-3, 1e-5)]
+    problem = model._standardized(model._intake(X, y, hospitals.SITES))
+    psi = model._penalty(problem, vars(model).get("alpha", 0.0))
+    best = problem.solved(model.coef_[0], model.intercept_[0])
+    gaps = [
+        float(problem.assess(psi, Weights(best.coef * (1 + e), best.intercept + e)).gap) for e in (1e-1, 1e-3, 1e-5)
+    ]
     assert gaps[0] > 20 * gaps[1] > 400 * gaps[2] > 0
 
 

@@ -103,3 +103,15 @@ def test_bad_targets_get_a_sentence():
         FederatedPoisson().fit(X, np.where(SITES == "Bern", -1, 1), clients=SITES)
     with pytest.raises(ValueError, match="y must have a count above 0"):
         FederatedPoisson().fit(X, 0 * y)
+
+
+def test_rows_are_matched_by_position_but_not_against_their_labels():
+    X, y = hospitals.linear()
+    frame, target = pd.DataFrame(X), pd.Series(y)
+    shuffled = target.sample(frac=1, random_state=0)
+    with pytest.raises(ValueError, match=r"X and y have the same row labels in a different order, .* y.loc"):
+        FederatedLasso(0.1).fit(frame, shuffled)
+    with pytest.raises(ValueError, match="X and clients have the same row labels in a different order"):
+        FederatedLasso(0.1).fit(frame, target, clients=pd.Series(hospitals.SITES).sample(frac=1, random_state=0))
+    by_position = FederatedLasso(0.1).fit(frame, target.set_axis(np.arange(100, 160)))  # labels of their own
+    np.testing.assert_array_equal(by_position.coef_, FederatedLasso(0.1).fit(frame, shuffled.loc[frame.index]).coef_)

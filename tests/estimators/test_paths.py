@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
 from sklearn.linear_model import Lasso, enet_path
 from sklearn.preprocessing import StandardScaler
 from tests.estimators import hospitals
@@ -18,7 +20,6 @@ from cofed.estimators import (
     FederatedLogisticRegressionCV,
     load,
 )
-from cofed.estimators.cv import deviance
 from cofed.losses import Logistic, Poisson, Softmax, Squared
 
 SITES = hospitals.SITES
@@ -82,17 +83,17 @@ def test_cross_validation_splits_inside_each_client():
 
 def test_the_other_selections():
     X, y = hospitals.linear()
-    strong = FederatedLassoCV(n_alphas=8, cv=3, selection="1se").fit(X, y, clients=SITES)
+    strong = FederatedLassoCV(n_alphas=8, cv=3, criterion="1se").fit(X, y, clients=SITES)
     assert strong.alpha_ == strong.alpha_1se_
-    bic = FederatedElasticNetCV(n_alphas=8, l1_ratio=1.0, selection="bic").fit(X, y, clients=SITES)
+    bic = FederatedElasticNetCV(n_alphas=8, l1_ratio=1.0, criterion="bic").fit(X, y, clients=SITES)
     rss = np.array([((y - X @ w - b) ** 2).sum() for w, b in zip(bic.path_.coefs, bic.path_.intercepts, strict=True)])
     expected = 60 * np.log(rss / 60) + np.log(60) * bic.path_.nonzero
     np.testing.assert_allclose(bic.path_.criterion("bic"), expected)
     assert bic.alpha_ == bic.alphas_[expected.argmin()]
-    with pytest.raises(ValueError, match="selection='bic' has no cross-validation to draw"):
+    with pytest.raises(ValueError, match="criterion='bic' has no cross-validation to draw"):
         bic.plot()
-    with pytest.raises(ValueError, match="selection must be one of min, 1se, aic, bic, got 'best'"):
-        FederatedLassoCV(selection="best").fit(X, y)
+    with pytest.raises(ValueError, match="criterion must be one of min, 1se, aic, bic, got 'best'"):
+        FederatedLassoCV(criterion="best").fit(X, y)
 
 
 def test_deviances_are_scikit_learns():
@@ -100,13 +101,13 @@ def test_deviances_are_scikit_learns():
 
     rng = np.random.default_rng(0)
     z, y = rng.normal(size=(20, 1)), rng.integers(0, 2, 20)
-    assert deviance(Logistic(), z, y).mean() == pytest.approx(2 * log_loss(y, 1 / (1 + np.exp(-z[:, 0]))))
-    assert deviance(Squared(), z, y).mean() == pytest.approx(mean_squared_error(y, z[:, 0]))
-    assert deviance(Poisson(), z, y).mean() == pytest.approx(mean_poisson_deviance(y, np.exp(z[:, 0])))
+    assert Logistic().deviance(z, y).mean() == pytest.approx(2 * log_loss(y, 1 / (1 + np.exp(-z[:, 0]))))
+    assert Squared().deviance(z, y).mean() == pytest.approx(mean_squared_error(y, z[:, 0]))
+    assert Poisson().deviance(z, y).mean() == pytest.approx(mean_poisson_deviance(y, np.exp(z[:, 0])))
     scores = rng.normal(size=(20, 1, 3))
     shares = np.exp(scores[:, 0]) / np.exp(scores[:, 0]).sum(axis=1, keepdims=True)
     labels = np.arange(20) % 3
-    assert deviance(Softmax(), scores, labels).mean() == pytest.approx(2 * log_loss(labels, shares))
+    assert Softmax().deviance(scores, labels).mean() == pytest.approx(2 * log_loss(labels, shares))
 
 
 def test_intervals_with_many_rows_are_those_of_least_squares():
@@ -144,7 +145,7 @@ def test_a_logistic_interval_is_one_newton_step():
 def test_files_bring_back_what_was_saved(tmp_path):
     X, y = hospitals.classes()
     df = pd.DataFrame(X, columns=list("abcdef"))
-    model = FederatedLogisticRegressionCV(n_alphas=4, eps=0.1, selection="bic").fit(df, y, clients=SITES)
+    model = FederatedLogisticRegressionCV(n_alphas=4, eps=0.1, criterion="bic").fit(df, y, clients=SITES)
     model.infer(df, y, SITES, coefficients="a")
     model.save(tmp_path / "model.safetensors")
     again = load(tmp_path / "model.safetensors")
@@ -158,3 +159,17 @@ def test_files_bring_back_what_was_saved(tmp_path):
         load(tmp_path / "half")
     with pytest.raises(ValueError, match="there is no file"):
         load(tmp_path / "none")
+
+
+def test_files_of_older_versions_are_read(tmp_path):
+    """Parameters had other names then."""
+    X, y = hospitals.linear()
+    model = FederatedLassoCV(n_alphas=4, criterion="bic", random_state=3).fit(X, y, clients=SITES)
+    model.save(tmp_path / "new")
+    with safe_open(tmp_path / "new", framework="numpy") as file:
+        state = file.metadata()["cofed"].replace('"criterion"', '"selection"').replace('"random_state"', '"seed"')
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    save_file(arrays, tmp_path / "old", metadata={"cofed": state})
+    again = load(tmp_path / "old")
+    assert again.get_params() == model.get_params()
+    assert again.exchanges_ == model.exchanges_

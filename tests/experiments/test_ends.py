@@ -13,6 +13,7 @@ import cofed
 from cofed._util.files import NotWritten
 from cofed.engine import folders
 from cofed.experiments import experiment_file, measure, results
+from cofed.experiments.parts import Parts, Piece
 
 HEAD, _, _ = SMALL.partition("[[algorithms]]")
 ONE = '[[algorithms]]\nname = "FedDualAvg"\nclient_lr = 0.01\n'
@@ -172,21 +173,21 @@ def test_a_folder_is_one_experiments_at_a_time(tmp_path):
 
 
 def test_parts_of_another_definition_are_kept(tmp_path):
-    parts = measure.Parts(tmp_path / "parts", '{"rounds": 1}')
+    parts = Parts(tmp_path / "parts", '{"rounds": 1}')
     parts.put("a", pd.DataFrame({"x": [1.0]}), {"best": 1})
     said = results.make_room(tmp_path, '{"rounds": 2}')
     assert said is not None
     assert "rounds was 1 and is now 2" in said
-    assert "a" in measure.Parts(tmp_path / "parts.old-1", '{"rounds": 1}')
+    assert "a" in Parts(tmp_path / "parts.old-1", '{"rounds": 1}')
 
 
 @pytest.mark.parametrize("ending", ["json", "parquet"])
 def test_a_damaged_part_is_done_again(tmp_path, ending):
-    parts = measure.Parts(tmp_path / "parts", "{}")
+    parts = Parts(tmp_path / "parts", "{}")
     parts.put("a", pd.DataFrame({"x": [1.0]}), {"best": 1})
     parts.path("a", ending).write_bytes(b"half")
     assert "a" not in parts
-    piece = measure.Piece("a", 1.0, lambda: (pd.DataFrame({"x": [2.0]}), {"best": 2}))
+    piece = Piece("a", 1.0, lambda: (pd.DataFrame({"x": [2.0]}), {"best": 2}))
     assert parts.done(piece)[1] == {"best": 2}
 
 

@@ -15,7 +15,8 @@ import cofed
 from cofed import experiments
 from cofed.engine import run, tune
 from cofed.experiments import figure, measure, page, reproduce, results
-from cofed.experiments.measurements import Seen
+from cofed.experiments.measurements import Measurements
+from cofed.experiments.parts import Parts
 from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Setup, Sweep, Verdict, View
 
 CALLS: list[str] = []
@@ -38,7 +39,7 @@ def methods(n):
     ]
 
 
-def converges(seen: Seen) -> Verdict:
+def converges(seen: Measurements) -> Verdict:
     gap = seen.last("FedDualAvg", "objective") / seen.reference("pooled", "objective")
     return Verdict(gap < 100, f"It is {gap:.3f} times the optimum.", {"gap": gap})
 
@@ -181,11 +182,11 @@ def test_ctrl_c_in_the_last_rounds_is_not_lost(tmp_path, monkeypatch, busy):
 
 
 def test_parts_of_another_definition_are_dropped(tmp_path):
-    parts = measure.Parts(tmp_path / "parts", "one")
+    parts = Parts(tmp_path / "parts", "one")
     parts.put("a / b", pd.DataFrame({"x": [1.0]}), {"best": 1})
     assert parts.get("a / b")[1] == {"best": 1}
-    assert "a / b" in measure.Parts(tmp_path / "parts", "one")
-    assert "a / b" not in measure.Parts(tmp_path / "parts", "two")
+    assert "a / b" in Parts(tmp_path / "parts", "one")
+    assert "a / b" not in Parts(tmp_path / "parts", "two")
 
 
 def test_quick_has_other_numbers_and_judges_less(tmp_path):
@@ -239,6 +240,37 @@ def test_a_sweep_has_its_own_axis(tmp_path):
     assert json.loads((tmp_path / "tiny-sweep" / "claims.json").read_text())[0]["holds"]
 
 
+def test_results_belong_to_the_files_of_the_data_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("COFED_DATA", str(tmp_path / "data"))
+    images = tmp_path / "data" / "mnist" / "train-images-idx3-ubyte"
+    images.parent.mkdir(parents=True)
+    images.write_bytes(b"these")
+    experiment = Experiment(
+        id="tiny-sweep",
+        title="A sweep",
+        measure=Sweep("clients", lambda n: n.points, point),
+        full={"points": (1, 2)},
+        views=(View("error"),),
+        reads=("mnist",),
+    )
+    out = tmp_path / "out"
+    assert go(out, experiment) == {"tiny-sweep": "done"}
+    assert go(out, experiment) == {"tiny-sweep": "kept"}
+    (tmp_path / "data" / "notes.txt").write_text("of no dataset")
+    os.utime(images, ns=(0, 0))
+    assert go(out, experiment) == {"tiny-sweep": "kept"}
+    images.write_bytes(b"those")  # of the same size
+    said = results.what_changed(
+        json.loads((out / "tiny-sweep" / "config.json").read_text())["defined_by"],
+        results.definition(experiment, "full", [0, 1]),
+    )
+    assert said.startswith("data.mnist/train-images-idx3-ubyte was 5 bytes")
+    assert go(out, experiment) == {"tiny-sweep": "done"}
+    assert (out / "tiny-sweep.old-1" / "config.json").exists()
+    monkeypatch.delenv("COFED_DATA")
+    assert "data" not in json.loads(results.definition(experiment, "full", [0, 1]))
+
+
 def test_ties_go_to_the_fastest(monkeypatch):
     tuning = cofed.Tuning(
         table=pd.DataFrame({"score": [0.999, 1.0, 0.5], "diverged": False}, index=[1, 0, 2]),
@@ -257,7 +289,7 @@ def test_ties_go_to_the_fastest(monkeypatch):
 
 def test_seeds_are_drawn_as_a_band(done):
     table = pd.read_parquet(done / "tiny-fig1" / "numbers.parquet")
-    drawn = figure.draw(TINY, Seen(table, {}, "a tiny set"), "full")
+    drawn = figure.draw(TINY, Measurements(table, {}, "a tiny set"), "full")
     assert [axes.get_ylabel() for axes in drawn.axes] == ["objective", "F1 of the support"]
     assert len(drawn.axes[0].collections) == 2  # a band for each method
     assert "a tiny set" in drawn._supxlabel.get_text()

@@ -400,7 +400,7 @@ CONVEX_ROWS = [row for row in ROWS if "convex" in row.traits]
 SETS = [row for row in ROWS if "is_indicator" in row.traits]
 FINITE = [row for row in ROWS if "is_indicator" not in row.traits]
 MAIN = [row for row in ROWS if not row.variant]
-DUAL = [row for row in ROWS if hasattr(row.make(), "dual_norm")]
+DUAL = [row for row in ROWS if row.make().has_dual_norm]
 
 
 def names(rows: list[Row]) -> list[str]:

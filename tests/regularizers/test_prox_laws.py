@@ -87,6 +87,46 @@ def test_dual_norm_is_the_least_strength_that_kills(row, data):
         assert float(jnp.abs(row.prox(z, 1e6)).max()) > 0
 
 
+CONJUGATE = [row for row in CONVEX_ROWS if row.make().has_conjugate]
+
+
+def test_which_regularizers_have_a_conjugate():
+    lacking = {type(row.regularizer) for row in CONVEX_ROWS} - {type(row.regularizer) for row in CONJUGATE}
+    assert lacking == {R.TotalVariation}
+
+
+@pytest.mark.parametrize("row", CONJUGATE, ids=names(CONJUGATE))
+@given(st.data())
+def test_fenchel_and_young(row, data):
+    """u = v - prox(v) is a subgradient at w = prox(v), so psi(w) + psi*(u) = <u, w>; elsewhere the sum is larger."""
+    v, other = array(data.draw(row.arrays())), array(data.draw(row.arrays()))
+    psi, slack = row.regularizer, 1e-12
+    w, point = row.prox(v, 1.0), row.prox(other, 1.0)
+    u = (v - w) * (1 - 1e-13)
+    conjugate = float(psi.conjugate(u, slack))
+    close(conjugate + float(row.psi(w)), jnp.vdot(u, w), 1e-9)
+    room = 1e-9 * (1 + float(jnp.abs(other).max()) ** 2)
+    assert conjugate + float(row.psi(point)) >= float(jnp.vdot(u, point)) - room
+    s = float(psi.dual_scaling(other))
+    assert 0 <= s <= 1
+    if row in DUAL:
+        assert np.isfinite(psi.conjugate(s * other))
+
+
+@rows
+def test_pieces_and_multiples_are_the_same_function(row):
+    psi, w = row.regularizer, row.prox(array(row.draw(3)), 0.1)
+    pieces = psi.piecewise_quadratic()
+    if pieces is not None:
+        inside = np.all((pieces.low <= np.asarray(w)) & (np.asarray(w) <= pieces.high))
+        value = np.sum(pieces.l1 * np.abs(w) + pieces.ridge / 2 * np.asarray(w) ** 2)
+        assert inside
+        close(value, row.psi(w), 1e-12)
+    if not psi.is_indicator:
+        close(psi.scaled(2.5).value(w), 2.5 * row.psi(w), 1e-12)
+        close(psi.scaled(2.5).prox(w, 0.2), row.prox(w, 0.5), 1e-12)
+
+
 @dual_rows
 def test_dual_norm_derivative(row):
     z, direction = array(row.draw(21)), array(row.draw(22))

@@ -2,7 +2,7 @@
 
 Arguments of public functions are checked by the functions themselves, which answer in a sentence. Where a type check at
 run time (the tests switch one on) would answer first, in its own words, the annotation is `Given[...]`: the type for
-readers, editors and type checkers, and no type at run time.
+readers, editors and type checkers, and anything at run time (where the type is kept as a note, for experiment files).
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -21,6 +21,6 @@ else:
         """`Given[T]` is T for a type checker and anything at run time."""
 
         def __class_getitem__(cls, item: Any) -> Any:
-            return Any
+            return Annotated[Any, item]
 
     Hyperparameter = Any

@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 from rich.console import Console
@@ -38,6 +38,28 @@ PAPERS = {
 }
 
 
+class HyperparameterInfo(TypedDict):
+    """A hyperparameter; the default is as it is written in a call."""
+
+    name: str
+    symbol: str | None
+    required: bool
+    default: str | None
+
+
+class AlgorithmInfo(TypedDict):
+    """A method in words. Vectors are what one client receives and sends in one round, in sizes of the model."""
+
+    name: str
+    description: str
+    hyperparameters: list[HyperparameterInfo]
+    needs: list[str]
+    talks: list[str]
+    vectors_down: int
+    vectors_up: int
+    paper: str
+
+
 def algorithms(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
@@ -61,27 +83,24 @@ def algorithms(
     table.add_column("vectors\ndown/up", justify="center", no_wrap=True)
     for method in methods:
         needs = "; ".join(method["needs"])
-        options = [
-            entry["name"] + (f" ({entry['symbol']})" if entry["symbol"] else "") + default(entry)
-            for entry in method["hyperparameters"]
-        ]
         table.add_row(
             method["name"],
             method["description"]
             + (f"\nNeeds {needs}." if needs else "")
             + f"\n[dim]{method['paper']}; through {' or '.join(method['talks'])}[/dim]",
-            "\n".join(options),
+            "\n".join(written(entry) for entry in method["hyperparameters"]),
             f"{method['vectors_down']}/{method['vectors_up']}",
         )
     Console().print(table)
 
 
-def default(entry: dict[str, Any]) -> str:
-    """A hyperparameter's default, as it is written in a call."""
-    return "" if entry["required"] else f" = {entry['default']}"
+def written(entry: HyperparameterInfo) -> str:
+    """A hyperparameter in the table: its name, its symbol and its default."""
+    symbol = f" ({entry['symbol']})" if entry["symbol"] else ""
+    return entry["name"] + symbol + ("" if entry["required"] else f" = {entry['default']}")
 
 
-def describe_all() -> list[dict[str, Any]]:
+def describe_all() -> list[AlgorithmInfo]:
     """All methods, in words: those with a server, then those by gossip.
 
     >>> [method["name"] for method in describe_all()][:2]
@@ -94,7 +113,7 @@ def describe_all() -> list[dict[str, Any]]:
     return [describe(getattr(cofed, name)) for name in names]
 
 
-def describe(method: "type[AbstractAlgorithm]") -> dict[str, Any]:
+def describe(method: "type[AbstractAlgorithm]") -> AlgorithmInfo:
     """One method in words.
 
     >>> import cofed
@@ -104,21 +123,10 @@ def describe(method: "type[AbstractAlgorithm]") -> dict[str, Any]:
     """
     from cofed.algorithms.base import TRAITS
 
-    entries = []
-    for field in dataclasses.fields(method):
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        value = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-        entries.append(
-            {
-                "name": field.name,
-                "symbol": SYMBOLS.get(field.name),
-                "required": required,
-                "default": None if required else repr(value),
-            }
-        )
-    one = {"sparsity": 1}  # the hyperparameters that count something
+    entries = [described_field(field) for field in dataclasses.fields(method)]
+    counts = {"sparsity": 1}  # the hyperparameters that count something
     given = [entry["name"] for entry in entries if entry["required"] or entry["name"] == "client_lr"]
-    example = method(**{name: one.get(name, 1.0) for name in given})
+    example = method(**{name: counts.get(name, 1.0) for name in given})
     # What stands in brackets in a docstring's first line or in a trait is for its reader there.
     plain = lambda text: re.sub(r"\s+\([^)]*\)", "", text).strip()  # noqa: E731
     needs = [plain(TRAITS[need].words) for need in example.needs]
@@ -138,9 +146,19 @@ def describe(method: "type[AbstractAlgorithm]") -> dict[str, Any]:
     }
 
 
+def described_field(field: dataclasses.Field) -> HyperparameterInfo:
+    """A hyperparameter, from the field of its class."""
+    required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    value = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    default = None if required else repr(value)
+    return {"name": field.name, "symbol": SYMBOLS.get(field.name), "required": required, "default": default}
+
+
 def vectors(algorithm: "AbstractAlgorithm") -> tuple[int, int]:
-    """How many vectors of the model's size go down to and up from one client in one round, by the engine's count; by
-    gossip, how many go to each neighbour."""
+    """Count the vectors of the model's size that go down to and up from one client in one round.
+
+    The count is the engine's; by gossip it is of what goes to each neighbour.
+    """
     import numpy as np
 
     import cofed

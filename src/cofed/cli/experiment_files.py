@@ -12,7 +12,10 @@ from rich.console import Console
 from cofed.cli.messages import STOPPED, fail, refuse, say_written, stop
 from cofed.cli.options import between, writable_folder
 
-EXPERIMENT = Annotated[Path, typer.Argument(help="An experiment file; `cofed init` writes an example.")]
+ExperimentFile = Annotated[Path, typer.Argument(help="An experiment file; `cofed init` writes an example.")]
+Seeds = Annotated[
+    int | None, typer.Option(callback=between(1, 1000), help="Repetitions; by default the file's.", show_default=False)
+]
 
 
 @contextlib.contextmanager
@@ -25,21 +28,19 @@ def input_checked() -> Iterator[None]:
 
 
 def run(
-    experiment: EXPERIMENT,
+    experiment: ExperimentFile,
     out: Annotated[Path, typer.Option(help="Folder for the results, one folder per experiment file.")] = Path(
         "cofed-results"
     ),
-    seeds: Annotated[
-        int | None,
-        typer.Option(callback=between(1, 1000), help="Repetitions; by default the file's.", show_default=False),
-    ] = None,
+    seeds: Seeds = None,
     again: Annotated[bool, typer.Option("--again", help="Run it also where it is finished.")] = False,
 ) -> None:
     """Run a comparison of your own, from an experiment file.
 
     Algorithms with several values for a hyperparameter are tuned first. The folder has the figure, the numbers, the
     tuning and the configuration; `cofed report` makes a page of it. What is finished is not run again, unless the file
-    or its data have changed: the old results are then kept beside the new ones.
+    or its data have changed: the old results are then kept beside the new ones. A file that names an algorithm of your
+    own by its import path (package.module:Class) runs that module's code.
 
     Exit codes: 0 all runs completed; 1 one diverged, or a file could not be written; 2 refused; 130 stopped by Ctrl-C.
     """
@@ -59,7 +60,7 @@ def run(
 
 
 def tune(
-    experiment: EXPERIMENT,
+    experiment: ExperimentFile,
     out: Annotated[Path | None, typer.Option(help="Write the whole table there, as CSV.", show_default=False)] = None,
 ) -> None:
     """Search the grids of an experiment file, each as one program, and say which values are best."""
@@ -88,11 +89,8 @@ def tune(
 
 
 def plan(
-    experiment: EXPERIMENT,
-    seeds: Annotated[
-        int | None,
-        typer.Option(callback=between(1, 1000), help="Repetitions; by default the file's.", show_default=False),
-    ] = None,
+    experiment: ExperimentFile,
+    seeds: Seeds = None,
     seconds: Annotated[
         float, typer.Option(help="To time each program in, beside compiling it; more is more precise.")
     ] = 2.0,
@@ -110,17 +108,17 @@ def plan(
     Example: cofed init && cofed plan experiment.toml && cofed run experiment.toml
     """
     from cofed.experiments import plan
-    from cofed.experiments.reproduce import following
+    from cofed.experiments.reproduce import progress_bar
 
     if not seconds > 0:
         refuse(f"--seconds must be > 0, got {seconds:g}")
     try:
-        with input_checked(), following(experiment.stem, Console(stderr=True)) as tick:
+        with input_checked(), progress_bar(experiment.stem, Console(stderr=True)) as tick:
             outlook = plan.look_ahead(experiment, seeds, seconds, tick)
     except KeyboardInterrupt:
         stop("Stopped before there was anything to say.")
     if as_json:
-        print(json.dumps(plan.as_json(outlook), indent=2))
+        print(json.dumps(plan.to_dict(outlook), indent=2))
         return
     screen = Console()
     screen.print(plan.table(outlook))
@@ -131,7 +129,11 @@ def plan(
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("experiment.toml"),
 ) -> None:
-    """Write a commented example of an experiment file."""
+    """Write a commented example of an experiment file.
+
+    It can name every algorithm that `cofed algorithms` lists, and one of your own by its import path, such as
+    momentum:HeavyBall for the class HeavyBall of momentum.py beside the file. Importing it runs its code.
+    """
     from cofed.experiments import experiment_file as work
 
     if path.exists():

@@ -228,7 +228,7 @@ class Loaded:
             shape = jax.tree.map(lambda leaf: np.empty((count, *leaf.shape), leaf.dtype), start)
             whole = jax.tree.map(np.asarray, unflatten(shape, stacked, self.path))
             models = [jax.tree.map(lambda leaf, i=i: leaf[i], whole) for i in range(count)]
-        events = [LeftOut(*event) for event in record.left_out]
+        events = [LeftOut.of(event) for event in record.left_out]
         by_client = list(zip(record.client_rounds, self.tensors.get("client_losses", ()), strict=True))
         history = History(record.rows, events, by_client, names, record.compile_seconds)
         down, up = record.bytes

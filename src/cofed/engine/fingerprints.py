@@ -1,4 +1,4 @@
-"""What a run is made of, in a form that can be written down and compared: so that it goes on as what it was."""
+"""Outlines and hashes of what a run is made of, so that a resumed run can be compared with what it was."""
 
 import dataclasses
 import hashlib
@@ -9,17 +9,19 @@ from typing import Any
 
 import jax
 import numpy as np
+import numpy.typing as npt
+from jaxtyping import PyTree
 
 from cofed.disk import DiskFederation
 from cofed.engine.serialization import NotOurs, encode
 from cofed.federation import Federation
 from cofed.problem import Problem
 
-LARGE = 64  # an array with more entries than this is told by its hash
+LARGE = 64  # an array with more entries than this is represented by its hash
 
 
-def outline(value: Any) -> Any:
-    """A value as JSON: cofed's own objects whole, a user's own code by its name and its fields.
+def outline(value: object) -> Any:
+    """A value as JSON: cofed's own objects completely, a user's own code by its name and fields.
 
     >>> import cofed
     >>> outline(cofed.Problem(loss=lambda p, y: p - y, regularizer=cofed.L1(0.5)))["fields"]["regularizer"]["type"]
@@ -42,8 +44,8 @@ def outline(value: Any) -> Any:
     return {"code": getattr(value, "__qualname__", type(value).__qualname__)}
 
 
-def differences(before: Any, now: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
-    """Where two outlines differ: the name of the part, and what it was and is.
+def differences(before: object, now: object, name: str) -> Iterator[tuple[str, Any, Any]]:
+    """Where two outlines differ: the name of each such part, what it was and what it is.
 
     >>> import cofed
     >>> list(differences(outline(cofed.FedAvg(0.1)), outline(cofed.FedAvg(0.2)), "algorithm"))
@@ -60,14 +62,14 @@ def differences(before: Any, now: Any, name: str) -> Iterator[tuple[str, Any, An
     yield name, before, now
 
 
-def single(array: Any) -> np.ndarray:
-    """An array in single precision: that of a problem may be made before or after JAX is set to double precision."""
-    array = np.asarray(array)
-    return array.astype(np.float32) if np.issubdtype(array.dtype, np.floating) else array
+def single(array: npt.ArrayLike) -> np.ndarray:
+    """An array in single precision, since a problem may be made before or after JAX is set to double precision."""
+    values = np.asarray(array)
+    return values.astype(np.float32) if np.issubdtype(values.dtype, np.floating) else values
 
 
-def same_array(before: Any, now: Any) -> bool:
-    """Whether two outlines are those of the same array, in whatever precision.
+def same_array(before: object, now: object) -> bool:
+    """Whether two outlines are of the same array, up to its precision.
 
     >>> same_array(outline(np.float32([0.1, 2])), outline(np.array([0.1, 2]))), same_array(outline(np.ones(2)), None)
     (True, False)
@@ -79,8 +81,8 @@ def same_array(before: Any, now: Any) -> bool:
     return np.array_equal(single(before["array"]), single(now["array"]))
 
 
-def words(value: Any) -> str:
-    """An outline's part, short enough for a sentence.
+def words(value: object) -> str:
+    """A part of an outline, short enough for a sentence.
 
     >>> import cofed
     >>> words(outline(cofed.L1(0.5))), words(0.1), words(None)
@@ -96,14 +98,14 @@ def words(value: Any) -> str:
     return str(next((value[key] for key in ("type", "code", "float", "jax.nn", "tuple") if key in value), "something"))
 
 
-def contradiction(before: Any, now: Any, name: str) -> str | None:
-    """The first difference of two outlines in words, or None."""
+def contradiction(before: object, now: object, name: str) -> str | None:
+    """The first difference between two outlines in words, or None where there is none."""
     first = next(differences(before, now, name), None)
     return None if first is None else f"{first[0]} was {words(first[1])} and is now {words(first[2])}"
 
 
 def fingerprint(federation: Federation | DiskFederation) -> str:
-    """A hash of the data, the clients' names and their order."""
+    """A hash of the data, and of the clients' names in their order."""
     if isinstance(federation, DiskFederation):
         measured = None if federation.measured is None else federation.measured.tolist()
         return hashlib.sha256(json.dumps([federation.index.identity, measured]).encode()).hexdigest()
@@ -113,17 +115,18 @@ def fingerprint(federation: Federation | DiskFederation) -> str:
     return hashed.hexdigest()
 
 
-def code_of(function: Callable, *shapes: Any) -> str:
-    """A hash of what a function computes: of the operations that JAX sees in it, and of the arrays in its closure."""
-    seen = jax.make_jaxpr(lambda *given: function(*given))(*shapes)  # a new function: JAX remembers what it has seen
+def code_of(function: Callable, *shapes: PyTree) -> str:
+    """A hash of what a function computes: of the operations that JAX traces, and of the arrays in its closure."""
+    # In a new lambda every time: of the function itself JAX would give the trace that it has cached.
+    seen = jax.make_jaxpr(lambda *given: function(*given))(*shapes)
     hashed = hashlib.sha256(re.sub("0x[0-9a-f]+", "", str(seen.jaxpr)).encode())
     for array in seen.consts:
         hashed.update(np.asarray(array).tobytes())
     return hashed.hexdigest()
 
 
-def code_of_problem(problem: Problem, federation: Federation | DiskFederation, start: Any) -> str:
-    """A hash of a sample's loss and of the regularizer's proximal operator."""
+def code_of_problem(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> str:
+    """A hash of what the loss of a sample and the regularizer's proximal operator compute."""
     x, y = (jax.ShapeDtypeStruct(part.shape, part.dtype) for part in federation.example())
 
     def computed(w, x, y):

@@ -77,8 +77,14 @@ class LeftOut:
     why: str = NOT_FINITE
 
     def entries(self) -> list[int | str]:
-        """What a checkpoint says of it; the usual reason goes without saying."""
+        """The event as a checkpoint holds it: round, client and, unless it is the usual one, the reason."""
         return [self.round, self.client] if self.why == NOT_FINITE else [self.round, self.client, self.why]
+
+    @classmethod
+    def of(cls, entries: Sequence[int | str]) -> "LeftOut":
+        """The event that a checkpoint holds."""
+        round, client, *why = entries
+        return cls(int(round), str(client), *map(str, why))
 
 
 @dataclasses.dataclass

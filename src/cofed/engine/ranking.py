@@ -1,8 +1,9 @@
-"""A tuned grid: which configurations did best, which diverged, and which were not done."""
+"""Rank the configurations of a grid: which did best, which diverged, and which were not done."""
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -10,23 +11,40 @@ import jax
 import numpy as np
 import pandas as pd
 
+from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.history import Outcome
 from cofed.metrics import Density, Distance, HigherIsBetter, Rank
 
+NAMED = 5  # a warning names at most this many configurations
 ORDER = (Outcome.COMPLETED, Outcome.INTERRUPTED, Outcome.DIVERGED)  # best first
 
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """A tuned grid: `table` has one row per configuration, best first; `best` is the best algorithm with its `score`.
+    """A tuned grid.
 
-    `curves` maps a column of the history to an array (configurations as given, evaluated rounds); `rounds` are those.
-    `outcome` is INTERRUPTED where Ctrl-C has stopped it: what was done by then is ranked, the rest is marked in the
-    table, and `best` is None where nothing was done. `maximise` says whether the largest score was taken for the best.
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row per configuration, best first: its hyperparameters, its score, its outcome and its last row of the
+        history. The index is the place in the grid.
+    best : algorithm or None
+        The best configuration; None where none was completed.
+    score : float
+        Its score.
+    curves : dict of str to array
+        For every column of the history an array (configurations as given, evaluated rounds).
+    rounds : array of int
+        The evaluated rounds.
+    outcome : Outcome
+        INTERRUPTED where Ctrl-C has stopped the tuning: what was done by then is ranked, and the table says what was
+        not.
+    maximise : bool
+        Whether the largest score is the best.
     """
 
     table: pd.DataFrame
-    best: Any
+    best: AbstractAlgorithm | None
     score: float
     curves: dict[str, np.ndarray]
     rounds: np.ndarray
@@ -35,7 +53,7 @@ class Tuning:
 
 
 class AllDiverged(ValueError):
-    """No configuration of a grid came to a good end; `tuning` has what there is."""
+    """Every configuration of a grid diverged; the attribute `tuning` has their table and curves."""
 
     def __init__(self, tuning: Tuning):
         super().__init__("every configuration of the grid diverged; add smaller learning rates")
@@ -43,7 +61,7 @@ class AllDiverged(ValueError):
 
 
 def maximised(score: str, metrics: Mapping[str, Callable], asked: bool | None) -> bool:
-    """Whether more of a score is better: as asked, else as the column or the metric says.
+    """Whether more of a score is better: as the user says, or else as is known of the column or the metric.
 
     >>> import cofed
     >>> maximised("test_accuracy", {}, None), maximised("objective", {}, None)
@@ -70,15 +88,15 @@ def maximised(score: str, metrics: Mapping[str, Callable], asked: bool | None) -
     return score.endswith("accuracy")
 
 
-def is_number(value: Any) -> bool:
-    """What a column of the table can show: a number, or a few."""
+def is_number(value: object) -> bool:
+    """Whether a column of the table can show a value: a number, or a tuple of numbers."""
     return isinstance(value, (bool, int, float, tuple)) or (
         isinstance(value, (jax.Array, np.ndarray)) and value.ndim == 0
     )
 
 
-def numbers_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The numbers of a method by name, and those of what it is made of: `algorithm.client_lr`, `mirror.p`."""
+def numbers_of(module: eqx.Module, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The numbers of a method by name, and those of its parts: `algorithm.client_lr`, `mirror.p`."""
     for field in dataclasses.fields(module):
         value = getattr(module, field.name)
         if is_number(value):
@@ -88,7 +106,7 @@ def numbers_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 @dataclasses.dataclass
-class Tried:
+class Trial:
     """What is known of one configuration."""
 
     curve: dict[str, np.ndarray]
@@ -96,38 +114,76 @@ class Tried:
     outcome: Outcome = Outcome.INTERRUPTED
 
 
+@dataclasses.dataclass(frozen=True)
+class Criterion:
+    """What configurations are ranked by."""
+
+    column: str
+    last: int  # averaged over this many of the last evaluations
+    maximise: bool
+
+    def score(self, trial: Trial) -> float:
+        """The score of a configuration; NaN where it has none yet."""
+        return float(np.mean(trial.curve[self.column][-self.last :])) if self.column in trial.curve else math.nan
+
+
 def rank(
-    algorithms: list[Any], tried: list[Tried], rounds: np.ndarray, score: str, last: int, maximise: bool
+    algorithms: Sequence[AbstractAlgorithm], trials: Sequence[Trial], rounds: np.ndarray, criterion: Criterion
 ) -> Tuning:
-    """The table, best first."""
-    sign, records, outcomes = -1 if maximise else 1, [], []
-    for algorithm, one in zip(algorithms, tried, strict=True):
-        value = float(np.mean(one.curve[score][-last:])) if score in one.curve else math.nan
-        outcome = one.outcome
-        if outcome is Outcome.COMPLETED and not math.isfinite(value):
-            outcome = Outcome.DIVERGED
-        outcomes.append(outcome)
-        records.append(
-            {"algorithm": algorithm.name}
-            | dict(numbers_of(algorithm))
-            | {"score": value, "outcome": outcome.name.lower(), "diverged": outcome is Outcome.DIVERGED}
-            | {"diverged_at": one.failed_at if one.failed_at >= 0 else None}
-            | {name: float(values[-1]) for name, values in one.curve.items()}
-        )
-    places = range(len(records))
-    order = sorted(places, key=lambda i: (ORDER.index(outcomes[i]), sign * np.nan_to_num(records[i]["score"])))
+    """Rank the configurations of a grid, and warn of those that were completed without a finite score."""
+    sign = -1 if criterion.maximise else 1
+    scores = [criterion.score(trial) for trial in trials]
+    outcomes = [trial.outcome for trial in trials]
+    unscored = [
+        i for i, trial in enumerate(trials) if trial.outcome is Outcome.COMPLETED and not math.isfinite(scores[i])
+    ]
+    for i in unscored:
+        outcomes[i] = Outcome.DIVERGED
+    records = [
+        {"algorithm": algorithm.name}
+        | dict(numbers_of(algorithm))
+        | {"score": score, "outcome": outcome.name.lower(), "diverged": outcome is Outcome.DIVERGED}
+        | {"diverged_at": trial.failed_at if trial.failed_at >= 0 else None}
+        | {name: float(values[-1]) for name, values in trial.curve.items()}
+        for algorithm, trial, score, outcome in zip(algorithms, trials, scores, outcomes, strict=True)
+    ]
+    order = sorted(range(len(records)), key=lambda i: (ORDER.index(outcomes[i]), sign * np.nan_to_num(scores[i])))
     found = outcomes[order[0]] is Outcome.COMPLETED
-    names = {name: values.dtype for one in tried for name, values in one.curve.items()}
+    names = {name: None for trial in trials for name in trial.curve}
     nothing = np.full(len(rounds), np.nan)
     tuning = Tuning(
         table=pd.DataFrame(records).iloc[order],
         best=algorithms[order[0]] if found else None,
-        score=records[order[0]]["score"] if found else math.nan,
-        curves={name: np.stack([one.curve.get(name, nothing) for one in tried]) for name in names},
+        score=scores[order[0]] if found else math.nan,
+        curves={name: np.stack([trial.curve.get(name, nothing) for trial in trials]) for name in names},
         rounds=rounds,
         outcome=Outcome.INTERRUPTED if Outcome.INTERRUPTED in outcomes else Outcome.COMPLETED,
-        maximise=maximise,
+        maximise=criterion.maximise,
     )
+    if unscored:
+        warn_of_missing_scores([algorithms[i] for i in unscored], len(trials), criterion.column)
     if all(outcome is Outcome.DIVERGED for outcome in outcomes):
         raise AllDiverged(tuning)
     return tuning
+
+
+def warn_of_missing_scores(algorithms: Sequence[AbstractAlgorithm], count: int, column: str) -> None:
+    """Say which configurations could not be ranked although they completed their rounds."""
+    named = ", ".join(described(algorithm) for algorithm in algorithms[:NAMED])
+    more = f" and {len(algorithms) - NAMED} more" if len(algorithms) > NAMED else ""
+    warnings.warn(
+        f"{len(algorithms)} of {count} configurations completed their rounds but are ranked last, as diverged, since "
+        f"their {column!r} is not finite: {named}{more}",
+        RuntimeWarning,
+        stacklevel=4,
+    )
+
+
+def described(algorithm: AbstractAlgorithm) -> str:
+    """A configuration by its name and numbers.
+
+    >>> import cofed
+    >>> described(cofed.FedAvg(0.1))
+    'FedAvg(client_lr=0.1, server_lr=1.0)'
+    """
+    return f"{algorithm.name}({', '.join(f'{name}={value}' for name, value in numbers_of(algorithm))})"

@@ -1,7 +1,8 @@
-"""The JSON files of a checkpoint folder: what they hold, checked when read; older ones are brought up to date."""
+"""The JSON files of a checkpoint folder: their contents, checked when read and migrated from older formats."""
 
 import hashlib
 import json
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -18,7 +19,7 @@ Positive = Annotated[int, Field(ge=1)]
 
 
 class Record(BaseModel):
-    """A file of the folder: every key must be there, of its type, and no other."""
+    """A file of the folder, with exactly these keys, each of its type."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -27,7 +28,7 @@ R = TypeVar("R", bound=Record)
 
 
 class SettingsRecord(Record):
-    """The numbers of a run."""
+    """The schedule of a run, and what it records."""
 
     rounds: Positive
     local_steps: Positive | None
@@ -41,18 +42,18 @@ class SettingsRecord(Record):
 
 
 class OwnCode(Record):
-    """What is known of a part with a user's own code: its outline and, where JAX has traced it, a hash of that."""
+    """What is known of a user's own code: an outline and, where JAX has traced it, a hash of its operations."""
 
     outline: Any
     code: str | None
 
 
 class RunRecord(Record):
-    """run.json, the definition of a run."""
+    """run.json: the definition of a run."""
 
     format: int
     cofed: str
-    jax: str | None  # None: written by an older version, which did not say
+    jax: str | None  # None in files of format 1
     settings: SettingsRecord
     checkpoint_every: Positive
     keep_checkpoints: Positive
@@ -61,9 +62,9 @@ class RunRecord(Record):
     algorithm_name: str
     weights: str | dict[str, Any]
     metrics: dict[str, dict[str, Any] | None]
-    own: dict[str, OwnCode]  # of those parts that are None above, by name
+    own: dict[str, OwnCode]  # the parts that are None above, by name
     evaluation: bool
-    evaluation_fingerprint: str | None  # None where there is none, or where an older version did not say
+    evaluation_fingerprint: str | None  # None without an evaluation, and in files of format 1
     fingerprint: str
     topology: dict[str, Any] | None
     link_failure: Annotated[float, Field(ge=0, lt=1)]
@@ -71,12 +72,12 @@ class RunRecord(Record):
 
 
 class CheckpointRecord(Record):
-    """round-*.json: the history up to a checkpoint, and what its state's file must be."""
+    """round-*.json: the history up to a checkpoint, and the hash of the file with its state."""
 
     format: int
     round: Count
-    run: str | None  # the hash of run.json; None where an older version did not say
-    sha256: str  # of the state's file
+    run: str | None  # the hash of run.json; None in files of format 1
+    sha256: str  # of the file with the state
     rows: Annotated[list[dict[str, float | int]], Field(min_length=1)]
     left_out: list[Annotated[list[int | str], Field(min_length=2, max_length=3)]]  # round, client, why if not as usual
     client_rounds: list[Count]
@@ -84,28 +85,31 @@ class CheckpointRecord(Record):
     bytes: Annotated[list[Count], Field(min_length=2, max_length=2)]
     seconds: float
     unreported: Count
-    content: str | None  # the hash of all this; None as above
+    content: str | None  # the hash of all the above; None in files of format 1
 
 
 class OnDiskRecord(Record):
-    """federation.json, of clients on disk: where their index is, and which of them the history is measured on."""
+    """federation.json, for clients on disk: where their index is, and which clients the history is measured on."""
 
     index: str
     measured: list[Count] | None
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Write a file of the folder, whole or not at all."""
+    """Write a record, whole or not at all."""
     write_json(path, record.model_dump())
 
 
-def up_to_date(path: Path, content: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The content of a file of an older format, with what has come since; that of a foreign one is refused."""
+def migrated(path: Path, content: dict[str, Any], added: Mapping[str, object]) -> dict[str, Any]:
+    """The content of a file in the present format: one of format 1 gets the keys that were added since.
+
+    Any other format is refused.
+    """
     found = content.get("format")
     if type(found) is int and found == FORMAT:
         return content
     if type(found) is int and found == 1:
-        return content | new | {"format": FORMAT}
+        return {**content, **added, "format": FORMAT}
     by = content.get("cofed")
     raise ValueError(
         f"{path} was not written by this version of cofed: its format is {found!r}"
@@ -115,17 +119,17 @@ def up_to_date(path: Path, content: dict[str, Any], new: dict[str, Any]) -> dict
 
 
 def read_run(folder: Path) -> RunRecord:
-    """The definition of the run in a folder."""
+    """Read the definition of the run in a folder."""
     path = folder / "run.json"
     content = read_json(path, f"{folder} holds no run: there is no whole run.json in it")
-    new = {"jax": None, "own": {}, "evaluation_fingerprint": None}
-    return checked(RunRecord, up_to_date(path, content, new), f"{path} is damaged")
+    added = {"jax": None, "own": {}, "evaluation_fingerprint": None}
+    return checked(RunRecord, migrated(path, content, added), f"{path} is damaged")
 
 
 def read_checkpoint(path: Path, refusal: str) -> CheckpointRecord:
-    """The record of a checkpoint, or this sentence."""
+    """Read the record of a checkpoint, or refuse it with this sentence."""
     found = read_json(path, refusal)
-    record = checked(CheckpointRecord, up_to_date(path, found, {"run": None, "content": None}), refusal)
+    record = checked(CheckpointRecord, migrated(path, found, {"run": None, "content": None}), refusal)
     if found["format"] == FORMAT and (record.run is None or record.content != content_of(record)):
         raise ValueError(refusal)
     needed = {"round", "objective", "loss", "seconds"}
@@ -135,13 +139,13 @@ def read_checkpoint(path: Path, refusal: str) -> CheckpointRecord:
 
 
 def content_of(record: CheckpointRecord) -> str:
-    """The hash of all that a record of a checkpoint says."""
+    """The hash of all that the record of a checkpoint says."""
     told = json.dumps(record.model_dump(exclude={"content"}), sort_keys=True)
     return hashlib.sha256(told.encode()).hexdigest()
 
 
-def checked(kind: type[R], content: dict[str, Any], refusal: str) -> R:
-    """The record of this kind, or the sentence with the first key that is wrong."""
+def checked(kind: type[R], content: Mapping[str, object], refusal: str) -> R:
+    """A record of this kind, or refuse it with this sentence and the first key that is wrong."""
     try:
         return kind.model_validate(content)
     except ValidationError as error:
@@ -151,10 +155,10 @@ def checked(kind: type[R], content: dict[str, Any], refusal: str) -> R:
 
 
 def made_by() -> dict[str, str]:
-    """Which versions write a file."""
+    """The versions that write a file."""
     return {"cofed": version("cofed"), "jax": jax.__version__}
 
 
 def settings_record(spec: RunSpec) -> SettingsRecord:
-    """A run's numbers, for a file."""
+    """The schedule of a run, for a file."""
     return SettingsRecord(**{name: getattr(spec, name) for name in SettingsRecord.model_fields})

@@ -3,6 +3,8 @@
 import dataclasses
 import inspect
 import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +13,7 @@ import numpy as np
 
 
 class NotOurs(ValueError):
-    """Something that is a user's own code, and so cannot be written into a file."""
+    """A user's own code, which cannot be written into a file."""
 
 
 def classes() -> dict[str, type]:
@@ -31,8 +33,8 @@ def classes() -> dict[str, type]:
     return found
 
 
-def encode(value: Any) -> Any:
-    """A value as JSON.
+def encode(value: object) -> Any:
+    """A value as JSON; `NotOurs` is raised for a user's own code.
 
     >>> import cofed
     >>> encode(cofed.L1(0.5))["type"]
@@ -58,16 +60,16 @@ def encode(value: Any) -> Any:
     raise NotOurs(f"{value!r} is not a part of cofed")
 
 
-def encode_or_none(value: Any) -> Any:
-    """The value as JSON, or None where it is a user's own code."""
+def encode_or_none(value: object) -> Any:
+    """A value as JSON, or None where it is a user's own code."""
     try:
         return encode(value)
     except NotOurs:
         return None
 
 
-def decode(value: Any, source: Any = "the file") -> Any:
-    """The value that `encode` wrote; `source` is named where it did not.
+def decode(value: object, source: str | Path = "the file") -> Any:
+    """The value that `encode` wrote. The sentence that refuses anything else names the `source`.
 
     >>> import cofed
     >>> decode(encode(cofed.L1(0.5))).strength
@@ -91,11 +93,13 @@ def decode(value: Any, source: Any = "the file") -> Any:
     return make(kind, {name: decode(field, source) for name, field in value["fields"].items()})
 
 
-def make(kind: type, fields: dict[str, Any]) -> Any:
-    """An object of this class with these fields, through its own constructor, which may take `*names`."""
+def make(kind: type, fields: Mapping[str, object]) -> Any:
+    """An object of a class with these fields, made by its constructor, which may take one of them as `*args`."""
     parameters = inspect.signature(kind).parameters
     many = [name for name, p in parameters.items() if p.kind is inspect.Parameter.VAR_POSITIONAL]
     if not many:
         return kind(**fields)
     single = [fields[name] for name in parameters if name not in many]
-    return kind(*single, *fields[many[0]])
+    several = fields[many[0]]
+    assert isinstance(several, Iterable)
+    return kind(*single, *several)

@@ -1,6 +1,6 @@
-"""The checkpoint folder of a tuning: its definition, and a file for each part of the grid that is done or under way.
+"""The checkpoint folder of a tuning: its definition, and a file for each part of the grid that has begun.
 
-tuning.json          what is tuned on what: as long as that stays the same, `cofed.tune` goes on
+tuning.json            what is tuned on what: `cofed.tune` continues as long as that stays the same
 part-0000.safetensors  configurations that run as one program: their states, and their curves so far
 """
 
@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from cofed._util.files import atomically, read_json, write_json
+from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine import fingerprints, recorded
 from cofed.engine.checkpoint import arrays, part, unflatten
 from cofed.engine.server_rounds import State
@@ -26,18 +27,23 @@ from cofed.engine.spec import RunSpec
 FORMAT = 1
 
 
-@dataclasses.dataclass
-class Progress:
+@dataclasses.dataclass(frozen=True)
+class PartProgress:
     """How far a part of the grid has come."""
 
     stage: int
     rows: dict[str, np.ndarray]  # columns, each (configurations, evaluations)
-    begun: dict[str, np.ndarray]  # the start's row, each (configurations,)
-    state: Any  # a State; as it is read, its tensors by name
+    first: dict[str, np.ndarray]  # the row of the start, each column (configurations,)
+    state: dict[str, np.ndarray]  # the leaves of the state, by name
+
+    @classmethod
+    def of(cls, stage: int, rows: dict[str, np.ndarray], first: dict[str, np.ndarray], state: State) -> "PartProgress":
+        """The progress of a part in this state."""
+        return cls(stage, rows, first, arrays(state))
 
 
-def describe(spec: RunSpec, algorithms: Sequence[Any], start: PyTree) -> dict[str, Any]:
-    """What the curves of a tuning depend on, as JSON."""
+def describe(spec: RunSpec, algorithms: Sequence[AbstractAlgorithm], start: PyTree) -> dict[str, Any]:
+    """All that the curves of a tuning depend on, as JSON."""
     return {
         "problem": fingerprints.outline(spec.problem),
         "code of the problem": fingerprints.code_of_problem(spec.problem, spec.federation, start),
@@ -57,19 +63,19 @@ def describe(spec: RunSpec, algorithms: Sequence[Any], start: PyTree) -> dict[st
 
 
 @dataclasses.dataclass
-class Kept:
-    """A folder in which a tuning is kept."""
+class TuningFolder:
+    """The checkpoint folder of a tuning."""
 
-    folder: Path
-    complained: bool = False
+    path: Path
+    complained: bool = False  # whether a failed write was reported
 
-    def begin(self, definition: dict[str, Any]) -> None:
-        """Write what is tuned, or check that it is what the folder is of."""
-        path = self.folder / "tuning.json"
-        now = json.loads(json.dumps(definition | {"versions": {"dict": recorded.made_by()}}))
+    def begin(self, definition: Mapping[str, object]) -> None:
+        """Write what is tuned or, where the folder holds a tuning already, check that it is the same."""
+        path = self.path / "tuning.json"
+        now = json.loads(json.dumps({**definition, "versions": {"dict": recorded.made_by()}}))
         if not path.exists():
-            if (self.folder / "run.json").exists():
-                raise ValueError(f"checkpoint: {self.folder} is the folder of a run; give another one")
+            if (self.path / "run.json").exists():
+                raise ValueError(f"checkpoint: {self.path} is the folder of a run; give another one")
             write_json(path, {"format": FORMAT, "definition": now})
             return
         written = read_json(path, f"{path} is damaged; give another folder as checkpoint=")
@@ -79,48 +85,55 @@ class Kept:
         for name in before | now:
             what = fingerprints.contradiction(before.get(name), now.get(name), name)
             if what is not None:
-                raise ValueError(f"checkpoint: {self.folder} keeps another tuning: {what}. Give another folder")
+                raise ValueError(f"checkpoint: {self.path} keeps another tuning: {what}. Give another folder")
 
-    def path(self, number: int) -> Path:
-        """The file of a part."""
-        return self.folder / f"part-{number:04d}.safetensors"
+    def part(self, number: int) -> "PartFile":
+        """The file of a part of the grid."""
+        return PartFile(self, self.path / f"part-{number:04d}.safetensors")
 
-    def read(self, number: int) -> Progress | None:
-        """How far a part had come; None where it is to begin."""
-        path = self.path(number)
-        if not path.exists():
+
+@dataclasses.dataclass(frozen=True)
+class PartFile:
+    """The file in which the progress of a part of the grid is saved."""
+
+    folder: TuningFolder
+    path: Path
+
+    def read(self) -> PartProgress | None:
+        """How far the part had come; None where it has not begun."""
+        if not self.path.exists():
             return None
         try:
-            with safe_open(path, framework="numpy") as file:
+            with safe_open(self.path, framework="numpy") as file:
                 meta, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             whole = meta["content"] == content_of(tensors)
             stage = int(meta["stage"])
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is damaged; delete it to do its part again") from error
+            raise ValueError(f"{self.path} is damaged; delete it to do its part again") from error
         if not whole:
-            raise ValueError(f"{path} is damaged; delete it to do its part again")
-        return Progress(stage, part(tensors, "rows."), part(tensors, "begun."), part(tensors, "state."))
+            raise ValueError(f"{self.path} is damaged; delete it to do its part again")
+        return PartProgress(stage, part(tensors, "rows."), part(tensors, "begun."), part(tensors, "state."))
 
-    def restore(self, number: int, template: State, progress: Progress) -> State:
-        """The state of a part."""
-        return unflatten(template, progress.state, self.path(number))
+    def restore(self, progress: PartProgress, template: State) -> State:
+        """The state of the part, in the structure of the template."""
+        return unflatten(template, progress.state, self.path)
 
-    def write(self, number: int, progress: Progress) -> None:
-        """Keep how far a part has come; where that fails, such as on a full disk, the tuning goes on."""
-        tensors = {f"state.{name}": leaf for name, leaf in arrays(progress.state).items()}
+    def write(self, progress: PartProgress) -> None:
+        """Save how far the part has come; where that fails, such as on a full disk, warn once and go on."""
+        tensors = {f"state.{name}": leaf for name, leaf in progress.state.items()}
         tensors |= {f"rows.{name}": values for name, values in progress.rows.items()}
-        tensors |= {f"begun.{name}": values for name, values in progress.begun.items()}
+        tensors |= {f"begun.{name}": values for name, values in progress.first.items()}
         meta = {"stage": str(progress.stage), "content": content_of(tensors)}
         try:
-            atomically(self.path(number), lambda name: save_file(tensors, name, metadata=meta))
+            atomically(self.path, lambda name: save_file(tensors, name, metadata=meta))
         except OSError as error:
-            if not self.complained:
+            if not self.folder.complained:
                 warnings.warn(
                     f"the tuning was not kept: {error}. It goes on, and is kept again once there is room",
                     RuntimeWarning,
-                    stacklevel=4,
+                    stacklevel=6,
                 )
-            self.complained = True
+            self.folder.complained = True
 
 
 def content_of(tensors: dict[str, np.ndarray]) -> str:

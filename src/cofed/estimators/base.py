@@ -1,102 +1,202 @@
 """What all linear estimators share: data in, a certified fit, coefficients on the scale of the data out."""
 
 import copy
-import math
-from typing import Any
+from pathlib import Path
+from typing import ClassVar, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from cofed.estimators.communication import Exchange
-from cofed.estimators.sites import Sites, gather, numbers, refuse_masked
-from cofed.estimators.solver import DENSE, Solved, check_algorithm, solve
-from cofed.estimators.standardized_problem import Posed, pose
+from cofed._util.types import Given
+from cofed.algorithms.base import AbstractServerAlgorithm
+from cofed.estimators.checks import check_count, check_flag, check_number
+from cofed.estimators.progress import CertifiedFit
+from cofed.estimators.regularization_path import RegularizationPath
+from cofed.estimators.sites import Clients, Features, Labels, Sites, gather, numbers, refuse_masked
+from cofed.estimators.solver import DENSE, check_algorithm, solve
+from cofed.estimators.standardized_problem import StandardizedProblem, standardized
+from cofed.losses import AbstractLoss
+from cofed.regularizers import AbstractRegularizer
+
+Model = TypeVar("Model", bound="FederatedLinearModel")
 
 
 class FederatedLinearModel(BaseEstimator):
     """A linear model of clients' rows. A family gives its loss (`_loss`) and its penalty (`_penalty`).
 
-    Fitted: `coef_`, `intercept_`, `support_` (True where a feature is used), `certificate_`, `n_rounds_`, `bytes_`
-    (both ways, all clients), `exchanges_` (what they were), `clients_` (names), `client_sizes_`, `algorithm_`.
+    Attributes
+    ----------
+    coef_ : ndarray
+        Coefficients for the features as they were given.
+    intercept_ : float or ndarray
+        The intercept.
+    support_ : ndarray of bool
+        True where a feature is used.
+    certificate_ : Certificate
+        How far from optimal the fit can be.
+    n_rounds_ : int
+        The exchanges between the server and its clients.
+    bytes_ : int
+        Their size, both ways, of all clients.
+    exchanges_ : tuple of ExchangeTotal
+        What they were.
+    clients_, client_sizes_ : tuple
+        The clients' names, and how many rows each has.
+    algorithm_ : str
+        The algorithm that was used.
     """
 
-    alpha: Any
     fit_intercept: bool
     standardize: bool
-    algorithm: Any
-    tol: Any
-    max_rounds: Any
-    _classifies = False
+    algorithm: str | AbstractServerAlgorithm
+    tol: float
+    max_rounds: int
+    _classifies: ClassVar[bool] = False
 
-    def fit(self, X: Any, y: Any = None, clients: Any = None) -> Any:
+    def fit(self: Model, X: Features, y: Labels = None, clients: Clients = None) -> Model:
         """Fit to the rows of all clients.
 
-        X, y: as in scikit-learn; or X a `cofed.Federation`, which carries y and the clients.
-        clients: the client's name of every row, or the name of that column of a pandas X; None is one client.
+        Parameters
+        ----------
+        X : array-like of shape (n, p), pandas.DataFrame or cofed.Federation
+            The features of every row. A Federation carries y and the clients, too.
+        y : array-like of shape (n,)
+            The targets. Rows are matched by position, as in scikit-learn; pandas objects with the same row labels in
+            another order are refused.
+        clients : array-like of shape (n,), str or None
+            The client's name of every row, or the name of that column of a pandas X; None is one client.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
         """
-        self._check_numbers()
+        self._check_parameters()
         sites = self._intake(X, y, clients)
-        posed = self._pose(sites)
+        problem = self._standardized(sites)
         self.__dict__.pop("inference_", None)
-        solved = solve(posed, self._penalty(posed), self.algorithm, self.tol, self.max_rounds)
-        solved.warn()
-        self._take(posed, sites, solved)
+        psi = self._penalty(problem, float(vars(self).get("alpha", 0)))
+        answer = solve(problem, psi, self.algorithm, float(self.tol), int(self.max_rounds))
+        answer.warn()
+        self._set_fitted(problem, sites, answer)
         return self
 
     def path(
-        self, X: Any, y: Any = None, clients: Any = None, *, alphas: Any = None, n_alphas: Any = 100, eps: Any = 1e-3
-    ) -> Any:
-        """The models of many strengths, from the one at which no feature is used (found by the federation) down to
-        `eps` times it; see `RegularizationPath`."""
+        self,
+        X: Features,
+        y: Labels = None,
+        clients: Clients = None,
+        *,
+        alphas: Given[npt.ArrayLike | None] = None,
+        n_alphas: Given[int] = 100,
+        eps: Given[float] = 1e-3,
+    ) -> RegularizationPath:
+        """The models of many strengths, from the one at which no feature is used down to a fraction of it.
+
+        Parameters
+        ----------
+        X, y, clients
+            As in `fit`.
+        alphas : array-like, optional
+            The strengths; None takes `n_alphas` from alpha_max (found by the federation) down to eps times it.
+        n_alphas : int, default=100
+            How many strengths.
+        eps : float, default=1e-3
+            The last strength as a part of the first.
+
+        Returns
+        -------
+        RegularizationPath
+            The models.
+        """
         from cofed.estimators.path import regularization_path
 
         return regularization_path(self, X, y, clients, alphas=alphas, n_alphas=n_alphas, eps=eps)
 
     def infer(
-        self, X: Any, y: Any = None, clients: Any = None, *, coefficients: Any = None, level: Any = 0.95
+        self,
+        X: Features,
+        y: Labels = None,
+        clients: Clients = None,
+        *,
+        coefficients: Given[list[str] | list[int] | str | int | None] = None,
+        level: Given[float] = 0.95,
     ) -> pd.DataFrame:
         """Debiased coefficients with standard errors, intervals and p-values, from the rows of the fit.
 
-        For linear models and the logistic model of two classes; `coefficients` are names or positions (None: all). The
-        table is kept as `inference_` and shown by `summary()`. Clients send sums, gradients and a Hessian: their rows
-        stay where they are.
+        For linear models and the logistic model of two classes. The table is kept as `inference_` and shown by
+        `summary()`. Clients send sums, gradients and a Hessian: their rows stay where they are.
+
+        Parameters
+        ----------
+        X, y, clients
+            As in `fit`, and the same rows.
+        coefficients : list of str or int, optional
+            Names or positions of features; None is all.
+        level : float, default=0.95
+            The coverage of the intervals.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per coefficient: coef, debiased, se, low, high, z, p_value.
+
+        Raises
+        ------
+        ValueError
+            Where the rows are not those of the fit.
         """
         from cofed.estimators.inference import infer
 
         check_is_fitted(self)
         other = copy.copy(self)  # taking in rows sets what is known of features and classes
-        sites = other._intake(X, y, clients)
-        posed = other._pose(sites)
-        check_same_rows(self, posed)
-        self.inference_ = infer(self, posed, sites, coefficients, level)
-        self.n_rounds_, self.bytes_ = self.n_rounds_ + posed.traffic.rounds, self.bytes_ + posed.traffic.bytes
-        up, down = (sum(getattr(one, way) for one in posed.traffic.exchanges) for way in ("up", "down"))
-        self.exchanges_ = (*self.exchanges_, Exchange("inference", posed.traffic.rounds, down, up))
+        problem = other._standardized(other._intake(X, y, clients))
+        check_same_rows(self, problem)
+        self.inference_ = infer(self, problem, coefficients, level)
+        spent = problem.communication.total("inference")
+        self.n_rounds_, self.bytes_ = self.n_rounds_ + spent.rounds, self.bytes_ + spent.down + spent.up
+        self.exchanges_ = (*self.exchanges_, spent)
         return self.inference_
 
     def summary(self) -> str:
-        """Coefficients in use, intervals where `infer` was called, certificate, clients, rounds and bytes, as text."""
+        """The fit as a table of text.
+
+        Returns
+        -------
+        str
+            Coefficients in use, intervals where `infer` was called, certificate, clients, rounds and bytes.
+        """
         from cofed.estimators.summary import summary
 
         check_is_fitted(self)
         return summary(self)
 
-    def save(self, path: Any) -> None:
-        """Write the fitted estimator to one safetensors file; `cofed.estimators.load` reads it."""
+    def save(self, path: Given[str | Path]) -> None:
+        """Write the fitted estimator to one safetensors file; `cofed.estimators.load` reads it.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        """
         from cofed.estimators.serialization import save
 
         check_is_fitted(self)
         save(self, path)
 
-    def _loss(self) -> Any:
+    def _loss(self) -> AbstractLoss:
+        """The loss of a row; called after `_intake`."""
         raise NotImplementedError
 
-    def _penalty(self, posed: Posed, alpha: Any = None) -> Any:
+    def _penalty(self, problem: StandardizedProblem, alpha: float) -> AbstractRegularizer:
+        """The penalty of this strength, on the coefficients that are solved for."""
         raise NotImplementedError
 
-    def _intake(self, X: Any, y: Any, clients: Any) -> Sites:
+    def _intake(self, X: Features, y: Labels, clients: Clients) -> Sites:
+        """The rows by client, with targets as floats."""
         self.client_column_ = clients if isinstance(clients, str) else None
         sites = gather(self, X, y, clients, self._classifies)
         try:
@@ -112,107 +212,102 @@ class FederatedLinearModel(BaseEstimator):
         """A label per feature: those with one label must keep their proportions, as the penalty takes them together."""
         return np.arange(features)
 
-    def _pose(self, sites: Sites) -> Posed:
+    def _standardized(self, sites: Sites) -> StandardizedProblem:
+        """The problem in the units of the solver."""
         sites.check_size(type(self).__name__)
-        return pose(
+        return standardized(
             sites,
             self._loss(),
-            fit_intercept=self.fit_intercept,
-            standardize=self.standardize,
+            fit_intercept=bool(self.fit_intercept),
+            standardize=bool(self.standardize),
             blocks=self._blocks(sites.n_features),
             shape=self._shape(sites.n_features),
         )
 
-    def _take(self, posed: Posed, sites: Sites, solved: Solved) -> None:
-        """The fitted attributes."""
-        coef, intercept = posed.original(solved.w)
+    def _set_fitted(self, problem: StandardizedProblem, sites: Sites, answer: CertifiedFit) -> None:
+        """Set the fitted attributes."""
+        coef, intercept = problem.original(answer.w)
         self.coef_, self.intercept_ = self._output(coef + 0.0, intercept)  # no -0
         self.support_ = np.any(coef.reshape(len(coef), -1) != 0, axis=1)
-        self.certificate_ = solved.certificate
-        self.algorithm_ = solved.algorithm
-        self.n_rounds_, self.bytes_ = posed.traffic.rounds, posed.traffic.bytes
+        self.certificate_ = answer.certificate
+        self.algorithm_ = answer.algorithm
+        self.n_rounds_, self.bytes_ = problem.communication.rounds, problem.communication.bytes
         self.n_iter_ = max(1, self.n_rounds_)
-        self.exchanges_ = tuple(posed.traffic.exchanges)
-        self.fingerprint_ = posed.fingerprint
+        self.exchanges_ = tuple(problem.communication.exchanges)
+        self.fingerprint_ = problem.fingerprint
         self.clients_, self.client_sizes_ = sites.names, tuple(int(n) for n in sites.sizes)
 
-    def _output(self, coef: np.ndarray, intercept: Any) -> tuple[np.ndarray, Any]:
+    def _output(self, coef: np.ndarray, intercept: float | np.ndarray) -> tuple[np.ndarray, float | np.ndarray]:
         """Coefficients in the shape that users of scikit-learn know."""
         return coef, intercept
 
-    def _check_numbers(self) -> None:
-        """Refuse numbers that mean nothing, before anything is computed."""
-        name = type(self).__name__
+    def _check_parameters(self) -> None:
+        """Refuse parameters that mean nothing, before anything is computed."""
+        name, given = type(self).__name__, self.get_params(deep=False)
         check_number(name, "tol", self.tol, low=0, strict=True)
         if self.tol > 1:
             raise ValueError(f"{name}: tol must be at most 1, got {self.tol!r}: the model without features would do")
         check_count(name, "max_rounds", self.max_rounds)
         check_flag(name, "fit_intercept", self.fit_intercept)
         check_flag(name, "standardize", self.standardize)
-        if hasattr(self, "alpha"):
-            check_number(name, "alpha", self.alpha, low=0)
-        if hasattr(self, "l1_ratio"):
-            check_number(name, "l1_ratio", vars(self)["l1_ratio"], low=0, high=1)
+        if "alpha" in given:
+            check_number(name, "alpha", given["alpha"], low=0)
+        if "l1_ratio" in given:
+            check_number(name, "l1_ratio", given["l1_ratio"], low=0, high=1)
         check_algorithm(name, self.algorithm)
 
-    def _rows(self, X: Any) -> np.ndarray:
+    def _rows(self, X: Features) -> np.ndarray:
         """New rows, checked against those of the fit; a client column is left out."""
         check_is_fitted(self)
         refuse_masked(type(self).__name__, "X", X)
-        column = getattr(self, "client_column_", None)
-        if column is not None and hasattr(X, "columns") and column in X.columns:
+        column = vars(self).get("client_column_")
+        if column is not None and isinstance(X, pd.DataFrame) and column in X.columns:
             X = X.drop(columns=column)
         return np.asarray(numbers(self, X, reset=False))
 
-    def _linear(self, X: Any) -> np.ndarray:
+    def _linear(self, X: Features) -> np.ndarray:
         """X coef + intercept"""
         rows = self._rows(X)
         return rows @ np.asarray(self.coef_).T + self.intercept_
 
 
-def check_same_rows(model: Any, posed: Posed) -> None:
+class FederatedRegressor(FederatedLinearModel):
+    """A linear model whose prediction is X coef + intercept."""
+
+    def predict(self, X: Features) -> np.ndarray:
+        """The predictions for new rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p) or pandas.DataFrame
+            New rows, with the features of the fit (a column of client names is left out).
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            X coef + intercept.
+        """
+        return self._linear(X)
+
+
+def check_same_rows(model: FederatedLinearModel, problem: StandardizedProblem) -> None:
     """Refuse rows whose sums are not those of the fit. (Files of older versions have no such sums.)"""
     kept = vars(model).get("fingerprint_")
     if kept is None:
         return
-    now = posed.fingerprint
+    now = problem.fingerprint
     if len(kept) != len(now) or kept[0] != now[0] or not np.allclose(kept, now, rtol=1e-7, atol=1e-9):
         raise ValueError(
             f"{type(model).__name__}: infer needs the rows of the fit, but the sums of X and y over these "
-            f"{posed.n} rows differ from those of the fit's {int(kept[0])}"
+            f"{problem.n} rows differ from those of the fit's {int(kept[0])}"
         )
 
 
-def check_number(
-    owner: str, name: str, value: Any, low: Any = -math.inf, high: Any = math.inf, strict: bool = False
-) -> None:
-    """Refuse what is no finite number in a range."""
-    wanted = f"a number {'>' if strict else '>='} {low:g}" + ("" if high == math.inf else f" and <= {high:g}")
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not low <= value <= high or (strict and value == low):
-        raise ValueError(f"{owner}: {name} must be {wanted}, got {value!r}")
-
-
-def check_count(owner: str, name: str, value: Any, low: int = 1, high: int = 10**9) -> None:
-    """Refuse what is no integer in a range."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < low:
-        raise ValueError(f"{owner}: {name} must be an integer >= {low}, got {value!r}")
-    if value > high:
-        raise ValueError(f"{owner}: {name} must be an integer <= {high}, got {value!r}")
-
-
-def check_flag(owner: str, name: str, value: Any) -> None:
-    """Refuse what is neither True nor False."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{owner}: {name} must be True or False, got {value!r}")
-
-
-def treated_apart(features: int, outputs: int, l1_ratio: Any) -> np.ndarray:
+def treated_apart(features: int, outputs: int, l1_ratio: float) -> np.ndarray:
     """The labels of features under an elastic net, for `_blocks`: one each.
 
     A ridge penalty alone with many parameters is FedFISTA's, whose rounds grow with the condition number: there all
     features keep their proportions, so that the penalty curves all of them alike.
     """
-    together = float(l1_ratio) == 0 and features * outputs > DENSE
+    together = l1_ratio == 0 and features * outputs > DENSE
     return np.zeros(features, int) if together else np.arange(features)

@@ -7,35 +7,35 @@ such theta. Here theta_i = f'(prediction_i) at a point v, so that X' theta / N i
 Fenchel and Young's equality, mean f*(theta_i) = <v, grad F(v)> - F(v): nothing but what the clients send anyway. Then
 
 - where the Hessian H at v is known too, theta may be moved by -W_i x_i' d for any d, W_i = f''(prediction_i): the
-  gradient becomes g - H d, and mean f* grows by at most -<v, H d> + <d, H d> / (2 (1 - 2 t)^2), with t = max_i |x_i' d|
-  below 1/2 (0 for a squared loss). That brings a gradient which is infeasible by no more than rounding into psi*'s
-  domain at the price of a rounding squared. Two d are tried: one that shrinks g, and one that takes off what is not
-  optimal.
+  gradient becomes g - H d, and mean f* grows by at most -<v, H d> + <d, H d> / (2 (1 - 2 t)^2), with t = M max_i
+  |x_i' d| below 1/2, M the loss's `self_concordance` (0 for a squared loss). That brings a gradient which is infeasible
+  by no more than rounding into psi*'s domain at the price of a rounding squared. Two d are tried: one that shrinks g,
+  and one that takes off what is not optimal.
 - where the intercept's gradient is not 0, theta is mixed with that of a model without features, chosen such that the
-  mean vanishes. f* is convex, so the mixture of the two values is an upper bound on it.
+  mean vanishes. f* is convex, so the mixture of the two values is an upper bound on it. A loss with a link function
+  gives that model by itself; for others two constants, one too low and one too high, are looked at beforehand.
 - where -g is outside psi*'s domain (a norm's dual ball), theta is scaled by s in [0, 1]; again by convexity
-  mean f*(s theta_i) <= s mean f*(theta_i), as min f(., y_i) = 0 for all i; for a squared loss it is known exactly.
+  mean f*(s theta_i) <= s mean f*(theta_i), as inf f(., y_i) = 0 for all i; for a squared loss it is known exactly.
 
-The proof of the second: f* of these losses has the second derivative 1/W at theta, and at most 1/(W (1 - 2t)^2) on the
-way to theta - W x'd; its first derivative is the prediction, so the first-order term is -<v, H d> after summation.
+The proof of the first: |f'''| <= M f'', so f* has the second derivative 1/W at theta, and at most 1/(W (1 - 2t)^2) on
+the way to theta - W x'd; its first derivative is the prediction, so the first-order term is -<v, H d> after summation.
 
 Rounding. The gradient's j-th entry is known to err_j = 8 eps q_j (curvature * sum_k q_k |v_k| + rms theta), q the root
 mean squares of the columns, and the gap to `rounding`, a like expression in the sizes of its terms: never 1/alpha.
 """
 
 import dataclasses
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float
 
 from cofed._util import trees
-from cofed.estimators.penalty import EPS, conjugate, excess, fitting, shrinkages
-from cofed.losses import Logistic, Poisson, Softmax, Squared
+from cofed._util.rounding import EPS
+from cofed.losses import AbstractLoss
 from cofed.models import Weights
 from cofed.problem import Problem
 from cofed.regularizers import AbstractRegularizer, On
@@ -47,18 +47,27 @@ Scalar = Float[Array, ""]
 class Certificate:
     """How far from optimal a fit can be, on the documented objective.
 
-    The objective of the coefficients exceeds its minimum by at most `gap` + `rounding`, whatever the outcome:
-    `gap` is the difference to a dual value (infinite where none is known), `rounding` allows for what float64 does to
-    it. `prox_gradient` is ||w - prox(w - gradient)|| in the units of the solver, zero exactly at a minimum. `scale` is
-    the loss of the model without features.
+    The objective of the coefficients exceeds its minimum by at most `gap` + `rounding`, whatever the outcome.
 
-    `outcome` is one of
-
-    - "converged": gap + rounding <= tol * scale, and the data are not separable without a penalty. `converged` is True.
-    - "limited by rounding": not that, but the conditions of optimality hold in every coordinate to within the rounding
-      of the gradient, or gap <= tol * scale and it is the allowance for rounding that exceeds. More rounds bring
-      nothing; `gap` says what is known.
-    - "not converged": neither; a warning has said why.
+    Attributes
+    ----------
+    objective : float
+        The objective of the coefficients.
+    gap : float
+        Its difference to a dual value, which no model can be below; infinite where none is known.
+    prox_gradient : float
+        ||w - prox(w - gradient)|| in the units of the solver, zero exactly at a minimum.
+    scale : float
+        The loss of the model without features.
+    tol : float
+        The estimator's `tol`.
+    converged : bool
+        Whether gap + rounding <= tol * scale, and the data are not separable without a penalty.
+    rounding : float
+        The allowance for what float64 does to the gap.
+    limited_by_rounding : bool
+        Whether the conditions of optimality hold in every coordinate to within the rounding of the gradient, or gap <=
+        tol * scale and only the allowance for rounding exceeds it. More rounds bring nothing; `gap` says what is known.
     """
 
     objective: float
@@ -72,13 +81,26 @@ class Certificate:
 
     @property
     def outcome(self) -> str:
-        """ "converged", "limited by rounding" or "not converged"."""
+        """ "converged", "limited by rounding" or "not converged"; of the last a warning has said why."""
         if self.converged:
             return "converged"
         return "limited by rounding" if self.limited_by_rounding else "not converged"
 
 
-class Null(eqx.Module):
+class FirstOrder(eqx.Module):
+    """A model, with the mean loss and its gradient there."""
+
+    w: Weights
+    loss: Scalar
+    gradient: Weights
+
+    @property
+    def conjugate(self) -> Scalar:
+        """mean f*(theta_i) with theta_i the derivatives of the losses: Fenchel and Young's equality."""
+        return trees.dot(self.w, self.gradient) - self.loss
+
+
+class NullModel(eqx.Module):
     """What is known of the model without features, whose intercept is free, and of the columns."""
 
     gradient: Weights  # of its loss
@@ -87,13 +109,15 @@ class Null(eqx.Module):
     tilt: Float[Array, " p"]  # the columns' means, zero to round-off where there is an intercept
     spread: Float[Array, " p"]  # the columns' root mean squares
     rows: Scalar  # N
+    # Constants below and above the best one, of a loss without a link function and a model with an intercept.
+    bracket: tuple[FirstOrder, FirstOrder] | None = None
 
 
-class Look(eqx.Module):
-    """What one exchange tells of a model w: F and its gradient."""
+class Assessment(eqx.Module):
+    """What one exchange tells of a model w: the loss and its gradient, and so how far from optimal w can be."""
 
     loss: Scalar
-    gradient: PyTree
+    gradient: Weights
     objective: Scalar
     gap: Scalar
     prox_gradient: Scalar
@@ -101,7 +125,15 @@ class Look(eqx.Module):
     settled: Bool[Array, ""]  # optimal to within the rounding of the gradient
 
 
-class Curvature(eqx.Module):
+class DualPoint(eqx.Module):
+    """A dual variable theta, by the sums over all rows that a dual value needs."""
+
+    gradient: Float[Array, "..."]  # X' theta / N
+    conjugate: Scalar  # at least mean f*(theta_i)
+    half_square: Scalar  # mean theta_i^2 / (2 curvature), of a quadratic loss
+
+
+class FactoredHessian(eqx.Module):
     """A Hessian H of the parameters laid out as one vector, ready to be solved with."""
 
     hessian: Float[Array, "d d"]
@@ -112,17 +144,20 @@ class Curvature(eqx.Module):
         return self.root @ (self.root.T @ e)
 
 
-def curvature_of(hessian: Any) -> Curvature:
-    """Directions whose curvature is rounding count as flat."""
+def factored(hessian: Float[Array, "d d"]) -> FactoredHessian:
+    """The factors of a Hessian. Directions whose curvature is rounding count as flat."""
     H = np.asarray(hessian)
     values, vectors = np.linalg.eigh(H)
     flat = values <= 4 * EPS * values.size * np.abs(values).max(initial=0)
-    return Curvature(jnp.asarray(H), jnp.asarray(vectors / np.where(flat, np.inf, np.sqrt(np.abs(values)))))
+    return FactoredHessian(jnp.asarray(H), jnp.asarray(vectors / np.where(flat, np.inf, np.sqrt(np.abs(values)))))
 
 
-def curvature_beside(hessian: Any, first: Curvature) -> tuple[Curvature, float]:
-    """The same, flat only where `first` (the Hessian at the model without features) is; and the least curvature by
-    comparison with that, which vanishes where predictions run off to infinity: separable data."""
+def factored_beside(hessian: Float[Array, "d d"], first: FactoredHessian) -> tuple[FactoredHessian, float]:
+    """The factors of a Hessian that is flat only where `first` (at the model without features) is.
+
+    Also the least curvature by comparison with `first`, which vanishes where predictions run off to infinity: for
+    separable data.
+    """
     H, root = np.asarray(hessian), np.asarray(first.root)
     basis = root[:, np.any(root != 0, axis=0)]
     values, vectors = np.linalg.eigh(basis.T @ H @ basis)
@@ -130,31 +165,28 @@ def curvature_beside(hessian: Any, first: Curvature) -> tuple[Curvature, float]:
     seen = basis @ (vectors / np.where(values > 0, np.sqrt(np.abs(values)), np.inf))
     whole = np.zeros_like(root)
     whole[:, : seen.shape[1]] = seen
-    return Curvature(jnp.asarray(H), jnp.asarray(whole)), least
+    return FactoredHessian(jnp.asarray(H), jnp.asarray(whole)), least
 
 
-def look(
-    problem: Problem, null: Null, w: PyTree, loss: Scalar, gradient: PyTree, curved: Curvature | None = None
-) -> Look:
-    """The certificate of w from its loss and gradient, a sharper one with its Hessian."""
-    psi = problem.regularizer
-    residual = trees.sub(w, psi.prox(trees.sub(w, gradient), 1.0))
+def assess(problem: Problem, null: NullModel, at: FirstOrder, curved: FactoredHessian | None = None) -> Assessment:
+    """The certificate of a model from its loss and gradient, a sharper one with its Hessian."""
+    psi, w, loss = problem.regularizer, at.w, at.loss
+    residual = trees.sub(w, psi.prox(trees.sub(w, at.gradient), 1.0))
     err = gradient_rounding(problem.loss, null, w, loss)
     within = [jnp.all(jnp.abs(r) <= 8 * e) for r, e in zip(*map(jax.tree.leaves, (residual, err)), strict=True)]
     value = loss + psi.value(w)
-    gap = duality_gap(problem, null, w, loss, w, loss, gradient)
-    if curved is not None:
-        gap = jnp.minimum(gap, sharper_gap(problem, null, w, loss, gradient, curved, err))
-    rounding = gap_rounding(problem.loss, null, w, loss, value, curved)
-    return Look(loss, gradient, value, gap, trees.norm(residual), rounding, jnp.all(jnp.stack(within)))
+    gap = duality_gap(problem, null, w, loss, at)
+    if curved is not None and problem.loss.self_concordance is not None:
+        gap = jnp.minimum(gap, sharper_gap(problem, null, at, curved, err))
+    rounding = gap_rounding(problem.loss, null, at, value, curved)
+    return Assessment(loss, at.gradient, value, gap, trees.norm(residual), rounding, jnp.all(jnp.stack(within)))
 
 
-def duality_gap(
-    problem: Problem, null: Null, w: PyTree, bound: Scalar, v: PyTree, loss: Scalar, gradient: PyTree
-) -> Scalar:
-    """P(w) - D(theta(v)) with a bound on F(w), and the loss and gradient at v; inf where the dual is not finite."""
+def duality_gap(problem: Problem, null: NullModel, w: Weights, bound: Scalar, at: FirstOrder) -> Scalar:
+    """P(w) - D(theta) with a bound on F(w) and the theta of another model; inf where the dual is not finite."""
     primal = bound + problem.regularizer.value(w)
-    return jnp.maximum(primal - dual(problem, null, gradient, trees.dot(v, gradient) - loss, loss), 0)
+    theta = DualPoint(at.gradient.coef, at.conjugate, at.loss)
+    return jnp.maximum(primal - best_dual(problem, null, theta, at.gradient.intercept), 0)
 
 
 def of_coefficients(problem: Problem) -> AbstractRegularizer:
@@ -163,145 +195,140 @@ def of_coefficients(problem: Problem) -> AbstractRegularizer:
     return problem.regularizer.regularizer
 
 
-def sharper_gap(
-    problem: Problem, null: Null, w: PyTree, loss: Scalar, gradient: PyTree, curved: Curvature, err: PyTree
-) -> Scalar:
-    """The gap at w, its theta moved by the Hessian as the file's head says."""
-    psi = of_coefficients(problem)
-    v, g = ravel_pytree(w)[0], ravel_pytree(gradient)[0]
+def sharper_gap(problem: Problem, null: NullModel, at: FirstOrder, curved: FactoredHessian, err: Weights) -> Scalar:
+    """The gap at a model, its theta moved by the Hessian as the file's head says."""
+    psi, loss, gradient = of_coefficients(problem), at.loss, at.gradient
+    v, g = ravel_pytree(at.w)[0], ravel_pytree(gradient)[0]
     back = ravel_pytree(gradient)[1]
-    wide = ravel_pytree(spreads(null, w))[0]
-    shrink = curved.solve((1 - fitting(psi, gradient.coef)) * g)
-    off = excess(psi, w.coef, gradient.coef)
+    wide = ravel_pytree(spreads(null, at.w))[0]
+    shrink = curved.solve((1 - psi.dual_scaling(gradient.coef)) * g)
+    off = psi.excess(at.w.coef, gradient.coef)
     clear = curved.solve(ravel_pytree(Weights(off, gradient.intercept))[0])
-    primal = loss + problem.regularizer.value(w)
+    primal = loss + problem.regularizer.value(at.w)
+    concordance = problem.loss.self_concordance
+    assert concordance is not None
     gaps = []
     for d, slack in ((shrink, 0.0), (clear, err.coef)):
         Hd = curved.hessian @ d
         square = d @ Hd
         # No entry of a column exceeds sqrt(N) times its spread.
-        t = 0 if isinstance(problem.loss, Squared) else jnp.sqrt(null.rows) * jnp.sum(wide * jnp.abs(d))
+        farthest = jnp.sqrt(null.rows) * jnp.sum(wide * jnp.abs(d))
+        t = 0 if problem.loss.quadratic else concordance * farthest
         grown = square / (2 * jnp.where(t < 0.5, 1 - 2 * t, 1) ** 2)
-        value = dual(problem, null, back(g - Hd), v @ g - loss - v @ Hd + grown, loss - g @ d + square / 2, slack)
+        moved = back(g - Hd)
+        theta = DualPoint(moved.coef, v @ g - loss - v @ Hd + grown, loss - g @ d + square / 2)
+        value = best_dual(problem, null, theta, moved.intercept, slack)
         gaps.append(jnp.where(t < 0.5, jnp.maximum(primal - value, 0), jnp.inf))
     return jnp.min(jnp.stack(gaps))
 
 
-def dual(
-    problem: Problem, null: Null, gradient: Weights, conjugate_sum: Scalar, half_square: Scalar, slack: Any = 0.0
+def best_dual(
+    problem: Problem,
+    null: NullModel,
+    theta: DualPoint,
+    slope: Float[Array, "*k"] | None,
+    slack: Float[Array, "..."] | float = 0.0,
 ) -> Scalar:
-    """The best dual value along theta, whose mean f* is at most `conjugate_sum`. `half_square` is mean theta^2 / 2 of a
-    squared loss, `slack` what an open penalty's domain forgives."""
+    """The best dual value along theta, whose mean is `slope` where there is a free intercept.
+
+    `slack` is what the domain of the penalty's conjugate forgives where the penalty does not grow.
+    """
     psi = of_coefficients(problem)
-    g = gradient.coef
-    if gradient.intercept is not None:
-        tilted = lambda moved: jnp.multiply.outer(null.tilt, moved).reshape(g.shape)  # noqa: E731
-        if isinstance(problem.loss, Squared):  # theta less its mean
-            mean = gradient.intercept
-            g = g - tilted(mean)
-            conjugate_sum = conjugate_sum - mean**2 / 2 - mean * null.mean
-            half_square = half_square - mean**2 / 2
-        else:
-            t, part, moved = balance(problem.loss, null, gradient.intercept)
-            g = (1 - t) * g + t * (null.gradient.coef + tilted(moved))
-            conjugate_sum = (1 - t) * conjugate_sum + t * part
+    if not psi.has_conjugate:
+        return jnp.full((), -jnp.inf, theta.gradient.dtype)
+    if slope is not None:
+        theta = balanced(problem.loss, null, theta, slope)
+    one, zero = jnp.ones((), theta.gradient.dtype), jnp.zeros((), theta.gradient.dtype)
     values = []
-    for s in shrinkages(psi, g):
-        scaled = s * conjugate_sum
-        if isinstance(problem.loss, Squared):
-            scaled = scaled - s * (1 - s) * half_square
-        values.append(-scaled - conjugate(psi, -s * g, slack))
+    for s in (one, psi.dual_scaling(theta.gradient), zero):
+        conjugate = s * theta.conjugate
+        if problem.loss.quadratic:
+            conjugate = conjugate - s * (1 - s) * theta.half_square
+        values.append(-conjugate - psi.conjugate(-s * theta.gradient, slack))
     return jnp.stack(values).max()
 
 
-def balance(loss: Any, null: Null, slope: Float[Array, "*k"]) -> tuple[Scalar, Scalar, Float[Array, "*k"]]:
+def balanced(loss: AbstractLoss, null: NullModel, theta: DualPoint, slope: Float[Array, "*k"]) -> DualPoint:
+    """A theta with the mean 0, as a free intercept needs it, near one whose mean is `slope`."""
+    g = theta.gradient
+
+    def tilted(moved: Array) -> Array:
+        return jnp.multiply.outer(null.tilt, moved).reshape(g.shape)
+
+    if loss.quadratic:  # theta less its mean
+        half = slope**2 / (2 * curvature_of(loss))
+        conjugate = theta.conjugate - half - slope * null.mean
+        return DualPoint(g - tilted(slope), conjugate, theta.half_square - half)
+    if loss.has_link:
+        t, part, moved = opposite(loss, null, slope)
+        other = null.gradient.coef + tilted(moved)
+    else:
+        assert null.bracket is not None
+        low, high = null.bracket
+        end = trees.where(slope > 0, low, high)  # whose slope has the other sign
+        t = slope / (slope - end.gradient.intercept)
+        part, other = end.conjugate, end.gradient.coef
+    return DualPoint((1 - t) * g + t * other, (1 - t) * theta.conjugate + t * part, theta.half_square)
+
+
+def opposite(
+    loss: AbstractLoss, null: NullModel, slope: Float[Array, "*k"]
+) -> tuple[Scalar, Scalar, Float[Array, "*k"]]:
     """The part t of a model without features that makes the mean of theta vanish, its mean f*(theta_i), and how far its
     mean is from that of y.
 
-    These losses are A(z) - y z + const, so a model with the constant prediction b has mean theta A'(b) - mean(y).
+    A loss with a link function is A(z) - y z + const, so a model with the constant prediction b has mean theta
+    A'(b) - mean(y).
     """
     size = jnp.sqrt(jnp.sum(slope**2))
-    room = room_of(loss, null)
+    room = loss.mean_margin(null.mean)
     mean = null.mean - room * slope / jnp.where(size > 0, size, 1)
-    b = inverse_link(loss, mean)
+    b = loss.link(mean)
     # Its loss: the best constant's, plus the difference of A(b) - mean(y) b.
-    best = inverse_link(loss, null.mean)
-    value = null.loss + potential(loss, b) - potential(loss, best) - jnp.sum(null.mean * (b - best))
+    best = loss.link(null.mean)
+    value = null.loss + loss.cumulant(b) - loss.cumulant(best) - jnp.sum(null.mean * (b - best))
     return size / (size + room), jnp.sum(b * (mean - null.mean)) - value, mean - null.mean
 
 
-def room_of(loss: Any, null: Null) -> Scalar:
-    """How far the mean may be moved in any direction and stay inside its domain."""
-    match loss:
-        case Logistic():
-            return jnp.minimum(null.mean, 1 - null.mean) / 2
-        case Poisson() | Softmax():
-            return jnp.min(null.mean) / 2
-    raise TypeError(f"{type(loss).__name__} has no dual here")
+def curvature_of(loss: AbstractLoss) -> float:
+    """The loss's curvature; a fit of a loss without one was refused."""
+    assert loss.curvature is not None
+    return loss.curvature
 
 
-def inverse_link(loss: Any, mean: Array) -> Array:
-    """The prediction whose mean is this."""
-    match loss:
-        case Squared():
-            return mean
-        case Logistic():
-            return jnp.log(mean) - jnp.log1p(-mean)
-    return jnp.log(mean)
-
-
-def potential(loss: Any, z: Array) -> Array:
-    """A(z), whose derivative is the mean."""
-    match loss:
-        case Squared():
-            return z**2 / 2
-        case Logistic():
-            return jax.nn.softplus(z)
-        case Softmax():
-            return jax.nn.logsumexp(z)
-    return jnp.exp(z)
-
-
-def spreads(null: Null, w: Weights) -> Weights:
+def spreads(null: NullModel, w: Weights) -> Weights:
     """The root mean square of what each parameter is multiplied with."""
     wide = jnp.multiply.outer(null.spread, jnp.ones_like(null.mean))
     intercept = None if w.intercept is None else jnp.ones_like(w.intercept)
     return Weights(wide.reshape(w.coef.shape), intercept)
 
 
-def sizes(loss: Any, null: Null, w: Weights, value: Scalar) -> tuple[Scalar, Scalar, float, Scalar]:
-    """A bound on the predictions' terms (of all classes together, and of the class with the most), one on f'', and the
-    root mean square of theta."""
+def terms_of_predictions(null: NullModel, w: Weights) -> tuple[Scalar, Scalar]:
+    """A bound on the sizes of the predictions' terms: of all outputs together, and of the output with the most."""
     parts = jax.tree.map(lambda q, v: q * jnp.abs(v), spreads(null, w), w)
-    shares = [jnp.sum(leaf.reshape(-1, null.mean.size), axis=0) for leaf in jax.tree.leaves(parts)]
-    each = jnp.sum(jnp.stack(shares), axis=0)
-    terms, most = jnp.sum(each), jnp.max(each)
-    match loss:
-        case Squared():
-            return terms, most, 1.0, jnp.sqrt(jnp.maximum(2 * value, 0))
-        case Logistic():
-            return terms, most, 0.25, jnp.sqrt(jnp.minimum(value, 1))
-        case Softmax():
-            return terms, most, 0.5, jnp.sqrt(jnp.minimum(2 * value, 2))
-    return terms, most, 1.0, 1.0 + null.mean  # counts: f'' and theta are unbounded, and 1 in the mean
+    outputs = [jnp.sum(leaf.reshape(-1, null.mean.size), axis=0) for leaf in jax.tree.leaves(parts)]
+    each = jnp.sum(jnp.stack(outputs), axis=0)
+    return jnp.sum(each), jnp.max(each)
 
 
-def gradient_rounding(loss: Any, null: Null, w: Weights, value: Scalar) -> Weights:
+def gradient_rounding(loss: AbstractLoss, null: NullModel, w: Weights, value: Scalar) -> Weights:
     """err: how well the gradient's entries are known."""
-    _, most, bent, theta = sizes(loss, null, w, value)
-    return jax.tree.map(lambda q: 8 * EPS * q * (bent * most + theta), spreads(null, w))
+    _, most = terms_of_predictions(null, w)
+    theta = loss.residual_scale(value, null.mean)
+    return jax.tree.map(lambda q: 8 * EPS * q * (curvature_of(loss) * most + theta), spreads(null, w))
 
 
 def gap_rounding(
-    loss: Any, null: Null, w: Weights, value: Scalar, objective: Scalar, curved: Curvature | None
+    loss: AbstractLoss, null: NullModel, at: FirstOrder, objective: Scalar, curved: FactoredHessian | None
 ) -> Scalar:
     """How well a gap is known."""
-    terms, most, bent, theta = sizes(loss, null, w, value)
-    if isinstance(loss, Squared):  # prediction = y + theta
-        predicted = jnp.sqrt(2 * null.loss) + jnp.abs(null.mean) + theta
+    terms, most = terms_of_predictions(null, at.w)
+    theta = loss.residual_scale(at.loss, null.mean)
+    if loss.quadratic:  # prediction = y + theta / curvature
+        predicted = jnp.sqrt(2 * null.loss / curvature_of(loss)) + jnp.abs(null.mean) + theta / curvature_of(loss)
     elif curved is None:
-        predicted = bent * most
+        predicted = curvature_of(loss) * most
     else:
-        v = ravel_pytree(w)[0]
-        predicted = jnp.sqrt(jnp.maximum(bent * (v @ curved.hessian @ v), 0))
+        v = ravel_pytree(at.w)[0]
+        predicted = jnp.sqrt(jnp.maximum(curvature_of(loss) * (v @ curved.hessian @ v), 0))
     return EPS * (16 * jnp.abs(objective) + 8 * terms * (theta + predicted))

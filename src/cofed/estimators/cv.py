@@ -1,114 +1,182 @@
 """Choosing the strength: cross-validation with folds inside each client, or an information criterion."""
 
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.figure import Figure
-from scipy.special import expit, logsumexp, xlogy
 
-from cofed.estimators.base import check_count, check_number
-from cofed.estimators.communication import Exchange
+from cofed._util.types import Given
+from cofed.algorithms.base import AbstractServerAlgorithm
+from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.checks import check_choice, check_count, check_number
+from cofed.estimators.communication import NUMBER, ExchangeTotal
 from cofed.estimators.elastic_net import FederatedElasticNet, FederatedLasso
 from cofed.estimators.logistic import FederatedLogisticRegression
-from cofed.estimators.path import MOST, RegularizationPath, collect, ordered, solve_path, strengths, warn
-from cofed.estimators.plots import plot_cv
+from cofed.estimators.path import MOST, collect, ordered, solve_path, strengths, warn
+from cofed.estimators.plots import CrossValidation, plot_cv
 from cofed.estimators.poisson import FederatedPoisson
-from cofed.estimators.sites import NUMBER, Sites
+from cofed.estimators.progress import CertifiedFit
+from cofed.estimators.regularization_path import RegularizationPath
+from cofed.estimators.sites import Clients, Features, Labels, Sites
 from cofed.estimators.solver import solve
-from cofed.estimators.standardized_problem import Posed
-from cofed.losses import Logistic, Poisson, Softmax
+from cofed.estimators.standardized_problem import StandardizedProblem
 
-SELECTIONS = ("min", "1se", "aic", "bic")
+CRITERIA = ("min", "1se", "aic", "bic")
+
+Model = TypeVar("Model", bound="CrossValidated")
 
 
-class CrossValidated:
+class CrossValidated(FederatedLinearModel):
     """What makes an estimator with a strength choose it itself.
 
-    n_alphas, eps, alphas: the strengths, `n_alphas` from the federation's own alpha_max down to eps times it, or given.
-    cv: the number of folds; every client splits its own rows, of each class evenly.
-    selection: "min", the least cross-validated deviance; "1se", the strongest penalty within one standard error of it;
-        "aic" or "bic" of the path, without folds.
-    seed: of the folds.
+    Parameters
+    ----------
+    alphas : array-like, optional
+        The strengths; None takes `n_alphas` from the federation's own alpha_max down to eps times it.
+    n_alphas : int, default=100
+        How many strengths.
+    eps : float, default=1e-3
+        The last strength as a part of the first.
+    cv : int, default=5
+        The number of folds; every client splits its own rows, of each class evenly.
+    criterion : {"min", "1se", "aic", "bic"}, default="min"
+        "min" takes the least cross-validated deviance; "1se" the strongest penalty within one standard error of it;
+        "aic" and "bic" that criterion of the path, without folds.
+    random_state : int, default=0
+        The seed of the folds.
 
-    Fitted besides: `alpha_`, `alphas_`, `path_`, and with folds `cv_mean_`, `cv_se_`, `alpha_min_`, `alpha_1se_`.
-    Rounds and bytes are those of everything: the folds' paths and the path itself.
+    Attributes
+    ----------
+    alpha_ : float
+        The chosen strength.
+    alphas_ : ndarray
+        The strengths.
+    path_ : RegularizationPath
+        The models of all of them. Rounds and bytes of the estimator are those of everything: the folds' paths and the
+        path itself.
+    cv_mean_, cv_se_ : ndarray
+        The cross-validated deviances with their standard errors; with folds only.
+    alpha_min_, alpha_1se_ : float
+        The strengths of "min" and of "1se"; with folds only.
     """
 
-    def fit(self: Any, X: Any, y: Any = None, clients: Any = None) -> Any:
-        """Choose the strength and fit, as the estimator without CV does."""
-        self._check_numbers()
-        name = type(self).__name__
+    alphas: npt.ArrayLike | None
+    n_alphas: int
+    eps: float
+    cv: int
+    criterion: str
+    random_state: int
+
+    def fit(self: Model, X: Features, y: Labels = None, clients: Clients = None) -> Model:
+        """Choose the strength and fit, as the estimator without CV does.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p), pandas.DataFrame or cofed.Federation
+            The features of every row.
+        y : array-like of shape (n,)
+            The targets.
+        clients : array-like of shape (n,), str or None
+            The client's name of every row, or the name of that column of a pandas X; None is one client.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        self._check_parameters()
+        name, folds = type(self).__name__, self.criterion in ("min", "1se")
         given = None if self.alphas is None else ordered(name, self.alphas)
         sites = self._intake(X, y, clients)
-        if self.selection in ("min", "1se"):
-            check_enough_rows(name, sites, self.cv, vars(self).get("classes_"))
-        posed = self._pose(sites)
-        self.alphas_ = strengths(self, posed, self.n_alphas, self.eps) if given is None else given
-        answers = solve_path(self, posed, self.alphas_)
+        if folds:
+            check_enough_rows(name, sites, int(self.cv), vars(self).get("classes_"))
+        problem = self._standardized(sites)
+        self.alphas_ = strengths(self, problem, int(self.n_alphas), float(self.eps)) if given is None else given
+        answers = solve_path(self, problem, self.alphas_)
         warn(answers)
-        self.path_ = collect(self, posed, self.alphas_, answers)
-        spent = []
-        if self.selection in ("min", "1se"):
-            spent = self._cross_validate(sites)
+        self.path_ = collect(self, problem, self.alphas_, answers)
+        spent = self._cross_validate(sites) if folds else None
+        answer = self._choose(problem, answers)
+        if spent is not None:
+            problem.communication.exchanges.append(spent)
+        self._set_fitted(problem, sites, answer)
+        return self
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """Cross-validated deviance by strength, as in glmnet.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            A file to write the figure to.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        ValueError
+            Where the strength was chosen without folds.
+        """
+        if "cv_mean_" not in vars(self):
+            raise ValueError(f"{type(self).__name__}: criterion={self.criterion!r} has no cross-validation to draw")
+        chosen = {"min": self.alpha_min_, "1se": self.alpha_1se_}
+        return plot_cv(CrossValidation(self.path_, self.cv_mean_, self.cv_se_, chosen), path)
+
+    def _choose(self, problem: StandardizedProblem, answers: list[CertifiedFit]) -> CertifiedFit:
+        """Set the chosen strength, and give its model, solved once more where the path's is not converged."""
+        if self.criterion in ("min", "1se"):
             best = int(np.argmin(self.cv_mean_))
             close = np.flatnonzero(self.cv_mean_ <= self.cv_mean_[best] + self.cv_se_[best])
             self.alpha_min_, self.alpha_1se_ = self.alphas_[best], self.alphas_[close[0]]
-            chosen = best if self.selection == "min" else int(close[0])
+            chosen = best if self.criterion == "min" else int(close[0])
         else:
-            chosen = int(np.argmin(self.path_.criterion(self.selection)))
+            chosen = int(np.argmin(self.path_.criterion(self.criterion)))
         self.alpha_ = float(self.alphas_[chosen])
-        psi = self._penalty(posed, self.alpha_)
         answer = answers[chosen]
         if not answer.certificate.converged:
-            answer = solve(posed, psi, self.algorithm, self.tol, self.max_rounds, answer)
-            answer.warn()
-        for exchange in spent:
-            posed.traffic.exchanges.append(exchange)
-        self._take(posed, sites, answer)
-        return self
+            psi = self._penalty(problem, self.alpha_)
+            answer = solve(problem, psi, self.algorithm, float(self.tol), int(self.max_rounds), answer)
+            answer.warn(stacklevel=4)
+        return answer
 
-    def plot(self: Any, path: str | Path | None = None) -> Figure:
-        """Cross-validated deviance by strength, as in glmnet; written to `path` where one is given."""
-        if not hasattr(self, "cv_mean_"):
-            raise ValueError(f"{type(self).__name__}: selection={self.selection!r} has no cross-validation to draw")
-        return plot_cv(self, path)
-
-    def _cross_validate(self: Any, sites: Sites) -> list[Exchange]:
+    def _cross_validate(self, sites: Sites) -> ExchangeTotal:
         """The deviance of every strength on held-out rows; returns what was exchanged."""
-        folds = deal(sites, self.cv, self.seed, self._classifies)
+        folds = deal(sites, int(self.cv), int(self.random_state), self._classifies)
         values, rows, rounds, down, up = [], [], 0, 0, 0
-        answers = []
+        answers: list[CertifiedFit] = []
         for k in range(self.cv):
             held = sites.with_rows([fold == k for fold in folds])
-            train = self._pose(sites.with_rows([fold != k for fold in folds]))
+            train = self._standardized(sites.with_rows([fold != k for fold in folds]))
             answers += solve_path(self, train, self.alphas_)
             path = collect(self, train, self.alphas_, answers[-len(self.alphas_) :])
             values.append(held_out(train, path, held))
             rows.append(held.sizes.sum())
             # The models of the whole path go down once, a sum per model comes up.
-            train.traffic.add("held-out rows", 1, NUMBER * path.coefs.size, NUMBER * (len(self.alphas_) + 1))
-            rounds += train.traffic.rounds
-            down += sum(exchange.down for exchange in train.traffic.exchanges)
-            up += sum(exchange.up for exchange in train.traffic.exchanges)
-        warn(answers, "models of cross-validation")
+            train.communication.add("held-out rows", 1, NUMBER * path.coefs.size, NUMBER * (len(self.alphas_) + 1))
+            spent = train.communication.total("fold")
+            rounds, down, up = rounds + spent.rounds, down + spent.down, up + spent.up
+        warn(answers, "models of cross-validation", stacklevel=4)
         table, weight = np.stack(values), np.array(rows) / np.sum(rows)
         self.cv_mean_ = weight @ table
         self.cv_se_ = np.sqrt(weight @ (table - self.cv_mean_) ** 2 / (self.cv - 1))
-        return [Exchange("cross-validation", rounds, down, up)]
+        return ExchangeTotal("cross-validation", rounds, down, up)
 
-    def _check_numbers(self: Any) -> None:
-        super()._check_numbers()  # type: ignore[misc]
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         name = type(self).__name__
-        if not isinstance(self.selection, str) or self.selection not in SELECTIONS:
-            raise ValueError(f"{name}: selection must be one of {', '.join(SELECTIONS)}, got {self.selection!r}")
+        check_choice(name, "criterion", self.criterion, CRITERIA)
         check_count(name, "cv", self.cv, low=2, high=MOST)
         check_count(name, "n_alphas", self.n_alphas, high=MOST)
-        check_count(name, "seed", self.seed, low=0, high=2**63)
+        check_count(name, "random_state", self.random_state, low=0, high=2**63)
         check_number(name, "eps", self.eps, low=0, high=1, strict=True)
 
 
-def check_enough_rows(owner: str, sites: Sites, folds: int, classes: Any) -> None:
+def check_enough_rows(owner: str, sites: Sites, folds: int, classes: np.ndarray | None) -> None:
     """Every fold needs a row, and every training set a row of each class."""
     n = int(sites.sizes.sum())
     if folds > n:
@@ -121,13 +189,15 @@ def check_enough_rows(owner: str, sites: Sites, folds: int, classes: Any) -> Non
         raise ValueError(
             f"{owner}: cross-validation needs at least 2 rows of every class, but there is only 1 of class "
             f"{classes.tolist()[rare]!r}: the fold that holds it out has none to learn from. Leave the class out, or "
-            "choose by selection='bic' or 'aic'"
+            "choose by criterion='bic' or 'aic'"
         )
 
 
-def deal(sites: Sites, folds: int, seed: Any, classifies: bool) -> list[np.ndarray]:
-    """The fold of each row, shuffled within each client and class. Small clients, and classes, go on dealing where the
-    one before stopped, so that no fold is left empty."""
+def deal(sites: Sites, folds: int, seed: int, classifies: bool) -> list[np.ndarray]:
+    """The fold of each row, shuffled within each client and class.
+
+    Small clients, and classes, go on dealing where the one before stopped, so that no fold is left empty.
+    """
     rng = np.random.default_rng(seed)
     if not classifies and (sites.sizes >= folds).all():
         return [rng.permutation(np.arange(n) % folds) for n in sites.sizes]
@@ -141,7 +211,7 @@ def deal(sites: Sites, folds: int, seed: Any, classifies: bool) -> list[np.ndarr
     return dealt
 
 
-def held_out(posed: Posed, path: RegularizationPath, held: Sites) -> np.ndarray:
+def held_out(problem: StandardizedProblem, path: RegularizationPath, held: Sites) -> np.ndarray:
     """The deviance per row of every model of a path on held-out rows: sums of the clients."""
     total = np.zeros(len(path.alphas))
     for X, y in zip(held.X, held.y, strict=True):
@@ -149,30 +219,76 @@ def held_out(posed: Posed, path: RegularizationPath, held: Sites) -> np.ndarray:
             z = X @ path.coefs.T + path.intercepts
         else:
             z = np.einsum("np,akp->nak", X, path.coefs) + path.intercepts[None]
-        total += deviance(posed.loss, z, y).sum(axis=0)
+            z = z[..., 0] if z.shape[2] == 1 else z
+        total += problem.loss.deviance(z, y).sum(axis=0)
     return total / held.sizes.sum()
 
 
-def deviance(loss: Any, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Of each row and model, from the linear predictions (rows, models) or (rows, models, classes)."""
-    match loss:
-        case Logistic():
-            z = z[..., 0] if z.ndim == 3 else z
-            return -2 * np.log(np.maximum(expit(np.where(y[:, None] > 0, z, -z)), 1e-300))
-        case Softmax():
-            return 2 * (logsumexp(z, axis=2) - np.take_along_axis(z, y[:, None, None].astype(int), axis=2)[..., 0])
-        case Poisson():
-            return 2 * (np.exp(z) - y[:, None] * z - (y - xlogy(y, y))[:, None])
-    return (y[:, None] - z) ** 2
-
-
 class FederatedLassoCV(CrossValidated, FederatedLasso):
-    """FederatedLasso with a strength chosen by the federation; see `CrossValidated` for the parameters.
+    """FederatedLasso with a strength chosen by the federation.
 
+    Parameters
+    ----------
+    alphas : array-like, optional
+        The strengths; None takes `n_alphas` from the federation's own alpha_max down to eps times it.
+    n_alphas : int, default=100
+        How many strengths.
+    eps : float, default=1e-3
+        The last strength as a part of the first.
+    cv : int, default=5
+        The number of folds; every client splits its own rows.
+    criterion : {"min", "1se", "aic", "bic"}, default="min"
+        "min" takes the least cross-validated deviance; "1se" the strongest penalty within one standard error of it;
+        "aic" and "bic" that criterion of the path, without folds.
+    random_state : int, default=0
+        The seed of the folds.
+    fit_intercept : bool, default=True
+        Whether b is free (it is never penalised) or 0.
+    standardize : bool, default=True
+        Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
+        `coef_` is for the features as given. False agrees with scikit-learn's alpha.
+    algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
+        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+    tol : float, default=1e-12
+        The fit stops where the duality gap is at most tol times the loss of the model without features.
+    max_rounds : int, default=20_000
+        The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The chosen strength.
+    alphas_ : ndarray
+        The strengths.
+    path_ : RegularizationPath
+        The models of all of them.
+    cv_mean_, cv_se_ : ndarray
+        The cross-validated deviances with their standard errors; with folds only.
+    alpha_min_, alpha_1se_ : float
+        The strengths of "min" and of "1se"; with folds only.
+    coef_ : ndarray of shape (p,)
+        Coefficients for the features as they were given.
+    intercept_ : float
+        The intercept.
+    support_ : ndarray of bool
+        True where a feature is used.
+    certificate_ : Certificate
+        How far from optimal the fit can be.
+    n_rounds_, bytes_ : int
+        The exchanges between the server and its clients, and their size (both ways, all clients).
+    exchanges_ : tuple of ExchangeTotal
+        What they were.
+    clients_, client_sizes_ : tuple
+        The clients' names, and how many rows each has.
+    algorithm_ : str
+        The algorithm that was used.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X, sites = rng.normal(size=(120, 6)), np.arange(120) % 3
     >>> y = X[:, 0] - X[:, 1] + rng.normal(size=120)
-    >>> model = FederatedLassoCV(selection="1se", n_alphas=20).fit(X, y, clients=sites)
+    >>> model = FederatedLassoCV(criterion="1se", n_alphas=20).fit(X, y, clients=sites)
     >>> np.flatnonzero(model.support_).tolist(), bool(model.alpha_ == model.alpha_1se_)
     ([0, 1], True)
     """
@@ -180,24 +296,24 @@ class FederatedLassoCV(CrossValidated, FederatedLasso):
     def __init__(
         self,
         *,
-        alphas: Any = None,
-        n_alphas: Any = 100,
-        eps: Any = 1e-3,
-        cv: Any = 5,
-        selection: Any = "min",
-        seed: Any = 0,
-        fit_intercept: Any = True,
-        standardize: Any = True,
-        algorithm: Any = "auto",
-        tol: Any = 1e-12,
-        max_rounds: Any = 20_000,
+        alphas: Given[npt.ArrayLike | None] = None,
+        n_alphas: Given[int] = 100,
+        eps: Given[float] = 1e-3,
+        cv: Given[int] = 5,
+        criterion: Given[str] = "min",
+        random_state: Given[int] = 0,
+        fit_intercept: Given[bool] = True,
+        standardize: Given[bool] = True,
+        algorithm: Given[str | AbstractServerAlgorithm] = "auto",
+        tol: Given[float] = 1e-12,
+        max_rounds: Given[int] = 20_000,
     ):
         self.alphas = alphas
         self.n_alphas = n_alphas
         self.eps = eps
         self.cv = cv
-        self.selection = selection
-        self.seed = seed
+        self.criterion = criterion
+        self.random_state = random_state
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.algorithm = algorithm
@@ -206,11 +322,71 @@ class FederatedLassoCV(CrossValidated, FederatedLasso):
 
 
 class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
-    """FederatedElasticNet with a strength chosen by the federation; see `CrossValidated` for the parameters.
+    """FederatedElasticNet with a strength chosen by the federation.
 
+    Parameters
+    ----------
+    l1_ratio : float, default=0.5
+        The part of the penalty that is the l1 norm.
+    alphas : array-like, optional
+        The strengths; None takes `n_alphas` from the federation's own alpha_max down to eps times it.
+    n_alphas : int, default=100
+        How many strengths.
+    eps : float, default=1e-3
+        The last strength as a part of the first.
+    cv : int, default=5
+        The number of folds; every client splits its own rows.
+    criterion : {"min", "1se", "aic", "bic"}, default="min"
+        "min" takes the least cross-validated deviance; "1se" the strongest penalty within one standard error of it;
+        "aic" and "bic" that criterion of the path, without folds.
+    random_state : int, default=0
+        The seed of the folds.
+    fit_intercept : bool, default=True
+        Whether b is free (it is never penalised) or 0.
+    standardize : bool, default=True
+        Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
+        `coef_` is for the features as given. False agrees with scikit-learn's alpha.
+    algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
+        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+    tol : float, default=1e-12
+        The fit stops where the duality gap is at most tol times the loss of the model without features.
+    max_rounds : int, default=20_000
+        The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The chosen strength.
+    alphas_ : ndarray
+        The strengths.
+    path_ : RegularizationPath
+        The models of all of them.
+    cv_mean_, cv_se_ : ndarray
+        The cross-validated deviances with their standard errors; with folds only.
+    alpha_min_, alpha_1se_ : float
+        The strengths of "min" and of "1se"; with folds only.
+    coef_ : ndarray of shape (p,)
+        Coefficients for the features as they were given.
+    intercept_ : float
+        The intercept.
+    support_ : ndarray of bool
+        True where a feature is used.
+    certificate_ : Certificate
+        How far from optimal the fit can be.
+    n_rounds_, bytes_ : int
+        The exchanges between the server and its clients, and their size (both ways, all clients).
+    exchanges_ : tuple of ExchangeTotal
+        What they were.
+    clients_, client_sizes_ : tuple
+        The clients' names, and how many rows each has.
+    algorithm_ : str
+        The algorithm that was used.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(120, 6))
-    >>> model = FederatedElasticNetCV(l1_ratio=0.9, selection="bic", n_alphas=20)
+    >>> model = FederatedElasticNetCV(l1_ratio=0.9, criterion="bic", n_alphas=20)
     >>> np.flatnonzero(model.fit(X, X[:, 0] - X[:, 1] + rng.normal(size=120)).support_).tolist()
     [0, 1]
     """
@@ -218,26 +394,26 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
     def __init__(
         self,
         *,
-        l1_ratio: Any = 0.5,
-        alphas: Any = None,
-        n_alphas: Any = 100,
-        eps: Any = 1e-3,
-        cv: Any = 5,
-        selection: Any = "min",
-        seed: Any = 0,
-        fit_intercept: Any = True,
-        standardize: Any = True,
-        algorithm: Any = "auto",
-        tol: Any = 1e-12,
-        max_rounds: Any = 20_000,
+        l1_ratio: Given[float] = 0.5,
+        alphas: Given[npt.ArrayLike | None] = None,
+        n_alphas: Given[int] = 100,
+        eps: Given[float] = 1e-3,
+        cv: Given[int] = 5,
+        criterion: Given[str] = "min",
+        random_state: Given[int] = 0,
+        fit_intercept: Given[bool] = True,
+        standardize: Given[bool] = True,
+        algorithm: Given[str | AbstractServerAlgorithm] = "auto",
+        tol: Given[float] = 1e-12,
+        max_rounds: Given[int] = 20_000,
     ):
         self.l1_ratio = l1_ratio
         self.alphas = alphas
         self.n_alphas = n_alphas
         self.eps = eps
         self.cv = cv
-        self.selection = selection
-        self.seed = seed
+        self.criterion = criterion
+        self.random_state = random_state
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.algorithm = algorithm
@@ -246,12 +422,78 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
 
 
 class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression):
-    """FederatedLogisticRegression with a strength chosen by the federation; see `CrossValidated` for the parameters.
+    """FederatedLogisticRegression with a strength chosen by the federation.
 
+    Parameters
+    ----------
+    penalty : {"l1", "elasticnet", "group"}, default="l1"
+        As in FederatedLogisticRegression.
+    l1_ratio : float, default=0.5
+        The part of "elasticnet" that is the l1 norm.
+    groups : array-like of shape (p,), optional
+        A label per feature, of "group".
+    alphas : array-like, optional
+        The strengths; None takes `n_alphas` from the federation's own alpha_max down to eps times it.
+    n_alphas : int, default=100
+        How many strengths.
+    eps : float, default=1e-3
+        The last strength as a part of the first.
+    cv : int, default=5
+        The number of folds; every client splits its own rows, of each class evenly.
+    criterion : {"min", "1se", "aic", "bic"}, default="min"
+        "min" takes the least cross-validated deviance; "1se" the strongest penalty within one standard error of it;
+        "aic" and "bic" that criterion of the path, without folds.
+    random_state : int, default=0
+        The seed of the folds.
+    fit_intercept : bool, default=True
+        Whether b is free (it is never penalised) or 0.
+    standardize : bool, default=True
+        Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
+        `coef_` is for the features as given. False agrees with scikit-learn's alpha.
+    algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
+        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+    tol : float, default=1e-12
+        The fit stops where the duality gap is at most tol times the loss of the model without features.
+    max_rounds : int, default=20_000
+        The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The chosen strength.
+    alphas_ : ndarray
+        The strengths.
+    path_ : RegularizationPath
+        The models of all of them.
+    cv_mean_, cv_se_ : ndarray
+        The cross-validated deviances with their standard errors; with folds only.
+    alpha_min_, alpha_1se_ : float
+        The strengths of "min" and of "1se"; with folds only.
+    coef_ : ndarray of shape (1, p) or (classes, p)
+        Coefficients for the features as they were given.
+    intercept_ : ndarray of shape (1,) or (classes,)
+        The intercept.
+    support_ : ndarray of bool
+        True where a feature is used.
+    certificate_ : Certificate
+        How far from optimal the fit can be.
+    n_rounds_, bytes_ : int
+        The exchanges between the server and its clients, and their size (both ways, all clients).
+    exchanges_ : tuple of ExchangeTotal
+        What they were.
+    clients_, client_sizes_ : tuple
+        The clients' names, and how many rows each has.
+    algorithm_ : str
+        The algorithm that was used.
+    classes_ : ndarray
+        The labels of the classes.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 4))
     >>> y = (X[:, 0] + rng.logistic(size=200) > 0).astype(int)
-    >>> model = FederatedLogisticRegressionCV(selection="bic", n_alphas=10).fit(X, y, clients=np.arange(200) % 4)
+    >>> model = FederatedLogisticRegressionCV(criterion="bic", n_alphas=10).fit(X, y, clients=np.arange(200) % 4)
     >>> model.support_.tolist()
     [True, False, False, False]
     """
@@ -259,20 +501,20 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
     def __init__(
         self,
         *,
-        penalty: Any = "l1",
-        l1_ratio: Any = 0.5,
-        groups: Any = None,
-        alphas: Any = None,
-        n_alphas: Any = 100,
-        eps: Any = 1e-3,
-        cv: Any = 5,
-        selection: Any = "min",
-        seed: Any = 0,
-        fit_intercept: Any = True,
-        standardize: Any = True,
-        algorithm: Any = "auto",
-        tol: Any = 1e-12,
-        max_rounds: Any = 20_000,
+        penalty: Given[str] = "l1",
+        l1_ratio: Given[float] = 0.5,
+        groups: Given[npt.ArrayLike | None] = None,
+        alphas: Given[npt.ArrayLike | None] = None,
+        n_alphas: Given[int] = 100,
+        eps: Given[float] = 1e-3,
+        cv: Given[int] = 5,
+        criterion: Given[str] = "min",
+        random_state: Given[int] = 0,
+        fit_intercept: Given[bool] = True,
+        standardize: Given[bool] = True,
+        algorithm: Given[str | AbstractServerAlgorithm] = "auto",
+        tol: Given[float] = 1e-12,
+        max_rounds: Given[int] = 20_000,
     ):
         self.penalty = penalty
         self.l1_ratio = l1_ratio
@@ -281,8 +523,8 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
         self.n_alphas = n_alphas
         self.eps = eps
         self.cv = cv
-        self.selection = selection
-        self.seed = seed
+        self.criterion = criterion
+        self.random_state = random_state
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.algorithm = algorithm
@@ -291,12 +533,72 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
 
 
 class FederatedPoissonCV(CrossValidated, FederatedPoisson):
-    """FederatedPoisson with a strength chosen by the federation; see `CrossValidated` for the parameters.
+    """FederatedPoisson with a strength chosen by the federation.
 
+    Parameters
+    ----------
+    l1_ratio : float, default=1.0
+        The part of the penalty that is the l1 norm.
+    alphas : array-like, optional
+        The strengths; None takes `n_alphas` from the federation's own alpha_max down to eps times it.
+    n_alphas : int, default=100
+        How many strengths.
+    eps : float, default=1e-3
+        The last strength as a part of the first.
+    cv : int, default=5
+        The number of folds; every client splits its own rows.
+    criterion : {"min", "1se", "aic", "bic"}, default="min"
+        "min" takes the least cross-validated deviance; "1se" the strongest penalty within one standard error of it;
+        "aic" and "bic" that criterion of the path, without folds.
+    random_state : int, default=0
+        The seed of the folds.
+    fit_intercept : bool, default=True
+        Whether b is free (it is never penalised) or 0.
+    standardize : bool, default=True
+        Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
+        `coef_` is for the features as given. False agrees with scikit-learn's alpha.
+    algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
+        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+    tol : float, default=1e-12
+        The fit stops where the duality gap is at most tol times the loss of the model without features.
+    max_rounds : int, default=20_000
+        The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The chosen strength.
+    alphas_ : ndarray
+        The strengths.
+    path_ : RegularizationPath
+        The models of all of them.
+    cv_mean_, cv_se_ : ndarray
+        The cross-validated deviances with their standard errors; with folds only.
+    alpha_min_, alpha_1se_ : float
+        The strengths of "min" and of "1se"; with folds only.
+    coef_ : ndarray of shape (p,)
+        Coefficients for the features as they were given.
+    intercept_ : float
+        The intercept.
+    support_ : ndarray of bool
+        True where a feature is used.
+    certificate_ : Certificate
+        How far from optimal the fit can be.
+    n_rounds_, bytes_ : int
+        The exchanges between the server and its clients, and their size (both ways, all clients).
+    exchanges_ : tuple of ExchangeTotal
+        What they were.
+    clients_, client_sizes_ : tuple
+        The clients' names, and how many rows each has.
+    algorithm_ : str
+        The algorithm that was used.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 3))
     >>> y = rng.poisson(np.exp(X[:, 0] / 2))
-    >>> model = FederatedPoissonCV(selection="bic", n_alphas=10).fit(X, y, clients=np.arange(200) % 4)
+    >>> model = FederatedPoissonCV(criterion="bic", n_alphas=10).fit(X, y, clients=np.arange(200) % 4)
     >>> bool(model.support_[0]), bool(0.4 < model.coef_[0] < 0.6)
     (True, True)
     """
@@ -304,26 +606,26 @@ class FederatedPoissonCV(CrossValidated, FederatedPoisson):
     def __init__(
         self,
         *,
-        l1_ratio: Any = 1.0,
-        alphas: Any = None,
-        n_alphas: Any = 100,
-        eps: Any = 1e-3,
-        cv: Any = 5,
-        selection: Any = "min",
-        seed: Any = 0,
-        fit_intercept: Any = True,
-        standardize: Any = True,
-        algorithm: Any = "auto",
-        tol: Any = 1e-12,
-        max_rounds: Any = 20_000,
+        l1_ratio: Given[float] = 1.0,
+        alphas: Given[npt.ArrayLike | None] = None,
+        n_alphas: Given[int] = 100,
+        eps: Given[float] = 1e-3,
+        cv: Given[int] = 5,
+        criterion: Given[str] = "min",
+        random_state: Given[int] = 0,
+        fit_intercept: Given[bool] = True,
+        standardize: Given[bool] = True,
+        algorithm: Given[str | AbstractServerAlgorithm] = "auto",
+        tol: Given[float] = 1e-12,
+        max_rounds: Given[int] = 20_000,
     ):
         self.l1_ratio = l1_ratio
         self.alphas = alphas
         self.n_alphas = n_alphas
         self.eps = eps
         self.cv = cv
-        self.selection = selection
-        self.seed = seed
+        self.criterion = criterion
+        self.random_state = random_state
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.algorithm = algorithm

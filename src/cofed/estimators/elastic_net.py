@@ -1,29 +1,60 @@
 """The elastic net and the lasso."""
 
-from typing import Any
-
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from cofed.estimators.base import FederatedLinearModel, treated_apart
+from cofed._util.types import Given
+from cofed.algorithms.base import AbstractServerAlgorithm
+from cofed.estimators.base import FederatedRegressor, treated_apart
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
-from cofed.estimators.standardized_problem import Posed
+from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Squared
 
 
-class FederatedElasticNet(RegressorMixin, FederatedLinearModel):
+class FederatedElasticNet(RegressorMixin, FederatedRegressor):
     """scikit-learn's ElasticNet on rows that stay with their clients, to the pooled answer.
 
     Minimises ||y - X w - b||^2 / (2 N) + alpha (l1_ratio |w|_1 + (1 - l1_ratio) ||w||^2 / 2) over all N rows.
 
-    alpha, l1_ratio: the strength of the penalty, and the part of it that is the l1 norm.
-    fit_intercept: whether b is free (it is never penalised) or 0.
-    standardize: let the penalty act on the coefficients of features divided by their standard deviations, as glmnet
-        does; `coef_` is for the features as given. False agrees with scikit-learn's alpha.
-    algorithm: "auto" (see `cofed.estimators.solver`), "newton", "fista", "decouple", or an algorithm of cofed.
-    tol: the fit stops where the duality gap is at most tol times the loss of the model without features.
-    max_rounds: the most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        The strength of the penalty.
+    l1_ratio : float, default=0.5
+        The part of the penalty that is the l1 norm.
+    fit_intercept : bool, default=True
+        Whether b is free (it is never penalised) or 0.
+    standardize : bool, default=True
+        Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
+        `coef_` is for the features as given. False agrees with scikit-learn's alpha.
+    algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
+        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+    tol : float, default=1e-12
+        The fit stops where the duality gap is at most tol times the loss of the model without features.
+    max_rounds : int, default=20_000
+        The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
 
+    Attributes
+    ----------
+    coef_ : ndarray of shape (p,)
+        Coefficients for the features as they were given.
+    intercept_ : float
+        The intercept.
+    support_ : ndarray of bool
+        True where a feature is used.
+    certificate_ : Certificate
+        How far from optimal the fit can be.
+    n_rounds_, bytes_ : int
+        The exchanges between the server and its clients, and their size (both ways, all clients).
+    exchanges_ : tuple of ExchangeTotal
+        What they were.
+    clients_, client_sizes_ : tuple
+        The clients' names, and how many rows each has.
+    algorithm_ : str
+        The algorithm that was used.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X, sites = rng.normal(size=(90, 4)), np.repeat(["Oslo", "Rome", "Bern"], 30)
     >>> model = FederatedElasticNet(alpha=0.1, l1_ratio=0.9).fit(X, X[:, 0] - X[:, 2], clients=sites)
@@ -33,14 +64,14 @@ class FederatedElasticNet(RegressorMixin, FederatedLinearModel):
 
     def __init__(
         self,
-        alpha: Any = 1.0,
+        alpha: Given[float] = 1.0,
         *,
-        l1_ratio: Any = 0.5,
-        fit_intercept: Any = True,
-        standardize: Any = True,
-        algorithm: Any = "auto",
-        tol: Any = 1e-12,
-        max_rounds: Any = 20_000,
+        l1_ratio: Given[float] = 0.5,
+        fit_intercept: Given[bool] = True,
+        standardize: Given[bool] = True,
+        algorithm: Given[str | AbstractServerAlgorithm] = "auto",
+        tol: Given[float] = 1e-12,
+        max_rounds: Given[int] = 20_000,
     ):
         self.alpha = alpha
         self.l1_ratio = l1_ratio
@@ -50,26 +81,58 @@ class FederatedElasticNet(RegressorMixin, FederatedLinearModel):
         self.tol = tol
         self.max_rounds = max_rounds
 
-    def predict(self, X: Any) -> np.ndarray:
-        """X coef + intercept"""
-        return self._linear(X)
-
     def _loss(self) -> Squared:
         return Squared()
 
-    def _penalty(self, posed: Posed, alpha: Any = None) -> WeightedElasticNet:
-        return elastic_net(self.alpha if alpha is None else alpha, self.l1_ratio, posed.units)
+    def _penalty(self, problem: StandardizedProblem, alpha: float) -> WeightedElasticNet:
+        return elastic_net(alpha, float(self.l1_ratio), problem.units)
 
     def _blocks(self, features: int) -> np.ndarray:
-        return treated_apart(features, 1, self.l1_ratio)
+        return treated_apart(features, 1, float(self.l1_ratio))
 
 
 class FederatedLasso(FederatedElasticNet):
     """scikit-learn's Lasso on rows that stay with their clients, to the pooled answer.
 
-    Minimises ||y - X w - b||^2 / (2 N) + alpha |w|_1 over all N rows. The parameters are those of
-    `FederatedElasticNet`, without `l1_ratio`.
+    Minimises ||y - X w - b||^2 / (2 N) + alpha |w|_1 over all N rows.
 
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        The strength of the penalty.
+    fit_intercept : bool, default=True
+        Whether b is free (it is never penalised) or 0.
+    standardize : bool, default=True
+        Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
+        `coef_` is for the features as given. False agrees with scikit-learn's alpha.
+    algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
+        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+    tol : float, default=1e-12
+        The fit stops where the duality gap is at most tol times the loss of the model without features.
+    max_rounds : int, default=20_000
+        The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (p,)
+        Coefficients for the features as they were given.
+    intercept_ : float
+        The intercept.
+    support_ : ndarray of bool
+        True where a feature is used.
+    certificate_ : Certificate
+        How far from optimal the fit can be.
+    n_rounds_, bytes_ : int
+        The exchanges between the server and its clients, and their size (both ways, all clients).
+    exchanges_ : tuple of ExchangeTotal
+        What they were.
+    clients_, client_sizes_ : tuple
+        The clients' names, and how many rows each has.
+    algorithm_ : str
+        The algorithm that was used.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X, sites = rng.normal(size=(90, 4)), np.repeat(["Oslo", "Rome", "Bern"], 30)
     >>> model = FederatedLasso(alpha=0.1).fit(X, X[:, 0] - X[:, 2], clients=sites)
@@ -79,13 +142,13 @@ class FederatedLasso(FederatedElasticNet):
 
     def __init__(
         self,
-        alpha: Any = 1.0,
+        alpha: Given[float] = 1.0,
         *,
-        fit_intercept: Any = True,
-        standardize: Any = True,
-        algorithm: Any = "auto",
-        tol: Any = 1e-12,
-        max_rounds: Any = 20_000,
+        fit_intercept: Given[bool] = True,
+        standardize: Given[bool] = True,
+        algorithm: Given[str | AbstractServerAlgorithm] = "auto",
+        tol: Given[float] = 1e-12,
+        max_rounds: Given[int] = 20_000,
     ):
         self.alpha = alpha
         self.fit_intercept = fit_intercept
@@ -94,8 +157,8 @@ class FederatedLasso(FederatedElasticNet):
         self.tol = tol
         self.max_rounds = max_rounds
 
-    def _penalty(self, posed: Posed, alpha: Any = None) -> WeightedElasticNet:
-        return elastic_net(self.alpha if alpha is None else alpha, 1.0, posed.units)
+    def _penalty(self, problem: StandardizedProblem, alpha: float) -> WeightedElasticNet:
+        return elastic_net(alpha, 1.0, problem.units)
 
     def _blocks(self, features: int) -> np.ndarray:
         return treated_apart(features, 1, 1.0)

@@ -1,26 +1,65 @@
 """The group lasso."""
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from sklearn.base import RegressorMixin
 
-from cofed.estimators.base import FederatedLinearModel
+from cofed._util.types import Given
+from cofed.algorithms.base import AbstractServerAlgorithm
+from cofed.estimators.base import FederatedRegressor
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.sites import is_list
-from cofed.estimators.standardized_problem import Posed
+from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Squared
-from cofed.regularizers import GroupL1
+from cofed.regularizers import AbstractRegularizer, GroupL1
 
 
-class FederatedGroupLasso(RegressorMixin, FederatedLinearModel):
+class FederatedGroupLasso(RegressorMixin, FederatedRegressor):
     """The group lasso on rows that stay with their clients, to the pooled answer.
 
     Minimises ||y - X w - b||^2 / (2 N) + alpha sum_g sqrt(size of g) ||w_g||_2 over all N rows: whole groups of
-    features come in or stay out. `groups` gives a label per feature; None makes each feature its own group, which is
-    the lasso. The other parameters are those of `FederatedElasticNet`.
+    features come in or stay out.
 
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        The strength of the penalty.
+    groups : array-like of shape (p,), optional
+        A label per feature; None makes each feature its own group, which is the lasso.
+    fit_intercept : bool, default=True
+        Whether b is free (it is never penalised) or 0.
+    standardize : bool, default=True
+        Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
+        `coef_` is for the features as given. False agrees with scikit-learn's alpha.
+    algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
+        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+    tol : float, default=1e-12
+        The fit stops where the duality gap is at most tol times the loss of the model without features.
+    max_rounds : int, default=20_000
+        The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (p,)
+        Coefficients for the features as they were given.
+    intercept_ : float
+        The intercept.
+    support_ : ndarray of bool
+        True where a feature is used.
+    certificate_ : Certificate
+        How far from optimal the fit can be.
+    n_rounds_, bytes_ : int
+        The exchanges between the server and its clients, and their size (both ways, all clients).
+    exchanges_ : tuple of ExchangeTotal
+        What they were.
+    clients_, client_sizes_ : tuple
+        The clients' names, and how many rows each has.
+    algorithm_ : str
+        The algorithm that was used.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(90, 4))
     >>> model = FederatedGroupLasso(0.2, groups=["blood", "blood", "urine", "urine"]).fit(X, X[:, 0] + X[:, 1])
@@ -30,14 +69,14 @@ class FederatedGroupLasso(RegressorMixin, FederatedLinearModel):
 
     def __init__(
         self,
-        alpha: Any = 1.0,
+        alpha: Given[float] = 1.0,
         *,
-        groups: Any = None,
-        fit_intercept: Any = True,
-        standardize: Any = True,
-        algorithm: Any = "auto",
-        tol: Any = 1e-12,
-        max_rounds: Any = 20_000,
+        groups: Given[npt.ArrayLike | None] = None,
+        fit_intercept: Given[bool] = True,
+        standardize: Given[bool] = True,
+        algorithm: Given[str | AbstractServerAlgorithm] = "auto",
+        tol: Given[float] = 1e-12,
+        max_rounds: Given[int] = 20_000,
     ):
         self.alpha = alpha
         self.groups = groups
@@ -47,34 +86,31 @@ class FederatedGroupLasso(RegressorMixin, FederatedLinearModel):
         self.tol = tol
         self.max_rounds = max_rounds
 
-    def predict(self, X: Any) -> np.ndarray:
-        """X coef + intercept"""
-        return self._linear(X)
-
     def _loss(self) -> Squared:
         return Squared()
 
-    def _penalty(self, posed: Posed, alpha: Any = None) -> Any:
-        return group_penalty(self.alpha if alpha is None else alpha, self._blocks(len(posed.units.mean)), posed)
+    def _penalty(self, problem: StandardizedProblem, alpha: float) -> AbstractRegularizer:
+        return group_penalty(alpha, self._blocks(len(problem.units.mean)), problem)
 
     def _blocks(self, features: int) -> np.ndarray:
         return group_labels(type(self).__name__, self.groups, features)
 
 
-def group_labels(owner: str, groups: Any, features: int) -> np.ndarray:
+def group_labels(owner: str, groups: Given[npt.ArrayLike | None], features: int) -> np.ndarray:
     """The group 0, 1, ... of each feature; the user's labels may be anything."""
     if groups is None:
         return np.arange(features)
-    if not is_list(groups) or len(groups) != features or pd.isna(pd.Series(groups)).any():
+    labels = pd.Series(groups) if is_list(groups) else None
+    if labels is None or len(labels) != features or labels.isna().any():
         raise ValueError(f"{owner}: groups must be one label per feature ({features}), got {groups!r}")
-    return pd.factorize(pd.Series(groups))[0]
+    return pd.factorize(labels)[0]
 
 
-def group_penalty(alpha: Any, labels: np.ndarray, posed: Posed) -> Any:
+def group_penalty(alpha: float, labels: np.ndarray, problem: StandardizedProblem) -> AbstractRegularizer:
     """alpha sum_g sqrt(size of g) ||w_g|| of the user's coefficients; the features of a group share a unit."""
-    if float(alpha) == 0:
-        return elastic_net(0.0, 1.0, posed.units, np.ndim(posed.start.coef))
+    if alpha == 0:
+        return elastic_net(0.0, 1.0, problem.units, np.ndim(problem.start.coef))
     sizes = np.bincount(labels)
-    unit = np.bincount(labels, posed.units.penalised) / sizes
-    outputs = np.size(posed.start.coef) // len(labels)
-    return GroupL1(float(alpha) / posed.units.objective, tuple(labels.tolist()), np.sqrt(sizes * outputs) * unit)
+    unit = np.bincount(labels, problem.units.penalised) / sizes
+    outputs = np.size(problem.start.coef) // len(labels)
+    return GroupL1(alpha / problem.units.objective, tuple(labels.tolist()), np.sqrt(sizes * outputs) * unit)

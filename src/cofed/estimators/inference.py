@@ -12,8 +12,6 @@ With four rows per feature or more no penalty is needed, and theta_j is a row of
 the ordinary interval of least squares, whatever was selected.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -21,10 +19,12 @@ import pandas as pd
 from jaxtyping import Array, Float, Int
 from scipy.stats import norm
 
-from cofed.estimators.sites import Sites, is_list
-from cofed.estimators.solver import LARGEST
-from cofed.estimators.standardized_problem import Posed
-from cofed.losses import Logistic, Squared
+from cofed._util.types import Given
+from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.progress import LARGEST
+from cofed.estimators.sites import feature_names, is_list
+from cofed.estimators.standardized_problem import StandardizedProblem
+from cofed.models import Weights
 from cofed.solvers.quadratic import VectorPenalty, minimise
 
 PENALTY = 0.3
@@ -32,38 +32,32 @@ BURSTS = 20  # every theta_j is valid, so that of a badly conditioned problem ne
 ROWS = 4  # rows per feature from which on the inverse itself serves
 
 
-def infer(model: Any, posed: Posed, sites: Sites, coefficients: Any, level: Any) -> pd.DataFrame:
+Chosen = Given[list[str] | list[int] | str | int | None]
+
+
+def infer(
+    model: FederatedLinearModel, problem: StandardizedProblem, coefficients: Chosen, level: Given[float]
+) -> pd.DataFrame:
     """The table of `FederatedLinearModel.infer`."""
     name = type(model).__name__
-    if not isinstance(posed.loss, (Squared, Logistic)) or np.ndim(posed.start.coef) != 1:
-        raise ValueError(f"{name}: intervals are for linear models and for the logistic model of two classes")
-    if len(posed.units.mean) > LARGEST:
-        raise ValueError(
-            f"{name}: intervals need the Hessian of all features, at most {LARGEST}, and there are "
-            f"{len(posed.units.mean)}"
-        )
-    if isinstance(level, bool) or not isinstance(level, (int, float, np.number)) or not 0 < level < 1:
-        raise ValueError(f"{name}: level must be a number between 0 and 1, got {level!r}")
+    check_possible(name, problem, level)
     names = feature_names(model)
     chosen = positions(name, names, coefficients)
     coef = np.asarray(model.coef_).reshape(-1)
     intercept = float(np.asarray(model.intercept_).reshape(-1)[0])
-    w, unit = posed.solved(coef, intercept), posed.units.coef
-    loss, gradient, hessian = posed.second_order(w)
-    H, g = np.asarray(hessian), np.append(np.asarray(gradient.coef), np.asarray(gradient.intercept or 0.0))
-    p, n = len(coef), posed.n
-    if posed.start.intercept is not None:  # eliminated, as one eliminates a block of equations
-        share = H[:p, p] / H[p, p]
-        H, g = H[:p, :p] - np.outer(share, H[p, :p]), g[:p] - share * g[p]
-    free = n - np.count_nonzero(coef) - 1
+    w, unit = problem.solved(coef, intercept), problem.units.coef
+    at, hessian = problem.second_order(w)
+    p, n = len(coef), problem.n
+    H, g = without_intercept(np.asarray(hessian), at.gradient, p)
+    loss, free = float(at.loss), n - int(np.count_nonzero(coef)) - 1
     if n >= ROWS * p:  # what least squares leaves over, whatever was selected
-        loss, free = float(loss) - g[:p] @ np.linalg.lstsq(H, g[:p])[0] / 2, n - p - 1
-    phi = 2 * float(loss) * n / max(free, 1) if isinstance(posed.loss, Squared) else 1.0
+        loss, free = float(loss - g @ np.linalg.lstsq(H, g)[0] / 2), n - p - 1
+    phi = problem.loss.dispersion(loss, n, free)
     rate = jnp.asarray(np.log(max(p, 2)) / n if n < ROWS * p else 0.0)
     rows = []
     for j in chosen:
         theta = np.asarray(nodewise(jnp.asarray(H), jnp.asarray(j, jnp.int32), rate))
-        debiased = coef[j] / unit[j] - theta @ g[:p]
+        debiased = coef[j] / unit[j] - theta @ g
         se = np.sqrt(phi * theta @ H @ theta / n)
         rows.append((coef[j], debiased * unit[j], se * unit[j]))
     table = pd.DataFrame(rows, columns=["coef", "debiased", "se"], index=pd.Index([names[j] for j in chosen]))
@@ -72,6 +66,28 @@ def infer(model: Any, posed: Posed, sites: Sites, coefficients: Any, level: Any)
     table["z"] = table.debiased / table.se
     table["p_value"] = 2 * norm.sf(np.abs(table.z))
     return table
+
+
+def check_possible(owner: str, problem: StandardizedProblem, level: Given[float]) -> None:
+    """Refuse what no interval is known for."""
+    features = len(problem.units.mean)
+    if not problem.loss.has_dispersion or np.ndim(problem.start.coef) != 1:
+        raise ValueError(f"{owner}: intervals are for linear models and for the logistic model of two classes")
+    if features > LARGEST:
+        raise ValueError(
+            f"{owner}: intervals need the Hessian of all features, at most {LARGEST}, and there are {features}"
+        )
+    if isinstance(level, bool) or not isinstance(level, (int, float, np.number)) or not 0 < level < 1:
+        raise ValueError(f"{owner}: level must be a number between 0 and 1, got {level!r}")
+
+
+def without_intercept(H: np.ndarray, gradient: Weights, p: int) -> tuple[np.ndarray, np.ndarray]:
+    """The Hessian and gradient of the p coefficients, with the intercept eliminated like a block of equations."""
+    g = np.asarray(gradient.coef)
+    if gradient.intercept is None:
+        return H, g
+    share = H[:p, p] / H[p, p]
+    return H[:p, :p] - np.outer(share, H[p, :p]), g - share * np.asarray(gradient.intercept)
 
 
 @eqx.filter_jit
@@ -92,18 +108,12 @@ def nodewise(H: Float[Array, "p p"], j: Int[Array, ""], rate: Float[Array, ""]) 
     return (1 - others - gamma) / (column[j] - column @ gamma)
 
 
-def feature_names(model: Any) -> list[str]:
-    """The features' names, x0, x1, ... where they have none."""
-    names = getattr(model, "feature_names_in_", None)
-    return [f"x{j}" for j in range(model.n_features_in_)] if names is None else [str(name) for name in names]
-
-
-def positions(owner: str, names: list[str], coefficients: Any) -> list[int]:
+def positions(owner: str, names: list[str], coefficients: Chosen) -> list[int]:
     """Where the asked-for coefficients are; None is all."""
     if coefficients is None:
         return list(range(len(names)))
     found = []
-    for one in coefficients if is_list(coefficients) else [coefficients]:
+    for one in np.asarray(coefficients, object) if is_list(coefficients) else [coefficients]:
         if isinstance(one, (int, np.integer)) and not isinstance(one, bool) and 0 <= one < len(names):
             found.append(int(one))
         elif isinstance(one, str) and one in names:

@@ -1,17 +1,20 @@
 """Sparse logistic regression, of two classes and of several."""
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 
+from cofed._util.types import Given
+from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.base import FederatedLinearModel, treated_apart
+from cofed.estimators.checks import check_choice
 from cofed.estimators.group_lasso import group_labels, group_penalty
 from cofed.estimators.penalty import elastic_net
-from cofed.estimators.sites import Sites, gather
-from cofed.estimators.standardized_problem import Posed
+from cofed.estimators.sites import Clients, Features, Labels, Sites, gather
+from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Logistic, Softmax
+from cofed.regularizers import AbstractRegularizer
 
 PENALTIES = ("l1", "elasticnet", "group")
 
@@ -22,10 +25,52 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedLinearModel):
     Minimises mean log-loss + alpha * penalty(w) over all N rows: skglm's SparseLogisticRegression, and scikit-learn's
     LogisticRegression with C = 1 / (N alpha). Several classes have one vector of coefficients each (multinomial).
 
-    penalty: "l1"; "elasticnet", l1_ratio |w|_1 + (1 - l1_ratio) ||w||^2 / 2; "group", the sum over groups of features
-        of sqrt(size) ||w_g||, where `groups` gives a label per feature (None: each feature is one, over all classes).
-    The other parameters are those of `FederatedElasticNet`.
+    Parameters
+    ----------
+    alpha : float, default=0.01
+        The strength of the penalty.
+    penalty : {"l1", "elasticnet", "group"}, default="l1"
+        "l1" is |w|_1; "elasticnet" is l1_ratio |w|_1 + (1 - l1_ratio) ||w||^2 / 2; "group" is the sum over groups of
+        features of sqrt(size) ||w_g||.
+    l1_ratio : float, default=0.5
+        The part of "elasticnet" that is the l1 norm.
+    groups : array-like of shape (p,), optional
+        A label per feature, of "group"; None makes each feature a group, over all classes.
+    fit_intercept : bool, default=True
+        Whether b is free (it is never penalised) or 0.
+    standardize : bool, default=True
+        Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
+        `coef_` is for the features as given. False agrees with scikit-learn's alpha.
+    algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
+        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+    tol : float, default=1e-12
+        The fit stops where the duality gap is at most tol times the loss of the model without features.
+    max_rounds : int, default=20_000
+        The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
 
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, p) or (classes, p)
+        Coefficients for the features as they were given.
+    intercept_ : ndarray of shape (1,) or (classes,)
+        The intercept.
+    support_ : ndarray of bool
+        True where a feature is used.
+    certificate_ : Certificate
+        How far from optimal the fit can be.
+    n_rounds_, bytes_ : int
+        The exchanges between the server and its clients, and their size (both ways, all clients).
+    exchanges_ : tuple of ExchangeTotal
+        What they were.
+    clients_, client_sizes_ : tuple
+        The clients' names, and how many rows each has.
+    algorithm_ : str
+        The algorithm that was used.
+    classes_ : ndarray
+        The labels of the classes.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X, sites = rng.normal(size=(120, 4)), np.repeat(["Oslo", "Rome", "Bern"], 40)
     >>> y = np.where(X[:, 1] + rng.normal(size=120) > 0, "ill", "well")
@@ -38,16 +83,16 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedLinearModel):
 
     def __init__(
         self,
-        alpha: Any = 0.01,
+        alpha: Given[float] = 0.01,
         *,
-        penalty: Any = "l1",
-        l1_ratio: Any = 0.5,
-        groups: Any = None,
-        fit_intercept: Any = True,
-        standardize: Any = True,
-        algorithm: Any = "auto",
-        tol: Any = 1e-12,
-        max_rounds: Any = 20_000,
+        penalty: Given[str] = "l1",
+        l1_ratio: Given[float] = 0.5,
+        groups: Given[npt.ArrayLike | None] = None,
+        fit_intercept: Given[bool] = True,
+        standardize: Given[bool] = True,
+        algorithm: Given[str | AbstractServerAlgorithm] = "auto",
+        tol: Given[float] = 1e-12,
+        max_rounds: Given[int] = 20_000,
     ):
         self.alpha = alpha
         self.penalty = penalty
@@ -59,35 +104,76 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedLinearModel):
         self.tol = tol
         self.max_rounds = max_rounds
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """The log odds of the second class; of several classes, a column of scores for each."""
+    def decision_function(self, X: Features) -> np.ndarray:
+        """The scores of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p) or pandas.DataFrame
+            New rows, with the features of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, classes)
+            The log odds of the second class; of several classes, a column for each.
+        """
         scores = self._linear(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class."""
+    def predict_proba(self, X: Features) -> np.ndarray:
+        """The probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p) or pandas.DataFrame
+            New rows, with the features of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n, classes)
+            Probabilities, in the order of `classes_`.
+        """
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.column_stack([expit(-scores), expit(scores)])
         return softmax(scores, axis=1)
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """The logarithm of those."""
+    def predict_log_proba(self, X: Features) -> np.ndarray:
+        """The logarithm of the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p) or pandas.DataFrame
+            New rows, with the features of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n, classes)
+            Logarithms, in the order of `classes_`.
+        """
         return np.log(self.predict_proba(X))
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable class."""
+    def predict(self, X: Features) -> np.ndarray:
+        """The most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p) or pandas.DataFrame
+            New rows, with the features of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels.
+        """
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
-    def _check_numbers(self) -> None:
-        super()._check_numbers()
-        if not isinstance(self.penalty, str) or self.penalty not in PENALTIES:
-            raise ValueError(
-                f"{type(self).__name__}: penalty must be one of {', '.join(PENALTIES)}, got {self.penalty!r}"
-            )
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice(type(self).__name__, "penalty", self.penalty, PENALTIES)
 
-    def _intake(self, X: Any, y: Any, clients: Any) -> Sites:
+    def _intake(self, X: Features, y: Labels, clients: Clients) -> Sites:
         self.client_column_ = clients if isinstance(clients, str) else None
         sites = gather(self, X, y, clients, classifies=True)
         self.classes_ = np.unique(np.concatenate(sites.y))
@@ -98,21 +184,20 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedLinearModel):
             )
         return Sites(sites.names, sites.X, [np.searchsorted(self.classes_, y).astype(np.int32) for y in sites.y])
 
-    def _loss(self) -> Any:
+    def _loss(self) -> Logistic | Softmax:
         return Logistic() if len(self.classes_) == 2 else Softmax(len(self.classes_))
 
-    def _penalty(self, posed: Posed, alpha: Any = None) -> Any:
-        alpha = self.alpha if alpha is None else alpha
+    def _penalty(self, problem: StandardizedProblem, alpha: float) -> AbstractRegularizer:
         if self.penalty == "group":
-            return group_penalty(alpha, self._blocks(len(posed.units.mean)), posed)
-        ratio = 1.0 if self.penalty == "l1" else self.l1_ratio
-        return elastic_net(alpha, ratio, posed.units, np.ndim(posed.start.coef))
+            return group_penalty(alpha, self._blocks(len(problem.units.mean)), problem)
+        ratio = 1.0 if self.penalty == "l1" else float(self.l1_ratio)
+        return elastic_net(alpha, ratio, problem.units, np.ndim(problem.start.coef))
 
     def _blocks(self, features: int) -> np.ndarray:
         if self.penalty == "elasticnet":
             outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-            return treated_apart(features, outputs, self.l1_ratio)
+            return treated_apart(features, outputs, float(self.l1_ratio))
         return group_labels(type(self).__name__, self.groups if self.penalty == "group" else None, features)
 
-    def _output(self, coef: np.ndarray, intercept: Any) -> tuple[np.ndarray, Any]:
+    def _output(self, coef: np.ndarray, intercept: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.atleast_2d(coef.T), np.atleast_1d(intercept)

@@ -1,7 +1,5 @@
 """Rounds of cofed's engine as compiled loops, each until what an estimator waits for."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,9 +8,11 @@ from jaxtyping import Array, PyTree
 from cofed._util import trees
 from cofed.engine import evaluate
 from cofed.engine.chunk_loop import Task
+from cofed.engine.data import Data
 from cofed.engine.server_rounds import State, started
-from cofed.estimators.certificate import Null, duality_gap
+from cofed.estimators.certificate import FirstOrder, NullModel, duality_gap
 from cofed.models import Weights
+from cofed.problem import Problem
 
 
 def begun(server: PyTree) -> State:
@@ -39,7 +39,7 @@ def newton_rounds(task: Task, state: State, enough: Array, last: Array) -> State
 
 
 @eqx.filter_jit
-def fista_rounds(task: Task, state: State, null: Null, target: Array, last: Array) -> State:
+def fista_rounds(task: Task, state: State, null: NullModel, target: Array, last: Array) -> State:
     """Rounds until the gap, bounded by what the server knows, is at most the target."""
 
     def more(state: State) -> Array:
@@ -47,7 +47,8 @@ def fista_rounds(task: Task, state: State, null: Null, target: Array, last: Arra
         moved = jax.tree.map(jnp.subtract, server.w, server.at)
         square = trees.dot(moved, moved)
         bound = server.loss + trees.dot(server.gradient, moved) + server.L / 2 * square
-        gap = duality_gap(task.problem, null, server.w, bound, server.at, server.loss, server.gradient)
+        at = FirstOrder(server.at, server.loss, server.gradient)
+        gap = duality_gap(task.problem, null, server.w, bound, at)
         still = (server.L * jnp.sqrt(square)) > 1e-15 * server.L
         return ((server.known == 0) | ((gap > target) & still)) & (state.round < last) & (state.failed_at < 0)
 
@@ -68,7 +69,7 @@ def one(task: Task, state: State) -> State:
 
 
 @eqx.filter_jit
-def power_iteration(problem: Any, data: Any, w: Weights, rounds: int) -> Array:
+def power_iteration(problem: Problem, data: Data, w: Weights, rounds: int) -> Array:
     """The largest eigenvalue of the mean loss's Hessian at w, slightly from below."""
     gradient = lambda v: evaluate.smooth(problem, data, v)[1]  # noqa: E731
     norm = lambda v: jnp.sqrt(sum(jnp.vdot(x, x) for x in jax.tree.leaves(v)))  # noqa: E731

@@ -1,12 +1,13 @@
 """Pictures of paths and of cross-validation, as users of glmnet know them: strong penalties left, weak ones right."""
 
+import dataclasses
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from cofed.estimators.regularization_path import RegularizationPath
 from cofed.plotting import save
 from cofed.plotting.styles import LARGE, SMALL
 
@@ -16,18 +17,26 @@ ERROR = "#D55E00"
 GREY = "#6B6B6B"
 
 
-def plot_path(path: Any, to: str | Path | None = None, mark: dict[str, float] | None = None) -> Figure:
+@dataclasses.dataclass(frozen=True)
+class CrossValidation:
+    """The deviances of the strengths of a path on held-out rows, and the two usual choices."""
+
+    path: RegularizationPath
+    mean: np.ndarray
+    se: np.ndarray
+    chosen: dict[str, float]  # strengths by the names of the choices
+
+
+def plot_path(path: RegularizationPath, to: str | Path | None = None, mark: dict[str, float] | None = None) -> Figure:
     """Coefficients (of the standardised features, if they were) by strength; `mark` names strengths."""
     figure = Figure(figsize=(7.2, 4.6), dpi=110, layout="constrained")
     panel = figure.subplots()
     lines = (path.coefs * path.scale).reshape(len(path.alphas), -1)  # in units that can be compared
-    used = np.flatnonzero(np.any(lines != 0, axis=0))
-    per_feature = len(path.feature_names)
-    last = np.argsort(-np.abs(lines[-1]))[:NAMED]
-    for rank, column in enumerate(used):
-        shade = COLOURS[rank % len(COLOURS)]
+    used = np.flatnonzero(np.any(lines != 0, axis=0)).tolist()
+    shades = {column: COLOURS[rank % len(COLOURS)] for rank, column in enumerate(used)}
+    for column, shade in shades.items():
         panel.plot(path.alphas, lines[:, column], color=shade, linewidth=1.4)
-    name_ends(panel, path, lines, [column for column in last if lines[-1, column] != 0], used, per_feature)
+    name_ends(panel, path, lines, shades)
     panel.axhline(0, color="#BBBBBB", linewidth=0.8, zorder=0)
     standardised = np.any(path.scale != 1)
     finish(panel, path, "coefficient x standard deviation" if standardised else "coefficient")
@@ -37,35 +46,33 @@ def plot_path(path: Any, to: str | Path | None = None, mark: dict[str, float] | 
     return figure
 
 
-def name_ends(panel: Axes, path: Any, lines: np.ndarray, columns: list, used: np.ndarray, per_feature: int) -> None:
-    """The names of coefficients at the right end, moved apart where they would cover each other."""
-    if not columns:
-        return
-    low, high = lines.min(), lines.max()
-    gap = 0.045 * (high - low)
+def name_ends(panel: Axes, path: RegularizationPath, lines: np.ndarray, shades: dict[int, str]) -> None:
+    """The names of the largest coefficients at the right end, moved apart where they would cover each other."""
+    largest = [column for column in np.argsort(-np.abs(lines[-1]))[:NAMED] if lines[-1, column] != 0]
+    gap = 0.045 * (lines.max() - lines.min())
     place = -np.inf
-    for column in sorted(columns, key=lambda c: lines[-1, c]):
+    for column in sorted(largest, key=lambda c: lines[-1, c]):
         place = max(place + gap, lines[-1, column])
         panel.annotate(
-            path.feature_names[column % per_feature],
+            path.feature_names[column % len(path.feature_names)],
             (path.alphas[-1], lines[-1, column]),
             xytext=(1.015, place),
             textcoords=panel.get_yaxis_transform(),
             fontsize=SMALL - 1,
             va="center",
-            color=COLOURS[int(np.searchsorted(used, column)) % len(COLOURS)],
+            color=shades[column],
             annotation_clip=False,
         )
 
 
-def plot_cv(model: Any, to: str | Path | None = None) -> Figure:
+def plot_cv(found: CrossValidation, to: str | Path | None = None) -> Figure:
     """Cross-validated deviance by strength, with its standard error and the two usual choices."""
     figure = Figure(figsize=(7.2, 4.6), dpi=110, layout="constrained")
     panel = figure.subplots()
     panel.errorbar(
-        model.alphas_,
-        model.cv_mean_,
-        yerr=model.cv_se_,
+        found.path.alphas,
+        found.mean,
+        yerr=found.se,
         fmt="o",
         markersize=3.2,
         color=ERROR,
@@ -73,9 +80,9 @@ def plot_cv(model: Any, to: str | Path | None = None) -> Figure:
         elinewidth=0.9,
         capsize=1.8,
     )
-    gaussian = model.path_.gaussian
-    finish(panel, model.path_, "mean squared error" if gaussian else "deviance per row")
-    marked(panel, {"min": model.alpha_min_, "1se": model.alpha_1se_})
+    gaussian = found.path.gaussian
+    finish(panel, found.path, "mean squared error" if gaussian else "deviance per row")
+    marked(panel, found.chosen)
     if to is not None:
         save(figure, to)
     return figure
@@ -98,7 +105,7 @@ def marked(panel: Axes, mark: dict[str, float]) -> None:
         )
 
 
-def finish(panel: Axes, path: Any, words: str) -> None:
+def finish(panel: Axes, path: RegularizationPath, words: str) -> None:
     """Axes: strength to the right ever weaker, the number of coefficients in use above."""
     panel.set_xscale("log")
     panel.set_xlim(path.alphas[0] * 1.05, path.alphas[-1] / 1.05)

@@ -1,15 +1,17 @@
 """Regression of counts."""
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
+from sklearn.utils import Tags
 
+from cofed._util.types import Given
+from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.base import FederatedLinearModel, treated_apart
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
-from cofed.estimators.sites import Sites
-from cofed.estimators.standardized_problem import Posed
+from cofed.estimators.sites import Clients, Features, Labels, Sites
+from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Poisson
 
 
@@ -17,8 +19,47 @@ class FederatedPoisson(RegressorMixin, FederatedLinearModel):
     """Sparse Poisson regression with a log link, on rows that stay with their clients, to the pooled answer.
 
     Minimises mean(exp(z) - y z) + alpha (l1_ratio |w|_1 + (1 - l1_ratio) ||w||^2 / 2), z = x w + b, over all N rows;
-    l1_ratio = 0 is scikit-learn's PoissonRegressor. The other parameters are those of `FederatedElasticNet`.
+    l1_ratio = 0 is scikit-learn's PoissonRegressor.
 
+    Parameters
+    ----------
+    alpha : float, default=0.1
+        The strength of the penalty.
+    l1_ratio : float, default=1.0
+        The part of the penalty that is the l1 norm.
+    fit_intercept : bool, default=True
+        Whether b is free (it is never penalised) or 0.
+    standardize : bool, default=True
+        Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
+        `coef_` is for the features as given. False agrees with scikit-learn's alpha.
+    algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
+        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+    tol : float, default=1e-12
+        The fit stops where the duality gap is at most tol times the loss of the model without features.
+    max_rounds : int, default=20_000
+        The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (p,)
+        Coefficients for the features as they were given.
+    intercept_ : float
+        The intercept.
+    support_ : ndarray of bool
+        True where a feature is used.
+    certificate_ : Certificate
+        How far from optimal the fit can be.
+    n_rounds_, bytes_ : int
+        The exchanges between the server and its clients, and their size (both ways, all clients).
+    exchanges_ : tuple of ExchangeTotal
+        What they were.
+    clients_, client_sizes_ : tuple
+        The clients' names, and how many rows each has.
+    algorithm_ : str
+        The algorithm that was used.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 3))
     >>> model = FederatedPoisson(alpha=0.3).fit(X, rng.poisson(np.exp(X[:, 0])), clients=np.arange(200) % 4)
@@ -28,14 +69,14 @@ class FederatedPoisson(RegressorMixin, FederatedLinearModel):
 
     def __init__(
         self,
-        alpha: Any = 0.1,
+        alpha: Given[float] = 0.1,
         *,
-        l1_ratio: Any = 1.0,
-        fit_intercept: Any = True,
-        standardize: Any = True,
-        algorithm: Any = "auto",
-        tol: Any = 1e-12,
-        max_rounds: Any = 20_000,
+        l1_ratio: Given[float] = 1.0,
+        fit_intercept: Given[bool] = True,
+        standardize: Given[bool] = True,
+        algorithm: Given[str | AbstractServerAlgorithm] = "auto",
+        tol: Given[float] = 1e-12,
+        max_rounds: Given[int] = 20_000,
     ):
         self.alpha = alpha
         self.l1_ratio = l1_ratio
@@ -45,20 +86,46 @@ class FederatedPoisson(RegressorMixin, FederatedLinearModel):
         self.tol = tol
         self.max_rounds = max_rounds
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The expected count, exp(X coef + intercept)."""
+    def predict(self, X: Features) -> np.ndarray:
+        """The expected counts of new rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p) or pandas.DataFrame
+            New rows, with the features of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            exp(X coef + intercept).
+        """
         return np.exp(self._linear(X))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The part of the deviance that is explained, as scikit-learn's PoissonRegressor."""
+    def score(self, X: Features, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> float:
+        """The part of the deviance that is explained, as scikit-learn's PoissonRegressor.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p) or pandas.DataFrame
+            Rows.
+        y : array-like of shape (n,)
+            Their counts.
+        sample_weight : array-like of shape (n,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            D^2, 1 at best.
+        """
         return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
         return tags
 
-    def _intake(self, X: Any, y: Any, clients: Any) -> Sites:
+    def _intake(self, X: Features, y: Labels, clients: Clients) -> Sites:
         sites = super()._intake(X, y, clients)
         for name, counts in zip(sites.names, sites.y, strict=True):
             if counts.min() < 0:
@@ -72,8 +139,8 @@ class FederatedPoisson(RegressorMixin, FederatedLinearModel):
     def _loss(self) -> Poisson:
         return Poisson()
 
-    def _penalty(self, posed: Posed, alpha: Any = None) -> WeightedElasticNet:
-        return elastic_net(self.alpha if alpha is None else alpha, self.l1_ratio, posed.units)
+    def _penalty(self, problem: StandardizedProblem, alpha: float) -> WeightedElasticNet:
+        return elastic_net(alpha, float(self.l1_ratio), problem.units)
 
     def _blocks(self, features: int) -> np.ndarray:
-        return treated_apart(features, 1, self.l1_ratio)
+        return treated_apart(features, 1, float(self.l1_ratio))

@@ -7,15 +7,16 @@ until none does: an active-set method, as Lee, Battle, Raina, Ng 2006, NIPS ("fe
 of proximal steps it does not slow down where the problem is nearly flat.
 """
 
-from typing import Any
+import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
 
-from cofed.estimators.penalty import EPS, WeightedElasticNet
+from cofed._util.rounding import EPS
 from cofed.models import Weights
-from cofed.regularizers import Box, NonNegative
+from cofed.regularizers import AbstractRegularizer
 
 Vector = np.ndarray
 
@@ -23,19 +24,14 @@ Vector = np.ndarray
 class Pieces:
     """psi(w) = sum_j slope_j w_j + ridge_j w_j^2 / 2 on low_j <= w_j <= high_j, the piece that w is in."""
 
-    def __init__(self, psi: Any, like: Weights):
+    def __init__(self, psi: AbstractRegularizer, like: Weights):
+        form = psi.piecewise_quadratic()
+        assert form is not None
         free = 0 if like.intercept is None else np.size(like.intercept)
+        # The intercept is neither penalised nor bounded.
         widen = lambda a, fill: np.append(np.broadcast_to(a, like.coef.shape).ravel(), np.full(free, fill))  # noqa: E731
-        zero = np.zeros(np.shape(like.coef))
-        self.l1, self.ridge = widen(zero, 0.0), widen(zero, 0.0)
-        self.least, self.most = widen(zero - np.inf, -np.inf), widen(zero + np.inf, np.inf)
-        match psi:
-            case WeightedElasticNet():
-                self.l1, self.ridge = widen(psi.l1, 0.0), widen(psi.ridge, 0.0)
-            case NonNegative():
-                self.least = widen(zero, -np.inf)
-            case Box():
-                self.least, self.most = widen(psi.low, -np.inf), widen(psi.high, np.inf)
+        self.l1, self.ridge = widen(form.l1, 0.0), widen(form.ridge, 0.0)
+        self.least, self.most = widen(form.low, -np.inf), widen(form.high, np.inf)
 
     def around(self, w: Vector, downhill: Vector) -> tuple[Vector, Vector, Vector]:
         """slope, low and high around w; of a coordinate at a kink, on the side that it is drawn to."""
@@ -44,29 +40,41 @@ class Pieces:
         return self.l1 * sign, low, np.where(sign < 0, 0.0, self.most)
 
 
-def has_pieces(psi: Any) -> bool:
-    """Whether psi is a sum over coordinates, each of them smooth between kinks."""
-    return isinstance(psi, WeightedElasticNet | NonNegative | Box)
+@dataclasses.dataclass(frozen=True)
+class QuadraticModel:
+    """<g, z - x> + (z - x)' H (z - x)/2 + psi(z), with how well the entries of g are known."""
+
+    H: Vector
+    g: Vector
+    x: Vector
+    pieces: Pieces
+    noise: Vector
+
+    def pull(self, z: Vector) -> Vector:
+        """The direction in which the smooth part falls at z."""
+        return -(self.g + self.H @ (z - self.x) + self.pieces.ridge * z)
 
 
-def by_pieces(psi: Any, hessian: Any, gradient: Weights, w: Weights, noise: Weights) -> Weights:
+def by_pieces(
+    psi: AbstractRegularizer, hessian: Float[Array, "d d"], gradient: Weights, w: Weights, noise: Weights
+) -> Weights:
     """The minimiser of the quadratic model at w + psi, with what is known of the loss there."""
     x, back = ravel_pytree(w)
     g, e = (np.asarray(ravel_pytree(one)[0]) for one in (gradient, noise))
-    return back(jnp.asarray(minimise_by_pieces(hessian, g, np.asarray(x), Pieces(psi, w), e / 8)))
+    return back(jnp.asarray(minimise_by_pieces(np.asarray(hessian), g, np.asarray(x), Pieces(psi, w), e / 8)))
 
 
-def minimise_by_pieces(hessian: Any, g: Vector, x: Vector, pieces: Pieces, noise: Vector) -> Vector:
+def minimise_by_pieces(H: Vector, g: Vector, x: Vector, pieces: Pieces, noise: Vector) -> Vector:
     """argmin_z <g, z - x> + (z - x)' H (z - x)/2 + psi(z), sought from x inside psi's domain.
 
     `noise` is how well the gradient's entries are known: what pulls less than that does not pull.
     """
-    H, z = np.asarray(hessian), np.clip(x, pieces.least, pieces.most)
+    model, z = QuadraticModel(H, g, x, pieces, noise), np.clip(x, pieces.least, pieces.most)
     slope, low, high = pieces.around(z, 0 * z)
     moving = (low < z) & (z < high) & ((z != 0) | (pieces.l1 == 0))
     for _ in range(10 * z.size):
-        z, moving = settle(H, g, x, z, moving, pieces, noise)
-        pull = -(g + H @ (z - x) + pieces.ridge * z)
+        z, moving = settle(model, z, moving)
+        pull = model.pull(z)
         slope, low, high = pieces.around(z, pull)
         pull = pull - slope
         inward = ((pull > noise) & (z < high)) | ((pull < -noise) & (z > low))
@@ -77,17 +85,15 @@ def minimise_by_pieces(hessian: Any, g: Vector, x: Vector, pieces: Pieces, noise
     return z
 
 
-def settle(
-    H: Vector, g: Vector, x: Vector, z: Vector, moving: Vector, pieces: Pieces, noise: Vector
-) -> tuple[Vector, Vector]:
+def settle(model: QuadraticModel, z: Vector, moving: Vector) -> tuple[Vector, Vector]:
     """The minimiser over those that move, of which some may come to be held at a kink."""
-    z, moving = z.copy(), moving.copy()
+    z, moving, pieces = z.copy(), moving.copy(), model.pieces
     polished = False
     while moving.any():
         S = np.flatnonzero(moving)
-        pull = -(g + H @ (z - x) + pieces.ridge * z)
+        pull = model.pull(z)
         slope, low, high = (a[S] for a in pieces.around(z, pull))
-        d, endless = direction(H[np.ix_(S, S)] + np.diag(pieces.ridge[S]), pull[S] - slope, noise[S])
+        d, endless = direction(model.H[np.ix_(S, S)] + np.diag(pieces.ridge[S]), pull[S] - slope, model.noise[S])
         bound = np.where(d > 0, high, low)
         reach = np.where(d != 0, (bound - z[S]) / np.where(d != 0, d, 1), np.inf)
         first = int(np.argmin(reach))

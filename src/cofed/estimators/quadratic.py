@@ -4,40 +4,40 @@ import equinox as eqx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from cofed.estimators.certificate import Look, Null, look
+from cofed.estimators.certificate import Assessment, FirstOrder, NullModel, assess
 from cofed.models import Weights
 from cofed.problem import Problem
 from cofed.solvers.quadratic import VectorPenalty, minimise
 
 
 class Quadratic(eqx.Module):
-    """A squared loss, wholly known: its gradient, Hessian and value at the model without features."""
+    """A quadratic loss, wholly known: its gradient, Hessian and value at the model without features."""
 
     hessian: Array
     gradient: Weights
     origin: Weights
     value: Array
 
-    def at(self, w: Weights) -> tuple[Array, Weights]:
+    def at(self, w: Weights) -> FirstOrder:
         """The loss and its gradient."""
         start, back = ravel_pytree(self.origin)
         move = ravel_pytree(w)[0] - start
         g, bent = ravel_pytree(self.gradient)[0], self.hessian @ move
-        return self.value + move @ (g + bent / 2), back(g + bent)
+        return FirstOrder(w, self.value + move @ (g + bent / 2), back(g + bent))
 
 
 @eqx.filter_jit
-def seen_on_server(problem: Problem, null: Null, quadratic: Quadratic, w: Weights) -> Look:
+def assess_on_server(problem: Problem, null: NullModel, quadratic: Quadratic, w: Weights) -> Assessment:
     """The certificate of w, without an exchange."""
-    return look(problem, null, w, *quadratic.at(w))
+    return assess(problem, null, quadratic.at(w))
 
 
 @eqx.filter_jit
-def refined(problem: Problem, null: Null, quadratic: Quadratic, w: Weights) -> tuple[Weights, Look]:
+def refined(problem: Problem, null: NullModel, quadratic: Quadratic, w: Weights) -> tuple[Weights, Assessment]:
     """The minimiser of the quadratic loss + psi, sought from w, and its certificate."""
     psi = problem.regularizer
     v, back = ravel_pytree(w)
-    g = ravel_pytree(quadratic.at(w)[1])[0]
+    g = ravel_pytree(quadratic.at(w).gradient)[0]
     prox = lambda u, step: ravel_pytree(psi.prox(back(u), step))[0]  # noqa: E731
     z = minimise(quadratic.hessian, g, v, VectorPenalty(prox, lambda u: psi.value(back(u)), psi.separable))
-    return back(z), look(problem, null, back(z), *quadratic.at(back(z)))
+    return back(z), assess(problem, null, quadratic.at(back(z)))

@@ -1,54 +1,106 @@
 """Standardisation of features across clients."""
 
-from typing import Any
-
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from cofed.estimators.base import check_flag
-from cofed.estimators.communication import Traffic
+from cofed._util.types import Given
+from cofed.estimators.checks import check_flag
+from cofed.estimators.communication import CommunicationLog
 from cofed.estimators.moments import moments
-from cofed.estimators.sites import gather, numbers, refuse_masked
+from cofed.estimators.sites import Clients, Features, Labels, gather, numbers, refuse_masked
 
 
 class FederatedStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """scikit-learn's StandardScaler, from sums of the clients: the same numbers as on the pooled rows.
 
-    Fitted: `mean_`, `var_`, `scale_`, `n_samples_seen_`, `n_rounds_` and `bytes_` (both ways, all clients).
+    Parameters
+    ----------
+    with_mean : bool, default=True
+        Whether to take off the means.
+    with_std : bool, default=True
+        Whether to divide by the standard deviations.
 
+    Attributes
+    ----------
+    mean_, var_, scale_ : ndarray of shape (p,)
+        The means and variances, and what features are divided by.
+    n_samples_seen_ : int
+        The number of rows.
+    n_rounds_, bytes_ : int
+        The exchanges, and their size (both ways, all clients).
+
+    Examples
+    --------
     >>> X, sites = np.array([[0.0], [2.0], [4.0], [6.0]]), ["a", "b", "b", "b"]
     >>> scaler = FederatedStandardScaler().fit(X, clients=sites)
     >>> scaler.mean_.tolist(), scaler.n_rounds_
     ([3.0], 2)
     """
 
-    def __init__(self, *, with_mean: Any = True, with_std: Any = True):
+    def __init__(self, *, with_mean: Given[bool] = True, with_std: Given[bool] = True):
         self.with_mean = with_mean
         self.with_std = with_std
 
-    def fit(self, X: Any, y: Any = None, clients: Any = None) -> "FederatedStandardScaler":
-        """Learn means and variances. `clients` names the client of each row; X may be a Federation."""
+    def fit(self, X: Features, y: Labels = None, clients: Clients = None) -> "FederatedStandardScaler":
+        """Learn means and variances.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p), pandas.DataFrame or cofed.Federation
+            The features of every row.
+        y : ignored
+            For pipelines.
+        clients : array-like of shape (n,), str or None
+            The client's name of every row, or the name of that column of a pandas X; None is one client.
+
+        Returns
+        -------
+        self
+            The fitted scaler.
+        """
         check_flag(type(self).__name__, "with_mean", self.with_mean)
         check_flag(type(self).__name__, "with_std", self.with_std)
         sites = gather(self, X, None, clients, target=False)
         sites.check_size(type(self).__name__)
-        traffic = Traffic(len(sites.names))
-        found = moments(sites, traffic)
+        communication = CommunicationLog(len(sites.names))
+        found = moments(sites, communication)
         self.mean_, self.var_, self.n_samples_seen_ = found.mean, found.var, found.n
         self.scale_ = found.scale if self.with_std else np.ones_like(found.mean)
-        self.n_rounds_, self.bytes_ = traffic.rounds, traffic.bytes
+        self.n_rounds_, self.bytes_ = communication.rounds, communication.bytes
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
-        """(X - mean) / scale"""
+    def transform(self, X: Features) -> np.ndarray:
+        """(X - mean) / scale
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p) or pandas.DataFrame
+            New rows, with the features of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n, p)
+            The standardised rows.
+        """
         check_is_fitted(self)
         refuse_masked(type(self).__name__, "X", X)
-        X = numbers(self, X, reset=False)
-        return (X - self.mean_ if self.with_mean else X) / self.scale_
+        rows = np.asarray(numbers(self, X, reset=False))
+        return (rows - self.mean_ if self.with_mean else rows) / self.scale_
 
-    def inverse_transform(self, X: Any) -> np.ndarray:
-        """X scale + mean"""
+    def inverse_transform(self, X: Features) -> np.ndarray:
+        """X scale + mean
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p) or pandas.DataFrame
+            Standardised rows.
+
+        Returns
+        -------
+        ndarray of shape (n, p)
+            The rows as they were.
+        """
         check_is_fitted(self)
-        X = np.asarray(X, dtype=np.float64) * self.scale_
-        return X + self.mean_ if self.with_mean else X
+        rows = np.asarray(X, dtype=np.float64) * self.scale_
+        return rows + self.mean_ if self.with_mean else rows

@@ -11,16 +11,21 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from cofed._util.files import atomically
+from cofed._util.types import Given
 from cofed.engine.serialization import decode, encode
+from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.certificate import Certificate
-from cofed.estimators.communication import Exchange
-from cofed.estimators.path import RegularizationPath
+from cofed.estimators.communication import ExchangeTotal
+from cofed.estimators.regularization_path import RegularizationPath
 
+JSON = dict[str, Any] | list[Any] | str | float | bool | None
 FORMAT = 1
-RECORDS = {kind.__name__: kind for kind in (Certificate, Exchange, RegularizationPath)}
+# Dataclasses by the names that they have in files.
+RECORDS = {"Certificate": Certificate, "Exchange": ExchangeTotal, "RegularizationPath": RegularizationPath}
+RENAMED = {"seed": "random_state", "selection": "criterion"}  # parameters of older files
 
 
-def save(model: Any, path: str | Path) -> None:
+def save(model: FederatedLinearModel, path: str | Path) -> None:
     """Write a fitted estimator to one file, whole or not at all."""
     arrays: dict[str, np.ndarray] = {}
     state = {
@@ -34,9 +39,26 @@ def save(model: Any, path: str | Path) -> None:
     atomically(path, lambda f: save_file(arrays, f, metadata={"cofed": json.dumps(state)}))
 
 
-def load(path: str | Path) -> Any:
+def load(path: Given[str | Path]) -> FederatedLinearModel:
     """The estimator of a file that `save` wrote.
 
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    FederatedLinearModel
+        The fitted estimator.
+
+    Raises
+    ------
+    ValueError
+        Where there is no such file, or it is not one of a cofed estimator.
+
+    Examples
+    --------
     >>> import tempfile
     >>> from cofed.estimators import FederatedLasso
     >>> X = np.random.default_rng(0).normal(size=(40, 3))
@@ -59,13 +81,14 @@ def load(path: str | Path) -> Any:
     kind = getattr(estimators, state.get("estimator", ""), None)
     if state.get("format") != FORMAT or kind is None or state["estimator"] not in estimators.__all__:
         raise ValueError(f"{path} is not a file of a cofed estimator of this version")
-    model = kind(**{name: read(value, arrays) for name, value in state["parameters"].items()})
+    parameters: dict[str, Any] = {name: read(value, arrays) for name, value in state["parameters"].items()}
+    model = kind(**{RENAMED.get(name, name): value for name, value in parameters.items()})
     for name, value in state["fitted"].items():
         setattr(model, name, read(value, arrays))
     return model
 
 
-def written(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+def written(value: object, arrays: dict[str, np.ndarray]) -> JSON:
     """A value as JSON, its numeric arrays put aside."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiub" and value.ndim:
         name = f"array {len(arrays)}"
@@ -76,15 +99,16 @@ def written(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, pd.DataFrame):
         columns = {str(name): written(column.to_numpy(), arrays) for name, column in value.items()}
         return {"table": columns, "index": [str(name) for name in value.index]}
-    if dataclasses.is_dataclass(value) and RECORDS.get(type(value).__name__) is type(value):
+    if isinstance(value, (Certificate, ExchangeTotal, RegularizationPath)):
+        record = next(name for name, kind in RECORDS.items() if isinstance(value, kind))
         fields = {field.name: written(getattr(value, field.name), arrays) for field in dataclasses.fields(value)}
-        return {"record": type(value).__name__, "fields": fields}
+        return {"record": record, "fields": fields}
     if isinstance(value, (tuple, list)):
         return {"tuple of": [written(item, arrays) for item in value]}
     return encode(value.item() if isinstance(value, np.generic) else value)
 
 
-def read(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+def read(value: JSON, arrays: dict[str, np.ndarray]) -> Any:
     """What `written` wrote."""
     match value:
         case {"tensor": name}:

@@ -5,15 +5,20 @@ from typing import Any
 
 import jax
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from cofed._util import checks, naming
+from cofed._util.types import Given
 from cofed.federation import Federation
 from cofed.federation.rows import Rows, of_clients, tiers_of
 
-NUMBER = 8  # bytes: estimators compute and send in float64
+Features = Given[npt.ArrayLike | pd.DataFrame | Federation]
+Labels = Given[npt.ArrayLike | pd.Series | None]
+Clients = Given[npt.ArrayLike | pd.Series | str | None]
 HUGE = 1e140  # squares of larger numbers, and sums of them, overflow
 
 
@@ -53,46 +58,74 @@ class Sites:
         )
 
 
-def gather(estimator: Any, X: Any, y: Any, clients: Any, classifies: bool = False, target: bool = True) -> Sites:
+def gather(
+    estimator: BaseEstimator, X: Features, y: Labels, clients: Clients, classifies: bool = False, target: bool = True
+) -> Sites:
     """The rows by client, checked as scikit-learn checks them; sets `n_features_in_`, `feature_names_in_`."""
     name = type(estimator).__name__
     if isinstance(X, Federation):
         return from_federation(estimator, X, y, clients, target)
-    if isinstance(clients, str):
-        if not isinstance(X, pd.DataFrame) or clients not in X.columns:
-            raise ValueError(
-                f"{name}: clients={clients!r} must name a column of a pandas X, or be one client name per row"
-            )
-        check_frame(name, X, besides=clients)
-        X, clients = X.drop(columns=clients), X[clients]
+    X, clients = without_client_column(name, X, clients)
     for what, given in (("X", X), ("y", y), ("clients", clients)):
         refuse_masked(name, what, given)
+    for what, given in (("y", y), ("clients", clients)):
+        refuse_other_order(name, X, what, given)
     refuse_times(name, "X", X)
     check_frame(name, X)
     if target:
-        refuse_times(name, "y", y)
-        refuse_missing(name, y)
+        check_target(name, y, classifies)
+        rows, labels = numbers(estimator, X, y, y_numeric=not classifies, ensure_min_samples=2)
         if classifies:
-            check_labels(name, y)
-    if target:
-        X, y = numbers(estimator, X, y, y_numeric=not classifies, ensure_min_samples=2)
-        if classifies:
-            check_classification_targets(y)
+            check_classification_targets(labels)
     else:
-        X, y = numbers(estimator, X), np.zeros(0)
+        rows, labels = numbers(estimator, X), np.zeros(0)
     if clients is None:
-        return Sites(("all",), [X], [y])
-    names, rows = by_client(name, clients, len(X))
-    return Sites(names, [X[r] for r in rows], [y[r] if target else y for r in rows])
+        return Sites(("all",), [rows], [labels])
+    names, own = by_client(name, clients, len(rows))
+    return Sites(names, [rows[r] for r in own], [labels[r] if target else labels for r in own])
 
 
-def numbers(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
+def without_client_column(owner: str, X: Features, clients: Clients) -> tuple[Features, Clients]:
+    """X without the column that names the clients, and that column, where `clients` is its name."""
+    if not isinstance(clients, str):
+        return X, clients
+    if not isinstance(X, pd.DataFrame) or clients not in X.columns:
+        raise ValueError(
+            f"{owner}: clients={clients!r} must name a column of a pandas X, or be one client name per row"
+        )
+    check_frame(owner, X, besides=clients)
+    return X.drop(columns=clients), X[clients]
+
+
+def refuse_other_order(owner: str, X: Features, what: str, given: Labels | Clients) -> None:
+    """Rows are taken by position, so the same row labels in another order are most likely a mistake."""
+    if not isinstance(X, pd.DataFrame) or not isinstance(given, (pd.Series, pd.DataFrame)):
+        return
+    here, there = X.index, given.index
+    if len(here) != len(there) or here.equals(there) or not (here.is_unique and there.is_unique):
+        return
+    if here.isin(there).all():
+        raise ValueError(
+            f"{owner}: X and {what} have the same row labels in a different order, and rows are matched by position; "
+            f"bring them into one order, such as {what}.loc[X.index]"
+        )
+
+
+def check_target(owner: str, y: Labels, classifies: bool) -> None:
+    """Refuse targets that NumPy would take for something else."""
+    refuse_times(owner, "y", y)
+    refuse_missing(owner, y)
+    if classifies:
+        check_labels(owner, y)
+
+
+def numbers(estimator: BaseEstimator, X: Features, *y: Labels, **how: bool | int) -> Any:
     """scikit-learn's checks of X (and y), with the name of what is no number."""
     name = type(estimator).__name__
     if X is None or isinstance(X, (str, bytes)):
         raise ValueError(f"{name}: X must be an array of numbers, a row for each sample, got {X!r}")
     try:
-        return validate_data(estimator, X, *y, dtype=np.float64, **how)
+        return validate_data(estimator, X, *y, dtype=np.float64, **how)  # pyright: ignore
     except ValueError as error:
         if "could not convert" not in str(error):
             raise
@@ -100,7 +133,15 @@ def numbers(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
         raise ValueError(f"{name}: {what} must be numbers, but {error}; encode text as numbers") from None
 
 
-def is_numeric(X: Any) -> bool:
+def feature_names(estimator: BaseEstimator) -> list[str]:
+    """The features' names, x0, x1, ... where they have none."""
+    names = vars(estimator).get("feature_names_in_")
+    if names is None:
+        return [f"x{j}" for j in range(vars(estimator)["n_features_in_"])]
+    return [str(name) for name in names]
+
+
+def is_numeric(X: object) -> bool:
     """Whether all of X is numbers."""
     try:
         np.asarray(X, np.float64)
@@ -109,7 +150,7 @@ def is_numeric(X: Any) -> bool:
     return True
 
 
-def by_client(owner: str, clients: Any, n: int) -> tuple[tuple[str, ...], list[np.ndarray]]:
+def by_client(owner: str, clients: Clients, n: int) -> tuple[tuple[str, ...], list[np.ndarray]]:
     """The clients' names in natural order, and the rows of each."""
     if not is_list(clients):
         raise ValueError(f"{owner}: clients must name one client per row, got {checks.kind(clients)}")
@@ -128,37 +169,38 @@ def by_client(owner: str, clients: Any, n: int) -> tuple[tuple[str, ...], list[n
     return tuple(names[code] for code in order), [np.flatnonzero(codes == code) for code in order]
 
 
-def is_list(value: Any) -> bool:
+def is_list(value: Given[npt.ArrayLike | None]) -> bool:
     """Whether this is a list of single values: np.ndim alone fails where its parts have different lengths."""
     try:
-        return np.ndim(value) == 1
+        return value is not None and np.ndim(value) == 1
     except (TypeError, ValueError):
         return False
 
 
-def refuse_masked(owner: str, what: str, given: Any) -> None:
+def refuse_masked(owner: str, what: str, given: object) -> None:
     """A mask would be dropped without a word on the way to numbers."""
     if isinstance(given, np.ma.MaskedArray) and np.ma.getmaskarray(given).any():
         count = int(np.ma.getmaskarray(given).sum())
         raise ValueError(f"{owner}: {what} must have no masked values, but {count} are masked; leave those rows out")
 
 
-def refuse_times(owner: str, what: str, given: Any) -> None:
+def refuse_times(owner: str, what: str, given: object) -> None:
     """Dates and durations would be taken for numbers of whatever unit they are in."""
     if isinstance(given, (np.ndarray, pd.Series)) and getattr(given.dtype, "kind", "O") in "mM":
         raise ValueError(f"{owner}: {what} must be numbers, got {given.dtype}; convert it, such as to days as floats")
 
 
-def refuse_missing(owner: str, y: Any) -> None:
+def refuse_missing(owner: str, y: Labels) -> None:
     """None and NA among objects would become NaN, or fail where they are compared."""
     if not is_list(y) or getattr(y, "dtype", np.dtype(object)).kind in "biufcmM":
         return  # scikit-learn says it
-    missing = int(pd.isna(np.asarray(y, object)).sum())
-    if missing:
-        raise ValueError(f"{owner}: y must have a value for every row, but {missing} of {len(y)} are NaN or missing")
+    missing = pd.isna(np.asarray(y, object))
+    if missing.any():
+        count = f"{int(missing.sum())} of {len(missing)}"
+        raise ValueError(f"{owner}: y must have a value for every row, but {count} are NaN or missing")
 
 
-def check_labels(owner: str, y: Any) -> None:
+def check_labels(owner: str, y: Labels) -> None:
     """Labels of classes: one for every row, which can be put in order."""
     if not is_list(y):
         return  # scikit-learn says it
@@ -167,7 +209,7 @@ def check_labels(owner: str, y: Any) -> None:
         raise ValueError(f"{owner}: y must have labels of one kind, got {' and '.join(kinds)}")
 
 
-def check_frame(owner: str, X: Any, besides: str | None = None) -> None:
+def check_frame(owner: str, X: Features, besides: str | None = None) -> None:
     """Columns of a pandas X with names of their own, numbers, and nothing missing; `besides` names the client."""
     if not isinstance(X, pd.DataFrame):
         return
@@ -191,7 +233,9 @@ def check_frame(owner: str, X: Any, besides: str | None = None) -> None:
             raise ValueError(f"{where} must be numbers, but has {values.iloc[odd[0]]!r}; encode it as numbers")
 
 
-def from_federation(estimator: Any, federation: Federation, y: Any, clients: Any, target: bool) -> Sites:
+def from_federation(
+    estimator: BaseEstimator, federation: Federation, y: Labels, clients: Clients, target: bool
+) -> Sites:
     """The clients of a Federation, which carries targets and names already."""
     name = type(estimator).__name__
     if y is not None or clients is not None:
@@ -204,11 +248,11 @@ def from_federation(estimator: Any, federation: Federation, y: Any, clients: Any
             f"targets of shape {federation.target_shape}"
         )
     pairs = [federation.client(m) for m in range(federation.n_clients)]
-    estimator.n_features_in_ = federation.n_features
+    vars(estimator)["n_features_in_"] = federation.n_features
     if federation.feature_names is not None:
-        estimator.feature_names_in_ = np.array(federation.feature_names, dtype=object)
-    elif hasattr(estimator, "feature_names_in_"):
-        del estimator.feature_names_in_
+        vars(estimator)["feature_names_in_"] = np.array(federation.feature_names, dtype=object)
+    else:  # of an earlier fit
+        vars(estimator).pop("feature_names_in_", None)
     return Sites(
         federation.names,
         [X.astype(np.float64) for X, _ in pairs],

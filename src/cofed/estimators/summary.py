@@ -1,11 +1,10 @@
 """A fit as a table of text."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
-from cofed.estimators.inference import feature_names
+from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.sites import feature_names
 
 MOST = 40  # rows of coefficients
 OUTCOMES = {
@@ -15,7 +14,7 @@ OUTCOMES = {
 }
 
 
-def summary(model: Any) -> str:
+def summary(model: FederatedLinearModel) -> str:
     """Coefficients in use (with intervals, where there are any), the certificate, sites, rounds and bytes."""
     table = coefficients(model)
     left_out = len(table) - MOST
@@ -24,7 +23,7 @@ def summary(model: Any) -> str:
     more = len(model.clients_) - 8
     gap = "none known" if np.isinf(certificate.gap) else f"{certificate.gap:.2e}"
     lines = [
-        f"{type(model).__name__}: {int(model.support_.sum())} of {model.n_features_in_} features in use",
+        f"{type(model).__name__}: {int(model.support_.sum())} of {len(model.support_)} features in use",
         "",
         table.head(MOST).to_string(float_format=lambda value: f"{value:.5g}"),
         *([f"... and {left_out} more"] if left_out > 0 else []),
@@ -41,12 +40,12 @@ def summary(model: Any) -> str:
     return "\n".join(lines)
 
 
-def coefficients(model: Any) -> pd.DataFrame:
+def coefficients(model: FederatedLinearModel) -> pd.DataFrame:
     """The intercept and the coefficients in use, and all that have intervals."""
     names = feature_names(model)
-    inference = getattr(model, "inference_", None)
+    inference = vars(model).get("inference_")
     values = np.atleast_2d(model.coef_)
-    columns = [str(name) for name in model.classes_] if len(values) > 1 else ["coef"]
+    columns = [str(name) for name in vars(model)["classes_"]] if len(values) > 1 else ["coef"]
     table = pd.DataFrame(values.T, index=names, columns=columns)
     shown = list(model.support_)
     if inference is not None:

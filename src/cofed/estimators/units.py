@@ -6,13 +6,12 @@ that is solved: features that the penalty treats apart have a width each, those 
 """
 
 import dataclasses
-from typing import Any
 
 import numpy as np
-from scipy.special import xlogy
 
-from cofed.estimators.moments import Moments, constant
-from cofed.losses import Poisson, Squared
+from cofed._util.rounding import is_constant
+from cofed.estimators.moments import Moments
+from cofed.losses import AbstractLoss, LabelUnits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,17 +22,17 @@ class Units:
     width: np.ndarray  # what the columns are divided by
     spread: np.ndarray  # the columns' root mean square after that; 0 for a constant one
     standard: np.ndarray  # what the penalty multiplies coefficients with: standard deviations, or 1
-    y_centre: float  # taken off y
-    y_size: float  # what y is divided by; infinite where y is constant
-    stretch: float  # the user's prediction is stretch * prediction + shift
-    shift: float
-    objective: float  # the user's objective is objective * solved + least
-    least: float
+    labels: LabelUnits  # of y, the predictions and the objective
+
+    @property
+    def objective(self) -> float:
+        """The user's objective, less a constant, is so many times the solved one."""
+        return self.labels.objective
 
     @property
     def coef(self) -> np.ndarray:
         """The user's coefficients are so many times the solved ones."""
-        return self.stretch / self.width
+        return self.labels.stretch / self.width
 
     @property
     def penalised(self) -> np.ndarray:
@@ -50,11 +49,18 @@ class Units:
 
     def targets(self, y: np.ndarray) -> np.ndarray:
         """A client's targets."""
-        return y if (self.y_centre, self.y_size) == (0.0, 1.0) else (y - self.y_centre) / self.y_size
+        centre, size = self.labels.centre, self.labels.size
+        return y if (centre, size) == (0.0, 1.0) else (y - centre) / size
 
 
 def units(
-    found: Moments, y: list[np.ndarray], loss: Any, *, fit_intercept: bool, standardize: bool, blocks: np.ndarray
+    found: Moments,
+    y: list[np.ndarray],
+    loss: AbstractLoss,
+    *,
+    fit_intercept: bool,
+    standardize: bool,
+    blocks: np.ndarray,
 ) -> Units:
     """The units of a problem. `blocks` labels the features: those with one label share a width.
 
@@ -66,7 +72,7 @@ def units(
     ([[-1.0], [1.0]], [-1.0, 1.0], [10.0])
     """
     mean = found.mean if fit_intercept else np.zeros_like(found.mean)
-    square = np.where(constant(found.n, found.mean, found.var), 0, found.var) + (found.mean - mean) ** 2
+    square = np.where(is_constant(found.n, found.mean, found.var), 0, found.var) + (found.mean - mean) ** 2
     standard = found.scale if standardize else np.ones_like(mean)
     relative = np.sqrt(square) / standard
     _, label = np.unique(blocks, return_inverse=True)
@@ -74,21 +80,6 @@ def units(
     # the middle of that it is like the intercept's.
     level = np.sqrt(np.bincount(label, relative**2) / np.sqrt(np.bincount(label)))
     width = standard * np.where(level > 0, level, 1.0)[label]
-    return Units(mean, width, np.sqrt(square) / width, standard, *of_targets(y, loss, fit_intercept))
-
-
-def of_targets(y: list[np.ndarray], loss: Any, fit_intercept: bool) -> tuple[float, float, float, float, float, float]:
-    """y_centre, y_size, stretch, shift, objective and least: from the sums of y, then of squares around its mean."""
-    n = sum(len(one) for one in y)
-    if isinstance(loss, Squared):
-        mean = float(sum(one.sum() for one in y) / n) if fit_intercept else 0.0
-        var = float(sum(((one - mean) ** 2).sum() for one in y) / n)
-        if constant(n, mean, var):
-            return mean, np.inf, 1.0, mean, 1.0, 0.0
-        size = float(np.sqrt(var))
-        return mean, size, size, mean, var, 0.0
-    if isinstance(loss, Poisson):
-        least = float(sum((one - xlogy(one, one)).sum() for one in y) / n)
-        mean = float(sum(one.sum() for one in y) / n) if fit_intercept else 1.0
-        return 0.0, mean, 1.0, float(np.log(mean)), mean, least
-    return 0.0, 1.0, 1.0, 0.0, 1.0, 0.0
+    mean_of = lambda f: float(sum(f(one).sum() for one in y) / found.n)  # noqa: E731
+    labels = loss.label_units(found.n, mean_of, fit_intercept)
+    return Units(mean, width, np.sqrt(square) / width, standard, labels)

@@ -1,15 +1,24 @@
-"""The papers' figures and theorems as experiments that run, draw and check the claim: one file per paper.
+"""The papers' figures and theorems as experiments that run, draw and check the claim: a file or folder per paper.
 
-Adding a paper is adding a file with a list `EXPERIMENTS`, and its name to `PAPERS`.
+To add a paper, add a file with a list `EXPERIMENTS` and put its name into `PAPERS`. How the other files work together:
+
+    specification      what an experiment is: data, methods, panels, claims
+    registry, schema, mistakes, import_path, build      from a user's experiment file to such a specification
+    measure, parts, gather      the loops, finished pieces on disk, and all pieces put together
+    results, figure, page       what is written: the folder of an experiment, its figure, the page of all
+    reproduce, experiment_file, plan      what the commands call
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cofed.experiments.specification import Experiment
 
 PAPERS = ("yuan2021", "bao2022", "liang2023", "zhang2025", "chen2021")
 
 
-def everything() -> dict[str, Any]:
+def everything() -> "dict[str, Experiment]":
     """All experiments by id, paper by paper.
 
     >>> "yuan2021-fig3" in everything()

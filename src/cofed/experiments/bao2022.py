@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import cofed
-from cofed.experiments.digits import by_writer
-from cofed.experiments.measurements import Seen, each
+from cofed.experiments.digits import READS, by_writer
+from cofed.experiments.measurements import Measurements, each
 from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Numbers, Setup, Sweep, Verdict, View
 
 OURS = ("FastFedDA", "CFedDA", "MCFedDA")
@@ -74,7 +74,7 @@ def low_rank(n: Numbers, seed: int) -> Setup:
     return Setup(problem, data.federation, schedule(n), metrics, None, {"pooled": pooled}, f"bao_low_rank, seed {seed}")
 
 
-def near_perfect_support(seen: Seen) -> Verdict:
+def near_perfect_support(seen: Measurements) -> Verdict:
     """F1 of at least 0.97 in the end for all but FedMiD, and less for FedMiD."""
     f1 = {label: seen.last(label, "f1") for label in (*OURS, *BASELINES)}
     others = [value for label, value in f1.items() if label != "FedMiD"]
@@ -85,7 +85,7 @@ def near_perfect_support(seen: Seen) -> Verdict:
     )
 
 
-def true_rank(rank: int, seen: Seen) -> Verdict:
+def true_rank(rank: int, seen: Measurements) -> Verdict:
     """The true rank in the end for all but FedMiD."""
     ranks = {label: seen.last(label, "recovered_rank") for label in (*OURS, *BASELINES)}
     pooled = seen.reference("pooled", "recovered_rank")
@@ -97,7 +97,7 @@ def true_rank(rank: int, seen: Seen) -> Verdict:
     )
 
 
-def fewer_rounds(column: str, seen: Seen) -> Verdict:
+def fewer_rounds(column: str, seen: Measurements) -> Verdict:
     """Rounds until the error is within 10 % of the pooled solution's, or of the best of all."""
     ends = {label: seen.last(label, column) for label in (*OURS, *BASELINES)}
     level = 1.1 * max(seen.reference("pooled", column), min(ends.values()))
@@ -116,7 +116,7 @@ def fewer_rounds(column: str, seen: Seen) -> Verdict:
     )
 
 
-def one_after_first_stage(seen: Seen) -> Verdict:
+def one_after_first_stage(seen: Measurements) -> Verdict:
     """MC-FedDA's F1 in the last round of its first stage is 1, in 32 bits."""
     rows = seen.rows("MCFedDA")
     stage = rows[rows["stage"] == 0]
@@ -232,7 +232,7 @@ def digit_methods(n: Numbers) -> list[Method]:
     ]
 
 
-def better_and_sooner(seen: Seen) -> Verdict:
+def better_and_sooner(seen: Measurements) -> Verdict:
     """Lower objective and higher test accuracy in the end, and the baselines' best objective reached sooner."""
     labels = (*OURS, *BASELINES)
     loss = {label: seen.last(label, "objective") for label in labels}
@@ -299,7 +299,7 @@ def digit_figure(number: int, words: str, local_steps: int, rounds: int) -> Expe
         note="""FEMNIST where its files are in the data folder; else MNIST dealt out to pseudo-writers, who differ
         in which digits they have and not in their hand. Fewer rounds than the paper's 15,000 (figure 4) and 75,000
         (figure 3). The penalty is on all parameters.""",
-        folder=True,
+        reads=READS,
     )
 
 
@@ -343,7 +343,7 @@ def speedup(n: Numbers, clients: int, seed: int) -> list[dict]:
     return rows
 
 
-def linear_speedup(seen: Seen) -> Verdict:
+def linear_speedup(seen: Measurements) -> Verdict:
     """The slope of log error against log clients."""
     slope = seen.slope("FastFedDA", "squared_error")
     low = {int(x): float(v) for x, v in seen.curve("FastFedDA", "squared_error").items()}

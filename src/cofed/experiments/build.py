@@ -17,7 +17,7 @@ from cofed.experiments import registry, schema
 from cofed.experiments.import_path import source_file
 from cofed.experiments.measure import columns_of
 from cofed.experiments.schema import ChosenTable, ExperimentFile, FileError, ProblemTable
-from cofed.experiments.specification import Comparison, Experiment, Method, Setup, View
+from cofed.experiments.specification import Comparison, Experiment, Method, Setup, View, combinations
 
 COUNTED = ("participants", "left_out", "bytes_down", "bytes_up", "seconds", "stage")  # columns that the engine adds
 PERSONAL = ("objective", "loss", "accuracy", "test_loss", "test_accuracy")  # columns that clients' own models have too
@@ -78,7 +78,7 @@ def methods_of(path: Path, file: ExperimentFile) -> list[Method]:
     return methods
 
 
-def make_algorithm(kind: type[eqx.Module], **given: Any) -> AbstractAlgorithm:
+def make_algorithm(kind: type[eqx.Module], **given: object) -> AbstractAlgorithm:
     """The algorithm; a class of the user's own need not derive from a contract."""
     return as_algorithm(kind(**given))
 
@@ -104,7 +104,7 @@ def grid_of(table: ChosenTable) -> dict[str, tuple[Any, ...]]:
 
 def everything_of(table: ChosenTable) -> list[eqx.Module]:
     """All objects that a table stands for: one, or one for each combination of its lists of values."""
-    return [class_of(table)(**choice) for choice in Method("", class_of(table), grid_of(table)).choices()]
+    return [class_of(table)(**choice) for choice in combinations(grid_of(table))]
 
 
 def tables_in(table: ChosenTable) -> Iterator[ChosenTable]:

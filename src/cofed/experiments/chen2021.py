@@ -8,7 +8,7 @@ per round, "local" the clients' own.
 import numpy as np
 
 import cofed
-from cofed.experiments.measurements import Seen, each
+from cofed.experiments.measurements import Measurements, each
 from cofed.experiments.specification import Claim, Experiment, Method, Numbers, Sweep, Verdict, View
 from cofed.solvers.joint import joint_path
 
@@ -69,7 +69,7 @@ def alternative(n: Numbers, R: float, seed: int) -> list[dict]:
     return rows
 
 
-def crossing(seen: Seen, panel: str) -> float:
+def crossing(seen: Measurements, panel: str) -> float:
     """The R at which the two baselines' AER cross, between the points by straight lines."""
     shared, local = (seen.curve(label, "aer", panel) for label in (SHARED, LOCAL))
     gap = (shared - local).to_numpy()
@@ -81,7 +81,7 @@ def crossing(seen: Seen, panel: str) -> float:
     return float(x[i - 1] + (x[i] - x[i - 1]) * gap[i - 1] / (gap[i - 1] - gap[i]))
 
 
-def growth(seen: Seen) -> Verdict:
+def growth(seen: Measurements) -> Verdict:
     """FedAvg's AER minus that at R = 0 against R; local training's highest over its lowest."""
     slopes, flat = {}, {}
     for panel in seen.table["panel"].unique():
@@ -100,7 +100,7 @@ def growth(seen: Seen) -> Verdict:
     )
 
 
-def crosses(seen: Seen) -> Verdict:
+def crosses(seen: Measurements) -> Verdict:
     """R^2 N/m at the crossing, for each number of samples."""
     panels = list(seen.table["panel"].unique())
     samples = {panel: int(panel.split("=")[1]) for panel in panels}
@@ -115,7 +115,7 @@ def crosses(seen: Seen) -> Verdict:
     )
 
 
-def chooses_well(seen: Seen) -> Verdict:
+def chooses_well(seen: Measurements) -> Verdict:
     """Alternative's AER over the lower of the two baselines', at every R."""
     ratios = {}
     for panel in seen.table["panel"].unique():
@@ -189,7 +189,7 @@ def rates(n: Numbers, samples: int, seed: int) -> list[dict]:
     return rows
 
 
-def falls(seen: Seen) -> Verdict:
+def falls(seen: Measurements) -> Verdict:
     """Slopes of log AER against log n."""
     shared = seen.slope(SHARED, "aer", "R = 0")
     local = {panel: seen.slope(LOCAL, "aer", panel) for panel in ("R = 0", "R large")}
@@ -241,7 +241,7 @@ def prox(n: Numbers, strength: float, seed: int) -> list[dict]:
     return rows
 
 
-def extremes(seen: Seen) -> Verdict:
+def extremes(seen: Measurements) -> Verdict:
     """How the distances to the extremes fall over the last two strengths on either side."""
     table = seen.table[seen.table["algorithm"] == PROX]
     near = table.groupby("x")[["to_local", "to_shared"]].max()
@@ -257,7 +257,7 @@ def extremes(seen: Seen) -> Verdict:
     )
 
 
-def best_strength(seen: Seen) -> Verdict:
+def best_strength(seen: Measurements) -> Verdict:
     """The AER at the best strength over the lower of the two baselines', at every R."""
     ratios = {}
     for panel in seen.table["panel"].unique():
@@ -330,7 +330,7 @@ def covers(n: Numbers, R: float, seed: int) -> list[dict]:
     return rows
 
 
-def coverage(seen: Seen) -> Verdict:
+def coverage(seen: Measurements) -> Verdict:
     """In how many of a hundred data sets the interval covers R^2."""
     found = {
         f"{panel}, R = {x:g}": 100 * float(rate)

@@ -1,15 +1,16 @@
 """Handwritten digits by writer, for the figures that need FEMNIST: the real files, or what stands in for them."""
 
-from typing import Any
-
 import numpy as np
 
 import cofed
 from cofed.datasets.mnist import Images
+from cofed.experiments.specification import Numbers
 from cofed.federation import Federation
 
+READS = ("femnist", "mnist")  # datasets of the data folder
 
-def by_writer(n: Any, seed: int) -> tuple[Federation, Federation, str]:
+
+def by_writer(n: Numbers, seed: int) -> tuple[Federation, Federation, str]:
     """Training clients, test data and what they are: FEMNIST, else MNIST dealt out to pseudo-writers.
 
     `n.writers` and `n.images` say how many; the stand-in's test data are MNIST's own, up to `n.images` of them.

@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from cofed._util.files import atomically, plain_names
+from cofed._util.pandas_types import Frame
 from cofed.engine.ranking import maximised
 from cofed.experiments import build, measure, results, schema
-from cofed.experiments.reproduce import following, say_what_was_there
+from cofed.experiments.reproduce import progress_bar, set_aside_others
 from cofed.experiments.specification import Comparison, Experiment
 
 
@@ -25,22 +26,39 @@ def opened(path: Path) -> tuple[schema.ExperimentFile, Experiment]:
 
 
 def run_file(path: Path, out: Path, seeds: int | None = None, again: bool = False) -> Path:
-    """Run an experiment file into a folder of its name; gives that folder. What is finished is not run again."""
+    """Run an experiment file, unless its results are there already.
+
+    Parameters
+    ----------
+    path
+        The experiment file.
+    out
+        Where the folder of results is made, which is called like the file.
+    seeds
+        Repetitions; None is the file's number.
+    again
+        Whether to run it also where it is finished.
+
+    Returns
+    -------
+    Path
+        The folder of results.
+    """
     file, experiment = opened(path)
     folder, wanted = out / experiment.id, list(range(seeds or file.seeds))
     definition = results.definition(experiment, "user", wanted)
     if again or not results.finished(folder, definition):
         screen = Console(stderr=True)
-        say_what_was_there(folder, definition, screen)
-        with following(experiment.id, screen) as tick:
+        set_aside_others(folder, definition, screen)
+        with progress_bar(experiment.id, screen) as tick:
             results.carry_out(experiment, folder, "user", wanted, tick, time.perf_counter)
     return folder
 
 
 class Grids(NamedTuple):
-    """The tuned grids of a file, and whether Ctrl-C has stopped it before all were done."""
+    """The tuned grids of a file, and whether Ctrl-C stopped the tuning before all were done."""
 
-    table: pd.DataFrame
+    table: Frame
     stopped: bool
 
 
@@ -49,10 +67,12 @@ def tune_file(path: Path) -> Grids:
     _, experiment = opened(path)
     what, numbers = experiment.measure, experiment.numbers("user")
     assert isinstance(what, Comparison)
-    setup, tables, stopped = measure.fit(what, what.setup(numbers, 0), numbers), [], False
+    setup, tables, stopped = measure.check_methods(what, what.setup(numbers, 0), numbers), [], False
     up = maximised(what.score, setup.metrics, what.maximise)
-    with following(experiment.id, Console(stderr=True)) as tick:
-        methods = what.methods(numbers)
+    methods = [one for one in what.methods(numbers) if not measure.chooses(one.algorithms()[0], setup.problem)]
+    if not methods:
+        raise schema.FileError(f"{path} has nothing to tune: its algorithms choose by themselves")
+    with progress_bar(experiment.id, Console(stderr=True)) as tick:
         for i, method in enumerate(methods):
             tick(float(i), float(len(methods)), method.label)
             try:
@@ -65,21 +85,21 @@ def tune_file(path: Path) -> Grids:
             tables.append(order.assign(algorithm=method.label, best=best))
     if not tables:
         raise KeyboardInterrupt("stopped before a grid was done")
-    whole: Any = pd.concat(tables, ignore_index=True)
+    whole: Frame = pd.concat(tables, ignore_index=True)
     shown = whole[["algorithm", *(c for c in whole if c not in ("algorithm", "score", "diverged", "best")), *LAST]]
     return Grids(shown, stopped)
 
 
-def all_diverged(table: pd.DataFrame) -> list[str]:
+def all_diverged(table: Frame) -> list[str]:
     """The algorithms without a configuration that ended well."""
-    whole: Any = table.groupby("algorithm", sort=False)["diverged"].all()
+    whole: Frame = table.groupby("algorithm", sort=False)["diverged"].all()
     return [str(label) for label in whole.index[whole]]
 
 
 LAST = ["score", "diverged", "best"]
 
 
-def ranking(table: Any) -> Table:
+def ranking(table: Frame) -> Table:
     """The configurations, for a terminal: the first few of each algorithm."""
     shown = Table()
     for column in table.columns:
@@ -93,7 +113,7 @@ def ranking(table: Any) -> Table:
 
 
 def text(value: object) -> str:
-    """A cell; what an algorithm does not have is empty."""
+    """A value in a cell; a column that an algorithm does not have is empty."""
     if isinstance(value, float):
         return "" if value != value else f"{value:.6g}"
     return str(value)
@@ -141,6 +161,6 @@ def bad_ends(folder: Path) -> list[str]:
 
 
 def write_example(path: Path) -> None:
-    """The commented example of an experiment file."""
+    """Write the commented example of an experiment file."""
     example = resources.files("cofed.experiments").joinpath("example.toml").read_text()
     atomically(path, lambda name: Path(name).write_text(example), shown=True)

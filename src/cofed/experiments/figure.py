@@ -3,13 +3,13 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cofed.experiments.measurements import Seen
+from cofed._util.pandas_types import Frame
+from cofed.experiments.measurements import Measurements
 from cofed.experiments.specification import Experiment, Sweep, View
 from cofed.plotting import panels, save
 from cofed.plotting import styles as looks
@@ -19,14 +19,14 @@ WORDS = looks.WORDS | {"l1_error": "l1 error", "l2_error": "l2 error", "optimali
 WIDEST = 4  # panels in a row
 
 
-def write(experiment: Experiment, seen: Seen, folder: Path, size: str) -> None:
+def write(experiment: Experiment, seen: Measurements, folder: Path, size: str) -> None:
     """The figure as PNG and SVG."""
     whole = draw(experiment, seen, size)
     for ending in ("png", "svg"):
         save(whole, folder / f"figure.{ending}")
 
 
-def draw(experiment: Experiment, seen: Seen, size: str) -> Figure:
+def draw(experiment: Experiment, seen: Measurements, size: str) -> Figure:
     """All panels, under one legend."""
     there = set(seen.table["panel"])
     views = [view for view in experiment.views if view.panel in there]
@@ -65,19 +65,21 @@ def distinct(labels: Sequence[str]) -> dict[str, tuple[str, str]]:
     return taken
 
 
-def panel(place: Axes, view: View, seen: Seen, styles: dict[str, tuple[str, str]], x: str) -> None:
+def panel(place: Axes, view: View, seen: Measurements, styles: dict[str, tuple[str, str]], x: str) -> None:
     """One panel: lines (or dots), the baselines' levels, its axes."""
     table = seen.table[seen.table["panel"] == view.panel]
     shown: list[np.ndarray] = []
     for label in dict.fromkeys(table["algorithm"]):
         own = table[(table["algorithm"] == label) & table[view.column].map(np.isfinite)]
+        if own.empty:  # a method that has no such column, or nothing finite in it
+            continue
         colour, line = styles[label]
         if view.dots:
             marker = {"-": "o", "--": "x"}.get(line, "s")
             place.plot(own[seen.axis], own[view.column], marker, color=colour, label=label, markersize=5, alpha=0.75)
             shown.append(own[view.column].to_numpy())
         else:
-            shown.append(curve(place, own, seen.axis, view.column, label, colour, line))
+            shown.append(curve(place, own[["seed", seen.axis, view.column]], label, styles[label]))
     references = {
         name: values[view.column]
         for name, values in seen.references.get(view.panel, {}).items()
@@ -88,8 +90,12 @@ def panel(place: Axes, view: View, seen: Seen, styles: dict[str, tuple[str, str]
         panels.level(place, name, value)
 
 
-def curve(place: Axes, own: Any, axis: str, column: str, label: str, colour: str, line: str) -> np.ndarray:
-    """The mean over seeds, and a band of one standard deviation (inside the positive numbers)."""
+def curve(place: Axes, own: Frame, label: str, style: tuple[str, str]) -> np.ndarray:
+    """The mean over seeds, and a band of one standard deviation (inside the positive numbers).
+
+    `own` has the columns seed, the horizontal axis, and what is drawn.
+    """
+    (colour, line), (_, axis, column) = style, own.columns
     by_x = own.assign(**{column: panels.drawable(own[column].to_numpy(float))}).groupby(axis)[column]
     mean, spread = by_x.mean(), by_x.std(ddof=0).fillna(0.0)
     dots = {"marker": "o", "markersize": 4} if axis == "x" else {}  # a sweep has few points, and some stand alone

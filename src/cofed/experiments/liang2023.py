@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 import cofed
-from cofed.experiments.measurements import Seen, each
+from cofed.experiments.measurements import Measurements, each
 from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Numbers, Setup, Sweep, Verdict, View
 from cofed.models import Weights
 
@@ -63,13 +63,13 @@ def gap(table) -> np.ndarray:
     return table["l2_error"] ** 2 / 2
 
 
-def tail(seen: Seen, column: str) -> dict[str, float]:
+def tail(seen: Measurements, column: str) -> dict[str, float]:
     """The mean over the last fifth of the rounds."""
     rounds = int(seen.table["round"].max())
     return {label: seen.last(label, column, rounds=rounds // 5) for label in seen.labels()}
 
 
-def tracking_lowest(columns: tuple[str, ...], seen: Seen) -> Verdict:
+def tracking_lowest(columns: tuple[str, ...], seen: Measurements) -> Verdict:
     """Every tracking method below every other, in each column."""
     holds, texts, figures = True, [], {}
     for column in columns:
@@ -81,7 +81,7 @@ def tracking_lowest(columns: tuple[str, ...], seen: Seen) -> Verdict:
     return Verdict(holds, "; ".join(texts) + ".", figures)
 
 
-def stall(seen: Seen) -> Verdict:
+def stall(seen: Measurements) -> Verdict:
     """DFedMiD and DFedDA are no better in the last fifth of the rounds than in the middle one, and above the best."""
     rounds = int(seen.table["round"].max())
     holds, texts, figures = True, [], {}
@@ -209,7 +209,7 @@ def rounds_needed(n: Numbers, heterogeneity: float, seed: int) -> list[dict]:
     return rows
 
 
-def tracking_does_not_care(panel: str, seen: Seen) -> Verdict:
+def tracking_does_not_care(panel: str, seen: Measurements) -> Verdict:
     """DFedDA-GT's rounds vary by at most 10 %, DFedDA's grow."""
     with_gt, without = (seen.curve(label, "rounds", panel) for label in ("DFedDA-GT", "DFedDA"))
     spread = float(with_gt.max() / with_gt.min() - 1) if with_gt.notna().all() else float("inf")
@@ -306,7 +306,7 @@ def restart_methods(n: Numbers) -> list[Method]:
     return [Method("MReFedDA-GT", make, grid)]
 
 
-def halves_per_stage(seen: Seen) -> Verdict:
+def halves_per_stage(seen: Measurements) -> Verdict:
     """The slope of log2 of the squared l1 error over the ends of the stages, and how straight it is."""
     rows = seen.rows("MReFedDA-GT")
     ends = rows[rows["round"] > 0].groupby("stage")["l1_error"].last()

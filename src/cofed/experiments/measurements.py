@@ -1,25 +1,24 @@
 """The measured numbers of an experiment, as its claims ask for them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import pandas as pd
+
+from cofed._util.pandas_types import Frame, Series
 
 
-class Seen:
+class Measurements:
     """A long table of curves with ways to read it: values are means over the seeds.
 
+    >>> import pandas as pd
     >>> rows = [{"panel": "", "algorithm": "A", "seed": 0, "round": r, "f1": r / 10} for r in range(11)]
-    >>> seen = Seen(pd.DataFrame(rows), {})
+    >>> seen = Measurements(pd.DataFrame(rows), {})
     >>> seen.last("A", "f1"), seen.first("A", "f1", at_least=0.7), seen.first("A", "f1", at_least=2.0)
     (1.0, 7, None)
     """
 
-    def __init__(
-        self, table: pd.DataFrame, references: Mapping[str, Mapping[str, Mapping[str, float]]], source: str = ""
-    ):
-        self.table: Any = table  # pandas' annotations know too little of its own results
+    def __init__(self, table: Frame, references: Mapping[str, Mapping[str, Mapping[str, float]]], source: str = ""):
+        self.table = table
         self.source = source  # what the data are, in words
         self.references = references  # by panel, label and column
         self.axis = "x" if "x" in table else "round"
@@ -28,14 +27,14 @@ class Seen:
         """The methods, in the order in which they were measured."""
         return list(dict.fromkeys(self.table.loc[self.table["panel"] == panel, "algorithm"]))
 
-    def rows(self, label: str, panel: str = "") -> Any:
+    def rows(self, label: str, panel: str = "") -> Frame:
         """All rows of a method."""
         found = self.table[(self.table["algorithm"] == label) & (self.table["panel"] == panel)]
         if found.empty:
             raise KeyError(f"nothing was measured of {label!r} in panel {panel!r}")
         return found
 
-    def curve(self, label: str, column: str, panel: str = "") -> Any:
+    def curve(self, label: str, column: str, panel: str = "") -> Series:
         """A column over rounds (or over the sweep's axis), the mean over the seeds."""
         return self.rows(label, panel).groupby(self.axis)[column].mean()
 
@@ -81,7 +80,7 @@ class Seen:
         return float(np.polyfit(np.log(curve.index.to_numpy(float)), np.log(curve.to_numpy()), 1)[0])
 
 
-def each(values: Mapping[str, Any], form: str = "{:.3g}") -> str:
+def each(values: Mapping[str, float | None], form: str = "{:.3g}") -> str:
     """Several methods' figures for a sentence.
 
     >>> each({"FedMiD": 0.91234, "FedDualAvg": None})

@@ -80,22 +80,35 @@ def dotted(place: Place) -> str:
 
 
 def line_of(text: str, place: Place) -> int:
-    """The line of a key, or of the nearest table around it; tables are headers or inline."""
-    best, here, counts = 1, (), {}
+    """The line of a key, or of the nearest table around it; tables are headers or inline.
+
+    >>> line_of("[[a]]\\nx = 1\\n[[a]]\\n[a.b]\\nx = 2", ("a", 1, "b", "x"))
+    5
+    """
+    best, here = 1, ()
+    counts: dict[Place, int] = {}  # of each list of tables, the position of the last one so far
     for number, line in enumerate(text.splitlines(), 1):
         header = re.match(r"\s*(\[{1,2})\s*([\w.\-]+)\s*\]{1,2}\s*(#.*)?$", line)
         if header:
-            name = tuple(header.group(2).split("."))
-            if header.group(1) == "[[":
-                counts[name] = counts.get(name, -1) + 1
-                name = (*name, counts[name])
-            here = name
+            here = header_place(header.group(2).split("."), header.group(1) == "[[", counts)
             if place[: len(here)] == here:
                 best = number
             continue
         key = re.match(r"\s*([\w.\-]+)\s*=", line)
         if key:
             full = (*here, *key.group(1).split("."))
-            if place[: len(full)] == full or full == place:
+            if place[: len(full)] == full:
                 return number
     return best
+
+
+def header_place(names: list[str], is_list: bool, counts: dict[Place, int]) -> Place:
+    """The path of a header: where it names a list of tables, the last one so far is meant, or a new one begins."""
+    here: Place = ()
+    for name in names:
+        here = (*here, name)
+        if is_list and name is names[-1]:
+            counts[here] = counts.get(here, -1) + 1
+        if here in counts:
+            here = (*here, counts[here])
+    return here

@@ -12,10 +12,13 @@ from rich import box
 from rich.table import Table
 
 from cofed._util import machine
+from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.forecast import BUILDING, Forecast, duration, forecast, forecast_tuning, size
+from cofed.engine.spec import RunSpec
 from cofed.experiments import measure
 from cofed.experiments.experiment_file import opened
-from cofed.experiments.specification import Comparison
+from cofed.experiments.measure import Tick
+from cofed.experiments.specification import Comparison, Method, Numbers, Setup
 
 FROM_DISK = 0.02  # seconds to take a compiled program from disk
 
@@ -49,7 +52,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Outlook:
-    """A whole file."""
+    """What a whole file will cost."""
 
     title: str
     federation: str
@@ -70,8 +73,11 @@ class Outlook:
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory that the process will have: programs stay, and the data of the next seed is built beside the
-        last; making the data may be the peak too."""
+        """The most memory that the process will have.
+
+        Programs stay in memory, and the data of the next seed is built beside those of the last. Making the data may be
+        the peak too.
+        """
         parts = [part for line in self.lines for part in line.parts]
         programs = sum(line.programs_bytes for line in self.lines)
         next_seed = BUILDING * parts[0].data_bytes if self.seeds > 1 else 0
@@ -85,42 +91,78 @@ class Outlook:
 
     @property
     def tightest(self) -> Forecast:
-        """The run that ends first as the data grows."""
+        """The run that is the first to be too large for this machine as the data grows."""
         return min((line.run for line in self.lines), key=lambda run: run.clients_that_fit or 0)
 
 
-def look_ahead(
-    path: Path, seeds: int | None, seconds: float, tick: Callable[[float, float, str], None] = lambda *_: None
-) -> Outlook:
-    """Forecast every algorithm of an experiment file, each for about so many seconds."""
+def look_ahead(path: Path, seeds: int | None, seconds: float, tick: Tick = lambda *_: None) -> Outlook:
+    """Forecast every algorithm of an experiment file.
+
+    Parameters
+    ----------
+    path
+        The experiment file.
+    seeds
+        Repetitions; None is the file's number.
+    seconds
+        To time each program in.
+    tick
+        Hears of the progress.
+    """
     file, experiment = opened(path)
     what, numbers = experiment.measure, experiment.numbers("user")
     assert isinstance(what, Comparison)
     tick(0.0, 1.0, "data")
     began = time.perf_counter()
-    setup = measure.fit(what, what.setup(numbers, 0), numbers)
+    setup = measure.check_methods(what, what.setup(numbers, 0), numbers)
     jax.block_until_ready(setup.federation.rows.X)
     made, most, settled, lines = time.perf_counter() - began, machine.peak(), machine.resident(), []
     methods = what.methods(numbers)
     for i, method in enumerate(methods):
         tick(float(i), float(len(methods)), method.label)
-        given, grid = measure.arguments(setup, method, 0), method.algorithms()
-
-        def one(seconds: float, given=given, grid=grid) -> Forecast:
-            return forecast(setup.problem, setup.federation, grid[0], seconds=seconds, **given)
-
-        def many(seconds: float, given=given, grid=grid) -> Forecast:
-            given = given | {"evaluate_every": numbers.tune_every}
-            return forecast_tuning(setup.problem, setup.federation, grid, seconds=seconds, **given)
-
-        here, run, alone = grown(one, seconds)
-        also, tuning, beside = grown(many, seconds) if len(grid) > 1 else (None, None, 0)
-        first = here.compile_seconds + (0.0 if also is None else also.compile_seconds)
+        line = line_of(setup, method, numbers, seconds)
         # What compiling took here, the next process does not: only the making of the data counts as before.
-        run = dataclasses.replace(run, before_bytes=most)
-        lines.append(Line(method.label, len(grid), run, tuning, first, alone + beside))
+        lines.append(dataclasses.replace(line, run=dataclasses.replace(line.run, before_bytes=most)))
     tick(1.0, 1.0, "")
     return Outlook(file.title, repr(setup.federation), seeds or file.seeds, made, settled, lines)
+
+
+def line_of(setup: Setup, method: Method, numbers: Numbers, seconds: float) -> Line:
+    """Forecast one algorithm: a run of it and, where it has a grid, the tuning."""
+    given, grid = measure.arguments(setup, method, 0), method.algorithms()
+
+    def one(seconds: float) -> Forecast:
+        return forecast_run(setup, grid[0], given | {"seconds": seconds})
+
+    def many(seconds: float) -> Forecast:
+        tuned = given | {"evaluate_every": numbers.tune_every}
+        return forecast_tuning(RunSpec(setup.problem, setup.federation, grid[0], **tuned), grid, seconds=seconds)
+
+    here, run, alone = grown(one, seconds)
+    if len(grid) == 1:
+        return Line(method.label, 1, run, None, here.compile_seconds, alone)
+    also, tuning, beside = grown(many, seconds)
+    return Line(method.label, len(grid), run, tuning, here.compile_seconds + also.compile_seconds, alone + beside)
+
+
+def forecast_run(setup: Setup, algorithm: AbstractAlgorithm, given: dict[str, Any]) -> Forecast:
+    """Forecast a run; `given` are the other arguments of `cofed.forecast`.
+
+    Of a method that chooses between others it is the sum of what it trains: both candidates and, where it
+    cross-validates, both once for each fold and once more on all data (of which it needs only the better one).
+    """
+    candidates = algorithm.candidates(setup.problem)
+    if candidates is None:
+        return forecast(setup.problem, setup.federation, algorithm, **given)
+    times = 1 if candidates.folds is None else candidates.folds + 1
+    halves = given | {"seconds": given["seconds"] / 2}
+    both = [forecast(setup.problem, setup.federation, one, **halves) for one in (candidates.shared, candidates.local)]
+    largest = max(both, key=lambda part: part.peak_bytes)
+    repeated = ("seconds_per_round", "seconds_per_evaluation", "bytes_per_round", "bytes_on_wire")
+    once = ("compile_seconds", "down_per_client", "up_per_client")
+    sums = {name: sum(getattr(part, name) for part in both) for name in (*repeated, *once)}
+    sums |= {name: times * sums[name] for name in repeated}
+    return dataclasses.replace(largest, algorithm=algorithm.name, **sums)
 
 
 class Compiled(NamedTuple):
@@ -131,13 +173,13 @@ class Compiled(NamedTuple):
 
 
 class Compiler:
-    """Listens to JAX, which says of every program how long the compiler took."""
+    """Counts compiled programs and their seconds, as JAX reports them."""
 
     def __init__(self) -> None:
         self.so_far = Compiled(0, 0.0)
         jax.monitoring.register_event_duration_secs_listener(self.hear)
 
-    def hear(self, event: str, duration_secs: float, **_: Any) -> None:
+    def hear(self, event: str, duration_secs: float, **_: object) -> None:
         """Count a program, whether it was compiled or taken from disk."""
         if event == "/jax/core/compile/backend_compile_duration":
             self.so_far = Compiled(self.so_far.programs + 1, self.so_far.seconds + duration_secs)
@@ -150,15 +192,14 @@ def compiler() -> Compiler:
 
 
 def grown(predict: Callable[[float], Forecast], seconds: float) -> tuple[Forecast, Forecast, int]:
-    """A forecast as of now and as of the next process, and the bytes that its programs have added to this one."""
+    """Forecast: as of now, as of the next process, and the bytes that the compiled programs have added to this one."""
     before, began = machine.resident(), compiler().so_far
     found = predict(seconds)
     return found, as_next_time(found, began, compiler().so_far), max(0, found.process_bytes + found.data_bytes - before)
 
 
 def as_next_time(found: Forecast, began: Compiled, ended: Compiled) -> Forecast:
-    """With the compile seconds of the next process, which traces again, but takes programs from disk where they are
-    kept."""
+    """The forecast for the next process, which traces again, but takes compiled programs from disk if they are kept."""
     kept: Any = jax.config
     if kept.jax_compilation_cache_dir is None:
         return found
@@ -167,7 +208,7 @@ def as_next_time(found: Forecast, began: Compiled, ended: Compiled) -> Forecast:
 
 
 def table(outlook: Outlook) -> Table:
-    """The algorithms, for a terminal: one each column, so that it fits a narrow one."""
+    """The figures of all algorithms, one per column, so that the table fits a narrow terminal."""
     shown = Table(title=f"{outlook.title}: {outlook.federation}", box=box.SIMPLE_HEAD, title_justify="left")
     shown.add_column("", no_wrap=True)
     for line in outlook.lines:
@@ -190,7 +231,7 @@ def table(outlook: Outlook) -> Table:
 
 
 def words(outlook: Outlook) -> list[str]:
-    """What it comes to, in sentences."""
+    """What the file will cost in all, in sentences."""
     first, memory = outlook.lines[0].run, machine.memory()
     grids = sum(line.configurations for line in outlook.lines if line.tuning)
     tuned = f"{grids} configurations are tuned, then " if grids else ""
@@ -217,8 +258,8 @@ def words(outlook: Outlook) -> list[str]:
     return said
 
 
-def as_json(outlook: Outlook) -> dict[str, Any]:
-    """For programs: seconds and bytes."""
+def to_dict(outlook: Outlook) -> dict[str, Any]:
+    """The outlook for programs: seconds and bytes."""
     totals = ("running_seconds", "seconds", "peak_bytes", "clients_that_fit", "features_that_fit")
 
     def whole(part: Forecast | None) -> Any:

@@ -83,7 +83,8 @@ def parameters_of(generator: Callable[..., Synthetic]) -> Iterator[Key]:
     for name, parameter in inspect.signature(generator).parameters.items():
         if name not in NOT_IN_FILES:
             required = parameter.default is inspect.Parameter.empty
-            yield Key(name, value_type(parameter.annotation, None if required else parameter.default), required)
+            default = None if required else parameter.default
+            yield Key(name, value_type(noted_type(parameter.annotation), default), required)
 
 
 def parts_of(kind: Kind) -> Iterator[Key]:
@@ -124,8 +125,20 @@ def hints_of(kind: type[eqx.Module]) -> dict[str, Any]:
     """The annotations of a class's fields, resolved where they are texts."""
     resolved: dict[str, Any] = {}
     with contextlib.suppress(Exception):  # an annotation of a user's own class may name what is not there at run time
-        resolved = typing.get_type_hints(kind)
-    return {field.name: resolved.get(field.name, field.type) for field in fields_of(kind)}
+        resolved = typing.get_type_hints(kind, include_extras=True)
+    return {field.name: noted_type(resolved.get(field.name, field.type)) for field in fields_of(kind)}
+
+
+def noted_type(annotation: object) -> Any:
+    """The type that `Given` notes in an annotation, or the annotation as it is.
+
+    >>> from cofed._util.types import Given
+    >>> noted_type(Given[int]), noted_type(str)
+    (<class 'int'>, <class 'str'>)
+    """
+    if typing.get_origin(annotation) is typing.Annotated and typing.get_args(annotation)[0] is Any:
+        return typing.get_args(annotation)[1]
+    return annotation
 
 
 def is_union(annotation: object) -> bool:
@@ -133,7 +146,7 @@ def is_union(annotation: object) -> bool:
     return typing.get_origin(annotation) in (types.UnionType, typing.Union)
 
 
-def value_type(annotation: Any, default: object) -> Any:
+def value_type(annotation: object, default: object) -> Any:
     """The type of a key's values, from an annotation or, where that says nothing, from the default.
 
     >>> value_type(tuple[int, ...] | None, None), value_type(typing.Any, True), value_type("L", None)

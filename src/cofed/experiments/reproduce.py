@@ -1,11 +1,10 @@
-"""Experiments one after the other, with progress for a person; what is finished is not run again."""
+"""Experiments carried out one after the other, with progress on the screen. What is finished is not run again."""
 
 import contextlib
 import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 from rich.console import Console
@@ -19,18 +18,44 @@ MARKS = {True: "[green]holds[/]", False: "[red]does not hold[/]", None: "[dim]no
 
 
 def reproduce(
-    experiments: Sequence[Experiment], out: Path, size: str, seeds: int, again: bool = False, screen: Any = None
+    experiments: Sequence[Experiment],
+    out: Path,
+    size: str,
+    seeds: int,
+    again: bool = False,
+    screen: Console | None = None,
 ) -> dict[str, str]:
-    """Carry experiments out into folders below `out`; gives what became of each: done, kept, or why it was left out."""
+    """Carry experiments out, each into a folder below `out`.
+
+    Parameters
+    ----------
+    experiments
+        What to carry out.
+    out
+        Where the folders are made.
+    size
+        "full", the paper's size, or "quick".
+    seeds
+        Repetitions.
+    again
+        Whether to run also what is finished.
+    screen
+        Where progress is shown; by default stderr.
+
+    Returns
+    -------
+    dict
+        What became of each experiment: "done", "kept", or why it was left out.
+    """
     screen, became = screen or Console(stderr=True), {}
     for number, experiment in enumerate(experiments, 1):
         folder, wanted = out / experiment.id, list(range(seeds))
         if not again and results.finished(folder, results.definition(experiment, size, wanted)):
             became[experiment.id] = "kept"
             continue
-        say_what_was_there(folder, results.definition(experiment, size, wanted), screen)
+        set_aside_others(folder, results.definition(experiment, size, wanted), screen)
         count = f"{number}/{len(experiments)} " if len(experiments) > 1 else ""
-        with following(f"{count}{experiment.id}", screen) as tick:
+        with progress_bar(f"{count}{experiment.id}", screen) as tick:
             try:
                 results.carry_out(experiment, folder, size, wanted, tick, time.perf_counter)
             except FileNotFoundError as error:
@@ -38,12 +63,12 @@ def reproduce(
                 tidy(folder)
                 continue
         became[experiment.id] = "done"
-        room_for_programs()
+        limit_programs()
     return became
 
 
-def say_what_was_there(folder: Path, definition: str, screen: Console) -> None:
-    """Set aside what is of another definition, and say so before anything runs."""
+def set_aside_others(folder: Path, definition: str, screen: Console) -> None:
+    """Set aside results of another definition, and say so before anything runs."""
     aside = results.make_room(folder, definition)
     if aside is not None:
         screen.print(aside, highlight=False, markup=False, soft_wrap=True)
@@ -55,14 +80,16 @@ def judge_again(experiments: Sequence[Experiment], out: Path) -> dict[str, str]:
     for experiment in experiments:
         there = (out / experiment.id / "config.json").exists()
         if there:
-            results.again(experiment, out / experiment.id)
+            results.judge_again(experiment, out / experiment.id)
         became[experiment.id] = "kept" if there else "not run yet"
     return became
 
 
-def room_for_programs() -> None:
-    """Forget compiled programs before there are too many: each maps memory, and a process may have only so many maps
-    (65,530 on Linux)."""
+def limit_programs() -> None:
+    """Forget compiled programs before there are too many.
+
+    Each takes memory maps, of which a process may have a limited number (65,530 on Linux).
+    """
     maps = Path("/proc/self/maps")
     if maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
         jax.clear_caches()
@@ -70,7 +97,7 @@ def room_for_programs() -> None:
 
 
 def tidy(folder: Path) -> None:
-    """Take away the beginnings of an experiment that has nothing to keep."""
+    """Remove the folder of an experiment that had just begun and has nothing to keep."""
     with contextlib.suppress(OSError):
         (folder / "parts" / "definition.json").unlink(missing_ok=True)
         (folder / "parts").rmdir()
@@ -78,8 +105,8 @@ def tidy(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def following(title: str, screen: Console) -> Iterator[Callable[[float, float, str], None]]:
-    """A bar with the time that is left, and what is being done; in a log one line at the end."""
+def progress_bar(title: str, screen: Console) -> Iterator[Callable[[float, float, str], None]]:
+    """Show a bar with the time that is left and what is being done; where there is no terminal, one line at the end."""
     bar = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -130,6 +157,6 @@ def listing(experiments: Sequence[Experiment]) -> Table:
     table.add_column("claims", justify="right")
     table.add_column("data", no_wrap=True)
     for experiment in experiments:
-        data = "data folder" if experiment.folder else "generated"
+        data = "data folder" if experiment.reads else "generated"
         table.add_row(experiment.id, experiment.title, str(len(experiment.claims)), data)
     return table

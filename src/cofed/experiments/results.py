@@ -1,9 +1,11 @@
-"""The folder of an experiment's results: config.json, numbers, tuning, claims.json, figure."""
+"""The folder of an experiment's results: config.json, numbers, tuning, claims.json, figure.
+
+A folder is recognised by its definition: a text of all that the results depend on.
+"""
 
 import datetime
 import hashlib
 import json
-import math
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,29 +14,34 @@ from typing import Any
 import pandas as pd
 
 import cofed
-from cofed._util.files import atomically, digest
+from cofed._util.files import UnreadableJson, atomically, digest, load_json, write_json
 from cofed._util.spreadsheets import to_csv
 from cofed.engine import folders
 from cofed.experiments import figure
-from cofed.experiments.measure import Measured, Parts, declared, described, measure
-from cofed.experiments.measurements import Seen
-from cofed.experiments.specification import Comparison, Experiment, Verdict
+from cofed.experiments.data_files import data_files
+from cofed.experiments.gather import Measured, method_record
+from cofed.experiments.json_values import described, finite, json_number
+from cofed.experiments.measure import Tick, measure
+from cofed.experiments.measurements import Measurements
+from cofed.experiments.parts import Parts
+from cofed.experiments.specification import Claim, Comparison, Experiment, Verdict
 
-WRITTEN = ("numbers.parquet", "claims.json", "figure.png")  # what shows that a folder is whole, beside config.json
-Tick = Callable[[float, float, str], None]
+WRITTEN = ("numbers.parquet", "claims.json", "figure.png")  # beside config.json, what a whole folder has
 
 
 def definition(experiment: Experiment, size: str, seeds: list[int]) -> str:
-    """What the results depend on, as text: where it is the same, the experiment need not run again."""
+    """All that the results depend on, as text. Where it is the same, the experiment need not run again."""
     panels = {}
     for panel in experiment.panels:
         numbers = experiment.numbers(size, panel)
-        methods = [declared(method, panel) for method in experiment.measure.methods(numbers)]
+        methods = [method_record(method, panel) for method in experiment.measure.methods(numbers)]
         panels[panel] = {"numbers": described(vars(numbers)), "methods": methods}
     about = {"id": experiment.id, "cofed": cofed.__version__, "seeds": seeds, "panels": panels}
     if isinstance(experiment.measure, Comparison):
         what = experiment.measure
         about["score"] = [what.score, bool(what.maximise), what.ties]
+    if read := data_files(experiment.reads):
+        about["data"] = read
     return json.dumps(about, sort_keys=True)
 
 
@@ -56,14 +63,15 @@ def finished(folder: Path, text: str) -> bool:
 
 
 def write_config(folder: Path, config: dict[str, Any]) -> None:
-    """config.json, with a hash of what it says and one of the numbers beside it."""
-    told = json.loads(json.dumps(clean(config | {"numbers_hash": digest(folder / "numbers.parquet")})))
+    """Write config.json, with a hash of what it says and one of the numbers beside it."""
+    told = json.loads(json.dumps(finite(config | {"numbers_hash": digest(folder / "numbers.parquet")})))
     told.pop("content_hash", None)
-    to_json(folder / "config.json", told | {"content_hash": fingerprint(json.dumps(told, sort_keys=True))})
+    told["content_hash"] = fingerprint(json.dumps(told, sort_keys=True))
+    write_json(folder / "config.json", told, shown=True)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json as it was written, beside the numbers that it was written with; or a sentence."""
+    """Read config.json, after a check that neither it nor the numbers have changed since they were written."""
     path = folder / "config.json"
     config = read(path)
     needed = {"algorithms", "data", "definition", "numbers", "references", "size", "title"}
@@ -80,7 +88,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def make_room(folder: Path, text: str) -> str | None:
-    """Set aside what a folder holds of another definition, or damaged; gives a sentence on it, or None."""
+    """Set aside results that are damaged or of another definition; gives a sentence on what was set aside, or None."""
     if not folder.is_dir():
         return None
     with folders.held(folder):
@@ -121,7 +129,7 @@ def what_changed(before: str, now: str) -> str:
     return "; ".join(said[:3]) + (f"; and {len(said) - 3} more" if len(said) > 3 else "")
 
 
-def differing(old: Any, new: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
+def differing(old: object, new: object, name: str) -> Iterator[tuple[str, object, object]]:
     """The entries of two JSON values that differ."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in old | new:
@@ -134,7 +142,7 @@ def differing(old: Any, new: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
         yield name, old, new
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value of a definition, short enough for a sentence."""
     if value is None:
         return "not there"
@@ -143,35 +151,37 @@ def shown(value: Any) -> str:
 
 
 def read(path: Path) -> Any:
-    """A JSON file, or nothing where there is none."""
+    """A JSON file of the results, or nothing where there is none."""
+    if not path.exists():
+        return {}
     try:
-        return json.loads(path.read_text()) if path.exists() else {}
-    except ValueError:
+        return load_json(path)
+    except UnreadableJson:
         raise ValueError(f"{path} is damaged") from None
 
 
-def carry_out(experiment: Experiment, folder: Path, size: str, seeds: list[int], tick: Tick, clock: Any) -> None:
+def carry_out(
+    experiment: Experiment, folder: Path, size: str, seeds: list[int], tick: Tick, clock: Callable[[], float]
+) -> None:
     """Measure, judge, draw and write. Finished parts are kept until everything is written."""
     text = definition(experiment, size, seeds)
     folder.mkdir(parents=True, exist_ok=True)
     with folders.held(folder):
         parts, began = Parts(folder / "parts", text), clock()
         found = measure(experiment, size, seeds, parts, tick)
-        write(experiment, folder, size, seeds, found, text, clock() - began)
+        write(experiment, folder, size, seeds, found._replace(seconds=clock() - began), text)
         shutil.rmtree(parts.folder)
 
 
-def write(
-    experiment: Experiment, folder: Path, size: str, seeds: list[int], found: Measured, text: str, seconds: float
-) -> None:
-    """The whole folder; config.json last, since it says that all is there."""
+def write(experiment: Experiment, folder: Path, size: str, seeds: list[int], found: Measured, text: str) -> None:
+    """Write the whole folder; config.json comes last, since where it is, all is there."""
     (folder / "config.json").unlink(missing_ok=True)
     atomically(folder / "numbers.parquet", lambda name: found.table.to_parquet(name, index=False), shown=True)
     to_csv(found.table, folder / "numbers.csv", float_format="%.7g")
     if (tuning := found.tuning) is not None:
         atomically(folder / "tuning.parquet", lambda name: tuning.to_parquet(name, index=False), shown=True)
     source = found.setup.get("data", {}).get("source", "")
-    judge(experiment, folder, size, Seen(found.table, found.references, source))
+    judge(experiment, folder, size, Measurements(found.table, found.references, source))
     numbers = experiment.numbers(size, next(iter(experiment.panels)))
     config = {
         "id": experiment.id,
@@ -181,11 +191,11 @@ def write(
         "seeds": seeds,
         "cofed": cofed.__version__,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "seconds": round(seconds, 1),
+        "seconds": round(found.seconds, 1),
         "note": one_line(experiment.note),
         "data": found.setup.get("data", {}),
         "problem": found.setup.get("problem", {}),
-        "rounds": getattr(numbers, "rounds", None),
+        "rounds": vars(numbers).get("rounds"),
         "numbers": described(vars(numbers)),
         "run": found.setup.get("run", {}),
         "panels": {panel: described(dict(other)) for panel, other in experiment.panels.items()},
@@ -197,13 +207,13 @@ def write(
     write_config(folder, config)
 
 
-def judge(experiment: Experiment, folder: Path, size: str, seen: Seen) -> None:
-    """The claims and the figure, from the measured numbers."""
-    to_json(folder / "claims.json", [judged(claim, seen, size) for claim in experiment.claims])
+def judge(experiment: Experiment, folder: Path, size: str, seen: Measurements) -> None:
+    """Write the claims and the figure, from the measured numbers."""
+    write_json(folder / "claims.json", finite([judged(claim, seen, size) for claim in experiment.claims]), shown=True)
     figure.write(experiment, seen, folder, size)
 
 
-def judged(claim: Any, seen: Seen, size: str) -> dict[str, Any]:
+def judged(claim: Claim, seen: Measurements, size: str) -> dict[str, Any]:
     """A claim with its verdict."""
     verdict: Verdict = claim.judge(seen)
     holds = None if size == "quick" and not claim.quick else verdict.holds
@@ -211,7 +221,7 @@ def judged(claim: Any, seen: Seen, size: str) -> dict[str, Any]:
         "claim": claim.text,
         "holds": None if holds is None else bool(holds),
         "measured": verdict.measured,
-        "figures": {name: plain(value) for name, value in verdict.figures.items()},
+        "figures": {name: json_number(value) for name, value in verdict.figures.items()},
         "why": one_line(claim.why) if holds is False and size == "full" else "",
     }
 
@@ -221,32 +231,10 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def plain(value: Any) -> float | int | None:
-    """A figure as JSON has it: infinite and missing ones are null."""
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return None
-    return value if isinstance(value, int) else float(value)
-
-
-def again(experiment: Experiment, folder: Path) -> None:
+def judge_again(experiment: Experiment, folder: Path) -> None:
     """Judge and draw what was measured before, after a claim or the figure has changed."""
     config = read_config(folder)
     source = config["data"].get("source", "")
-    seen = Seen(pd.read_parquet(folder / "numbers.parquet"), config["references"], source)
+    seen = Measurements(pd.read_parquet(folder / "numbers.parquet"), config["references"], source)
     judge(experiment, folder, config["size"], seen)
     write_config(folder, config | {"title": experiment.title, "note": one_line(experiment.note)})
-
-
-def to_json(path: Path, value: Any) -> None:
-    """JSON for people and programs."""
-    text = json.dumps(clean(value), indent=2, ensure_ascii=False) + "\n"
-    atomically(path, lambda name: Path(name).write_text(text), shown=True)
-
-
-def clean(value: Any) -> Any:
-    """JSON knows no infinite numbers and no NaN."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: clean(entry) for key, entry in value.items()}
-    return [clean(entry) for entry in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""What an experiment is: a declaration, in data and small functions. The loops are in measure.py.
+"""What an experiment is: a specification, in data and small functions. The loops are in measure.py.
 
 An experiment has numbers (those of the paper's size, and those that the quick size changes), something to measure
 (a `Comparison` of methods over rounds, or a `Sweep` over any other axis), the panels of its figure, and the paper's
@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import pandas as pd
+from jaxtyping import PyTree
 
-from cofed.experiments.measurements import Seen
+from cofed._util.pandas_types import Frame
+from cofed.algorithms.base import AbstractAlgorithm
+from cofed.experiments.measurements import Measurements
 from cofed.federation import Federation
 from cofed.problem import Problem
 
@@ -21,7 +23,17 @@ Numbers = SimpleNamespace  # an experiment's numbers, by name
 
 
 class Verdict(NamedTuple):
-    """What was measured of a claim: whether it holds (None: not judged), a sentence, and the figures in it."""
+    """What was measured of a claim.
+
+    Parameters
+    ----------
+    holds
+        Whether the claim holds; None where it is not judged.
+    measured
+        What was measured, in a sentence.
+    figures
+        The figures in that sentence, by name.
+    """
 
     holds: bool | None
     measured: str
@@ -32,39 +44,69 @@ class Verdict(NamedTuple):
 class Claim:
     """A claim of the paper, and the function that judges it.
 
-    `why` explains a claim that does not hold at the paper's size. With `quick=False` it is measured but not judged at
-    the quick size, where it has no reason to hold.
+    Parameters
+    ----------
+    text
+        What the paper claims.
+    judge
+        Gives the verdict on what was measured.
+    why
+        Explains why the claim does not hold at the paper's size, where it does not.
+    quick
+        Whether it is judged at the quick size too. Where it has no reason to hold there, it is only measured.
     """
 
     text: str
-    judge: Callable[[Seen], Verdict]
+    judge: Callable[[Measurements], Verdict]
     why: str = ""
     quick: bool = True
+
+
+def combinations(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Every combination of one value for each name.
+
+    >>> combinations({"a": (1, 2), "b": (3,)})
+    [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
+    """
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
 @dataclass(frozen=True)
 class Method:
     """An algorithm with the values to try for its hyperparameters; one value each is no grid.
 
-    `paper` has the values that the paper found best; `run` what this method's run has other than the setup's.
+    Parameters
+    ----------
+    label
+        What the method is called in the figure and the tables.
+    make
+        Makes the algorithm of one value for each hyperparameter.
+    grid
+        The values to try, by hyperparameter.
+    paper
+        The values that the paper found best.
+    run
+        Arguments of `cofed.run` in which this method differs from the setup's.
 
+    Examples
+    --------
     >>> import cofed
     >>> [a.client_lr for a in Method("FedAvg", cofed.FedAvg, {"client_lr": (0.1, 0.3)}).algorithms()]
     [0.1, 0.3]
     """
 
     label: str
-    make: Callable[..., Any]
+    make: Callable[..., AbstractAlgorithm]
     grid: Mapping[str, Sequence[Any]]
     paper: Mapping[str, Any] | None = None
     run: Mapping[str, Any] = field(default_factory=dict)
 
     def choices(self) -> list[dict[str, Any]]:
         """Every combination of values."""
-        return [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
+        return combinations(self.grid)
 
-    def algorithms(self) -> list[Any]:
-        """The algorithm with each of them."""
+    def algorithms(self) -> list[AbstractAlgorithm]:
+        """The algorithm with each combination of values."""
         return [self.make(**choice) for choice in self.choices()]
 
 
@@ -72,7 +114,16 @@ class Method:
 class Setup:
     """A problem on data, and the arguments of `cofed.run`: what all methods of a panel share.
 
-    `baselines` are models to compare with, by name: functions, so that they are computed once, when they are needed.
+    Parameters
+    ----------
+    problem, federation, metrics, evaluation
+        As in `cofed.run`.
+    run
+        The other arguments of `cofed.run`, by name.
+    baselines
+        Models to compare with, by name: functions, so that each is computed when it is needed.
+    data
+        What the data are, in words.
     """
 
     problem: Problem
@@ -80,32 +131,57 @@ class Setup:
     run: Mapping[str, Any]
     metrics: Mapping[str, Callable] = field(default_factory=dict)
     evaluation: Federation | None = None
-    baselines: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
-    data: str = ""  # what the data are, in words
+    baselines: Mapping[str, Callable[[], PyTree]] = field(default_factory=dict)
+    data: str = ""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Methods compared over rounds. Each is tuned on the first seed, by the mean of a column over its last rounds.
 
-    Configurations whose scores differ from the best by at most `ties` count as equal; of these the one whose column is
-    best on the mean over all rounds is taken, which is the fastest.
+    Parameters
+    ----------
+    setup
+        Gives problem and data for an experiment's numbers and a seed.
+    methods
+        Gives the methods for an experiment's numbers.
+    score
+        The column of the history by which grids are ranked.
+    maximise
+        Whether more of it is better; None: as the column or the metric says.
+    ties
+        Scores that differ from the best by at most this count as equal. Of equal configurations the one is taken whose
+        column is best on the mean over all rounds, which is the fastest.
+    derive
+        Further columns, by name, computed from the table of a run.
     """
 
     setup: Callable[[Numbers, int], Setup]
     methods: Callable[[Numbers], Sequence[Method]]
     score: str = "objective"
-    maximise: bool | None = None  # whether more of it is better; None: as the column or the metric says
+    maximise: bool | None = None
     ties: float = 0.0
-    derive: Mapping[str, Callable[[pd.DataFrame], Any]] = field(default_factory=dict)  # columns made of a run's others
+    derive: Mapping[str, Callable[[Frame], Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Something measured at points of an axis: `measure` gives rows with "algorithm", "x" and what was measured, and
-    with "data", what the data are, where that is not always the same."""
+    """Something measured at points of an axis other than rounds.
 
-    x: str  # what the axis is
+    Parameters
+    ----------
+    x
+        What the axis is.
+    points
+        Gives the points for an experiment's numbers.
+    measure
+        Measures at one point with one seed: rows with "algorithm", "x" and what was measured, and with "data", what
+        the data are in words, where that is not always the same.
+    methods
+        Gives the methods that are measured, for the configuration.
+    """
+
+    x: str
     points: Callable[[Numbers], Sequence[Any]]
     measure: Callable[[Numbers, Any, int], list[dict[str, Any]]]
     methods: Callable[[Numbers], Sequence[Method]] = lambda numbers: ()
@@ -113,13 +189,31 @@ class Sweep:
 
 @dataclass(frozen=True)
 class View:
-    """One panel of the figure: a column against rounds (or against the sweep's axis)."""
+    """One panel of the figure: a column against rounds (or against the sweep's axis).
+
+    Parameters
+    ----------
+    column
+        What is drawn.
+    title
+        What stands above the panel.
+    panel
+        Which of the experiment's panels is drawn.
+    label
+        What stands at the vertical axis, where the column's name does not say it.
+    log, log_x
+        Whether the vertical and the horizontal axis are logarithmic. None: where the values span enough decades.
+    dots
+        Whether there is a dot for each row, rather than a line.
+    limits
+        Of the vertical axis.
+    """
 
     column: str
     title: str = ""
-    panel: str = ""  # of the experiment's panels
-    label: str = ""  # of the vertical axis, where the column's name does not say it
-    log: bool | None = None  # a logarithmic axis; None: where the values span enough
+    panel: str = ""
+    label: str = ""
+    log: bool | None = None
     log_x: bool = False
     dots: bool = False
     limits: tuple[float | None, float | None] | None = None
@@ -127,9 +221,28 @@ class View:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One figure or theorem of a paper (see the file's head).
+    """One figure or theorem of a paper, or a user's own comparison (see the head of this file).
 
-    `panels` names variants of the numbers that are measured one after the other, such as {"K = 1": {"steps": 1}}.
+    Parameters
+    ----------
+    id
+        Its name, such as "yuan2021-fig3"; the folder of its results is called so.
+    title
+        What it shows.
+    measure
+        What is measured.
+    full, quick
+        The experiment's numbers at the paper's size, and those that the quick size changes.
+    panels
+        Variants of the numbers that are measured one after the other, such as {"K = 1": {"steps": 1}}.
+    views
+        The panels of the figure.
+    claims
+        What the paper claims.
+    note
+        Choices that were made where the paper leaves one open, and what differs from it.
+    reads
+        Datasets that are taken from the data folder if they are there; results belong to the content of their files.
     """
 
     id: str
@@ -140,12 +253,12 @@ class Experiment:
     panels: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
     views: Sequence[View] = ()
     claims: Sequence[Claim] = ()
-    note: str = ""  # choices made where the paper leaves one open, and what differs
-    folder: bool = False  # whether it reads data from the data folder
+    note: str = ""
+    reads: Sequence[str] = ()
 
     @property
     def paper(self) -> str:
-        """The paper that it is of."""
+        """The paper, by the key in its id."""
         return self.id.partition("-")[0]
 
     def numbers(self, size: str, panel: str = "") -> Numbers:

@@ -11,7 +11,7 @@ gradient, and its longest stable step is between 9 and 11. The steps are (9, 1) 
 import numpy as np
 
 import cofed
-from cofed.experiments.measurements import Seen, each
+from cofed.experiments.measurements import Measurements, each
 from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Numbers, Setup, Verdict, View
 
 FLOOR = 1e-12  # machine precision, relative to the first gradient mapping
@@ -55,7 +55,7 @@ def full_gradient_methods(n: Numbers) -> list[Method]:
 ONE, TEN = "tau = 1", "tau = 10"
 
 
-def same_curve(seen: Seen) -> Verdict:
+def same_curve(seen: Measurements) -> Verdict:
     """With one local step the largest relative difference of the two optimalities, at any evaluated round."""
     ours, theirs = (seen.curve(label, "optimality", ONE) for label in ("FedDecouple", "FedDualAvg"))
     both = (ours > 1e-10) & (theirs > 1e-10)  # below, round-off is compared with round-off
@@ -69,7 +69,7 @@ def same_curve(seen: Seen) -> Verdict:
     )
 
 
-def machine_precision_at_one(seen: Seen) -> Verdict:
+def machine_precision_at_one(seen: Measurements) -> Verdict:
     """With one local step both reach machine precision."""
     best = {label: seen.best(label, "optimality", ONE) for label in ("FedDecouple", "FedDualAvg")}
     return Verdict(
@@ -79,7 +79,7 @@ def machine_precision_at_one(seen: Seen) -> Verdict:
     )
 
 
-def only_ours_is_exact(seen: Seen) -> Verdict:
+def only_ours_is_exact(seen: Measurements) -> Verdict:
     """With ten local steps FedDecouple reaches machine precision, and the others stop far above."""
     best = {label: seen.best(label, "optimality", TEN) for label in seen.labels(TEN)}
     others = {label: value for label, value in best.items() if label != "FedDecouple"}
@@ -90,7 +90,7 @@ def only_ours_is_exact(seen: Seen) -> Verdict:
     )
 
 
-def fewer_rounds(seen: Seen) -> Verdict:
+def fewer_rounds(seen: Measurements) -> Verdict:
     """Rounds to an optimality of 1e-9 with tau = 10 over those with tau = 1."""
     one, ten = (seen.first("FedDecouple", "optimality", panel, at_most=1e-9) for panel in (ONE, TEN))
     ratio = ten / one if one and ten else None
@@ -157,13 +157,13 @@ def stochastic_methods(n: Numbers) -> list[Method]:
 SINGLE, TWENTY = "b = 1", "b = 20"
 
 
-def floors(seen: Seen, panel: str) -> dict[str, float]:
+def floors(seen: Measurements, panel: str) -> dict[str, float]:
     """The mean optimality over the last fifth of the rounds."""
     rounds = int(seen.table["round"].max())
     return {label: seen.last(label, "optimality", panel, rounds=rounds // 5) for label in seen.labels(panel)}
 
 
-def floor_falls_with_batch(seen: Seen) -> Verdict:
+def floor_falls_with_batch(seen: Measurements) -> Verdict:
     """FedDecouple's floor at b = 20 is below that at b = 1."""
     one, twenty = (floors(seen, panel)["FedDecouple"] for panel in (SINGLE, TWENTY))
     return Verdict(
@@ -173,7 +173,7 @@ def floor_falls_with_batch(seen: Seen) -> Verdict:
     )
 
 
-def lowest_floor(seen: Seen) -> Verdict:
+def lowest_floor(seen: Measurements) -> Verdict:
     """FedDecouple's floor is the lowest at both batch sizes."""
     found = {panel: floors(seen, panel) for panel in (SINGLE, TWENTY)}
     holds = all(values["FedDecouple"] <= min(values.values()) for values in found.values())
@@ -245,7 +245,7 @@ def network_methods(n: Numbers) -> list[Method]:
 FIVE = "tau = 5"
 
 
-def more_accurate_sooner(seen: Seen) -> Verdict:
+def more_accurate_sooner(seen: Measurements) -> Verdict:
     """A higher test accuracy in the end, and FedDA's last accuracy reached in fewer rounds, for both values of tau."""
     texts, figures, holds = [], {}, True
     for panel in (FIVE, TEN):
@@ -278,7 +278,7 @@ FIG4 = Experiment(
     ),
     note="""The paper's number of rounds is not stated. Of the 60,000 images it deals out 30,000 evenly and "the
     remaining 3,000" by label; here half of the images are dealt out evenly and half by label.""",
-    folder=True,
+    reads=("mnist",),
 )
 
 EXPERIMENTS = [FIG2, FIG3, FIG4]

@@ -12,9 +12,9 @@ from cofed._util import trees
 from cofed.engine.ending import blow_up
 from cofed.engine.history import Communication, Outcome, Result
 from cofed.flower import wire
-from cofed.flower.asking import RoundArrays, ServerIO, ask
 from cofed.flower.collection import ABSENT, LATE, read_scores
 from cofed.flower.progress import Event
+from cofed.flower.server_io import RoundArrays, ServerIO, ask
 from cofed.flower.state import NetworkState
 from cofed.flower.transport import Reply, Request, pause
 
@@ -27,7 +27,7 @@ def conclude(io: ServerIO, state: NetworkState) -> NetworkState:
         arrays = RoundArrays(state)
         for site in sorted(state.membership.present):
             state = ask(io, state, site, arrays, last=True)
-        replies = last_replies(io, state)
+        replies = last_replies(io, state, "train")
         missing = {site: ABSENT for site in state.agreed.sites if site not in state.membership.present}
         missing |= {site: reply.trouble for site, reply in replies.items() if reply.content is None}
         missing |= {site: LATE for site in sorted(state.membership.present) if site not in replies}
@@ -42,19 +42,19 @@ def conclude(io: ServerIO, state: NetworkState) -> NetworkState:
 
 
 def see_who_is_there(io: ServerIO, state: NetworkState) -> NetworkState:
-    """The state with the nodes that are online now; strangers are let be."""
+    """The state with the nodes that are online now; new ones are no longer asked who they are."""
     return state.with_membership(dataclasses.replace(state.membership, online=io.transport.online()))
 
 
-def last_replies(io: ServerIO, state: NetworkState) -> dict[str, Reply]:
-    """The replies of all sites that are there to what they were just asked, as far as they come by the deadline."""
+def last_replies(io: ServerIO, state: NetworkState, kind: str) -> dict[str, Reply]:
+    """The replies by the deadline of all sites that are there, each of which was just sent a message of this kind."""
     began, found = time.monotonic(), {}
     pending = set(state.membership.present)
     while pending:
         late = time.monotonic() - began > state.agreed.settings.deadline
         for reply in io.transport.replies():
-            site = reply.request.site
-            if site in pending and reply.request.round == state.round:
+            site, request = reply.request.site, reply.request
+            if site in pending and (request.round, request.kind) == (state.round, kind):
                 pending.discard(site)
                 found[site] = reply
         if late:
@@ -69,9 +69,9 @@ def scores_in(replies: Mapping[str, Reply]) -> dict[str, dict[str, float]]:
 
 
 def at_default_start(io: ServerIO, state: NetworkState, column: str) -> float:
-    """Loss or objective at the start that the problem has of its own, as the sites evaluate it.
+    """The loss or objective at the problem's own start, evaluated by the sites.
 
-    It is infinite, so that no run counts as diverged beside it, where no site answers.
+    Where no site answers it is infinite, so that the run does not count as diverged.
     """
     if state.agreed.spec.w0 is None:  # then the run began there
         return float(state.rows[0][column])
@@ -80,12 +80,12 @@ def at_default_start(io: ServerIO, state: NetworkState, column: str) -> float:
     for site in state.membership.present:
         request = Request(state.membership.nodes[site], site, state.round, "evaluate")
         io.transport.send(request, state.instructions(site).entries(), model, state.agreed.settings.patience)
-    loss = state.mean_scores(scores_in(last_replies(io, state))).get("loss", math.inf)
+    loss = state.mean_scores(scores_in(last_replies(io, state, "evaluate"))).get("loss", math.inf)
     return loss + float(state.stage.problem.regularizer.value(w)) if column == "objective" else loss
 
 
 def finish(io: ServerIO, state: NetworkState) -> Result:
-    """The result, also on disk."""
+    """The result, which is also written to disk."""
     stage, privacy, outcome = state.stage, state.membership.spec.privacy, state.outcome
     assert outcome is not None
     w = jax.tree.map(np.asarray, stage.algorithm.model(stage.problem, state.server))

@@ -1,8 +1,8 @@
 """The server's loop over a network: one round after another, and what to do when sites fail.
 
-The state of a run is a frozen value (`NetworkState`). The functions here take it and give back the next one; between,
-they send messages, tell of events and write checkpoints. A round's mathematics is the engine's own: the weighted mean
-of the updates, then `algorithm.aggregate`.
+The state of a run is a frozen value (`NetworkState`). The functions here take one state and return the next; in between
+they send messages, tell what happens and write checkpoints, all through `ServerIO`. A round's mathematics is the
+engine's own: the weighted mean of the updates, then `algorithm.aggregate`.
 """
 
 import time
@@ -21,7 +21,6 @@ from cofed.engine import sampling
 from cofed.engine.history import Outcome, Result
 from cofed.engine.server_rounds import weighted_mean
 from cofed.flower import wire
-from cofed.flower.asking import RoundArrays, ServerIO, ask
 from cofed.flower.collection import AGAIN, NOT_FINITE, SILENT, Collection, is_finite, read_scores
 from cofed.flower.conclusion import conclude, finish
 from cofed.flower.flwr_types import Grid
@@ -29,6 +28,7 @@ from cofed.flower.membership import Membership
 from cofed.flower.messages import Identity, SiteInfo
 from cofed.flower.progress import Event, ProgressLog
 from cofed.flower.run_folder import RunFolder
+from cofed.flower.server_io import RoundArrays, ServerIO, ask
 from cofed.flower.settings import NetworkSpec
 from cofed.flower.state import NetworkState, ServerStage
 from cofed.flower.transport import Reply, Request, Transport, Trouble, pause
@@ -36,7 +36,7 @@ from cofed.problem import Problem
 
 
 def coordinate(grid: Grid, spec: NetworkSpec, folder: RunFolder) -> Result:
-    """Do a whole run over the sites of a Grid; one that the folder holds goes on."""
+    """Do a whole run over the sites of a Grid, or continue the one in the folder."""
     before = folder.definition()
     spec.check_same(before, folder.path)
     run, infos = uuid.uuid4().hex, {}
@@ -90,7 +90,7 @@ def look_around(io: ServerIO, membership: Membership) -> Membership:
 
 
 def first_state(io: ServerIO, membership: Membership) -> NetworkState:
-    """The state to begin or to go on with."""
+    """The state to begin with, or that of the newest checkpoint."""
     loaded = io.folder.newest(membership.agreement.sites)
     if loaded is None:
         state = NetworkState.begin(membership)
@@ -107,7 +107,7 @@ def first_state(io: ServerIO, membership: Membership) -> NetworkState:
 
 
 def one_round(io: ServerIO, state: NetworkState) -> NetworkState:
-    """One round; the run ends where it would make the model non-finite, or where too few sites answer."""
+    """Do one round. The run ends if the round would make the model non-finite, or if too few sites answer."""
     state = state.current_stage()
     began = time.monotonic()
     ids = participants(state)
@@ -142,12 +142,15 @@ def participants(state: NetworkState) -> list[int]:
 
 
 def collect(io: ServerIO, state: NetworkState, sites: tuple[str, ...], began: float) -> tuple[NetworkState, Collection]:
-    """Ask these sites for their updates until the round can go on, or the run must end."""
+    """Ask these sites for their updates until the round can be closed, or the run must end."""
     settings, arrays, found = state.agreed.settings, RoundArrays(state), Collection(sites)
     io.transport.forget(state.round)
     while True:
         state = state.with_membership(look_around(io, state.membership))
-        there, clock = state.membership.present, time.monotonic()  # who comes now is not waited for in this look
+        there, clock = (
+            state.membership.present,
+            time.monotonic(),
+        )  # a site that joins below is first waited for next time
         for site in found.due(state.membership, clock):
             found = found.asked(site, state.membership.nodes[site], clock, settings.deadline)
             state = ask(io, state, site, arrays)
@@ -172,14 +175,14 @@ def so_far(state: NetworkState, found: Collection) -> str:
 
 
 def end_hopeless(io: ServerIO, state: NetworkState, found: Collection) -> NetworkState:
-    """The end of a run in which nobody's update is finite any more."""
+    """End a run in which nobody's update is finite any more."""
     state, events = state.left_out(found.troubles)
     io.tell(state, events)
     return state.ended(Outcome.DIVERGED)
 
 
 def end_starved(io: ServerIO, state: NetworkState, found: Collection) -> NetworkState:
-    """The end of a run whose quorum was not reached in time."""
+    """End a run whose quorum was not reached in time."""
     patience = state.agreed.settings.patience
     words = f"{so_far(state, found)} in {patience:g} s; missing: {', '.join(found.missing)}"
     state, events = state.left_out({site: found.troubles.get(site, SILENT) for site in found.missing})
@@ -224,7 +227,7 @@ def heard_from(membership: Membership, reply: Reply) -> Membership:
 
 
 def introduced(io: ServerIO, state: NetworkState, reply: Reply) -> NetworkState:
-    """The state after a node has said who it is; that a site has come late is written down."""
+    """The state after a node has said who it is. A site that has come late is written into the run's definition."""
     membership, events = state.membership.introduce(reply)
     if membership.infos is not state.membership.infos:
         io.write_definition(membership)

@@ -101,9 +101,9 @@ def read_site(path: Path, target: str) -> tuple[pd.DataFrame, pd.Series]:
 
 
 def pooled(files: dict[str, Path], target: str) -> cofed.Federation:
-    """All sites' data in one place, as `cofed.run` would have them: whatever does not fit together is refused here.
+    """All sites' data in one federation, as `cofed.run` takes it; what does not fit together is refused.
 
-    Files are alike in kind only: whole numbers at one site may be floats at another, and columns stand in any order.
+    Columns may stand in any order, and integers at one site may be floats at another.
     """
     tables = {site: read_site(path, target) for site, path in files.items()}
     columns, ordered = arrays.align([X for X, _ in tables.values()], list(tables), None)

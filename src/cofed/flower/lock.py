@@ -1,4 +1,4 @@
-"""One run at a time in a folder: a lock that the system gives back however its holder ends, by SIGKILL too."""
+"""One run at a time in a folder: a lock that the system releases however its holder ends, even by SIGKILL."""
 
 import contextlib
 import fcntl
@@ -10,7 +10,7 @@ from cofed._util.files import private_append
 
 @contextlib.contextmanager
 def alone(folder: Path | None) -> Iterator[None]:
-    """Hold a folder, or say that another holds it; without a folder there is nothing to hold.
+    """Lock a folder for the block, or refuse where another run has locked it; None locks nothing.
 
     >>> import tempfile
     >>> where = Path(tempfile.mkdtemp())

@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import jax
 import numpy as np
@@ -166,9 +166,7 @@ def stage_at(
     if not 0 <= outline.number < len(stages):
         raise WireError(f"the message is of stage {outline.number}, but there are {len(stages)}")
     problem = dataclasses.replace(pose(problem, outline.plan), everyone=outline.everyone)
-    stage = traced(stages[outline.number].algorithm, dtype)
-    assert isinstance(stage, AbstractServerAlgorithm)
-    return traced(problem, dtype), stage
+    return traced(problem, dtype), cast(AbstractServerAlgorithm, traced(stages[outline.number].algorithm, dtype))
 
 
 def stand_in(infos: list[SiteInfo]) -> Federation:

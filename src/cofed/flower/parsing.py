@@ -1,17 +1,15 @@
-"""cofed's own objects from short texts such as "L1(0.01)": no code is run, only cofed's classes are made."""
+"""cofed's own objects from short texts such as "L1(0.01)": only cofed's classes can be called, no other code runs."""
 
 import ast
 from collections.abc import Callable
 from typing import Any
 
+import cofed
 from cofed.engine.serialization import classes
-from cofed.models import Linear
-from cofed.problem import Problem
-from cofed.regularizers import On
 
 
 def parse(text: str, kind: str) -> Any:
-    """The object that a text such as "FedDualAvg(client_lr=0.1)" stands for; `kind` says what is expected.
+    """Make the object that a text such as "FedDualAvg(client_lr=0.1)" describes; `kind` says what is expected.
 
     >>> parse("L1(0.01)", "a regularizer")
     L1(strength=0.01)
@@ -37,7 +35,7 @@ def parse(text: str, kind: str) -> Any:
 
 
 def maker(node: ast.expr) -> Callable[[], Any]:
-    """What makes the object of a call of one of cofed's classes, whose arguments may be such calls, or a literal."""
+    """A function that makes the described object: a literal, or a call of one of cofed's classes on such arguments."""
     if not isinstance(node, ast.Call):
         value = ast.literal_eval(node)
         return lambda: value
@@ -49,7 +47,8 @@ def maker(node: ast.expr) -> Callable[[], Any]:
     return lambda: kind(*(make() for make in arguments), **{name: make() for name, make in named.items()})
 
 
-def parse_problem(loss: str, regularizer: str, intercept: bool) -> Problem:
+def parse_problem(loss: str, regularizer: str, intercept: bool) -> cofed.Problem:
     """The problem of a linear model with this loss and regularizer; an intercept is not penalised."""
     psi = parse(regularizer, "a regularizer")
-    return Problem(Linear(intercept=intercept), parse(loss, "a loss"), On(psi, "coef") if intercept else psi)
+    penalty = cofed.On(psi, "coef") if intercept else psi
+    return cofed.Problem(cofed.Linear(intercept=intercept), parse(loss, "a loss"), penalty)

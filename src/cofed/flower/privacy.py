@@ -82,7 +82,7 @@ class Privacy(eqx.Module):
             return 0.0
         from dp_accounting import dp_event, privacy_accountant, rdp
 
-        # The relation is in the sensitivity already: 2 C between any two data sets of a site.
+        # Replacing a site's data is already in the sensitivity (2 C), so the accountant needs no relation of its own.
         accountant = rdp.RdpAccountant(neighboring_relation=privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE)
         accountant.compose(dp_event.GaussianDpEvent(self.noise / 2), rounds)
         return float(accountant.get_epsilon(self.delta))
@@ -104,7 +104,7 @@ def privatised(work: RoundWork, first_state: PyTree, told: RoundInstructions, up
 
 
 def noised(centre: PyTree, moves: PyTree, up: PyTree, clip: float, noise: float, rng: np.random.Generator) -> PyTree:
-    """centre + clip(up - centre) + noise, in the leaves that move."""
+    """centre + clip(up - centre) + noise, in the leaves that depend on gradients (`moves`)."""
     change = jax.tree.map(lambda a, b, m: (np.asarray(a, float) - np.asarray(b, float)) * m, up, centre, moves)
     length = np.sqrt(sum(float(np.sum(leaf**2)) for leaf in jax.tree.leaves(change)))
     scale = min(1.0, clip / length) if length > 0 else 1.0

@@ -1,5 +1,4 @@
-"""What `cofed federate` shows: a table of sites that changes as they answer, or plain lines where there is no
-terminal."""
+"""What `cofed federate` shows: a live table of the sites, or plain lines where there is no terminal."""
 
 import contextlib
 import sys
@@ -18,21 +17,21 @@ from cofed.flower.run_folder import SavedRun, read_saved
 from cofed.flower.settings import ServeOptions
 
 STATES = {"joined": "there", "asked": "working", "heard": "answered", "left out": "left out", "trouble": "in trouble"}
-# What stays on the screen: above the table of sites, or, where there is no terminal, with what the table would say.
+# Kinds of events that stay on the screen: above the live table, and without a terminal, where lines replace the table.
 LASTING = ("trouble", "left out", "evaluated", "resumed", "stopped", "refused", "replaced")
 PLAIN = (*LASTING, "joined", "waiting", "round", "end")
 
 
 class Board:
-    """The sites and where each is."""
+    """A table of the sites and what each is doing."""
 
     def __init__(self, sites: list[str]):
         self.states = dict.fromkeys(sites, "starting")
         self.words = dict.fromkeys(sites, "")
         self.line = "starting Flower"
 
-    def take(self, event: dict[str, Any]) -> None:
-        """Take in what happened."""
+    def update(self, event: dict[str, Any]) -> None:
+        """Update the table by an event."""
         site = event.get("site")
         if site in self.states and event["kind"] in STATES:
             self.states[site] = STATES[event["kind"]]
@@ -72,7 +71,7 @@ def watch(federation: LocalFederation, files: dict[str, Path], screen: Console) 
     needed = ServeOptions(**federation.settings).quorum or len(files)  # pyright: ignore[reportArgumentType]
     with started(federation, files) as processes, live or contextlib.nullcontext():
         for event in follow(processes, federation.out, needed):
-            board.take(event)
+            board.update(event)
             if event["kind"] in (LASTING if live else PLAIN):
                 screen.print(event["words"], highlight=False, soft_wrap=True, markup=False)
             if live:

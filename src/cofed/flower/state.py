@@ -21,7 +21,6 @@ from cofed.flower.membership import Membership
 from cofed.flower.messages import RoundInstructions, stage_at
 from cofed.flower.progress import Event
 from cofed.flower.run_folder import NetworkCheckpoint
-from cofed.flower.settings import NetworkSpec
 from cofed.flower.transport import Trouble
 from cofed.problem import Problem
 
@@ -39,10 +38,10 @@ class ServerStage:
     keeps_state: bool  # whether clients keep anything between rounds
 
     @classmethod
-    def enter(cls, spec: NetworkSpec, agreed: Agreement, number: int, begun: int, start: PyTree) -> "ServerStage":
+    def enter(cls, agreed: Agreement, number: int, begun: int, start: PyTree) -> "ServerStage":
         """The stage with this number, which begins in this round, from this model."""
         example, dtype = agreed.example, np.dtype(agreed.example.dtype)
-        problem, algorithm = stage_at(spec.problem, spec.algorithm, agreed.outline(number), dtype)
+        problem, algorithm = stage_at(agreed.spec.problem, agreed.spec.algorithm, agreed.outline(number), dtype)
         kept = jax.eval_shape(algorithm.init_client, problem, start)
 
         def update(X: Array, y: Array, w0: PyTree) -> PyTree:
@@ -106,28 +105,37 @@ class NetworkState:
     @classmethod
     def begin(cls, membership: Membership) -> "NetworkState":
         """The state before the first round."""
+        return cls.without_history(membership, 0, 0).with_row(0, 0)
+
+    @classmethod
+    def without_history(cls, membership: Membership, stage: int, begun: int) -> "NetworkState":
+        """The state of a run whose first stage is this one, which begins in this round."""
         agreed = membership.agreement
-        stage = ServerStage.enter(membership.spec, agreed, 0, 0, agreed.start)
-        server = stage.init()
-        counted = dict.fromkeys(agreed.sites, -1)
-        log = Log(History([], [], [], agreed.sites), [])
-        model = stage.algorithm.model(stage.problem, server)
-        return cls(membership, stage, server, model, 0, counted, {}, log).with_row(0, 0)
+        first = ServerStage.enter(agreed, stage, begun, agreed.start)
+        server = first.init()
+        return cls(
+            membership=membership,
+            stage=first,
+            server=server,
+            model=first.algorithm.model(first.problem, server),
+            round=begun,
+            counted=dict.fromkeys(agreed.sites, -1),
+            spent={},
+            log=Log(History([], [], [], agreed.sites), []),
+        )
 
     @classmethod
     def resume(cls, membership: Membership, loaded: Loaded, spent: Mapping[str, int]) -> "NetworkState":
-        """The state in a checkpoint; `spent` is what was asked of the sites since."""
-        agreed = membership.agreement
+        """The state in a checkpoint; `spent` counts also what the sites were asked for since."""
         number, begun = (int(loaded.tensors[f"state.{name}"]) for name in ("stage", "begun"))
-        stage = ServerStage.enter(membership.spec, agreed, number, begun, agreed.start)
-        template = checkpoint(stage, stage.init(), begun, *(dict.fromkeys(agreed.sites, 0) for _ in range(2)))
-        found, log = loaded.restore(template, agreed.start, agreed.sites)
-        by_site = lambda values: dict(zip(agreed.sites, values.tolist(), strict=True))  # noqa: E731
-        return cls(
-            membership=membership,
-            stage=dataclasses.replace(stage, start=found.start),
+        like = cls.without_history(membership, number, begun)  # has the shapes that the checkpoint must have
+        found, log = loaded.restore(like.checkpoint(), like.stage.start, like.agreed.sites)
+        by_site = lambda values: dict(zip(like.agreed.sites, values.tolist(), strict=True))  # noqa: E731
+        return dataclasses.replace(
+            like,
+            stage=dataclasses.replace(like.stage, start=found.start),
             server=found.server,
-            model=stage.algorithm.model(stage.problem, found.server),
+            model=like.stage.algorithm.model(like.stage.problem, found.server),
             round=int(found.round),
             counted=by_site(found.counted),
             spent=by_site(found.spent) | dict(spent),
@@ -150,7 +158,7 @@ class NetworkState:
         if self.round == 0 or at.number + 1 >= len(self.agreed.stages) or self.round < self.agreed.end_of(at.number):
             return self
         start = output(at.algorithm, at.problem, self.server)
-        stage = ServerStage.enter(self.membership.spec, self.agreed, at.number + 1, self.round, start)
+        stage = ServerStage.enter(self.agreed, at.number + 1, self.round, start)
         counted = dict.fromkeys(self.agreed.sites, -1)
         return dataclasses.replace(self, stage=stage, server=stage.init(), counted=counted)
 
@@ -280,20 +288,13 @@ class NetworkState:
 
     def checkpoint(self) -> NetworkCheckpoint:
         """What is kept of the state on disk, beside its log."""
-        return checkpoint(self.stage, self.server, self.round, self.counted, self.spent)
-
-
-def checkpoint(
-    stage: ServerStage, server: PyTree, round: int, counted: Mapping[str, int], spent: Mapping[str, int]
-) -> NetworkCheckpoint:
-    """A state as one pytree of arrays; numbers by site are in the order of `counted`."""
-    number = lambda value: jnp.asarray(value, jnp.int32)  # noqa: E731
-    return NetworkCheckpoint(
-        server=server,
-        start=stage.start,
-        round=number(round),
-        begun=number(stage.begun),
-        stage=number(stage.number),
-        counted=number(list(counted.values())),
-        spent=number([spent.get(site, 0) for site in counted]),
-    )
+        number, sites = lambda value: jnp.asarray(value, jnp.int32), self.agreed.sites
+        return NetworkCheckpoint(
+            server=self.server,
+            start=self.stage.start,
+            round=number(self.round),
+            begun=number(self.stage.begun),
+            stage=number(self.stage.number),
+            counted=number([self.counted[site] for site in sites]),
+            spent=number([self.spent.get(site, 0) for site in sites]),
+        )

@@ -11,6 +11,7 @@ from cofed.regularizers.l1_ball import L1Ball
 from cofed.regularizers.l2_ball import L2Ball
 from cofed.regularizers.mcp import MCP
 from cofed.regularizers.nonnegative import NonNegative
+from cofed.regularizers.norm import AbstractNorm
 from cofed.regularizers.nuclear import Nuclear
 from cofed.regularizers.on import On
 from cofed.regularizers.scad import SCAD
@@ -23,6 +24,7 @@ __all__ = [
     "L1",
     "MCP",
     "SCAD",
+    "AbstractNorm",
     "AbstractRegularizer",
     "Box",
     "ElasticNet",

@@ -1,15 +1,36 @@
 """The contract of a regularizer."""
 
+import dataclasses
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PyTree, Scalar
 
+from cofed._util import trees
 from cofed._util.checks import shown
 from cofed._util.contracts import adopted, as_given, lacking
+from cofed._util.types import Hyperparameter
 from cofed.regularizers.leaves import checked
+
+
+@dataclasses.dataclass(frozen=True)
+class PiecewiseQuadratic:
+    """psi(w) = sum_j l1_j |w_j| + ridge_j w_j^2 / 2 on low_j <= w_j <= high_j, for a model that is one array.
+
+    Parameters
+    ----------
+    l1, ridge, low, high : array_like
+        Numbers, or arrays that broadcast to the model's shape; bounds may be infinite.
+    """
+
+    l1: np.ndarray | float = 0.0
+    ridge: np.ndarray | float = 0.0
+    low: np.ndarray | float = -np.inf
+    high: np.ndarray | float = np.inf
 
 
 class AbstractRegularizer(eqx.Module):
@@ -20,18 +41,38 @@ class AbstractRegularizer(eqx.Module):
     the hyperparameters) and differentiated, with finite derivatives.
 
     Traits are what algorithms read to refuse what they cannot treat. Each has a default that promises nothing, so a
-    class states only what holds for it:
+    class states only what holds for it.
 
-    - `convex`
-    - `separable`: psi is a sum over coordinates, so the prox acts on each coordinate alone.
-    - `is_indicator`: psi is 0 on a set and infinite outside; the prox is the projection for every step >= 0.
-    - `weak_convexity`: the least rho for which psi + rho ||w||^2/2 is convex; by default 0.0 if psi is convex, else
-      inf.
-    - `weighted_l1`: psi(w) = sum_j lambda_j |w_j| with lambda_j >= 0.
-    - `is_zero`: psi = 0.
-    - `is_norm`: psi = norm_strength * R with a norm (or, through `On`, a seminorm) R; then there are
-      `norm_strength` and `prox_in_ball`.
-    - `structure`: what is simple about a minimiser: "density" (few non-zeros), "rank", or None.
+    Attributes
+    ----------
+    convex : bool
+        Whether psi is convex.
+    separable : bool
+        Whether psi is a sum over coordinates, so that the prox acts on each coordinate alone.
+    is_indicator : bool
+        Whether psi is 0 on a set and infinite outside; the prox is the projection for every step >= 0.
+    weak_convexity : float
+        The least rho for which psi + rho ||w||^2/2 is convex; by default 0.0 if psi is convex, else inf.
+    weighted_l1 : bool
+        Whether psi(w) = sum_j lambda_j |w_j| with lambda_j >= 0.
+    is_zero : bool
+        Whether psi = 0.
+    is_norm : bool
+        Whether psi = norm_strength * R with a norm (or, through `On`, a seminorm) R; then there are `norm_strength`
+        and `prox_in_ball`.
+    structure : {"density", "rank"} or None
+        What is simple about a minimiser: few non-zeros, or a low rank.
+    coercive : bool
+        Whether psi grows to infinity in every direction (or is infinite), so that a minimum exists for any loss that is
+        bounded below.
+    sparsifying : bool
+        Whether psi is a sum over coordinates, all of which it can set to zero.
+
+    Notes
+    -----
+    The estimators certify a fit by a duality gap. A convex regularizer takes part if it gives `conjugate`; where the
+    conjugate is infinite outside some set, `dual_scaling` should find the way into that set. A regularizer that derives
+    from `AbstractNorm` has both from its `dual_norm`.
 
     Examples
     --------
@@ -57,7 +98,7 @@ class AbstractRegularizer(eqx.Module):
     structure: ClassVar[str | None] = None
 
     @property
-    def weak_convexity(self) -> Any:
+    def weak_convexity(self) -> Hyperparameter:
         """The least rho for which psi + rho ||w||^2/2 is convex."""
         return 0.0 if self.convex else float("inf")
 
@@ -68,11 +109,35 @@ class AbstractRegularizer(eqx.Module):
 
     @abstractmethod
     def value(self, w: PyTree) -> Scalar:
-        """psi(w); for an indicator 0 or inf, with the tolerance for round-off that the class states."""
+        """The value psi(w).
+
+        Parameters
+        ----------
+        w : pytree of floating arrays
+            The model.
+
+        Returns
+        -------
+        scalar
+            psi(w); for an indicator 0 or inf, with the tolerance for round-off that the class states.
+        """
 
     @abstractmethod
-    def prox(self, v: PyTree, step: Any) -> PyTree:
-        """argmin_w ||w - v||^2/2 + step psi(w), a global minimiser, for every step >= 0."""
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
+        """The proximal map, argmin_w ||w - v||^2/2 + step psi(w).
+
+        Parameters
+        ----------
+        v : pytree of floating arrays
+            The point to begin from.
+        step : float
+            How strongly psi counts, >= 0.
+
+        Returns
+        -------
+        pytree
+            A global minimiser, like v.
+        """
 
     @property
     def has_subgradient(self) -> bool:
@@ -81,7 +146,23 @@ class AbstractRegularizer(eqx.Module):
 
     @checked
     def subgradient(self, w: PyTree) -> PyTree:
-        """An element of the subdifferential, 0 at kinks; a TypeError where there is none."""
+        """An element of the subdifferential.
+
+        Parameters
+        ----------
+        w : pytree of floating arrays
+            The model.
+
+        Returns
+        -------
+        pytree
+            A subgradient, 0 at kinks.
+
+        Raises
+        ------
+        TypeError
+            Where there is none.
+        """
         if self.is_indicator:
             raise TypeError(
                 f"{self.title} is the indicator of a set and has no subgradient to step along; use its prox"
@@ -89,13 +170,35 @@ class AbstractRegularizer(eqx.Module):
         raise TypeError(f"{self.title} gives no subgradient; use its prox")
 
     @property
-    def norm_strength(self) -> Any:
+    def norm_strength(self) -> Hyperparameter:
         """lambda of psi = lambda R, of a regularizer that is a multiple of a norm R."""
         raise TypeError(f"{self.title} is not a norm (trait is_norm) and has no strength of one")
 
     @checked
-    def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
-        """argmin_w ||w - v||^2/2 + step psi(w) subject to R(w - anchor) <= radius, of psi = lambda R with a norm R."""
+    def prox_in_ball(self, v: PyTree, step: Hyperparameter, anchor: PyTree, radius: Hyperparameter) -> PyTree:
+        """The proximal map within a ball of the norm R of psi = lambda R.
+
+        Parameters
+        ----------
+        v : pytree of floating arrays
+            The point to begin from.
+        step : float
+            How strongly psi counts, >= 0.
+        anchor : pytree like v
+            The centre of the ball.
+        radius : float
+            The radius of the ball, >= 0.
+
+        Returns
+        -------
+        pytree
+            argmin_w ||w - v||^2/2 + step psi(w) subject to R(w - anchor) <= radius.
+
+        Raises
+        ------
+        TypeError
+            Where psi is not a norm.
+        """
         raise TypeError(f"{self.title} is not a norm (trait is_norm) and has no ball")
 
     def part(self, w: PyTree) -> PyTree:
@@ -105,6 +208,140 @@ class AbstractRegularizer(eqx.Module):
     def covers(self, w: PyTree) -> list[bool]:
         """Which leaves, in order, psi depends on."""
         return [not self.is_zero] * len(jax.tree.leaves(w))
+
+    # Duality: what certifies a minimum.
+
+    @property
+    def has_dual_norm(self) -> bool:
+        """Whether `dual_norm` is given."""
+        return type(self).dual_norm is not AbstractRegularizer.dual_norm
+
+    @checked
+    def dual_norm(self, z: PyTree) -> Scalar:
+        """The dual norm of R, of psi = lambda R: max <z, w> subject to R(w) <= 1.
+
+        Parameters
+        ----------
+        z : pytree of floating arrays
+            A gradient, or another dual point.
+
+        Returns
+        -------
+        scalar
+            The dual norm, infinite where R is 0 in a direction that z has a part in.
+
+        Raises
+        ------
+        TypeError
+            Where psi is not the multiple of a norm.
+        """
+        raise TypeError(f"{self.title} is not a norm and has no dual norm")
+
+    @property
+    def has_conjugate(self) -> bool:
+        """Whether `conjugate` is given."""
+        return type(self).conjugate is not AbstractRegularizer.conjugate
+
+    @checked
+    def conjugate(self, u: PyTree, slack: Hyperparameter = 0.0) -> Scalar:
+        """The convex conjugate psi*(u) = sup_w <u, w> - psi(w).
+
+        Parameters
+        ----------
+        u : pytree of floating arrays
+            A dual point.
+        slack : float or array, default=0.0
+            How far u_j may be outside the domain by rounding, in directions in which psi does not grow at all.
+
+        Returns
+        -------
+        scalar
+            The value, infinite outside the domain.
+
+        Raises
+        ------
+        TypeError
+            Where the regularizer does not give it.
+        """
+        raise TypeError(f"{self.title} gives no conjugate")
+
+    def dual_scaling(self, u: PyTree) -> Scalar:
+        """The largest s in [0, 1] for which the conjugate of psi, or of its part that is a norm, is finite at s u.
+
+        Parameters
+        ----------
+        u : pytree of floating arrays
+            A dual point.
+
+        Returns
+        -------
+        scalar
+            s, by default 1.
+        """
+        return jnp.ones((), trees.dtype(u))
+
+    def excess(self, w: PyTree, gradient: PyTree) -> PyTree:
+        """What to take off a gradient at w so that the rest fits psi: optimal, or at least where psi* is finite.
+
+        Parameters
+        ----------
+        w : pytree of floating arrays
+            The model.
+        gradient : pytree like w
+            The gradient of the smooth part there.
+
+        Returns
+        -------
+        pytree
+            The excess, by default 0.
+        """
+        return trees.zeros_like(gradient)
+
+    @property
+    def coercive(self) -> bool:
+        """Whether psi grows to infinity in every direction, or is infinite there."""
+        return False
+
+    @property
+    def sparsifying(self) -> bool:
+        """Whether psi is a sum over coordinates, all of which it can set to zero."""
+        return self.separable and self.structure == "density"
+
+    def zeroing_factor(self, gradient: PyTree) -> Scalar:
+        """The least factor for which w = 0 minimises <gradient, w> + factor psi(w).
+
+        Parameters
+        ----------
+        gradient : pytree of floating arrays
+            The gradient of the smooth part at 0.
+
+        Returns
+        -------
+        scalar
+            The factor, infinite (the default) where none is known.
+        """
+        return jnp.full((), jnp.inf, trees.dtype(gradient))
+
+    def scaled(self, factor: float) -> "AbstractRegularizer":
+        """factor * psi.
+
+        Parameters
+        ----------
+        factor : float
+            A number > 0.
+
+        Returns
+        -------
+        AbstractRegularizer
+            The same kind of regularizer where it has a strength, else `Scaled`.
+        """
+        from cofed.regularizers.calculus import Scaled
+
+        return Scaled(self, factor)
+
+    def piecewise_quadratic(self) -> PiecewiseQuadratic | None:
+        """psi as a sum of one-dimensional quadratics with kinks and bounds, or None where it is no such sum."""
+        return None
 
 
 class OwnRegularizer(AbstractRegularizer):
@@ -131,20 +368,20 @@ class OwnRegularizer(AbstractRegularizer):
     def value(self, w: PyTree) -> Scalar:
         return self.own.value(w)
 
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         return self.own.prox(v, step)
 
     def subgradient(self, w: PyTree) -> PyTree:
         return self.own.subgradient(w) if self.has_subgradient else AbstractRegularizer.subgradient(self, w)
 
 
-def stated(own: object, trait: str) -> Any:
+def stated(own: object, trait: str) -> bool | str | None:
     """A trait as the user's object states it, or the contract's default."""
     return getattr(own, trait, getattr(AbstractRegularizer, trait))
 
 
 def as_regularizer(value: object, owner: str = "regularizer") -> AbstractRegularizer:
-    """The regularizer, or a sentence on why it is none.
+    """The regularizer that a user gave, or a sentence that says why it is none.
 
     An object of one's own with `value` and `prox` is taken as one; the traits that it does not state promise nothing.
     """
@@ -159,7 +396,7 @@ def as_regularizer(value: object, owner: str = "regularizer") -> AbstractRegular
 
 
 def part_of(owner: str, value: object) -> AbstractRegularizer:
-    """A regularizer that another one is made of, or a sentence."""
+    """A regularizer that another one is made of; a sentence where it is none."""
     if not isinstance(value, type) and (isinstance(value, eqx.Module) or not lacking(value, AbstractRegularizer)):
         return as_regularizer(value, f"{owner}: regularizer")
     what = "one of its parts" if owner == "Sum" else "its regularizer"

@@ -1,16 +1,15 @@
 """Bounds on every coordinate."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree, Scalar
+from jaxtyping import Array, PyTree, Scalar
 
 from cofed._util import trees
 from cofed._util.checks import shown
-from cofed.regularizers.base import AbstractRegularizer
+from cofed._util.types import Hyperparameter
+from cofed.regularizers.base import AbstractRegularizer, PiecewiseQuadratic
 from cofed.regularizers.leaves import (
     checked,
     concrete,
@@ -20,6 +19,7 @@ from cofed.regularizers.leaves import (
     require_numbers,
     spread,
     tolerance,
+    total,
 )
 
 
@@ -35,8 +35,8 @@ class Box(AbstractRegularizer):
     [2.0, -1.0, 0.5]
     """
 
-    low: Any = eqx.field(converter=coordinates)
-    high: Any = eqx.field(converter=coordinates)
+    low: PyTree = eqx.field(converter=coordinates)
+    high: PyTree = eqx.field(converter=coordinates)
 
     convex = True
     separable = True
@@ -59,7 +59,7 @@ class Box(AbstractRegularizer):
     def value(self, w: PyTree) -> Scalar:
         """0 within the bounds, inf outside"""
 
-        def inside(x: Any, low: Any, high: Any) -> Any:
+        def inside(x: Array, low: Array, high: Array) -> Array:
             room = tolerance(x.dtype)
             above = x >= low - room * jnp.maximum(jnp.abs(low), 1.0)
             return jnp.all(above & (x <= high + room * jnp.maximum(jnp.abs(high), 1.0)))
@@ -68,9 +68,42 @@ class Box(AbstractRegularizer):
         return indicator(jnp.all(jnp.stack(fits)), trees.dtype(w))
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """The nearest point within the bounds."""
         return each(jnp.clip, v, *self._bounds(v))
+
+    @checked
+    def conjugate(self, u: PyTree, slack: Hyperparameter = 0.0) -> Scalar:
+        """sum_j max(low_j u_j, high_j u_j)"""
+
+        def leaf(x: Array, low: Array, high: Array) -> Array:
+            low, high = (jnp.broadcast_to(bound, x.shape) for bound in (low, high))
+            at = jnp.where(x > 0, high, low)
+            inside = (x == 0) | (jnp.isinf(at) & (jnp.abs(x) <= slack))
+            return jnp.sum(jnp.where(inside, 0, jnp.where(inside, 1, at) * x))
+
+        return total(leaf, u, *self._bounds(u))
+
+    @checked
+    def excess(self, w: PyTree, gradient: PyTree) -> PyTree:
+        """The part that pulls towards a bound that is infinite."""
+
+        def leaf(g: Array, low: Array, high: Array) -> Array:
+            low, high = (jnp.broadcast_to(bound, g.shape) for bound in (low, high))
+            return jnp.clip(g, jnp.where(jnp.isposinf(high), -jnp.inf, 0), jnp.where(jnp.isneginf(low), jnp.inf, 0))
+
+        return each(leaf, gradient, *self._bounds(gradient))
+
+    @property
+    def coercive(self) -> bool:
+        """Whether all bounds are finite."""
+        return all(np.isfinite(bound).all() for bound in (*concrete(self.low), *concrete(self.high)))
+
+    def piecewise_quadratic(self) -> PiecewiseQuadratic | None:
+        """The bounds, for a model that is one array."""
+        if not all(isinstance(bound, (float, np.ndarray, jax.Array)) for bound in (self.low, self.high)):
+            return None
+        return PiecewiseQuadratic(low=np.asarray(self.low), high=np.asarray(self.high))
 
     def _bounds(self, tree: PyTree) -> tuple[PyTree, PyTree]:
         return spread("Box", "low", self.low, tree), spread("Box", "high", self.high, tree)

@@ -1,7 +1,5 @@
 """New regularizers from old: multiples, translations, sums over disjoint leaves."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,6 +9,7 @@ from jaxtyping import PyTree, Scalar
 from cofed._util import trees
 from cofed._util.checks import shown
 from cofed._util.scalars import number, require_positive
+from cofed._util.types import Given, Hyperparameter
 from cofed.regularizers.base import AbstractRegularizer, part_of
 from cofed.regularizers.composite import AbstractComposite
 from cofed.regularizers.leaves import (
@@ -21,6 +20,7 @@ from cofed.regularizers.leaves import (
     each,
     require_numbers,
     spread,
+    total,
 )
 
 
@@ -36,7 +36,7 @@ class Scaled(AbstractComposite):
     """
 
     regularizer: AbstractRegularizer = eqx.field(converter=lambda psi: part_of("Scaled", psi))
-    factor: Any = eqx.field(converter=number)
+    factor: Hyperparameter = eqx.field(converter=number)
 
     def __check_init__(self):
         require_positive("Scaled", factor=self.factor)
@@ -46,12 +46,12 @@ class Scaled(AbstractComposite):
         return (self.regularizer,)
 
     @property
-    def weak_convexity(self) -> Any:
+    def weak_convexity(self) -> Hyperparameter:
         """factor * the regularizer's"""
         return self.factor * self.regularizer.weak_convexity
 
     @property
-    def norm_strength(self) -> Any:
+    def norm_strength(self) -> Hyperparameter:
         """factor * the regularizer's"""
         return self.factor * self.regularizer.norm_strength
 
@@ -66,7 +66,7 @@ class Scaled(AbstractComposite):
         return cast(self.factor, inner) * inner
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """The regularizer's prox with step * factor."""
         return self.regularizer.prox(v, self._step(v, step))
 
@@ -76,11 +76,31 @@ class Scaled(AbstractComposite):
         return each(lambda x: cast(self.factor, x) * x, self.regularizer.subgradient(w))
 
     @checked
-    def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
+    def prox_in_ball(self, v: PyTree, step: Hyperparameter, anchor: PyTree, radius: Hyperparameter) -> PyTree:
         """The regularizer's with step * factor; the ball is that of the norm itself and does not scale."""
         return self.regularizer.prox_in_ball(v, self._step(v, step), anchor, radius)
 
-    def _step(self, v: PyTree, step: Any) -> Any:
+    @checked
+    def dual_norm(self, z: PyTree) -> Scalar:
+        """The regularizer's: the norm itself does not scale."""
+        return self.regularizer.dual_norm(z)
+
+    @checked
+    def conjugate(self, u: PyTree, slack: Hyperparameter = 0.0) -> Scalar:
+        """factor * the regularizer's at u / factor"""
+        inner = self.regularizer.conjugate(each(lambda x: x / cast(self.factor, x), u), slack)
+        return cast(self.factor, inner) * inner
+
+    def dual_scaling(self, u: PyTree) -> Scalar:
+        """The regularizer's at u / factor"""
+        return self.regularizer.dual_scaling(each(lambda x: x / cast(self.factor, x), u))
+
+    @property
+    def coercive(self) -> bool:
+        """Whether the regularizer is."""
+        return self.regularizer.coercive
+
+    def _step(self, v: PyTree, step: Hyperparameter) -> Scalar:
         dtype = trees.dtype(v)
         return jnp.asarray(step, dtype) * jnp.asarray(self.factor, dtype)
 
@@ -123,7 +143,7 @@ class Translated(AbstractComposite):
         return self.regularizer.value(self._moved(w))
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """center + the regularizer's prox at v - center"""
         return each(jnp.add, self.regularizer.prox(self._moved(v), step), self._center(v))
 
@@ -131,6 +151,21 @@ class Translated(AbstractComposite):
     def subgradient(self, w: PyTree) -> PyTree:
         """The regularizer's at w - center"""
         return self.regularizer.subgradient(self._moved(w))
+
+    @checked
+    def conjugate(self, u: PyTree, slack: Hyperparameter = 0.0) -> Scalar:
+        """The regularizer's at u, plus <u, center>"""
+        inner = self.regularizer.conjugate(u, slack)
+        return inner + total(lambda x, c: jnp.sum(x * c), u, self._center(u))
+
+    def dual_scaling(self, u: PyTree) -> Scalar:
+        """The regularizer's"""
+        return self.regularizer.dual_scaling(u)
+
+    @property
+    def coercive(self) -> bool:
+        """Whether the regularizer is."""
+        return self.regularizer.coercive
 
     def _moved(self, w: PyTree) -> PyTree:
         return each(jnp.subtract, w, self._center(w))
@@ -156,7 +191,7 @@ class Sum(AbstractComposite):
 
     is_norm = False
 
-    def __init__(self, *parts: Any):
+    def __init__(self, *parts: Given[AbstractRegularizer | eqx.Module]):
         if not parts:
             raise ValueError("Sum: give at least one regularizer as parts, got none")
         self.parts = tuple(part_of("Sum", part) for part in parts)
@@ -176,7 +211,7 @@ class Sum(AbstractComposite):
         return jnp.sum(jnp.stack([part.value(w) for part in self.parts]))
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """The parts' proxes, one after another."""
         self._refuse_overlap(v)
         for part in self.parts:
@@ -189,6 +224,11 @@ class Sum(AbstractComposite):
         self._refuse_overlap(w)
         parts = [part.subgradient(w) for part in self.parts]
         return jax.tree.map(lambda *leaves: sum(leaves[1:], leaves[0]), *parts)
+
+    @property
+    def has_conjugate(self) -> bool:
+        """False: the parts' conjugates are infinite on each other's leaves."""
+        return False
 
     def _refuse_overlap(self, w: PyTree) -> None:
         for name, *marks in zip(trees.names(w), *(part.covers(w) for part in self.parts), strict=True):

@@ -1,11 +1,13 @@
 """What regularizers made of others share."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from cofed._util.types import Hyperparameter
 from cofed.regularizers.base import AbstractRegularizer
 
 
@@ -27,7 +29,7 @@ class AbstractComposite(AbstractRegularizer):
         structure = property(lambda self: common(one.structure for one in self.inner))
 
     @property
-    def weak_convexity(self) -> Any:
+    def weak_convexity(self) -> Hyperparameter:
         """The largest of the parts': on disjoint leaves they do not add up."""
         constants = [one.weak_convexity for one in self.inner]
         if all(isinstance(constant, float) for constant in constants):
@@ -44,12 +46,22 @@ class AbstractComposite(AbstractRegularizer):
         """Whether all parts have one."""
         return all(one.has_subgradient for one in self.inner)
 
+    @property
+    def has_conjugate(self) -> bool:
+        """Whether all parts have one."""
+        return all(one.has_conjugate for one in self.inner)
+
+    @property
+    def has_dual_norm(self) -> bool:
+        """Whether it is a norm, and the parts give their dual norms."""
+        return self.is_norm and all(one.has_dual_norm for one in self.inner)
+
     def covers(self, w: PyTree) -> list[bool]:
         """Which leaves, in order, one of the parts depends on."""
         return [any(marks) for marks in zip(*(one.covers(w) for one in self.inner), strict=True)]
 
 
-def common(values: Any) -> Any:
+def common(values: Iterable[str | None]) -> str | None:
     """What all have in common, or None."""
     found = set(values)
     return found.pop() if len(found) == 1 else None

@@ -1,11 +1,10 @@
 """The prox of a sum of two functions whose own proxes are known."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree, Scalar
 
 from cofed._util import trees
 
@@ -14,7 +13,7 @@ def prox_of_sum(
     prox: Callable[[PyTree], PyTree],
     project: Callable[[PyTree], PyTree],
     v: PyTree,
-    scale: Any,
+    scale: Scalar,
     cap: int = 2000,
 ) -> PyTree:
     """argmin_w ||w - v||^2/2 + f(w) subject to w in C, from prox = prox_f and project = P_C.
@@ -41,7 +40,7 @@ def prox_of_sum(
         grown, weight = jnp.where(uphill, 1.0, grown), jnp.where(uphill, 0.0, (momentum - 1) / grown)
         return q_new, trees.axpy(weight, move, q_new), grown, x, trees.norm(trees.sub(x, y)), count + 1
 
-    def unfinished(state: tuple) -> Any:
+    def unfinished(state: tuple) -> Array:
         return (state[4] > tolerance) & (state[5] < cap)
 
     zero = trees.zeros_like(v)

@@ -1,7 +1,5 @@
 """The group lasso."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,14 +7,15 @@ from jaxtyping import Array, PyTree, Scalar
 
 from cofed._util import trees
 from cofed._util.scalars import number, require_nonnegative
-from cofed.regularizers.base import AbstractRegularizer
+from cofed._util.types import Hyperparameter
 from cofed.regularizers.dykstra import prox_of_sum
 from cofed.regularizers.groups import expand, group_norm, group_soft, group_weights, labels, require_leaf
-from cofed.regularizers.leaves import cast, checked, coordinates, each, joint, require_weights, total
+from cofed.regularizers.leaves import cast, checked, concrete, coordinates, each, joint, require_weights, total
+from cofed.regularizers.norm import AbstractNorm
 from cofed.regularizers.thresholds import shrink
 
 
-class GroupL1(AbstractRegularizer):
+class GroupL1(AbstractNorm):
     """psi(w) = strength * sum_g weights_g ||w_g||_2.
 
     - `strength` (lambda) >= 0.
@@ -29,12 +28,10 @@ class GroupL1(AbstractRegularizer):
     [1.5, 2.0, 0.0]
     """
 
-    strength: Any = eqx.field(converter=number)
+    strength: Hyperparameter = eqx.field(converter=number)
     groups: tuple[int, ...] | None = eqx.field(static=True, converter=labels, default=None)
-    weights: Any = eqx.field(converter=coordinates, default=None)
+    weights: PyTree = eqx.field(converter=coordinates, default=None)
 
-    convex = True
-    is_norm = True
     structure = "density"
 
     def __check_init__(self):
@@ -48,7 +45,7 @@ class GroupL1(AbstractRegularizer):
         return cast(self.strength, amount) * amount
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """Each group shortened by step * strength * weights_g."""
 
         def leaf(x: Array) -> Array:
@@ -77,12 +74,12 @@ class GroupL1(AbstractRegularizer):
         return jnp.max(jnp.stack([leaf(x) for x in jax.tree.leaves(z)]))
 
     @property
-    def norm_strength(self) -> Any:
-        """lambda"""
-        return self.strength
+    def coercive(self) -> bool:
+        """Whether the strength and all weights are > 0."""
+        return super().coercive and all((leaf > 0).all() for leaf in concrete(self.weights))
 
     @checked
-    def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
+    def prox_in_ball(self, v: PyTree, step: Hyperparameter, anchor: PyTree, radius: Hyperparameter) -> PyTree:
         """argmin ||w - v||^2/2 + step psi(w) s.t. R(w - anchor) <= radius, psi = strength R; by Dykstra"""
         weights, _ = joint(each(self._weights, v))
         bound = cast(radius, weights)

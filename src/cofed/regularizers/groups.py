@@ -1,18 +1,20 @@
 """Groups of rows: their sizes, their norms, and a number per group back on every entry."""
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, PyTree
 
 from cofed._util.checks import shown
+from cofed._util.types import Given
 from cofed.regularizers.leaves import cast
 
 
-def labels(groups: Any) -> tuple[int, ...] | None:
+def labels(groups: Given[Sequence[int] | np.ndarray | None]) -> tuple[int, ...] | None:
     """A field converter: a label per row as a tuple, so that it is static and hashable."""
     if groups is None:
         return None
@@ -25,7 +27,7 @@ def labels(groups: Any) -> tuple[int, ...] | None:
     return tuple(given.tolist())
 
 
-def array(groups: Any) -> np.ndarray | None:
+def array(groups: object) -> np.ndarray | None:
     """What NumPy makes of it; None where it cannot, or would drop a mask."""
     try:
         return None if np.ma.isMaskedArray(groups) else np.asarray(groups)
@@ -33,7 +35,7 @@ def array(groups: Any) -> np.ndarray | None:
         return None
 
 
-def require_leaf(owner: str, groups: tuple[int, ...] | None, leaf: Any) -> None:
+def require_leaf(owner: str, groups: tuple[int, ...] | None, leaf: ArrayLike) -> None:
     """Refuse a leaf that the groups do not fit."""
     shape = np.shape(leaf)
     if groups is None and len(shape) < 2:
@@ -46,7 +48,7 @@ def require_leaf(owner: str, groups: tuple[int, ...] | None, leaf: Any) -> None:
 
 
 def group_weights(
-    owner: str, weights: Any, groups: tuple[int, ...] | None, x: Float[Array, "..."]
+    owner: str, weights: PyTree, groups: tuple[int, ...] | None, x: Float[Array, "..."]
 ) -> Float[Array, " g"]:
     """The weight of each group of a leaf: as given, or the square root of the group's number of entries."""
     rows = np.ones(x.shape[0], int) if groups is None else np.bincount(groups)

@@ -1,13 +1,12 @@
 """At most k non-zero coordinates: hard thresholding by count."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
 from cofed._util import checks
+from cofed._util.types import Hyperparameter
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import checked, indicator, joint
 
@@ -37,7 +36,7 @@ class L0Ball(AbstractRegularizer):
         return indicator(jnp.sum(x != 0) <= self.k, x.dtype)
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """The k largest entries in absolute value, the rest 0; among equals the lowest index stays."""
         x, back = joint(v)
         # top_k returns the lower index first among equals.

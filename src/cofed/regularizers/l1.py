@@ -1,40 +1,40 @@
 """The l1 norm, plain or weighted: the lasso."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PyTree, Scalar
+import numpy as np
+from jaxtyping import Array, PyTree, Scalar
 
 from cofed._util.scalars import number, require_nonnegative
+from cofed._util.types import Hyperparameter
 from cofed.regularizers import l1_prox_in_ball
-from cofed.regularizers.base import AbstractRegularizer
-from cofed.regularizers.leaves import cast, checked, coordinates, each, require_weights, spread, total
+from cofed.regularizers.base import PiecewiseQuadratic
+from cofed.regularizers.leaves import cast, checked, concrete, coordinates, each, require_weights, spread, total
+from cofed.regularizers.norm import AbstractNorm
 from cofed.regularizers.thresholds import soft
 
 
-class L1(AbstractRegularizer):
+class L1(AbstractNorm):
     """psi(w) = strength * sum_j weights_j |w_j|.
 
-    - `strength` (lambda) >= 0.
-    - `weights` >= 0: an array of the model's shape, or a pytree like the model; None is 1 everywhere. A
-      weight of 0 leaves its coordinate unpenalised.
+        - `strength` (lambda) >= 0.
+        - `weights` >= 0: an array of the model's shape, or a pytree like the model; None is 1 everywhere. A
+          weight of 0 leaves its coordinate unpenalised.
 
-    >>> import jax.numpy as jnp
-    >>> L1(1.0).prox(jnp.array([3.0, -0.5]), 2.0).tolist()
-    [1.0, 0.0]
-    >>> float(L1(0.5, weights=[1.0, 0.0]).value(jnp.array([3.0, -4.0])))
-    1.5
+        >>> import jax.numpy as jnp
+    import numpy as np
+        >>> L1(1.0).prox(jnp.array([3.0, -0.5]), 2.0).tolist()
+        [1.0, 0.0]
+        >>> float(L1(0.5, weights=[1.0, 0.0]).value(jnp.array([3.0, -4.0])))
+        1.5
     """
 
-    strength: Any = eqx.field(converter=number)
-    weights: Any = eqx.field(converter=coordinates, default=None)
+    strength: Hyperparameter = eqx.field(converter=number)
+    weights: PyTree = eqx.field(converter=coordinates, default=None)
 
-    convex = True
     separable = True
     weighted_l1 = True
-    is_norm = True
     structure = "density"
 
     def __check_init__(self):
@@ -48,7 +48,7 @@ class L1(AbstractRegularizer):
         return cast(self.strength, amount) * amount
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """Soft thresholding at step * strength * weights."""
         if self.weights is None:
             return each(lambda x: soft(x, cast(step, x) * cast(self.strength, x)), v)
@@ -63,19 +63,26 @@ class L1(AbstractRegularizer):
     def dual_norm(self, z: PyTree) -> Scalar:
         """max_j |z_j| / weights_j; infinite where a weight is 0 and z_j is not"""
 
-        def leaf(x: Any, c: Any) -> Any:
+        def leaf(x: Array, c: Array) -> Array:
             ratio = jnp.abs(x) / jnp.where(c > 0, c, 1.0)
             return jnp.max(jnp.where((c > 0) | (x == 0), ratio, jnp.inf), initial=0.0)
 
         return jnp.max(jnp.stack(jax.tree.leaves(each(leaf, z, self._weights(z)))))
 
     @property
-    def norm_strength(self) -> Any:
-        """lambda"""
-        return self.strength
+    def coercive(self) -> bool:
+        """Whether the strength and all weights are > 0."""
+        return super().coercive and all((leaf > 0).all() for leaf in concrete(self.weights))
+
+    def piecewise_quadratic(self) -> PiecewiseQuadratic | None:
+        """strength * weights * |w|, for a model that is one array"""
+        weights = 1.0 if self.weights is None else self.weights
+        if not isinstance(weights, (float, np.ndarray, jax.Array)):
+            return None
+        return PiecewiseQuadratic(l1=np.asarray(self.strength) * np.asarray(weights))
 
     @checked
-    def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
+    def prox_in_ball(self, v: PyTree, step: Hyperparameter, anchor: PyTree, radius: Hyperparameter) -> PyTree:
         """argmin ||w - v||^2/2 + step psi(w) subject to R(w - anchor) <= radius, psi = strength R; exactly"""
         return l1_prox_in_ball.prox_in_ball(v, step, self.strength, self._weights(v), anchor, radius)
 

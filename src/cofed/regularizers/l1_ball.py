@@ -1,12 +1,11 @@
 """The l1 ball."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
 from cofed._util.scalars import number, require_nonnegative
+from cofed._util.types import Hyperparameter
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, indicator, joint, tolerance
 from cofed.regularizers.thresholds import shrink
@@ -22,7 +21,7 @@ class L1Ball(AbstractRegularizer):
     [1.5, -0.5, 0.0]
     """
 
-    radius: Any = eqx.field(converter=number)
+    radius: Hyperparameter = eqx.field(converter=number)
 
     convex = True
     is_indicator = True
@@ -38,7 +37,18 @@ class L1Ball(AbstractRegularizer):
         return indicator(jnp.sum(jnp.abs(x)) <= cast(self.radius, x) * (1 + tolerance(x.dtype)), x.dtype)
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """The projection, by Newton's method on the threshold; points inside stay as they are."""
         x, back = joint(v)
         return back(jnp.sign(x) * shrink(jnp.abs(x), jnp.ones_like(x), cast(self.radius, x)))
+
+    @checked
+    def conjugate(self, u: PyTree, slack: Hyperparameter = 0.0) -> Scalar:
+        """radius * max_j |u_j|"""
+        x, _ = joint(u)
+        return cast(self.radius, x) * jnp.max(jnp.abs(x))
+
+    @property
+    def coercive(self) -> bool:
+        """True: the set is bounded."""
+        return True

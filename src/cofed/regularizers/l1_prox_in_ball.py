@@ -1,16 +1,19 @@
 """The prox of the l1 norm within an l1 ball around a point, which is not the prox and then the projection."""
 
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from cofed._util.types import Hyperparameter
 from cofed.regularizers.leaves import cast, joint
 from cofed.regularizers.thresholds import soft
 
 
-def prox_in_ball(v: PyTree, step: Any, strength: Any, weights: PyTree, anchor: PyTree, radius: Any) -> PyTree:
+def prox_in_ball(
+    v: PyTree, step: Hyperparameter, strength: Hyperparameter, weights: PyTree, anchor: PyTree, radius: Hyperparameter
+) -> PyTree:
     """argmin ||w - v||^2/2 + step strength sum c|w| subject to sum c|w - anchor| <= radius.
 
     With a multiplier nu for the ball the problem falls into coordinates, and the distance to the anchor never
@@ -56,7 +59,7 @@ def _slope(x: Array, a: Array, c: Array, kappa: Array, nu: Array) -> Array:
     return jnp.sum(jnp.where((w != 0) & (w != a), c**2, 0.0))
 
 
-def _halve(feasible: Any, x: Array, a: Array, c: Array, kappa: Array, active: Array) -> Array:
+def _halve(feasible: Callable[[Array], Array], x: Array, a: Array, c: Array, kappa: Array, active: Array) -> Array:
     """The least feasible nu, from above; 0 when the ball is inactive."""
     ratios = jnp.where(c > 0, jnp.abs(x - a) / jnp.where(c > 0, c, 1.0), 0.0)
     # Here every weighted coordinate sits at the anchor; the factor is for rounding.

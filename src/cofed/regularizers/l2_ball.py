@@ -1,12 +1,11 @@
 """The Euclidean ball."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
 from cofed._util.scalars import number, require_nonnegative
+from cofed._util.types import Hyperparameter
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, indicator, joint, tolerance
 from cofed.regularizers.thresholds import safe_norm
@@ -22,7 +21,7 @@ class L2Ball(AbstractRegularizer):
     [1.5, -2.0]
     """
 
-    radius: Any = eqx.field(converter=number)
+    radius: Hyperparameter = eqx.field(converter=number)
 
     convex = True
     is_indicator = True
@@ -37,9 +36,20 @@ class L2Ball(AbstractRegularizer):
         return indicator(safe_norm(x) <= cast(self.radius, x) * (1 + tolerance(x.dtype)), x.dtype)
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """The projection; points inside stay as they are."""
         x, back = joint(v)
         norm, radius = safe_norm(x), cast(self.radius, x)
         outside = norm > radius
         return back(x * jnp.where(outside, radius / jnp.where(outside, norm, 1.0), 1.0))
+
+    @checked
+    def conjugate(self, u: PyTree, slack: Hyperparameter = 0.0) -> Scalar:
+        """radius * ||u||_2"""
+        x, _ = joint(u)
+        return cast(self.radius, x) * jnp.sqrt(jnp.sum(x**2))
+
+    @property
+    def coercive(self) -> bool:
+        """True: the set is bounded."""
+        return True

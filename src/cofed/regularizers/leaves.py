@@ -4,28 +4,37 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Float, PyTree, Scalar
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array, Bool, Float, PyTree, Scalar
 
 from cofed._util import trees
 from cofed._util.checks import as_float, is_real, shown
 from cofed._util.scalars import is_numbers, number
+from cofed._util.types import Given
+
+Method = TypeVar("Method", bound=Callable)
 
 
-def checked(method: Callable) -> Callable:
-    """The method of a regularizer or a mirror, with what is given looked at first: models are pytrees of floating
-    arrays, and a step or radius is a number >= 0. Costs nothing in a compiled program."""
+def checked(method: Method) -> Method:
+    """Decorates a method of a regularizer or a mirror: its arguments are checked before it is called.
+
+    Models must be pytrees of floating arrays, and a step or radius a number >= 0. A compiled program pays
+    nothing for it: the checks run when it is traced.
+    """
     names = list(inspect.signature(method).parameters)[1:]
 
     @functools.wraps(method)
-    def looked_at(self: Any, *given: Any, **named: Any) -> Any:
+    def checking(self: object, *given: PyTree, **named: PyTree) -> object:
         for name, value in [*zip(names, given, strict=False), *named.items()]:
             where = f"{type(self).__name__}.{method.__name__}: {name}"
+            if name == "slack":  # internal: a number or an array
+                continue
             if name in ("step", "radius"):
                 require_amount(where, value)
             else:
@@ -34,10 +43,10 @@ def checked(method: Callable) -> Callable:
                     require_alike(where, value, given[0] if given else named["v"])
         return method(self, *given, **named)
 
-    return looked_at
+    return checking  # type: ignore[return-value]
 
 
-def require_amount(where: str, value: Any) -> None:
+def require_amount(where: str, value: Given[ArrayLike]) -> None:
     """Refuse a step or radius that is not a number >= 0; tracers and JAX's arrays are not waited for."""
     if not is_numbers(value) or np.ndim(value):
         raise TypeError(f"{where} must be a number >= 0, got {shown(value)}")
@@ -60,27 +69,27 @@ def require_alike(where: str, anchor: PyTree, v: PyTree) -> None:
         raise ValueError(f"{where} must have the leaves and shapes of v, {shown(here)}, got {shown(there)}")
 
 
-def cast(value: Any, like: Any) -> Array:
+def cast(value: ArrayLike, like: ArrayLike) -> Array:
     """The hyperparameter in the dtype of an array: float32 models stay float32 also in 64-bit mode."""
     return jnp.asarray(value, dtype=jnp.asarray(like).dtype)
 
 
-def each(f: Callable[..., Any], tree: PyTree, *rest: PyTree) -> PyTree:
+def each(f: Callable[..., Array], tree: PyTree, *rest: PyTree) -> PyTree:
     """f on corresponding leaves, as JAX arrays also where the model is given in NumPy's."""
     return jax.tree.map(lambda *leaves: f(*map(jnp.asarray, leaves)), tree, *rest)
 
 
-def total(f: Callable[..., Any], tree: PyTree, *rest: PyTree) -> Scalar:
+def total(f: Callable[..., Scalar], tree: PyTree, *rest: PyTree) -> Scalar:
     """The sum of f over corresponding leaves."""
     return trees.sum_leaves(lambda *leaves: f(*map(jnp.asarray, leaves)), tree, *rest)
 
 
-def tolerance(dtype: Any) -> float:
+def tolerance(dtype: DTypeLike) -> float:
     """The relative round-off that the indicators forgive: 64 units in the last place."""
     return 64 * float(jnp.finfo(dtype).eps)
 
 
-def indicator(inside: Any, dtype: Any) -> Scalar:
+def indicator(inside: Bool[Array, ""], dtype: DTypeLike) -> Scalar:
     """0 inside, inf outside."""
     return jnp.where(inside, jnp.zeros((), dtype), jnp.full((), jnp.inf, dtype))
 
@@ -100,7 +109,7 @@ def joint(tree: PyTree) -> tuple[Float[Array, " n"], Callable[[Array], PyTree]]:
     return vector, back
 
 
-def coordinates(value: Any) -> Any:
+def coordinates(value: Given[PyTree]) -> PyTree:
     """A converter for a number, an array, or a pytree like the model; lists of numbers become arrays."""
     if value is None:
         return None
@@ -109,24 +118,24 @@ def coordinates(value: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.astype(float) if _integers(leaf) else number(leaf), value)
 
 
-def _integers(leaf: Any) -> bool:
+def _integers(leaf: object) -> bool:
     return isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iu" and not np.ma.isMaskedArray(leaf)
 
 
-def concrete(value: Any) -> list[np.ndarray]:
+def concrete(value: PyTree) -> list[np.ndarray]:
     """The numbers of a field that can be looked at now (not tracers, not placeholders)."""
     leaves = [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, (float, int, np.ndarray, jax.Array))]
     return [np.asarray(leaf) for leaf in leaves if not isinstance(leaf, Tracer)]
 
 
-def require_numbers(owner: str, field: str, value: Any) -> None:
+def require_numbers(owner: str, field: str, value: PyTree) -> None:
     """Refuse what is not a number, an array of numbers, or a pytree of these."""
     leaves = jax.tree.leaves(value)
     if not leaves or not all(is_numbers(leaf) for leaf in leaves):
         raise TypeError(f"{owner}: {field} must be a number or numbers, got {shown(value)}")
 
 
-def require_weights(owner: str, weights: Any) -> None:
+def require_weights(owner: str, weights: PyTree) -> None:
     """Refuse weights that are negative or not finite; None stands for those that a regularizer has by itself."""
     if weights is None:
         return
@@ -136,7 +145,7 @@ def require_weights(owner: str, weights: Any) -> None:
             raise ValueError(f"{owner}: weights must be finite and >= 0, got {shown(leaf)}")
 
 
-def spread(owner: str, field: str, value: Any, tree: PyTree) -> PyTree:
+def spread(owner: str, field: str, value: PyTree, tree: PyTree) -> PyTree:
     """One entry of `value` per leaf of the tree, in the leaf's dtype and (but for numbers) shape.
 
     A number or a single array serves every leaf; a pytree is matched by its structure, or else by its leaves'

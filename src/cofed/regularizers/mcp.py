@@ -1,12 +1,11 @@
 """The minimax concave penalty."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree, Scalar
 
 from cofed._util.scalars import number, require_nonnegative, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, each, total
 
@@ -22,8 +21,8 @@ class MCP(AbstractRegularizer):
     [0.0, 1.0, -4.0]
     """
 
-    strength: Any = eqx.field(converter=number)
-    gamma: Any = eqx.field(converter=number, default=3.0)
+    strength: Hyperparameter = eqx.field(converter=number)
+    gamma: Hyperparameter = eqx.field(converter=number, default=3.0)
 
     separable = True
     structure = "density"
@@ -33,7 +32,7 @@ class MCP(AbstractRegularizer):
         require_positive("MCP", gamma=self.gamma)
 
     @property
-    def weak_convexity(self) -> Any:
+    def weak_convexity(self) -> Hyperparameter:
         """1 / gamma"""
         return 1 / self.gamma
 
@@ -49,7 +48,7 @@ class MCP(AbstractRegularizer):
         return total(leaf, w)
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """Firm thresholding for step < gamma; beyond, the global minimiser is a hard threshold."""
 
         def leaf(x: Array) -> Array:

@@ -1,12 +1,11 @@
 """The nonnegative orthant."""
 
-from typing import Any
-
 import jax.numpy as jnp
-from jaxtyping import PyTree, Scalar
+from jaxtyping import Array, PyTree, Scalar
 
-from cofed.regularizers.base import AbstractRegularizer
-from cofed.regularizers.leaves import checked, each, indicator, joint, tolerance
+from cofed._util.types import Hyperparameter
+from cofed.regularizers.base import AbstractRegularizer, PiecewiseQuadratic
+from cofed.regularizers.leaves import checked, each, indicator, joint, tolerance, total
 
 
 class NonNegative(AbstractRegularizer):
@@ -32,6 +31,24 @@ class NonNegative(AbstractRegularizer):
         return indicator(jnp.all(x >= -room), x.dtype)
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """max(v, 0)"""
         return each(lambda x: jnp.maximum(x, 0.0), v)
+
+    @checked
+    def conjugate(self, u: PyTree, slack: Hyperparameter = 0.0) -> Scalar:
+        """0 where u <= 0, else inf"""
+
+        def leaf(x: Array) -> Array:
+            return jnp.where(jnp.max(x - slack) > 0, jnp.full((), jnp.inf, x.dtype), jnp.zeros((), x.dtype))
+
+        return total(leaf, u)
+
+    @checked
+    def excess(self, w: PyTree, gradient: PyTree) -> PyTree:
+        """min(gradient, 0)"""
+        return each(lambda g: jnp.minimum(g, 0), gradient)
+
+    def piecewise_quadratic(self) -> PiecewiseQuadratic:
+        """Bounded below by 0."""
+        return PiecewiseQuadratic(low=0.0)

@@ -1,23 +1,23 @@
 """The nuclear norm: low-rank matrices."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree, Scalar
 
 from cofed._util import trees
 from cofed._util.scalars import number, require_nonnegative
-from cofed.regularizers.base import AbstractRegularizer
+from cofed._util.types import Hyperparameter
 from cofed.regularizers.dykstra import prox_of_sum
 from cofed.regularizers.leaves import cast, checked, each, joint, total
+from cofed.regularizers.norm import AbstractNorm
 from cofed.regularizers.singular import threshold_singular_values
 from cofed.regularizers.thresholds import shrink
 
 
-class Nuclear(AbstractRegularizer):
+class Nuclear(AbstractNorm):
     """psi(W) = strength * (the sum of W's singular values), summed over the leaves, each a matrix.
 
     - `strength` (lambda) >= 0.
@@ -27,10 +27,8 @@ class Nuclear(AbstractRegularizer):
     [[2.0, 0.0], [0.0, 0.0]]
     """
 
-    strength: Any = eqx.field(converter=number)
+    strength: Hyperparameter = eqx.field(converter=number)
 
-    convex = True
-    is_norm = True
     structure = "rank"
 
     def __check_init__(self):
@@ -43,7 +41,7 @@ class Nuclear(AbstractRegularizer):
         return cast(self.strength, amount) * amount
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """The singular values soft-thresholded at step * strength."""
 
         def leaf(x: Array) -> Array:
@@ -67,13 +65,8 @@ class Nuclear(AbstractRegularizer):
         """The largest singular value of any leaf"""
         return jnp.max(jnp.stack([jnp.max(_singular_values(x)) for x in jax.tree.leaves(z)]))
 
-    @property
-    def norm_strength(self) -> Any:
-        """lambda"""
-        return self.strength
-
     @checked
-    def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
+    def prox_in_ball(self, v: PyTree, step: Hyperparameter, anchor: PyTree, radius: Hyperparameter) -> PyTree:
         """argmin ||W - V||^2/2 + step psi(W) subject to ||W - anchor||_* <= radius, by Dykstra"""
         bound = jnp.asarray(radius, trees.dtype(v))
 
@@ -89,11 +82,11 @@ class Nuclear(AbstractRegularizer):
         return prox_of_sum(lambda x: self.prox(x, step), project, v, trees.norm(v) + trees.norm(anchor))
 
 
-def _matrix(x: Any) -> Array:
+def _matrix(x: ArrayLike) -> Array:
     if np.ndim(x) != 2:
         raise ValueError(f"Nuclear is for matrices, the leaf has shape {np.shape(x)}; restrict it with On(..., name)")
     return jnp.asarray(x)
 
 
-def _singular_values(x: Any) -> Array:
+def _singular_values(x: ArrayLike) -> Array:
     return jnp.linalg.svd(_matrix(x), compute_uv=False)

@@ -1,7 +1,5 @@
 """A regularizer on some of the model's leaves."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,9 +7,10 @@ from jaxtyping import PyTree, Scalar
 
 from cofed._util import trees
 from cofed._util.checks import shown
+from cofed._util.types import Given, Hyperparameter
 from cofed.regularizers.base import AbstractRegularizer, part_of
 from cofed.regularizers.composite import AbstractComposite
-from cofed.regularizers.leaves import checked
+from cofed.regularizers.leaves import checked, indicator
 
 
 class On(AbstractComposite):
@@ -31,7 +30,7 @@ class On(AbstractComposite):
     regularizer: AbstractRegularizer
     names: tuple[str, ...] = eqx.field(static=True)
 
-    def __init__(self, regularizer: Any, *names: str):
+    def __init__(self, regularizer: Given[AbstractRegularizer | eqx.Module], *names: Given[str]):
         regularizer = part_of("On", regularizer)
         if not names or not all(isinstance(name, str) and name for name in names):
             raise ValueError(f"On: give the names of leaves, such as On(L1(0.1), 'coef'), got {shown(names)}")
@@ -43,7 +42,7 @@ class On(AbstractComposite):
         return (self.regularizer,)
 
     @property
-    def norm_strength(self) -> Any:
+    def norm_strength(self) -> Hyperparameter:
         """As the regularizer's: a seminorm on the whole model."""
         return self.regularizer.norm_strength
 
@@ -67,7 +66,7 @@ class On(AbstractComposite):
         return jnp.sum(jnp.stack(values))
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """The prox of each named leaf; the other leaves as they are."""
         return self._replaced(v, [self.regularizer.prox(leaf, step) for leaf in self._chosen(v)], v)
 
@@ -78,9 +77,27 @@ class On(AbstractComposite):
         return self._replaced(w, parts, trees.zeros_like(w))
 
     @checked
-    def prox_in_ball(self, v: PyTree, step: Any, anchor: PyTree, radius: Any) -> PyTree:
+    def prox_in_ball(self, v: PyTree, step: Hyperparameter, anchor: PyTree, radius: Hyperparameter) -> PyTree:
         """The named leaves together within one ball around the anchor; the other leaves as they are."""
         return self._replaced(v, self.regularizer.prox_in_ball(self._chosen(v), step, self._chosen(anchor), radius), v)
+
+    @checked
+    def dual_norm(self, z: PyTree) -> Scalar:
+        """The largest of the named leaves'; infinite where another leaf is not 0."""
+        largest = jnp.max(jnp.stack([self.regularizer.dual_norm(leaf) for leaf in self._chosen(z)]))
+        return largest + self._others_zero(z)
+
+    @checked
+    def conjugate(self, u: PyTree, slack: Hyperparameter = 0.0) -> Scalar:
+        """The sum over the named leaves; infinite where another leaf is not 0."""
+        values = [self.regularizer.conjugate(leaf, slack) for leaf in self._chosen(u)]
+        return jnp.sum(jnp.stack(values)) + self._others_zero(u)
+
+    def _others_zero(self, u: PyTree) -> Scalar:
+        """0 where all leaves without a name are 0, else inf."""
+        others = [leaf for leaf, named in zip(jax.tree.leaves(u), self.covers(u), strict=True) if not named]
+        zero = jnp.stack([jnp.all(jnp.asarray(leaf) == 0) for leaf in others]) if others else jnp.ones(1, bool)
+        return indicator(jnp.all(zero), trees.dtype(u))
 
     def _chosen(self, w: PyTree) -> list:
         return [leaf for leaf, named in zip(jax.tree.leaves(w), self.covers(w), strict=True) if named]

@@ -1,12 +1,11 @@
 """The smoothly clipped absolute deviation penalty."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree, Scalar
 
 from cofed._util.scalars import number, require_above, require_nonnegative
+from cofed._util.types import Hyperparameter
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, each, total
 from cofed.regularizers.thresholds import soft
@@ -23,8 +22,8 @@ class SCAD(AbstractRegularizer):
     [0.0, 0.5, 2.0, -4.0]
     """
 
-    strength: Any = eqx.field(converter=number)
-    a: Any = eqx.field(converter=number, default=3.7)
+    strength: Hyperparameter = eqx.field(converter=number)
+    a: Hyperparameter = eqx.field(converter=number, default=3.7)
 
     separable = True
     structure = "density"
@@ -34,7 +33,7 @@ class SCAD(AbstractRegularizer):
         require_above("SCAD", 2.0, a=self.a)
 
     @property
-    def weak_convexity(self) -> Any:
+    def weak_convexity(self) -> Hyperparameter:
         """1 / (a - 1)"""
         return 1 / (self.a - 1)
 
@@ -51,7 +50,7 @@ class SCAD(AbstractRegularizer):
         return total(leaf, w)
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """The global minimiser: three pieces for step < a - 1; beyond, a jump from soft thresholding to v."""
 
         def leaf(x: Array) -> Array:

@@ -1,12 +1,11 @@
 """The simplex: mixtures and portfolios."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree, Scalar
 
 from cofed._util.scalars import number, require_positive
+from cofed._util.types import Hyperparameter
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, indicator, joint, tolerance
 from cofed.regularizers.thresholds import fill
@@ -22,7 +21,7 @@ class Simplex(AbstractRegularizer):
     [0.75, 0.25, 0.0]
     """
 
-    radius: Any = eqx.field(converter=number, default=1.0)
+    radius: Hyperparameter = eqx.field(converter=number, default=1.0)
 
     convex = True
     is_indicator = True
@@ -40,8 +39,19 @@ class Simplex(AbstractRegularizer):
         return indicator(jnp.all(x >= -room) & (jnp.abs(jnp.sum(x) - radius) <= room), x.dtype)
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """The projection: Newton's method on the threshold, as Michelot (1986)."""
         x, back = joint(v)
         # The projection does not change when a constant is added; measured from the top, no digits cancel.
         return back(fill(x - jnp.max(x), jnp.ones_like(x), cast(self.radius, x)))
+
+    @checked
+    def conjugate(self, u: PyTree, slack: Hyperparameter = 0.0) -> Scalar:
+        """radius * max_j u_j"""
+        x, _ = joint(u)
+        return cast(self.radius, x) * jnp.max(x)
+
+    @property
+    def coercive(self) -> bool:
+        """True: the set is bounded."""
+        return True

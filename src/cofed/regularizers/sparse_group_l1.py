@@ -1,14 +1,13 @@
 """The sparse-group lasso: few groups, and few entries within them."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree, Scalar
 
 from cofed._util.scalars import number, require_nonnegative
-from cofed.regularizers.base import AbstractRegularizer
+from cofed._util.types import Hyperparameter
 from cofed.regularizers.elastic_net import require_ratio
 from cofed.regularizers.groups import (
     expand,
@@ -20,28 +19,29 @@ from cofed.regularizers.groups import (
     labels,
     require_leaf,
 )
-from cofed.regularizers.leaves import cast, checked, coordinates, each, require_weights, total
+from cofed.regularizers.leaves import cast, checked, concrete, coordinates, each, require_weights, total
+from cofed.regularizers.norm import AbstractNorm
 from cofed.regularizers.thresholds import soft
 
 
-class SparseGroupL1(AbstractRegularizer):
+class SparseGroupL1(AbstractNorm):
     """psi(w) = strength * (l1_ratio * |w|_1 + (1 - l1_ratio) * sum_g weights_g ||w_g||_2).
 
-    - `strength` (lambda) >= 0; `l1_ratio` (alpha) in [0, 1] (Simon et al. 2013).
-    - `groups`, `weights`: as in `GroupL1`.
+        - `strength` (lambda) >= 0; `l1_ratio` (alpha) in [0, 1] (Simon et al. 2013).
+        - `groups`, `weights`: as in `GroupL1`.
 
-    >>> import jax.numpy as jnp
-    >>> penalty = SparseGroupL1(2.0, 0.5, groups=[0, 0, 1], weights=[2.5, 1.0])
-    >>> penalty.prox(jnp.array([4.0, 5.0, 1.5]), 1.0).tolist()
-    [1.5, 2.0, 0.0]
+        >>> import jax.numpy as jnp
+    import numpy as np
+        >>> penalty = SparseGroupL1(2.0, 0.5, groups=[0, 0, 1], weights=[2.5, 1.0])
+        >>> penalty.prox(jnp.array([4.0, 5.0, 1.5]), 1.0).tolist()
+        [1.5, 2.0, 0.0]
     """
 
-    strength: Any = eqx.field(converter=number)
-    l1_ratio: Any = eqx.field(converter=number)
+    strength: Hyperparameter = eqx.field(converter=number)
+    l1_ratio: Hyperparameter = eqx.field(converter=number)
     groups: tuple[int, ...] | None = eqx.field(static=True, converter=labels, default=None)
-    weights: Any = eqx.field(converter=coordinates, default=None)
+    weights: PyTree = eqx.field(converter=coordinates, default=None)
 
-    convex = True
     is_norm = False  # It is one, but has no prox_in_ball.
     structure = "density"
 
@@ -62,7 +62,7 @@ class SparseGroupL1(AbstractRegularizer):
         return cast(self.strength, amount) * amount
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """Soft thresholding of the entries, then of the groups: exact in this order."""
 
         def leaf(x: Array) -> Array:
@@ -82,6 +82,12 @@ class SparseGroupL1(AbstractRegularizer):
             return cast(self.strength, x) * (ratio * jnp.sign(x) + (1 - ratio) * direction)
 
         return each(leaf, w)
+
+    @property
+    def coercive(self) -> bool:
+        """Whether the strength is > 0, and so is the part of the l1 norm or all weights."""
+        weighted = all((leaf > 0).all() for leaf in concrete(self.weights))
+        return super().coercive and bool(np.all(np.asarray(self.l1_ratio) > 0) or weighted)
 
     @checked
     def dual_norm(self, z: PyTree) -> Scalar:
@@ -104,7 +110,7 @@ class SparseGroupL1(AbstractRegularizer):
         high = jnp.where(size > 0, jnp.minimum(by_group, by_entry), 0.0)
         bounded = jnp.isfinite(high)
 
-        def halve(_: Any, ends: tuple) -> tuple:
+        def halve(_: Array, ends: tuple) -> tuple:
             low, high = ends
             tau = low + (high - low) / 2
             above = gap(tau, *fixed) > 0

@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 
 def denoise(y: Float[Array, " n"], t: Float[Array, ""]) -> Float[Array, " n"]:
@@ -47,26 +47,20 @@ def _dynamic_program(y: Float[Array, " n"], t: Float[Array, ""]) -> Float[Array,
     line. The cuts are the bounds between which the next value, on the way back, is copied.
     """
     n = y.size
-    one, zero = jnp.ones((), y.dtype), jnp.zeros((), jnp.int32)
+    one = jnp.ones((), y.dtype)
     ends = jnp.stack([jnp.stack([y[0] - t, one, t - y[0]]), jnp.stack([y[0] + t, -one, t + y[0]])])
     knots = jnp.zeros((2 * n, 3), y.dtype).at[n - 1 : n + 1].set(ends)
-
-    def read(knots, place):
-        return jax.lax.dynamic_slice(knots, (place, zero), (1, 3))[0]
-
-    def write(knots, place, *knot):
-        return jax.lax.dynamic_update_slice(knots, jnp.stack(knot)[None], (place, zero))
 
     def from_left(knots, left, right, value, level):
         """Walk to the first knot above the level; the line there."""
 
         def below(state):
             place, slope, intercept = state
-            return (place <= right) & (slope * read(knots, place)[0] + intercept <= level)
+            return (place <= right) & (slope * _read(knots, place)[0] + intercept <= level)
 
         def walk(state):
             place, slope, intercept = state
-            _, bend, rise = read(knots, place)
+            _, bend, rise = _read(knots, place)
             return place + 1, slope + bend, intercept + rise
 
         return jax.lax.while_loop(below, walk, (left, one, -t - value))
@@ -76,11 +70,11 @@ def _dynamic_program(y: Float[Array, " n"], t: Float[Array, ""]) -> Float[Array,
 
         def above(state):
             place, slope, intercept = state
-            return (place >= left) & (-slope * read(knots, place)[0] - intercept >= t)
+            return (place >= left) & (-slope * _read(knots, place)[0] - intercept >= t)
 
         def walk(state):
             place, slope, intercept = state
-            _, bend, rise = read(knots, place)
+            _, bend, rise = _read(knots, place)
             return place - 1, slope + bend, intercept + rise
 
         return jax.lax.while_loop(above, walk, (right, -one, -t + value))
@@ -90,10 +84,10 @@ def _dynamic_program(y: Float[Array, " n"], t: Float[Array, ""]) -> Float[Array,
         left, slope, intercept = from_left(knots, left, right, value, -t)
         low = (-t - intercept) / slope
         # Written before the second walk, not after it: XLA would fuse both writes into a copy of all knots.
-        knots = write(knots, left - 1, low, slope, intercept + t)
+        knots = _write(knots, left - 1, low, slope, intercept + t)
         right, slope, intercept = from_right(knots, left, right, value)
         high = -(t + intercept) / slope
-        knots = write(knots, right + 1, high, slope, intercept + t)
+        knots = _write(knots, right + 1, high, slope, intercept + t)
         return (knots, left - 1, right + 1), (low, high)
 
     start = (knots, jnp.asarray(n - 1, jnp.int32), jnp.asarray(n, jnp.int32))
@@ -108,3 +102,13 @@ def _dynamic_program(y: Float[Array, " n"], t: Float[Array, ""]) -> Float[Array,
 
     _, earlier = jax.lax.scan(back, last, (lows, highs), reverse=True)
     return jnp.concatenate([earlier, last[None]])
+
+
+def _read(knots: Float[Array, "m 3"], place: Int[Array, ""]) -> Float[Array, " 3"]:
+    """The knot at a place."""
+    return jax.lax.dynamic_slice(knots, (place, jnp.zeros((), jnp.int32)), (1, 3))[0]
+
+
+def _write(knots: Float[Array, "m 3"], place: Int[Array, ""], *knot: Float[Array, ""]) -> Float[Array, "m 3"]:
+    """The knots with another one at a place."""
+    return jax.lax.dynamic_update_slice(knots, jnp.stack(knot)[None], (place, jnp.zeros((), jnp.int32)))

@@ -2,12 +2,32 @@
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 
 def soft(v: Float[Array, "*n"], threshold: Float[Array, "*#n"]) -> Float[Array, "*n"]:
     """sign(v) max(|v| - threshold, 0), in a form that one fused loop computes, passing inf and NaN."""
     return v - jnp.clip(v, -threshold, threshold)
+
+
+def elastic_conjugate(
+    u: Float[Array, "*n"], l1: Float[Array, "*#n"], ridge: Float[Array, "*#n"], slack: ArrayLike
+) -> Float[Array, ""]:
+    """psi*(u) of psi(w) = sum_j l1_j |w_j| + ridge_j w_j^2 / 2; `slack` forgives rounding where both are 0."""
+    infinite, rounding = jnp.full((), jnp.inf, u.dtype), 1 + 4 * float(jnp.finfo(u.dtype).eps)
+    free = (l1 == 0) & (ridge == 0)
+    over = jnp.maximum(jnp.abs(u) - l1 * rounding - jnp.where(free, slack, 0), 0)
+    smooth = over**2 / (2 * jnp.where(ridge > 0, ridge, 1))
+    return jnp.sum(jnp.where(ridge > 0, smooth, jnp.where(over > 0, infinite, 0)))
+
+
+def elastic_excess(
+    w: Float[Array, "*n"], g: Float[Array, "*n"], l1: Float[Array, "*#n"], ridge: Float[Array, "*#n"]
+) -> Float[Array, "*n"]:
+    """The part of a gradient g at w that violates optimality under l1_j |w_j| + ridge_j w_j^2 / 2."""
+    there = g + ridge * w + l1 * jnp.sign(w)
+    return jnp.where(w != 0, there, soft(g, jnp.broadcast_to(l1, g.shape)))
 
 
 def safe_norm(x: Float[Array, "*n"]) -> Float[Array, ""]:

@@ -1,14 +1,14 @@
 """Total variation in one dimension: the fused lasso."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, PyTree, Scalar
 
 from cofed._util.scalars import number, require_nonnegative
+from cofed._util.types import Hyperparameter
 from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.leaves import cast, checked, each, total
 from cofed.regularizers.taut_string import denoise
@@ -24,7 +24,7 @@ class TotalVariation(AbstractRegularizer):
     [1.0, 2.0, 7.0]
     """
 
-    strength: Any = eqx.field(converter=number)
+    strength: Hyperparameter = eqx.field(converter=number)
 
     convex = True
 
@@ -38,7 +38,7 @@ class TotalVariation(AbstractRegularizer):
         return cast(self.strength, amount) * amount
 
     @checked
-    def prox(self, v: PyTree, step: Any) -> PyTree:
+    def prox(self, v: PyTree, step: Hyperparameter) -> PyTree:
         """Exact, by dynamic programming (Johnson 2013)."""
 
         def leaf(x: Array) -> Array:
@@ -59,7 +59,7 @@ class TotalVariation(AbstractRegularizer):
         return each(leaf, w)
 
 
-def _line(x: Any) -> Array:
+def _line(x: ArrayLike) -> Array:
     if np.ndim(x) not in (1, 2):
         raise ValueError(
             f"TotalVariation is for vectors and columns of matrices, the leaf has shape {np.shape(x)}; "

@@ -1,4 +1,4 @@
-"""Asking a site: what a round's messages hold, and the ends that they and their traces go to."""
+"""What the server's loop acts through (the network, the disk, the log), and the message that it sends to a site."""
 
 import dataclasses
 import functools
@@ -16,14 +16,14 @@ from cofed.flower.transport import Request, Transport
 
 @dataclasses.dataclass(frozen=True)
 class ServerIO:
-    """The server's ends: the network, the disk and the log."""
+    """Everything outside the state that the server's loop reads or writes."""
 
     transport: Transport
     folder: RunFolder
     progress: ProgressLog
 
     def tell(self, state: NetworkState, events: Iterable[Event]) -> None:
-        """Tell of events in the present round."""
+        """Tell what happened in the present round."""
         self.progress.tell(state.round, events)
 
     def write_definition(self, membership: Membership) -> None:
@@ -32,7 +32,7 @@ class ServerIO:
         self.folder.write_definition({**membership.spec.description(), "run": self.transport.run, "cards": cards})
 
     def save(self, state: NetworkState) -> None:
-        """Write a checkpoint: before anybody is asked for the next round."""
+        """Write a checkpoint; this comes before anybody is asked for the next round."""
         self.folder.save(state.checkpoint(), state.log)
 
 
@@ -68,12 +68,12 @@ class RoundArrays:
 
 
 def ask(io: ServerIO, state: NetworkState, site: str, arrays: RoundArrays, last: bool = False) -> NetworkState:
-    """Send one site its message of the round; `last`: that of the piece of work after the last round."""
+    """Ask a site for its work in the round, or, with `last`, for the piece of work after the last round."""
     told = state.instructions(site, last=last)
     parts = arrays.for_site(told)
     state = state.asked(site, sum(wire.array_bytes(record) for record in parts.values()))
     if state.membership.spec.privacy is not None:
-        io.folder.spend(state.spent)  # before it is sent: a server that is killed must not forget it
+        io.folder.spend(state.spent)  # before the message goes out: a killed server must not forget it
     request = Request(state.membership.nodes[site], site, state.round, "train")
     io.transport.send(request, told.entries(), parts, state.agreed.settings.patience)
     io.tell(state, [Event("asked", f"round {state.round}: asked {site}", {"site": site})])

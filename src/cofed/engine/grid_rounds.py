@@ -1,0 +1,229 @@
+"""The rounds of many configurations at once: one vectorized program for a slice of a grid.
+
+All configurations advance in one call until half of them have failed. Those that are left then go on in small blocks,
+by a second program that serves any number of them.
+"""
+
+import dataclasses
+import math
+import threading
+import time
+from collections.abc import Iterator
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+
+from cofed.algorithms.base import AbstractAlgorithm
+from cofed.engine.chunk_loop import Clock, Task, advance
+from cofed.engine.ending import blown_up, judged_by, usual_start
+from cofed.engine.history import Outcome
+from cofed.engine.job import Job
+from cofed.engine.ranking import Trial
+from cofed.engine.run import next_pace
+from cofed.engine.server_rounds import State, at, copies, in_blocks
+from cofed.engine.spec import RunSpec
+from cofed.engine.tuning_record import PartFile, PartProgress
+
+SAVES = 10  # a slice is saved about this many times while it runs
+WIDTH = 8  # configurations in a block, once many have failed: small blocks skip more of them, large ones share batches
+
+
+@dataclasses.dataclass
+class SliceRun:
+    """The configurations of a slice, and what they have recorded so far."""
+
+    job: Job
+    members: list[list[AbstractAlgorithm]]  # for each configuration its algorithms, stage by stage
+    stop: threading.Event
+    file: PartFile | None
+    marks: np.ndarray  # the evaluated rounds
+    first: dict[str, np.ndarray]  # the row of the start, each column (configurations,)
+    rows: dict[str, np.ndarray]  # the columns, each (configurations, evaluations)
+    pace: int = 1  # rounds of the next chunk
+
+    @property
+    def saved_every(self) -> int:
+        """Rounds between two saves."""
+        return max(1, self.job.spec.rounds // SAVES)
+
+    def algorithms(self, number: int) -> PyTree:
+        """The algorithms of one stage, their numbers stacked."""
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *(stages[number] for stages in self.members))
+
+    def over(self, state: State) -> bool:
+        """Whether nothing is left to do: the user has asked to stop, or every configuration has failed."""
+        return self.stop.is_set() or bool((np.asarray(state.failed_at) >= 0).all())
+
+    def run_stage(self, number: int, algorithms: PyTree, state: State) -> State:
+        """Advance to the end of a stage, chunk by chunk, or until nothing is left to do."""
+        stage, finite = self.job.stages[number], jnp.asarray(np.isfinite(self.first["loss"]).all())
+        while int(state.round) < stage.end and not self.over(state):
+            began, round = time.perf_counter(), int(state.round)
+            end = min(stage.end, round + self.pace)
+            if self.file:
+                end = min(end, (round // self.saved_every + 1) * self.saved_every)
+            clock = clock_of(self.job.spec, end, finite)
+            after = state
+            for some, places in self.blocks(np.flatnonzero(np.asarray(state.failed_at) < 0)):
+                after, rows = advance_some(algorithms, stage.task, state, after, places, clock)
+                self.record(rows, some, round, end)
+            state = jax.block_until_ready(after)
+            self.pace = next_pace(self.pace, time.perf_counter() - began, self.job.watch.capacity)
+            if self.file and (end % self.saved_every == 0 or end == stage.end or self.stop.is_set()):
+                self.file.write(PartProgress.of(number, self.rows, self.first, state))
+        return state
+
+    def blocks(self, alive: np.ndarray) -> Iterator[tuple[np.ndarray, Int[Array, " width"]]]:
+        """The configurations that have not failed: all at once, or in blocks where they are few.
+
+        The last block is filled up by repeating its last configuration, which changes nothing.
+        """
+        count = len(self.members)
+        width = WIDTH if len(alive) <= count / 2 and count > WIDTH else count
+        for first in range(0, len(alive), width):
+            some = alive[first : first + width]
+            yield some, jnp.asarray(np.pad(some, (0, width - len(some)), mode="edge"), jnp.int32)
+
+    def record(self, rows: dict[str, Array], some: np.ndarray, begin: int, end: int) -> None:
+        """Keep what some configurations have recorded in the rounds from `begin` to `end`."""
+        due = np.flatnonzero((self.marks > begin) & (self.marks <= end))
+        for name, values in rows.items():
+            found = np.asarray(values)[: len(some), self.marks[due] - begin - 1]
+            if name not in self.rows:
+                shape = (len(self.members), len(self.marks))
+                self.rows[name] = np.full(shape, np.nan, np.result_type(found, 0.0))
+            self.rows[name][np.ix_(some, due)] = found
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """The curves of configurations that ran together."""
+
+    rows: dict[str, np.ndarray]  # columns, each (configurations, evaluations); NaN after a configuration has failed
+    first: dict[str, np.ndarray]  # the row of the start, each column (configurations,)
+    failed_at: np.ndarray  # the rounds in which configurations failed, or -1
+    round: int  # how many rounds were done
+
+
+def run_slice(
+    job: Job, members: list[list[AbstractAlgorithm]], start: PyTree, stop: threading.Event, file: PartFile | None = None
+) -> Curves:
+    """Run the configurations of a slice to the end, or until `stop` is set; from where they are saved in a file."""
+    saved = None if file is None else file.read()
+    first, rows = ({}, {}) if saved is None else (saved.first, saved.rows)
+    run = SliceRun(job, members, stop, file, evaluated(job.spec), first, rows)
+    starts = copies(job.exchange.starts(start, job.stages[0].task.plan), len(members))
+    key, state = jax.random.key(job.spec.seed), None
+    for number in range(0 if saved is None else saved.stage, len(job.stages)):
+        task, algorithms = job.stages[number].task, run.algorithms(number)
+        if state is None:
+            state = begin_together(algorithms, task, starts, key, 0)
+        else:  # what failed in an earlier stage stays failed
+            fresh = begin_together(algorithms, task, starts, key, int(state.round))
+            state = dataclasses.replace(fresh, failed_at=state.failed_at)
+        if file is not None and saved is not None:
+            state, saved = file.restore(saved, state), None
+        if not run.first:
+            run.first = {name: np.asarray(v) for name, v in rows_together(algorithms, task, state).items()}
+        state = run.run_stage(number, algorithms, state)
+        if run.over(state):
+            break
+        starts = outputs_together(algorithms, task, state)
+    assert state is not None  # every algorithm has a stage
+    failed_at = np.asarray(state.failed_at)
+    ended = (failed_at >= 0)[:, None] & (run.marks > failed_at[:, None])
+    rows = {name: np.where(ended, np.nan, values) for name, values in run.rows.items()}
+    return Curves(rows, run.first, failed_at, int(state.round))
+
+
+def trial(job: Job, curves: Curves, place: int) -> Trial:
+    """One configuration of a slice, judged by the rules of `cofed.run`."""
+    curve = {name: values[place] for name, values in curves.rows.items()}
+    failed_at = int(curves.failed_at[place])
+    if failed_at >= 0:
+        return Trial(curve, failed_at, Outcome.DIVERGED)
+    if curves.round < job.spec.rounds:
+        return Trial(curve)
+    first = {name: float(values[place]) for name, values in curves.first.items()}
+    column = judged_by(first, {name: float(values[-1]) for name, values in curve.items()})
+    values = [first[column], *curve[column].tolist()]
+    blown = math.isfinite(values[0]) and blown_up(values) and blown_up(values, usual_start(job, column))
+    return Trial(curve, outcome=Outcome.DIVERGED if blown else Outcome.COMPLETED)
+
+
+def evaluated(spec: RunSpec) -> np.ndarray:
+    """The rounds after which models are evaluated."""
+    every, last = spec.evaluate_every, spec.rounds
+    return np.array([r for r in range(1, last + 1) if r % every == 0 or r == last])
+
+
+def clock_of(spec: RunSpec, end: int, finite: Array) -> Clock:
+    """The clock of a chunk that ends before the round `end`: arrays, so that other numbers compile nothing."""
+    stop, last, every = (jnp.asarray(n, jnp.int32) for n in (end, spec.rounds, spec.evaluate_every))
+    return Clock(stop, last, every, finite=finite)
+
+
+def with_algorithm(task: Task, algorithm: AbstractAlgorithm) -> Task:
+    """The task with another algorithm."""
+    return dataclasses.replace(task, algorithm=algorithm)
+
+
+@eqx.filter_jit
+def begin_together(algorithms: PyTree, task: Task, starts: PyTree, key: PRNGKeyArray, round: int) -> State:
+    """The states of all configurations before the first round of a stage."""
+
+    def begin(algorithm, starts):
+        state = with_algorithm(task, algorithm).begin(starts, key, round)
+        return state.server, state.clients, state.empty, state.failed_at
+
+    server, clients, empty, failed_at = jax.vmap(begin)(algorithms, starts)
+    now = jnp.asarray(round, jnp.int32)
+    return State(server, clients, key, now, now, empty, failed_at)
+
+
+@eqx.filter_jit
+def rows_together(algorithms: PyTree, task: Task, state: State) -> dict[str, jax.Array]:
+    """The loss and the objective of every configuration's start, also over its clients' own models."""
+
+    def one(algorithm, server, clients):
+        row = with_algorithm(task, algorithm).row(at(state, server, clients))
+        wanted = [f"{kind}{name}" for kind in ("", "personal_") for name in ("loss", "objective")]
+        return {name: row[name] for name in wanted if name in row}
+
+    return jax.vmap(one)(algorithms, state.server, state.clients)
+
+
+@eqx.filter_jit
+def outputs_together(algorithms: PyTree, task: Task, state: State) -> PyTree:
+    """What each configuration hands over to its next stage."""
+
+    def one(algorithm, server, clients):
+        return task.exchange.output(algorithm, task.problem, at(state, server, clients))
+
+    return jax.vmap(one)(algorithms, state.server, state.clients)
+
+
+@eqx.filter_jit
+def advance_some(
+    algorithms: PyTree, task: Task, state: State, after: State, places: Int[Array, " some"], clock: Clock
+) -> tuple[State, dict[str, Array]]:
+    """Advance the configurations at these places, write their new states into `after`, and give their rows.
+
+    Data, key and clock are shared by all configurations, and so are the batches.
+    """
+    # A step of all configurations works on more memory than a step of one, so fewer clients at a time fit the caches.
+    for_each = in_blocks(max(1, (task.plan.block or 1) // places.size))
+
+    def one(algorithm, server, clients, empty, failed_at):
+        mine = State(server, clients, state.key, state.round, state.begun, empty, failed_at)
+        mine, records = advance(with_algorithm(task, algorithm), mine, clock, for_each)
+        return (mine.server, mine.clients, mine.empty, mine.failed_at), records.rows, mine.round
+
+    own = lambda state: (state.server, state.clients, state.empty, state.failed_at)  # noqa: E731
+    mine = jax.tree.map(lambda leaf: leaf[places], (algorithms, *own(state)))
+    new, rows, round = jax.vmap(one, out_axes=(0, 0, None))(*mine)
+    server, clients, empty, failed_at = jax.tree.map(lambda all_, some: all_.at[places].set(some), own(after), new)
+    return State(server, clients, state.key, round, state.begun, empty, failed_at), rows

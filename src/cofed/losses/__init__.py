@@ -1,0 +1,32 @@
+"""Losses of one sample: functions of the model's prediction and the label. See `AbstractLoss` for the contract.
+
+A loss is anything that maps `(prediction, y)` of ONE sample to a number, so a plain function serves as well. The engine
+takes the mean over a client's samples. The classes here add what a function cannot say: which labels they accept, how
+many outputs the model needs, when a prediction counts as correct, and the mathematics from which an estimator certifies
+its fit.
+"""
+
+from cofed.losses.base import AbstractLoss, Label, LabelUnits, MeanOf, Prediction
+from cofed.losses.deviance import Deviance
+from cofed.losses.function import FunctionLoss
+from cofed.losses.huber import Huber
+from cofed.losses.logistic import Logistic
+from cofed.losses.poisson import Poisson, PoissonDeviance
+from cofed.losses.softmax import Softmax
+from cofed.losses.squared import Squared
+
+__all__ = [
+    "AbstractLoss",
+    "Deviance",
+    "FunctionLoss",
+    "Huber",
+    "Label",
+    "LabelUnits",
+    "Logistic",
+    "MeanOf",
+    "Poisson",
+    "PoissonDeviance",
+    "Prediction",
+    "Softmax",
+    "Squared",
+]

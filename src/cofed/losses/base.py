@@ -1,0 +1,293 @@
+"""The contract of a loss."""
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Num, Scalar
+
+Prediction = Float[Array, "..."]
+Label = Num[Array, "..."]
+MeanOf = Callable[[Callable[[np.ndarray], np.ndarray]], float]
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelUnits:
+    """Units of labels and predictions in which a problem is well scaled.
+
+    Parameters
+    ----------
+    centre, size : float
+        The label is solved for as (y - centre) / size; an infinite size makes a constant label 0.
+    stretch, shift : float
+        The user's prediction is stretch * prediction + shift.
+    objective, least : float
+        The user's mean loss is objective * mean loss + least.
+    """
+
+    centre: float = 0.0
+    size: float = 1.0
+    stretch: float = 1.0
+    shift: float = 0.0
+    objective: float = 1.0
+    least: float = 0.0
+
+
+class AbstractLoss(eqx.Module):
+    """The loss of ONE sample. A loss of one's own that says more than a function can derives from this class.
+
+    Only `__call__` is needed. Everything else is optional, with a default that promises nothing.
+
+    Attributes
+    ----------
+    elementwise : bool
+        Whether the label has the prediction's shape.
+    likelihood : bool
+        Whether the loss is, with `Linear`, the negative log-likelihood of a generalised linear model.
+    quadratic : bool
+        Whether the loss is c (prediction - y)^2 / 2, so that its Hessian is the same everywhere.
+    attains_zero : bool
+        Whether, for every label, some prediction has the loss 0 or comes as near as one likes, and none less.
+    curvature : float or None
+        The largest second derivative by the prediction (where it has no bound, its mean over the rows of a fit).
+    self_concordance : float or None
+        The least M with |f'''| <= M f'' everywhere: 0 for a quadratic.
+
+    Notes
+    -----
+    The estimators certify a fit by a duality gap. A convex loss of one prediction takes part if it gives `curvature`
+    and either `conjugate` or `attains_zero`; `self_concordance` makes the certificate sharper. `link`, `cumulant` and
+    `mean_margin`, of a loss A(prediction) - y prediction + c(y), save the exchanges that find the best constant.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, cofed
+    >>> class Absolute(cofed.AbstractLoss):
+    ...     def __call__(self, prediction, y):
+    ...         return jnp.abs(prediction - y)
+    >>> float(Absolute()(jnp.array(3.0), jnp.array(1.0)))
+    2.0
+    """
+
+    elementwise: ClassVar[bool] = False
+    likelihood: ClassVar[bool] = False
+    quadratic: ClassVar[bool] = False
+    attains_zero: ClassVar[bool] = False
+
+    @abstractmethod
+    def __call__(self, prediction: Prediction, y: Label) -> Scalar:
+        """The loss of a prediction."""
+
+    # Labels.
+
+    @property
+    def has_domain(self) -> bool:
+        """Whether there are labels that the loss refuses."""
+        return type(self).refuses is not AbstractLoss.refuses
+
+    def refuses(self, y: np.ndarray) -> str | None:
+        """Why these labels are outside the loss's domain, in a sentence; None where they are not."""
+        return None
+
+    def outputs(self, y: np.ndarray) -> int | None:
+        """How many numbers the model must predict, given all labels; None is a single one."""
+        return None
+
+    @property
+    def has_accuracy(self) -> bool:
+        """Whether a prediction can be right or wrong."""
+        return type(self).correct is not AbstractLoss.correct
+
+    def correct(self, prediction: Prediction, y: Label) -> Scalar:
+        """1 where the prediction is right, else 0, of a loss that knows right and wrong."""
+        raise TypeError(f"{type(self).__name__} knows no right and wrong predictions")
+
+    # Convexity: what bounds the distance to the minimum.
+
+    @property
+    def curvature(self) -> float | None:
+        """The largest second derivative by the prediction, or None where it is not known."""
+        return None
+
+    @property
+    def self_concordance(self) -> float | None:
+        """The least M with |f'''| <= M f'' everywhere, or None where it is not known."""
+        return None
+
+    @property
+    def has_conjugate(self) -> bool:
+        """Whether `conjugate` is given."""
+        return type(self).conjugate is not AbstractLoss.conjugate
+
+    def conjugate(self, theta: Prediction, y: Label) -> Scalar:
+        """The convex conjugate f*(theta) = sup_z <theta, z> - f(z, y) for one label.
+
+        Parameters
+        ----------
+        theta : array of the prediction's shape
+            A slope; derivatives of the loss by the prediction are such.
+        y : array
+            The label.
+
+        Returns
+        -------
+        scalar
+            The value, infinite outside the domain.
+
+        Raises
+        ------
+        TypeError
+            Where the loss does not give it.
+        """
+        raise TypeError(f"{type(self).__name__} gives no conjugate")
+
+    def residual_scale(self, mean_loss: Scalar, mean: Float[Array, "..."]) -> Scalar:
+        """A bound on the root mean square of the loss's derivatives by the predictions.
+
+        A loss that is at least 0 and has a curvature of at most L satisfies |f'|^2 <= 2 L f.
+
+        Parameters
+        ----------
+        mean_loss : scalar
+            The mean loss of the predictions.
+        mean : array
+            The mean of the labels.
+
+        Returns
+        -------
+        scalar
+            The bound.
+        """
+        assert self.curvature is not None
+        return jnp.sqrt(jnp.maximum(2 * self.curvature * mean_loss, 0))
+
+    # The saturated model, whose predictions are the best possible for each label.
+
+    def saturated(self, y: np.ndarray) -> np.ndarray:
+        """The least loss that a prediction can have, for each label: minus the conjugate at 0.
+
+        Parameters
+        ----------
+        y : array of shape (n,)
+            Labels.
+
+        Returns
+        -------
+        array of shape (n,)
+            The losses of the saturated model.
+
+        Raises
+        ------
+        TypeError
+            Where the loss neither `attains_zero` nor gives its conjugate.
+        """
+        if self.attains_zero:
+            return np.zeros(len(y))
+        labels = jnp.asarray(y)
+        return -np.asarray(jax.vmap(lambda label: self.conjugate(jnp.zeros((), float), label))(labels))
+
+    def as_deviance(self) -> "AbstractLoss":
+        """The loss less that of the saturated model, which is half the deviance: 0 at best, for every label."""
+        from cofed.losses.deviance import Deviance
+
+        return self if self.attains_zero else Deviance(self)
+
+    def deviance(self, prediction: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Twice the loss above that of the saturated model, for each row and each of several models.
+
+        Parameters
+        ----------
+        prediction : array of shape (n, models) or (n, models, outputs)
+            The models' predictions.
+        y : array of shape (n,)
+            Labels.
+
+        Returns
+        -------
+        array of shape (n, models)
+            The deviances.
+        """
+        losses = jax.vmap(jax.vmap(self, in_axes=(0, None)))(jnp.asarray(prediction), jnp.asarray(y))
+        return 2 * (np.asarray(losses) - self.saturated(y)[:, None])
+
+    @property
+    def has_dispersion(self) -> bool:
+        """Whether `dispersion` is given, so that intervals can be computed."""
+        return type(self).dispersion is not AbstractLoss.dispersion
+
+    def dispersion(self, mean_loss: float, n: int, freedom: int) -> float:
+        """The variance of the errors, as a multiple of what the loss takes it for.
+
+        Parameters
+        ----------
+        mean_loss : float
+            The mean loss of the fit.
+        n : int
+            The number of rows.
+        freedom : int
+            The degrees of freedom that the fit leaves.
+
+        Returns
+        -------
+        float
+            The multiple; 1 where the likelihood fixes the variance.
+
+        Raises
+        ------
+        TypeError
+            Where the loss is no likelihood whose intervals are known.
+        """
+        raise TypeError(f"{type(self).__name__} gives no variance of the errors")
+
+    # The null model: the best constant prediction.
+
+    def label_sum(self, y: np.ndarray) -> np.ndarray:
+        """The sum of the labels' statistic that the loss is linear in: the labels, or the counts of the classes."""
+        return np.asarray(y.sum())
+
+    def label_units(self, n: int, mean_of: MeanOf, fit_intercept: bool) -> LabelUnits:
+        """Units in which a problem with these labels is well scaled, learnt from means over all rows.
+
+        Parameters
+        ----------
+        n : int
+            The number of rows.
+        mean_of : callable
+            Maps a function of labels to its mean over all rows.
+        fit_intercept : bool
+            Whether the model has a free intercept.
+
+        Returns
+        -------
+        LabelUnits
+            The units; those of the labels as they are, unless the loss knows better.
+        """
+        return LabelUnits(least=0.0 if self.attains_zero else mean_of(self.saturated))
+
+    @property
+    def has_link(self) -> bool:
+        """Whether the loss is A(prediction) - y prediction + c(y), with `link`, `cumulant` and `mean_margin` given."""
+        return type(self).link is not AbstractLoss.link
+
+    def link(self, mean: Array) -> Array:
+        """The prediction at which the expected label is `mean`: the best constant for labels with that mean."""
+        raise TypeError(f"{type(self).__name__} has no link function")
+
+    def cumulant(self, prediction: Array) -> Array:
+        """A(prediction), whose derivative is the expected label."""
+        raise TypeError(f"{type(self).__name__} has no cumulant function")
+
+    def mean_margin(self, mean: Array) -> Scalar:
+        """How far the mean may be moved in any direction and be the mean of some prediction."""
+        raise TypeError(f"{type(self).__name__} has no link function")
+
+
+def preview(values: Iterable[float], most: int = 6) -> str:
+    """A few values for a sentence."""
+    listed = sorted(values)
+    return ", ".join(f"{v:g}" for v in listed[:most]) + (", ..." if len(listed) > most else "")

@@ -1,0 +1,87 @@
+"""The squared loss."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Scalar
+
+from cofed._util.rounding import is_constant
+from cofed._util.scalars import require_flag
+from cofed.losses.base import AbstractLoss, Label, LabelUnits, MeanOf, Prediction
+
+
+class Squared(AbstractLoss):
+    """(prediction - y)^2 / 2, or without the half where `half=False`.
+
+    Parameters
+    ----------
+    half : bool, default=True
+        Whether to halve the square.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> float(Squared()(jnp.array(3.0), jnp.array(1.0)))
+    2.0
+    >>> float(Squared(half=False)(jnp.array(3.0), jnp.array(1.0)))
+    4.0
+    """
+
+    elementwise: ClassVar[bool] = True
+    likelihood: ClassVar[bool] = True
+    quadratic: ClassVar[bool] = True
+    attains_zero: ClassVar[bool] = True
+
+    half: bool = eqx.field(static=True, default=True)
+
+    def __check_init__(self):
+        require_flag("Squared", half=self.half)
+
+    def __call__(self, prediction: Prediction, y: Label) -> Scalar:
+        square = jnp.sum((prediction - y.astype(prediction.dtype)) ** 2)
+        return square / 2 if self.half else square
+
+    @property
+    def curvature(self) -> float:
+        """1, or 2 without the half"""
+        return 1.0 if self.half else 2.0
+
+    @property
+    def self_concordance(self) -> float:
+        """0"""
+        return 0.0
+
+    def conjugate(self, theta: Prediction, y: Label) -> Scalar:
+        """theta^2 / (2 curvature) + y theta"""
+        return jnp.sum(theta**2 / (2 * self.curvature) + y.astype(theta.dtype) * theta)
+
+    def deviance(self, prediction: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """curvature * (y - prediction)^2"""
+        return self.curvature * (y[:, None] - prediction) ** 2
+
+    def dispersion(self, mean_loss: float, n: int, freedom: int) -> float:
+        """The sum of the squared residuals over the degrees of freedom."""
+        return 2 * mean_loss / self.curvature * n / max(freedom, 1)
+
+    def label_units(self, n: int, mean_of: MeanOf, fit_intercept: bool) -> LabelUnits:
+        """Centred (where there is an intercept) and divided by the standard deviation."""
+        mean = mean_of(lambda y: y) if fit_intercept else 0.0
+        var = mean_of(lambda y: (y - mean) ** 2)
+        if is_constant(n, mean, var):
+            return LabelUnits(mean, np.inf, 1.0, mean, 1.0, 0.0)
+        size = float(np.sqrt(var))
+        return LabelUnits(mean, size, size, mean, var, 0.0)
+
+    def link(self, mean: Array) -> Array:
+        """The mean itself."""
+        return mean
+
+    def cumulant(self, prediction: Array) -> Array:
+        """prediction^2 / 2"""
+        return prediction**2 / 2
+
+    def mean_margin(self, mean: Array) -> Scalar:
+        """Infinite: every number is the mean of some prediction."""
+        return jnp.full((), jnp.inf, mean.dtype)

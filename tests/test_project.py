@@ -248,6 +248,13 @@ def test_public_names_are_loaded_when_they_are_used():
         _ = cofed.FedAverage
 
 
+def test_an_algorithm_needs_no_tables():
+    heavy = ("pandas", "pyarrow", "sklearn")
+    code = f"import sys, cofed.algorithms.fedavg; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_the_types_are_shipped():
     assert (ROOT / "py.typed").is_file()
     assert (ROOT / "__init__.pyi").is_file()

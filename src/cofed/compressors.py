@@ -17,15 +17,16 @@ itself goes as it is (a single number always does), and so nothing is lost of it
 
 import math
 from abc import abstractmethod
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, UInt
 
 from cofed._util import checks, trees
+from cofed._util.types import Given
 
 ROUNDS = 6  # of Quantised's search for s: levels for a given s, then s for given levels
 
@@ -39,11 +40,27 @@ class Message(eqx.Module):
 
 
 class AbstractCompressor(eqx.Module):
-    """What makes messages of arrays: a contraction (see the head of this file)."""
+    """What makes messages of arrays: a contraction, ||v - C(v)||^2 <= (1 - delta) ||v||^2.
+
+    A compressor of one's own derives from this class and gives `compress`.
+    """
 
     @abstractmethod
     def compress(self, v: Float[Array, "..."], key: PRNGKeyArray) -> Message:
-        """The message of an array; `key` is for draws."""
+        """The message of an array.
+
+        Parameters
+        ----------
+        v : array
+            What is to be sent.
+        key : PRNG key
+            For draws.
+
+        Returns
+        -------
+        Message
+            What goes over the wire; its `expand` is the other end.
+        """
 
 
 def compress(compressor: AbstractCompressor, tree: PyTree, key: PRNGKeyArray) -> PyTree:
@@ -61,7 +78,7 @@ def compress(compressor: AbstractCompressor, tree: PyTree, key: PRNGKeyArray) ->
     return structure.unflatten(smaller(compressor, leaf, jax.random.fold_in(key, i)) for i, leaf in enumerate(leaves))
 
 
-def smaller(compressor: AbstractCompressor, leaf: Array, key: PRNGKeyArray) -> Any:
+def smaller(compressor: AbstractCompressor, leaf: Array, key: PRNGKeyArray) -> Message | Array:
     """The message of a leaf, or the leaf."""
     if leaf.size < 2:
         return leaf
@@ -112,7 +129,7 @@ class Coded(Message):
         return (self.scale * level(codes, self.bits).astype(self.scale.dtype)).reshape(self.shape)
 
 
-def plain(value: Any) -> Any:
+def plain(value: Given[float]) -> float:
     """A number of NumPy's as one of Python's, which is static and hashable."""
     return checks.as_float(value) if checks.is_real(value) else value
 
@@ -120,15 +137,21 @@ def plain(value: Any) -> Any:
 class TopK(AbstractCompressor):
     """The share of an array's entries that is largest by size, with their places (1, 2 or 4 bytes each).
 
-    k is `share` of the entries, rounded up. Of a large float32 array, 5 % of the entries are 7.5 % of the bytes up to
-    65,536 entries, 10 % above.
+    Of a large float32 array, 5 % of the entries are 7.5 % of the bytes up to 65,536 entries, 10 % above.
 
+    Parameters
+    ----------
+    share : float
+        The part of the entries to send, in (0, 1]; their number is rounded up.
+
+    Examples
+    --------
     >>> import cofed, jax, jax.numpy as jnp
     >>> cofed.TopK(share=0.5).compress(jnp.array([0.1, -2.0, 3.0, 0.2]), jax.random.key(0)).expand().tolist()
     [0.0, -2.0, 3.0, 0.0]
     """
 
-    share: Any = eqx.field(static=True, converter=plain)
+    share: float = eqx.field(static=True, converter=plain)
 
     def __check_init__(self):
         require_share("TopK", self.share)
@@ -144,13 +167,20 @@ class RandomK(AbstractCompressor):
 
     Both ends must draw alike, and so run the same JAX.
 
+    Parameters
+    ----------
+    share : float
+        The part of the entries to send, in (0, 1]; their number is rounded up.
+
+    Examples
+    --------
     >>> import cofed, jax, jax.numpy as jnp
     >>> message = cofed.RandomK(share=0.25).compress(jnp.arange(1.0, 9.0), jax.random.key(0))
     >>> message.values.size, int((message.expand() != 0).sum())
     (2, 2)
     """
 
-    share: Any = eqx.field(static=True, converter=plain)
+    share: float = eqx.field(static=True, converter=plain)
 
     def __check_init__(self):
         require_share("RandomK", self.share)
@@ -165,13 +195,20 @@ class Quantised(AbstractCompressor):
 
     Deterministic: with error feedback, what rounding loses now is sent later, and rounding to the nearest loses least.
 
+    Parameters
+    ----------
+    bits : int
+        Bits per entry, from 1 to 16.
+
+    Examples
+    --------
     >>> import cofed, jax, jax.numpy as jnp
     >>> message = cofed.Quantised(bits=1).compress(jnp.array([0.5, -2.0, 3.0, 0.5]), jax.random.key(0))
     >>> message.codes.nbytes, message.expand().tolist()
     (1, [1.5, -1.5, 1.5, 1.5])
     """
 
-    bits: Any = eqx.field(static=True)
+    bits: int = eqx.field(static=True)
 
     def __check_init__(self):
         if checks.integer("Quantised: bits", self.bits) > 16:
@@ -209,11 +246,11 @@ def fitted(v: Float[Array, " d"], codes: Array, bits: int) -> Float[Array, ""]:
 
 
 def count(share: float, entries: int) -> int:
-    """k"""
+    """k, the number of entries to send."""
     return min(entries, math.ceil(share * entries - 1e-9))  # 0.07 * 100 is 7, but 7.000000000000001 to a computer
 
 
-def places_dtype(entries: int) -> Any:
+def places_dtype(entries: int) -> DTypeLike:
     """The smallest type that numbers so many entries."""
     return next(kind for kind in (jnp.uint8, jnp.uint16, jnp.uint32) if entries - 1 <= jnp.iinfo(kind).max)
 
@@ -237,7 +274,7 @@ def require_compressor(owner: str, compressor: object) -> None:
         )
 
 
-def require_share(owner: str, share: Any) -> None:
+def require_share(owner: str, share: Given[float]) -> None:
     """Refuse what is not a share."""
     inside = checks.is_real(share) and 0 < checks.as_float(share) <= 1
     checks.real(f"{owner}: share", share, "a number in (0, 1], the part of the entries to send", inside)

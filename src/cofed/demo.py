@@ -46,6 +46,7 @@ RATES: dict[str, tuple[float, float]] = {
     "FedMiD": (0.001, 0.3),
     "FedDualAvg": (0.001, 3.0),
 }
+METHODS = {"FedAvg": cofed.FedAvg, "FedMiD": cofed.FedMiD, "FedDualAvg": cofed.FedDualAvg}
 TITLES = {"FedAvg": "FedAvg (subgradients)"}
 
 
@@ -128,7 +129,7 @@ def run_demo(rounds: int = ROUNDS, clients: int = 64, seed: int = 0, pooled: boo
                 results[method] = cofed.run(
                     problem,
                     data.federation,
-                    getattr(cofed, method)(client_lr=client_lr, server_lr=server_lr),
+                    METHODS[method](client_lr=client_lr, server_lr=server_lr),
                     rounds=rounds,
                     local_epochs=1,
                     batch_size=BATCH,

@@ -59,7 +59,7 @@ class CSV:
         self.columns = []
         atomically(self.path, lambda f: self.write(f, info.rows), shown=True)
 
-    def on_row(self, row: Mapping[str, float]) -> None:
+    def on_row(self, row: Mapping[str, float | int]) -> None:
         """Append a row.
 
         Parameters
@@ -69,7 +69,7 @@ class CSV:
         """
         self.write(self.path, [row])
 
-    def write(self, path: str | Path, rows: Iterable[Mapping[str, float]]) -> None:
+    def write(self, path: str | Path, rows: Iterable[Mapping[str, float | int]]) -> None:
         """Append rows to a file, after a header where there is none yet, and close it, so that its lines are whole.
 
         Parameters
@@ -148,7 +148,7 @@ class TensorBoard:
         for row in info.rows:
             self.on_row(row)
 
-    def on_row(self, row: Mapping[str, float]) -> None:
+    def on_row(self, row: Mapping[str, float | int]) -> None:
         """Log each column under its name, at the row's round and time.
 
         Parameters
@@ -254,7 +254,7 @@ class MLflow:
         for row in info.rows:
             self.on_row(row)
 
-    def on_row(self, row: Mapping[str, float]) -> None:
+    def on_row(self, row: Mapping[str, float | int]) -> None:
         """Log each column as a metric at the row's round and time, unless the run has it already.
 
         Parameters

@@ -1,7 +1,6 @@
 """The geometry h of dual averaging, and its dual maps D_t(z) = argmin_w -<z,w> + t psi(w) + h(w)."""
 
 from abc import abstractmethod
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,6 +20,9 @@ from cofed.regularizers.thresholds import safe_norm
 class AbstractMirror(eqx.Module):
     """A strongly convex function h of the model, by its gradient and its dual maps.
 
+    A mirror of one's own derives from this class and gives `refuses`, `value`, `to_dual`, `to_primal` and
+    `to_primal_smooth`; `norm` only where h is the square of one.
+
     Examples
     --------
     >>> import cofed
@@ -30,23 +32,82 @@ class AbstractMirror(eqx.Module):
 
     @abstractmethod
     def refuses(self, regularizer: AbstractRegularizer) -> str | None:
-        """Why the dual map D_t of this h and this psi is not known, in a sentence; None where it is."""
+        """Why the dual map of this h and a psi is not known.
+
+        Parameters
+        ----------
+        regularizer : AbstractRegularizer
+            psi.
+
+        Returns
+        -------
+        str or None
+            A sentence that names both; None where the dual map is known.
+        """
 
     @abstractmethod
     def value(self, w: PyTree) -> Scalar:
-        """h(w)"""
+        """The value h(w).
+
+        Parameters
+        ----------
+        w : pytree of floating arrays
+            The model.
+
+        Returns
+        -------
+        scalar
+            h(w).
+        """
 
     @abstractmethod
     def to_dual(self, w: PyTree) -> PyTree:
-        """grad h(w)"""
+        """The dual point grad h(w).
+
+        Parameters
+        ----------
+        w : pytree of floating arrays
+            The model.
+
+        Returns
+        -------
+        pytree
+            The gradient, like w.
+        """
 
     @abstractmethod
     def to_primal(self, regularizer: AbstractRegularizer, z: PyTree, t: Hyperparameter) -> PyTree:
-        """D_t(z) = argmin_w -<z, w> + t psi(w) + h(w)"""
+        """The dual map D_t(z) = argmin_w -<z, w> + t psi(w) + h(w).
+
+        Parameters
+        ----------
+        regularizer : AbstractRegularizer
+            psi.
+        z : pytree of floating arrays
+            A dual point.
+        t : float
+            How strongly psi counts, >= 0.
+
+        Returns
+        -------
+        pytree
+            A model like z.
+        """
 
     @abstractmethod
     def to_primal_smooth(self, z: PyTree) -> PyTree:
-        """grad h*(z), the dual map without psi"""
+        """The dual map without psi, grad h*(z).
+
+        Parameters
+        ----------
+        z : pytree of floating arrays
+            A dual point.
+
+        Returns
+        -------
+        pytree
+            A model like z.
+        """
 
     @property
     def has_norm(self) -> bool:
@@ -54,11 +115,22 @@ class AbstractMirror(eqx.Module):
         return type(self).norm is not AbstractMirror.norm
 
     def norm(self, w: PyTree) -> Scalar:
-        """The norm whose square h is a multiple of, where there is one."""
+        """The norm whose square h is a multiple of, where there is one.
+
+        Parameters
+        ----------
+        w : pytree of floating arrays
+            The model.
+
+        Returns
+        -------
+        scalar
+            The norm.
+        """
         raise TypeError(f"{type(self).__name__} is not the square of a norm")
 
 
-def require_mirror(owner: str, mirror: Any) -> None:
+def require_mirror(owner: str, mirror: object) -> None:
     """Refuse what is no mirror."""
     if not isinstance(mirror, AbstractMirror):
         raise TypeError(f"{owner}: mirror must be one such as Euclidean() or PNorm(), got {shown(mirror)}")
@@ -67,6 +139,8 @@ def require_mirror(owner: str, mirror: Any) -> None:
 class Euclidean(AbstractMirror):
     """h(w) = ||w||_2^2 / 2: primal and dual are the same, and D_t is the prox. Takes every regularizer.
 
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> from cofed.regularizers import L1
     >>> Euclidean().to_primal(L1(1.0), jnp.array([3.0, -0.5]), 1.0).tolist()
@@ -103,18 +177,22 @@ class Euclidean(AbstractMirror):
 class PNorm(AbstractMirror):
     """h(w) = ||w||_q^2 / (2(q - 1)), 1/p + 1/q = 1, over all leaves together: for sparse models.
 
-    - `p` >= 2; None is max(2, 2 ln d), d the model's number of entries. p = 2 is `Euclidean`.
+    Only for psi = sum_j lambda_j |w_j| (trait `weighted_l1`), where D_t(z) = grad h*(soft(z, t lambda)) exactly.
 
-    Only for psi = sum_j lambda_j |w_j| (trait `weighted_l1`), where D_t(z) = grad h*(soft(z, t lambda))
-    exactly.
+    Parameters
+    ----------
+    p : float, optional
+        A number >= 2; None is max(2, 2 ln d), d the model's number of entries. p = 2 is `Euclidean`.
 
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> from cofed.regularizers import L1
     >>> PNorm(3.0).to_primal(L1(1.0), jnp.array([3.0, -0.5]), 1.0).tolist()
     [1.0, 0.0]
     """
 
-    p: Any = eqx.field(converter=lambda p: None if p is None else number(p), default=None)
+    p: Hyperparameter | None = eqx.field(converter=lambda p: None if p is None else number(p), default=None)
 
     def __check_init__(self):
         if self.p is None:
@@ -172,11 +250,12 @@ class PNorm(AbstractMirror):
 class Entropy(AbstractMirror):
     """h(w) = sum_j w_j ln w_j on the simplex, over all leaves together: multiplicative updates.
 
-    For psi = `Simplex(radius)`, where D_t(z) = radius * softmax(z), and for `Zero`, which stands for the unit
-    simplex.
+    For psi = `Simplex(radius)`, where D_t(z) = radius * softmax(z), and for `Zero`, which stands for the unit simplex.
 
+    Examples
+    --------
     >>> import jax.numpy as jnp
-    >>> from cofed.regularizers import AbstractRegularizer, Simplex
+    >>> from cofed.regularizers import Simplex
     >>> Entropy().to_primal(Simplex(2.0), jnp.array([1.0, 1.0]), 1.0).tolist()
     [1.0, 1.0]
     """

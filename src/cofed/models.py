@@ -15,6 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from cofed._util import checks
@@ -23,7 +24,10 @@ Sample = Float[Array, "..."]
 
 
 class AbstractModel(eqx.Module):
-    """How parameters predict from ONE sample. A model of one's own derives from this class, or is an equinox module.
+    """How parameters predict from ONE sample.
+
+    A model of your own derives from this class and gives `init` and `__call__`, or it is any equinox module with
+    `__call__(x)`.
 
     Examples
     --------
@@ -41,32 +45,79 @@ class AbstractModel(eqx.Module):
 
     @abstractmethod
     def init(self, key: PRNGKeyArray, x: Sample, outputs: int | None) -> PyTree:
-        """The parameters to begin with, from a sample and the number of outputs that the loss asks for (None: one)."""
+        """The parameters to begin with.
+
+        Parameters
+        ----------
+        key : PRNG key
+            For random starts.
+        x : array
+            One sample, which gives the shapes and the dtype.
+        outputs : int or None
+            The number of outputs that the loss asks for; None is a single number.
+
+        Returns
+        -------
+        PyTree
+            Arrays of the sample's dtype.
+        """
 
     @abstractmethod
-    def __call__(self, w: Any, x: Sample) -> Float[Array, "..."]:
-        """The prediction for one sample."""
+    def __call__(self, w: PyTree, x: Sample) -> Float[Array, "..."]:
+        """The prediction for one sample.
+
+        Parameters
+        ----------
+        w : PyTree
+            The parameters.
+        x : array
+            One sample.
+
+        Returns
+        -------
+        array
+            A number, or one for each output.
+        """
 
     @property
     def title(self) -> str:
         """What it is called in sentences."""
         return type(self).__name__
 
-    def ready(self, w: PyTree) -> Any:
-        """What the user gets as the model: the parameters, unless the model says otherwise."""
+    def ready(self, w: PyTree) -> PyTree:
+        """What users get as the model: the parameters, unless the model says otherwise.
+
+        Parameters
+        ----------
+        w : PyTree
+            The parameters.
+
+        Returns
+        -------
+        PyTree
+            The model, ready to use.
+        """
         return w
 
 
 class Weights(eqx.Module):
     """Parameters of a linear model: `coef`, and `intercept` (None where the model has none)."""
 
-    coef: Any
-    intercept: Any = None
+    # Arrays, or what stands for them in a pytree: shapes, flags, specifications of how they are sharded.
+    coef: PyTree
+    intercept: PyTree = None
 
 
 class Linear(AbstractModel):
     """x . coef + intercept, with `coef` of shape (d,), or (d, k) where the loss needs k outputs.
 
+    Parameters
+    ----------
+    intercept : bool, default True
+        Whether there is an intercept.
+
+    Examples
+    --------
     >>> import jax, jax.numpy as jnp
     >>> w = Linear().init(jax.random.key(0), jnp.ones(3), None)
     >>> w.coef.shape, w.intercept.shape
@@ -98,6 +149,15 @@ class Linear(AbstractModel):
 class Trace(AbstractModel):
     """<x, coef> + intercept with matrix covariates x and a matrix `coef` of shape (d1, d2).
 
+    Parameters
+    ----------
+    d1, d2 : int
+        The numbers of rows and columns.
+    intercept : bool, default False
+        Whether there is an intercept.
+
+    Examples
+    --------
     >>> import jax, jax.numpy as jnp
     >>> Trace(2, 3).init(jax.random.key(0), jnp.ones((2, 3)), None).coef.shape
     (2, 3)
@@ -135,7 +195,7 @@ class Layer(eqx.Module):
     bias: Float[Array, " out"]
 
 
-def layer(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Layer:
+def layer(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Layer:
     """He's initialisation: the variance of the kernel is 2 over the number of inputs."""
     inputs = math.prod(shape[:-1])
     if inputs * shape[-1] > checks.MOST:
@@ -149,23 +209,24 @@ class Layers(eqx.Module):
     layers: tuple[Layer, ...]
 
 
-def widths(values: Any) -> Any:
-    """A list of sizes as a tuple, which is static and hashable; NumPy's integers as Python's."""
+def widths(values: object) -> Any:
+    """A field converter: a list of sizes as a tuple, which is hashable, as a static field must be; NumPy's integers
+    become Python's. `check_widths` refuses the rest."""
     if not isinstance(values, (list, tuple)):
         return values
     return tuple(int(value) if isinstance(value, np.integer) else value for value in values)
 
 
-def check_widths(name: str, values: Any) -> None:
-    """Refuse what is not a list of sizes."""
+def check_widths(name: str, values: object) -> None:
+    """Refuse anything but a tuple of sizes."""
     if not isinstance(values, tuple):
         raise TypeError(f"{name} must be a list of sizes, such as (64, 32), got {checks.shown(values)}")
     for i, size in enumerate(values):
         checks.integer(f"{name}[{i}]", size)
 
 
-def check_activation(name: str, activation: Any) -> None:
-    """Refuse what is no function."""
+def check_activation(name: str, activation: object) -> None:
+    """Refuse anything but a function."""
     if not callable(activation) or isinstance(activation, type):
         raise TypeError(f"{name} must be a function such as jax.nn.relu, got {checks.shown(activation)}")
 
@@ -173,6 +234,15 @@ def check_activation(name: str, activation: Any) -> None:
 class MLP(AbstractModel):
     """A fully connected network; its leaves are `layers.0.kernel`, `layers.0.bias`, ...
 
+    Parameters
+    ----------
+    hidden : tuple of int, default (64, 64)
+        The widths of the hidden layers.
+    activation : callable, default jax.nn.relu
+        The function between the layers.
+
+    Examples
+    --------
     >>> import jax, jax.numpy as jnp
     >>> model = MLP(hidden=(8,))
     >>> w = model.init(jax.random.key(0), jnp.ones(3), 2)
@@ -200,9 +270,24 @@ class MLP(AbstractModel):
 
 
 class CNN(AbstractModel):
-    """The network of zhang2025, Section 4.2: 3x3 convolutions of `maps` maps with padding, each followed by 2x2 max
-    pooling, then dense layers. With the defaults, on 28 x 28 images and 10 classes, it has 112,394 parameters.
+    """A convolutional network, that of zhang2025, Section 4.2.
 
+    3x3 convolutions with padding, each followed by 2x2 max pooling, then dense layers. With the defaults, on 28 x 28
+    images and 10 classes, it has 112,394 parameters.
+
+    Parameters
+    ----------
+    image : tuple of int, default (28, 28, 1)
+        Height, width and channels of an image.
+    maps : tuple of int, default (32, 32)
+        The numbers of feature maps of the convolutions.
+    hidden : tuple of int, default (64, 32)
+        The widths of the hidden dense layers.
+    activation : callable, default jax.nn.relu
+        The function between the layers.
+
+    Examples
+    --------
     >>> import jax, jax.numpy as jnp
     >>> w = CNN().init(jax.random.key(0), jnp.ones((28, 28)), 10)
     >>> sum(leaf.size for leaf in jax.tree.leaves(w))
@@ -265,7 +350,7 @@ def pooled(h: Float[Array, "rows columns maps"]) -> Float[Array, "..."]:
 
 
 def dense(layers: tuple[Layer, ...], h: Float[Array, " d"], activation: Callable) -> Float[Array, "..."]:
-    """Dense layers with the activation between them; a single output is a number."""
+    """Dense layers with the activation between them; a single output is a number, not an array of one."""
     for i, one in enumerate(layers):
         h = h @ one.kernel + one.bias
         if i < len(layers) - 1:
@@ -273,16 +358,23 @@ def dense(layers: tuple[Layer, ...], h: Float[Array, " d"], activation: Callable
     return h[0] if h.shape == (1,) else h
 
 
-def trained(leaf: Any) -> bool:
-    """Whether a leaf of a user's module is a parameter; equinox's own test takes NumPy's constants for such too."""
+def trained(leaf: object) -> bool:
+    """Whether a leaf of a user's module is a parameter; equinox's own test counts NumPy's constants too."""
     return isinstance(leaf, jax.Array) and eqx.is_inexact_array(leaf)
 
 
 class EquinoxModel(AbstractModel):
     """A user's own equinox module: `module(x)` predicts from one sample, its floating JAX arrays are the parameters.
 
-    All else (numbers, flags, functions, arrays of NumPy or of whole numbers) is used as it is, and not trained.
+    Everything else (numbers, flags, functions, NumPy arrays, integer arrays) is used as it is, and not trained.
 
+    Parameters
+    ----------
+    module : equinox.Module
+        The user's module.
+
+    Examples
+    --------
     >>> import equinox as eqx, jax, jax.numpy as jnp
     >>> model = EquinoxModel(eqx.nn.Linear(3, 1, key=jax.random.key(0)))
     >>> w = model.init(jax.random.key(0), jnp.ones(3), None)
@@ -292,9 +384,9 @@ class EquinoxModel(AbstractModel):
 
     start: PyTree  # the parameters: floating arrays of JAX
     others: PyTree  # other arrays, which are not trained: whole numbers, and NumPy's
-    rest: Any = eqx.field(static=True)  # all else stays as it is: numbers, flags, functions
+    rest: PyTree = eqx.field(static=True)  # everything else stays as it is: numbers, flags, functions
 
-    def __init__(self, module: Any):
+    def __init__(self, module: eqx.Module):
         self.start, others = eqx.partition(module, trained)
         if any(jnp.iscomplexobj(leaf) for leaf in jax.tree.leaves(self.start)):
             raise TypeError(f"model: {type(module).__name__} has complex arrays; parameters must be real")
@@ -319,6 +411,6 @@ class EquinoxModel(AbstractModel):
         """The name of the user's class."""
         return type(self.rest).__name__
 
-    def ready(self, w: PyTree) -> Any:
+    def ready(self, w: PyTree) -> PyTree:
         """The module with these parameters."""
         return eqx.combine(jax.tree.map(jnp.asarray, w), self.others, self.rest)

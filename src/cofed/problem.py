@@ -1,7 +1,5 @@
 """The problem: minimise over w  sum_m pi_m F_m(w) + psi(w)."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,14 +10,15 @@ from cofed._util import checks, trees
 from cofed._util.checks import shown
 from cofed._util.contracts import adopted, lacking
 from cofed._util.scalars import is_numbers
+from cofed._util.types import Given
 from cofed.federation.base import AbstractFederation
 from cofed.losses import AbstractLoss, FunctionLoss, Squared
 from cofed.models import AbstractModel, EquinoxModel, Linear
 from cofed.regularizers import AbstractRegularizer, Zero
-from cofed.regularizers.base import as_regularizer
+from cofed.regularizers.own import as_regularizer
 
 
-def as_loss(loss: Any) -> AbstractLoss:
+def as_loss(loss: object) -> AbstractLoss:
     """A loss as a module: a plain function of (prediction, y) is wrapped."""
     if isinstance(loss, AbstractLoss):
         return loss
@@ -28,7 +27,7 @@ def as_loss(loss: Any) -> AbstractLoss:
     raise TypeError(f"loss must be a cofed loss such as Squared() or a function of (prediction, y), got {shown(loss)}")
 
 
-def as_model(model: Any) -> AbstractModel:
+def as_model(model: object) -> AbstractModel:
     """A model as a description with `init`: an equinox module with its own parameters is wrapped."""
     if isinstance(model, AbstractModel):
         return model
@@ -40,10 +39,17 @@ def as_model(model: Any) -> AbstractModel:
 class Problem(eqx.Module):
     """A model, a loss of its predictions, and a regularizer of its parameters.
 
-    `local_steps` (K), `everyone` and `participation` are what the server and the clients agree on before round one.
-    The engine fills them in: K is None where clients take different numbers of steps, `everyone` says that all clients
-    take part in every round, `participation` is |S|/M, the part of the clients that is asked in a round.
+    Parameters
+    ----------
+    model : AbstractModel or equinox.Module
+        Gives predictions from parameters; ``Linear()`` unless given.
+    loss : AbstractLoss or callable
+        Of one prediction and its label; ``Squared()`` unless given. A function of (prediction, y) will do.
+    regularizer : AbstractRegularizer
+        psi; ``Zero()`` unless given.
 
+    Examples
+    --------
     >>> import cofed
     >>> problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), cofed.L1(0.1))
     >>> problem.regularizer.strength
@@ -53,18 +59,37 @@ class Problem(eqx.Module):
     model: AbstractModel = eqx.field(converter=as_model, default_factory=Linear)
     loss: AbstractLoss = eqx.field(converter=as_loss, default_factory=Squared)
     regularizer: AbstractRegularizer = eqx.field(converter=as_regularizer, default_factory=Zero)
-    local_steps: int | None = eqx.field(static=True, default=None)
-    everyone: bool = eqx.field(static=True, default=True)
-    participation: float = eqx.field(static=True, default=1.0)
 
-    def __check_init__(self):
-        checks.optional_integer("Problem: local_steps", self.local_steps)
-        checks.flag("Problem: everyone", self.everyone)
-        inside = checks.is_real(self.participation) and 0 <= checks.as_float(self.participation) <= 1
-        checks.real("Problem: participation", self.participation, "a share from 0 to 1", inside)
+    @property
+    def local_steps(self) -> int | None:
+        """K, the local steps of every client in a round; None where they differ, or are not known yet."""
+        return None
+
+    @property
+    def everyone(self) -> bool:
+        """Whether all clients take part in every round."""
+        return True
+
+    @property
+    def participation(self) -> float:
+        """|S|/M, the part of the clients that is asked in a round."""
+        return 1.0
 
     def predict(self, w: PyTree, X: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-        """The model's predictions for a batch."""
+        """Predict a batch of samples.
+
+        Parameters
+        ----------
+        w : pytree
+            The model's parameters.
+        X : array of shape (n, ...)
+            The samples.
+
+        Returns
+        -------
+        array of shape (n, ...)
+            The predictions.
+        """
         if not is_numbers(X) or np.ndim(X) == 0:
             raise TypeError(f"predict: X must be an array of samples, got {shown(X)}")
         for leaf in jax.tree.leaves(w):
@@ -80,17 +105,64 @@ class Problem(eqx.Module):
             ) from error
 
     def losses(self, w: PyTree, X: Float[Array, "n ..."], y: Num[Array, "n ..."]) -> Float[Array, " n"]:
-        """The loss of each sample."""
+        """The loss of each sample.
+
+        Parameters
+        ----------
+        w : pytree
+            The model's parameters.
+        X : array of shape (n, ...)
+            The samples.
+        y : array of shape (n, ...)
+            Their labels.
+
+        Returns
+        -------
+        array of shape (n,)
+            The losses.
+        """
         return jax.vmap(lambda x, label: self.loss(self.model(w, x), label))(X, y)
 
     def mean_loss(
         self, w: PyTree, X: Float[Array, "n ..."], y: Num[Array, "n ..."], share: Float[Array, " n"]
     ) -> Scalar:
-        """The samples' losses, each counted by its share: shares of 1/n give the mean, a share of 0 is padding."""
+        """The sum of the samples' losses, each counted by its share.
+
+        Parameters
+        ----------
+        w : pytree
+            The model's parameters.
+        X : array of shape (n, ...)
+            The samples.
+        y : array of shape (n, ...)
+            Their labels.
+        share : array of shape (n,)
+            Shares of 1/n give the mean; a share of 0 is padding.
+
+        Returns
+        -------
+        scalar
+            The weighted loss.
+        """
         return self.losses(w, X, y) @ share
 
-    def start(self, federation: AbstractFederation, w0: Any = None, seed: int = 0) -> PyTree:
-        """The parameters to begin with: the model's own, or the given pytree or mapping of leaf names to arrays."""
+    def start(self, federation: Given[AbstractFederation], w0: PyTree = None, seed: Given[int] = 0) -> PyTree:
+        """The parameters to begin with.
+
+        Parameters
+        ----------
+        federation : AbstractFederation
+            The clients' data, from which the shapes of the parameters follow.
+        w0 : pytree or dict, optional
+            The parameters, or a mapping of their names to arrays; None is the model's own start.
+        seed : int
+            The seed of a random start.
+
+        Returns
+        -------
+        pytree
+            The parameters, in the dtype of the data.
+        """
         if not isinstance(federation, AbstractFederation):
             raise TypeError(f"federation must be a cofed.Federation, got {shown(federation)}")
         seed = checks.seed("seed", seed)
@@ -102,19 +174,52 @@ class Problem(eqx.Module):
             return fresh
         return like(fresh, w0)
 
-    def ready(self, w: PyTree) -> Any:
-        """The model for the user: parameters, or a callable module where the user gave one."""
+    def ready(self, w: PyTree) -> PyTree:
+        """The model as it is handed to the user.
+
+        Parameters
+        ----------
+        w : pytree
+            The model's parameters.
+
+        Returns
+        -------
+        pytree or equinox.Module
+            The parameters, or a callable module where the user gave one.
+        """
         return self.model.ready(w)
 
-    def check(self, federation: AbstractFederation) -> None:
-        """Refuse labels outside the loss's domain, naming the client."""
+    def check(self, federation: Given[AbstractFederation]) -> None:
+        """Refuse labels outside the loss's domain, naming the client.
+
+        Parameters
+        ----------
+        federation : AbstractFederation
+            The clients' data.
+
+        Raises
+        ------
+        ValueError
+            Where a client has such labels.
+        """
         if not isinstance(federation, AbstractFederation):
             raise TypeError(f"federation must be a cofed.Federation, got {shown(federation)}")
         if self.loss.has_domain:  # it takes a pass over all labels
             federation.check_labels(self.loss.refuses)
 
 
-def like(template: PyTree, given: Any) -> PyTree:
+class PosedProblem(Problem):
+    """A problem, together with what server and clients agree on before round one.
+
+    An engine makes one for the algorithm, which may look at these numbers; they are static.
+    """
+
+    local_steps: int | None = eqx.field(static=True, default=None)  # pyright: ignore[reportIncompatibleVariableOverride, reportIncompatibleMethodOverride, reportAssignmentType]
+    everyone: bool = eqx.field(static=True, default=True)  # pyright: ignore[reportIncompatibleVariableOverride, reportIncompatibleMethodOverride, reportAssignmentType]
+    participation: float = eqx.field(static=True, default=1.0)  # pyright: ignore[reportIncompatibleVariableOverride, reportIncompatibleMethodOverride, reportAssignmentType]
+
+
+def like(template: PyTree, given: PyTree) -> PyTree:
     """The given parameters in the structure, shapes and dtype of the template, or a sentence that says what differs."""
     names = trees.names(template)
     leaves, structure = jax.tree.flatten(template)
@@ -143,7 +248,7 @@ def like(template: PyTree, given: Any) -> PyTree:
     return jax.tree.unflatten(structure, arrays)
 
 
-def numeric(value: Any) -> np.ndarray | None:
+def numeric(value: object) -> np.ndarray | None:
     """The value as an array of real numbers; None where it is none."""
     if np.ma.isMaskedArray(value):
         return None

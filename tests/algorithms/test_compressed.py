@@ -14,7 +14,7 @@ from cofed._util import trees
 from cofed.engine import sampling
 from cofed.engine.job import prepare
 from cofed.engine.spec import RunSpec
-from cofed.engine.steps import make_steps
+from cofed.engine.steps import ClientView, RoundContext, make_steps
 
 FED = worlds.linear()
 W0 = worlds.start()
@@ -86,11 +86,11 @@ def test_what_was_sent_and_what_is_held_add_up_under_sampling(name, compressor):
     clients = [jax.tree.map(lambda leaf, m=m: leaf[m], state.clients) for m in range(5)]
     sent = [trees.zeros_like(client.error) for client in clients]
     meant = [trees.zeros_like(client.error) for client in clients]
-    one_round = eqx.filter_jit(lambda state: task.exchange.one_round(wrapped, problem, data, state, plan))
+    one_round = eqx.filter_jit(lambda state: task.one_round(state))
 
     @eqx.filter_jit
     def client_round(who, key, r, down, client):
-        steps = make_steps(problem, data, plan, who, None, key, r)
+        steps = make_steps(problem, data, plan, ClientView(who), RoundContext(key, r))
         up = inner.local(problem, down, client.own, steps)[0]
         if (origin := inner.local_origin(problem, down, client.own, steps)) is not None:
             up = trees.sub(up, origin)
@@ -188,9 +188,7 @@ def test_the_servers_direction_is_the_mean_of_its_pictures(per_round):
     job = prepare(RunSpec(worlds.problem(cofed.L1(0.2)), FED, method, **numbers))
     task = job.stages[0].task
     state = task.begin(job.spec.problem.start(FED, W0), jax.random.key(0), 0)
-    one_round = eqx.filter_jit(
-        lambda state: task.exchange.one_round(task.algorithm, task.problem, task.data, state, task.plan)[0]
-    )
+    one_round = eqx.filter_jit(lambda state: task.one_round(state)[0])
     for _ in range(6):
         state = one_round(state)
         server, (own, error) = state.server, state.clients

@@ -10,10 +10,11 @@ import pytest
 from tests import worlds
 
 import cofed
-from cofed.engine import run as engine
+from cofed.engine import execution as engine
 from cofed.engine.evaluate import smooth
 from cofed.engine.job import prepare
 from cofed.engine.spec import RunSpec
+from cofed.problem import PosedProblem
 
 
 class Row(NamedTuple):
@@ -182,13 +183,13 @@ def test_chunking_changes_no_bit(row, monkeypatch):
 def test_resuming_changes_no_bit(row, tmp_path, monkeypatch):
     whole = go(row, checkpoint=tmp_path / "whole", checkpoint_every=2)
 
-    def killed(job, number, state, *rest, chunk=engine.chunk):
-        if int(state.round) >= 4:
+    def killed(job, log, chunk, record=engine.record):
+        if chunk.first >= 4:
             raise SystemExit
-        return chunk(job, number, state, *rest)
+        record(job, log, chunk)
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "chunk", killed)
+        patch.setattr(engine, "record", killed)
         with pytest.raises(SystemExit):
             go(row, checkpoint=tmp_path / "part", checkpoint_every=2)
     resumed = cofed.resume(tmp_path / "part")
@@ -226,7 +227,7 @@ def test_gradients_through_a_round_are_finite_under_vmap(row):
     def objective(algorithm):
         mine = dataclasses.replace(task, algorithm=algorithm)
         begun = mine.begin(w0, jax.random.key(0), 0)
-        state, _ = mine.exchange.one_round(algorithm, mine.problem, mine.data, begun, mine.plan)
+        state, _ = mine.one_round(begun)
         return smooth(mine.problem, mine.data, mine.model(state))[0]
 
     both = jax.tree.map(lambda a, b: jnp.stack([a, b]), task.algorithm, other.stages[0].task.algorithm)
@@ -262,10 +263,10 @@ def test_clients_outside_the_sample_never_change_anything(row):
     changed = go(row, cofed.Federation.from_arrays(pairs), rounds=2, seed=3)
     np.testing.assert_array_equal(worlds.coefs(result), worlds.coefs(changed))
     if not isinstance(row.algorithm, cofed.MCFedDA):
-        job_clients = jax.tree.leaves(result.state.clients)
+        job_clients, problem = jax.tree.leaves(result.state.clients), worlds.problem(row.regularizer)
         start = jax.tree.leaves(
             row.algorithm.init_client(
-                dataclasses.replace(worlds.problem(row.regularizer), local_steps=3, everyone=False),
+                PosedProblem(problem.model, problem.loss, problem.regularizer, local_steps=3, everyone=False),
                 {"coef": jnp.asarray(worlds.start()["coef"])},
             )
         )

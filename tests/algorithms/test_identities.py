@@ -138,7 +138,7 @@ def test_the_corrections_of_decoupling_sum_to_zero_in_every_round():
     state = task.begin(w0, jax.random.key(0), 0)
     pi = np.asarray(FED.weights("samples"))
     for _ in range(6):
-        state, _ = task.exchange.one_round(task.algorithm, task.problem, task.data, state, task.plan)
+        state, _ = task.one_round(state)
         client = state.clients
         x, p, gradient = (np.asarray(a.coef) for a in (state.server.x, client.p, client.gradient))
         c = (p - x) / (lr * slr * 3) - gradient
@@ -161,7 +161,7 @@ def test_the_optimum_is_a_fixed_point_of_decoupling():
     lr, slr, lam = 0.03, 1.3, 0.2
     total = lr * slr * 3
     job, task = posed(cofed.FedDecouple(lr, slr), cofed.L1(lam))
-    best = cofed.solve_pooled(job.problem, FED, weights="samples", tol=1e-14).model.coef
+    best = cofed.solve_pooled(job.spec.problem, FED, weights="samples", tol=1e-14).model.coef
     gradients = np.stack([worlds.gradient(FED, m, best) for m in range(FED.n_clients)])
     mean = np.asarray(FED.weights("samples")) @ gradients
     like = job.spec.problem.start(FED)
@@ -171,7 +171,7 @@ def test_the_optimum_is_a_fixed_point_of_decoupling():
     # A client keeps p and its mean gradient; c_i = (p - x)/eta~ - gradient = grad f(x*) - grad f_i(x*).
     keeps = state.clients._replace(p=tree(np.tile(best, (FED.n_clients, 1))), gradient=tree(gradients))
     state = dataclasses.replace(state, server=server, clients=keeps)
-    after, _ = task.exchange.one_round(task.algorithm, task.problem, task.data, state, task.plan)
+    after, _ = task.one_round(state)
     np.testing.assert_allclose(after.server.x.coef, server.x.coef, atol=1e-10)
     np.testing.assert_allclose(task.model(after).coef, best, atol=1e-10)
 

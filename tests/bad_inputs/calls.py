@@ -307,8 +307,6 @@ enrol(
     {},
     model=k.nothing,
     loss=lambda v: callable(v) and not isinstance(v, type),
-    everyone=k.flag,
-    participation=k.real(0, 1),
 )
 enrol("Problem.check", PROBLEM.check, {"federation": FEDERATION})
 enrol("Problem.start", PROBLEM.start, {"federation": FEDERATION, "w0": COEF})

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import cofed
-from cofed.engine import chunk_loop, prefetch
-from cofed.engine import run as engine
+from cofed.engine import chunk_loop, on_disk, prefetch
+from cofed.engine import execution as engine
 from cofed.engine.plan import make_plan
 from tests.disk import worlds
 
@@ -26,8 +26,8 @@ METHODS = [
 @pytest.fixture(autouse=True)
 def several_windows(monkeypatch):
     """Windows of a few rounds and blocks of a few samples, as with data that do not fit."""
-    monkeypatch.setattr(window, "BYTES", 3000)
-    monkeypatch.setattr(ondisk, "BLOCK", 1000)
+    monkeypatch.setattr(prefetch, "BYTES", 3000)
+    monkeypatch.setattr(on_disk, "BLOCK", 1000)
 
 
 def problem(regularizer, loss=None):

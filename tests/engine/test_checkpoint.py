@@ -14,7 +14,7 @@ import pytest
 from tests import worlds
 
 import cofed
-from cofed.engine import run as engine
+from cofed.engine import execution as engine
 from cofed.engine.serialization import NotOurs, decode, encode
 
 SCHEDULE = {"rounds": 12, "local_steps": 2, "batch_size": 3, "clients_per_round": 3}
@@ -33,12 +33,12 @@ def go(folder=None, federation=None, problem=None, **options):
 def stop_at(monkeypatch, round):
     """Let the engine end abruptly once it has done so many rounds."""
 
-    def chunk(job, number, state, *rest, real=engine.chunk):
-        if int(state.round) >= round:
+    def record(job, log, chunk, real=engine.record):
+        if chunk.first >= round:
             raise SystemExit
-        return real(job, number, state, *rest)
+        real(job, log, chunk)
 
-    monkeypatch.setattr(engine, "chunk", chunk)
+    monkeypatch.setattr(engine, "record", record)
 
 
 @pytest.fixture
@@ -271,13 +271,13 @@ def test_a_diverged_run_stays_so(tmp_path):
 def test_an_interrupted_run_goes_on_as_if_it_was_not(tmp_path, monkeypatch):
     options = {"rounds": 20, "evaluate_every": 8, "checkpoint_every": 100}
 
-    def chunk(job, number, state, *rest, real=engine.chunk):
-        if int(state.round) == 1:
+    def record(job, log, chunk, real=engine.record):
+        if chunk.first == 1:
             os.kill(os.getpid(), signal.SIGINT)
-        return real(job, number, state, *rest)
+        real(job, log, chunk)
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "chunk", chunk)
+        patch.setattr(engine, "record", record)
         part = go(tmp_path / "run", **options)
     assert part.outcome is cofed.Outcome.INTERRUPTED
     assert part.history["round"][-1] < 20

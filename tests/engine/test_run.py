@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests import worlds
 
 import cofed
+from cofed.engine import execution as engine
 from cofed.engine import inmemory
-from cofed.engine import run as engine
 
 FED = worlds.linear()
 L1 = cofed.L1(0.05)
@@ -225,16 +225,15 @@ class TestFailures:
     def test_ctrl_c_returns_what_is_done(self, monkeypatch):
         before = signal.getsignal(signal.SIGINT)
 
-        def chunk(job, number, state, *rest, real=engine.chunk):
+        def record(job, log, chunk, real=engine.record):
             press = threading.Thread(target=lambda: os.kill(os.getpid(), signal.SIGINT))  # at some moment of the chunk
-            if int(state.round) == 201:
+            if chunk.first == 201:
                 press.start()
-            done = real(job, number, state, *rest)
-            if int(state.round) == 201:
+            real(job, log, chunk)
+            if chunk.first == 201:
                 press.join()
-            return done
 
-        monkeypatch.setattr(engine, "chunk", chunk)
+        monkeypatch.setattr(engine, "record", record)
         monkeypatch.setattr(engine, "next_pace", lambda *_: 100)
         options = {"rounds": 1001, "local_steps": 2, "evaluate_every": 100}
         result = go(algorithm=cofed.FedDualAvg(1e-5), **options)
@@ -342,7 +341,7 @@ REFUSED = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_bad_input_gets_a_sentence_before_compilation(what, monkeypatch):
     options, sentence = REFUSED[what]
-    monkeypatch.setattr(inmemory, "run_chunk", lambda *_: pytest.fail("compiled before it was checked"))
+    monkeypatch.setattr(inmemory.InMemory, "advance", lambda *_: pytest.fail("compiled before it was checked"))
     with pytest.raises(ValueError, match=sentence):
         go(**options)
 

@@ -239,7 +239,7 @@ def test_a_class_of_one_row_is_named_before_cross_validation():
 
 
 def test_folds_hold_their_share_of_every_class():
-    from cofed.estimators.cv import deal
+    from cofed.estimators.cross_validation import deal
     from cofed.estimators.sites import Sites
 
     y = [np.array([0] * 7 + [1] * 2), np.array([0] * 3), np.array([0] * 9 + [1] * 3)]

@@ -13,7 +13,7 @@ from tests.pages import blocks
 
 import cofed
 from cofed import experiments
-from cofed.engine import run, tune
+from cofed.engine import execution, tune
 from cofed.experiments import figure, measure, page, reproduce, results
 from cofed.experiments.measurements import Measurements
 from cofed.experiments.parts import Parts
@@ -172,7 +172,7 @@ def test_an_interrupted_experiment_goes_on(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("busy", ["run", "tune"])
 def test_ctrl_c_in_the_last_rounds_is_not_lost(tmp_path, monkeypatch, busy):
-    room, name = (run, "judge") if busy == "run" else (tune, "run_together")
+    room, name = (execution, "judge") if busy == "run" else (tune, "run_slice")
     real = getattr(room, name)  # it comes back when the last round is done
     monkeypatch.setattr(room, name, lambda *a: (real(*a), os.kill(os.getpid(), signal.SIGINT))[0])
     with pytest.raises(KeyboardInterrupt):

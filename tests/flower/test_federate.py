@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 import cofed
 from cofed.cli import app
 from cofed.flower.federate import follow, pooled, site_files
-from cofed.flower.lock import alone
+from cofed.flower.lock import exclusive
 from cofed.flower.privacy import noised
-from cofed.flower.processes import Processes, Told, ending_in_order, free_ports, toml, undisturbed
+from cofed.flower.processes import Processes, TerminationSignal, ending_in_order, free_ports, toml, undisturbed
 from cofed.flower.run_folder import RunFolder
 from cofed.flower.settings import NetworkSpec, ServeOptions
 
@@ -96,7 +96,7 @@ def test_the_folder_of_another_run_is_refused_before_anything_starts(sites, tmp_
 
 def test_a_folder_that_another_run_uses_is_refused(sites, tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
-    with alone(out):
+    with exclusive(out):
         assert "is in use by another run" in said(sites, out, "--target", "cost")
 
 
@@ -123,7 +123,7 @@ def test_what_is_started_is_stopped_also_what_it_has_detached(tmp_path):
 
 def test_a_signal_to_end_ends_in_order_and_does_not_break_off_the_stopping():
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Told, match="SIGTERM"), ending_in_order():
+    with pytest.raises(TerminationSignal, match="SIGTERM"), ending_in_order():
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before
     with undisturbed():

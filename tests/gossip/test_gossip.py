@@ -220,19 +220,19 @@ class TestConformance:
         assert [leaf.shape[1:] for leaf in jax.tree.leaves(result.personal_models)] == [(6, 4), (4,), (4, 1), (1,)]
 
     def test_resuming_changes_no_bit(self, name, tmp_path, monkeypatch):
-        from cofed.engine import run as engine
+        from cofed.engine import execution as engine
 
         method, psi = METHODS[name]
         options = {"batch_size": 2, "link_failure": 0.3, "keep_models": False}
         whole = go(method, t.chain(M), psi, **options)
 
-        def killed(job, number, state, *rest, chunk=engine.chunk):
-            if int(state.round) >= 4:
+        def killed(job, log, chunk, record=engine.record):
+            if chunk.first >= 4:
                 raise SystemExit
-            return chunk(job, number, state, *rest)
+            record(job, log, chunk)
 
         with monkeypatch.context() as patch:
-            patch.setattr(engine, "chunk", killed)
+            patch.setattr(engine, "record", killed)
             with pytest.raises(SystemExit):
                 go(method, t.chain(M), psi, checkpoint=tmp_path / "run", checkpoint_every=2, **options)
         resumed = cofed.resume(tmp_path / "run")

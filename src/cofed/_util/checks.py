@@ -13,6 +13,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from cofed._util.types import Given
+
 MOST = 2**31 - 1  # counters of rounds, steps and clients are 32 bits wide
 
 
@@ -104,7 +106,7 @@ def is_real(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
-def as_float(value: float) -> float:
+def as_float(value: Given[float]) -> float:
     """The number; infinite where it is beyond 64 bits."""
     try:
         return float(value)

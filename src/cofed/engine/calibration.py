@@ -13,11 +13,11 @@ from jaxtyping import PyTree
 from cofed._util import machine
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.chunk_loop import run_chunk
-from cofed.engine.grid_rounds import advance_some, begin_together, clock_of
+from cofed.engine.execution import Chunk, begin_stage, count_first, failed, next_pace, record, schedule
+from cofed.engine.grid_rounds import advance_some, begin_together, schedule_of
 from cofed.engine.history import Log
 from cofed.engine.job import Job, ReadyStage
-from cofed.engine.run import begin_stage, clock, count_first, failed, next_pace, record
-from cofed.engine.server_rounds import copies
+from cofed.engine.state import copies
 
 NEVER = 2**30  # rounds between evaluations, for none at all
 ENOUGH = 0.5  # seconds of rounds from which a run of a few seconds can be forecast well enough
@@ -62,7 +62,7 @@ def calibrate(job: Job, number: int, start: PyTree, log: Log, budget: float) -> 
     """Compile the program of a stage, and time its rounds without evaluations and with one in every round."""
     stage, state = job.stages[number], begin_stage(job, number, start)
     began = time.perf_counter()
-    program = run_chunk.lower(stage.task, state, clock(job, 0, log)).compile()  # pyright: ignore[reportFunctionMemberAccess]
+    program = run_chunk.lower(stage.task, state, schedule(job, 0, log)).compile()  # pyright: ignore[reportFunctionMemberAccess]
     compile_seconds, resident, served = time.perf_counter() - began, resident_with_programs(), []
 
     def timer(every: int) -> Callable[[int], float]:
@@ -72,11 +72,11 @@ def calibrate(job: Job, number: int, start: PyTree, log: Log, budget: float) -> 
         def go(count: int) -> float:
             nonlocal now
             began, first = time.perf_counter(), int(now.round)
-            new, records = jax.block_until_ready(program(stage.task, now, clock(timed, first + count, log)))
+            new, records = jax.block_until_ready(program(stage.task, now, schedule(timed, first + count, log)))
             records = jax.device_get(records)
-            record(timed, stage, log, first, new, records, number, time.perf_counter() - began)
+            record(timed, log, Chunk(number, first, new, records, time.perf_counter() - began))
             took = time.perf_counter() - began
-            served.append(float(np.mean(records.roll.messages[:count])))
+            served.append(float(np.mean(records.participation.messages[:count])))
             log.models.clear()
             del log.history.rows[1:], log.history.client_losses[1:]
             now = state if failed(new) else new  # a run that diverges begins again
@@ -84,7 +84,8 @@ def calibrate(job: Job, number: int, start: PyTree, log: Log, budget: float) -> 
 
         return go
 
-    alone, both = time_in_turns([timer(every) for every in (NEVER, 1)], budget, job.watch.capacity, job.spec.rounds)
+    most = stage.task.recording.capacity
+    alone, both = time_in_turns([timer(every) for every in (NEVER, 1)], budget, most, job.spec.rounds)
     before = log.up
     count_first(job, stage, state, log)
     first, log.up = log.up - before, before
@@ -109,12 +110,12 @@ def calibrate_slice(
     """As `calibrate`, for configurations of a grid that share a program."""
     stage = job.stages[number]
     algorithms = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(stages[number] for stages in members))
-    starts = copies(job.exchange.starts(start, stage.task.plan), len(members))
+    starts = copies(stage.task.spread_start(start), len(members))
     began = time.perf_counter()
     state = begin_together(algorithms, stage.task, starts, jax.random.key(job.spec.seed), 0)
     untimed = dataclasses.replace(job.spec, rounds=NEVER, evaluate_every=NEVER)
     places = jnp.arange(len(members), dtype=jnp.int32)
-    finite, never = jnp.asarray(True), clock_of(untimed, 0, jnp.asarray(True))
+    finite, never = jnp.asarray(True), schedule_of(untimed, 0, jnp.asarray(True))
     program = advance_some.lower(algorithms, stage.task, state, state, places, never).compile()  # pyright: ignore[reportFunctionMemberAccess]
     compile_seconds, resident = time.perf_counter() - began, resident_with_programs()
 
@@ -124,14 +125,15 @@ def calibrate_slice(
         def go(count: int) -> float:
             nonlocal now
             began = time.perf_counter()
-            when = clock_of(spec, int(now.round) + count, finite)
+            when = schedule_of(spec, int(now.round) + count, finite)
             now, rows = jax.block_until_ready(program(algorithms, stage.task, now, now, places, when))
             jax.device_get(rows)
             return time.perf_counter() - began
 
         return go
 
-    alone, both = time_in_turns([timer(every) for every in (NEVER, 1)], budget, job.watch.capacity, job.spec.rounds)
+    most = stage.task.recording.capacity
+    alone, both = time_in_turns([timer(every) for every in (NEVER, 1)], budget, most, job.spec.rounds)
     memory = program.compiled.memory_analysis()
     return Calibration(
         compile_seconds=compile_seconds,

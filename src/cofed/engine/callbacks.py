@@ -1,21 +1,22 @@
 """What listens to a run: objects that are told of its start, of each row of its history, and of its end."""
 
 import dataclasses
-import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import jax
 import numpy as np
 
 from cofed._util import checks
+from cofed._util.caller import warn_caller
 from cofed.algorithms.base import AbstractAlgorithm
-from cofed.disk import DiskFederation
 from cofed.engine.contracts import in_a_line
 from cofed.engine.history import Result
 from cofed.engine.spec import RunSpec
-from cofed.federation import Federation
+from cofed.federation import AbstractFederation
 from cofed.problem import Problem
+
+Row = dict[str, Any]  # a row of the history: numbers by the names of its columns
 
 METHODS = ("on_start", "on_row", "on_end")
 # The numbers of a run, as they are told to experiment trackers and written into a checkpoint.
@@ -39,7 +40,7 @@ class RunInfo:
     """
 
     settings: RunSpec
-    rows: tuple[dict[str, float | int], ...] = ()
+    rows: tuple[Row, ...] = ()
 
     @property
     def algorithm(self) -> AbstractAlgorithm:
@@ -52,13 +53,21 @@ class RunInfo:
         return self.settings.problem
 
     @property
-    def federation(self) -> Federation | DiskFederation:
+    def federation(self) -> AbstractFederation:
         """The clients' data."""
         return self.settings.federation
 
     def parameters(self) -> dict[str, bool | int | float | str]:
         """The run's definition by flat names, as experiment trackers want it: parts by their type, then their fields.
 
+        Returns
+        -------
+        dict of str to bool, int, float or str
+            Such as ``{"algorithm": "FedAvg", "algorithm.client_lr": 0.5, "rounds": 100, ...}``; what is not set is
+            left out.
+
+        Examples
+        --------
         >>> import cofed
         >>> class Show:
         ...     def on_start(self, info):
@@ -85,28 +94,48 @@ class RunInfo:
 class Callback(Protocol):
     """What `cofed.run(..., callbacks=[...])` takes: an object with any of these methods.
 
-    They are called between compiled chunks of rounds (about four times a second), never within. An error in on_start
+    Methods are called between compiled chunks of rounds (about four times a second), never within. An error in on_start
     is raised, before anything is computed; one in on_row or on_end is a warning: the run goes on without this callback
     and nothing of it is lost.
     """
 
     def on_start(self, info: RunInfo) -> None:
-        """The run is checked and about to begin, or to go on."""
+        """Called when the run is checked and about to begin, or to go on.
 
-    def on_row(self, row: dict[str, Any]) -> bool | None:
-        """A row of the history, as soon as it is known; row 0 is the start.
+        Parameters
+        ----------
+        info : RunInfo
+            The definition of the run, and the rows that a resumed run has already.
+        """
 
-        False (and nothing else) stops the run as Ctrl-C does: the rounds under way are finished and kept.
+    def on_row(self, row: Row) -> bool | None:
+        """Called with each row of the history, as soon as it is known.
+
+        Parameters
+        ----------
+        row : dict of str to float
+            The columns of the history after `row["round"]` rounds; round 0 is the start.
+
+        Returns
+        -------
+        bool or None
+            False (and nothing else) stops the run as Ctrl-C does: the rounds under way are finished and kept.
         """
 
     def on_end(self, result: Result) -> None:
-        """The run is over: completed, stopped or diverged."""
+        """Called when the run is over: completed, stopped or diverged.
+
+        Parameters
+        ----------
+        result : Result
+            What `cofed.run` returns.
+        """
 
 
 class Listeners:
     """The callbacks of one run, and how many rows they have been told of."""
 
-    def __init__(self, callbacks: Any):
+    def __init__(self, callbacks: object):
         if not isinstance(callbacks, Iterable):
             raise TypeError(f"callbacks must be a list of objects, got a single {type(callbacks).__name__}")
         self.callbacks = checks.items("callbacks", callbacks, "objects")
@@ -128,7 +157,7 @@ class Listeners:
                     name = type(callback).__name__
                     raise RuntimeError(f"the callback {name} failed in on_start: {in_a_line(error)}") from error
 
-    def rows(self, rows: list[dict[str, Any]]) -> bool:
+    def rows(self, rows: Sequence[Row]) -> bool:
         """Tell of the rows that are new; whether the run is to go on."""
         go_on = True
         for row in rows[self.told :]:
@@ -145,21 +174,19 @@ class Listeners:
             self.tell(callback, "on_end", result)
         return result
 
-    def tell(self, callback: Any, method: str, what: Any) -> Any:
+    def tell(self, callback: object, method: str, what: Row | Result) -> object:
         """Call a method, where there is one. One that fails is told of, and never called again."""
         try:
             return getattr(callback, method)(what) if hasattr(callback, method) else None
         except Exception as error:
             self.callbacks = [other for other in self.callbacks if other is not callback]
-            warnings.warn(
+            warn_caller(
                 f"the callback {type(callback).__name__} failed in {method} and is not called again; the run is not "
-                f"affected: {in_a_line(error)}",
-                RuntimeWarning,
-                stacklevel=5,
+                f"affected: {in_a_line(error)}"
             )
 
 
-def flat(name: str, value: Any) -> Iterator[tuple[str, bool | int | float | str]]:
+def flat(name: str, value: object) -> Iterator[tuple[str, bool | int | float | str]]:
     """A value and its parts, by dotted names; what is not set (None) is left out."""
     if value is None:
         return
@@ -176,10 +203,13 @@ def flat(name: str, value: Any) -> Iterator[tuple[str, bool | int | float | str]
         for i, item in enumerate(value):
             yield from flat(f"{name}.{i}", item)
     elif isinstance(value, (jax.Array, np.ndarray, np.generic, list, tuple)):
-        array = np.asarray(value)
-        if array.size > SHOWN:
-            yield name, f"an array of shape {array.shape}"
-        else:
-            yield name, array.item() if array.ndim == 0 else str(array.tolist())
+        yield name, array_shown(np.asarray(value))
     else:
         yield name, getattr(value, "__name__", type(value).__name__)
+
+
+def array_shown(array: np.ndarray) -> bool | int | float | str:
+    """An array as one value: its entries where they are few, else its shape."""
+    if array.size > SHOWN:
+        return f"an array of shape {array.shape}"
+    return array.item() if array.ndim == 0 else str(array.tolist())

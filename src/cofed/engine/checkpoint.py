@@ -10,10 +10,9 @@ Every file is written under another name and renamed, so a kill at any moment le
 
 import contextlib
 import dataclasses
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -23,13 +22,14 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from cofed._util import trees
+from cofed._util.caller import warn_caller
 from cofed._util.files import atomically, digest
 from cofed.engine import recorded
 from cofed.engine.contracts import in_a_line
-from cofed.engine.definition import Written, write_definition
+from cofed.engine.definition import WrittenRun, write_definition
 from cofed.engine.history import History, LeftOut, Log
-from cofed.engine.server_rounds import State
 from cofed.engine.spec import RunSpec
+from cofed.engine.state import State
 
 
 @runtime_checkable
@@ -43,7 +43,7 @@ S = TypeVar("S", bound=Resumable)
 
 
 @dataclasses.dataclass(frozen=True)
-class Saved:
+class CheckpointFile:
     """A checkpoint on disk."""
 
     round: int
@@ -51,7 +51,7 @@ class Saved:
 
 
 @dataclasses.dataclass
-class Store:
+class CheckpointStore:
     """A folder of checkpoints."""
 
     folder: Path
@@ -74,9 +74,9 @@ class Store:
             raise
 
     @classmethod
-    def open(cls, folder: Path) -> "Store":
+    def open(cls, folder: Path) -> "CheckpointStore":
         """The store in a folder that a run has written."""
-        written = Written.read(folder).record
+        written = WrittenRun.read(folder).record
         return cls(folder, written.checkpoint_every, written.keep_checkpoints)
 
     def tidy(self) -> None:
@@ -94,11 +94,9 @@ class Store:
             self.save(state, log)
         except OSError as error:
             if self.unwritten is None:
-                warnings.warn(
+                warn_caller(
                     f"a checkpoint was not written: {error}. The run goes on; later checkpoints are written once there "
-                    "is room",
-                    RuntimeWarning,
-                    stacklevel=4,
+                    "is room"
                 )
             self.unwritten = error
         else:
@@ -109,11 +107,9 @@ class Store:
         if self.unwritten is not None:
             rounds = self.all()
             last = f"its last checkpoint is of round {rounds[-1].round}" if rounds else "it has no checkpoint"
-            warnings.warn(
+            warn_caller(
                 f"the run in {self.folder} is over, but {last}, since {self.unwritten}. The result is whole; "
-                "cofed.resume does the missing rounds again",
-                RuntimeWarning,
-                stacklevel=4,
+                "cofed.resume does the missing rounds again"
             )
 
     def save(self, state: Resumable, log: Log) -> None:
@@ -155,12 +151,12 @@ class Store:
         )
         return record.model_copy(update={"content": recorded.content_of(record)})
 
-    def all(self) -> list[Saved]:
+    def all(self) -> list[CheckpointFile]:
         """The whole checkpoints, oldest first."""
         found = sorted(self.folder.glob("round-*.json"))
-        return [Saved(int(path.stem[6:]), path) for path in found if path.stem[6:].isdecimal()]
+        return [CheckpointFile(int(path.stem[6:]), path) for path in found if path.stem[6:].isdecimal()]
 
-    def newest(self, rounds: int) -> Saved:
+    def newest(self, rounds: int) -> CheckpointFile:
         """The checkpoint to go on from, of a run of so many rounds."""
         found = self.all()
         if not found:
@@ -170,7 +166,7 @@ class Store:
             raise ValueError(f"{name} is not of this run, which has {rounds} rounds; delete {name.stem}.* to go on")
         return found[-1]
 
-    def load(self, saved: Saved) -> "Loaded":
+    def load(self, saved: CheckpointFile) -> "LoadedCheckpoint":
         """The files of a checkpoint, whole, or a sentence."""
         path = saved.path.with_suffix(".safetensors")
         refuse = f"the checkpoint {path} is damaged; delete {saved.path.stem}.* to go on from the one before"
@@ -183,11 +179,11 @@ class Store:
             raise ValueError(refuse) from error
         if len(tensors.get("client_losses", ())) != len(record.client_rounds):
             raise ValueError(refuse)
-        return Loaded(path, record, tensors)
+        return LoadedCheckpoint(path, record, tensors)
 
 
 @dataclasses.dataclass(frozen=True)
-class Loaded:
+class LoadedCheckpoint:
     """A checkpoint that has been read."""
 
     path: Path  # of the state
@@ -243,7 +239,7 @@ def arrays(tree: PyTree) -> dict[str, np.ndarray]:
     }
 
 
-def is_key(leaf: Any) -> bool:
+def is_key(leaf: object) -> bool:
     """Whether a leaf is a random key."""
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 

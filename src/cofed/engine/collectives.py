@@ -1,4 +1,4 @@
-"""Clients spread over the devices of a mesh: what crosses from one device to the others, and nothing else does.
+"""Clients spread over the devices of a mesh: all communication between devices is here.
 
 With a mesh the whole loop of rounds runs on every device, over the clients that live there: their data and their state
 never move. The server's part is computed on all devices alike. Each function here is the identity where all clients
@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int, PyTree
 
-BLOCKS = 4  # participants that are chosen go in so many blocks, if as many as expected: few idle places in the last
+BLOCKS = 4  # chosen participants are worked on in about so many blocks, so that the last one has few idle places
 
 
 def total(tree: PyTree, mesh: Mesh | None) -> PyTree:

@@ -4,8 +4,8 @@ What is a user's own may lack a member, give another shape or dtype, or not be a
 in the shapes, and is told in a sentence before a run begins.
 """
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import PyTree
 
 from cofed._util import trees
+from cofed.algorithms.base import AbstractAlgorithm, AbstractGossipAlgorithm, AbstractServerAlgorithm
 from cofed.algorithms.probe import Probe
-from cofed.disk import DiskFederation
-from cofed.federation import Federation
+from cofed.federation import AbstractFederation
 from cofed.losses import FunctionLoss
 from cofed.problem import Problem
 
@@ -24,11 +24,13 @@ TRIED = 16  # samples on which an own loss is differentiated
 
 
 def in_a_line(error: Exception) -> str:
-    """An error's kind and its first line: JAX's go on for a page."""
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    """An error's kind and its first line, with the next one where that ends in a colon: JAX's go on for a page."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = " ".join(lines[:2]) if lines and lines[0].endswith(":") else "".join(lines[:1])
+    return f"{type(error).__name__}: {told}"
 
 
-def check_parameters(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
+def check_parameters(problem: Problem, federation: AbstractFederation, start: PyTree) -> None:
     """The parameters of a model are floating arrays of the data's dtype."""
     for name, leaf in zip(trees.names(start), jax.tree.leaves(start), strict=True):
         if leaf.dtype != federation.dtype:
@@ -40,7 +42,7 @@ def check_parameters(problem: Problem, federation: Federation | DiskFederation, 
         raise ValueError(f"model: {problem.model.title}.init gives no parameters, so there is nothing to train")
 
 
-def check_prediction(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
+def check_prediction(problem: Problem, federation: AbstractFederation, start: PyTree) -> None:
     """The loss of a sample must be one floating number, made of a prediction that fits the label."""
     x, y = (jax.ShapeDtypeStruct(part.shape, part.dtype) for part in federation.example())
     try:
@@ -74,7 +76,7 @@ def check_outputs(problem: Problem, classes: int, shape: tuple[int, ...]) -> Non
         )
 
 
-def check_gradient(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> None:
+def check_gradient(problem: Problem, federation: AbstractFederation, start: PyTree) -> None:
     """An own loss whose gradient is zero wherever it is tried trains nothing: it counts, or compares."""
     if type(problem.loss).__module__.startswith("cofed.") and not isinstance(problem.loss, FunctionLoss):
         return
@@ -131,21 +133,33 @@ def described(tree: PyTree) -> str:
     return "; ".join(f"{name} {leaf.dtype}{list(leaf.shape)}" for name, leaf in leaves) or "nothing"
 
 
-def check_round(algorithm: Any, problem: Problem, start: PyTree, by_gossip: bool) -> None:
+def fixed_numbers(algorithm: AbstractAlgorithm, dtype: np.dtype) -> str:
+    """The static fields that hold a number of NumPy's in another dtype, which JAX does not adapt to the model's."""
+    found = [
+        f"{field.name} is {value.dtype} of NumPy's"
+        for field in dataclasses.fields(algorithm)
+        if field.metadata.get("static", False)
+        and isinstance(value := getattr(algorithm, field.name), (np.floating, np.ndarray))
+        and value.dtype != dtype
+    ]
+    return f" (but {', '.join(found)} and static: leave out static=True, or give float(...))" if found else ""
+
+
+def check_round(algorithm: AbstractAlgorithm, problem: Problem, start: PyTree, by_gossip: bool) -> None:
     """One round of an own algorithm, on shapes: what is kept from round to round must keep its form."""
     if type(algorithm).__module__.startswith("cofed."):
         return
     name, zero = algorithm.name, jnp.zeros((), trees.dtype(start))
     steps = Probe(zero, zero + 1, 0.0, 1)
 
-    def with_server(algorithm: Any, w0: PyTree) -> tuple[PyTree, ...]:
+    def with_server(algorithm: AbstractServerAlgorithm, w0: PyTree) -> tuple[PyTree, ...]:
         server, client = algorithm.init(problem, w0), algorithm.init_client(problem, w0)
         up, kept = algorithm.local(problem, algorithm.broadcast(server), client, steps)
         mean = algorithm.expand(up)
         after = algorithm.aggregate(problem, server, mean, zero + 1)
         return server, after, client, kept, algorithm.model(problem, server)
 
-    def with_neighbours(algorithm: Any, w0: PyTree) -> tuple[PyTree, ...]:
+    def with_neighbours(algorithm: AbstractGossipAlgorithm, w0: PyTree) -> tuple[PyTree, ...]:
         node = algorithm.init_node(problem, w0)
         kept, up = algorithm.local_node(problem, node, steps)
         after = algorithm.mix(problem, kept, up)
@@ -159,7 +173,7 @@ def check_round(algorithm: Any, problem: Problem, start: PyTree, by_gossip: bool
     except Exception as error:
         raise ValueError(
             f"algorithm: a round of {name} cannot be computed for this model by JAX ({in_a_line(error)}); its methods "
-            "are functions in jax.numpy, and its numbers are traced"
+            f"are functions in jax.numpy, and its numbers are traced{fixed_numbers(algorithm, zero.dtype)}"
         ) from error
     before, after, client, kept, model = found
     step = "mix" if by_gossip else "aggregate"

@@ -1,11 +1,11 @@
 """The clients' data as the compiled program sees it. Where a client's samples lie is known here and nowhere else."""
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, Num, PyTree
 
@@ -38,7 +38,7 @@ class Data(eqx.Module):
         return self.sizes.shape[0]
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """The dtype of the features, and so of the model."""
         return self.X.dtype
 
@@ -108,13 +108,19 @@ class Data(eqx.Module):
         return collectives.first_here(self.mesh, self.clients)
 
 
-def data_of(federation: Federation, weights: Any = "uniform", **more: Any) -> Data:
-    """A federation's arrays, as they lie: nothing is copied. `more` are further parts of the data."""
+def data_of(
+    federation: Federation,
+    weights: str | npt.ArrayLike = "uniform",
+    *,
+    owners: Int[Array, " clients"] | None = None,
+    places: Int[Array, " everybody"] | None = None,
+) -> Data:
+    """A federation's arrays, as they lie: nothing is copied. See `Data` for the arguments."""
     rows, starts = federation.rows, None
     if rows.tiers is not None:
         starts = jnp.asarray(starts_of(np.asarray(federation.sizes)), jnp.int32)
     arrays = (rows.X, rows.y, federation.sizes, federation.ids, federation.weights(weights))
-    return Data(*arrays, federation.draw, tiers=rows.tiers, starts=starts, **more)
+    return Data(*arrays, federation.draw, owners, places, tiers=rows.tiers, starts=starts)
 
 
 def shares(data: Data) -> Float[Array, "clients n_max"]:
@@ -122,7 +128,7 @@ def shares(data: Data) -> Float[Array, "clients n_max"]:
     return means(jnp.arange(data.widest, dtype=jnp.int32)[None, :] < data.sizes[:, None], data.dtype)
 
 
-def means(real: Bool[Array, "..."], dtype: Any) -> Float[Array, "..."]:
+def means(real: Bool[Array, "..."], dtype: np.dtype) -> Float[Array, "..."]:
     """What each sample counts in a mean over the real ones along the last axis."""
     counted = jnp.maximum(jnp.sum(real, axis=-1, keepdims=True), 1).astype(dtype)
     return real.astype(dtype) / counted

@@ -1,23 +1,35 @@
 """The debug engine: the same rounds, eagerly, client by client, stopping at the first failure with its address."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from cofed._util import trees
-from cofed.engine.chunk_loop import Clock, Records, Task
-from cofed.engine.data import Data
-from cofed.engine.plan import Plan
-from cofed.engine.server_rounds import Cast, State
-from cofed.engine.steps import Steps, make_steps
+from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule
+from cofed.engine.client_loop import AbstractClientLoop, Participants, Work
+from cofed.engine.state import State
+from cofed.engine.steps import ClientView, RoundContext, Steps
+from cofed.engine.task import AbstractTask
 
 
 class DebugFailure(RuntimeError):
-    """The first failure of a debugged run: `client` (its name), `round` and `step` (None outside the local steps)."""
+    """The first failure of a run with `debug=True`.
+
+    Parameters
+    ----------
+    client : str
+        The name of the client where it happened.
+    round : int
+        The round, over all stages.
+    step : int or None
+        The local step; None where it happened outside the local steps.
+    what : str
+        What went wrong.
+    """
 
     def __init__(self, client: str, round: int, step: int | None, what: str):
         place = f"client {client!r}, round {round}" + ("" if step is None else f", local step {step}")
@@ -61,40 +73,46 @@ class WatchedSteps(Steps):
         return loss, gradient
 
 
-def watched(names: Sequence[str], at: int) -> tuple[Callable, Callable]:
-    """Clients one by one, with steps that look at every point: `for_each` and `make` of a round."""
+@dataclasses.dataclass(frozen=True)
+class OneByOne(AbstractClientLoop):
+    """Clients one after another, with local steps that look at every point."""
 
-    def one_by_one(client: Callable, data: Data, plan: Plan, cast: Cast, kept: PyTree) -> PyTree:
-        results = []
-        for i, position in enumerate(cast.here):
+    names: Sequence[str]
+    round: int  # over all stages
+
+    def map(self, work: Work, task: AbstractTask, participants: Participants, states: PyTree) -> PyTree:
+        data, results = task.data, []
+        for i, position in enumerate(participants.here):
             width = data.widest if data.tiers is None else data.tiers[int(data.tier(position))][0]
-            mine = jax.tree.map(lambda leaf, i=i: leaf[i], kept)
+            state = jax.tree.map(lambda leaf, i=i: leaf[i], states)
             try:
-                results.append(client(position, mine, None, width))
+                results.append(work(ClientView(position, None, width), state))
             except DebugFailure:
                 raise
             except Exception as error:
-                what = f"{type(error).__name__}: {error}"
-                raise DebugFailure(names[int(position)], at, None, what) from error
+                raise self.failure(position, f"{type(error).__name__}: {error}") from error
             if not trees.all_finite(results[-1]):
-                raise DebugFailure(names[int(position)], at, None, "its update is not finite after the last step")
+                raise self.failure(position, "its update is not finite after the last step")
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
 
-    def make(problem, data, plan, client, *rest):
-        steps = make_steps(problem, data, plan, client, *rest)
+    def failure(self, position: Int[Array, ""], what: str) -> DebugFailure:
+        """A failure outside the local steps."""
+        return DebugFailure(self.names[int(position)], self.round, None, what)
+
+    def steps(self, task: AbstractTask, client: ClientView, context: RoundContext) -> Steps:
+        steps = super().steps(task, client, context)
         fields = {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
-        return WatchedSteps(**fields, at=at, name=names[int(client)])
-
-    return one_by_one, make
+        return WatchedSteps(**fields, at=self.round, name=self.names[int(client.position)])
 
 
-def debug_advance(task: Task, state: State, clock: Clock, names: Sequence[str]) -> tuple[State, Records]:
-    """What `loop.advance` does, without compilation."""
-    done: list[Records] = []
-    rounds = min(int(clock.stop - state.round), task.watch.capacity)
+def debug_advance(
+    task: AbstractTask, state: State, schedule: ChunkSchedule, names: Sequence[str]
+) -> tuple[State, ChunkRecords]:
+    """What `chunk_loop.advance` does, without compilation."""
+    done: list[ChunkRecords] = []
+    rounds = min(int(schedule.stop - state.round), task.recording.capacity)
     while len(done) < rounds and int(state.failed_at) < 0:
-        state, roll = task.exchange.one_round(
-            task.algorithm, task.problem, task.data, state, task.plan, *watched(names, int(state.round))
-        )
-        done.append(Records(task.row(state), task.model(state) if task.watch.keep_models else None, roll))
+        state, participation = task.one_round(state, OneByOne(names, int(state.round)))
+        model = task.model(state) if task.recording.keep_models else None
+        done.append(ChunkRecords(task.row(state), model, participation))
     return state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *done)

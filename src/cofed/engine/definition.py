@@ -2,10 +2,8 @@
 
 import dataclasses
 import json
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 import jax
@@ -14,21 +12,24 @@ from jaxtyping import PyTree
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from cofed._util.caller import warn_caller
 from cofed._util.files import atomically, read_json
 from cofed.algorithms.base import AbstractAlgorithm
-from cofed.disk import DiskFederation
 from cofed.engine import fingerprints, recorded
 from cofed.engine.serialization import decode, encode, encode_or_none
 from cofed.engine.spec import RunSpec
-from cofed.federation import Federation
+from cofed.federation import AbstractFederation, DiskFederation, Federation
 from cofed.federation.disk.index import Index
+from cofed.problem import Problem
+
+JSON = dict[str, Any] | list[Any] | str | float | bool | None  # what json gives
 
 
 def write_definition(folder: Path, every: int, keep: int, run: RunSpec, start: PyTree) -> None:
     """The files of the definition, run.json last."""
     if isinstance(run.federation, DiskFederation):
         recorded.write_record(folder / "federation.json", on_disk(run.federation))
-    else:
+    elif isinstance(run.federation, Federation):
         write_federation(folder / "federation.safetensors", run.federation)
     if run.evaluation is not None:
         write_federation(folder / "evaluation.safetensors", run.evaluation)
@@ -56,14 +57,14 @@ def write_definition(folder: Path, every: int, keep: int, run: RunSpec, start: P
 
 
 @dataclasses.dataclass(frozen=True)
-class Written:
+class WrittenRun:
     """The definition in a folder, as it was written."""
 
     folder: Path
     record: recorded.RunRecord
 
     @classmethod
-    def read(cls, folder: Path) -> "Written":
+    def read(cls, folder: Path) -> "WrittenRun":
         """Read it, or refuse in a sentence."""
         try:
             is_file = folder.is_file()
@@ -75,31 +76,26 @@ class Written:
 
     def definition(
         self,
-        problem: Any,
-        federation: Federation | DiskFederation | None,
+        problem: Problem | None,
+        federation: AbstractFederation | None,
         algorithm: AbstractAlgorithm | None,
-        metrics: Mapping[str, Callable] | None,
+        metrics: Mapping[str, Callable],
         evaluation: Federation | None,
     ) -> RunSpec:
         """The definition of the run, with what the caller gives in place of what a file cannot hold."""
         written = self.record
-        if not isinstance(metrics, (Mapping, NoneType)):
-            raise TypeError(f"metrics must be a mapping of names to functions of the model, got {metrics!r}")
         self.check_version()
         if algorithm is not None and type(algorithm).__name__ != written.algorithm_name:
             raise ValueError(
                 f"the run in {self.folder} is one of {written.algorithm_name}, not of {type(algorithm).__name__}"
             )
-        problem = self.part("problem", written.problem, problem)
-        method = self.part("algorithm", written.algorithm, algorithm)
-        federation = self.federation(federation)
         run = RunSpec(
-            problem=problem,
-            federation=federation,
-            algorithm=method,
+            problem=self.part("problem", written.problem, problem),
+            algorithm=self.part("algorithm", written.algorithm, algorithm),
+            federation=self.federation(federation),
             **written.settings.model_dump(),
             weights=self.decoded(written.weights, "weights"),
-            metrics=self.metrics(dict(metrics or {})),
+            metrics=self.metrics(dict(metrics)),
             evaluation=self.evaluation(evaluation),
             topology=self.decoded(written.topology, "topology"),
             link_failure=written.link_failure,
@@ -111,15 +107,13 @@ class Written:
         """Another version may go on with a run of a format that it knows, but not promise the same bits."""
         now = recorded.made_by()
         if (self.record.cofed, self.record.jax or now["jax"]) != (now["cofed"], now["jax"]):
-            warnings.warn(
+            warn_caller(
                 f"the run in {self.folder} was begun with cofed {self.record.cofed}"
                 + (f" and JAX {self.record.jax}" if self.record.jax else "")
-                + f", and goes on with cofed {now['cofed']} and JAX {now['jax']}: its last bits may be others",
-                RuntimeWarning,
-                stacklevel=4,
+                + f", and goes on with cofed {now['cofed']} and JAX {now['jax']}: its last bits may be others"
             )
 
-    def decoded(self, value: Any, name: str) -> Any:
+    def decoded(self, value: JSON, name: str) -> Any:
         """A part of run.json as an object; one that is damaged is named."""
         path = self.folder / "run.json"
         try:
@@ -127,7 +121,7 @@ class Written:
         except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is damaged, in {name}: {error}") from error
 
-    def part(self, name: str, ours: Any, given: Any) -> Any:
+    def part(self, name: str, ours: JSON, given: object) -> Any:
         """A part of the definition: the folder's or, where that has code of its own, the caller's, if they agree."""
         if given is None:
             if ours is None:
@@ -160,7 +154,7 @@ class Written:
             )
         return {name: self.part(f"metrics.{name}", ours, given.get(name)) for name, ours in self.record.metrics.items()}
 
-    def federation(self, given: Federation | DiskFederation | None) -> Federation | DiskFederation:
+    def federation(self, given: AbstractFederation | None) -> AbstractFederation:
         """The run's data, which must be what they were."""
         found = given
         if found is None and self.record.stream:
@@ -172,7 +166,7 @@ class Written:
             found = reopened(self.folder / "federation.json")
         elif found is None:
             found = read_federation(self.folder / "federation.safetensors", "federation")
-        if not isinstance(found, (Federation, DiskFederation)):
+        if not isinstance(found, AbstractFederation):
             raise TypeError(f"federation must be a cofed.Federation, got {type(found).__name__}")
         if fingerprints.fingerprint(found) != self.record.fingerprint:
             if given is None:

@@ -1,23 +1,22 @@
 """The end of a run: how it went, and the result that it gives."""
 
 import math
-import warnings
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import numpy as np
 import pandas as pd
 from jaxtyping import PyTree
 
-from cofed.engine.chunk_loop import Personal, Task, conclude, personal
-from cofed.engine.debug import watched
+from cofed._util.caller import warn_caller
+from cofed.engine.chunk_loop import conclude, personal
+from cofed.engine.debug import OneByOne
 from cofed.engine.history import NOT_FINITE, History, LeftOut, Log, Outcome, Result
 from cofed.engine.job import Job, ReadyStage
-from cofed.engine.mesh import in_one_place, whole
-from cofed.engine.server_rounds import EMPTY_ROUNDS, State
+from cofed.engine.mesh import whole
 from cofed.engine.spec import RunSpec
-from cofed.problem import Problem
+from cofed.engine.state import EMPTY_ROUNDS, State
+from cofed.engine.task import AbstractTask, PersonalModels
 
 # A run whose objective ends so many times above where it began has diverged, also where all numbers are still finite.
 # Too large steps multiply the distance from the optimum in every round, so such a run passes any factor within a few
@@ -29,11 +28,6 @@ BOTTOMLESS = 1e12  # an objective so many times below zero has no minimum that f
 def gathered(job: Job, state: State) -> State:
     """The state in one place: what is saved, and what the results are read from."""
     return state if job.stages[0].task.data.mesh is None else whole(state, len(job.spec.federation.names))
-
-
-def settled(job: Job, stage: ReadyStage, state: State) -> tuple[Any, Problem, State]:
-    """The stage's algorithm and problem, and the state, in one place."""
-    return in_one_place(stage.task.algorithm), in_one_place(stage.task.problem), gathered(job, state)
 
 
 def blown_up(values: Sequence[float] | np.ndarray, usual: float = 0.0) -> bool:
@@ -66,7 +60,7 @@ def blown_up(values: Sequence[float] | np.ndarray, usual: float = 0.0) -> bool:
     return end - start > FAR * size
 
 
-def judged_by(first: dict[str, Any], last: dict[str, Any]) -> str:
+def judged_by(first: Mapping[str, float | int], last: Mapping[str, float | int]) -> str:
     """The column that tells how a run went: the objective (the clients' own, of personal methods) or, where that is
     infinite outside a constraint, the loss."""
     kind = "personal_" if "personal_objective" in first else ""
@@ -77,23 +71,22 @@ def judged_by(first: dict[str, Any], last: dict[str, Any]) -> str:
 def usual_start(job: Job, column: str) -> float:
     """A column at the problem's own start."""
     task, key = job.stages[0].task, jax.random.key(job.spec.seed)
-    state = job.place.enter(
-        task, job.exchange.starts(job.spec.default_start(), task.plan), key, jax.numpy.zeros((), "int32")
-    )
-    return float(job.place.look(task, state)[column])
+    starts = task.spread_start(job.spec.default_start())
+    state = job.storage.enter(task, starts, key, jax.numpy.zeros((), "int32"))
+    return float(job.storage.look(task, state)[column])
 
 
 def judge(job: Job, state: State, log: Log) -> Outcome:
     """How the run ended, with a warning where it diverged."""
     if failed(state):
-        warn_of_divergence(f"{job.spec.algorithm.name} diverged in round {int(state.failed_at)}, {why(state)}")
+        warn_caller(f"{job.spec.algorithm.name} diverged in round {int(state.failed_at)}, {why(state)}.")
         return Outcome.DIVERGED
     if int(state.round) < job.spec.rounds:
         return Outcome.INTERRUPTED
     words = blow_up(job.spec, log.history, lambda column: usual_start(job, column))
     if words is None:
         return Outcome.COMPLETED
-    warn_of_divergence(words)
+    warn_caller(f"{words}.")
     return Outcome.DIVERGED
 
 
@@ -115,11 +108,6 @@ def blow_up(spec: RunSpec, history: History, at_default_start: Callable[[str], f
         f"{spec.algorithm.name} diverged: its {column.replace('_', ' ')} {way} from {values[0]:.3g} to "
         f"{values[-1]:.3g} in {spec.rounds} rounds. Smaller steps (client_lr, server_lr) usually help"
     )
-
-
-def warn_of_divergence(words: str) -> None:
-    """Said to the caller of `cofed.run`."""
-    warnings.warn(f"{words}.", RuntimeWarning, stacklevel=5)
 
 
 def why(state: State) -> str:
@@ -148,15 +136,14 @@ def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome
     """The result."""
     ready = lambda w: job.spec.problem.ready(to_numpy(w))  # noqa: E731
     last = end_of_clients(job, stage, state, log, debug)
-    algorithm, problem, state = settled(job, stage, state)
-    view = lambda of: of(algorithm, problem, state)  # noqa: E731
-    average = view(job.exchange.average)
+    state, here = gathered(job, state), stage.here
+    average = here.average(state)
     return Result(
-        model=ready(view(job.exchange.model)),
+        model=ready(here.model(state)),
         history=log.history,
         outcome=outcome,
-        communication=job.exchange.communication(stage.down, stage.up, log.down, log.up),
-        models=[job.spec.problem.ready(w) for w in log.models] if job.watch.keep_models else None,
+        communication=here.communication((stage.down, stage.up), (log.down, log.up)),
+        models=[job.spec.problem.ready(w) for w in log.models] if job.spec.keep_models else None,
         average=None if average is None else ready(average),
         personal_models=None if last is None else to_numpy(last.models),
         clients=None if last is None else client_table(job, stage.task, last),
@@ -164,15 +151,15 @@ def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome
     )
 
 
-def end_of_clients(job: Job, stage: ReadyStage, state: State, log: Log, debug: bool) -> Personal | None:
+def end_of_clients(job: Job, stage: ReadyStage, state: State, log: Log, debug: bool) -> PersonalModels | None:
     """The clients' own models, after the last piece of work where the method has such: counted, failures named."""
     task = stage.task
-    if not job.exchange.has_personal(task.algorithm):
+    if not task.is_personal:
         return None
-    if task.algorithm.ends_locally and not failed(state):
+    if task.ends_locally and not failed(state):
         if debug:
             with jax.disable_jit():
-                state, heard = task.conclude(state, *watched(job.spec.federation.names, int(state.round)))
+                state, heard = task.conclude(state, OneByOne(job.spec.federation.names, int(state.round)))
         else:
             state, heard = conclude(task, state)
         log.down += stage.down * len(job.spec.federation.names)  # the last model goes to everybody
@@ -181,7 +168,7 @@ def end_of_clients(job: Job, stage: ReadyStage, state: State, log: Log, debug: b
     return personal(task, state)
 
 
-def client_table(job: Job, task: Task, last: Personal) -> pd.DataFrame:
+def client_table(job: Job, task: AbstractTask, last: PersonalModels) -> pd.DataFrame:
     """A row per client: how many samples it has, and how its own model does on them."""
     table = pd.DataFrame({"samples": np.asarray(last.sizes)}, index=pd.Index(job.spec.federation.names, name="client"))
     for name, values in last.scores.items():

@@ -1,8 +1,8 @@
-"""What the history shows of a model: computed inside the compiled program, on all clients' data."""
+"""The columns of the history: computed inside the compiled program, on all clients' data."""
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,15 @@ from cofed.engine.data import Data, means, shares
 from cofed.problem import Problem
 
 ROWS = 1024  # the most samples of a pass
-ROOM = 2**25  # bytes of all that a model makes of the samples of a pass: a network's layers stay near the caches
+ROOM = 2**25  # bytes of all intermediate arrays of a pass: those of a network then stay near the caches
+
+
+class Measures(NamedTuple):
+    """What samples add to the loss, to its gradient and, where the loss has one, to the accuracy."""
+
+    loss: Scalar
+    gradient: PyTree
+    accuracy: Scalar | None
 
 
 def rows_at_once(problem: Problem, w: PyTree, x: Array) -> int:
@@ -73,7 +81,7 @@ def client_losses(problem: Problem, data: Data, w: PyTree) -> Float[Array, " cli
     return data.everybody(jax.lax.map(lambda one: problem.mean_loss(w, *one), (data.X, data.y, shares(data))))
 
 
-def per_client(f: Callable[..., Any], data: Data, models: PyTree) -> Float[Array, "clients ..."]:
+def per_client(f: Callable[..., PyTree], data: Data, models: PyTree) -> Float[Array, "clients ..."]:
     """f(w_m, X_m, y_m, share_m) of each client with its own model, a block of clients at a time."""
     if data.tiers is not None:
         return over_clients(f, data, models)
@@ -82,7 +90,7 @@ def per_client(f: Callable[..., Any], data: Data, models: PyTree) -> Float[Array
     return data.everybody(here)
 
 
-def over_clients(f: Callable[..., Any], data: Data, stacked: PyTree) -> Float[Array, " clients"]:
+def over_clients(f: Callable[..., PyTree], data: Data, stacked: PyTree) -> Float[Array, " clients"]:
     """f(own, X_m, y_m, share_m) of each client, where clients lie in rows: those of a tier in blocks; `own` is the
     client's part of what is stacked."""
     assert data.tiers is not None
@@ -126,10 +134,10 @@ def personal(
     own: dict[str, Callable],
     by_client: bool,
     models: PyTree,
-) -> dict[str, Any]:
+) -> dict[str, Array]:
     """What clients' own models add to a row: weighted means over the clients, and the range of own metrics."""
     scores, weights = client_scores(problem, data, models), data.everybody(data.weights)
-    values: dict[str, Any] = {f"personal_{name}": each @ weights for name, each in scores.items()}
+    values: dict[str, Array] = {f"personal_{name}": each @ weights for name, each in scores.items()}
     penalties = data.everybody(jax.vmap(problem.regularizer.value)(models))
     values["personal_objective"] = (scores["loss"] + penalties) @ weights
     if held_out is not None and held_out.owners is not None:
@@ -137,10 +145,15 @@ def personal(
             values[f"personal_test_{name}"] = each @ held_out.weights
     for name, metric in own.items():
         each = data.everybody(jax.vmap(metric)(models).astype(data.dtype))
-        values |= {f"{name}_min": each.min(), f"{name}_mean": each.mean(), f"{name}_max": each.max()}
+        values |= spread_of(name, each)
     if by_client:
         values["client_loss"] = scores["loss"]
     return values
+
+
+def spread_of(name: str, each: Float[Array, " clients"]) -> dict[str, Scalar]:
+    """The columns that show a number which every client or node has."""
+    return {f"{name}_min": each.min(), f"{name}_mean": each.mean(), f"{name}_max": each.max()}
 
 
 def fits(problem: Problem, data: Data, w: PyTree) -> tuple[Scalar, Scalar | None]:
@@ -151,31 +164,25 @@ def fits(problem: Problem, data: Data, w: PyTree) -> tuple[Scalar, Scalar | None
 
 def row(
     problem: Problem, data: Data, held_out: Data | None, own: dict[str, Callable], per_client: bool, w: PyTree
-) -> dict[str, Any]:
+) -> dict[str, Array]:
     """One row of the history, but for what the engine itself counts."""
-    loss, gradient, accuracy = over_all(measures, problem, data, w)
-    values = shown(problem, loss, gradient, accuracy, held_out, own, w)
+    values = shown(problem, over_all(measures, problem, data, w), held_out, own, w)
     if per_client:
         values["client_loss"] = client_losses(problem, data, w)
     return values
 
 
-def measures(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> tuple[Scalar, PyTree, Scalar | None]:
+def measures(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> Measures:
     """What samples add to the loss, to its gradient and, where the loss has one, to the accuracy."""
     loss, gradient = jax.value_and_grad(problem.mean_loss)(w, X, y, share)
-    return loss, gradient, right(problem, w, X, y, share)
+    return Measures(loss, gradient, right(problem, w, X, y, share))
 
 
 def shown(
-    problem: Problem,
-    loss: Scalar,
-    gradient: PyTree,
-    accuracy: Scalar | None,
-    held_out: Data | None,
-    own: dict[str, Callable],
-    w: PyTree,
-) -> dict[str, Any]:
+    problem: Problem, found: Measures, held_out: Data | None, own: dict[str, Callable], w: PyTree
+) -> dict[str, Array]:
     """A row, of what was measured on the data."""
+    loss, gradient, accuracy = found
     psi = problem.regularizer
     # How far from stationary: ||w - prox_1(w - grad F(w))||, zero exactly at stationary points.
     residual = trees.sub(w, psi.prox(trees.sub(w, gradient), 1.0))

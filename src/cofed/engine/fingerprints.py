@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import PyTree
 
-from cofed.disk import DiskFederation
-from cofed.engine.serialization import NotOurs, encode
-from cofed.federation import Federation
+from cofed.engine.serialization import FORMER_FIELDS, NotOurs, encode
+from cofed.federation import AbstractFederation, DiskFederation, Federation
 from cofed.problem import Problem
 
 LARGE = 64  # an array with more entries than this is represented by its hash
@@ -36,7 +35,7 @@ def outline(value: object) -> Any:
         pass
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: outline(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"type": type(value).__qualname__, "fields": fields}
+        return {"type": type(value).__qualname__, "fields": fields | FORMER_FIELDS.get(type(value).__name__, {})}
     if isinstance(value, (tuple, list)):
         return {"tuple": [outline(item) for item in value]}
     if isinstance(value, Mapping):
@@ -104,11 +103,12 @@ def contradiction(before: object, now: object, name: str) -> str | None:
     return None if first is None else f"{first[0]} was {words(first[1])} and is now {words(first[2])}"
 
 
-def fingerprint(federation: Federation | DiskFederation) -> str:
+def fingerprint(federation: AbstractFederation) -> str:
     """A hash of the data, and of the clients' names in their order."""
     if isinstance(federation, DiskFederation):
         measured = None if federation.measured is None else federation.measured.tolist()
         return hashlib.sha256(json.dumps([federation.index.identity, measured]).encode()).hexdigest()
+    assert isinstance(federation, Federation)
     hashed = hashlib.sha256(json.dumps(federation.names).encode())
     for name in ("X", "y", "sizes"):
         hashed.update(np.ascontiguousarray(federation.stored()[name]).data)
@@ -125,7 +125,7 @@ def code_of(function: Callable, *shapes: PyTree) -> str:
     return hashed.hexdigest()
 
 
-def code_of_problem(problem: Problem, federation: Federation | DiskFederation, start: PyTree) -> str:
+def code_of_problem(problem: Problem, federation: AbstractFederation, start: PyTree) -> str:
     """A hash of what the loss of a sample and the regularizer's proximal operator compute."""
     x, y = (jax.ShapeDtypeStruct(part.shape, part.dtype) for part in federation.example())
 

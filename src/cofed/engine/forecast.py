@@ -14,10 +14,10 @@ from cofed._util.programs import keep_programs
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.engine.calibration import Calibration, calibrate, calibrate_slice, program_of, stages_by_program
+from cofed.engine.execution import begin_stage, first_row
 from cofed.engine.grid import MEMORY, group_by_program, slices, state_shapes
 from cofed.engine.history import History, Log
 from cofed.engine.job import Job, prepare
-from cofed.engine.run import begin, begin_stage
 from cofed.engine.spec import RunSpec, check_kinds, checked_metrics
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
@@ -30,7 +30,7 @@ BUILDING = 2  # while a federation is built, its data are in memory twice: as gi
 class Forecast:
     """What a run will cost: seconds, bytes of memory and bytes on the wire.
 
-    Attributes
+    Parameters
     ----------
     algorithm : str
         The method's name.
@@ -261,7 +261,7 @@ def forecast(
     job = prepare(spec)
     start = spec.start()
     log = Log(History([], [], [], federation.names), [])
-    begin(job, begin_stage(job, 0, start), log)
+    first_row(job, begin_stage(job, 0, start), log)
     preparing = time.perf_counter() - began
     programs = stages_by_program(job)
     measured = {

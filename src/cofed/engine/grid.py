@@ -8,10 +8,10 @@ from jaxtyping import PyTree
 
 from cofed._util import trees
 from cofed.algorithms.base import AbstractAlgorithm
+from cofed.engine.compatibility import check_refusal
 from cofed.engine.job import Job, traced
-from cofed.engine.plan import check_refusal
-from cofed.engine.server_rounds import State
 from cofed.engine.spec import RunSpec
+from cofed.engine.state import State
 
 MEMORY = 2**31  # bytes that the configurations of one slice may take together
 
@@ -51,4 +51,4 @@ def slices(count: int, job: Job, start: PyTree, memory: int) -> list[range]:
 def state_shapes(job: Job, start: PyTree) -> State:
     """The shapes of a configuration's state before the first round."""
     task = job.stages[0].task
-    return jax.eval_shape(lambda: task.begin(job.exchange.starts(start, task.plan), jax.random.key(0), 0))
+    return jax.eval_shape(lambda: task.begin(task.spread_start(start), jax.random.key(0), 0))

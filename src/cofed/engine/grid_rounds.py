@@ -17,14 +17,15 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from cofed.algorithms.base import AbstractAlgorithm
-from cofed.engine.chunk_loop import Clock, Task, advance
+from cofed.engine.chunk_loop import ChunkSchedule, advance
 from cofed.engine.ending import blown_up, judged_by, usual_start
+from cofed.engine.execution import next_pace
 from cofed.engine.history import Outcome
 from cofed.engine.job import Job
 from cofed.engine.ranking import Trial
-from cofed.engine.run import next_pace
-from cofed.engine.server_rounds import State, at, copies, in_blocks
 from cofed.engine.spec import RunSpec
+from cofed.engine.state import State, copies
+from cofed.engine.task import AbstractTask
 from cofed.engine.tuning_record import PartFile, PartProgress
 
 SAVES = 10  # a slice is saved about this many times while it runs
@@ -65,13 +66,13 @@ class SliceRun:
             end = min(stage.end, round + self.pace)
             if self.file:
                 end = min(end, (round // self.saved_every + 1) * self.saved_every)
-            clock = clock_of(self.job.spec, end, finite)
+            schedule = schedule_of(self.job.spec, end, finite)
             after = state
             for some, places in self.blocks(np.flatnonzero(np.asarray(state.failed_at) < 0)):
-                after, rows = advance_some(algorithms, stage.task, state, after, places, clock)
+                after, rows = advance_some(algorithms, stage.task, state, after, places, schedule)
                 self.record(rows, some, round, end)
             state = jax.block_until_ready(after)
-            self.pace = next_pace(self.pace, time.perf_counter() - began, self.job.watch.capacity)
+            self.pace = next_pace(self.pace, time.perf_counter() - began, stage.task.recording.capacity)
             if self.file and (end % self.saved_every == 0 or end == stage.end or self.stop.is_set()):
                 self.file.write(PartProgress.of(number, self.rows, self.first, state))
         return state
@@ -115,7 +116,7 @@ def run_slice(
     saved = None if file is None else file.read()
     first, rows = ({}, {}) if saved is None else (saved.first, saved.rows)
     run = SliceRun(job, members, stop, file, evaluated(job.spec), first, rows)
-    starts = copies(job.exchange.starts(start, job.stages[0].task.plan), len(members))
+    starts = copies(job.stages[0].task.spread_start(start), len(members))
     key, state = jax.random.key(job.spec.seed), None
     for number in range(0 if saved is None else saved.stage, len(job.stages)):
         task, algorithms = job.stages[number].task, run.algorithms(number)
@@ -160,19 +161,19 @@ def evaluated(spec: RunSpec) -> np.ndarray:
     return np.array([r for r in range(1, last + 1) if r % every == 0 or r == last])
 
 
-def clock_of(spec: RunSpec, end: int, finite: Array) -> Clock:
-    """The clock of a chunk that ends before the round `end`: arrays, so that other numbers compile nothing."""
+def schedule_of(spec: RunSpec, end: int, finite: Array) -> ChunkSchedule:
+    """The schedule of a chunk that ends before the round `end`: arrays, so that other numbers compile nothing."""
     stop, last, every = (jnp.asarray(n, jnp.int32) for n in (end, spec.rounds, spec.evaluate_every))
-    return Clock(stop, last, every, finite=finite)
+    return ChunkSchedule(stop, last, every, finite=finite)
 
 
-def with_algorithm(task: Task, algorithm: AbstractAlgorithm) -> Task:
+def with_algorithm(task: AbstractTask, algorithm: AbstractAlgorithm) -> AbstractTask:
     """The task with another algorithm."""
     return dataclasses.replace(task, algorithm=algorithm)
 
 
 @eqx.filter_jit
-def begin_together(algorithms: PyTree, task: Task, starts: PyTree, key: PRNGKeyArray, round: int) -> State:
+def begin_together(algorithms: PyTree, task: AbstractTask, starts: PyTree, key: PRNGKeyArray, round: int) -> State:
     """The states of all configurations before the first round of a stage."""
 
     def begin(algorithm, starts):
@@ -185,11 +186,11 @@ def begin_together(algorithms: PyTree, task: Task, starts: PyTree, key: PRNGKeyA
 
 
 @eqx.filter_jit
-def rows_together(algorithms: PyTree, task: Task, state: State) -> dict[str, jax.Array]:
+def rows_together(algorithms: PyTree, task: AbstractTask, state: State) -> dict[str, jax.Array]:
     """The loss and the objective of every configuration's start, also over its clients' own models."""
 
     def one(algorithm, server, clients):
-        row = with_algorithm(task, algorithm).row(at(state, server, clients))
+        row = with_algorithm(task, algorithm).row(state.holding(server, clients))
         wanted = [f"{kind}{name}" for kind in ("", "personal_") for name in ("loss", "objective")]
         return {name: row[name] for name in wanted if name in row}
 
@@ -197,29 +198,35 @@ def rows_together(algorithms: PyTree, task: Task, state: State) -> dict[str, jax
 
 
 @eqx.filter_jit
-def outputs_together(algorithms: PyTree, task: Task, state: State) -> PyTree:
+def outputs_together(algorithms: PyTree, task: AbstractTask, state: State) -> PyTree:
     """What each configuration hands over to its next stage."""
 
     def one(algorithm, server, clients):
-        return task.exchange.output(algorithm, task.problem, at(state, server, clients))
+        return with_algorithm(task, algorithm).next_start(state.holding(server, clients))
 
     return jax.vmap(one)(algorithms, state.server, state.clients)
 
 
 @eqx.filter_jit
 def advance_some(
-    algorithms: PyTree, task: Task, state: State, after: State, places: Int[Array, " some"], clock: Clock
+    algorithms: PyTree,
+    task: AbstractTask,
+    state: State,
+    after: State,
+    places: Int[Array, " some"],
+    schedule: ChunkSchedule,
 ) -> tuple[State, dict[str, Array]]:
     """Advance the configurations at these places, write their new states into `after`, and give their rows.
 
-    Data, key and clock are shared by all configurations, and so are the batches.
+    Data, key and schedule are shared by all configurations, and so are the batches.
     """
     # A step of all configurations works on more memory than a step of one, so fewer clients at a time fit the caches.
-    for_each = in_blocks(max(1, (task.plan.block or 1) // places.size))
+    plan = dataclasses.replace(task.plan, block=max(1, (task.plan.block or 1) // places.size))
+    task = dataclasses.replace(task, plan=plan)
 
     def one(algorithm, server, clients, empty, failed_at):
         mine = State(server, clients, state.key, state.round, state.begun, empty, failed_at)
-        mine, records = advance(with_algorithm(task, algorithm), mine, clock, for_each)
+        mine, records = advance(with_algorithm(task, algorithm), mine, schedule)
         return (mine.server, mine.clients, mine.empty, mine.failed_at), records.rows, mine.round
 
     own = lambda state: (state.server, state.clients, state.empty, state.failed_at)  # noqa: E731

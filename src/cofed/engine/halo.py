@@ -4,8 +4,6 @@ Nodes are dealt out in blocks, so a ring or a grid has few links between devices
 every shift s along which the graph has links, the nodes that have a neighbour there: one message per shift.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -58,7 +56,7 @@ class HaloLinks(eqx.Module):
         return total(jnp.sum(jnp.where(real, x, 0), axis=0), self.mesh) / self.nodes
 
 
-def halo_links(topology: Topology, dtype: Any, mesh: Mesh) -> HaloLinks:
+def halo_links(topology: Topology, dtype: np.dtype, mesh: Mesh) -> HaloLinks:
     """The topology's edges on the devices."""
     devices, edges = mesh.size, len(topology.first)
     here = -(-topology.nodes // devices)

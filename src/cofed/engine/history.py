@@ -31,7 +31,7 @@ class Outcome(enum.Enum):
 class Communication:
     """Bytes on the wire, per client and round and in total.
 
-    Attributes
+    Parameters
     ----------
     down_per_client : int
         What one client receives in a round. Without a server, 0.
@@ -62,7 +62,7 @@ class Communication:
 class LeftOut:
     """A client whose update was left out of a round: it was not finite or, over a network, did not arrive.
 
-    Attributes
+    Parameters
     ----------
     round : int
         The round.
@@ -82,7 +82,13 @@ class LeftOut:
 
     @classmethod
     def of(cls, entries: Sequence[int | str]) -> "LeftOut":
-        """The event that a checkpoint holds."""
+        """The event that a checkpoint holds.
+
+        Parameters
+        ----------
+        entries : sequence
+            What `entries()` gave.
+        """
         round, client, *why = entries
         return cls(int(round), str(client), *map(str, why))
 
@@ -212,7 +218,7 @@ class Log:
 class Result:
     """What `cofed.run` returns.
 
-    Attributes
+    Parameters
     ----------
     model : pytree
         The last model, with its parameters as NumPy arrays.

@@ -1,34 +1,58 @@
-"""Where a run's data lie, in memory, of one device or of several: the compiled loop as it stands."""
+"""Where a run's data lie: the contract of a storage, and the storage in memory, of one device or of several."""
 
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from cofed.engine.chunk_loop import Clock, Records, Task, enter, look, run_chunk
+from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule, enter, look, run_chunk
 from cofed.engine.debug import debug_advance
 from cofed.engine.mesh import everywhere
-from cofed.engine.server_rounds import State
+from cofed.engine.state import State
+from cofed.engine.task import AbstractTask
 
 
-class InMemory:
-    """All that a run does with data. `ondisk.OnDisk` offers the same for clients on disk."""
+class AbstractStorage(ABC):
+    """All that a run does with data. `InMemory` is here, `on_disk.OnDisk` is for clients on disk."""
 
-    def enter(self, task: Task, starts: PyTree, key: Array, round: Array) -> State:
+    @abstractmethod
+    def enter(self, task: AbstractTask, starts: PyTree, key: PRNGKeyArray, round: Array) -> State:
         """The state before a stage's first round."""
-        return enter(task, *everywhere(task, (starts, key, round)))
 
-    def look(self, task: Task, state: State) -> dict[str, Any]:
+    @abstractmethod
+    def look(self, task: AbstractTask, state: State) -> dict[str, Array]:
         """The row of the present model."""
-        return look(task, state)
 
-    def advance(self, task: Task, state: State, clock: Clock) -> tuple[State, Records]:
-        """Rounds up to clock.stop."""
-        return run_chunk(task, state, everywhere(task, clock))
+    @abstractmethod
+    def advance(self, task: AbstractTask, state: State, schedule: ChunkSchedule) -> tuple[State, ChunkRecords]:
+        """Rounds up to schedule.stop; all arguments are on the devices of the task."""
 
-    def debug(self, task: Task, state: State, clock: Clock, names: Any) -> tuple[State, Records]:
+    @abstractmethod
+    def debug(
+        self, task: AbstractTask, state: State, schedule: ChunkSchedule, names: Sequence[str]
+    ) -> tuple[State, ChunkRecords]:
         """The same eagerly, with failures named."""
-        return debug_advance(task, state, clock, names)
 
+    @abstractmethod
     def template(self, state: State, shapes: dict[str, list[int]]) -> State:
         """A state with the shapes of a checkpoint's."""
+
+
+class InMemory(AbstractStorage):
+    """The compiled loop as it stands."""
+
+    def enter(self, task: AbstractTask, starts: PyTree, key: PRNGKeyArray, round: Array) -> State:
+        return enter(task, *everywhere(task, (starts, key, round)))
+
+    def look(self, task: AbstractTask, state: State) -> dict[str, Array]:
+        return look(task, state)
+
+    advance = staticmethod(run_chunk)
+
+    def debug(
+        self, task: AbstractTask, state: State, schedule: ChunkSchedule, names: Sequence[str]
+    ) -> tuple[State, ChunkRecords]:
+        return debug_advance(task, state, schedule, names)
+
+    def template(self, state: State, shapes: dict[str, list[int]]) -> State:
         return state

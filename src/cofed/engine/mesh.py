@@ -6,7 +6,6 @@ Clients are dealt out in blocks, the last one padded with clients that count not
 import contextlib
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,14 +17,16 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, PyTree
 
 from cofed._util import machine
+from cofed._util.types import Given
 from cofed.engine.data import Data
-from cofed.engine.server_rounds import State, at, started
+from cofed.engine.state import State
+from cofed.engine.task import AbstractTask
 
 STACKS = ("X", "y", "sizes", "ids", "weights", "starts")  # the parts of the data that have an entry per client
 
 
-def mesh(devices: int | None = None) -> Mesh:
-    """A mesh over this many devices (None: all of them), for `cofed.run(..., mesh=...)`.
+def mesh(devices: Given[int | None] = None) -> Mesh:
+    """Make a mesh of devices, for `cofed.run(..., mesh=...)`.
 
     Clients are spread over the devices; the trajectory is the same, to round-off. With `jax.distributed.initialize`
     called first in every process, `mesh()` spans the devices of all processes.
@@ -33,6 +34,23 @@ def mesh(devices: int | None = None) -> Mesh:
     A CPU counts as one device. For one per core call `cofed.mesh(cores)` before anything else uses JAX, or set
     JAX_NUM_CPU_DEVICES.
 
+    Parameters
+    ----------
+    devices : int, optional
+        How many devices; None is all that JAX has.
+
+    Returns
+    -------
+    jax.sharding.Mesh
+        The devices along one axis, named "clients".
+
+    Raises
+    ------
+    ValueError
+        Where JAX has fewer devices.
+
+    Examples
+    --------
     >>> import cofed
     >>> cofed.mesh(1).size
     1
@@ -55,7 +73,7 @@ def put(tree: PyTree, mesh: Mesh, spec: P) -> PyTree:
     """The tree's arrays on the devices. Every process gives the same arrays, and keeps what its devices hold."""
     sharding = NamedSharding(mesh, spec)
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: PyTree) -> PyTree:
         if not eqx.is_array(x):
             return x
         if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
@@ -108,16 +126,18 @@ def spread_rows(data: Data, sizes: np.ndarray, real: np.ndarray, devices: int) -
     return found
 
 
-def put_task(task: Any, mesh: Mesh) -> Any:
-    """A task on the devices; its data is there already."""
-    parts = {name: put(getattr(task, name), mesh, P()) for name in ("algorithm", "problem", "exchange", "held_out")}
-    return dataclasses.replace(task, **parts, metrics=put(task.metrics, mesh, P()))
+def put_task(task: AbstractTask, mesh: Mesh, data: Data) -> AbstractTask:
+    """A task on the devices, where its data is already."""
+    fields = {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}
+    parts = {name: put(part, mesh, P()) for name, part in fields.items() if name != "data"}
+    return dataclasses.replace(task, **parts, data=data)
 
 
 def spread_state(state: State, mesh: Mesh) -> State:
     """A state that is whole, dealt out."""
     clients = put(padded(state.clients, mesh), mesh, P(mesh.axis_names[0]))
-    return at(put(at(state, state.server, ()), mesh, P()), put(state.server, mesh, P()), clients)
+    rest = put(state.holding(state.server, ()), mesh, P())
+    return rest.holding(rest.server, clients)
 
 
 def whole(state: State, clients: int) -> State:
@@ -127,11 +147,11 @@ def whole(state: State, clients: int) -> State:
         host = x if x.is_fully_addressable else multihost_utils.process_allgather(x, tiled=True)
         return jnp.asarray(np.asarray(host)[:clients])
 
-    rest = in_one_place(at(state, state.server, ()))
-    return at(rest, rest.server, jax.tree.map(leaf, state.clients))
+    rest = in_one_place(state.holding(state.server, ()))
+    return rest.holding(rest.server, jax.tree.map(leaf, state.clients))
 
 
-def everywhere(task: Any, tree: PyTree) -> PyTree:
+def everywhere(task: AbstractTask, tree: PyTree) -> PyTree:
     """The tree's arrays on all devices of the task."""
     return tree if task.data.mesh is None else put(tree, task.data.mesh, P())
 
@@ -142,8 +162,8 @@ def in_one_place(tree: PyTree) -> PyTree:
     return jax.tree.map(local, tree)
 
 
-def alike(_: Any = None) -> Any:
-    """What a function gives where that is the same on all devices."""
+def alike(_: State | None = None) -> P:
+    """The placing of what is the same on all devices."""
     return P()
 
 
@@ -154,7 +174,7 @@ def on_devices(f: Callable, gives: Callable = alike) -> Callable:
     f gives is the same on all devices.
     """
 
-    def run(task: Any, *rest: Any) -> Any:
+    def run(task: AbstractTask, *rest: PyTree) -> PyTree:
         mesh = task.data.mesh
         if mesh is None:
             return f(task, *rest)
@@ -166,7 +186,7 @@ def on_devices(f: Callable, gives: Callable = alike) -> Callable:
             if isinstance(part, State):
                 specs[i] = eqx.tree_at(kept, specs[i], jax.tree.map(lambda _: axis, part.clients))
         # The shape of any state, with one leaf for all that the server has and one for the clients' part.
-        shape = started(jnp.zeros(()), jnp.zeros(()), jax.random.key(0), 0)
+        shape = State.before_stage(jnp.zeros(()), jnp.zeros(()), jax.random.key(0), 0)
         placing = eqx.tree_at(kept, jax.tree.map(lambda _: P(), shape), axis)
         work = lambda *arrays: f(*eqx.combine(arrays, static))  # noqa: E731
         return jax.shard_map(work, mesh=mesh, in_specs=tuple(specs), out_specs=gives(placing), check_vma=False)(*arrays)
@@ -174,11 +194,11 @@ def on_devices(f: Callable, gives: Callable = alike) -> Callable:
     return run
 
 
-def dealt(task: Any) -> list[Any]:
+def dealt(task: AbstractTask) -> list[Array]:
     """What of a task is dealt out."""
     return [part for name in STACKS if (part := getattr(task.data, name)) is not None]
 
 
-def kept(state: State) -> Any:
+def kept(state: State) -> PyTree:
     """What of a state is dealt out."""
     return state.clients

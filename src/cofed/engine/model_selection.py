@@ -22,10 +22,20 @@ from cofed.statistics.paired_comparison import PairedComparison, compare
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """How a method that chooses has chosen: "shared" (one model for all), "local" (a model each) or "by client".
+    """How a method that chooses between a model for all and a model each has chosen.
 
-    `difference` is the held-out loss of the shared model minus that of the local ones in the weighted mean, with its
-    `standard_error`; positive speaks for local models. `table` has the same for every client, and what it was given.
+    Parameters
+    ----------
+    chosen : {"shared", "local", "by client"}
+        What is deployed: one model for all, a model each, or what is better for each client.
+    shared_loss, local_loss : float
+        The held-out losses, in the weighted mean over the clients.
+    difference : float
+        The shared loss minus the local one; positive speaks for local models.
+    standard_error : float
+        Of the difference.
+    table : DataFrame
+        The same for every client, and what it was given.
     """
 
     chosen: str

@@ -6,18 +6,15 @@ import math
 import numpy as np
 
 from cofed._util import checks
-from cofed.algorithms import base
-from cofed.algorithms.base import AbstractAlgorithm
-from cofed.disk import DiskFederation
-from cofed.federation import Federation
-from cofed.problem import Problem
+from cofed.federation import AbstractFederation
+from cofed.problem import PosedProblem, Problem
 
 CACHE = 2**20  # bytes
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The shape of a round: static, so a change of it compiles a new program."""
+    """The shape of a round. It is static: a change of it compiles a new program."""
 
     steps: int  # the most local steps of any client
     equal: bool  # whether all clients take that many
@@ -25,7 +22,7 @@ class Plan:
     batch: int | None  # samples per batch; None: the full local gradient
     participants: int  # clients per round
     clients: int  # M
-    block: int | None = None  # so many clients are one array axis, blocks go one after another; None: all at once
+    block: int | None = None  # clients that are worked on at once, as one array axis; None: all
 
     @property
     def everyone(self) -> bool:
@@ -34,13 +31,13 @@ class Plan:
 
 
 def make_plan(
-    federation: Federation | DiskFederation,
+    federation: AbstractFederation,
     local_steps: int | None,
     local_epochs: int | None,
     batch_size: int | None,
     clients_per_round: int | None,
 ) -> Plan:
-    """The plan of a run, or a sentence on what is wrong with its settings."""
+    """The shape of a run's rounds; settings that contradict each other, or the federation, are refused."""
     clients = federation.n_clients
     participants = clients
     if clients_per_round is not None:
@@ -63,37 +60,21 @@ def make_plan(
 
 
 def in_cache(plan: Plan, sample: int, parameters: int) -> Plan:
-    """The plan with blocks of clients whose steps fit into a core's cache, from the bytes of a sample and a model.
+    """The plan with clients in blocks whose local steps fit into a core's cache.
 
-    A step reads a batch and works on a few vectors of the model's size.
+    A step reads a batch and works on a few vectors of the model's size; `sample` and `parameters` are in bytes.
     """
     one = (plan.batch or 1) * sample + 4 * parameters
     return dataclasses.replace(plan, block=max(1, CACHE // max(1, one)))
 
 
-def pose(problem: Problem, plan: Plan) -> Problem:
-    """The problem with what server and clients agree on filled in."""
-    return dataclasses.replace(
-        problem,
+def pose(problem: Problem, plan: Plan) -> PosedProblem:
+    """The problem, together with what an algorithm may know of the rounds."""
+    return PosedProblem(
+        problem.model,
+        problem.loss,
+        problem.regularizer,
         local_steps=plan.steps if plan.equal else None,
         everyone=plan.everyone,
         participation=plan.participants / plan.clients,
     )
-
-
-def check_refusal(algorithm: AbstractAlgorithm, problem: Problem) -> None:
-    """Refuse a problem that lacks what the algorithm needs."""
-    reason = base.refusal(algorithm, problem)
-    if reason:
-        raise ValueError(reason)
-
-
-def check_fit(algorithm: AbstractAlgorithm, problem: Problem, plan: Plan) -> None:
-    """Refuse a pair of algorithm and problem that does not fit."""
-    check_refusal(algorithm, problem)
-    if algorithm.equal_steps and not plan.equal:
-        raise ValueError(
-            f"{algorithm.name} needs the same number of local steps on all clients, but local_epochs="
-            f"{plan.epochs} with batch_size={plan.batch} gives clients of different sizes different numbers; "
-            "give local_steps instead"
-        )

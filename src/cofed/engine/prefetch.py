@@ -1,4 +1,4 @@
-"""Windows: the clients of the next rounds, read from disk while the rounds before are computed.
+"""The clients of the next rounds (a window), read from disk while the rounds before are computed.
 
 Who takes part depends on the seed and the round alone, so it is known ahead. The distinct clients of several rounds
 make one stack of a fixed size, on which the compiled loop runs as on any other data; only the positions of those that
@@ -7,9 +7,7 @@ take part are handed to it instead of drawn.
 
 import dataclasses
 import math
-import threading
-from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import equinox as eqx
 import jax
@@ -18,26 +16,15 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from cofed._util import machine
-from cofed.disk import DiskFederation
 from cofed.engine import sampling
 from cofed.engine.data import Data
 from cofed.engine.plan import Plan
-from cofed.engine.server_rounds import Centre
-from cofed.federation.rows import Tiers, aligned, starts_of, tiers_of
+from cofed.engine.server_rounds import KnownParticipants
+from cofed.federation import DiskFederation
+from cofed.federation.rows import Room, Rows, Tiers, aligned, starts_of, tiers_of
 
 BYTES = 2**25  # of the samples in a window
 ROUNDS = 512  # the most rounds of a window
-
-
-class Windowed(Centre):
-    """Rounds through a server, with clients that are known ahead."""
-
-    who: Int[Array, "rounds participants"]  # positions in the window
-    first: Int[Array, ""]  # the window's first round
-
-    def attend(self, key: PRNGKeyArray, round: Int[Array, ""], data: Data, plan: Plan) -> Int[Array, " participants"]:
-        """The positions of those that take part."""
-        return self.who[round - self.first]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,34 +36,11 @@ class Window:
     ids: np.ndarray  # in rising order; in the stack they are followed by blanks
     who: np.ndarray
     data: Data
-    exchange: Windowed
+    known: KnownParticipants
 
     def took_part(self, first: int, stop: int) -> np.ndarray:
         """The positions of those that took part in these rounds."""
         return np.unique(self.who[first - self.first : stop - self.first])
-
-
-class Ahead:
-    """Something that is computed in a thread of its own."""
-
-    def __init__(self, function: Callable, *arguments: Any):
-        self.found, self.error = None, None
-
-        def work():
-            try:
-                self.found = function(*arguments)
-            except BaseException as error:
-                self.error = error
-
-        self.thread = threading.Thread(target=work)
-        self.thread.start()
-
-    def result(self) -> Any:
-        """What was computed; waits for it."""
-        self.thread.join()
-        if self.error is not None:
-            raise self.error
-        return self.found
 
 
 class Windows:
@@ -101,24 +65,22 @@ class Windows:
         )
         self.rooms = [[aligned((*shape, *kind.shape), kind.base) for kind in kinds] for _ in range(2)]
         for part in (part for room in self.rooms for part in room):
-            part.fill(0)  # rows of nobody are there too
+            part.fill(0)  # a window that is not full has rows of no client
         self.desk = np.empty(samples, federation.index.record)
         self.current: Window | None = None
-        self.next: tuple[int, Ahead] | None = None
+        self.reader = ThreadPoolExecutor(1, "cofed-prefetch")  # one at a time: two would write into one another
+        self.next: tuple[int, Future[Window]] | None = None
 
     def at(self, round: int) -> Window:
         """The window of a round."""
         first = round // self.rounds * self.rounds
         if self.current is None or self.current.first != first:
             self.current = None
-            if self.next is not None and self.next[0] != first:
-                self.next[1].result()  # two at a time would write into one another
-                self.next = None
-            ahead = Ahead(self.read, first) if self.next is None else self.next[1]
-            self.next = None
-            self.current = ahead.result()
+            if self.next is None or self.next[0] != first:
+                self.next = (first, self.reader.submit(self.read, first))
+            self.current, self.next = self.next[1].result(), None
             if first + self.rounds < self.last:
-                self.next = (first + self.rounds, Ahead(self.read, first + self.rounds))
+                self.next = (first + self.rounds, self.reader.submit(self.read, first + self.rounds))
         assert self.current is not None
         return self.current
 
@@ -132,9 +94,9 @@ class Windows:
         X, y = self.rooms[first // self.rounds % 2]
         for room, part in zip((X, y), samples_of(self.federation, ids, self.tiers, self.desk), strict=True):
             room[: len(part)] = part
-        data = as_data(self.federation, X, y, ids, self.weights[ids], self.tiers, self.size)
-        exchange = Windowed(jnp.asarray(who), jnp.asarray(first, jnp.int32))
-        return Window(first, first + self.rounds, ids, who, jax.block_until_ready(data), exchange)
+        data = as_data(self.federation, Room(X, y, self.tiers).as_rows(), ids, self.weights[ids], self.size)
+        known = KnownParticipants(jnp.asarray(who), jnp.asarray(first, jnp.int32))
+        return Window(first, first + self.rounds, ids, who, jax.block_until_ready(data), known)
 
 
 def rounds_of(federation: DiskFederation, plan: Plan) -> int:
@@ -164,7 +126,8 @@ def read_data(federation: DiskFederation, ids: np.ndarray, weights: np.ndarray) 
     """The data of these clients."""
     tiers = tiers_of(federation.sizes[ids])
     X, y = samples_of(federation, ids, tiers)
-    return as_data(federation, np.ascontiguousarray(X), np.ascontiguousarray(y), ids, weights, tiers, len(ids))
+    rows = Room(np.ascontiguousarray(X), np.ascontiguousarray(y), tiers).as_rows()
+    return as_data(federation, rows, ids, weights, len(ids))
 
 
 def samples_of(
@@ -177,23 +140,13 @@ def samples_of(
     return samples["X"], samples["y"]
 
 
-def as_data(
-    federation: DiskFederation,
-    X: np.ndarray,
-    y: np.ndarray,
-    ids: np.ndarray,
-    weights: np.ndarray,
-    tiers: Tiers | None,
-    clients: int,
-) -> Data:
-    """Samples as the compiled program sees them; after the clients there may be some that are nobody."""
+def as_data(federation: DiskFederation, rows: Rows, ids: np.ndarray, weights: np.ndarray, clients: int) -> Data:
+    """The samples of these clients as the compiled program sees them, filled up to so many clients with empty ones."""
     offsets, blanks = federation.index.offsets, (0, clients - len(ids))
     sizes = (offsets[ids + 1] - offsets[ids]).astype(np.int32)
     starts = None
-    if tiers is not None:  # nobody's rows begin past the end
-        starts = jnp.asarray(np.pad(starts_of(sizes), blanks, constant_values=len(X)), jnp.int32)
+    if rows.tiers is not None:  # empty clients begin past the end
+        starts = jnp.asarray(np.pad(starts_of(sizes), blanks, constant_values=len(rows.X)), jnp.int32)
     sizes, ids, weights = (np.pad(part, blanks) for part in (sizes, ids.astype(np.int32), weights))
-    stack = jax.device_put((X, y), may_alias=True)  # on a CPU the arrays themselves, where they are aligned
-    X_there, y_there = (jnp.asarray(part) for part in stack)
-    parts = (X_there, y_there, jnp.asarray(sizes), jnp.asarray(ids), jnp.asarray(weights))
-    return Data(*parts, tiers=tiers, starts=starts)
+    per_client = (jnp.asarray(sizes), jnp.asarray(ids), jnp.asarray(weights))
+    return Data(rows.X, rows.y, *per_client, tiers=rows.tiers, starts=starts)

@@ -23,7 +23,7 @@ ORDER = (Outcome.COMPLETED, Outcome.INTERRUPTED, Outcome.DIVERGED)  # best first
 class Tuning:
     """A tuned grid.
 
-    Attributes
+    Parameters
     ----------
     table : pandas.DataFrame
         One row per configuration, best first: its hyperparameters, its score, its outcome and its last row of the

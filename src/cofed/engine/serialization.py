@@ -11,6 +11,12 @@ import equinox as eqx
 import jax
 import numpy as np
 
+# Fields that a class has no longer, with the values that they always had in files: written on, so that the format (and
+# every hash of it) stays as it was, and left out when read.
+FORMER_FIELDS: dict[str, dict[str, Any]] = {
+    "Problem": {"local_steps": None, "everyone": True, "participation": 1.0},
+}
+
 
 class NotOurs(ValueError):
     """A user's own code, which cannot be written into a file."""
@@ -53,7 +59,7 @@ def encode(value: object) -> Any:
         return {"array": array.tolist(), "dtype": str(array.dtype), "shape": list(array.shape)}
     if isinstance(value, eqx.Module) and classes().get(type(value).__name__) is type(value):
         fields = {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"type": type(value).__name__, "fields": fields}
+        return {"type": type(value).__name__, "fields": fields | FORMER_FIELDS.get(type(value).__name__, {})}
     name = getattr(value, "__name__", "")
     if name and getattr(jax.nn, name, None) is value:
         return {"jax.nn": name}
@@ -90,7 +96,8 @@ def decode(value: object, source: str | Path = "the file") -> Any:
     kind = classes().get(value.get("type", ""))
     if kind is None:
         raise ValueError(f"{source} names something that is not a part of cofed: {value.get('type')!r}")
-    return make(kind, {name: decode(field, source) for name, field in value["fields"].items()})
+    former = FORMER_FIELDS.get(kind.__name__, {})
+    return make(kind, {name: decode(part, source) for name, part in value["fields"].items() if name not in former})
 
 
 def make(kind: type, fields: Mapping[str, object]) -> Any:

@@ -1,6 +1,4 @@
-"""What clients keep between rounds where they are too many to keep something for each: rows of those that took part."""
-
-from typing import Any
+"""The state of clients that are too many to keep one for each: only those that ever took part have a row."""
 
 import equinox as eqx
 import jax
@@ -8,34 +6,34 @@ import numpy as np
 from jaxtyping import PyTree
 
 
-class Kept(eqx.Module):
-    """What the clients that ever took part keep, and what all others have. A checkpoint holds this."""
+class SparseClientState(eqx.Module):
+    """The state of the clients that ever took part, and the one that all others have. A checkpoint holds this."""
 
-    ids: Any  # whose the rows are, in the order of their first rounds
+    ids: np.ndarray  # whose the rows are, in the order of their first rounds
     rows: PyTree  # stacked
     blank: PyTree  # what a client has before its first round
 
     @classmethod
-    def nothing(cls, blank: PyTree) -> "Kept":
+    def nothing(cls, blank: PyTree) -> "SparseClientState":
         """Before anybody took part."""
         blank = jax.tree.map(np.asarray, blank)
         return cls.of_size(0, blank)
 
     @classmethod
-    def of_size(cls, count: int, blank: PyTree) -> "Kept":
+    def of_size(cls, count: int, blank: PyTree) -> "SparseClientState":
         """Room for so many clients."""
         return cls(
             np.zeros(count, np.int32), jax.tree.map(lambda b: np.empty((count, *b.shape), b.dtype), blank), blank
         )
 
 
-class Keeper:
-    """`Kept` while a run goes on: found by client, written in place, grown when it is full."""
+class ClientStateStore:
+    """A `SparseClientState` that can be read and written client by client; it grows when it is full."""
 
-    def __init__(self, kept: Kept, clients: int):
-        self.blank, self.count = kept.blank, len(kept.ids)
-        self.ids, self.rows = np.array(kept.ids), jax.tree.map(np.array, kept.rows)
-        # One more than a client's row; 0 for those that never took part. Pages of it that nobody wrote take no memory.
+    def __init__(self, saved: SparseClientState, clients: int):
+        self.blank, self.count = saved.blank, len(saved.ids)
+        self.ids, self.rows = np.array(saved.ids), jax.tree.map(np.array, saved.rows)
+        # One more than a client's row; 0 for those that never took part. Pages that were never written take no memory.
         self.places = np.zeros(clients, np.int32)
         self.places[self.ids] = np.arange(1, self.count + 1)
 
@@ -71,10 +69,10 @@ class Keeper:
 
         jax.tree.map(leaf, self.rows, rows)
 
-    def kept(self) -> Kept:
+    def snapshot(self) -> SparseClientState:
         """What is kept now: a view, which the next `put` may change."""
         rows = jax.tree.map(lambda a: a[: self.count], self.rows)
-        return Kept(self.ids[: self.count], rows, self.blank)
+        return SparseClientState(self.ids[: self.count], rows, self.blank)
 
 
 def grown(array: np.ndarray, room: int) -> np.ndarray:

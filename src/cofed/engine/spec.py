@@ -15,8 +15,7 @@ from cofed._util import checks
 from cofed._util.checks import shown
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
-from cofed.disk import DiskFederation
-from cofed.federation import Federation
+from cofed.federation import AbstractFederation, DiskFederation, Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
 
@@ -84,7 +83,7 @@ class RunSpec:
     """
 
     problem: Given[Problem]
-    federation: Given[Federation | DiskFederation]
+    federation: Given[AbstractFederation]
     algorithm: Given[AbstractAlgorithm]
     rounds: Given[int]
     local_steps: Given[int | None] = None
@@ -180,7 +179,7 @@ def checked_probability(name: str, value: object) -> float:
     return checks.as_float(value)
 
 
-def checked_mesh(mesh: object, federation: Federation | DiskFederation) -> Mesh | None:
+def checked_mesh(mesh: object, federation: AbstractFederation) -> Mesh | None:
     """A mesh of one axis, over which JAX leaves the placing of arrays to us."""
     if mesh is None:
         return None

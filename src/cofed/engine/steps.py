@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -14,6 +14,8 @@ from cofed.engine.data import Data, means
 from cofed.engine.plan import Plan
 from cofed.problem import Problem
 from cofed.solvers.curvature import mean_hessian
+
+Carry = TypeVar("Carry")
 
 
 class Stream(eqx.Module):
@@ -66,7 +68,7 @@ class Steps(eqx.Module):
         """The Hessian of that loss at w, on these coordinates"""
         return mean_hessian(self.problem, w, *self.batch(k), where)
 
-    def run(self, step: Callable[[Float[Array, ""], Any], Any], carry: Any) -> Any:
+    def run(self, step: Callable[[Float[Array, ""], Carry], Carry], carry: Carry) -> Carry:
         """carry <- step(k, carry) for k = 0..K_m-1"""
 
         def body(carry, k):
@@ -79,32 +81,35 @@ class Steps(eqx.Module):
         return jax.lax.scan(body, carry, counter)[0]
 
 
-def make_steps(
-    problem: Problem,
-    data: Data,
-    plan: Plan,
-    client: Int[Array, ""],
-    own: tuple[Array, Array] | None,
-    key: PRNGKeyArray,
-    round: Float[Array, ""],
-    width: int | None = None,
-) -> Steps:
-    """The local steps of the client at this position. `own` is its data where gradients are full; None: find it.
+class ClientView(NamedTuple):
+    """A client, as its local steps see it."""
 
-    `width` is what its samples are padded to, and bounds the work; None: that of the largest client.
-    """
-    n, dtype = data.sizes[client], data.dtype
-    most = data.widest
-    width = most if width is None else width
-    key = sampling.client_key(key, data.ids[client])
+    position: Int[Array, ""]
+    own: tuple[Array, Array] | None = None  # its data, where gradients are full and they are at hand
+    width: int | None = None  # what its samples are padded to, which bounds the work; None: the largest client's
+
+
+class RoundContext(NamedTuple):
+    """What the local steps of all clients depend on in a round."""
+
+    key: PRNGKeyArray  # of the round
+    number: Float[Array, ""]  # the round, counted from the start of the stage
+
+
+def make_steps(problem: Problem, data: Data, plan: Plan, client: ClientView, context: RoundContext) -> Steps:
+    """The local steps of a client in a round."""
+    position, round = client.position, context.number
+    n, dtype, most = data.sizes[position], data.dtype, data.widest
+    width = most if client.width is None else client.width
+    key = sampling.client_key(context.key, data.ids[position])
     own_key, steps = sampling.own_key(key), jnp.asarray(plan.steps, dtype)
     if data.draw is not None:
         assert plan.batch is not None
         share = jnp.full(plan.batch, 1 / plan.batch, dtype)
-        stream = Stream(key, data.first() + client, plan.batch, data.draw)
+        stream = Stream(key, data.first() + position, plan.batch, data.draw)
         return Steps(problem, data.X[0], data.y[0], None, share, round, steps, own_key, plan, stream)
     if plan.batch is None:
-        X, y = data.whole(client, width) if own is None else own
+        X, y = data.whole(position, width) if client.own is None else client.own
         share = means(jnp.arange(width, dtype=jnp.int32) < n, dtype)
         return Steps(problem, X, y, None, share, round, steps, own_key, plan)
     if plan.epochs is None:
@@ -117,5 +122,5 @@ def make_steps(
     # A batch that is larger than the client has only padding at its end.
     chosen, real = chosen[:, :width], real[:, :width]
     X, y = data.flat()
-    rows = data.start(client) + chosen
+    rows = data.start(position) + chosen
     return Steps(problem, X, y[rows], rows, means(real, dtype), round, count, own_key, plan)

@@ -21,8 +21,8 @@ from cofed._util.files import atomically, read_json, write_json
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine import fingerprints, recorded
 from cofed.engine.checkpoint import arrays, part, unflatten
-from cofed.engine.server_rounds import State
 from cofed.engine.spec import RunSpec
+from cofed.engine.state import State
 
 FORMAT = 1
 

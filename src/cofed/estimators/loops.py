@@ -6,10 +6,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from cofed._util import trees
+from cofed.algorithms import FedNewton
 from cofed.engine import evaluate
-from cofed.engine.chunk_loop import Task
 from cofed.engine.data import Data
-from cofed.engine.server_rounds import State, started
+from cofed.engine.server_rounds import ServerTask
+from cofed.engine.state import State
 from cofed.estimators.certificate import FirstOrder, NullModel, duality_gap
 from cofed.models import Weights
 from cofed.problem import Problem
@@ -17,29 +18,32 @@ from cofed.problem import Problem
 
 def begun(server: PyTree) -> State:
     """The state before the first round, of an algorithm whose clients keep nothing."""
-    return started(server, (), jax.random.key(0), 0)
+    return State.before_stage(server, (), jax.random.key(0), 0)
 
 
 @eqx.filter_jit
-def start(task: Task, w: Weights, gradient: Weights) -> PyTree:
+def start(task: ServerTask, w: Weights, gradient: Weights) -> PyTree:
     """FedNewton's state before its first round, from the gradient at w."""
+    assert isinstance(task.algorithm, FedNewton)
     return task.algorithm.start(task.problem, w, gradient)
 
 
 @eqx.filter_jit
-def newton_rounds(task: Task, state: State, enough: Array, last: Array) -> State:
+def newton_rounds(task: ServerTask, state: State, enough: Array, last: Array) -> State:
     """Rounds until a whole step promises a decrease of no more than `enough`."""
+    algorithm = task.algorithm
+    assert isinstance(algorithm, FedNewton)
 
     def more(state: State) -> Array:
         server = state.server
-        settled = (server.known == 1) & (server.t == task.algorithm.server_lr) & (server.promise >= -enough)
+        settled = (server.known == 1) & (server.t == algorithm.server_lr) & (server.promise >= -enough)
         return ~settled & (state.round < last) & (state.failed_at < 0)
 
     return jax.lax.while_loop(more, lambda state: one(task, state), state)
 
 
 @eqx.filter_jit
-def fista_rounds(task: Task, state: State, null: NullModel, target: Array, last: Array) -> State:
+def fista_rounds(task: ServerTask, state: State, null: NullModel, target: Array, last: Array) -> State:
     """Rounds until the gap, bounded by what the server knows, is at most the target."""
 
     def more(state: State) -> Array:
@@ -56,16 +60,16 @@ def fista_rounds(task: Task, state: State, null: NullModel, target: Array, last:
 
 
 @eqx.filter_jit
-def rounds_up_to(task: Task, state: State, stop: Array) -> State:
+def rounds_up_to(task: ServerTask, state: State, stop: Array) -> State:
     """Rounds until the round `stop`."""
     return jax.lax.while_loop(
         lambda state: (state.round < stop) & (state.failed_at < 0), lambda state: one(task, state), state
     )
 
 
-def one(task: Task, state: State) -> State:
+def one(task: ServerTask, state: State) -> State:
     """One round of the engine."""
-    return task.exchange.one_round(task.algorithm, task.problem, task.data, state, task.plan)[0]
+    return task.one_round(state)[0]
 
 
 @eqx.filter_jit

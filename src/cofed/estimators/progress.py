@@ -8,10 +8,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from cofed._util.rounding import EPS
 from cofed.algorithms.base import AbstractServerAlgorithm, refusal
-from cofed.engine.chunk_loop import Task, Watch
-from cofed.engine.job import traced, wire
+from cofed.engine.job import traced
 from cofed.engine.plan import Plan, pose
-from cofed.engine.server_rounds import Centre
+from cofed.engine.server_rounds import ServerTask
 from cofed.estimators.certificate import (
     Assessment,
     Certificate,
@@ -155,7 +154,7 @@ class FitProgress:
             return f"max_rounds is used up: {reached}More rounds (max_rounds) or a larger tol may help."
         return f"no further step lowers the objective: {reached}A larger tol may help."
 
-    def task(self, algorithm: AbstractServerAlgorithm, local_steps: int = 1) -> Task:
+    def task(self, algorithm: AbstractServerAlgorithm, local_steps: int = 1) -> ServerTask:
         """The algorithm on this problem, for cofed's engine."""
         data = self.problem.data
         clients = data.clients
@@ -164,13 +163,13 @@ class FitProgress:
         reason = refusal(algorithm, problem)
         if reason:
             raise ValueError(reason)
-        return Task(traced(algorithm, data.dtype), problem, Centre(), data, None, {}, plan, Watch())
+        return ServerTask(traced(algorithm, data.dtype), problem, data, plan)
 
-    def count(self, name: str, task: Task, w: Weights, rounds: int, working_set: int | None = None) -> None:
+    def count(self, name: str, task: ServerTask, w: Weights, rounds: int, working_set: int | None = None) -> None:
         """Count the rounds that an algorithm took, with the bytes of its messages."""
         sizes = self.problem.message_sizes
         if (name, working_set) not in sizes:
-            down, up, _ = wire(task, w)
+            down, up, _ = task.message_bytes(w)
             sizes[name, working_set] = down, up
         self.problem.communication.add(name, rounds, *sizes[name, working_set])
         self.rounds_left -= rounds

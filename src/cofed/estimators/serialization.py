@@ -18,7 +18,7 @@ from cofed.estimators.certificate import Certificate
 from cofed.estimators.communication import ExchangeTotal
 from cofed.estimators.regularization_path import RegularizationPath
 
-JSON = dict[str, Any] | list[Any] | str | float | bool | None
+JSON = dict[str, Any] | list[Any] | str | int | float | bool | None
 FORMAT = 1
 # Dataclasses by the names that they have in files.
 RECORDS = {"Certificate": Certificate, "Exchange": ExchangeTotal, "RegularizationPath": RegularizationPath}

@@ -21,7 +21,7 @@ from cofed.estimators.sites import Sites, stacked
 from cofed.estimators.units import Units, units
 from cofed.losses import AbstractLoss
 from cofed.models import Linear, Trace, Weights
-from cofed.problem import Problem
+from cofed.problem import PosedProblem, Problem
 from cofed.regularizers import AbstractRegularizer, On
 from cofed.solvers.curvature import mean_hessian
 
@@ -47,7 +47,7 @@ class StandardizedProblem:
 
     def problem(self, psi: AbstractRegularizer) -> Problem:
         """The problem with this regularizer of the coefficients."""
-        return traced(Problem(self.model, self.loss, On(psi, "coef"), 1, True), np.float64)
+        return traced(PosedProblem(self.model, self.loss, On(psi, "coef"), local_steps=1), np.float64)
 
     @property
     def n(self) -> int:
@@ -72,7 +72,7 @@ class StandardizedProblem:
         """The loss, its gradient and its whole Hessian at a model, by one exchange (of the Hessian's triangle)."""
         size = n_parameters(w)
         self.communication.add("Hessian", 1, NUMBER * size, NUMBER * (1 + size + size * (size + 1) // 2))
-        return second_order_at(traced(Problem(self.model, self.loss, local_steps=1), np.float64), self.data, w)
+        return second_order_at(traced(PosedProblem(self.model, self.loss, local_steps=1), np.float64), self.data, w)
 
     def original(self, w: Weights) -> tuple[np.ndarray, float | np.ndarray]:
         """Coefficients and intercept for the features as they were given."""
@@ -128,7 +128,7 @@ def standardized(
     loss = loss.as_deviance()
     mean = np.asarray(sum(loss.label_sum(y) for y in scaled.y) / found.n, np.float64)
     communication.add("model without features", 1, 0, NUMBER * (mean.size + 1))  # sums of y, and of its least loss
-    problem = traced(Problem(model, loss, local_steps=1), np.float64)
+    problem = traced(PosedProblem(model, loss, local_steps=1), np.float64)
     start = model.init(jax.random.key(0), rows.example()[0], None if mean.ndim == 0 else mean.size)
     bracket = None
     if fit_intercept and loss.has_link:

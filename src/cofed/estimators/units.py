@@ -64,6 +64,7 @@ def units(
 ) -> Units:
     """The units of a problem. `blocks` labels the features: those with one label share a width.
 
+    >>> from cofed.losses import Squared
     >>> X = np.array([[1.0], [3.0]])
     >>> found = Moments(2, X.mean(axis=0), X.var(axis=0))
     >>> same = {"fit_intercept": True, "standardize": False, "blocks": np.zeros(1, int)}

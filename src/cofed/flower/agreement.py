@@ -9,8 +9,9 @@ from jaxtyping import Array, PyTree
 
 from cofed._util import naming
 from cofed.algorithms.base import Stage
-from cofed.engine.job import check_numbers, check_prediction
-from cofed.engine.plan import Plan, check_fit, make_plan, pose
+from cofed.engine.compatibility import check_fit, check_numbers
+from cofed.engine.contracts import check_prediction
+from cofed.engine.plan import Plan, make_plan, pose
 from cofed.engine.spec import RunSpec
 from cofed.flower.messages import SiteInfo, StageOutline, stand_in
 from cofed.flower.settings import NetworkSpec, ServerSettings
@@ -65,7 +66,7 @@ def agreement(network: NetworkSpec, infos: Mapping[str, SiteInfo]) -> Agreement:
         local_steps=settings.local_steps,
         local_epochs=settings.local_epochs,
         batch_size=settings.batch_size,
-        clients_per_round=settings.asked,
+        clients_per_round=settings.clients_per_round,
         weights=weights_of(network, sites),
         w0=network.w0,
         seed=settings.seed,

@@ -9,7 +9,7 @@ from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.engine import evaluate, sampling
 from cofed.engine.data import Data
 from cofed.engine.plan import Plan
-from cofed.engine.steps import make_steps
+from cofed.engine.steps import ClientView, RoundContext, make_steps
 from cofed.problem import Problem
 
 
@@ -28,8 +28,9 @@ class RoundWork(eqx.Module):
 
     def steps(self) -> LocalSteps:
         """The client's local steps."""
-        key = sampling.round_key(self.seed, self.round)
-        return make_steps(self.problem, self.data, self.plan, jnp.zeros((), jnp.int32), None, key, self.stage_round)
+        client = ClientView(jnp.zeros((), jnp.int32))
+        context = RoundContext(sampling.round_key(self.seed, self.round), self.stage_round)
+        return make_steps(self.problem, self.data, self.plan, client, context)
 
     def local(self) -> tuple[PyTree, PyTree]:
         """The client's update, and what it keeps."""

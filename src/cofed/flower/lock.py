@@ -9,12 +9,12 @@ from cofed._util.files import private_append
 
 
 @contextlib.contextmanager
-def alone(folder: Path | None) -> Iterator[None]:
+def exclusive(folder: Path | None) -> Iterator[None]:
     """Lock a folder for the block, or refuse where another run has locked it; None locks nothing.
 
     >>> import tempfile
     >>> where = Path(tempfile.mkdtemp())
-    >>> with alone(where), alone(where):  # doctest: +ELLIPSIS
+    >>> with exclusive(where), exclusive(where):  # doctest: +ELLIPSIS
     ...     pass
     Traceback (most recent call last):
     ValueError: ... is in use by another run; wait for its end, or give another folder

@@ -166,6 +166,7 @@ def stage_at(
     if not 0 <= outline.number < len(stages):
         raise WireError(f"the message is of stage {outline.number}, but there are {len(stages)}")
     problem = dataclasses.replace(pose(problem, outline.plan), everyone=outline.everyone)
+    dtype = np.dtype(dtype)
     return traced(problem, dtype), cast(AbstractServerAlgorithm, traced(stages[outline.number].algorithm, dtype))
 
 

@@ -96,11 +96,13 @@ def probed(work: RoundWork, first_state: PyTree, steps: int, value: float) -> Py
     return work.algorithm.local(work.problem, work.down, first_state, probe)[0]
 
 
-def privatised(work: RoundWork, first_state: PyTree, told: RoundInstructions, up: PyTree) -> PyTree:
+def privatised(work: RoundWork, first_state: PyTree, instructions: RoundInstructions, up: PyTree) -> PyTree:
     """The update as it may be sent; `first_state` is what a client keeps before its first round."""
-    centre, other = (probed(work, first_state, told.steps, value) for value in (0.0, 1.0))
+    centre, other = (probed(work, first_state, instructions.steps, value) for value in (0.0, 1.0))
     moves = jax.tree.map(lambda a, b: not np.array_equal(a, b), centre, other)
-    return noised(centre, moves, up, told.clip, told.noise, np.random.default_rng(secrets.randbits(256)))
+    return noised(
+        centre, moves, up, instructions.clip, instructions.noise, np.random.default_rng(secrets.randbits(256))
+    )
 
 
 def noised(centre: PyTree, moves: PyTree, up: PyTree, clip: float, noise: float, rng: np.random.Generator) -> PyTree:

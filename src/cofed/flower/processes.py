@@ -136,7 +136,7 @@ class Processes:
             process.wait()
 
 
-class Told(KeyboardInterrupt):
+class TerminationSignal(KeyboardInterrupt):
     """A signal to end, other than Ctrl-C's."""
 
 
@@ -147,11 +147,11 @@ ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 def ending_in_order() -> Iterator[None]:
     """Let SIGTERM, and the closing of the terminal, end the block as Ctrl-C does, so that all is stopped in order."""
 
-    def told(number: int, _: FrameType | None) -> None:
-        raise Told(signal.Signals(number).name)
+    def interrupt(number: int, _: FrameType | None) -> None:
+        raise TerminationSignal(signal.Signals(number).name)
 
     heard = [number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]  # not under nohup
-    before = {number: signal.signal(number, told) for number in heard}
+    before = {number: signal.signal(number, interrupt) for number in heard}
     try:
         yield
     finally:

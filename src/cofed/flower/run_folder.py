@@ -23,7 +23,7 @@ from safetensors.numpy import load_file, save_file
 from cofed._util import checks
 from cofed._util.files import atomically, digest, private_append, read_json, write_json
 from cofed._util.types import Given
-from cofed.engine.checkpoint import Loaded, Store, arrays
+from cofed.engine.checkpoint import CheckpointStore, LoadedCheckpoint, arrays
 from cofed.engine.history import LeftOut, Log, Result
 from cofed.engine.recorded import FORMAT as RECORD_FORMAT
 from cofed.engine.recorded import CheckpointRecord
@@ -115,9 +115,9 @@ class RunFolder:
     path: Path | None
 
     @property
-    def store(self) -> Store | None:
+    def store(self) -> CheckpointStore | None:
         """The engine's store of checkpoints in the folder."""
-        return None if self.path is None else Store(self.path, every=1, keep=KEPT)
+        return None if self.path is None else CheckpointStore(self.path, every=1, keep=KEPT)
 
     def definition(self) -> dict[str, Any] | None:
         """What the run in the folder is; None for a new one."""
@@ -138,7 +138,7 @@ class RunFolder:
         if self.store is not None:
             self.store.save(state, log)
 
-    def newest(self, sites: Sequence[str]) -> Loaded | None:
+    def newest(self, sites: Sequence[str]) -> LoadedCheckpoint | None:
         """The newest checkpoint of a run with these sites; None where there is none yet."""
         found = [] if self.store is None else self.store.all()
         if self.store is None or not found:
@@ -189,7 +189,7 @@ def save_model(path: Path, w: PyTree) -> None:
     atomically(path, lambda file: save_file(arrays(w), file))
 
 
-def loaded_from_format_1(path: Path, meta: dict[str, Any], sites: Sequence[str], damaged: str) -> Loaded:
+def loaded_from_format_1(path: Path, meta: dict[str, Any], sites: Sequence[str], damaged: str) -> LoadedCheckpoint:
     """A checkpoint of format 1, which held numbers by site in its JSON file, as the engine reads one of today."""
     state = path.with_suffix(".safetensors")
     if not state.exists() or digest(state) != meta.get("sha256"):
@@ -212,4 +212,4 @@ def loaded_from_format_1(path: Path, meta: dict[str, Any], sites: Sequence[str],
         unreported=0,
         content=None,
     )
-    return Loaded(state, record, {f"state.{name}": tensor for name, tensor in tensors.items()})
+    return LoadedCheckpoint(state, record, {f"state.{name}": tensor for name, tensor in tensors.items()})

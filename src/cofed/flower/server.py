@@ -13,7 +13,7 @@ from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.history import Result
 from cofed.flower.coordinator import coordinate
 from cofed.flower.flwr_types import Context, Grid, ServerApp
-from cofed.flower.lock import alone
+from cofed.flower.lock import exclusive
 from cofed.flower.privacy import Privacy
 from cofed.flower.run_folder import RunFolder
 from cofed.flower.settings import NetworkSpec, ServeOptions, Weights, check_ends
@@ -124,7 +124,7 @@ def serve(
         raise TypeError(f"grid must be the flwr.serverapp.Grid that a ServerApp is given, got {type(grid).__name__}")
     folder = None if checkpoint is None else checks.folder("checkpoint", checkpoint)
     keep_programs()
-    with alone(folder):
+    with exclusive(folder):
         return coordinate(grid, spec, RunFolder(folder))
 
 

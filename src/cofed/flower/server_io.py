@@ -57,24 +57,24 @@ class RoundArrays:
         """The model to evaluate."""
         return wire.pack(self.state.model)
 
-    def for_site(self, told: RoundInstructions) -> dict[str, ArrayRecord]:
+    def for_site(self, instructions: RoundInstructions) -> dict[str, ArrayRecord]:
         """The arrays that a site with these instructions needs."""
         arrays = {"down": self.down}
-        if self.state.stage.keeps_state and (told.counted < 0 or told.clip):
+        if self.state.stage.keeps_state and (instructions.counted < 0 or instructions.clip):
             arrays["start"] = self.start
-        if told.evaluate or told.last:
+        if instructions.evaluate or instructions.last:
             arrays["model"] = self.model
         return arrays
 
 
 def ask(io: ServerIO, state: NetworkState, site: str, arrays: RoundArrays, last: bool = False) -> NetworkState:
     """Ask a site for its work in the round, or, with `last`, for the piece of work after the last round."""
-    told = state.instructions(site, last=last)
-    parts = arrays.for_site(told)
+    instructions = state.instructions(site, last=last)
+    parts = arrays.for_site(instructions)
     state = state.asked(site, sum(wire.array_bytes(record) for record in parts.values()))
     if state.membership.spec.privacy is not None:
         io.folder.spend(state.spent)  # before the message goes out: a killed server must not forget it
     request = Request(state.membership.nodes[site], site, state.round, "train")
-    io.transport.send(request, told.entries(), parts, state.agreed.settings.patience)
+    io.transport.send(request, instructions.entries(), parts, state.agreed.settings.patience)
     io.tell(state, [Event("asked", f"round {state.round}: asked {site}", {"site": site})])
     return state

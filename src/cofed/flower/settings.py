@@ -62,7 +62,7 @@ class ServeOptions:
             rounds=checks.integer("rounds", self.rounds),
             names=names,
             clients=count,
-            asked=asked,
+            clients_per_round=asked,
             quorum=needed,
             deadline=float(self.deadline),
             patience=float(max(self.patience, self.deadline)),
@@ -89,7 +89,7 @@ class ServerSettings:
     rounds: int
     names: tuple[str, ...]  # of the sites; none: whoever comes
     clients: int  # 0: as many as there are when the quorum is there
-    asked: int  # clients per round; 0: all
+    clients_per_round: int  # 0: all
     quorum: int  # 0: all that are asked
     deadline: float
     patience: float
@@ -105,12 +105,12 @@ class ServerSettings:
 
     def settled(self, clients: int) -> "ServerSettings":
         """The settings with the number of clients known, and with it what "all" means."""
-        asked = self.asked or clients
+        asked = self.clients_per_round or clients
         if asked > clients:
             raise ValueError(f"clients_per_round is {asked}, but there are only {clients} clients")
         if self.quorum > asked:
             raise ValueError(f"quorum is {self.quorum}, but only {asked} clients are asked in a round")
-        return dataclasses.replace(self, clients=clients, asked=asked, quorum=self.quorum or asked)
+        return dataclasses.replace(self, clients=clients, clients_per_round=asked, quorum=self.quorum or asked)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +141,7 @@ class NetworkSpec:
     def description(self) -> dict[str, object]:
         """What makes this run the same as another, as JSON holds it. How long to wait is free to change."""
         settings = dataclasses.asdict(self.settings)
+        settings["asked"] = settings.pop("clients_per_round")  # its name in the file
         content = {
             "algorithm": type(self.algorithm).__name__,
             "definition": wire.definition(self.problem, self.algorithm),

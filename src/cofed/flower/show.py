@@ -11,8 +11,8 @@ from rich.live import Live
 from rich.table import Table
 
 from cofed.flower.federate import LocalFederation, follow, prepare, started
-from cofed.flower.lock import alone
-from cofed.flower.processes import Told, ending_in_order
+from cofed.flower.lock import exclusive
+from cofed.flower.processes import TerminationSignal, ending_in_order
 from cofed.flower.run_folder import SavedRun, read_saved
 from cofed.flower.settings import ServeOptions
 
@@ -53,12 +53,12 @@ def federate(federation: LocalFederation) -> int:
     """Run a federation, show how it goes, and say how it ended; gives the exit code."""
     screen, out = Console(stderr=True), federation.out
     try:
-        with ending_in_order(), alone(out):
+        with ending_in_order(), exclusive(out):
             files = prepare(federation)
             screen.print(f"Starting a SuperLink and {len(files)} SuperNodes on this machine; logs in {out / 'logs'}")
             watch(federation, files, screen)
     except KeyboardInterrupt as end:
-        why = str(end) if isinstance(end, Told) else "Ctrl-C"
+        why = str(end) if isinstance(end, TerminationSignal) else "Ctrl-C"
         screen.print(f"Stopped by {why}; all processes are ended. The same command goes on from {out / 'run'}.")
         return 130
     return report(read_saved(out / "run"), out)

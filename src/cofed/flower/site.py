@@ -102,18 +102,18 @@ class Site:
     def work(self, content: RecordDict, context: Context) -> Answer:
         """The site's update in a round, or the last piece of work."""
         opened = self.open(content, context)
-        told, work, states = opened.told, opened.work(), opened.states
+        instructions, work, states = opened.instructions, opened.work(), opened.states
         records: dict[str, ArrayRecord | MetricRecord] = {}
-        if told.evaluate:
+        if instructions.evaluate:
             records["metrics"] = opened.scores()
-        if told.last:
+        if instructions.last:
             self.finish(opened, work)
             return Answer(opened.reply_head(), records)
         up, kept, finite = local_work(work)
         require_finite(finite)
-        states.keep(told.round, kept, told.counted)
-        if told.clip:
-            up = privatised(work, opened.first_state(), told, up)
+        states.keep(instructions.round, kept, instructions.counted)
+        if instructions.clip:
+            up = privatised(work, opened.first_state(), instructions, up)
         records["up"] = wire.pack(up)
         return Answer(opened.reply_head(), records)
 
@@ -142,23 +142,23 @@ class Site:
         problem, algorithm = self.defined(context)
         identity = Identity.of(problem, algorithm)
         head = wire.check_head(content, **identity.entries())
-        told = RoundInstructions.read(head)
-        require_privacy(self.privacy, told, evaluates or told.evaluate)
+        instructions = RoundInstructions.read(head)
+        require_privacy(self.privacy, instructions, evaluates or instructions.evaluate)
         folder = self.folder(context)
         keep_programs(None if folder is None else folder / "compiled")  # Flower has a new process for every message
         federation = self.data(context)
-        data = padded(federation, told)
+        data = padded(federation, instructions)
         info = SiteInfo.of(site_name(context), problem, federation)
-        alike = stand_in([dataclasses.replace(info, outputs=told.outputs)])
-        posed, stage = stage_at(problem, algorithm, told.outline, data.X.dtype)
+        alike = stand_in([dataclasses.replace(info, outputs=instructions.outputs)])
+        posed, stage = stage_at(problem, algorithm, instructions.outline, data.X.dtype)
         return OpenedRound(
             content=content,
             identity=identity,
-            told=told,
+            instructions=instructions,
             problem=posed,
             algorithm=stage,
             data=data,
-            model_shape=jax.eval_shape(lambda: problem.start(alike, None, told.seed)),
+            model_shape=jax.eval_shape(lambda: problem.start(alike, None, instructions.seed)),
             folder=folder,
             states=ClientStates(context, folder, str(head.get("run"))),
         )
@@ -187,7 +187,7 @@ class OpenedRound:
 
     content: RecordDict
     identity: Identity
-    told: RoundInstructions
+    instructions: RoundInstructions
     problem: Problem
     algorithm: AbstractServerAlgorithm
     data: Data
@@ -211,15 +211,15 @@ class OpenedRound:
 
     def work(self) -> RoundWork:
         """The client's work in the round."""
-        told, dtype = self.told, self.data.X.dtype
+        instructions, dtype = self.instructions, self.data.X.dtype
         return RoundWork(
             algorithm=self.algorithm,
             problem=self.problem,
             data=self.data,
-            plan=told.plan,
-            seed=jax.random.key(told.seed),
-            round=jnp.asarray(told.round, jnp.int32),
-            stage_round=jnp.asarray(told.round - told.begun, dtype),
+            plan=instructions.plan,
+            seed=jax.random.key(instructions.seed),
+            round=jnp.asarray(instructions.round, jnp.int32),
+            stage_round=jnp.asarray(instructions.round - instructions.begun, dtype),
             down=self.part("down", self.shapes[0]),
             kept=self.kept(),
         )
@@ -227,9 +227,9 @@ class OpenedRound:
     def kept(self) -> PyTree:
         """What the client has kept since the last round that counted."""
         _, shape = self.shapes
-        if not jax.tree.leaves(shape) or self.told.counted < 0:
+        if not jax.tree.leaves(shape) or self.instructions.counted < 0:
             return self.first_state()
-        return self.states.recall(self.told.counted, shape)
+        return self.states.recall(self.instructions.counted, shape)
 
     def first_state(self) -> PyTree:
         """What a client keeps before its first round."""
@@ -247,7 +247,7 @@ class OpenedRound:
 
     def reply_head(self) -> wire.Head:
         """What the head of the reply says of the round that it belongs to."""
-        return self.identity.entries() | {"run": self.states.run, "round": self.told.round}
+        return self.identity.entries() | {"run": self.states.run, "round": self.instructions.round}
 
 
 def site_name(context: Context) -> str:
@@ -263,23 +263,22 @@ def from_config(value: FromConfig[T], context: Context) -> T:
     return value(dict(context.run_config))  # pyright: ignore[reportReturnType]
 
 
-def padded(federation: Federation, told: RoundInstructions) -> Data:
+def padded(federation: Federation, instructions: RoundInstructions) -> Data:
     """The site's data as one client of the federation, padded to the size of the largest as the engine pads it."""
-    n = federation.n_samples
-    if n > told.most or not 0 <= told.id < told.clients:
+    n, most, id, clients = federation.n_samples, instructions.most, instructions.id, instructions.clients
+    if n > most or not 0 <= id < clients:
         raise wire.WireError(
-            f"the terms speak of at most {told.most} samples and client {told.id} of {told.clients}, but there are "
-            f"{n} samples here"
+            f"the terms speak of at most {most} samples and client {id} of {clients}, but there are {n} samples here"
         )
 
     def pad(array: np.ndarray) -> Array:
-        room = np.empty((1, told.most, *array.shape[1:]), array.dtype)
+        room = np.empty((1, most, *array.shape[1:]), array.dtype)
         fill(room[0], array)
         return jnp.asarray(room)
 
     own_X, own_y = federation.pooled()
     X, one = pad(own_X), jnp.ones(1, jnp.int32)
-    return Data(X, pad(own_y), n * one, told.id * one, one.astype(X.dtype))
+    return Data(X, pad(own_y), n * one, id * one, one.astype(X.dtype))
 
 
 def require_finite(finite: Bool[Array, ""]) -> None:
@@ -288,12 +287,12 @@ def require_finite(finite: Bool[Array, ""]) -> None:
         raise NotFinite(NOT_FINITE)
 
 
-def require_privacy(privacy: Privacy | None, told: RoundInstructions, evaluates: bool) -> None:
+def require_privacy(privacy: Privacy | None, instructions: RoundInstructions, evaluates: bool) -> None:
     """Refuse instructions that protect this site less than it insists on."""
     if privacy is None:
         return
-    if told.clip != privacy.clip or told.noise < privacy.noise or evaluates:
-        asked = "evaluations" if evaluates else f"clip {told.clip:g} and noise {told.noise:g}"
+    if instructions.clip != privacy.clip or instructions.noise < privacy.noise or evaluates:
+        asked = "evaluations" if evaluates else f"clip {instructions.clip:g} and noise {instructions.noise:g}"
         raise wire.WireError(
             f"the server asks for {asked}, but this site insists on clip {privacy.clip:g}, noise {privacy.noise:g} and "
             "no evaluations"

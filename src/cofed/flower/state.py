@@ -12,9 +12,9 @@ from jaxtyping import Array, PyTree
 from cofed import metrics
 from cofed._util import trees
 from cofed.algorithms.base import AbstractServerAlgorithm, output
-from cofed.engine.checkpoint import Loaded
+from cofed.engine.checkpoint import LoadedCheckpoint
+from cofed.engine.data import Data
 from cofed.engine.history import History, LeftOut, Log, Outcome
-from cofed.engine.steps import Data
 from cofed.flower.agreement import Agreement
 from cofed.flower.local_work import RoundWork
 from cofed.flower.membership import Membership
@@ -125,7 +125,7 @@ class NetworkState:
         )
 
     @classmethod
-    def resume(cls, membership: Membership, loaded: Loaded, spent: Mapping[str, int]) -> "NetworkState":
+    def resume(cls, membership: Membership, loaded: LoadedCheckpoint, spent: Mapping[str, int]) -> "NetworkState":
         """The state in a checkpoint; `spent` counts also what the sites were asked for since."""
         number, begun = (int(loaded.tensors[f"state.{name}"]) for name in ("stage", "begun"))
         like = cls.without_history(membership, number, begun)  # has the shapes that the checkpoint must have

@@ -26,10 +26,15 @@ from cofed.regularizers.leaves import (
 class Box(AbstractRegularizer):
     """psi(w) = 0 if low <= w <= high in every coordinate, else inf.
 
-    - `low`, `high`: numbers, arrays of the model's shape, or pytrees like the model; infinite bounds are
-      allowed. `value` forgives a round-off of 64 units in the last place of the bound (of 1 for a bound near
-      0).
+    `value` forgives a round-off of 64 units in the last place of the bound (of 1 for a bound near 0).
 
+    Parameters
+    ----------
+    low, high : float, array or pytree
+        Numbers, arrays of the model's shape, or pytrees like the model; infinite bounds are allowed.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> Box(-1.0, 2.0).prox(jnp.array([3.0, -4.0, 0.5]), 1.0).tolist()
     [2.0, -1.0, 0.5]

@@ -10,7 +10,7 @@ from cofed._util import trees
 from cofed._util.checks import shown
 from cofed._util.scalars import number, require_positive
 from cofed._util.types import Given, Hyperparameter
-from cofed.regularizers.base import AbstractRegularizer, part_of
+from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.composite import AbstractComposite
 from cofed.regularizers.leaves import (
     cast,
@@ -22,13 +22,21 @@ from cofed.regularizers.leaves import (
     spread,
     total,
 )
+from cofed.regularizers.own import part_of
 
 
 class Scaled(AbstractComposite):
     """psi(w) = factor * regularizer(w).
 
-    - `factor` > 0: a factor of 0 would have to turn the infinite values of an indicator into 0.
+    Parameters
+    ----------
+    regularizer : AbstractRegularizer
+        What is multiplied.
+    factor : float
+        A number > 0: a factor of 0 would have to turn the infinite values of an indicator into 0.
 
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> from cofed.regularizers.l1 import L1
     >>> Scaled(L1(0.5), 4.0).prox(jnp.array([3.0, -0.5]), 1.0).tolist()
@@ -108,8 +116,15 @@ class Scaled(AbstractComposite):
 class Translated(AbstractComposite):
     """psi(w) = regularizer(w - center).
 
-    - `center`: a pytree like the model, or one array or number for each leaf.
+    Parameters
+    ----------
+    regularizer : AbstractRegularizer
+        What is moved.
+    center : float, array or pytree
+        A pytree like the model, or one array or number for each leaf.
 
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> from cofed.regularizers.l1 import L1
     >>> Translated(L1(1.0), jnp.array([2.0, 2.0])).prox(jnp.array([5.0, 1.5]), 1.0).tolist()
@@ -177,6 +192,13 @@ class Translated(AbstractComposite):
 class Sum(AbstractComposite):
     """psi(w) = the sum of the parts, which lie `On` disjoint leaves, so that their proxes do not meet.
 
+    Parameters
+    ----------
+    *parts : AbstractRegularizer
+        Regularizers on different leaves.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> from cofed.regularizers.l1 import L1
     >>> from cofed.regularizers.l2_ball import L2Ball

@@ -15,11 +15,16 @@ from cofed.regularizers.thresholds import elastic_conjugate, elastic_excess, sof
 class ElasticNet(AbstractRegularizer):
     """psi(w) = strength * (l1_ratio * |w|_1 + (1 - l1_ratio)/2 * ||w||^2), as in scikit-learn.
 
-        - `strength` (lambda; scikit-learn's alpha) >= 0.
-        - `l1_ratio` in [0, 1]: 1 is the lasso, 0 is ridge.
+    Parameters
+    ----------
+    strength : float
+        lambda (scikit-learn's alpha), >= 0.
+    l1_ratio : float
+        In [0, 1]: 1 is the lasso, 0 is ridge.
 
-        >>> import jax.numpy as jnp
-    import numpy as np
+    Examples
+    --------
+    >>> import jax.numpy as jnp
         >>> ElasticNet(2.0, 0.5).prox(jnp.array([3.0, -0.5]), 1.0).tolist()
         [1.0, 0.0]
     """

@@ -16,13 +16,20 @@ from cofed.regularizers.thresholds import shrink
 
 
 class GroupL1(AbstractNorm):
-    """psi(w) = strength * sum_g weights_g ||w_g||_2.
+    """psi(w) = strength * sum_g weights_g ||w_g||_2: the group lasso.
 
-    - `strength` (lambda) >= 0.
-    - `groups`: the label 0..G-1 of each coordinate of a vector (of each row of a matrix); None takes every
-      row of a matrix (every first index of an array) as a group. With several leaves they serve each leaf.
-    - `weights` >= 0, one per group; None is the square root of the group's number of entries.
+    Parameters
+    ----------
+    strength : float
+        lambda, >= 0.
+    groups : sequence of int, optional
+        The label 0..G-1 of each coordinate of a vector (of each row of a matrix); None takes every row of a matrix
+        (every first index of an array) as a group. With several leaves they serve each leaf.
+    weights : array, optional
+        Numbers >= 0, one per group; None is the square root of the group's number of entries.
 
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> GroupL1(1.0, groups=[0, 0, 1], weights=[1, 1]).prox(jnp.array([3.0, 4.0, 0.5]), 2.5).tolist()
     [1.5, 2.0, 0.0]

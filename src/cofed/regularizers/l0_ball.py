@@ -14,8 +14,15 @@ from cofed.regularizers.leaves import checked, indicator, joint
 class L0Ball(AbstractRegularizer):
     """psi(w) = 0 if at most k coordinates are not 0, else inf; over all leaves together (`On`: per leaf).
 
-    - `k` (s, the sparsity): an integer >= 0. Not convex. `value` counts exactly, without a tolerance.
+    Not convex. `value` counts exactly, without a tolerance.
 
+    Parameters
+    ----------
+    k : int
+        The sparsity s, >= 0.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> L0Ball(2).prox(jnp.array([1.0, -3.0, 1.0]), 1.0).tolist()
     [1.0, -3.0, 0.0]

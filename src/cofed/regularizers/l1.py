@@ -16,14 +16,19 @@ from cofed.regularizers.thresholds import soft
 
 
 class L1(AbstractNorm):
-    """psi(w) = strength * sum_j weights_j |w_j|.
+    """psi(w) = strength * sum_j weights_j |w_j|: the lasso.
 
-        - `strength` (lambda) >= 0.
-        - `weights` >= 0: an array of the model's shape, or a pytree like the model; None is 1 everywhere. A
-          weight of 0 leaves its coordinate unpenalised.
+    Parameters
+    ----------
+    strength : float
+        lambda, >= 0.
+    weights : array or pytree, optional
+        Numbers >= 0 of the model's shape, or a pytree like the model; None is 1 everywhere. A weight of 0 leaves its
+        coordinate unpenalised.
 
-        >>> import jax.numpy as jnp
-    import numpy as np
+    Examples
+    --------
+    >>> import jax.numpy as jnp
         >>> L1(1.0).prox(jnp.array([3.0, -0.5]), 2.0).tolist()
         [1.0, 0.0]
         >>> float(L1(0.5, weights=[1.0, 0.0]).value(jnp.array([3.0, -4.0])))

@@ -14,8 +14,13 @@ from cofed.regularizers.thresholds import shrink
 class L1Ball(AbstractRegularizer):
     """psi(w) = 0 if |w|_1 <= radius, else inf; over all leaves together (per leaf through `On`).
 
-    - `radius` >= 0. `value` forgives a relative round-off of 64 units in the last place.
+    Parameters
+    ----------
+    radius : float
+        A number >= 0. `value` forgives a relative round-off of 64 units in the last place.
 
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> L1Ball(2.0).prox(jnp.array([3.0, -2.0, 0.5]), 1.0).tolist()
     [1.5, -0.5, 0.0]

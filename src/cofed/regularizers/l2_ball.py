@@ -14,8 +14,13 @@ from cofed.regularizers.thresholds import safe_norm
 class L2Ball(AbstractRegularizer):
     """psi(w) = 0 if ||w||_2 <= radius, else inf; over all leaves together (per leaf through `On`).
 
-    - `radius` >= 0. `value` forgives a relative round-off of 64 units in the last place.
+    Parameters
+    ----------
+    radius : float
+        A number >= 0. `value` forgives a relative round-off of 64 units in the last place.
 
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> L2Ball(2.5).prox(jnp.array([3.0, -4.0]), 1.0).tolist()
     [1.5, -2.0]

@@ -13,9 +13,17 @@ from cofed.regularizers.leaves import cast, checked, each, total
 class MCP(AbstractRegularizer):
     """psi(w) = sum_j p(|w_j|), p(u) = strength u - u^2/(2 gamma) for u <= gamma strength, constant beyond.
 
-    - `strength` (lambda) >= 0; `gamma` > 0: the smaller, the less convex. Large entries are not shrunk (Zhang
-      2010).
+    Large entries are not shrunk (Zhang 2010).
 
+    Parameters
+    ----------
+    strength : float
+        lambda, >= 0.
+    gamma : float, default=3.0
+        A number > 0: the smaller, the less convex.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> MCP(1.0, gamma=2.0).prox(jnp.array([0.5, 1.5, -4.0]), 1.0).tolist()
     [0.0, 1.0, -4.0]

@@ -11,9 +11,10 @@ from cofed.regularizers.leaves import checked, each, indicator, joint, tolerance
 class NonNegative(AbstractRegularizer):
     """psi(w) = 0 if w >= 0 in every coordinate, else inf.
 
-    `value` forgives a round-off of 64 units in the last place of the largest entry (or of 1, if that is
-    more).
+    `value` forgives a round-off of 64 units in the last place of the largest entry (or of 1, if that is more).
 
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> NonNegative().prox(jnp.array([3.0, -4.0]), 1.0).tolist()
     [3.0, 0.0]

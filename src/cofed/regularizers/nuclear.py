@@ -20,8 +20,13 @@ from cofed.regularizers.thresholds import shrink
 class Nuclear(AbstractNorm):
     """psi(W) = strength * (the sum of W's singular values), summed over the leaves, each a matrix.
 
-    - `strength` (lambda) >= 0.
+    Parameters
+    ----------
+    strength : float
+        lambda, >= 0.
 
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> Nuclear(1.0).prox(jnp.diag(jnp.array([3.0, 0.5])), 1.0).round(12).tolist()
     [[2.0, 0.0], [0.0, 0.0]]

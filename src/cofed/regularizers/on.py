@@ -8,17 +8,25 @@ from jaxtyping import PyTree, Scalar
 from cofed._util import trees
 from cofed._util.checks import shown
 from cofed._util.types import Given, Hyperparameter
-from cofed.regularizers.base import AbstractRegularizer, part_of
+from cofed.regularizers.base import AbstractRegularizer
 from cofed.regularizers.composite import AbstractComposite
 from cofed.regularizers.leaves import checked, indicator
+from cofed.regularizers.own import part_of
 
 
 class On(AbstractComposite):
     """psi(w) = the sum of regularizer(leaf) over the named leaves, each on its own; the others are free.
 
-    - `names`: a leaf's path in dots ("layers.0.weight"), or a part of it between dots ("weight": every
-      weight; "layers": everything in there). A name that is nowhere in the model is refused.
+    Parameters
+    ----------
+    regularizer : AbstractRegularizer
+        What acts on each of the leaves.
+    *names : str
+        A leaf's path in dots ("layers.0.weight"), or a part of it between dots ("weight": every weight; "layers":
+        everything in there). A name that is nowhere in the model is refused.
 
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> from cofed.regularizers.l1 import L1
     >>> model = {"coef": jnp.array([3.0, -0.5]), "intercept": jnp.array(0.5)}

@@ -12,11 +12,19 @@ from cofed.regularizers.thresholds import soft
 
 
 class SCAD(AbstractRegularizer):
-    """psi(w) = sum_j p(|w_j|): p'(u) = strength to u = strength, (a strength - u)/(a - 1) to a strength, then
-    0.
+    """The smoothly clipped absolute deviation, psi(w) = sum_j p(|w_j|).
 
-    - `strength` (lambda) >= 0; `a` > 2, by default 3.7 (Fan and Li 2001).
+    p'(u) = strength to u = strength, (a strength - u)/(a - 1) to a strength, then 0 (Fan and Li 2001).
 
+    Parameters
+    ----------
+    strength : float
+        lambda, >= 0.
+    a : float, default=3.7
+        A number > 2.
+
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> SCAD(1.0, a=3.0).prox(jnp.array([0.5, 1.5, 2.5, -4.0]), 1.0).tolist()
     [0.0, 0.5, 2.0, -4.0]

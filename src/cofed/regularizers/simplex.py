@@ -14,8 +14,13 @@ from cofed.regularizers.thresholds import fill
 class Simplex(AbstractRegularizer):
     """psi(w) = 0 if w >= 0 and sum(w) = radius, else inf; over all leaves together (per leaf through `On`).
 
-    - `radius` > 0. `value` forgives a round-off of 64 units in the last place of the radius.
+    Parameters
+    ----------
+    radius : float, default=1.0
+        A number > 0. `value` forgives a round-off of 64 units in its last place.
 
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> Simplex().prox(jnp.array([1.0, 0.5, -3.0]), 1.0).tolist()
     [0.75, 0.25, 0.0]

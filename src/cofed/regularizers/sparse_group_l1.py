@@ -27,11 +27,20 @@ from cofed.regularizers.thresholds import soft
 class SparseGroupL1(AbstractNorm):
     """psi(w) = strength * (l1_ratio * |w|_1 + (1 - l1_ratio) * sum_g weights_g ||w_g||_2).
 
-        - `strength` (lambda) >= 0; `l1_ratio` (alpha) in [0, 1] (Simon et al. 2013).
-        - `groups`, `weights`: as in `GroupL1`.
+    Parameters
+    ----------
+    strength : float
+        lambda, >= 0.
+    l1_ratio : float
+        alpha of Simon et al. 2013, in [0, 1].
+    groups : sequence of int, optional
+        As in `GroupL1`.
+    weights : array, optional
+        As in `GroupL1`.
 
-        >>> import jax.numpy as jnp
-    import numpy as np
+    Examples
+    --------
+    >>> import jax.numpy as jnp
         >>> penalty = SparseGroupL1(2.0, 0.5, groups=[0, 0, 1], weights=[2.5, 1.0])
         >>> penalty.prox(jnp.array([4.0, 5.0, 1.5]), 1.0).tolist()
         [1.5, 2.0, 0.0]

@@ -17,8 +17,13 @@ from cofed.regularizers.taut_string import denoise
 class TotalVariation(AbstractRegularizer):
     """psi(w) = strength * sum_i |w_{i+1} - w_i|, over vector leaves, and over each column of matrix leaves.
 
-    - `strength` (lambda) >= 0.
+    Parameters
+    ----------
+    strength : float
+        lambda, >= 0.
 
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> TotalVariation(1.0).prox(jnp.array([0.0, 2.0, 8.0]), 1.0).tolist()
     [1.0, 2.0, 7.0]

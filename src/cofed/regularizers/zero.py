@@ -11,8 +11,10 @@ from cofed.regularizers.leaves import checked, each, indicator, total
 
 
 class Zero(AbstractRegularizer):
-    """psi(w) = 0.
+    """psi(w) = 0: no regularizer.
 
+    Examples
+    --------
     >>> import jax.numpy as jnp
     >>> Zero().prox(jnp.array([3.0, -1.0]), 0.5).tolist()
     [3.0, -1.0]

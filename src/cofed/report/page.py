@@ -25,7 +25,7 @@ CHARTS = 4  # the charts that a run shows at first
 class Report:
     """What `write_report` has written.
 
-    Attributes
+    Parameters
     ----------
     path : Path
         The page.

@@ -1,7 +1,7 @@
-"""Generalised linear models of all clients in one set of coordinates, in 64 bits: what Newton's method works with."""
+"""Generalised linear models of all clients, in one set of coordinates and in 64 bits, for Newton's method."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -11,24 +11,27 @@ from jaxtyping import Array, Bool, Float, Int, Num
 
 from cofed._util.checks import shown
 from cofed.federation import Federation
+from cofed.losses import AbstractLoss
 from cofed.models import Linear, Weights
 from cofed.problem import Problem
 
-ENTRIES = 2**16  # of the arrays of all samples' scores: small enough for a cache
+ENTRIES = 2**16  # of the array of all samples' scores that is worked on at a time: it fits into a cache
+T = TypeVar("T")
 
 
 class Glm(eqx.Module):
     """One client's data (or, with a leading axis, several clients'), and the sum of its losses as a function of theta.
 
-    theta has the coefficients, feature by feature and the intercept last, in directions of the outputs that data can
-    tell apart: `basis` turns them into the model's outputs, and the distance of two theta is that of two models.
+    theta holds the coefficients, feature by feature with the intercept last, along those directions of the outputs that
+    data can tell apart. `basis` turns them into the model's outputs; it is orthonormal, so distances between models are
+    distances between thetas.
     """
 
     X: Float[Array, "*clients n p"]  # a column of ones last, where the model has an intercept
     y: Num[Array, "*clients n"]
     w: Float[Array, "*clients n"]  # 1, or 0 for padding
     basis: Float[Array, "k r"]
-    loss: Any
+    loss: AbstractLoss
 
     @property
     def size(self) -> int:
@@ -36,9 +39,11 @@ class Glm(eqx.Module):
         return self.X.shape[-1] * self.basis.shape[1]
 
     def linear(self, theta: Float[Array, " q"]) -> Float[Array, "n r"]:
+        """The linear predictor of each sample."""
         return self.X @ theta.reshape(self.X.shape[1], -1)
 
     def of_sample(self, u: Float[Array, " r"], label: Num[Array, ""]) -> Float[Array, ""]:
+        """The loss of one sample, by its linear predictor."""
         z = self.basis @ u
         return self.loss(z[0] if self.basis.shape == (1, 1) else z, label)
 
@@ -76,8 +81,8 @@ def at_once(data: Glm) -> int:
     return max(1, ENTRIES // (data.X.shape[-2] * data.size))
 
 
-class Tiers(eqx.Module):
-    """All clients: those of similar size are one stack, whose clients stand at `places` among all."""
+class ClientStacks(eqx.Module):
+    """All clients: those of similar size form one stack, and `places` are their positions among all clients."""
 
     stacks: list[Glm]
     places: list[Int[Array, " some"]]
@@ -87,9 +92,11 @@ class Tiers(eqx.Module):
         """The number of parameters."""
         return self.stacks[0].size
 
-    def each(self, f: Any, *stacked: Array) -> Any:
-        """f(a client's data, its part of what is stacked) of every client, some at a time: their arrays stay small."""
-        if len(self.stacks) == 1:  # all are in their order
+    def each(self, f: Callable[..., T], *stacked: Array) -> T:
+        """f(a client's data, its part of what is stacked) of every client, stacked in the clients' order.
+
+        Only some clients are worked on at a time, so that their arrays stay small."""
+        if len(self.stacks) == 1:  # all clients, in their order
             return over_stack(f, self.stacks[0], *stacked)
         found = [
             over_stack(f, stack, *(array[places] for array in stacked))
@@ -99,7 +106,7 @@ class Tiers(eqx.Module):
         return jax.tree.map(lambda *parts: jnp.concatenate(parts)[back], *found)
 
 
-def over_stack(f: Any, data: Glm, *stacked: Array) -> Any:
+def over_stack(f: Callable[..., T], data: Glm, *stacked: Array) -> T:
     """f(a client's data, ...) of every client of a stack, some at a time."""
 
     def one(part):
@@ -114,9 +121,9 @@ def of_clients(
     federation: Federation,
     basis: np.ndarray,
     counted: Sequence[np.ndarray] | np.ndarray | None = None,
-) -> Tiers:
-    """All clients; `counted` marks the samples of each that count. To be called in JAX's 64-bit mode."""
-    found = Tiers([], [])
+) -> ClientStacks:
+    """All clients; `counted` marks the samples of each that count (default: all). Call it in JAX's 64-bit mode."""
+    found = ClientStacks([], [])
     for places, part in federation.by_size():
         marks = np.array(part.mask())
         if counted is not None:
@@ -128,7 +135,7 @@ def of_clients(
 
 
 def of_stack(problem: Problem, federation: Federation, basis: np.ndarray, counted: Bool[np.ndarray, "m n"]) -> Glm:
-    """The clients of a federation that is a stack."""
+    """The clients of a federation whose clients are about equally large, as one stack."""
     X, y = np.asarray(federation.X, np.float64), np.asarray(federation.y)
     if has_intercept(problem):
         X = np.concatenate([X, np.ones((*X.shape[:2], 1))], axis=2)
@@ -142,7 +149,7 @@ def of_stack(problem: Problem, federation: Federation, basis: np.ndarray, counte
 
 
 def directions(problem: Problem, federation: Federation) -> np.ndarray:
-    """Orthonormal directions of the outputs that data can tell apart: the one output, or k - 1 of k classes."""
+    """Orthonormal directions of the outputs that data can tell apart: the one output, or k - 1 for k classes."""
     k = problem.loss.outputs(federation.labels())
     if k is None:
         return np.ones((1, 1))
@@ -151,7 +158,7 @@ def directions(problem: Problem, federation: Federation) -> np.ndarray:
 
 
 def as_model(problem: Problem, theta: np.ndarray, basis: np.ndarray) -> Weights:
-    """theta (clients first, or of one model) as the model's own parameters."""
+    """theta, of one model or stacked over clients, as the parameters of the problem's model."""
     table = theta.reshape(*theta.shape[:-1], -1, basis.shape[1]) @ basis.T
     if basis.shape == (1, 1):
         table = table[..., 0]
@@ -159,8 +166,8 @@ def as_model(problem: Problem, theta: np.ndarray, basis: np.ndarray) -> Weights:
     return Weights(*((table[..., :-1, :], table[..., -1, :]) if has_intercept(problem) else (table, None)))
 
 
-def check(what: str, problem: Any, federation: Any) -> None:
-    """Refuse what is no generalised linear model on fixed samples."""
+def check(what: str, problem: object, federation: object) -> None:
+    """Refuse anything but a generalised linear model on fixed samples."""
     if not isinstance(problem, Problem) or not isinstance(federation, Federation):
         raise TypeError(
             f"{what} expects a cofed.Problem and a cofed.Federation, got problem={shown(problem)} and "

@@ -7,39 +7,47 @@ Method      Newton's method on all w_i and w together, w = sum_i p_i w_i. With B
 Reference   chen2021, (3.7) and (4.8). Clients share d numbers and a d x d matrix per step.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jaxtyping import Array, Float
 
 from cofed._util.programs import keep_programs
 from cofed._util.scalars import require_nonnegative
+from cofed._util.types import Given
 from cofed.federation import Federation
 from cofed.models import Weights
 from cofed.problem import Problem
 from cofed.solvers import glm
-from cofed.solvers.glm import Glm, Tiers, has_intercept, over_stack
+from cofed.solvers.glm import ClientStacks, Glm, has_intercept, over_stack
+from cofed.solvers.newton import Limits, damped_newton
 
-STEPS, HALVINGS, TOLERANCE = 100, 40, 1e-10
+Models = Float[Array, "m q"]  # theta of every client
+LIMITS = Limits(steps=100, halvings=40, tolerance=1e-10, slack=1e-13)
 
 
-class Path:
-    """The clients' models for each strength: `theta` of shape (strengths, clients, parameters)."""
+@dataclasses.dataclass(frozen=True)
+class JointPath:
+    """The clients' models for each strength."""
 
-    def __init__(self, problem: Problem, strengths: tuple[float, ...], theta: np.ndarray, basis: np.ndarray):
-        self.problem, self.strengths, self.theta, self.basis = problem, strengths, theta, basis
+    problem: Problem
+    strengths: tuple[float, ...]
+    theta: Float[np.ndarray, "strengths clients parameters"]
+    basis: Float[np.ndarray, "k r"]
 
     def models(self, place: int) -> Weights:
         """The clients' models, stacked, for the strength at this place."""
         return glm.as_model(self.problem, self.theta[place], self.basis)
 
     def losses(self, federation: Federation) -> list[np.ndarray]:
-        """The loss of each sample of each client (of those the path was made for), an array (strengths, samples) per
-        client."""
+        """The loss of each sample, an array of shape (strengths, samples) for each client.
+
+        The federation's clients must be those that the path was made for."""
         with jax.enable_x64(True):
             data = glm.of_clients(self.problem, federation, self.basis)
             sizes, found = np.asarray(federation.sizes), [np.zeros(0)] * federation.n_clients
@@ -53,17 +61,42 @@ class Path:
 def joint_path(
     problem: Problem,
     federation: Federation,
-    strengths: Any,
-    weights: Any = "samples",
+    strengths: Given[Sequence[float] | np.ndarray],
+    weights: Given[str | npt.ArrayLike] = "samples",
     ridge: float = 0.0,
     counted: Sequence[np.ndarray] | np.ndarray | None = None,
-) -> Path:
+) -> JointPath:
     """Solve FedProx's problem for each strength; 0 is local training, `inf` one model for all.
 
-    For linear, logistic, multinomial and Poisson models; the problem's regularizer plays no part. `ridge` is rho, a
-    small one keeps models finite where classes are separated. `counted` marks the samples that count, an array for each
-    client (or all in the shape of `federation.mask()`); without it all do.
+    For linear, logistic, multinomial and Poisson models; the problem's regularizer plays no part.
 
+    Parameters
+    ----------
+    problem : Problem
+        A linear model with a squared, logistic, softmax or Poisson loss.
+    federation : Federation
+        The clients' samples.
+    strengths : sequence of float
+        lambda >= 0, each solved for.
+    weights : str or array_like, default "samples"
+        p_i, as in `cofed.run`.
+    ridge : float, default 0.0
+        rho; a small one keeps models finite where classes are separated.
+    counted : sequence of bool arrays, optional
+        Marks the samples of each client that count, or all in the shape of `federation.mask()`; by default all do.
+
+    Returns
+    -------
+    JointPath
+        The clients' models for each strength.
+
+    Raises
+    ------
+    ValueError
+        Where a client has no finite model.
+
+    Examples
+    --------
     >>> import numpy as np, cofed
     >>> federation = cofed.Federation.from_arrays([(np.eye(2), np.ones(2)), (np.eye(2), np.zeros(2))])
     >>> path = joint_path(cofed.Problem(cofed.Linear(intercept=False)), federation, [0, 0.5, np.inf])
@@ -88,9 +121,8 @@ def joint_path(
             rho[-1] = 0
         found = {}
         theta = jnp.zeros((federation.n_clients, data.size))
-        for strength in sorted(
-            set(strengths), reverse=True
-        ):  # from one model for all to none: each starts from the last
+        # From one model for all to a model each, every solution is the start of the next.
+        for strength in sorted(set(strengths), reverse=True):
             solve = solve_shared if np.isinf(strength) else solve_joint if strength > 0 else solve_alone
             theta = solve(data, share, jnp.asarray(rho.ravel()), jnp.asarray(strength, jnp.float64), theta)
             found[strength] = np.asarray(theta)
@@ -100,26 +132,39 @@ def joint_path(
                     f"joint_path: with strength {strength:g} client {federation.names[lost[0]]!r} has no finite model: "
                     "its classes are separated, a column is constant there, or no sample counts; give a small ridge"
                 )
-    return Path(problem, tuple(strengths), np.stack([found[strength] for strength in strengths]), basis)
+    return JointPath(problem, tuple(strengths), np.stack([found[strength] for strength in strengths]), basis)
+
+
+@dataclasses.dataclass(frozen=True)
+class Folds:
+    """How the samples are split for cross-validation, as `Federation.fold_of` takes it."""
+
+    count: int = 5
+    seed: int = 0
+    groups: Given[Mapping[str, npt.ArrayLike] | Sequence[npt.ArrayLike]] | None = None
 
 
 def cross_validate(
     problem: Problem,
     federation: Federation,
-    strengths: Sequence[Any],
-    folds: int = 5,
-    seed: int = 0,
-    groups: Any = None,
-    weights: Any = "samples",
+    strengths: Sequence[float],
+    folds: Folds,
     ridge: float = 0.0,
     after_fold: Callable[[int], None] = lambda fold: None,
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The loss of every sample by models that have not seen it, (strengths, samples) per client; and which samples
-    these are: a client with a single sample (or group) has none. `after_fold(k)` is called after each fold."""
-    fold_of = federation.fold_of(folds, seed, groups)
+    """The losses of every sample under models that have not seen it, by `joint_path`.
+
+    Returns
+    -------
+    losses : list of arrays of shape (strengths, samples)
+        One for each client.
+    seen : list of bool arrays
+        Which of a client's samples these are: a client with a single sample (or group) has none that is held out.
+    """
+    fold_of = federation.fold_of(folds.count, folds.seed, folds.groups)
     found = [np.full((len(strengths), len(fold)), np.nan) for fold in fold_of]
-    for k in range(folds):
-        path = joint_path(problem, federation, strengths, weights, ridge, counted=[fold != k for fold in fold_of])
+    for k in range(folds.count):
+        path = joint_path(problem, federation, strengths, ridge=ridge, counted=[fold != k for fold in fold_of])
         for own, fold, losses in zip(found, fold_of, path.losses(federation), strict=True):
             own[:, fold == k] = losses[:, fold == k]
         after_fold(k)
@@ -128,12 +173,12 @@ def cross_validate(
 
 @eqx.filter_jit
 def sample_losses(data: Glm, theta: Float[Array, "s m q"]) -> Float[Array, "s m n"]:
-    """The loss of every sample of a stack of clients for every strength."""
+    """The loss of every sample of a stack of clients, for every strength."""
     found = over_stack(lambda own, mine: jax.vmap(own.losses)(mine), data, jnp.swapaxes(theta, 0, 1))
     return jnp.swapaxes(found, 0, 1)
 
 
-def derivatives(data: Tiers, rho: Float[Array, " q"], theta: Float[Array, "m q"]) -> tuple[Array, Array]:
+def derivatives(data: ClientStacks, rho: Float[Array, " q"], theta: Models) -> tuple[Array, Array]:
     """The gradient and the Hessian of each client's mean loss, with its ridge."""
 
     def one(own: Glm, w):
@@ -143,36 +188,14 @@ def derivatives(data: Tiers, rho: Float[Array, " q"], theta: Float[Array, "m q"]
     return data.each(one, theta)
 
 
-def values(data: Tiers, rho: Float[Array, " q"], theta: Float[Array, "m q"]) -> Float[Array, " m"]:
+def values(data: ClientStacks, rho: Float[Array, " q"], theta: Models) -> Float[Array, " m"]:
     """Each client's mean loss, with its ridge."""
     return data.each(lambda own, w: own.total(w) / own.w.sum() + (rho * w) @ w / 2, theta)
 
 
-def newton(value: Any, step: Any, start: Float[Array, "m q"]) -> Float[Array, "m q"]:
-    """theta <- theta + t step(theta), t halved until value falls, until the steps are at round-off."""
-
-    def body(state):
-        theta, _, k = state
-        now, move, slope = value(theta), *step(theta)
-
-        def too_long(t):
-            new = value(theta + t * move)
-            return ~(new <= now + 1e-4 * t * slope + 1e-13 * jnp.abs(now)) & (t > 2.0**-HALVINGS)
-
-        t = jax.lax.while_loop(too_long, lambda t: t / 2, jnp.ones((), theta.dtype))
-        return theta + t * move, jnp.linalg.norm(t * move), k + 1
-
-    def more(state):
-        theta, moved, k = state
-        return (moved > TOLERANCE * (1 + jnp.linalg.norm(theta))) & (k < STEPS)
-
-    first = (start, jnp.asarray(jnp.inf, start.dtype), jnp.zeros((), jnp.int32))
-    return jax.lax.while_loop(more, body, first)[0]
-
-
 @eqx.filter_jit
-def solve_joint(data: Tiers, p: Array, rho: Array, strength: Array, start: Float[Array, "m q"]) -> Float[Array, "m q"]:
-    """0 < lambda < infinity. The common model is always at its best, the weighted mean of the clients'."""
+def solve_joint(data: ClientStacks, p: Array, rho: Array, strength: Array, start: Models) -> Models:
+    """0 < lambda < infinity: the common model, eliminated, is the weighted mean of the clients'."""
 
     def spread(theta):
         return theta - (p @ theta)[None, :]
@@ -190,28 +213,28 @@ def solve_joint(data: Tiers, p: Array, rho: Array, strength: Array, start: Float
         move = strength * jnp.einsum("mab,b->ma", B, d) - Br
         return move, jnp.einsum("m,ma,ma->", p, r, move)
 
-    return newton(value, step, start)
+    return damped_newton(value, step, start, LIMITS)[0]
 
 
 @eqx.filter_jit
-def solve_alone(data: Tiers, p: Array, rho: Array, strength: Array, start: Float[Array, "m q"]) -> Float[Array, "m q"]:
+def solve_alone(data: ClientStacks, p: Array, rho: Array, strength: Array, start: Models) -> Models:
     """lambda = 0: every client's own problem, one after another, each with steps of its own length."""
 
     def one(own: Glm, w):
-        alone = Tiers([Glm(own.X[None], own.y[None], own.w[None], own.basis, own.loss)], [])
+        alone = ClientStacks([Glm(own.X[None], own.y[None], own.w[None], own.basis, own.loss)], [])
 
         def step(theta):
             gradient, hessian = derivatives(alone, rho, theta)
             move = -jnp.linalg.solve(hessian[0], gradient[0])
             return move[None], gradient[0] @ move
 
-        return newton(lambda theta: values(alone, rho, theta)[0], step, w[None])[0]
+        return damped_newton(lambda theta: values(alone, rho, theta)[0], step, w[None], LIMITS)[0][0]
 
     return data.each(one, start)
 
 
 @eqx.filter_jit
-def solve_shared(data: Tiers, p: Array, rho: Array, strength: Array, start: Float[Array, "m q"]) -> Float[Array, "m q"]:
+def solve_shared(data: ClientStacks, p: Array, rho: Array, strength: Array, start: Models) -> Models:
     """lambda = infinity: one model for all."""
     everywhere = lambda w: jnp.broadcast_to(w, start.shape)  # noqa: E731
 
@@ -221,5 +244,5 @@ def solve_shared(data: Tiers, p: Array, rho: Array, strength: Array, start: Floa
         move = -jnp.linalg.solve(jnp.einsum("m,mab->ab", p, hessian), g)
         return move[None], g @ move
 
-    best = newton(lambda theta: p @ values(data, rho, everywhere(theta)), step, (p @ start)[None])
+    best, _ = damped_newton(lambda theta: p @ values(data, rho, everywhere(theta)), step, (p @ start)[None], LIMITS)
     return everywhere(best)

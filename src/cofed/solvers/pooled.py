@@ -1,16 +1,19 @@
-"""What federation is compared with: the pooled data solved to a stated precision, and one client alone."""
+"""Baselines of a federation: the problem solved on the pooled data, or on one client's, to a stated precision."""
 
 import warnings
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
 from cofed._util import checks, naming, trees
 from cofed._util.programs import keep_programs
+from cofed._util.types import Given
 from cofed.engine import evaluate
 from cofed.engine.data import Data, data_of
 from cofed.engine.job import traced
@@ -20,9 +23,23 @@ from cofed.problem import Problem
 
 
 class Solution(NamedTuple):
-    """A solved problem: `residual` is ||w - prox_t(w - t grad F(w))|| / t at the last step size t."""
+    """A solved problem, as `solve_pooled` and `solve_local` return it.
 
-    model: Any
+    Parameters
+    ----------
+    model : PyTree
+        The model's parameters, or the user's own module with these parameters.
+    objective : float
+        The loss plus psi there.
+    residual : float
+        ||w - prox_t(w - t grad F(w))|| / t at the last step size t.
+    iterations : int
+        How many there were.
+    converged : bool
+        Whether the residual met the tolerance.
+    """
+
+    model: PyTree
     objective: float
     residual: float
     iterations: int
@@ -39,20 +56,41 @@ class Iterate(NamedTuple):
 
 
 def solve_pooled(
-    problem: Problem,
-    federation: Any,
+    problem: Given[Problem],
+    federation: Given[Federation],
     *,
-    weights: Any = "uniform",
-    w0: Any = None,
-    tol: float = 1e-10,
-    max_iterations: int = 100_000,
+    weights: Given[str | npt.ArrayLike] = "uniform",
+    w0: Given[PyTree | Mapping[str, npt.ArrayLike]] = None,
+    tol: Given[float] = 1e-10,
+    max_iterations: Given[int] = 100_000,
 ) -> Solution:
     """Minimise sum_m pi_m F_m(w) + psi(w) on the gathered data, by accelerated proximal gradient.
 
-    FISTA (Beck and Teboulle 2009) with backtracking and O'Donoghue and Candes's restarts. It stops where the norm of
-    the prox-gradient map is at most `tol` times that at the start (or at round-off); `converged` says whether it got
-    there. `weights` is as in `cofed.run`: "uniform" counts clients alike, "samples" counts samples alike.
+    FISTA (Beck and Teboulle 2009) with backtracking and the restarts of O'Donoghue and Candes. A `RuntimeWarning` says
+    where it stops short of the tolerance.
 
+    Parameters
+    ----------
+    problem : Problem
+        The problem, with a convex regularizer.
+    federation : Federation
+        The clients' samples.
+    weights : str or array_like, default "uniform"
+        pi_m, as in `cofed.run`: "uniform" counts clients alike, "samples" counts samples alike.
+    w0 : PyTree or mapping, optional
+        Where to begin, as in `cofed.run`.
+    tol : float, default 1e-10
+        It stops where the norm of the prox-gradient map is at most `tol` times that at the start, or at round-off.
+    max_iterations : int, default 100_000
+        It stops after so many iterations in any case.
+
+    Returns
+    -------
+    Solution
+        The model, and how good it is.
+
+    Examples
+    --------
     >>> import numpy as np, cofed
     >>> federation = cofed.Federation.from_arrays([(np.eye(2), np.array([1.0, 3.0]))])
     >>> problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), cofed.L1(1.0))
@@ -85,16 +123,38 @@ def solve_pooled(
 
 
 def solve_local(
-    problem: Problem,
-    federation: Federation,
-    client: str | int,
+    problem: Given[Problem],
+    federation: Given[Federation],
+    client: Given[str | int],
     *,
-    w0: Any = None,
-    tol: float = 1e-10,
-    max_iterations: int = 100_000,
+    w0: Given[PyTree | Mapping[str, npt.ArrayLike]] = None,
+    tol: Given[float] = 1e-10,
+    max_iterations: Given[int] = 100_000,
 ) -> Solution:
     """Minimise F_m(w) + psi(w) of one client alone, as `solve_pooled` does.
 
+    Parameters
+    ----------
+    problem : Problem
+        The problem, with a convex regularizer.
+    federation : Federation
+        The clients' samples.
+    client : str or int
+        The client's name or position.
+    w0 : PyTree or mapping, optional
+        Where to begin, as in `cofed.run`.
+    tol : float, default 1e-10
+        As in `solve_pooled`.
+    max_iterations : int, default 100_000
+        As in `solve_pooled`.
+
+    Returns
+    -------
+    Solution
+        The model, and how good it is.
+
+    Examples
+    --------
     >>> import numpy as np, cofed
     >>> federation = cofed.Federation.from_arrays({"Oslo": (np.eye(2), np.ones(2)), "Rome": (np.eye(2), np.zeros(2))})
     >>> problem = cofed.Problem(cofed.Linear(intercept=False))
@@ -116,7 +176,7 @@ def solve_local(
 def fista(
     problem: Problem, data: Data, start: PyTree, tol: Float[Array, ""], most: int
 ) -> tuple[Iterate, Bool[Array, ""]]:
-    """Accelerated proximal gradient from the start."""
+    """Accelerated proximal gradient steps from the start; the last iterate, and whether it met the tolerance."""
     dtype = data.dtype
     psi = problem.regularizer
 
@@ -124,7 +184,7 @@ def fista(
         return evaluate.by_blocks(lambda X, y, s: problem.mean_loss(w, X, y, s), data)
 
     def shrink(v, value, gradient, step):
-        """The first step of step, step/2, step/4, ... that decreases the quadratic model's bound, and its point."""
+        """The first of step, step/2, step/4, ... that ends below the loss's quadratic bound, and where it ends."""
 
         def point(step):
             return psi.prox(trees.axpy(-step, gradient, v), step)

@@ -1,24 +1,35 @@
 """Excess risk where the truth is known: what the theory bounds, measured on fresh samples."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
 
 import equinox as eqx
 import jax
 import numpy as np
+import numpy.typing as npt
 from jaxtyping import Array, Float, Num, PyTree
 
 from cofed._util import trees
 from cofed._util.checks import shown
 from cofed._util.programs import keep_programs
+from cofed._util.types import Given
 from cofed.federation import Federation
 from cofed.problem import Problem, numeric
 
 
 @dataclasses.dataclass(frozen=True)
 class ExcessRisk:
-    """`individual` is IER_i of every client, `average` is AER = sum_i p_i IER_i; `standard_error` is that of the
-    average, for the fresh samples it was measured on are finite."""
+    """How much worse models are than the best ones, as `excess_risk` returns it.
+
+    Parameters
+    ----------
+    individual : array of shape (clients,)
+        IER_i of every client.
+    average : float
+        AER = sum_i p_i IER_i.
+    standard_error : float
+        That of the average, which is measured on finitely many samples.
+    """
 
     individual: np.ndarray
     average: float
@@ -26,15 +37,36 @@ class ExcessRisk:
 
 
 def excess_risk(
-    problem: Problem, fresh: Federation, models: PyTree, truth: Any, weights: Any = "samples"
+    problem: Given[Problem],
+    fresh: Given[Federation],
+    models: Given[PyTree | Mapping[str, npt.ArrayLike]],
+    truth: Given[PyTree | Mapping[str, npt.ArrayLike]],
+    weights: Given[str | npt.ArrayLike] = "samples",
 ) -> ExcessRisk:
     """IER_i = E[loss of client i's model - loss of its best model] on fresh samples of client i, and their mean AER.
 
-    `fresh` has many new samples of every client, in the clients' order. `models` is a stack of one model per client
-    (`result.personal_models`), or one model for all (`result.model`); `truth` likewise, the best models, as a pytree or
-    a mapping such as {"coef": array}. `weights` are p_i: "uniform", one number per client (the n_i of the training
-    data), or "samples", which counts those of `fresh`.
+    Parameters
+    ----------
+    problem : Problem
+        Model and loss; the regularizer plays no part.
+    fresh : Federation
+        Many new samples of every client, in the clients' order.
+    models : PyTree or mapping
+        One model for all (`result.model`), or a stack of one for each client (`result.personal_models`), as a pytree or
+        a mapping such as {"coef": array}.
+    truth : PyTree or mapping
+        The best models, likewise.
+    weights : str or array_like, default "samples"
+        p_i: "uniform", one number per client (such as the n_i of the training data), or "samples", which counts those
+        of `fresh`.
 
+    Returns
+    -------
+    ExcessRisk
+        For every client, and their weighted mean.
+
+    Examples
+    --------
     >>> import cofed
     >>> data = cofed.datasets.chen_logistic(clients=3, samples=20, heterogeneity=2.0, test_samples=1000)
     >>> problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Logistic())
@@ -74,8 +106,8 @@ def loss_gaps(
     )
 
 
-def for_each_client(what: str, given: Any, start: PyTree, fresh: Federation) -> PyTree:
-    """A model for each client, stacked, or a sentence on what does not fit."""
+def for_each_client(what: str, given: object, start: PyTree, fresh: Federation) -> PyTree:
+    """A model for each client, stacked, checked against the model's own parameters."""
     names, leaves = trees.names(start), jax.tree.leaves(start)
     if isinstance(given, dict):
         missing = [name for name in names if name not in given]

@@ -14,12 +14,15 @@ Reference   chen2021, Section 3.3 (R^2 against m/N; estimating R is left open th
 """
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+from jaxtyping import Float
 
 from cofed._util import checks
+from cofed._util.types import Given
 from cofed.federation import Federation
 from cofed.problem import Problem
 from cofed.statistics.local_fits import LocalFits, local_fits
@@ -29,10 +32,23 @@ FEWEST = 9  # degrees of freedom
 
 @dataclasses.dataclass(frozen=True)
 class Heterogeneity:
-    """How different the clients are: R^2 with an interval, the threshold it stands against, and an advice.
+    """How different the clients are, and what that speaks for, as `heterogeneity` returns it.
 
-    `table` has a row per client: samples, distance (of its fit from the average), expected (the distance that sampling
-    alone would give), ratio (of their squares). `left_out` names the clients without a fit, and says why.
+    Parameters
+    ----------
+    R_squared : float
+        The estimate of R^2.
+    interval : tuple of float
+        Its confidence interval.
+    level : float
+        The confidence level of the interval.
+    threshold : float
+        Below this R^2, one model for all is better than a model each.
+    table : DataFrame
+        A row per client: samples, distance (of its fit from the average), expected (the distance that sampling alone
+        would give), ratio (of their squares).
+    left_out : dict
+        The clients without a fit, and why.
     """
 
     R_squared: float
@@ -73,14 +89,35 @@ class Heterogeneity:
         return self.advice
 
 
-def heterogeneity(problem: Problem, federation: Federation, level: float = 0.95, groups: Any = None) -> Heterogeneity:
+def heterogeneity(
+    problem: Given[Problem],
+    federation: Given[Federation],
+    level: Given[float] = 0.95,
+    groups: Given[Mapping[str, npt.ArrayLike] | Sequence[npt.ArrayLike]] | None = None,
+) -> Heterogeneity:
     """Estimate how different the clients' models are, from what they can share: their own fits, and how precise.
 
-    For linear, logistic, multinomial and Poisson models; the regularizer plays no part. Distances are of coefficients,
-    so bring the features to one scale first. A client with fewer than 5 samples per parameter, one class, or columns
-    that are constant there, is left out by name. `groups` (as in `Federation.split`) says which samples belong
-    together, such as those of one person.
+    Distances are between coefficients, so bring the features to one scale first. A client with fewer than 5 samples per
+    parameter, a single class, or columns that are constant there is left out, and named.
 
+    Parameters
+    ----------
+    problem : Problem
+        A linear, logistic, multinomial or Poisson model; its regularizer plays no part.
+    federation : Federation
+        The clients' samples.
+    level : float, default 0.95
+        The confidence level of the interval.
+    groups : mapping or sequence of array_like, optional
+        Which samples belong together, such as those of one person; as in `Federation.split`.
+
+    Returns
+    -------
+    Heterogeneity
+        R^2 with its interval, and what that speaks for.
+
+    Examples
+    --------
     >>> import numpy as np, cofed
     >>> rng = np.random.default_rng(0)
     >>> truths = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
@@ -93,19 +130,20 @@ def heterogeneity(problem: Problem, federation: Federation, level: float = 0.95,
     return heterogeneity_of(local_fits(problem, federation, groups), level)
 
 
-def check_level(level: float) -> float:
-    """The level of an interval."""
+def check_level(level: object) -> float:
+    """The level of an interval, checked."""
     inside = checks.is_real(level) and 0 < checks.as_float(level) < 1
     return checks.real("level", level, "between 0 and 1", inside)
 
 
 def heterogeneity_of(fits: LocalFits, level: float = 0.95) -> Heterogeneity:
-    """The same from fits that clients have made themselves and shared."""
+    """`heterogeneity`, from fits that clients have made themselves and shared."""
     level = check_level(level)
     if len(fits.names) < 2:
         raise ValueError(f"heterogeneity needs the fits of at least two clients, got {len(fits.names)}")
-    for name in ("samples", "parameters", "covariances"):
-        if not np.all(np.isfinite(getattr(fits, name))):
+    arrays = {"samples": fits.samples, "parameters": fits.parameters, "covariances": fits.covariances}
+    for name, array in arrays.items():
+        if not np.all(np.isfinite(array)):
             raise ValueError(f"the fits' {name} must be finite numbers")
     if not np.all(np.asarray(fits.samples) > 0):
         raise ValueError("every fit must have at least one sample")
@@ -113,10 +151,10 @@ def heterogeneity_of(fits: LocalFits, level: float = 0.95) -> Heterogeneity:
     V = full_covariances(fits)
     gaps = fits.parameters - p @ fits.parameters
     scatter = float(p @ np.sum(gaps**2, axis=1))
-    traces = np.trace(V, axis1=1, axis2=2)
+    traces = trace(V)
     threshold = float((p * (1 - p)) @ traces)
     estimate = max(scatter - threshold, 0.0)
-    law = Law(p, gaps, V, estimate, threshold)
+    law = ScatterLaw(p, gaps, V, estimate, threshold)
     expected = np.sqrt((1 - 2 * p) * traces + p**2 @ traces)
     distance = np.linalg.norm(gaps, axis=1)
     table = pd.DataFrame(
@@ -139,7 +177,7 @@ def full_covariances(fits: LocalFits) -> np.ndarray:
     return fits.covariances[:, None, None] * np.eye(size) / size
 
 
-class Law:
+class ScatterLaw:
     """The distribution of the scatter S for a given R^2, by its first three moments."""
 
     def __init__(self, p: np.ndarray, gaps: np.ndarray, V: np.ndarray, estimate: float, threshold: float):
@@ -188,6 +226,6 @@ class Law:
         return solve(1 - tail), solve(tail)
 
 
-def trace(matrices: np.ndarray) -> Any:
-    """The trace of each."""
+def trace(matrices: Float[np.ndarray, "m p p"]) -> Float[np.ndarray, " m"]:
+    """The trace of each matrix."""
     return np.trace(matrices, axis1=1, axis2=2)

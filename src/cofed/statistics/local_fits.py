@@ -10,32 +10,34 @@ Reference   Firth 1993, Biometrika 80; MacKinnon and White 1985, Journal of Econ
 """
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jaxtyping import Array, Bool, Float, Int, Num
 
 from cofed._util.programs import keep_programs
+from cofed._util.types import Given
 from cofed.federation import Federation
 from cofed.problem import Problem
 from cofed.solvers import glm
 from cofed.solvers.glm import Glm, has_intercept, over_stack
+from cofed.solvers.newton import Limits, damped_newton
 
 SAMPLES_PER_PARAMETER = 5  # below this a client's own fit says next to nothing
 PARAMETERS = 300  # the fit works with the third derivatives of the loss: beyond this it takes too long
-STEPS, HALVINGS = 100, 30  # of Newton's method
-TOLERANCE = 1e-9  # of its last step, relative to the fit
+LIMITS = Limits(steps=100, halvings=30, tolerance=1e-9, slack=1e-12)
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalFits:
-    """What clients share of their own fits. `covariances` are theirs, or only the traces of these.
+    """What clients share of their own fits.
 
-    `parameters` are in coordinates in which the distance of two models is that of their coefficients; of a
-    multinomial model these leave out what no data can tell (a constant added to all classes).
+    The distance between two clients' `parameters` is that between their coefficients. Those of a multinomial model
+    leave out what no data can tell, a constant added to all classes.
     """
 
     names: tuple[str, ...]
@@ -45,12 +47,29 @@ class LocalFits:
     left_out: dict[str, str]  # clients without a fit, and why
 
 
-def local_fits(problem: Problem, federation: Federation, groups: Any = None) -> LocalFits:
+def local_fits(
+    problem: Given[Problem],
+    federation: Given[Federation],
+    groups: Given[Mapping[str, npt.ArrayLike] | Sequence[npt.ArrayLike]] | None = None,
+) -> LocalFits:
     """Fit every client alone, and say how precise each fit is. The regularizer plays no part.
 
-    For linear, logistic, multinomial and Poisson models. `groups` (as in `Federation.split`) says which samples belong
-    together, such as those of one person.
+    Parameters
+    ----------
+    problem : Problem
+        A linear, logistic, multinomial or Poisson model.
+    federation : Federation
+        The clients' samples.
+    groups : mapping or sequence of array_like, optional
+        Which samples belong together, such as those of one person; as in `Federation.split`.
 
+    Returns
+    -------
+    LocalFits
+        The fits of the clients that can be fitted alone, and why the others cannot.
+
+    Examples
+    --------
     >>> import numpy as np, cofed
     >>> rng = np.random.default_rng(0)
     >>> clients = [(X := rng.normal(size=(n, 2)), X @ [1.0, 2.0] + rng.normal(size=n)) for n in (100, 200, 5)]
@@ -111,7 +130,8 @@ def local_fits(problem: Problem, federation: Federation, groups: Any = None) -> 
 def unfit(
     problem: Problem, federation: Federation, X: np.ndarray, y: np.ndarray, count: int, groups: int | None
 ) -> str | None:
-    """Why this client cannot be fitted alone; `groups` is how many its samples come in, where they do."""
+    """Why this client cannot be fitted alone; None where it can. `groups` is the number of its groups of samples, if
+    any."""
     least = SAMPLES_PER_PARAMETER * count
     if (len(y) if groups is None else groups) < least:
         what = f"{len(y)} samples" if groups is None else f"{groups} groups of samples"
@@ -143,25 +163,12 @@ def fit_one(data: Glm, group: Int[Array, " n"]) -> tuple[Float[Array, " q"], Flo
     def objective(theta):
         return data.total(theta) - jnp.linalg.slogdet(data.information(theta))[1] / 2
 
-    def newton(state):
-        theta, _, k = state
+    def direction(theta):
         gradient = jax.grad(objective)(theta)
-        direction = jnp.linalg.solve(data.information(theta), gradient)
-        value, slope = objective(theta), gradient @ direction
+        move = -jnp.linalg.solve(data.information(theta), gradient)
+        return move, gradient @ move
 
-        def too_long(t):
-            new = objective(theta - t * direction)
-            return ~(new <= value - 1e-4 * t * slope + 1e-12 * jnp.abs(value)) & (t > 2.0**-HALVINGS)
-
-        t = jax.lax.while_loop(too_long, lambda t: t / 2, jnp.ones((), theta.dtype))
-        return theta - t * direction, jnp.linalg.norm(t * direction), k + 1
-
-    def settled(theta, moved):
-        return moved <= TOLERANCE * (1 + jnp.linalg.norm(theta))
-
-    start = (jnp.zeros(data.size, data.X.dtype), jnp.asarray(jnp.inf, data.X.dtype), jnp.zeros((), jnp.int32))
-    more = lambda state: ~settled(*state[:2]) & (state[2] < STEPS)  # noqa: E731
-    theta, moved, _ = jax.lax.while_loop(more, newton, start)
+    theta, converged = damped_newton(objective, direction, jnp.zeros(data.size, data.X.dtype), LIMITS)
 
     s = data.scores(theta)
     towards = jnp.linalg.solve(data.information(theta), s.T).T  # I^-1 s_j
@@ -175,4 +182,4 @@ def fit_one(data: Glm, group: Int[Array, " n"]) -> tuple[Float[Array, " q"], Flo
     by_group = jax.ops.segment_sum(centred, group, num_segments=len(s))
     A = jax.jacfwd(jax.grad(objective))(theta)
     spread = jnp.linalg.solve(A, by_group.T)
-    return theta, spread @ spread.T, settled(theta, moved)
+    return theta, spread @ spread.T, converged

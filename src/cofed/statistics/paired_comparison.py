@@ -2,19 +2,18 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 
 @dataclasses.dataclass(frozen=True)
 class PairedComparison:
-    """Held-out losses of two choices, and their difference (first minus second) with its standard error.
+    """The held-out losses of two choices, and their difference (first minus second) with its standard error.
 
-    `table` has a row per client: samples, first, second, difference, standard_error, weight (its part of the means).
-    Clients without a held-out sample have NaN there and count nothing.
-
+    Examples
+    --------
     >>> first, second = [np.array([1.0, 3.0]), np.array([2.0])], [np.array([1.0, 1.0]), np.array([2.0])]
     >>> both = compare(["a", "b"], first, second, weights=[1, 1])
     >>> both.difference, both.table["difference"].tolist()
@@ -25,6 +24,8 @@ class PairedComparison:
     second: float
     difference: float
     standard_error: float
+    # A row per client: samples, first, second, difference, standard_error, weight (its part of the means). A client
+    # without a held-out sample has NaN there, and weight 0.
     table: pd.DataFrame
 
 
@@ -32,23 +33,23 @@ def compare(
     names: Sequence[str],
     first: Sequence[np.ndarray],
     second: Sequence[np.ndarray],
-    weights: Any,
+    weights: npt.ArrayLike,
     groups: Sequence[np.ndarray] | None = None,
 ) -> PairedComparison:
     """Compare the losses of the clients' held-out samples, client by client and in the weighted mean.
 
-    The standard error is that of a mean of paired differences, the clients taken as given; samples of one group, such
-    as one person, count as one draw.
+    The standard error is that of a mean of paired differences, for these clients (they are not taken as a sample of
+    others). Samples of one group, such as one person, count as one draw.
     """
     sizes = np.array([len(losses) for losses in first])
-    weights = np.where(sizes > 0, np.asarray(weights, float), 0.0)
-    if not weights.sum() > 0:
+    p = np.where(sizes > 0, np.asarray(weights, float), 0.0)
+    if not p.sum() > 0:
         raise ValueError("no client that counts has a held-out sample to compare on")
-    weights = weights / weights.sum()
+    p = p / p.sum()
     gaps = [a - b for a, b in zip(first, second, strict=True)]
     labels = [np.arange(len(gap)) for gap in gaps] if groups is None else groups
     variances = np.array([variance_of_mean(gap, group) for gap, group in zip(gaps, labels, strict=True)])
-    # A client with one draw says nothing of its own spread: it is taken to be that of the others.
+    # A single draw says nothing of a client's spread, which is then taken to be that of the others.
     one_draw = np.isnan(variances) & (sizes > 0)
     spread = np.nanmean(variances * sizes) if np.any(~np.isnan(variances)) else np.nan
     used = np.where(one_draw, spread / np.maximum(sizes, 1), variances)
@@ -60,16 +61,16 @@ def compare(
             "second": mean(second),
             "difference": mean(gaps),
             "standard_error": np.sqrt(variances),
-            "weight": weights,
+            "weight": p,
         },
         index=pd.Index(names, name="client"),
     )
-    counted = weights > 0
-    total = {name: float(weights[counted] @ table[name].to_numpy()[counted]) for name in ("first", "second")}
+    counted = p > 0
+    total = {name: float(p[counted] @ table[name].to_numpy()[counted]) for name in ("first", "second")}
     return PairedComparison(
         **total,
-        difference=float(weights[counted] @ table["difference"].to_numpy()[counted]),
-        standard_error=float(np.sqrt(weights[counted] ** 2 @ used[counted])),
+        difference=float(p[counted] @ table["difference"].to_numpy()[counted]),
+        standard_error=float(np.sqrt(p[counted] ** 2 @ used[counted])),
         table=table,
     )
 

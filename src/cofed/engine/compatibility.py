@@ -1,0 +1,179 @@
+"""Whether the parts of a run fit each other: checked before anything is compiled, each refusal in a sentence.
+
+What an argument is by itself is checked in `spec.py`, and whether the parts can be computed at all in `contracts.py`.
+"""
+
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from cofed._util import machine, trees
+from cofed.algorithms import base
+from cofed.algorithms.base import AbstractAlgorithm
+from cofed.engine.contracts import in_a_line
+from cofed.engine.history import COLUMNS
+from cofed.engine.plan import Plan
+from cofed.engine.spec import RunSpec
+from cofed.engine.task import AbstractTask
+from cofed.federation import AbstractFederation, DiskFederation, Federation
+from cofed.problem import Problem
+
+RESERVED = {
+    *COLUMNS,
+    *("participants", "left_out", "bytes_down", "bytes_up", "seconds", "stage", "client_loss", "consensus"),
+    *(f"personal_{name}" for name in ("objective", "loss", "accuracy", "test_loss", "test_accuracy")),
+} - {"density", "rank", "accuracy"}  # what the loss and regularizer add may be measured in another way
+
+
+def check_communication(spec: RunSpec) -> None:
+    """Refuse a method, or settings, that do not go with a server or, where a topology is given, with a graph."""
+    algorithm, topology = spec.algorithm, spec.topology
+    if topology is None:
+        if not algorithm.has_server:
+            raise ValueError(
+                f"{algorithm.name} has no server: give a topology, such as topology=cofed.topologies.ring(16)"
+            )
+        if spec.link_failure:
+            raise ValueError("link_failure is for runs with a topology")
+        return
+    if not algorithm.has_gossip:
+        raise ValueError(
+            f"{algorithm.name} needs a server and has no form by gossip; leave topology out, or use DFedDA"
+        )
+    clients = spec.federation.n_clients
+    if topology.nodes != clients:
+        raise ValueError(f"the topology has {topology.nodes} nodes, but there are {clients} clients")
+    if spec.clients_per_round is not None:
+        raise ValueError("clients_per_round is for runs with a server; by gossip every node takes part in every round")
+    if not (isinstance(spec.weights, str) and spec.weights == "uniform"):
+        raise ValueError("by gossip all nodes count alike: weights must be 'uniform'")
+
+
+def check_on_disk(spec: RunSpec, plan: Plan) -> None:
+    """Of clients on disk, refuse what needs everybody's data at once, and say what to do instead."""
+    memory = "read the clients into memory (Federation.from_parquet without on_disk, or federation.select) for that"
+    if spec.topology is not None:
+        raise ValueError(f"by gossip every node works in every round, which clients on disk cannot: {memory}")
+    if plan.everyone:
+        raise ValueError(
+            f"clients on disk take part by turns: give clients_per_round, fewer than the {plan.clients} clients; for "
+            f"everybody in every round, {memory}"
+        )
+    if spec.algorithm.is_personal:
+        raise ValueError(
+            f"{type(spec.algorithm).__name__} keeps a model for each client and measures each on its own data: {memory}"
+        )
+    if spec.per_client:
+        raise ValueError(f"per_client=True records a number per client in every row: {memory}")
+
+
+def check_evaluation(problem: Problem, federation: AbstractFederation, evaluation: Federation) -> None:
+    """Held-out data must look like the data."""
+    if evaluation.feature_shape != federation.feature_shape:
+        raise ValueError(
+            f"the evaluation federation has samples of shape {evaluation.feature_shape}, "
+            f"but the federation's are of shape {federation.feature_shape}"
+        )
+    if evaluation.feature_names and federation.feature_names and evaluation.feature_names != federation.feature_names:
+        raise ValueError(
+            f"the evaluation federation has the features {list(evaluation.feature_names)}, "
+            f"but the federation's are {list(federation.feature_names)}, in this order"
+        )
+    problem.check(evaluation)
+    known, there = (problem.loss.outputs(f.labels()) or 0 for f in (federation, evaluation))
+    if there > known:
+        raise ValueError(
+            f"the evaluation federation has {there} classes, but the federation only {known}; "
+            f"give the loss their number, such as Softmax({there})"
+        )
+
+
+def check_stream(federation: AbstractFederation, plan: Plan) -> None:
+    """Samples that are drawn afresh have no full gradient and no epochs, and come from a JAX function."""
+    if federation.draw is None:
+        return
+    if plan.batch is None or plan.epochs is not None:
+        raise ValueError(
+            "the clients of this federation draw fresh samples at every step: give local_steps and batch_size "
+            "(there is no full gradient and no epoch of a stream)"
+        )
+    draw, size = federation.draw, plan.batch
+    try:
+        X, y = jax.eval_shape(lambda key, client: draw(key, client, size), jax.random.key(0), jnp.zeros((), jnp.int32))
+    except Exception as error:
+        raise ValueError(
+            f"draw(key, client, {size}) must be a JAX function of a traced key and client that gives (X, y), but "
+            f"{in_a_line(error)}"
+        ) from error
+    expected = [(size, *part.shape) for part in federation.example()]
+    if [X.shape, y.shape] != expected:
+        raise ValueError(f"draw(key, client, {size}) gave X, y of shapes {X.shape}, {y.shape}, expected {expected}")
+    if X.dtype != federation.dtype:
+        raise ValueError(
+            f"draw(key, client, {size}) gave X of dtype {X.dtype}, but the federation is of {federation.dtype}; "
+            "fix the dtype in draw, such as jax.random.normal(key, shape, jnp.float32)"
+        )
+
+
+def check_metrics(metrics: Mapping[str, Callable], start: PyTree) -> None:
+    """The user's metrics, tried on the shapes of the model: each must be a function of it that gives one number."""
+    by_node = {f"{name}_{part}" for name in ("objective", *metrics) for part in ("min", "mean", "max")}
+    taken = sorted(set(metrics) & (RESERVED | by_node))
+    if taken:
+        raise ValueError(f"the history has columns of its own named {taken}; give these metrics other names")
+    for name, metric in metrics.items():
+        try:
+            shape = jax.eval_shape(lambda w, metric=metric: jnp.asarray(metric(w)), start).shape
+        except Exception as error:
+            raise ValueError(
+                f"the metric {name!r} cannot be computed from the model by JAX ({in_a_line(error)}); use jax.numpy"
+            ) from error
+        if shape != ():
+            raise ValueError(f"the metric {name!r} must give one number, got an array of shape {shape}")
+
+
+def check_refusal(algorithm: AbstractAlgorithm, problem: Problem) -> None:
+    """Refuse a problem that lacks what the algorithm needs."""
+    reason = base.refusal(algorithm, problem)
+    if reason:
+        raise ValueError(reason)
+
+
+def check_fit(algorithm: AbstractAlgorithm, problem: Problem, plan: Plan) -> None:
+    """Refuse a pair of algorithm and problem that does not fit."""
+    check_refusal(algorithm, problem)
+    if algorithm.equal_steps and not plan.equal:
+        raise ValueError(
+            f"{algorithm.name} needs the same number of local steps on all clients, but local_epochs="
+            f"{plan.epochs} with batch_size={plan.batch} gives clients of different sizes different numbers; "
+            "give local_steps instead"
+        )
+
+
+def check_numbers(algorithm: AbstractAlgorithm) -> None:
+    """Each hyperparameter of a run is one number; several make a grid, which is `tune`'s."""
+    for name, leaf in zip(trees.names(algorithm), jax.tree.leaves(algorithm), strict=True):
+        if jnp.ndim(leaf):
+            raise ValueError(
+                f"{type(algorithm).__name__}: {name} must be one number, got an array of shape {jnp.shape(leaf)}; "
+                "for several values give cofed.tune a list of algorithms"
+            )
+
+
+def check_memory(task: AbstractTask, spec: RunSpec, start: PyTree, up: int) -> None:
+    """Refuse a run that surely does not fit into memory.
+
+    What is counted: what all clients keep before a round and after it, one update of `up` bytes of each that takes
+    part, and the models that are kept.
+    """
+    plan, model = task.plan, trees.nbytes(start)
+    states = 0
+    if not isinstance(spec.federation, DiskFederation):
+        states = 2 * trees.nbytes(jax.eval_shape(task.client_state, start)) * plan.clients
+    machine.require(
+        states + plan.participants * up + spec.keep_models * spec.rounds * model,
+        f"{type(task.algorithm).__name__} with {plan.clients:,} clients and a model of {machine.size(model)}",
+        "take fewer clients per round, or a method that keeps less",
+    )

@@ -1,0 +1,245 @@
+"""The way of a run from chunk to chunk of rounds, and what happens in between."""
+
+import dataclasses
+import functools
+import math
+import threading
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import PRNGKeyArray, PyTree
+
+from cofed._util import trees
+from cofed.engine.callbacks import Listeners
+from cofed.engine.checkpoint import CheckpointStore
+from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule
+from cofed.engine.ending import failed, finish, gathered, judge, rounds_done, to_numpy
+from cofed.engine.history import LeftOut, Log, Result
+from cofed.engine.job import Job, ReadyStage
+from cofed.engine.mesh import everywhere
+from cofed.engine.progress import Bar, interruptible, wanted
+from cofed.engine.state import State
+from cofed.engine.task import AbstractTask
+
+CHUNK_SECONDS = 0.25  # a chunk of rounds is about so long: often enough for a progress bar and for Ctrl-C
+
+
+@dataclasses.dataclass(frozen=True)
+class Conduct:
+    """How a run is kept and watched: nothing that changes what it computes."""
+
+    store: CheckpointStore | None  # of checkpoints
+    progress: bool | None  # whether there is a progress bar; None: where there is a terminal
+    debug: bool
+    listeners: Listeners
+
+
+def begin_stage(job: Job, number: int, w0: PyTree) -> State:
+    """The state before a stage, from one start for all."""
+    task = job.stages[number].task
+    return fresh_state(job, task, task.spread_start(w0), jax.random.key(job.spec.seed), 0)
+
+
+def fresh_state(job: Job, task: AbstractTask, starts: PyTree, key: PRNGKeyArray, round: int) -> State:
+    """The state before a stage's first round, checked."""
+    state = job.storage.enter(task, starts, key, jnp.asarray(round, jnp.int32))
+    if not jax.jit(trees.all_finite)((state.round, state.server, state.clients)):  # one program, not one per leaf
+        raise ValueError(f"{task.algorithm.name} cannot start from this w0: its state would not be finite")
+    return state
+
+
+def save(job: Job, store: CheckpointStore, state: State, log: Log) -> None:
+    """Write a checkpoint. Of several processes all gather the state, and one writes it."""
+    state = gathered(job, state)
+    if jax.process_index() == 0:
+        store.attempt(state, log)
+
+
+def proceed(job: Job, state: State, log: Log, conduct: Conduct) -> Result:
+    """The rounds from this state to the end, in chunks that are each one call of a compiled program, and the result."""
+    spec, names = job.spec, job.spec.federation.names
+    advance = functools.partial(job.storage.debug, names=names) if conduct.debug else job.storage.advance
+    with (
+        jax.disable_jit(conduct.debug),
+        interruptible() as asked,
+        Bar(spec.algorithm.name, spec.rounds, int(state.round), wanted(conduct.progress)) as bar,
+    ):
+        reporter = Reporter(job, log, conduct, asked, bar)
+        if not log.history.rows:
+            first_row(job, state, log)
+            reporter.report(state)
+        pace = 1
+        for number, stage in enumerate(job.stages):
+            if reporter.over(state) or (int(state.round) >= stage.end and number < len(job.stages) - 1):
+                continue
+            if number > stage_number(job, state):
+                state = next_stage(job, number, state, log)
+            if not conduct.debug and int(state.round) < stage.end:
+                log.history.compile_seconds += compile_now(job, stage, state, log)
+            while int(state.round) < stage.end and not reporter.over(state):
+                began, first = time.perf_counter(), int(state.round)
+                when = schedule(job, min(stage.end, reporter.next_checkpoint(state), first + pace), log)
+                state, records = jax.block_until_ready(advance(stage.task, state, when))
+                seconds = time.perf_counter() - began
+                record(job, log, Chunk(number, first, state, jax.device_get(records), seconds))
+                pace = next_pace(pace, seconds, stage.task.recording.capacity)
+                reporter.report(state)
+    return conclude_run(job, state, log, conduct)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reporter:
+    """What happens between chunks: checkpoints, the progress bar, callbacks, and Ctrl-C."""
+
+    job: Job
+    log: Log
+    conduct: Conduct
+    asked: threading.Event  # set where the run is to stop
+    bar: Bar
+
+    def over(self, state: State) -> bool:
+        """Whether the run has failed, or is to stop."""
+        return failed(state) or self.asked.is_set()
+
+    def next_checkpoint(self, state: State) -> int:
+        """The round before which the next checkpoint is due."""
+        store = self.conduct.store
+        return (int(state.round) // store.every + 1) * store.every if store else self.job.spec.rounds
+
+    def report(self, state: State) -> None:
+        """Save and show what has been done; a callback may stop the run."""
+        store, round, rows = self.conduct.store, int(state.round), self.log.history.rows
+        self.bar.update(round, rows[-1]["objective"])
+        if store and (round % store.every == 0 or round == self.job.spec.rounds):
+            save(self.job, store, state, self.log)
+        if not self.conduct.listeners.rows(rows):
+            self.asked.set()
+
+
+def conclude_run(job: Job, state: State, log: Log, conduct: Conduct) -> Result:
+    """The result of a run that has come to its end, was stopped or has failed."""
+    store, number = conduct.store, stage_number(job, state)
+    outcome = judge(job, state, log)
+    if int(state.round) < job.spec.rounds or failed(state):
+        if store:  # without the row that only an ended run has
+            save(job, store, state, log)
+        close(job, number, state, log)
+        conduct.listeners.rows(log.history.rows)
+    if store:
+        store.say_what_is_missing()
+    return conduct.listeners.end(finish(job, job.stages[number], state, log, outcome, conduct.debug))
+
+
+def next_stage(job: Job, number: int, state: State, log: Log) -> State:
+    """The state before a later stage, from what the one before hands over."""
+    before = gathered(job, state)
+    starts = job.stages[number - 1].here.next_start(before)
+    state = fresh_state(job, job.stages[number].task, starts, before.key, int(state.round))
+    count_first(job, job.stages[number], state, log)
+    return state
+
+
+def stage_number(job: Job, state: State) -> int:
+    """Which stage a state is of: the one that began in its round `begun`."""
+    return [0, *(stage.end for stage in job.stages)].index(int(state.begun))
+
+
+def first_row(job: Job, state: State, log: Log) -> None:
+    """Row 0 of the history: the start."""
+    stage = job.stages[0]
+    count_first(job, stage, state, log)
+    add_row(log, 0, job.storage.look(stage.task, state), participants=0, stage=0, seconds=0.0)
+    if job.spec.keep_models:
+        log.models.append(to_numpy(stage.here.model(gathered(job, state))))
+
+
+def count_first(job: Job, stage: ReadyStage, state: State, log: Log) -> None:
+    """The bytes of the exchange before a stage's first round, where the method has one."""
+    if stage.first:
+        log.up += stage.first * stage.here.first_messages(gathered(job, state))
+
+
+def close(job: Job, number: int, state: State, log: Log) -> None:
+    """The row of the last good model, where a run ended between two evaluations."""
+    done, task = rounds_done(state), job.stages[number].task
+    if log.history.rows[-1]["round"] < done:
+        add_row(log, done, job.storage.look(task, state), task.plan.participants, number, log.seconds)
+
+
+def compile_now(job: Job, stage: ReadyStage, state: State, log: Log) -> float:
+    """Compile the loop by asking it for no rounds, and say how long that took."""
+    began = time.perf_counter()
+    jax.block_until_ready(job.storage.advance(stage.task, state, schedule(job, int(state.round), log)))
+    return time.perf_counter() - began
+
+
+def schedule(job: Job, stop: int, log: Log) -> ChunkSchedule:
+    """When things happen in a chunk that ends before the round `stop`, on the devices of the run."""
+    numbers = (jnp.asarray(n, jnp.int32) for n in (stop, job.spec.rounds, job.spec.evaluate_every))
+    found = ChunkSchedule(*numbers, finite=jnp.asarray(math.isfinite(log.history.rows[0]["loss"])))
+    return everywhere(job.stages[0].task, found)
+
+
+def next_pace(pace: int, seconds: float, capacity: int) -> int:
+    """How many rounds the next chunk should have."""
+    grown = pace * 4 if seconds < CHUNK_SECONDS / 4 else int(pace * CHUNK_SECONDS / seconds)
+    return max(1, min(grown, pace * 4, capacity))
+
+
+class Chunk(NamedTuple):
+    """Rounds that were done in one call."""
+
+    stage: int
+    first: int  # the first of these rounds
+    state: State  # after the last one
+    records: ChunkRecords
+    seconds: float
+
+
+def record(job: Job, log: Log, chunk: Chunk) -> None:
+    """What a chunk recorded, into the log. Its rounds share its seconds evenly."""
+    state, records, first, spec = chunk.state, chunk.records, chunk.first, job.spec
+    stage, names, began = job.stages[chunk.stage], spec.federation.names, log.seconds
+    done, took = rounds_done(state) - first, chunk.seconds / max(1, int(state.round) - first)
+    log.seconds += chunk.seconds
+    for i in range(done + failed(state)):
+        now = first + i + 1
+        clients, heard = records.participation.clients[i], records.participation.heard[i]
+        log.history.left_out += [LeftOut(now - 1, names[int(m)]) for m in clients[~heard]]
+        log.unreported += int((~heard).sum())
+        if i == done:  # the round that failed: who was left out is known, but it changed nothing
+            break
+        log.down += stage.down * int(records.participation.messages[i])
+        log.up += stage.up * int(records.participation.messages[i])
+        if spec.keep_models:
+            log.models.append(jax.tree.map(lambda leaf, i=i: leaf[i], records.models))
+        if now % spec.evaluate_every == 0 or now == spec.rounds:
+            row = {name: values[i] for name, values in records.rows.items()}
+            add_row(log, now, row, clients.size, chunk.stage, began + (i + 1) * took)
+
+
+def add_row(
+    log: Log, round: int, values: Mapping[str, npt.ArrayLike], participants: int, stage: int, seconds: float
+) -> None:
+    """One row of the history."""
+    losses = values.get("client_loss")
+    if losses is not None:
+        log.history.client_losses.append((round, np.asarray(losses)))
+    log.history.rows.append(
+        {"round": round}
+        | {name: float(np.asarray(value)) for name, value in values.items() if name != "client_loss"}
+        | {
+            "participants": participants,
+            "left_out": log.unreported,
+            "bytes_down": log.down,
+            "bytes_up": log.up,
+            "seconds": seconds,
+            "stage": stage,
+        }
+    )
+    log.unreported = 0

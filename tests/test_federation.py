@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import cofed
 from cofed.federation import Federation
 
 FINITE = {
@@ -581,3 +582,16 @@ class TestSelect:
             numbered([1], ["a"]).select("a")
         with pytest.raises(ValueError, match="at least one client"):
             numbered([1]).select([])
+
+
+def test_rows_are_matched_by_position_with_a_warning_where_pandas_would_match_them_otherwise():
+    X = pd.DataFrame({"x": [1.0, 2.0, 3.0]}, index=["a", "b", "c"])
+    y = pd.Series([1.0, 2.0, 3.0], index=["c", "b", "a"])
+    with pytest.warns(UserWarning, match="client '0': X and y have the same row labels in another order"):
+        fed = Federation.from_arrays([(X, y)])
+    assert fed.client(0)[1].tolist() == [1.0, 2.0, 3.0]
+    with pytest.warns(UserWarning, match="iid: X and y have the same row labels in another order"):
+        cofed.partition.iid(X, y, clients=1)
+    Federation.from_arrays([(X, y.set_axis([7, 8, 9]))])  # labels that say nothing about one another
+    table = pd.DataFrame({"site": ["s", "t"], "x": [1.0, 2.0], "y": [3.0, 4.0]}, index=[1, 0])
+    assert Federation.from_frame(table, "y", "site").client("s")[1].tolist() == [3.0]

@@ -1,21 +1,47 @@
-"""Pooled data out, a federation in: ways to hand samples to clients, each sample exactly once."""
+"""Ways to deal pooled samples out to clients, so that each sample goes to exactly one of them."""
 
 import heapq
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from cofed._util import checks
+from cofed._util.types import Given
 from cofed.federation import Federation, arrays
 
 __all__ = ["by_column", "by_label", "dirichlet", "iid"]
 
+Data = np.ndarray | pd.DataFrame | pd.Series | Sequence
 
-def iid(X: Any, y: Any, clients: int, seed: int = 0) -> Federation:
-    """Shuffle, then cut into equal parts: sizes differ by one at most.
 
+def iid(X: Given[Data], y: Given[Data], clients: Given[int], seed: Given[int] = 0) -> Federation:
+    """Shuffle the samples and cut them into equal parts; sizes differ by one at most.
+
+    Parameters
+    ----------
+    X : array or frame of shape (samples, features...)
+        The pooled features. Columns of a frame become the names of the features.
+    y : array of shape (samples,) or (samples, targets)
+        The pooled targets, matched with X by position.
+    clients : int
+        The number of clients.
+    seed : int
+        The seed of the shuffle.
+
+    Returns
+    -------
+    Federation
+        The clients "0", "1", ...
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the data do not fit together, or there are fewer samples than clients.
+
+    Examples
+    --------
     >>> iid(np.ones((10, 2)), np.arange(10), clients=3).sizes.tolist()
     [4, 3, 3]
     """
@@ -23,11 +49,37 @@ def iid(X: Any, y: Any, clients: int, seed: int = 0) -> Federation:
     return _hand_out(X, y, np.array_split(np.random.default_rng(seed).permutation(n), clients))
 
 
-def by_label(X: Any, y: Any, clients: int, labels_per_client: int = 2, seed: int = 0) -> Federation:
-    """Every client sees at most `labels_per_client` labels; the clients that see a label share its samples.
+def by_label(
+    X: Given[Data], y: Given[Data], clients: Given[int], labels_per_client: Given[int] = 2, seed: Given[int] = 0
+) -> Federation:
+    """Give every client samples of few labels; the clients that see a label share its samples.
 
-    A client sees fewer labels only where a label has fewer samples than clients that could see it.
+    Parameters
+    ----------
+    X : array or frame of shape (samples, features...)
+        The pooled features. Columns of a frame become the names of the features.
+    y : array of shape (samples,) or (samples, targets)
+        The pooled targets, matched with X by position.
+    clients : int
+        The number of clients.
+    labels_per_client : int
+        How many labels a client sees. It sees fewer only where a label has fewer samples than clients that could see
+        it.
+    seed : int
+        The seed of the draw.
 
+    Returns
+    -------
+    Federation
+        The clients "0", "1", ...
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the data do not fit together, or the clients cannot hold all labels.
+
+    Examples
+    --------
     >>> fed = by_label(np.ones((12, 1)), np.repeat([0, 1, 2, 3], 3), clients=4, labels_per_client=2)
     >>> [len(set(fed.client(m)[1].tolist())) for m in range(4)]
     [2, 2, 2, 2]
@@ -71,12 +123,43 @@ def by_label(X: Any, y: Any, clients: int, labels_per_client: int = 2, seed: int
     return _hand_out(X, y, [np.concatenate(part) for part in parts])
 
 
-def dirichlet(X: Any, y: Any, clients: int, alpha: float, min_size: int = 1, seed: int = 0) -> Federation:
-    """Label skew: the shares of a label that go to the clients are Dirichlet(alpha), drawn per label.
+def dirichlet(
+    X: Given[Data],
+    y: Given[Data],
+    clients: Given[int],
+    alpha: Given[float],
+    min_size: Given[int] = 1,
+    seed: Given[int] = 0,
+) -> Federation:
+    """Skew the labels: the shares of a label that go to the clients are Dirichlet(alpha), drawn per label.
 
-    A small alpha gives a label to few clients, a large one to all alike. A client left with fewer than
-    `min_size` samples takes random samples of the largest clients; so the draw always ends.
+    Parameters
+    ----------
+    X : array or frame of shape (samples, features...)
+        The pooled features. Columns of a frame become the names of the features.
+    y : array of shape (samples,) or (samples, targets)
+        The pooled targets, matched with X by position.
+    clients : int
+        The number of clients.
+    alpha : float
+        The concentration: a small one gives a label to few clients, a large one to all alike.
+    min_size : int
+        A client with fewer samples than this takes random ones from the largest clients, so that no draw is repeated.
+    seed : int
+        The seed of the draw.
 
+    Returns
+    -------
+    Federation
+        The clients "0", "1", ...
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the data do not fit together, or there are not enough samples.
+
+    Examples
+    --------
     >>> fed = dirichlet(np.ones((100, 1)), np.arange(100) % 5, clients=10, alpha=0.1, min_size=3)
     >>> fed.n_samples, int(fed.sizes.min()) >= 3
     (100, True)
@@ -110,9 +193,30 @@ def dirichlet(X: Any, y: Any, clients: int, alpha: float, min_size: int = 1, see
     return _hand_out(X, y, [np.array(part) for part in parts])
 
 
-def by_column(X: Any, y: Any, column: Any) -> Federation:
-    """One client per value of `column` (a writer, a hospital), which has one entry per sample.
+def by_column(X: Given[Data], y: Given[Data], column: Given[npt.ArrayLike]) -> Federation:
+    """Make one client per value of a column, such as a writer or a hospital.
 
+    Parameters
+    ----------
+    X : array or frame of shape (samples, features...)
+        The pooled features. Columns of a frame become the names of the features.
+    y : array of shape (samples,) or (samples, targets)
+        The pooled targets, matched with X by position.
+    column : array of shape (samples,)
+        Whose each sample is, matched by position: the index of a pandas object is not looked at.
+
+    Returns
+    -------
+    Federation
+        The clients, named by the values in sorted order.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the data do not fit together, or a value is missing.
+
+    Examples
+    --------
     >>> fed = by_column(np.ones((3, 1)), [1.0, 2.0, 3.0], column=["Oslo", "Rome", "Oslo"])
     >>> fed.names, fed.client("Oslo")[1]
     (('Oslo', 'Rome'), array([1., 3.]))
@@ -140,33 +244,40 @@ def _proportions(rng: np.random.Generator, alpha: float, clients: int) -> np.nda
     return shares / shares.sum()
 
 
-def _labels(owner: str, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    y = arrays.labels_of(f"{owner}: y", y)
-    if y.ndim != 1:
-        raise ValueError(f"{owner}: y has shape {y.shape}, expected one label per sample")
-    return np.unique(y, return_inverse=True, return_counts=True)
+def _labels(owner: str, y: object) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The labels, which of them each sample has, and how many samples each has."""
+    given = arrays.labels_of(f"{owner}: y", y)
+    if given.ndim != 1:
+        raise ValueError(f"{owner}: y has shape {given.shape}, expected one label per sample")
+    return np.unique(given, return_inverse=True, return_counts=True)
 
 
-def _check(owner: str, X: Any, y: Any, clients: Any, seed: Any = 0) -> int:
-    if isinstance(clients, bool) or not isinstance(clients, (int, np.integer)):
+def _check(owner: str, X: Data, y: Data, clients: object, seed: object = 0) -> int:
+    """The number of samples, once the data and the numbers fit together."""
+    if not checks.is_integer(clients):
         raise TypeError(f"{owner}: clients must be a whole number, got {checks.shown(clients)}")
     checks.generator_seed(owner, seed)
     for name, value in (("X", X), ("y", y)):
         if not isinstance(value, (pd.DataFrame, pd.Series)) and np.ndim(arrays.numbers(owner, name, value)) == 0:
             raise TypeError(f"{owner}: {name} must have one entry per sample, got {checks.shown(value)}")
-    if len(X) != len(y):
-        raise ValueError(f"{owner}: X has {len(X)} samples, but y has {len(y)}")
+    samples = len(X)
+    if samples != len(y):
+        raise ValueError(f"{owner}: X has {samples} samples, but y has {len(y)}")
+    arrays.warn_of_reordered_index(owner, X, y)
     if clients < 1:
         raise ValueError(f"{owner}: clients must be at least 1, got {clients}")
-    if clients > len(X):
-        raise ValueError(f"{owner}: {clients} clients cannot share {len(X)} samples; every client needs one")
-    return len(X)
+    if clients > samples:
+        raise ValueError(f"{owner}: {clients} clients cannot share {samples} samples; every client needs one")
+    return samples
 
 
-def _hand_out(X: Any, y: Any, parts: Sequence[np.ndarray], names: list[str] | None = None) -> Federation:
+def _hand_out(X: Data, y: Data, parts: Sequence[np.ndarray], names: list[str] | None = None) -> Federation:
+    """The federation of clients that get these rows."""
     return Federation.from_arrays([(_rows(X, part), _rows(y, part)) for part in parts], names)
 
 
-def _rows(values: Any, rows: np.ndarray) -> Any:
-    # Frames stay frames, so that their column names reach the federation.
-    return values.iloc[rows] if isinstance(values, (pd.DataFrame, pd.Series)) else np.asarray(values)[rows]
+def _rows(values: Data, rows: np.ndarray) -> npt.ArrayLike:
+    """Some of the rows; frames stay frames, so that their column names reach the federation."""
+    if isinstance(values, (pd.DataFrame, pd.Series)):
+        return values.iloc[rows].reset_index(drop=True)
+    return np.asarray(values)[rows]

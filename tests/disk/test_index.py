@@ -214,6 +214,24 @@ def test_a_damaged_index_gets_a_sentence(tmp_path):
         with pytest.raises(ValueError, match="is damaged: delete this folder"):
             cofed.Federation.from_parquet(tmp_path / "all.parquet", "y", "site", on_disk=True)
         (folder / name).write_bytes(before)
+    meta = json.loads((folder / "index.json").read_text())
+    for entry in ("source", "clients", "samples", "largest", "labels"):
+        for other in ({k: v for k, v in meta.items() if k != entry}, {**meta, entry: None}):
+            (folder / "index.json").write_text(json.dumps(other))
+            with pytest.raises(ValueError, match="is damaged: delete this folder"):
+                cofed.Federation.from_parquet(tmp_path / "all.parquet", "y", "site", on_disk=True)
+
+
+@pytest.mark.parametrize("kind", [False, True])
+def test_a_column_may_be_whole_numbers_in_one_file_and_floats_in_the_next(tmp_path, kind):
+    pd.DataFrame({"site": ["a", "a"], "x": [1, 2], "y": [0.5, 1.5]}).to_parquet(tmp_path / "1.parquet")
+    pd.DataFrame({"site": ["b"], "x": [2.5], "y": [1]}).to_parquet(tmp_path / "2.parquet")
+    fed = cofed.Federation.from_parquet(
+        tmp_path, "y", "site", on_disk=kind, **({"index": tmp_path / "index"} if kind else {})
+    )
+    assert fed.dtype == np.float64
+    assert [fed.client(m)[0].ravel().tolist() for m in (0, 1)] == [[1.0, 2.0], [2.5]]
+    assert fed.client("b")[1].tolist() == [1.0]
 
 
 def test_a_build_that_is_stopped_or_killed_leaves_no_half_index(tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """Hyperparameters: plain floats that jit traces, checked where they are given."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,9 +7,10 @@ from jax.core import Tracer
 
 from cofed._util import checks
 from cofed._util.checks import as_float, is_real, shown
+from cofed._util.types import Given, Hyperparameter
 
 
-def number(value: Any) -> Any:
+def number(value: Given[Hyperparameter]) -> Hyperparameter:
     """A field converter: integers and NumPy scalars become floats; arrays (a grid, a tracer) pass as they are.
 
     An integer field would be one more compiled program (or a wrong dtype) for `L1(1)` than for `L1(1.0)`.
@@ -22,19 +21,19 @@ def number(value: Any) -> Any:
     return as_float(value) if is_real(value) and not isinstance(value, np.ndarray) else value
 
 
-def optional_number(value: Any) -> Any:
+def optional_number(value: Given[Hyperparameter | None]) -> Hyperparameter | None:
     """A field converter: a number as `number` gives it, or None."""
     return None if value is None else number(value)
 
 
-def known(value: Any) -> bool:
+def known(value: object) -> bool:
     """Whether the value can be looked at now: a number, and not a tracer, a grid or a placeholder."""
     return isinstance(value, (int, float)) or (
         isinstance(value, (jax.Array, np.ndarray)) and not isinstance(value, Tracer) and value.ndim == 0
     )
 
 
-def is_numbers(value: Any) -> bool:
+def is_numbers(value: object) -> bool:
     """Whether this is a number, an array of them, a tracer, or what stands for an array (its shape)."""
     if isinstance(value, (jax.Array, np.ndarray, jax.ShapeDtypeStruct)):
         return (
@@ -45,20 +44,20 @@ def is_numbers(value: Any) -> bool:
     return is_real(value)
 
 
-def entries(value: Any) -> np.ndarray:
+def entries(value: object) -> np.ndarray:
     """The numbers that can be looked at now; none of a tracer or a placeholder."""
     if isinstance(value, (Tracer, jax.ShapeDtypeStruct)):
         return np.empty(0)
     return np.atleast_1d(np.asarray(as_float(value) if is_real(value) else value, float))
 
 
-def require_number(owner: str, name: str, value: Any) -> None:
+def require_number(owner: str, name: str, value: object) -> None:
     """Refuse what is no number at all (strings, None, flags), naming the owner and the field."""
     if not is_numbers(value):
         raise TypeError(f"{owner}: {name} must be a number, got {shown(value)}")
 
 
-def require_positive(owner: str, **fields: Any) -> None:
+def require_positive(owner: str, **fields: object) -> None:
     """Refuse numbers that are not finite and > 0, naming the owner and the field."""
     for name, value in fields.items():
         require_number(owner, name, value)
@@ -67,7 +66,7 @@ def require_positive(owner: str, **fields: Any) -> None:
             raise ValueError(f"{owner}: {name} must be a finite number > 0, got {shown(value)}")
 
 
-def require_nonnegative(owner: str, **fields: Any) -> None:
+def require_nonnegative(owner: str, **fields: object) -> None:
     """Refuse numbers that are not finite and >= 0, naming the owner and the field."""
     for name, value in fields.items():
         require_number(owner, name, value)
@@ -76,7 +75,7 @@ def require_nonnegative(owner: str, **fields: Any) -> None:
             raise ValueError(f"{owner}: {name} must be a finite number >= 0, got {shown(value)}")
 
 
-def require_above(owner: str, bound: float, **fields: Any) -> None:
+def require_above(owner: str, bound: float, **fields: object) -> None:
     """Refuse numbers that are not finite and > bound, naming the owner and the field."""
     for name, value in fields.items():
         require_number(owner, name, value)
@@ -85,7 +84,7 @@ def require_above(owner: str, bound: float, **fields: Any) -> None:
             raise ValueError(f"{owner}: {name} must be > {bound:g}, got {shown(value)}")
 
 
-def require_between(owner: str, low: float, high: float, **fields: Any) -> None:
+def require_between(owner: str, low: float, high: float, **fields: object) -> None:
     """Refuse numbers outside [low, high], naming the owner and the field."""
     for name, value in fields.items():
         require_number(owner, name, value)
@@ -94,7 +93,7 @@ def require_between(owner: str, low: float, high: float, **fields: Any) -> None:
             raise ValueError(f"{owner}: {name} must be in [{low:g}, {high:g}], got {shown(value)}")
 
 
-def require_radius(owner: str, **fields: Any) -> None:
+def require_radius(owner: str, **fields: object) -> None:
     """Refuse what is not a number > 0, which may be infinite, naming the owner and the field."""
     for name, value in fields.items():
         require_number(owner, name, value)
@@ -102,13 +101,13 @@ def require_radius(owner: str, **fields: Any) -> None:
             raise ValueError(f"{owner}: {name} must be > 0, and may be infinite, got {shown(value)}")
 
 
-def require_count(owner: str, **fields: Any) -> None:
+def require_count(owner: str, **fields: object) -> None:
     """Refuse what is not an integer >= 1, naming the owner and the field."""
     for name, value in fields.items():
         checks.integer(f"{owner}: {name}", value, most=None)
 
 
-def require_flag(owner: str, **fields: Any) -> None:
+def require_flag(owner: str, **fields: object) -> None:
     """Refuse what is neither True nor False, naming the owner and the field."""
     for name, value in fields.items():
         checks.flag(f"{owner}: {name}", value)

@@ -1,7 +1,6 @@
 """Tables as CSV files that a spreadsheet reads as they are: names that people gave may look like formulas."""
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -11,7 +10,7 @@ from cofed._util.files import atomically
 FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 
 
-def cell(value: Any) -> Any:
+def cell(value: object) -> object:
     """A value as it may stand in a CSV file: text that a spreadsheet would compute gets an apostrophe before it.
 
     Line ends are made alike, since a lone carriage return is not quoted and so would begin another row.

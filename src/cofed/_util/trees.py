@@ -1,11 +1,13 @@
 """Arithmetic on pytrees, so that an algorithm reads like its paper whatever the shape of the model."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, PyTree, Scalar
+
+from cofed._util.types import Hyperparameter
 
 
 def add(x: PyTree, y: PyTree) -> PyTree:
@@ -18,12 +20,12 @@ def sub(x: PyTree, y: PyTree) -> PyTree:
     return jax.tree.map(jnp.subtract, x, y)
 
 
-def scale(a: Any, x: PyTree) -> PyTree:
+def scale(a: Hyperparameter, x: PyTree) -> PyTree:
     """a x"""
     return jax.tree.map(lambda xi: a * xi, x)
 
 
-def axpy(a: Any, x: PyTree, y: PyTree) -> PyTree:
+def axpy(a: Hyperparameter, x: PyTree, y: PyTree) -> PyTree:
     """a x + y"""
     return jax.tree.map(lambda xi, yi: a * xi + yi, x, y)
 
@@ -62,7 +64,7 @@ def all_finite(x: PyTree) -> Bool[Array, ""]:
     return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(x)]).all()
 
 
-def dtype(x: PyTree) -> Any:
+def dtype(x: PyTree) -> np.dtype:
     """The floating dtype of a model: that of its first floating leaf."""
     dtypes = [jnp.result_type(leaf) for leaf in jax.tree.leaves(x)]
     return next(dtype for dtype in dtypes if jnp.issubdtype(dtype, jnp.floating))
@@ -82,7 +84,7 @@ def names(x: PyTree) -> list[str]:
     return [".".join(part(key) for key in path) for path, _ in jax.tree_util.tree_leaves_with_path(x)]
 
 
-def part(key: Any) -> str:
+def part(key: object) -> str:
     """One step of a leaf's path, in words."""
     for attribute in ("name", "key", "idx"):
         if hasattr(key, attribute):

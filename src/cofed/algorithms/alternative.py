@@ -91,7 +91,7 @@ class Alternative(AbstractChoice):
 
     def candidates(self, problem: Problem) -> Candidates:
         return Candidates(
-            FedAvg(self.client_lr, self.server_lr) if self.shared is None else self.shared,
+            FedAvg(self.client_lr, self.server_lr) if self.shared is None else self.shared,  # type: ignore[arg-type]
             PureLocal(self.client_lr) if self.local is None else self.local,
             self.held_out,
             self.folds,

@@ -30,7 +30,7 @@ def optional_numbers(values: object) -> tuple[Hyperparameter, ...] | None:
         return None
     if isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.ndim == 1):
         return tuple(number(value) for value in values)
-    return (number(values),)
+    return (number(values),)  # type: ignore[arg-type]
 
 
 class MCFedDA(AbstractStagedAlgorithm):

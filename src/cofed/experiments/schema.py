@@ -66,7 +66,7 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class NamedChoice:
     """A table that one of its keys, the tag, chooses among several, such as an algorithm by its name.
 
     `grids` says whether a list of values for a number makes a grid; `extra` are keys beside those of the class.
@@ -109,7 +109,7 @@ class Choice:
 
 
 @functools.cache
-def table_of(name: str, kind: Kind, choice: Choice) -> type[ChosenTable]:
+def table_of(name: str, kind: Kind, choice: NamedChoice) -> type[ChosenTable]:
     """The pydantic model of a class or generator: a key for each field or parameter."""
     keys: Keys = {choice.tag: (Literal[name], ...)}
     for key in registry.keys_of(kind):
@@ -124,19 +124,19 @@ def table_of(name: str, kind: Kind, choice: Choice) -> type[ChosenTable]:
     return table
 
 
-def one_of(choice: Choice) -> Any:
+def one_of(choice: NamedChoice) -> Any:
     """The type of a key that holds such a table."""
     return Annotated[SerializeAsAny[Strict], PlainValidator(choice.read)]
 
 
-ALGORITHM = Choice("name", registry.ALGORITHMS, grids=True, extra={"label": (str | None, None)}, importable=True)
-COMPRESSOR = Choice("name", registry.COMPRESSORS, grids=True)
-MIRROR = Choice("name", registry.MIRRORS, grids=True)
-MODEL, LOSS = Choice("name", registry.MODELS), Choice("name", registry.LOSSES)
-REGULARIZER = Choice("name", registry.REGULARIZERS, extra={"on": (str | list[str] | None, None)})
+ALGORITHM = NamedChoice("name", registry.ALGORITHMS, grids=True, extra={"label": (str | None, None)}, importable=True)
+COMPRESSOR = NamedChoice("name", registry.COMPRESSORS, grids=True)
+MIRROR = NamedChoice("name", registry.MIRRORS, grids=True)
+MODEL, LOSS = NamedChoice("name", registry.MODELS), NamedChoice("name", registry.LOSSES)
+REGULARIZER = NamedChoice("name", registry.REGULARIZERS, extra={"on": (str | list[str] | None, None)})
 # What a key of an algorithm holds whose value is no number: an algorithm inside an algorithm has no label.
 PARTS = {
-    AbstractAlgorithm: Choice("name", registry.ALGORITHMS, grids=True, importable=True),
+    AbstractAlgorithm: NamedChoice("name", registry.ALGORITHMS, grids=True, importable=True),
     AbstractCompressor: COMPRESSOR,
     cofed.AbstractMirror: MIRROR,
 }
@@ -154,7 +154,7 @@ class SampleFile(Strict):
     test_fraction: float | None = Field(default=None, gt=0, lt=1)
 
 
-DATA = Choice("source", registry.GENERATORS, fixed={"csv": SampleFile, "parquet": SampleFile})
+DATA = NamedChoice("source", registry.GENERATORS, fixed={"csv": SampleFile, "parquet": SampleFile})
 
 
 class RunTable(Strict):

@@ -168,29 +168,36 @@ def parquet(path: object) -> tuple[list[Path], pads.Dataset]:
     files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise ValueError(f"the folder {path} holds no file that ends in .parquet")
-    table = pads.dataset(
-        [str(file) for file in files],
-        format="parquet",
-        partitioning=pads.partitioning(flavor="hive"),
-        partition_base_dir=str(path) if path.is_dir() else None,
-    )
+    base = str(path) if path.is_dir() else None
+    table = dataset(files, base)
     schemas = [pq.read_schema(file) for file in files]
     for file, schema in zip(files[1:], schemas[1:], strict=True):
         if set(schema.names) != set(schemas[0].names):
             difference = columns_differ(sorted(schema.names), sorted(schemas[0].names))
             raise ValueError(f"{file}: its columns differ from those of {files[0].name}: it {difference}")
-    return files, unified(table, schemas)
+    schema = unified(table.schema, schemas)
+    return files, table if schema.equals(table.schema) else dataset(files, base, schema)
 
 
-def unified(table: pads.Dataset, schemas: list[pa.Schema]) -> pads.Dataset:
-    """The table with types that hold the values of all files; Arrow's own are those of the first file.
+def dataset(files: list[Path], base: str | None, schema: pa.Schema | None = None) -> pads.Dataset:
+    """The table of these files; folders such as `client=oslo/` below `base` are a column."""
+    return pads.dataset(
+        [str(file) for file in files],
+        schema=schema,
+        format="parquet",
+        partitioning=pads.partitioning(flavor="hive"),
+        partition_base_dir=base,
+    )
+
+
+def unified(schema: pa.Schema, schemas: list[pa.Schema]) -> pa.Schema:
+    """A table's schema with types that hold the values of all files; Arrow's own are those of the first file.
 
     A column may be whole numbers in one file and floats in another, or empty in one. Where no type holds all values,
-    the table stays as it is, and reading it says which file does not fit.
+    the schema stays as it is, and reading the table says which file does not fit.
     """
-    schema = table.schema
     for place, field in enumerate(schema):
-        if field.name not in schemas[0].names:  # from the name of a folder, such as client=oslo/
+        if field.name not in schemas[0].names:  # from the name of a folder
             continue
         fields = [pa.schema([(field.name, one.field(field.name).type)]) for one in schemas]
         if all(one.equals(fields[0]) for one in fields):
@@ -198,7 +205,7 @@ def unified(table: pads.Dataset, schemas: list[pa.Schema]) -> pads.Dataset:
         with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError):
             together = pa.unify_schemas(fields, promote_options="permissive").field(0).type
             schema = schema.set(place, field.with_type(together))
-    return table if schema.equals(table.schema) else table.replace_schema(schema)
+    return schema
 
 
 def parquet_columns(table: pads.Dataset) -> list[str]:

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,15 +31,15 @@ from cofed.federation.disk.source import Owners, Source
 
 FORMAT = 1
 PART = 2**26  # bytes of samples that are put in order at a time
-PARTS = 256  # the most files that are open at a time
-LABELS = 1000  # so many different labels are kept; of more, the extremes
+PARTS = 256  # the most files that are open at once
+LABELS = 1000  # up to this many different labels are all kept; of more, the extremes
 
-Tell = Callable[[int], Any]
+Tell = Callable[[int], object]  # told how many rows were done
 
 
 @dataclasses.dataclass(frozen=True)
 class Census:
-    """Who there is: clients in the natural order of their names, which is their id."""
+    """All clients, in the natural order of their names; a client's place in it is its id."""
 
     ids: dict[str, int]
     names: list[str]
@@ -49,7 +48,7 @@ class Census:
 
 
 def build(source: Source, folder: Path, progress: bool | None = None) -> None:
-    """Make the index of a source in this folder, in place of one that is there."""
+    """Build the index of a source in this folder, and replace one that is there."""
     began, rows = time.perf_counter(), source.table.count_rows()
     if rows == 0:
         raise ValueError(f"{source.path} has no rows; a federation needs at least one sample")
@@ -102,7 +101,7 @@ def count(source: Source, rows: int, tell: Tell) -> Census:
 
 
 def put(source: Source, census: Census, place: Path, tell: Tell) -> np.ndarray:
-    """The second pass: every sample to its place in samples.npy. Gives the labels that there are."""
+    """The second pass: every sample to its place in samples.npy. Returns the different labels."""
     path, total = private_file(place / "samples.npy"), int(census.offsets[-1])
     empty = np.lib.format.open_memmap(path, "w+", source.record, (total,))
     start = empty.offset
@@ -127,7 +126,7 @@ def put(source: Source, census: Census, place: Path, tell: Tell) -> np.ndarray:
 
 @contextlib.contextmanager
 def arranged(census: Census, record: np.dtype, out: int, start: int, place: Path) -> Iterator[Callable]:
-    """A function that takes samples and their places, in rising order; at the end all are where they belong."""
+    """A function that takes samples and their places, in rising order; on leaving, all are in the file."""
     if census.grouped:
         yield lambda to, samples: write_runs(out, start, to, samples)
         return
@@ -164,7 +163,7 @@ def write_runs(out: int, start: int, to: np.ndarray, samples: np.ndarray) -> Non
 
 
 def write_all(out: int, samples: np.ndarray, where: int) -> None:
-    """All bytes: the system may take fewer at a time."""
+    """Write all bytes: the system may take fewer at a time."""
     rest = memoryview(samples.view(np.uint8))  # type: ignore[arg-type]
     while rest:
         done = os.pwrite(out, rest, where)
@@ -172,14 +171,14 @@ def write_all(out: int, samples: np.ndarray, where: int) -> None:
 
 
 class Labels:
-    """The different labels: all where there are few, else the extremes and, if there is one, one that is not whole."""
+    """The different labels: all of a few, else the extremes and, if there is one, one that is no whole number."""
 
     def __init__(self) -> None:
         self.values = np.empty(0)
         self.few = True
 
     def add(self, y: np.ndarray) -> None:
-        """Those of a block."""
+        """Take in the labels of a block."""
         flat = y.reshape(-1)
         if not self.few:
             flat = self.extremes(flat)
@@ -188,7 +187,7 @@ class Labels:
             self.few, self.values = False, self.extremes(self.values)
 
     def extremes(self, values: np.ndarray) -> np.ndarray:
-        """The least, the largest, a few between, and one that is not whole."""
+        """The smallest, the largest, a few in between, and one that is no whole number."""
         between = np.linspace(0, len(values) - 1, 16).astype(int)
         odd = np.flatnonzero(values != np.round(values))[:1] if values.dtype.kind == "f" else between[:0]
         return values[np.unique([values.argmin(), values.argmax(), *between, *odd])]
@@ -199,7 +198,7 @@ class Labels:
 
 
 def check_room(place: Path, needed: int) -> None:
-    """Refuse before the disk is full."""
+    """Refuse an index that does not fit on the disk, before anything is written."""
     free = shutil.disk_usage(place).free
     if needed > free:
         raise OSError(
@@ -210,7 +209,7 @@ def check_room(place: Path, needed: int) -> None:
 
 @contextlib.contextmanager
 def workshop(folder: Path) -> Iterator[Path]:
-    """A folder to build in, which takes the place of `folder` when all went well and else is gone."""
+    """A folder to build in, which replaces `folder` if all goes well, and is removed otherwise."""
     place = folder.with_name(f".{folder.name}.building")
     private_folder(place).chmod(PRIVATE_FOLDER)  # also one that a killed build has left
     handle = os.open(place, os.O_RDONLY)

@@ -5,31 +5,41 @@ import os
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from cofed._util import checks
-from cofed.federation.base import AbstractFederation, normalized_weights, require_refusal
+from cofed._util.types import Given
+from cofed.federation.base import AbstractFederation, Samples, normalized_weights, require_refusal
 from cofed.federation.disk.build import build
 from cofed.federation.disk.index import Index, Names
 from cofed.federation.disk.source import Source
 from cofed.federation.frames import ColumnChoice
+
+if TYPE_CHECKING:
+    import cofed.federation.memory
 
 
 @dataclasses.dataclass(frozen=True)
 class DiskFederation(AbstractFederation):
     """The clients of an index on disk. Made by `Federation.from_parquet(..., on_disk=True)`.
 
-    `cofed.run` reads those that take part in a round while the rounds before are computed, and keeps state only of
-    those that ever took part. What the history shows is measured on all clients, a block of samples at a time: by
-    default at the start and the end only. `measured_on` chooses clients that stay in memory to measure on instead.
+    `cofed.run` reads the clients of a round while earlier rounds are computed, and keeps state only for clients that
+    have taken part. The history is measured on all clients, a block of samples at a time, and by default only at the
+    start and the end; `measured_on` chooses some clients that stay in memory to measure on instead.
 
-    What a run asks of a federation, in memory or on disk: `n_clients`, `n_samples`, `n_features`, `feature_shape`,
-    `feature_names`, `dtype`, `names`, `sizes`, `draw`, `weights()`, `labels()`, `example()`, `check_labels()` and
-    `at_hand` (whether measuring is cheap enough for every round).
+    Parameters
+    ----------
+    index
+        The opened index.
+    measured
+        The positions of the clients that the history is measured on; None for all.
 
+    Examples
+    --------
     >>> import tempfile, pandas as pd, cofed
     >>> df = pd.DataFrame({"site": ["a", "b", "a"], "age": [50.0, 40.0, 60.0], "cost": [9.0, 8.0, 7.0]})
     >>> folder = tempfile.TemporaryDirectory()
@@ -123,12 +133,11 @@ class DiskFederation(AbstractFederation):
         """Whether what the history is measured on lies in memory."""
         return self.measured is not None
 
-    def weights(self, kind: Any = "uniform") -> np.ndarray:
-        """The clients' weights pi_m, which sum to 1: "uniform", "samples" (n_m / N) or one number per client."""
+    def weights(self, kind: Given[str | npt.ArrayLike] = "uniform") -> np.ndarray:
         return normalized_weights(kind, self.sizes, self.dtype)
 
     def labels(self) -> np.ndarray:
-        """The different labels that there are; of more than a thousand, the extremes and a few others."""
+        """The different labels; of more than a thousand, the extremes and a few others."""
         return np.asarray(self.index.meta["labels"], self.index.record["y"].base)
 
     def example(self) -> tuple[np.ndarray, np.ndarray]:
@@ -136,8 +145,7 @@ class DiskFederation(AbstractFederation):
         first = self.index.rows(0, 1)
         return first["X"][0], np.asarray(first["y"][0])
 
-    def check_labels(self, refuses: Callable[[np.ndarray], str | None]) -> None:
-        """Refuse labels outside a loss's domain, naming the client."""
+    def check_labels(self, refuses: Given[Callable[[np.ndarray], str | None]]) -> None:
         require_refusal(refuses)
         together = refuses(self.labels())
         if not together:
@@ -152,11 +160,30 @@ class DiskFederation(AbstractFederation):
                     raise ValueError(f"client {self.names[m]!r}: {reason}")
         raise ValueError(f"the clients' labels together: {together}")
 
-    def measured_on(self, clients: Any, seed: int = 0) -> "DiskFederation":
-        """The same federation, with the history measured on so many clients, drawn at random and kept in memory.
+    def measured_on(self, clients: Given[int], seed: Given[int] = 0) -> "DiskFederation":
+        """The same federation, with the history measured on a few clients that are kept in memory.
 
         Training is the same. Objective, loss and the like of the history are then those of these clients, not of all.
 
+        Parameters
+        ----------
+        clients : int
+            How many clients to draw at random.
+        seed : int
+            The seed of the draw.
+
+        Returns
+        -------
+        DiskFederation
+            The same clients.
+
+        Raises
+        ------
+        ValueError
+            If there are not that many clients.
+
+        Examples
+        --------
         >>> import tempfile, pandas as pd, cofed
         >>> df = pd.DataFrame({"site": range(9), "age": 50.0, "cost": 7.0})
         >>> folder = tempfile.TemporaryDirectory()
@@ -175,8 +202,7 @@ class DiskFederation(AbstractFederation):
         chosen = np.random.default_rng(seed).choice(self.n_clients, int(clients), replace=False)
         return dataclasses.replace(self, measured=np.sort(chosen))
 
-    def client(self, which: Any) -> tuple[np.ndarray, np.ndarray]:
-        """X and y of one client, by its name or its position."""
+    def client(self, which: Given[str | int]) -> Samples:
         samples = self.index.read(np.array([self.position(which)]))
         return samples["X"].copy(), samples["y"].copy()
 
@@ -186,8 +212,7 @@ class DiskFederation(AbstractFederation):
             raise ValueError(f"{given}: there is no client {name!r} among the {self.n_clients} on disk")
         return found
 
-    def select(self, names: Iterable[Any]) -> Any:
-        """These clients, read into memory: a `Federation`, in this order."""
+    def select(self, names: Given[Iterable[str | int]]) -> "cofed.federation.memory.Federation":
         from cofed.federation.memory import Federation
 
         chosen = self._positions(names)
@@ -196,7 +221,8 @@ class DiskFederation(AbstractFederation):
     def stack(self, ids: np.ndarray, room: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """X and y of these clients (distinct, in rising order), each padded with its first sample to the largest.
 
-        They are read into `room`, where it is given, and may be views of it."""
+        With `room`, they are read into it and may be views of it.
+        """
         samples = self.index.read(ids, room)
         counts = self.index.offsets[ids + 1] - self.index.offsets[ids]
         if not (counts == self.largest).all():

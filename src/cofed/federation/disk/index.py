@@ -21,12 +21,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 
+from cofed._util.files import read_json
 from cofed.federation.disk.build import FORMAT
 from cofed.federation.disk.source import Source, described
 
+# What index.json must tell, beside its format.
+META = {"source": dict, "clients": int, "samples": int, "largest": int, "labels": list}
+
 
 class Names(Sequence[str]):
-    """Clients' names, kept as Arrow keeps them: a million are a few megabytes."""
+    """Clients' names as an Arrow array, in which a million take a few megabytes."""
 
     def __init__(self, table: pa.ChunkedArray):
         self.table = table
@@ -38,17 +42,17 @@ class Names(Sequence[str]):
     def __getitem__(self, index: int) -> str: ...
     @overload
     def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int | slice) -> str | list[str]:
         return self.table[index].to_pylist() if isinstance(index, slice) else self.table[int(index)].as_py()
 
     def find(self, name: str) -> int:
-        """Where a name is; -1 where it is not there."""
+        """The position of a name; -1 if it is not there."""
         return self.table.index(pa.scalar(name, self.table.type)).as_py()
 
 
 @dataclasses.dataclass(frozen=True)
 class Index:
-    """An index that is there, opened: the samples stay on disk."""
+    """An opened index. The samples stay on disk."""
 
     folder: Path
     meta: dict[str, Any]
@@ -58,10 +62,10 @@ class Index:
 
     @classmethod
     def open(cls, folder: Path) -> "Index":
-        """The index in a folder, or a sentence."""
+        """The index in a folder, which must be whole and of this version."""
         damaged = f"the index {folder} is damaged: delete this folder, and it is built again"
         try:
-            meta = json.loads((folder / "index.json").read_text())
+            meta = read_json(folder / "index.json", damaged)
             offsets = np.load(folder / "offsets.npy")
             samples = np.load(folder / "samples.npy", mmap_mode="r")
             start, record, total = samples.offset, samples.dtype, len(samples)
@@ -70,7 +74,10 @@ class Index:
             raise ValueError(damaged) from error
         if meta.get("format") != FORMAT:
             raise ValueError(f"the index {folder} is of another version of cofed: delete this folder to build it again")
-        if len(offsets) != meta["clients"] + 1 or offsets[-1] != total:
+        told = all(isinstance(meta.get(entry), kind) for entry, kind in META.items())
+        if not told or not isinstance(meta["source"].get("features"), list):
+            raise ValueError(damaged)
+        if offsets.shape != (meta["clients"] + 1,) or offsets[-1] != total or record.names != ("X", "y"):
             raise ValueError(damaged)
         return cls(folder, meta, offsets, record, start)
 
@@ -90,7 +97,7 @@ class Index:
         return hashlib.sha256(told.encode() + self.offsets.tobytes()).hexdigest()
 
     def read(self, ids: np.ndarray, room: np.ndarray | None = None) -> np.ndarray:
-        """The samples of these clients (distinct, in rising order), one after another; in `room` where it is given."""
+        """The samples of these clients (distinct, in rising order), one after another; read into `room` if given."""
         first, last = self.offsets[ids], self.offsets[ids + 1]
         # Clients that are neighbours in the file are one read.
         runs = np.flatnonzero(np.concatenate([[True], first[1:] != last[:-1]]))
@@ -102,8 +109,11 @@ class Index:
         return self.gather(np.array([first]), np.array([stop - first]))
 
     def gather(self, first: np.ndarray, rows: np.ndarray, room: np.ndarray | None = None) -> np.ndarray:
-        """Runs of samples, one after another. They are read, not mapped, so that no page of the file is counted as
-        memory; and all are asked for first, so that a cold disk works on many at a time."""
+        """Runs of samples, one after another.
+
+        They are read, not memory-mapped, so that no page of the file counts as the process's memory. All are announced
+        before the first is read, so that a cold disk can work on many at a time.
+        """
         total = int(rows.sum())
         samples = np.empty(total, self.record) if room is None else room[:total]
         view, at, size = memoryview(samples.view(np.uint8)), 0, self.record.itemsize  # type: ignore[arg-type]

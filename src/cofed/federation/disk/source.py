@@ -1,9 +1,9 @@
 """A parquet file or folder as a stream of samples with their clients, checked as they come."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +23,14 @@ class Source:
     path: Path
     files: list[Path]
     table: pads.Dataset
-    client: Any
-    targets: list[Any]
-    columns: list[Any]
+    client: Hashable
+    targets: list[Hashable]
+    columns: list[Hashable]
     record: np.dtype  # of one sample: the fields X and y
 
     @classmethod
     def open(cls, path: Path, choice: ColumnChoice, dtype: object) -> "Source":
-        """The source, or a sentence on what is wrong with its columns."""
+        """The source, once its columns are known to be numbers."""
         with reading_parquet(path):
             files, table = parquet(path)
         roles = choice.among(parquet_columns(table))
@@ -43,7 +43,7 @@ class Source:
         return cls(Path(path), files, table, roles.client, targets, columns, record)
 
     def fingerprint(self) -> dict[str, Any]:
-        """What tells that the files and what is asked of them are still the same."""
+        """What changes when the files or the chosen columns do."""
         base = self.path if self.path.is_dir() else self.path.parent
         stats = [(file, file.stat()) for file in self.files]
         return {
@@ -54,8 +54,8 @@ class Source:
             "sample": described(self.record),
         }
 
-    def blocks(self, columns: list[Any]) -> Iterator[pa.RecordBatch]:
-        """These columns, a block of rows at a time, in the order of the files; little of them is read ahead."""
+    def blocks(self, columns: list[Hashable]) -> Iterator[pa.RecordBatch]:
+        """These columns, a block of rows at a time in the order of the files, with little read ahead."""
         options = pads.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
         with reading_parquet(self.path, owner=""):
             yield from self.table.to_batches(
@@ -67,7 +67,7 @@ class Source:
             )
 
     def samples(self, block: pa.RecordBatch, owners: "Owners") -> np.ndarray:
-        """The samples of a block as records, or a sentence that names the client and the column at fault."""
+        """The samples of a block as records; a refusal names the client and the column."""
         records = np.empty(block.num_rows, self.record)
         X, y = records["X"], records["y"].reshape(block.num_rows, -1)
         for j, name in enumerate(self.columns):
@@ -79,7 +79,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Owners:
-    """Whose the rows of a block are: the names in it, and which of them each row has."""
+    """The clients that the rows of a block belong to: their names, and which of them each row has."""
 
     names: list[str]
     codes: np.ndarray
@@ -87,7 +87,7 @@ class Owners:
 
     @classmethod
     def of(cls, column: pa.Array) -> "Owners":
-        """Names as `from_frame` gives them: what pandas makes of the values, as text."""
+        """The owners of rows, by the names that `from_frame` would give them: the text of pandas' values."""
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()  # type: ignore[attr-defined]
         encoded = column.dictionary_encode()
@@ -98,12 +98,12 @@ class Owners:
         return cls([str(value) for value in values], codes, missing)
 
     def name(self, row: int) -> str:
-        """The client that a row is of."""
+        """The client that a row belongs to."""
         return self.names[self.codes[row]]
 
 
-def number(column: Any, kind: pa.DataType) -> np.dtype:
-    """The dtype of a column of numbers, or a sentence."""
+def number(column: Hashable, kind: pa.DataType) -> np.dtype:
+    """The dtype of a column, which must hold numbers."""
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise TypeError(
             f"column {column!r} holds {kind} values, and only numbers can be used; encode it "
@@ -113,23 +113,23 @@ def number(column: Any, kind: pa.DataType) -> np.dtype:
 
 
 def common(dtypes: list[np.dtype]) -> np.dtype:
-    """The dtype that holds several columns, as a frame's table has it: booleans among others are 0 and 1."""
+    """The common dtype of several columns, as for a frame: booleans beside other columns are 0 and 1."""
     if len(dtypes) == 1:
         return dtypes[0]
     return np.result_type(*(np.dtype(np.uint8) if dtype.kind == "b" else dtype for dtype in dtypes))
 
 
-def finite(column: pa.Array, name: Any, part: str, owners: Owners, dtype: np.dtype) -> np.ndarray:
-    """A column's numbers, finite in the dtype that they are kept in, or a sentence."""
+def finite(column: pa.Array, name: Hashable, part: str, owners: Owners, dtype: np.dtype) -> np.ndarray:
+    """A column's numbers in the dtype that they are kept in, all of them finite."""
     if column.null_count:
-        missing(name, owners.name(int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])))
+        refuse_missing(name, owners.name(int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])))
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind == "f":
         bad = ~np.isfinite(values)
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
             if np.isnan(values[row]):
-                missing(name, owners.name(row))
+                refuse_missing(name, owners.name(row))
             where = f"client {owners.name(row)!r}: {part}, column {name!r}"
             raise ValueError(f"{where} holds an infinite number; expected finite numbers")
     if dtype.kind == "i" and values.dtype.kind in "iu":
@@ -145,8 +145,8 @@ def finite(column: pa.Array, name: Any, part: str, owners: Owners, dtype: np.dty
     return kept
 
 
-def missing(column: Any, client: str) -> None:
-    """Refuse a gap."""
+def refuse_missing(column: Hashable, client: str) -> NoReturn:
+    """Refuse a missing value."""
     raise ValueError(f"client {client!r} has missing values in column {column!r}; drop these rows or fill them in")
 
 

@@ -125,7 +125,7 @@ class Topology(eqx.Module):
         >>> import cofed
         >>> figure = cofed.topologies.ring(5).draw()
         """
-        from cofed.plotting import draw_graph
+        from cofed.plotting.graphs import draw_graph
 
         return draw_graph(self.graph(), f"{self!r}"[9:-1], path)
 

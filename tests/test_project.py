@@ -42,7 +42,7 @@ ARROWS = {
     "datasets": {"federation", "partition"},
     # Problems, what solves them on one machine, and algorithms, which know no engine.
     "problem": {"regularizers", "losses", "models", "federation"},
-    "solvers": {"problem", "federation", "models"},
+    "solvers": {"problem", "federation", "losses", "models"},
     "statistics": {"problem", "federation", "solvers"},
     "algorithms.base": {"problem", "regularizers"},
     "algorithms.probe": {"algorithms.base"},
@@ -62,7 +62,7 @@ ARROWS = {
     "gossip": {"algorithms.base", "problem", "regularizers", "mirrors"},
     # The engine knows algorithms by their contract only; its serialization names every class of the rooms below.
     "engine": {
-        *("algorithms.base", "algorithms.probe", "gossip.topologies", "problem", "federation", "disk", "metrics"),
+        *("algorithms.base", "algorithms.probe", "gossip.topologies", "problem", "federation", "metrics"),
         *("losses", "solvers", "statistics", "engine.serialization"),
     },
     "engine.serialization": {
@@ -189,13 +189,10 @@ LONG_SIGNATURES = {
 }
 
 
-UNFINISHED = ("engine/", "solvers/joint.py")
-
-
 def test_no_signature_inside_has_more_than_six_parameters():
     long = []
     for path, node in definitions():
-        if isinstance(node, ast.ClassDef) or node.name in LONG_SIGNATURES or path.startswith(UNFINISHED):
+        if isinstance(node, ast.ClassDef) or node.name in LONG_SIGNATURES:
             continue
         given = [x.arg for x in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
         if len(set(given) - {"self", "cls"}) > 6 and not (path.startswith("estimators/") and node.name == "__init__"):

@@ -2,7 +2,7 @@
 
 Client      v_i = up_i - o + e_i,  sends C(v_i),  keeps e_i+ = v_i - C(v_i);  e_i = 0 before its first round
 Server      up = o + mean_S C(v_i), which is all that it sees, then the method's own step
-Origin      o is known to both ends before the round: what up is where nothing changes any more (`origin` in base.py)
+Origin      o is known to both ends before the round: what up is where nothing changes any more (`origin` in base)
 Invariant   what client i has sent and what it still holds add up: sum_r C(v_i) + e_i = sum_r (up_i - o). A client that
             is not in a round keeps its e_i.
 Reference   Seide et al. 2014, Interspeech (one bit); Stich, Cordonnier, Jaggi 2018, NeurIPS (top-k).

@@ -32,7 +32,7 @@ class Stream(eqx.Module):
 
 
 class Steps(eqx.Module):
-    """The local steps of one client in one round (the contract is in algorithms/base.py)."""
+    """The local steps of one client in one round (the contract is in algorithms/base/)."""
 
     problem: Problem
     X: Float[Array, "samples ..."]  # the samples of all clients, one after another; this client's where rows is None

@@ -25,10 +25,10 @@ from jaxtyping import PyTree
 
 from cofed._util.checks import shown
 from cofed._util.contracts import adopted, lacking
-from cofed.algorithms.abstract import AbstractAlgorithm, Candidates, Stage
-from cofed.algorithms.abstract_gossip import AbstractGossipAlgorithm
-from cofed.algorithms.abstract_server import AbstractServerAlgorithm
-from cofed.algorithms.local_steps import LocalSteps as LocalSteps
+from cofed.algorithms.base.algorithm import AbstractAlgorithm, Candidates, Stage
+from cofed.algorithms.base.gossip import AbstractGossipAlgorithm
+from cofed.algorithms.base.local_steps import LocalSteps as LocalSteps
+from cofed.algorithms.base.server import AbstractServerAlgorithm
 from cofed.problem import Problem
 from cofed.regularizers import AbstractRegularizer
 

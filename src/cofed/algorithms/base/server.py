@@ -4,8 +4,8 @@ from abc import abstractmethod
 
 from jaxtyping import Array, Float, PyTree
 
-from cofed.algorithms.abstract import AbstractAlgorithm
-from cofed.algorithms.local_steps import LocalSteps
+from cofed.algorithms.base.algorithm import AbstractAlgorithm
+from cofed.algorithms.base.local_steps import LocalSteps
 from cofed.problem import Problem
 
 

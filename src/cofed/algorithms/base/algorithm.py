@@ -7,7 +7,7 @@ import equinox as eqx
 from cofed.problem import Problem
 
 if TYPE_CHECKING:
-    from cofed.algorithms.abstract_server import AbstractServerAlgorithm
+    from cofed.algorithms.base.server import AbstractServerAlgorithm
 
 
 class AbstractAlgorithm(eqx.Module):

@@ -183,6 +183,38 @@ def test_bad_options_get_a_sentence(arguments, words, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("demo", "--rounds", "0"),
+        ("demo", "--speed", "3"),
+        ("demo", "--out", "/dev/null/at.all"),
+        ("dmo",),
+        ("run", "no.toml"),
+        ("plan", "no.toml", "--seconds", "0"),
+        ("reproduce", "no-figure"),
+        ("advise", "no.csv", "--target", "y", "--client", "site"),
+        ("report", "no/folder"),
+    ],
+)
+def test_bad_input_looks_the_same_whoever_refuses_it(arguments):
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    error, usage = result.stderr.splitlines()
+    assert error.startswith("Error: ")
+    assert error.endswith(".")
+    assert usage.startswith("Usage: ")
+    assert usage.endswith("--help)")
+
+
+def test_a_bad_end_has_no_usage():
+    result = invoke("init", "/dev/null/at.all")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: /dev/null/at.all cannot be written")
+    assert len(result.stderr.splitlines()) == 1
+
+
 def test_a_file_is_no_folder_to_write_into(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("taken").write_text("here")

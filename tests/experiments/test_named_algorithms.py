@@ -103,6 +103,17 @@ def test_a_method_that_chooses_takes_no_grid(tmp_path):
     assert "algorithm 'Alternative': Alternative chooses between methods by itself" in result.output
 
 
+def test_a_method_that_chooses_needs_held_out_data_of_its_own_clients(tmp_path, monkeypatch):
+    text = (
+        PLAIN.replace("test_clients = 0", "test_clients = 2")
+        + '[[algorithms]]\nname = "Alternative"\nclient_lr = 0.1\n'
+    )
+    monkeypatch.setattr(cofed, "run", None)
+    result = invoke("run", str(written(tmp_path, text)), "--out", str(tmp_path / "out"))
+    assert result.exit_code == 2
+    assert "algorithm 'Alternative': the evaluation federation has the client" in result.output
+
+
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from cofed._util import trees
-from cofed.algorithms.base import Carry
+from cofed.algorithms.local_steps import Carry
 
 
 class Probe(eqx.Module):

@@ -74,9 +74,7 @@ def choose(spec: RunSpec, candidates: Candidates, go: Callable[[RunSpec], Result
     federation, evaluation = spec.federation, spec.evaluation
     assert isinstance(federation, Federation)
     both = (candidates.shared, candidates.local)
-    unknown = [] if evaluation is None else [name for name in evaluation.names if name not in federation.names]
-    if unknown:
-        raise ValueError(f"the evaluation federation has the client {unknown[0]!r}, which the federation has not")
+    check_evaluated_clients(federation, evaluation)
     done: list[Result] = []
 
     def train(part: Federation, held_out: Federation | None, algorithm: AbstractServerAlgorithm) -> Result:
@@ -115,6 +113,13 @@ def splits(federation: Federation, candidates: Candidates, spec: RunSpec) -> lis
     if spec.evaluation is not None:
         return [(federation, spec.evaluation)]
     return [federation.split(candidates.held_out, spec.seed)]
+
+
+def check_evaluated_clients(federation: Federation, evaluation: Federation | None) -> None:
+    """Refuse held-out data of clients that are not trained: they have no model of their own to compare."""
+    unknown = [] if evaluation is None else [name for name in evaluation.names if name not in federation.names]
+    if unknown:
+        raise ValueError(f"the evaluation federation has the client {unknown[0]!r}, which the federation has not")
 
 
 class Interrupted(Exception):

@@ -11,7 +11,7 @@ READS = ("femnist", "mnist")  # datasets of the data folder
 
 
 def by_writer(n: Numbers, seed: int) -> tuple[Federation, Federation, str]:
-    """Training clients, test data and what they are: FEMNIST, else MNIST dealt out to pseudo-writers.
+    """Training clients, test data, and what they are in words: FEMNIST, or else MNIST dealt out to pseudo-writers.
 
     `n.writers` and `n.images` say how many; the stand-in's test data are MNIST's own, up to `n.images` of them.
     """

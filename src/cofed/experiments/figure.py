@@ -124,7 +124,7 @@ def axes(place: Axes, view: View, shown: list[np.ndarray], x: str, at: np.ndarra
 
 
 def logarithmic_x(place: Axes, at: np.ndarray) -> None:
-    """A logarithmic axis for these points; 0, for which a logarithm has no place, stands shortly before the first."""
+    """A logarithmic axis for these points; 0, which has no logarithm, stands shortly before the first of the others."""
     if at.min() > 0:
         place.set_xscale("log")
     else:

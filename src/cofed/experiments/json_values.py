@@ -14,7 +14,7 @@ def described(value: object) -> Any:
     """A value as JSON: what is no number, text or list of them, in words.
 
     >>> import cofed
-    >>> described([np.float64(0.5), cofed.Euclidean(), cofed.TopK(0.1)])
+    >>> described([np.float32(0.5), cofed.Euclidean(), cofed.TopK(0.1)])
     [0.5, 'Euclidean', 'TopK(share=0.1)']
     """
     if isinstance(value, (bool, int, float, str)) or value is None:

@@ -20,6 +20,7 @@ from cofed.engine.data import data_of
 from cofed.engine.grid import group_by_program
 from cofed.engine.history import Outcome, Result
 from cofed.engine.job import prepare, traced
+from cofed.engine.model_selection import check_evaluated_clients
 from cofed.engine.progress import interruptible
 from cofed.engine.ranking import AllDiverged, maximised
 from cofed.engine.spec import RunSpec
@@ -117,10 +118,12 @@ def check_methods(what: Comparison, setup: Setup, numbers: Numbers) -> Setup:
 
 
 def check_grid(grid: list[AbstractAlgorithm], what: Comparison, setup: Setup) -> None:
-    """Refuse several configurations where they cannot be ranked."""
+    """Refuse several configurations where they cannot be ranked, and held-out data that a method cannot choose by."""
     if len(grid) > 1:
         maximised(what.score, setup.metrics, what.maximise)
-        if chooses(grid[0], setup.problem):
+    if chooses(grid[0], setup.problem):
+        check_evaluated_clients(setup.federation, setup.evaluation)
+        if len(grid) > 1:
             raise ValueError(f"{grid[0].name} chooses between methods by itself: give one value for each of its keys")
 
 

@@ -1,4 +1,4 @@
-"""The measured numbers of an experiment, as its claims ask for them."""
+"""The measured numbers of an experiment, with the questions that its claims ask of them."""
 
 from collections.abc import Mapping
 
@@ -10,6 +10,17 @@ from cofed._util.pandas_types import Frame, Series
 class Measurements:
     """A long table of curves with ways to read it: values are means over the seeds.
 
+    Parameters
+    ----------
+    table
+        Rows with panel, algorithm, seed, round (or x) and what was measured.
+    references
+        What was measured of the baselines' models, by panel, label and column.
+    source
+        What the data are, in words.
+
+    Examples
+    --------
     >>> import pandas as pd
     >>> rows = [{"panel": "", "algorithm": "A", "seed": 0, "round": r, "f1": r / 10} for r in range(11)]
     >>> seen = Measurements(pd.DataFrame(rows), {})
@@ -19,8 +30,8 @@ class Measurements:
 
     def __init__(self, table: Frame, references: Mapping[str, Mapping[str, Mapping[str, float]]], source: str = ""):
         self.table = table
-        self.source = source  # what the data are, in words
-        self.references = references  # by panel, label and column
+        self.source = source
+        self.references = references
         self.axis = "x" if "x" in table else "round"
 
     def labels(self, panel: str = "") -> list[str]:
@@ -57,7 +68,7 @@ class Measurements:
         at_most: float | None = None,
         stays: bool = False,
     ) -> int | None:
-        """The first evaluated round in which a column is on this side of a level (and stays there); None: never."""
+        """The first evaluated round in which a column is within these bounds (and stays there); None: never."""
         curve = self.curve(label, column, panel)
         there = np.ones(len(curve), bool)
         if at_least is not None:
@@ -81,7 +92,7 @@ class Measurements:
 
 
 def each(values: Mapping[str, float | None], form: str = "{:.3g}") -> str:
-    """Several methods' figures for a sentence.
+    """The figures of several methods, for a sentence.
 
     >>> each({"FedMiD": 0.91234, "FedDualAvg": None})
     'FedMiD 0.912, FedDualAvg never'

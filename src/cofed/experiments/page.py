@@ -20,7 +20,7 @@ verdicts (`claims.json`), the exact configuration (`config.json`) and, where the
 
 
 def publish(source: Path, target: Path, experiments: Sequence[Experiment]) -> Path:
-    """Copy what is finished from one folder to another, and write README.md there over all that it then holds."""
+    """Copy finished results from one folder to another, and write a README.md there that shows all of them."""
     for experiment in experiments:
         folder = source / experiment.id
         if not (folder / "config.json").exists() or source.resolve() == target.resolve():

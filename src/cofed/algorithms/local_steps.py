@@ -1,0 +1,40 @@
+"""What an engine gives a client for one round."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar, runtime_checkable
+
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+Carry = TypeVar("Carry")
+
+
+@runtime_checkable
+class LocalSteps(Protocol):
+    """What an engine gives a client for one round: its gradients, and the loop over its K local steps.
+
+    Counters are floating scalars of the model's dtype, so that they enter formulas as they stand.
+    """
+
+    round: Float[Array, ""]  # r, counted from the start of the stage
+    count: Float[Array, ""]  # K_m, how many local steps this client takes in this round
+
+    @property
+    def key(self) -> PRNGKeyArray:
+        """For a method's own random draws: folded by (seed, round, client id), and independent of the batches."""
+        ...
+
+    def gradient(self, w: PyTree, k: Float[Array, ""]) -> PyTree:
+        """G_k(w): the gradient of the client's smooth loss at w on its k-th batch."""
+        ...
+
+    def loss_and_gradient(self, w: PyTree, k: Float[Array, ""]) -> tuple[Float[Array, ""], PyTree]:
+        """The client's mean loss at w on its k-th batch, and G_k(w)."""
+        ...
+
+    def hessian(self, w: PyTree, k: Float[Array, ""], where: Int[Array, " s"]) -> Float[Array, "s s"]:
+        """The Hessian of that loss at w, on these coordinates of the parameters laid out as one vector."""
+        ...
+
+    def run(self, step: Callable[[Float[Array, ""], Carry], Carry], carry: Carry) -> Carry:
+        """carry <- step(k, carry) for k = 0..K_m-1."""
+        ...

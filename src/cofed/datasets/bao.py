@@ -28,6 +28,35 @@ def bao_sparse(
     w = (1, ..., 1, 0, ..., 0) and delta_k ~ N(0, I), fixed per client. The noise's variance is that of
     Example 3.1; s = 512 of p = 1024 is the paper's.
 
+    Parameters
+    ----------
+    clients : int
+        M, the number of clients.
+    samples : int
+        n, the number of samples of each client.
+    d : int
+        p, the number of features.
+    nonzeros : int
+        s, how many entries of w are 1.
+    correlation : float
+        rho in Sigma_ij = rho^|i-j|, between -1 and 1.
+    seed : int
+        The seed of all draws.
+    dtype : {"float32", "float64"}
+        The dtype of the data. All draws are made in 64 bits and then rounded.
+
+    Returns
+    -------
+    Synthetic
+        The federation, and the truth that it was drawn from.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or the data would not fit into memory.
+
+    Examples
+    --------
     >>> data = bao_sparse(clients=2, samples=3, d=8, nonzeros=4)
     >>> data.federation.X.shape, data.truth["coef"]
     ((2, 3, 8), array([1., 1., 1., 1., 0., 0., 0., 0.]))
@@ -60,6 +89,33 @@ def bao_low_rank(
 
     The size 32 x 32 and r = 16 are those of the experiment's figure; there is no intercept.
 
+    Parameters
+    ----------
+    clients : int
+        M, the number of clients.
+    samples : int
+        n, the number of samples of each client.
+    d : int
+        W is d x d.
+    rank : int
+        r, the rank of W.
+    seed : int
+        The seed of all draws.
+    dtype : {"float32", "float64"}
+        The dtype of the data. All draws are made in 64 bits and then rounded.
+
+    Returns
+    -------
+    Synthetic
+        The federation, and the truth that it was drawn from.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or the data would not fit into memory.
+
+    Examples
+    --------
     >>> bao_low_rank(clients=2, samples=3, d=4, rank=1).federation.X.shape
     (2, 3, 4, 4)
     """

@@ -37,6 +37,37 @@ def chen_logistic(
     Open choices: features are uniform on [-1, 1]; w_avg has a random direction and the given norm; deviations
     are Gaussian before they are centred and scaled. The same seed with another R gives the same directions.
 
+    Parameters
+    ----------
+    clients : int
+        M, the number of clients.
+    samples : int or sequence of int
+        n_i: one number, or one per client.
+    d : int
+        The number of features.
+    heterogeneity : float
+        R.
+    norm : float
+        The norm of w_avg.
+    test_samples : int
+        How many fresh samples of every client `test` holds; 0 for none.
+    seed : int
+        The seed of all draws.
+    dtype : {"float32", "float64"}
+        The dtype of the data. All draws are made in 64 bits and then rounded.
+
+    Returns
+    -------
+    Synthetic
+        The federation, and the truth that it was drawn from.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or the data would not fit into memory.
+
+    Examples
+    --------
     >>> data = chen_logistic(clients=4, samples=[5, 6, 7, 8], d=3, heterogeneity=2.0)
     >>> gaps = data.local["coef"] - data.truth["coef"]
     >>> round(float(data.federation.weights("samples") @ (gaps**2).sum(axis=1)), 12)

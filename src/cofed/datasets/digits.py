@@ -19,14 +19,34 @@ STARTS = (0, 130, 256, 386, 516, 646, 776, 906, 1029, 1157, 1287, 1415, 1545, 16
 def digits(parts: int = 1, *, flat: bool = True, dtype: str = "float32") -> Federation:
     """1,797 digits of 8 x 8 pixels in [0, 1], one client per form: 14 clients of 122 to 130 images.
 
-    `parts` cuts each form into so many contiguous parts (digits of one hand), for more and smaller clients. The
-    images are vectors of 64 pixels, or 8 x 8 with `flat=False`; `Federation.split` holds samples of each out.
+    `Federation.split` holds samples of each client out.
 
     What is known: the set is the test part of the UCI digits, written by 13 people on preprinted forms (says its
     description). Its labels, in the file's order, run through one and the same text of 130 digits 14 times, up to 23
     digits that are missing and one other label: each time is a form. What is not known: who filled in which form.
     With 14 forms of 13 people, somebody filled in more than one; so clients are forms, and nearly writers.
 
+    Parameters
+    ----------
+    parts : int
+        Cut each form into this many contiguous parts (digits of one hand), for more and smaller clients.
+    flat : bool
+        Images as vectors of 64 pixels instead of 8 x 8.
+    dtype : {"float32", "float64"}
+        The dtype of the pixels.
+
+    Returns
+    -------
+    Federation
+        One client per form, or part of one.
+
+    Raises
+    ------
+    ValueError
+        If there are more parts than images of a form.
+
+    Examples
+    --------
     >>> fed = digits()
     >>> fed
     Federation(14 clients, 1797 samples (min 122, median 130, max 130 per client), 64 features, float32)

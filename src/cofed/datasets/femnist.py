@@ -27,11 +27,36 @@ def femnist(
     The files are those of TensorFlow Federated, fed_emnist_digitsonly_train.h5 and ..._test.h5 (with letters
     fed_emnist_train.h5 and ..._test.h5), in `folder`/femnist or in `folder` itself, where the folder is that of
     `data_folder`. Train and test hold different images of the same writers. Pixels are as in the file: 1 is paper, 0
-    is ink, the other way round than in MNIST. Images are vectors of 784 pixels, or 28 x 28 with `flat=False`.
+    is ink, the other way round than in MNIST.
 
-    `writers`: the first so many in the order of their names, or their names, as in
-    `femnist(test=True, writers=train.names)`; None is all of them, 341,873 images to train on.
+    Parameters
+    ----------
+    folder : path, optional
+        The folder with the data; without, the one that the variable COFED_DATA names.
+    test : bool
+        Whether to read the test images.
+    digits_only : bool
+        Whether to leave the letters out.
+    writers : int or iterable of str, optional
+        The first so many in the order of their names, or their names, as in
+        `femnist(test=True, writers=train.names)`. Without, all of them: 341,873 images to train on.
+    flat : bool
+        Images as vectors of 784 pixels instead of 28 x 28.
+    dtype : {"float32", "float64"}
+        The dtype of the pixels.
 
+    Returns
+    -------
+    Federation
+        One client per writer.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder or a file is not there; the sentence says which.
+
+    Examples
+    --------
     >>> import h5py, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with h5py.File(f"{folder}/fed_emnist_digitsonly_train.h5", "w") as file:

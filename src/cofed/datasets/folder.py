@@ -14,6 +14,23 @@ def data_folder(given: str | Path | None = None) -> Path:
 
     Everything that is missing (the setting, the folder, later a file in it) is a FileNotFoundError.
 
+    Parameters
+    ----------
+    given : path, optional
+        The folder; without, the one that the variable COFED_DATA names.
+
+    Returns
+    -------
+    pathlib.Path
+        The folder.
+
+    Raises
+    ------
+    FileNotFoundError
+        If no folder is given, or it is not there.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     str(data_folder(folder)) == folder

@@ -43,17 +43,40 @@ def haxby(
     mask.nii.gz and labels.txt (or attributes_literal.txt) in the folder itself, or in its subfolder haxby-slice, are
     read as well, as subject 1, where there is no subj1.
 
-    subjects: a number, or several; several need a mask that they share, as mask.nii.gz is.
-    classes: the categories to tell apart, label 0 first; None is all of them but rest, in the order of their names.
-    mask: the file of the mask, in the subject's folder or the one above, such as "mask4_vt.nii.gz".
-    standardize: bring each voxel to mean 0 and variance 1 over the chosen scans of its run. A voxel that is constant
-        there becomes 0.
-    parts: cut each run into so many clients. A run shows a category in one block, so that a part takes every so
-        manieth scan of each. Parts of one run are neighbours in time: test on other runs, not on other parts.
-
     Two categories give 18 scans per run, and subjects have 12 runs. Run 8 of subject 5 has no labels and is left out,
     which gives the 59 runs of subjects 1 to 5 that Yuan et al. (2021) train on.
 
+    Parameters
+    ----------
+    folder : path, optional
+        The folder with the data; without, the one that the variable COFED_DATA names.
+    subjects : int or iterable of int
+        A number, or several; several need a mask that they share, as mask.nii.gz is.
+    classes : sequence of str, optional
+        The categories to tell apart, label 0 first; None is all of them but rest, in the order of their names.
+    mask : str
+        The file of the mask, in the subject's folder or the one above, such as "mask4_vt.nii.gz".
+    standardize : bool
+        Bring each voxel to mean 0 and variance 1 over the chosen scans of its run. A voxel that is constant there
+        becomes 0.
+    parts : int
+        Cut each run into this many clients. A run shows a category in one block, so a part takes every parts-th scan of
+        each. Parts of one run are neighbours in time: test on other runs, not on other parts.
+    dtype : {"float32", "float64"}
+        The dtype of the features.
+
+    Returns
+    -------
+    Federation
+        The runs.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder or a file is not there; the sentence says which.
+
+    Examples
+    --------
     >>> import nibabel, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for name, shape in (("bold", (3, 2, 1, 8)), ("mask", (3, 2, 1))):
@@ -106,6 +129,25 @@ def haxby_split(
     With several subjects, the last one is to test on: with all six, this is the division of Yuan et al. (2021), 59
     runs to train on and 12 to test on. With one subject, the last quarter of its runs is to test on.
 
+    Parameters
+    ----------
+    folder : path, optional
+        The folder with the data; without, the one that the variable COFED_DATA names.
+    classes, mask, standardize, dtype
+        As in `haxby`.
+
+    Returns
+    -------
+    Split
+        Clients to train on, clients to test on, and a line that says what they are.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder or a file is not there; the sentence says which.
+
+    Examples
+    --------
     >>> haxby_split("no/such/folder")
     Traceback (most recent call last):
         ...

@@ -41,6 +41,37 @@ def liang_linear(
     in its first s entries (the first is the bias, whose feature is 1); w_m - w* is N(0, heterogeneity^2) in
     every entry, less its average over the clients; unit variances.
 
+    Parameters
+    ----------
+    clients : int
+        M, the number of clients.
+    samples : int
+        n, the number of samples of each client.
+    d : int
+        The number of features.
+    s : int
+        How many entries of w* are not zero.
+    heterogeneity : float
+        The standard deviation of w_m - w*.
+    noise : float
+        The standard deviation of the noise in y.
+    seed : int
+        The seed of all draws.
+    dtype : {"float32", "float64"}
+        The dtype of the data. All draws are made in 64 bits and then rounded.
+
+    Returns
+    -------
+    Synthetic
+        The federation, and the truth that it was drawn from.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or the data would not fit into memory.
+
+    Examples
+    --------
     >>> data = liang_linear(clients=4, samples=5, d=6, s=2)
     >>> data.truth["coef"], bool(np.allclose(data.local["coef"].mean(axis=0), data.truth["coef"]))
     (array([1., 1., 0., 0., 0., 0.]), True)
@@ -80,6 +111,37 @@ def liang_logistic(
     k(|w*|) w* = mean of k(|w_m|) w_m, one equation in |w*|. (The paper runs centralised SGD for it.)
     Open choices: alpha is 1 + N(0, 0.1^2) per entry, beta is N(0, heterogeneity^2).
 
+    Parameters
+    ----------
+    clients : int
+        M, the number of clients.
+    samples : int
+        n, the number of samples of each client.
+    d : int
+        The number of features.
+    s : int
+        How many entries of w* are not zero.
+    heterogeneity : float
+        The standard deviation of the entries of beta.
+    test_samples : int
+        How many fresh samples of every client `test` holds; 0 for none.
+    seed : int
+        The seed of all draws.
+    dtype : {"float32", "float64"}
+        The dtype of the data. All draws are made in 64 bits and then rounded.
+
+    Returns
+    -------
+    Synthetic
+        The federation, and the truth that it was drawn from.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or the data would not fit into memory.
+
+    Examples
+    --------
     >>> data = liang_logistic(clients=4, samples=5, d=6, s=2, heterogeneity=1.0)
     >>> data.truth["coef"].shape, data.truth["coef"][2:]
     ((6,), array([0., 0., 0., 0.]))
@@ -114,6 +176,37 @@ def liang_linear_stream(
 ) -> Synthetic:
     """`liang_linear` with fresh samples at every local step; the history shows `samples` fixed ones per client.
 
+    Parameters
+    ----------
+    clients : int
+        M, the number of clients.
+    d : int
+        The number of features.
+    s : int
+        How many entries of w* are not zero.
+    heterogeneity : float
+        The standard deviation of w_m - w*.
+    noise : float
+        The standard deviation of the noise in y.
+    samples : int
+        How many fixed samples of each client the history is measured on.
+    seed : int
+        The seed of all draws.
+    dtype : {"float32", "float64"}
+        The dtype of the data. All draws are made in 64 bits and then rounded.
+
+    Returns
+    -------
+    Synthetic
+        The federation, and the truth that it was drawn from.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or the data would not fit into memory.
+
+    Examples
+    --------
     >>> liang_linear_stream(clients=4, d=6, s=2, samples=5).federation
     Federation(4 clients, a stream, 6 features, float32)
     """
@@ -146,6 +239,35 @@ def liang_logistic_stream(
 ) -> Synthetic:
     """`liang_logistic` with fresh samples at every local step; the history shows `samples` fixed ones per client.
 
+    Parameters
+    ----------
+    clients : int
+        M, the number of clients.
+    d : int
+        The number of features.
+    s : int
+        How many entries of w* are not zero.
+    heterogeneity : float
+        The standard deviation of the entries of beta.
+    samples : int
+        How many fixed samples of each client the history is measured on.
+    seed : int
+        The seed of all draws.
+    dtype : {"float32", "float64"}
+        The dtype of the data. All draws are made in 64 bits and then rounded.
+
+    Returns
+    -------
+    Synthetic
+        The federation, and the truth that it was drawn from.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or the data would not fit into memory.
+
+    Examples
+    --------
     >>> liang_logistic_stream(clients=4, d=6, s=2, samples=5).federation
     Federation(4 clients, a stream, 6 features, float32)
     """

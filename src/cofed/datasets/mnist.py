@@ -46,6 +46,25 @@ def mnist(folder: str | Path | None = None, *, download: bool = False) -> Images
     With `download=True`, scikit-learn gets the images from OpenML where the files are not there, and keeps them in
     `folder`, or else in its own cache.
 
+    Parameters
+    ----------
+    folder : path, optional
+        The folder with the data; without, the one that the variable COFED_DATA names.
+    download : bool
+        Let scikit-learn get the images from OpenML where the files are not there.
+
+    Returns
+    -------
+    Images
+        The images and their labels.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder or a file is not there; the sentence says which.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for name in ("train", "t10k"):
@@ -83,6 +102,31 @@ def mnist_by_writer(
     MNIST does not say who wrote an image. So this is not a split by writers: pseudo-writers differ in which digits
     they have (`cofed.partition.dirichlet` with this alpha), not in their hand. Features are the images' 784 pixels.
 
+    Parameters
+    ----------
+    images : Images
+        What `mnist` gives.
+    writers : int
+        The number of clients.
+    alpha : float
+        How alike the clients are; see `cofed.partition.dirichlet`.
+    min_size : int
+        The fewest images of a client.
+    seed : int
+        The seed of all draws.
+
+    Returns
+    -------
+    Federation
+        The pseudo-writers.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is none of these, or there are not enough images.
+
+    Examples
+    --------
     >>> images = Images(np.zeros((60, 28, 28), "float32"), np.arange(60) % 10, np.zeros((1, 28, 28)), np.zeros(1))
     >>> fed = mnist_by_writer(images, writers=3, min_size=2)
     >>> fed.names, fed.n_samples, fed.feature_shape

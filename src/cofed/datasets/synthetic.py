@@ -18,6 +18,21 @@ class Synthetic:
 
     All draws are made in 64 bits and then rounded, so the float32 set is the float64 set, rounded.
 
+    Parameters
+    ----------
+    federation
+        The clients.
+    truth
+        The model to recover, in 64 bits: "coef", and "intercept" where there is one.
+    local
+        The clients' own models, stacked first, where these differ.
+    test
+        Fresh data from the same truth.
+    R
+        The heterogeneity of the clients' models, where the paper defines it.
+
+    Examples
+    --------
     >>> from cofed.datasets import yuan_lasso
     >>> data = yuan_lasso(clients=2, samples=3, d=4, nonzeros=2, test_clients=0)
     >>> data.truth["coef"], data.test is None
@@ -25,10 +40,10 @@ class Synthetic:
     """
 
     federation: Federation
-    truth: Mapping[str, Any]  # the model to recover, in 64 bits: "coef", and "intercept" where there is one
-    local: Mapping[str, Any] | None = None  # the clients' own models, stacked first, where these differ
-    test: Federation | None = None  # fresh data from the same truth
-    R: float | None = None  # the heterogeneity of the clients' models, where the paper defines it
+    truth: Mapping[str, Any]
+    local: Mapping[str, Any] | None = None
+    test: Federation | None = None
+    R: float | None = None
 
 
 Pair = tuple[np.ndarray, np.ndarray]
@@ -62,7 +77,7 @@ def sigmoid(z: np.ndarray) -> np.ndarray:
 def check_sizes(owner: str, **sizes: int) -> None:
     """Refuse sizes below 1, and clients whose samples would not fit into memory."""
     for name, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        if not checks.is_integer(value) or value < 1:
             raise ValueError(f"{owner}: {name} must be a whole number >= 1, got {shown(value)}")
     check_room(owner, *(int(sizes.get(name, 1)) for name in ("clients", "samples", "d")))
 
@@ -86,7 +101,7 @@ def check_choices(owner: str, seed: int, dtype: str) -> None:
     floating(f"{owner}: dtype", dtype)
 
 
-def check_scale(owner: str, **scales: Any) -> None:
+def check_scale(owner: str, **scales: object) -> None:
     """Refuse what is not a number >= 0, and such as make data that overflow."""
     for name, value in scales.items():
         if checks.nonnegative(f"{owner}: {name}", value) > 1e15:
@@ -95,5 +110,5 @@ def check_scale(owner: str, **scales: Any) -> None:
 
 def check_at_most(owner: str, name: str, value: int, bound_name: str, bound: int) -> None:
     """Refuse a number of non-zeros or a rank beyond the dimension."""
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not 0 <= value <= bound:
+    if not checks.is_integer(value) or not 0 <= value <= bound:
         raise ValueError(f"{owner}: {name} must be between 0 and {bound_name}={bound}, got {shown(value)}")

@@ -35,6 +35,35 @@ def yuan_lasso(
     The defaults are data set I; II and III have nonzeros=64 and 8; IV has clients=256, samples=32.
     Open choice: `test` holds fresh clients (the paper does not say how its validation data are drawn).
 
+    Parameters
+    ----------
+    clients : int
+        M, the number of clients.
+    samples : int
+        n, the number of samples of each client.
+    d : int
+        The number of features.
+    nonzeros : int
+        s, how many entries of w are 1.
+    test_clients : int
+        How many fresh clients `test` holds; 0 for none.
+    seed : int
+        The seed of all draws.
+    dtype : {"float32", "float64"}
+        The dtype of the data. All draws are made in 64 bits and then rounded.
+
+    Returns
+    -------
+    Synthetic
+        The federation, and the truth that it was drawn from.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or the data would not fit into memory.
+
+    Examples
+    --------
     >>> yuan_lasso(clients=4, samples=8, d=16, nonzeros=3).federation.X.shape
     (4, 8, 16)
     """
@@ -59,6 +88,35 @@ def yuan_low_rank(
 
     The defaults are data set I; II and III have rank=4 and 1; IV has clients=256, samples=32.
 
+    Parameters
+    ----------
+    clients : int
+        M, the number of clients.
+    samples : int
+        n, the number of samples of each client.
+    d : int
+        W is d x d.
+    rank : int
+        The rank of W.
+    test_clients : int
+        How many fresh clients `test` holds; 0 for none.
+    seed : int
+        The seed of all draws.
+    dtype : {"float32", "float64"}
+        The dtype of the data. All draws are made in 64 bits and then rounded.
+
+    Returns
+    -------
+    Synthetic
+        The federation, and the truth that it was drawn from.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or the data would not fit into memory.
+
+    Examples
+    --------
     >>> data = yuan_low_rank(clients=2, samples=3, d=4, rank=2)
     >>> data.federation.X.shape, int(np.linalg.matrix_rank(data.truth["coef"]))
     ((2, 3, 4, 4), 2)
@@ -94,6 +152,41 @@ def yuan_fmri_like(
     - labels are 1 with probability sigmoid(<x, w>), with w scaled so that <x, w> has standard deviation
       `signal` over scans of one session: at 8 the true w predicts about nine labels of ten.
 
+    Parameters
+    ----------
+    clients : int
+        Sessions to train on.
+    samples : int
+        Scans of a session.
+    d : int
+        Voxels.
+    regions : int
+        Blocks of voxels that matter.
+    region_size : int
+        Voxels of such a block.
+    smoothness : int
+        How many neighbours a voxel is averaged over.
+    signal : float
+        The standard deviation of <x, w>.
+    test_clients : int
+        Sessions to test on; 0 for none.
+    seed : int
+        The seed of all draws.
+    dtype : {"float32", "float64"}
+        The dtype of the data. All draws are made in 64 bits and then rounded.
+
+    Returns
+    -------
+    Synthetic
+        The federation, and the truth that it was drawn from.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or the data would not fit into memory.
+
+    Examples
+    --------
     >>> data = yuan_fmri_like(clients=3, samples=4, d=300, regions=2, region_size=5, test_clients=1)
     >>> data.federation.X.shape, int(np.count_nonzero(data.truth["coef"]))
     ((3, 4, 300), 10)

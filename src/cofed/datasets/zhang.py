@@ -31,6 +31,37 @@ def zhang_logistic(
     norms of about 25, the problem is badly conditioned and steps must stay below 0.01.
     `local` holds the clients' models; there is no common `truth`.
 
+    Parameters
+    ----------
+    alpha : float
+        The variance of u_k: how much the models differ.
+    beta : float
+        The variance of B_k: how much the features differ.
+    clients : int
+        M, the number of clients.
+    samples : int
+        n, the number of samples of each client.
+    d : int
+        The number of features.
+    normalize : bool
+        Divide each x by its norm.
+    seed : int
+        The seed of all draws.
+    dtype : {"float32", "float64"}
+        The dtype of the data. All draws are made in 64 bits and then rounded.
+
+    Returns
+    -------
+    Synthetic
+        The federation, and the truth that it was drawn from.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or the data would not fit into memory.
+
+    Examples
+    --------
     >>> data = zhang_logistic(clients=3, samples=4, d=5)
     >>> data.federation.X.shape, set(data.federation.pooled()[1].tolist()) <= {-1, 1}
     ((3, 4, 5), True)

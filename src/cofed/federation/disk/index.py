@@ -15,7 +15,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 import pyarrow as pa
@@ -39,10 +39,10 @@ class Names(Sequence[str]):
         return len(self.table)
 
     @overload
-    def __getitem__(self, index: int) -> str: ...
+    def __getitem__(self, index: SupportsIndex) -> str: ...
     @overload
     def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
+    def __getitem__(self, index: SupportsIndex | slice) -> str | list[str]:
         return self.table[index].to_pylist() if isinstance(index, slice) else self.table[int(index)].as_py()
 
     def find(self, name: str) -> int:

@@ -194,7 +194,7 @@ def on_devices(f: Callable, gives: Callable = alike) -> Callable:
     return run
 
 
-def dealt(task: AbstractTask) -> list[Array]:
+def dealt(task: AbstractTask) -> list[PyTree]:
     """What of a task is dealt out."""
     return [part for name in STACKS if (part := getattr(task.data, name)) is not None]
 

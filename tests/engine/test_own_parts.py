@@ -89,3 +89,9 @@ def test_a_choice_leaves_the_constants_of_a_users_module_alone():
     assert models.coef.shape == (len(worlds.SIZES), worlds.D)
     assert models.scale is None
     assert np.isfinite(result.choice.difference)
+
+
+def test_a_warning_points_at_the_users_line():
+    with pytest.warns(RuntimeWarning, match="not finite|blown up|diverged") as seen:
+        cofed.run(worlds.problem(), worlds.linear(), cofed.FedAvg(1e6), rounds=60, local_steps=2)
+    assert {one.filename for one in seen} == {__file__}

@@ -28,7 +28,7 @@ class Stream(eqx.Module):
 
     def batch(self, k: Float[Array, ""]) -> tuple[Array, Array]:
         """The samples of the k-th step."""
-        return self.draw(jax.random.fold_in(self.key, k.astype(jnp.int32)), self.client, self.size)
+        return self.draw(jax.random.fold_in(self.key, jnp.asarray(k).astype(jnp.int32)), self.client, self.size)
 
 
 class Steps(eqx.Module):
@@ -51,7 +51,7 @@ class Steps(eqx.Module):
             return *self.stream.batch(k), self.share
         if self.rows is None:
             return self.X, self.y, self.share
-        i = k.astype(jnp.int32)
+        i = jnp.asarray(k).astype(jnp.int32)
         # One gather of the batch's rows out of all clients' data: no client's data is copied.
         X = self.X.at[self.rows[i]].get(mode="promise_in_bounds")
         return X, self.y[i], self.share[i]

@@ -116,6 +116,7 @@ class FitProgress:
         gap, rounding = float(seen.gap), float(seen.rounding) + float(np.sum(moved**2)) / 2
         converged = not self.separable and gap + rounding <= self.target
         limited = not converged and not self.separable and (bool(seen.settled) or gap <= self.target)
+        limited = limited and self.psi.has_conjugate  # without one there is no bound that rounding could limit
         size = units.objective
         return Certificate(
             objective=size * float(seen.objective) + labels.least,
@@ -148,6 +149,8 @@ class FitProgress:
                 "without a penalty the coefficients grow without end and there is no best model: "
                 f"{reached}alpha > 0 helps."
             )
+        if not self.psi.has_conjugate:
+            return f"{self.psi.title} gives no conjugate, so no duality gap can certify the fit: {reached}"
         if self.failed:
             return f"the rounds failed, as the model was no longer finite: {reached}A smaller step may help."
         if self.rounds_left <= 0:

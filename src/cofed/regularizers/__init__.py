@@ -24,7 +24,6 @@ __all__ = [
     "L1",
     "MCP",
     "SCAD",
-    "AbstractNorm",
     "AbstractRegularizer",
     "Box",
     "ElasticNet",

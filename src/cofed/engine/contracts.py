@@ -130,7 +130,7 @@ def same_shapes(what: str, found: PyTree, expected: PyTree) -> None:
 def described(tree: PyTree) -> str:
     """The leaves of a tree, with their shapes and dtypes."""
     leaves = zip(trees.names(tree), jax.tree.leaves(tree), strict=True)
-    return "; ".join(f"{name} {leaf.dtype}{list(leaf.shape)}" for name, leaf in leaves) or "nothing"
+    return "; ".join(f"{name or 'one array'} {leaf.dtype}{list(leaf.shape)}" for name, leaf in leaves) or "nothing"
 
 
 def fixed_numbers(algorithm: AbstractAlgorithm, dtype: np.dtype) -> str:

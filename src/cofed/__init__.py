@@ -4,6 +4,7 @@ The public names are listed in `__init__.pyi`. Each is loaded when it is first u
 run no scikit-learn.
 """
 
+import importlib.util
 import sys
 from typing import Any
 
@@ -17,6 +18,9 @@ __all__ = [name for name in __all__ if name != "flower"]  # pyright: ignore[repo
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __dir__():  # in the words of Python, which also suggests a name that is nearly the same
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-    return _load(name)
+    if name in __dir__():
+        return _load(name)
+    if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}") is not None:
+        return importlib.import_module(f"{__name__}.{name}")  # a room that holds no names of its own here
+    # In the words of Python, which also suggests a name that is nearly the same.
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])

@@ -129,7 +129,7 @@ class Coded(Message):
         return (self.scale * level(codes, self.bits).astype(self.scale.dtype)).reshape(self.shape)
 
 
-def plain(value: Given[float]) -> float:
+def plain(value: Given[float]) -> Given[float]:
     """A number of NumPy's as one of Python's, which is static and hashable."""
     return checks.as_float(value) if checks.is_real(value) else value
 
@@ -208,7 +208,7 @@ class Quantised(AbstractCompressor):
     (1, [1.5, -1.5, 1.5, 1.5])
     """
 
-    bits: int = eqx.field(static=True)
+    bits: Given[int] = eqx.field(static=True)
 
     def __check_init__(self):
         if checks.integer("Quantised: bits", self.bits) > 16:

@@ -95,3 +95,47 @@ def test_a_warning_points_at_the_users_line():
     with pytest.warns(RuntimeWarning, match="not finite|blown up|diverged") as seen:
         cofed.run(worlds.problem(), worlds.linear(), cofed.FedAvg(1e6), rounds=60, local_steps=2)
     assert {one.filename for one in seen} == {__file__}
+
+
+class Raises(Plain):
+    """A method with a mistake in it."""
+
+    def local(self, problem, down, client, steps):
+        raise RuntimeError("a mistake")
+
+
+class Named(Plain):
+    """A text that is not declared static."""
+
+    kind: str = "a"
+
+
+class Declared(Plain):
+    """A text that is."""
+
+    kind: str = eqx.field(static=True, default="a")
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_the_line_of_an_own_method_that_raises_is_named(debug):
+    with pytest.raises(ValueError, match=r"^a round of Raises .*RuntimeError: a mistake at test_own_parts.py:\d+\)"):
+        cofed.run(worlds.problem(), worlds.linear(), Raises(0.1), rounds=1, local_steps=2, debug=debug)
+
+
+def test_a_field_of_an_own_method_that_is_no_number_is_named():
+    federation, settings = worlds.linear(), {"rounds": 1, "local_steps": 2}
+    with pytest.raises(TypeError, match=r"Plain: lr is 'a', which is no number"):
+        cofed.run(worlds.problem(), federation, Plain("a"), **settings)
+    with pytest.raises(ValueError, match=r"a round of Plain cannot be computed .*None was given for lr"):
+        cofed.run(worlds.problem(), federation, Plain(None), **settings)
+    with pytest.raises(TypeError, match=r"Named: kind is 'a'.*equinox.field\(static=True\)"):
+        cofed.tune(worlds.problem(), federation, [Named(0.1), Named(0.2)], **settings)
+    assert len(cofed.tune(worlds.problem(), federation, [Declared(0.1), Declared(0.2)], **settings).table) == 2
+
+
+def test_resume_says_what_to_give_of_an_own_method(tmp_path):
+    cofed.run(worlds.problem(), worlds.linear(), Plain(0.1), rounds=2, local_steps=2, checkpoint=tmp_path / "run")
+    with pytest.raises(ValueError, match=r"has an algorithm with code of its own.*pass algorithm= to resume"):
+        cofed.resume(tmp_path / "run")
+    with pytest.raises(ValueError, match="Give algorithm= as it was to go on"):
+        cofed.resume(tmp_path / "run", algorithm=Plain(0.2))

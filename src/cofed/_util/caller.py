@@ -1,7 +1,9 @@
-"""Warnings that point at the user's line, however deep inside cofed they arise."""
+"""Lines of the user's: where a warning comes from, and where an error was raised."""
 
 import sys
+import traceback
 import warnings
+from pathlib import Path
 
 
 def warn_caller(message: str) -> None:
@@ -10,3 +12,15 @@ def warn_caller(message: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "cofed":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, RuntimeWarning, stacklevel=level)
+
+
+def raised_at(error: BaseException, own: object) -> str:
+    """The innermost line of the module of a user's object that an error went through, as " at file.py:66", or ""."""
+    modules = {kind.__module__ for kind in type(own).__mro__} - {"builtins"}
+    modules = {name for name in modules if name.partition(".")[0] not in ("cofed", "equinox", "abc")}
+    lines = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__") in modules
+    ]
+    return f" at {Path(lines[-1][0]).name}:{lines[-1][1]}" if lines else ""

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from cofed._util import trees
+from cofed._util.caller import raised_at
 from cofed.algorithms.base import AbstractAlgorithm, AbstractGossipAlgorithm, AbstractServerAlgorithm
 from cofed.algorithms.probe import Probe
 from cofed.federation import AbstractFederation
@@ -128,13 +129,28 @@ def same_shapes(what: str, found: PyTree, expected: PyTree) -> None:
 
 
 def described(tree: PyTree) -> str:
-    """The leaves of a tree, with their shapes and dtypes."""
+    """The leaves of a tree, with their shapes and dtypes.
+
+    >>> described({"coef": np.zeros(3)}), described(np.zeros(3)), described(())
+    ('coef float64[3]', 'one array float64[3]', 'nothing')
+    """
     leaves = zip(trees.names(tree), jax.tree.leaves(tree), strict=True)
-    return "; ".join(f"{name} {leaf.dtype}{list(leaf.shape)}" for name, leaf in leaves) or "nothing"
+    return "; ".join(f"{name or 'one array'} {leaf.dtype}{list(leaf.shape)}" for name, leaf in leaves) or "nothing"
 
 
-def fixed_numbers(algorithm: AbstractAlgorithm, dtype: np.dtype) -> str:
-    """The static fields that hold a number of NumPy's in another dtype, which JAX does not adapt to the model's."""
+def odd_fields(algorithm: AbstractAlgorithm, dtype: np.dtype) -> str:
+    """The fields that may be the reason why a round cannot be computed.
+
+    Those that were given None where that is not the default, or else the static ones that hold a number of NumPy's in
+    another dtype, which JAX does not adapt to the model's.
+    """
+    empty = [
+        field.name
+        for field in dataclasses.fields(algorithm)
+        if getattr(algorithm, field.name) is None and field.default is not None
+    ]
+    if empty:
+        return f" (but None was given for {', '.join(empty)})"
     found = [
         f"{field.name} is {value.dtype} of NumPy's"
         for field in dataclasses.fields(algorithm)
@@ -172,11 +188,12 @@ def check_round(algorithm: AbstractAlgorithm, problem: Problem, start: PyTree, b
         found = eqx.filter_eval_shape(one_round, numbers, start)
     except Exception as error:
         raise ValueError(
-            f"algorithm: a round of {name} cannot be computed for this model by JAX ({in_a_line(error)}); its methods "
-            f"are functions in jax.numpy, and its numbers are traced{fixed_numbers(algorithm, zero.dtype)}"
+            f"a round of {name} cannot be computed for this model by JAX ({in_a_line(error)}"
+            f"{raised_at(error, algorithm)}); its methods are functions in jax.numpy, and its numbers are traced"
+            f"{odd_fields(algorithm, zero.dtype)}"
         ) from error
     before, after, client, kept, model = found
     step = "mix" if by_gossip else "aggregate"
-    same_shapes(f"algorithm: {name}.{step} must give a state", after, before)
-    same_shapes(f"algorithm: {name}.local must keep a client's state", kept, client)
-    same_shapes(f"algorithm: {name}.model must give a model", model, start)
+    same_shapes(f"{name}.{step} must give a state", after, before)
+    same_shapes(f"{name}.local must keep a client's state", kept, client)
+    same_shapes(f"{name}.model must give a model", model, start)

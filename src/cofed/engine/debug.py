@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from cofed._util import trees
+from cofed._util.caller import raised_at
 from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule
 from cofed.engine.client_loop import AbstractClientLoop, Participants, Work
 from cofed.engine.state import State
@@ -90,7 +91,8 @@ class OneByOne(AbstractClientLoop):
             except DebugFailure:
                 raise
             except Exception as error:
-                raise self.failure(position, f"{type(error).__name__}: {error}") from error
+                what = f"{type(error).__name__}: {error}{raised_at(error, task.algorithm)}"
+                raise self.failure(position, what) from error
             if not trees.all_finite(results[-1]):
                 raise self.failure(position, "its update is not finite after the last step")
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)

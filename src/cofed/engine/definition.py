@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -125,23 +125,26 @@ class WrittenRun:
         """A part of the definition: the folder's or, where that has code of its own, the caller's, if they agree."""
         if given is None:
             if ours is None:
+                article = "an" if name == "algorithm" else "a"
                 raise ValueError(
-                    f"the run in {self.folder} has a {name} with code of its own, which no file can hold: "
+                    f"the run in {self.folder} has {article} {name} with code of its own, which no file can hold: "
                     f"pass {name}= to resume"
                 )
             return self.decoded(ours, name)
         known = ours if ours is not None else self.record.own[name].outline if name in self.record.own else None
         if known is not None:
-            self.refuse(fingerprints.contradiction(known, fingerprints.outline(given), name), name.partition(".")[0])
+            contradiction = fingerprints.contradiction(known, fingerprints.outline(given), name)
+            if contradiction is not None:
+                self.refuse(contradiction, name.partition(".")[0], in_folder=ours is not None)
         return given
 
-    def refuse(self, contradiction: str | None, name: str) -> None:
-        """Refuse what is not as it was, if anything."""
-        if contradiction is not None:
-            raise ValueError(
-                f"resume was given another {name} than the run in {self.folder} has: {contradiction}. Leave {name}= "
-                "out to go on with that run, or begin a new one with cofed.run"
-            )
+    def refuse(self, contradiction: str, name: str, in_folder: bool) -> NoReturn:
+        """Refuse what is not as it was; what the folder holds need not be given at all."""
+        advice = f"Leave {name}= out" if in_folder else f"Give {name}= as it was"
+        raise ValueError(
+            f"resume was given another {name} than the run in {self.folder} has: {contradiction}. {advice} to go on "
+            "with that run, or begin a new one with cofed.run"
+        )
 
     def metrics(self, given: dict[str, Callable]) -> dict[str, Callable]:
         """All metrics of the run."""
@@ -204,7 +207,8 @@ class WrittenRun:
         for name, now in own_code(run, start).items():
             before = self.record.own.get(name)
             if before is not None and before.code != now.code:
-                self.refuse(f"its code computes something else than it did ({name})", name.partition(".")[0])
+                changed = f"its code computes something else than it did ({name})"
+                self.refuse(changed, name.partition(".")[0], in_folder=False)
 
 
 def write_federation(path: Path, federation: Federation) -> None:

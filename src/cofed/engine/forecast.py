@@ -165,10 +165,12 @@ class Forecast:
         ]
         most = self.clients_that_fit
         if most is not None:
-            others = "" if self.features_that_fit is None else f", or {self.features_that_fit:,} features"
+            features = self.features_that_fit
+            others = "" if features is None else f", or at about {roughly(features)} features"
+            took = f" ({duration(self.seconds_with(most))})" if most else ""
             lines.append(
-                f"This machine ({size(self.memory_bytes)}) ends at about {most:,} clients like these "
-                f"({duration(self.seconds_with(most))}){others}."
+                f"This machine ({size(self.memory_bytes)}) runs out of memory at about {roughly(most)} clients like "
+                f"these{took}{others}."
             )
         return "\n".join(lines)
 
@@ -195,7 +197,7 @@ def forecast(
     per_client: bool = False,
     seconds: Given[float] = 2.0,
 ) -> Forecast:
-    """Forecast what a run will cost: seconds, memory, bytes on the wire, and where this machine ends.
+    """Forecast what a run will cost: seconds, memory, bytes on the wire, and how much fits into this machine.
 
     Compiles the run's own program and times it on the run's own data.
 
@@ -379,6 +381,15 @@ def combined(job: Job, start: PyTree, measured: Mapping[Hashable, Calibration], 
         bytes_per_round=on_wire / spec.rounds,
         bytes_on_wire=round(on_wire),
     )
+
+
+def roughly(count: int) -> str:
+    """An estimated count, to three digits.
+
+    >>> roughly(1_473_567), roughly(12)
+    ('1,470,000', '12')
+    """
+    return f"{float(f'{count:.3g}'):,.0f}"
 
 
 def duration(seconds: float | int) -> str:

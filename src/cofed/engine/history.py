@@ -133,6 +133,8 @@ class History:
     --------
     >>> History([{"round": 0, "objective": 2.0}], [], []).to_pandas()["objective"].tolist()
     [2.0]
+    >>> History([{"round": 0, "objective": 2.0}, {"round": 5, "objective": 0.5}], [], [])
+    History(2 rows, rounds 0 to 5, objective 0.5)
     """
 
     rows: list[dict[str, Any]]
@@ -200,6 +202,13 @@ class History:
             known = list(self.rows[0]) if self.rows else []
             raise KeyError(f"the history has no column {column!r}; it has {known}")
         return np.array([row[column] for row in self.rows])
+
+    def __repr__(self) -> str:
+        if not self.rows:
+            return "History(0 rows)"
+        first, last = self.rows[0], self.rows[-1]
+        objective = f", objective {last['objective']:.6g}" if "objective" in last else ""
+        return f"History({len(self.rows):,} rows, rounds {first['round']} to {last['round']}{objective})"
 
 
 @dataclasses.dataclass

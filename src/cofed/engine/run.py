@@ -63,8 +63,8 @@ def run(
     ----------
     problem : Problem
         The model, the loss and the regularizer.
-    federation : Federation or DiskFederation
-        The clients' data.
+    federation : AbstractFederation
+        The clients' data: a `cofed.Federation`, or clients on disk.
     algorithm : AbstractAlgorithm
         The method with its hyperparameters, such as ``cofed.FedDualAvg(client_lr=0.1)``.
     rounds : int
@@ -78,38 +78,39 @@ def run(
     clients_per_round : int, optional
         How many clients are drawn for each round; None is everybody.
     weights : {"uniform", "samples"} or array_like of shape (n_clients,)
-        pi_m, what each client counts.
+        pi_m, what each client counts: all alike (the default), by their numbers of samples, or one number for each.
     topology : Topology, optional
         Who talks to whom, such as ``cofed.topologies.ring(16)``, for methods without a server; client m is node m.
     link_failure : float
-        The probability that a link of the topology fails in a round (drawn anew every round, by seed).
+        The probability that a link of the topology fails in a round (drawn anew every round, by seed); by default 0.
     mesh : jax.sharding.Mesh, optional
         The devices to spread the clients over, such as ``cofed.mesh(4)``; the trajectory is the same, to round-off.
     w0 : pytree or dict, optional
         The start, as the model's pytree or a mapping such as ``{"coef": array}``; None is the model's own.
     seed : int
-        The seed of every random draw.
+        The seed of every random draw; by default 0.
     evaluate_every : int, optional
-        Rounds between rows of the history; an evaluation passes over all data. None is 1, but for clients on disk
-        (unless `measured_on` some) the start and the end only.
+        Rounds between rows of the history; an evaluation passes over all data. None is 1; for clients on disk
+        it is the start and the end only, unless the federation's `measured_on` has chosen some clients to measure on.
     keep_models : bool
-        Whether to keep the model after every round, in `result.models`.
+        Whether to keep the model after every round, in `result.models`; by default not.
     metrics : dict of str to callable, optional
         Own columns of the history, functions of the parameters, such as ``{"f1": cofed.metrics.f1(truth)}``.
     evaluation : Federation, optional
         Held-out data: adds test_loss (and test_accuracy) to the history.
     per_client : bool
-        Whether to record every client's loss, for `result.history.clients()`.
+        Whether to record every client's loss, for `result.history.clients()`; by default not.
     checkpoint : str or Path, optional
         A folder for the run's state: `cofed.resume(folder)` goes on from there. A full disk does not end a run.
     checkpoint_every : int, optional
         Rounds between checkpoints; None is about ten checkpoints per run.
     keep_checkpoints : int
-        How many checkpoints are kept, the newest ones.
+        How many checkpoints are kept, the newest ones; by default 3.
     progress : bool, optional
         Whether to show a progress bar; None shows it where there is a terminal. Ctrl-C returns what is done.
     debug : bool
-        Whether to run eagerly, client by client, and raise at the first failure with its client, round and step.
+        Whether to run eagerly, client by client, and raise at the first failure with its client, round and step; by
+        default not.
     callbacks : iterable of Callback
         Objects that are told of the start, of each row and of the end, such as ``cofed.loggers.CSV("rows.csv")``; see
         `cofed.engine.callbacks.Callback`. One that answers a row with False ends the run.
@@ -227,7 +228,7 @@ def resume(
         The folder that `cofed.run(..., checkpoint=...)` has written.
     problem : Problem, optional
         The run's problem, where it has code of its own.
-    federation : Federation or DiskFederation, optional
+    federation : AbstractFederation, optional
         The run's data, where the folder cannot hold them or they have moved.
     algorithm : AbstractAlgorithm, optional
         The run's method, where it has code of its own.

@@ -30,7 +30,7 @@ class RunSpec:
     ----------
     problem : Problem
         The model, the loss and the regularizer.
-    federation : Federation or DiskFederation
+    federation : AbstractFederation
         The clients' data.
     algorithm : AbstractAlgorithm
         The method, with its hyperparameters.

@@ -16,6 +16,7 @@ import equinox as eqx
 import jaxtyping
 
 import cofed
+from cofed._util.types import noted
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.compressors import AbstractCompressor
 from cofed.datasets.synthetic import Synthetic
@@ -84,7 +85,7 @@ def parameters_of(generator: Callable[..., Synthetic]) -> Iterator[Key]:
         if name not in NOT_IN_FILES:
             required = parameter.default is inspect.Parameter.empty
             default = None if required else parameter.default
-            yield Key(name, value_type(noted_type(parameter.annotation), default), required)
+            yield Key(name, value_type(noted(parameter.annotation), default), required)
 
 
 def parts_of(kind: Kind) -> Iterator[Key]:
@@ -126,19 +127,7 @@ def hints_of(kind: type[eqx.Module]) -> dict[str, Any]:
     resolved: dict[str, Any] = {}
     with contextlib.suppress(Exception):  # an annotation of a user's own class may name what is not there at run time
         resolved = typing.get_type_hints(kind, include_extras=True)
-    return {field.name: noted_type(resolved.get(field.name, field.type)) for field in fields_of(kind)}
-
-
-def noted_type(annotation: object) -> Any:
-    """The type that `Given` notes in an annotation, or the annotation as it is.
-
-    >>> from cofed._util.types import Given
-    >>> noted_type(Given[int]), noted_type(str)
-    (<class 'int'>, <class 'str'>)
-    """
-    if typing.get_origin(annotation) is typing.Annotated and typing.get_args(annotation)[0] is Any:
-        return typing.get_args(annotation)[1]
-    return annotation
+    return {field.name: noted(resolved.get(field.name, field.type)) for field in fields_of(kind)}
 
 
 def is_union(annotation: object) -> bool:

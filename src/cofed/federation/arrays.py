@@ -12,6 +12,7 @@ import pandas as pd
 
 from cofed._util import checks, naming
 from cofed._util.checks import kind, shown
+from cofed._util.types import Given
 from cofed.federation import rows
 
 EXACT = 2**53  # whole numbers up to here are exact in 64-bit floating point
@@ -57,7 +58,7 @@ def layout(clients: object, client_names: object, feature_names: object, dtype: 
     return Layout(empty.as_rows(), sizes, labels, columns)
 
 
-def pairs_of(clients: object, client_names: object) -> tuple[list[Pair], tuple[str, ...]]:
+def pairs_of(clients: object, client_names: object) -> tuple[list[Given[Pair]], tuple[str, ...]]:
     """The pairs (X, y) of a list or a mapping of clients, and the clients' names."""
     if isinstance(clients, Mapping):
         if client_names is not None:

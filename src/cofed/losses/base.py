@@ -193,7 +193,8 @@ class AbstractLoss(eqx.Module):
 
     def as_deviance(self) -> "AbstractLoss":
         """The loss less that of the saturated model, which is half the deviance: 0 at best, for every label."""
-        from cofed.losses.deviance import Deviance
+        from cofed._util.types import Given
+from cofed.losses.deviance import Deviance
 
         return self if self.attains_zero else Deviance(self)
 
@@ -287,7 +288,7 @@ class AbstractLoss(eqx.Module):
         raise TypeError(f"{type(self).__name__} has no link function")
 
 
-def preview(values: Iterable[float], most: int = 6) -> str:
+def preview(values: Given[Iterable[float]], most: int = 6) -> str:
     """A few values for a sentence."""
     listed = sorted(values)
     return ", ".join(f"{v:g}" for v in listed[:most]) + (", ..." if len(listed) > most else "")

@@ -28,7 +28,7 @@ TRAITS: dict[str, Trait] = {
     "convex": Trait(lambda psi: psi.convex, "a convex regularizer"),
     "finite": Trait(
         lambda psi: psi.has_subgradient,
-        "a finite regularizer with a subgradient (an indicator of a set has none)",
+        "a finite regularizer with a subgradient, which the indicator of a set does not have",
     ),
     "zero": Trait(lambda psi: psi.is_zero, "no regularizer, that is Zero()"),
     "norm": Trait(
@@ -53,17 +53,29 @@ def as_algorithm(value: object, given: str = "algorithm: the third argument") ->
         if missing or not isinstance(value, eqx.Module):
             what = f"lacks {', '.join(missing)}" if missing else "is no equinox.Module"
             raise TypeError(
-                f"algorithm: {name} {what}; an algorithm of your own derives from {forms[0].__name__}, which says what "
+                f"{name} {what}; an algorithm of your own derives from {forms[0].__name__}, which says what "
                 "each method is"
             )
         algorithm = adopted(value, *forms)
     unknown = [need for need in algorithm.needs if need not in TRAITS]
     if isinstance(algorithm.needs, str) or unknown:
         raise ValueError(
-            f"algorithm: {algorithm.name} needs {shown(algorithm.needs)} of the regularizer, expected a tuple of "
+            f"{algorithm.name} needs {shown(algorithm.needs)} of the regularizer, expected a tuple of "
             f"{', '.join(map(repr, TRAITS))}"
         )
+    check_fields(algorithm)
     return algorithm
+
+
+def check_fields(algorithm: AbstractAlgorithm) -> None:
+    """Refuse a text where a traced number belongs: JAX can neither trace it nor compare it between configurations."""
+    for path, value in jax.tree_util.tree_leaves_with_path(algorithm):
+        if isinstance(value, (str, bytes)):
+            name = jax.tree_util.keystr(path).lstrip(".")
+            raise TypeError(
+                f"{algorithm.name}: {name} is {shown(value)}, which is no number; a hyperparameter is a "
+                "number, and a field that holds a text is declared with equinox.field(static=True)"
+            )
 
 
 # The method by which an object of the user's own shows which form it has.

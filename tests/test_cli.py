@@ -169,7 +169,7 @@ def test_ctrl_c_before_the_first_method(monkeypatch, tmp_path):
     ("arguments", "words"),
     [
         (["--rounds", "0"], "'--rounds': it must be at least 1, got 0."),
-        (["--rounds", "many"], "Invalid value for '--rounds'"),
+        (["--rounds", "many"], "Invalid value for '--rounds': it must be a whole number, got 'many'."),
         (["--clients", "0"], "'--clients': it must be from 1 to 1024, got 0."),
         (["--seed", "-1"], "'--seed': it must be from 0 to 2147483647, got -1."),
         (["--speed", "3"], "No such option: --speed"),
@@ -259,6 +259,25 @@ def test_help_teaches_and_every_option_explains_itself():
     options = flat(invoke("demo", "--help").output)
     for option in ("--rounds", "--clients", "--seed", "--out", "--quick"):
         assert option in options
+
+
+def test_help_pages_read_as_those_of_other_programs():
+    general = flat(invoke("--help").output)
+    codes = "0 success, 1 failure (a run diverged, a file could not be written), 2 bad input, 130 interrupted."
+    assert codes in general
+    assert codes in flat(invoke("run", "--help").output)
+    assert "Print the version and exit." in general
+    assert "<bool>" not in general
+    plan = invoke("plan", "--help").output
+    assert "plan [OPTIONS] EXPERIMENT " in plan
+    assert " of its rounds and evaluations, so it takes some seconds for each algorithm. " in plan
+    assert "report [OPTIONS] DIR... " in invoke("report", "--help").output
+
+
+def test_a_mistyped_word_is_said_with_what_is_near_and_what_was_given():
+    assert "Error: No such command 'rnu' (did you mean 'run'?).\n" in invoke("rnu").stderr
+    said = invoke("plan", "no.toml", "--seconds", "abc").stderr
+    assert "Invalid value for '--seconds': it must be a number, got 'abc'.\n" in said
 
 
 def test_version_and_refusal_through_the_module_and_the_entry_point():

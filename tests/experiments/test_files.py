@@ -74,6 +74,17 @@ def mistakes(tmp_path, old, new):
         ),
         ("client_lr = [0.001, 0.01]", 'client_lr = "fast"', ["line 23: algorithms[1].client_lr is 'fast'"]),
         ("client_lr = [0.001, 0.01]", "client_lr = []", ["line 23: algorithms[1].client_lr", "at least 1 item"]),
+        (
+            "client_lr = [0.001, 0.01]",
+            'client_lr = "a"',
+            ["client_lr is 'a'; it should be a number, or a list of at least 1 item of that kind"],
+        ),
+        (
+            "client_lr = [0.001, 0.01]",
+            'client_lr = [0.1, "a"]',
+            ["client_lr[2] is 'a'; it should be a number"],
+        ),
+        ("rounds = 4", 'rounds = "4"', ["run.rounds is '4'; it should be a whole number"]),
         ("client_prox = false", 'client_prox = "no"', ["line 28: algorithms[2].client_prox is 'no'"]),
         ('name = "L1"', 'name = "L7"', ["line 15: problem.regularizer.name is 'L7'", "L1Ball"]),
         ("strength = 0.1", "strenght = 0.1", ["line 15: problem.regularizer.strenght", "did you mean 'strength'?"]),
@@ -88,6 +99,8 @@ def test_a_mistake_names_its_line_its_key_and_what_is_allowed(tmp_path, old, new
     said = mistakes(tmp_path, old, new)
     for sentence in sentences:
         assert sentence in said
+    assert "should be a valid" not in said  # pydantic's own words
+    assert len(said.splitlines()) <= len(sentences)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +252,7 @@ def test_a_plan_is_words_for_people_and_sentences_for_mistakes(tmp_path):
     result = invoke("plan", str(path), "--seconds", "0.01")
     assert result.exit_code == 0, result.output
     said = " ".join(result.output.split())
-    for words in ("In all about", "1 run of 4 rounds, evaluated 4 times", "Memory:", "One machine like this ends"):
+    for words in ("In all about", "1 run of 4 rounds, evaluated 4 times", "Memory:", "this runs out of memory at"):
         assert words in said
     assert "tuned" not in said
     path.write_text(SMALL.replace("rounds = 4", "rounds = 0"))

@@ -100,7 +100,7 @@ def test_a_method_that_chooses_takes_no_grid(tmp_path):
     path = written(tmp_path, PLAIN + '[[algorithms]]\nname = "Alternative"\nclient_lr = [0.1, 0.2]\n')
     result = invoke("run", str(path), "--out", str(tmp_path / "out"))
     assert result.exit_code == 2
-    assert "algorithm 'Alternative': Alternative chooses between methods by itself" in result.output
+    assert f"{path}, line 21, algorithm 'Alternative': Alternative chooses between methods by itself" in result.output
 
 
 def test_a_method_that_chooses_needs_held_out_data_of_its_own_clients(tmp_path, monkeypatch):
@@ -198,6 +198,7 @@ class Untyped:
         ("own_broken:Half", "the module own_broken cannot be imported: ZeroDivisionError: division by zero"),
         ("own_needy:Half", "the module own_needy cannot be imported: No module named 'nowhere_at_all'"),
         ("own_parts.Half", "is 'own_parts.Half'; allowed are Alternative, "),
+        ("own_parts.Half", "an import path has a colon: own_parts:Half"),
     ],
 )
 def test_what_is_no_algorithm_is_refused_in_a_sentence(tmp_path, name, sentence, monkeypatch):
@@ -225,6 +226,50 @@ def test_the_keys_of_ones_own_algorithm_are_checked(tmp_path):
     path.write_text(path.read_text().replace('"fast"', "-1.0").replace("gamma = 1.0\n", ""))
     with pytest.raises(schema.FileError, match="algorithm 'HeavyBall': HeavyBall: client_lr must be"):
         methods(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "sentence"),
+    [
+        ("kind: float = 1.0", "kind = 2.0", None),
+        ("kind: str = eqx.field(static=True, default='a')", "kind = 'b'", None),
+        ("label: str = eqx.field(static=True, default='a')", "", "has a field 'label', which is a key of the file"),
+        ("name: str = eqx.field(static=True, default='a')", "", "has a field 'name', which is a key of the file"),
+        (
+            "kind: str = 'a'",
+            "kind = 'b'",
+            "line 21, algorithm 'Named': kind is 'b', which is no number; make",
+        ),
+        (
+            "part: object = None",
+            "part = { name = 'L1' }",
+            "algorithm 'Named': part is {'name': 'L1'}; a table may",
+        ),
+    ],
+)
+def test_fields_of_ones_own_algorithm_run_or_are_refused_in_a_sentence(tmp_path, monkeypatch, field, given, sentence):
+    monkeypatch.delitem(__import__("sys").modules, "own_fields", raising=False)
+    base = script("docs/adding-an-algorithm.md")
+    (tmp_path / "own_fields.py").write_text(f"{base}\n\nclass Named(HeavyBall):\n    {field}\n")
+    path = written(tmp_path, HEAD + f'[[algorithms]]\nname = "own_fields:Named"\nclient_lr = 0.1\n{given}\n')
+    if sentence is None:
+        assert str(methods(path)["Named"].algorithms()[0].kind) in given
+        return
+    with pytest.raises(schema.FileError) as error:
+        methods(path)
+    assert sentence in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_where_a_method_of_ones_own_raises_the_file_and_its_line_are_named(tmp_path):
+    own = "class Raising(HeavyBall):\n    def broadcast(self, server):\n        raise RuntimeError('my own bug')\n"
+    (tmp_path / "own_raising.py").write_text(f"{script('docs/adding-an-algorithm.md')}\n\n{own}")
+    path = written(tmp_path, PLAIN + '[[algorithms]]\nname = "own_raising:Raising"\nclient_lr = 0.1\n')
+    result = invoke("run", str(path), "--out", str(tmp_path / "out"))
+    assert result.exit_code == 2
+    assert f"Error: {path}, line 21, algorithm 'Raising': " in result.output
+    assert "'Raising': algorithm:" not in result.output
+    assert "my own bug" in result.output
 
 
 def test_the_algorithms_of_the_page_are_valid(tmp_path):

@@ -12,6 +12,7 @@ from cofed.cli.algorithms import algorithms
 from cofed.cli.demo import demo
 from cofed.cli.experiment_files import init, plan, run, tune
 from cofed.cli.federate import federate
+from cofed.cli.help_pages import PlainCommand, flowing
 from cofed.cli.messages import CommandGroup
 from cofed.cli.report import report
 from cofed.cli.reproduce import reproduce
@@ -41,7 +42,7 @@ Try it:
 
 - [bold]cofed report results[/bold]  all runs below a folder on one page to open in a browser
 
-Exit codes: 0 all is well, 1 a bad end (a run diverged, a file could not be written), 2 refused, 130 stopped.
+Exit codes: 0 success, 1 failure (a run diverged, a file could not be written), 2 bad input, 130 interrupted.
 
 In Python: [bold]cofed.run(problem, federation, cofed.FedDualAvg(client_lr=0.01), rounds=100)[/bold],
 and help(cofed.run) says more.
@@ -49,7 +50,7 @@ and help(cofed.run) says more.
 
 app = typer.Typer(
     cls=CommandGroup,
-    help=HELP,
+    help=flowing(HELP),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -57,11 +58,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (demo, advise, algorithms, reproduce, run, tune, plan, init, report, federate):  # as --help lists them
-    app.command()(command)
+    app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)
 
 
-def say_version(asked: bool) -> bool:
-    """Say the version and leave, where it is asked for."""
+def print_version(asked: bool) -> bool:
+    """Print the version and exit, where it is asked for."""
     if asked:
         from cofed import __version__
 
@@ -73,7 +74,7 @@ def say_version(asked: bool) -> bool:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=say_version, is_eager=True, help="Say the version and leave.")
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """What comes before every command."""

@@ -42,7 +42,7 @@ def run(
     or its data have changed: the old results are then kept beside the new ones. A file that names an algorithm of your
     own by its import path (package.module:Class) runs that module's code.
 
-    Exit codes: 0 all runs completed; 1 one diverged, or a file could not be written; 2 refused; 130 stopped by Ctrl-C.
+    Exit codes: 0 success, 1 failure (a run diverged, a file could not be written), 2 bad input, 130 interrupted.
     """
     from cofed.experiments import experiment_file as work
 
@@ -92,17 +92,17 @@ def plan(
     experiment: ExperimentFile,
     seeds: Seeds = None,
     seconds: Annotated[
-        float, typer.Option(help="To time each program in, beside compiling it; more is more precise.")
+        float, typer.Option(help="How long to time each program, not counting compilation; longer is more precise.")
     ] = 2.0,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs: seconds and bytes.")] = False,
 ) -> None:
-    """Say what an experiment file will cost, before it runs: time, memory, bytes, and where this machine ends.
+    """Say what an experiment file will cost, before it runs: time, memory, bytes, and how many clients fit.
 
     Makes the file's data, compiles each algorithm's own program and times a few of its rounds and evaluations, so it
     takes some seconds for each algorithm. `cofed run` then takes the compiled programs from disk.
 
-    a round, an evaluation: seconds of one. compile: to trace, and to take the program from disk (where COFED_CACHE is
-    off: to compile). tuning: the whole grid as one program. down/up each: bytes to and from one client in one round.
+    a round, an evaluation: seconds of one. compiling: to trace, and to take the program from disk (where COFED_CACHE is
+    off: to compile). tuning: the whole grid as one program. down to, up from each client: bytes in one round.
     memory: of the whole process at its peak.
 
     Example: cofed init && cofed plan experiment.toml && cofed run experiment.toml

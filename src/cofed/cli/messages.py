@@ -1,16 +1,19 @@
 """What the commands say when they end: one look for every error, whoever found it.
 
 An error is a sentence on stderr after "Error:". Where the input was bad (exit code 2), the command's usage follows.
-Where the input was fine and the command came to a bad end (exit code 1: a run diverged, a file could not be written),
+Where the input was fine and the command failed (exit code 1: a run diverged, a file could not be written),
 the sentence stands alone.
 """
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from rich.console import Console
 from typer.core import TyperGroup
+
+from cofed.cli.help_pages import PlainHelp
 
 if TYPE_CHECKING:
     from click import Context, UsageError
@@ -25,7 +28,7 @@ class BadEnd(Exception):
     """A command was asked for something sensible and could not do it."""
 
 
-class CommandGroup(TyperGroup):
+class CommandGroup(PlainHelp, TyperGroup):
     """The commands, with our own look of errors in place of Typer's boxes."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **options: Any) -> Any:
@@ -37,9 +40,21 @@ class CommandGroup(TyperGroup):
             code = BAD_END
         except UsageError as error:
             if type(error).__name__ != "NoArgsIsHelpError":  # the help has been shown already
-                show(error.format_message(), error.ctx)
+                show(in_our_words(error), error.ctx)
             code = error.exit_code
         return sys.exit(code) if standalone_mode else code
+
+
+def in_our_words(error: UsageError) -> str:
+    """What Typer or pydantic says of bad input, worded as our own checks word it."""
+    said = error.format_message()
+    reported = getattr(error.__cause__, "errors", None)  # recent versions of Typer let pydantic check values
+    if reported is not None:
+        mistake = reported()[0]
+        wanted = {"int": "a whole number", "float": "a number"}.get(mistake["type"].partition("_")[0])
+        if wanted is not None:
+            said = said.replace(error.message, f"it must be {wanted}, got {mistake['input']!r}")
+    return re.sub(r"\.?\s+Did you mean (.+\?)$", r" (did you mean \1)", said)
 
 
 def show(sentences: str, usage_of: Context | None = None) -> None:
@@ -59,7 +74,7 @@ def refuse(sentence: str) -> NoReturn:
 
 
 def fail(sentence: str) -> NoReturn:
-    """End the command because it came to a bad end."""
+    """End the command because it failed."""
     raise BadEnd(sentence)
 
 

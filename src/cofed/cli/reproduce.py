@@ -20,7 +20,7 @@ def reproduce(
         list[str] | None, typer.Argument(help="Experiments, such as yuan2021-fig3.", show_default=False)
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All experiments.")] = False,
-    listed: Annotated[bool, typer.Option("--list", help="Say which experiments there are, and leave.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="The small setup: a minute or less for each.")] = False,
     seeds: Annotated[int, typer.Option(callback=between(1, 1000), help="Repetitions; mean and spread are drawn.")] = 1,
     out: Annotated[

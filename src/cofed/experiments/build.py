@@ -16,6 +16,7 @@ from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.experiments import registry, schema
 from cofed.experiments.import_path import source_file
 from cofed.experiments.measure import columns_of
+from cofed.experiments.mistakes import line_of
 from cofed.experiments.schema import ChosenTable, ExperimentFile, FileError, ProblemTable
 from cofed.experiments.specification import Comparison, Experiment, Method, Setup, View, combinations
 
@@ -66,21 +67,34 @@ def located(where: str) -> Iterator[None]:
 def methods_of(path: Path, file: ExperimentFile) -> list[Method]:
     """The methods, each with a label of its own; every algorithm of their grids has been made once."""
     methods: list[Method] = []
-    for table in file.algorithms:
+    text = path.read_text()
+    for i, table in enumerate(file.algorithms):
         label = table.label or class_of(table).__name__
         taken = {method.label for method in methods}
         if label in taken:
             label = next(f"{label} ({i})" for i in itertools.count(2) if f"{label} ({i})" not in taken)
-        with located(f"{path}, algorithm {label!r}"):
-            method = Method(label, functools.partial(make_algorithm, class_of(table)), grid_of(table))
+        where = f"{path}, line {line_of(text, ('algorithms', i))}"
+        with located(f"{where}, algorithm {label!r}"):
+            method = Method(label, functools.partial(make_algorithm, class_of(table)), grid_of(table), where=where)
             method.algorithms()
         methods.append(method)
     return methods
 
 
-def make_algorithm(kind: type[eqx.Module], **given: object) -> AbstractAlgorithm:
+def make_algorithm(kind: type[eqx.Module], /, **given: object) -> AbstractAlgorithm:
     """The algorithm; a class of the user's own need not derive from a contract."""
-    return as_algorithm(kind(**given))
+    made = kind(**given)
+    for field in registry.fields_of(kind):
+        check_value(field.name, getattr(made, field.name, None), bool(field.metadata.get("static")))
+    return as_algorithm(made)
+
+
+def check_value(name: str, value: object, static: bool) -> None:
+    """Refuse a table where none is known, and a text that JAX would have to trace."""
+    if isinstance(value, dict):
+        raise TypeError(f"{name} is {value!r}; a table may only stand for an algorithm, a compressor or a mirror")
+    if isinstance(value, str) and not static:
+        raise TypeError(f"{name} is {value!r}, which is no number; make it a static field: eqx.field(static=True)")
 
 
 def class_of(table: ChosenTable) -> type[eqx.Module]:

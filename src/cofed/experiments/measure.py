@@ -113,7 +113,9 @@ def check_methods(what: Comparison, setup: Setup, numbers: Numbers) -> Setup:
             for group in group_by_program(trained, spec):
                 prepare(dataclasses.replace(spec, algorithm=trained[group.members[0]]))
         except ValueError as error:
-            raise ValueError(f"algorithm {method.label!r}: {error}") from error
+            where = f"{method.where}, " if method.where else ""
+            why = str(error).removeprefix("algorithm: ")
+            raise ValueError(f"{where}algorithm {method.label!r}: {why}") from error
     return setup
 
 

@@ -8,11 +8,44 @@ from typing import Any, TypeAlias
 from pydantic_core import ErrorDetails
 
 Place: TypeAlias = tuple[str | int, ...]  # keys and positions from the top of the file to a value
+Allowed: TypeAlias = Mapping[int, Sequence[str]]  # the keys that a table may have, by the table's identity
 # Parts of pydantic's paths that are no keys: which branch of a union a value was held against.
-BRANCHES = ("float", "int", "bool", "str", "list[float]", "list[int]", "list[bool]", "list[str]")
+BRANCHES = ("float", "int", "bool", "str")
+# What pydantic calls a value of the wrong type, and what belongs there.
+WANTED = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "list_type": "a list",
+    "model_type": "a table",
+}
 
 
-def sentence(mistake: ErrorDetails, text: str, raw: dict[str, Any], allowed: Mapping[int, Sequence[str]]) -> str:
+def sentences(found: Sequence[ErrorDetails], text: str, raw: dict[str, Any], allowed: Allowed) -> list[str]:
+    """All mistakes in words, one sentence for each value; parameters as in `sentence`.
+
+    A value that may be a number or a list is held against both, and pydantic reports what is wrong for each.
+    """
+    values: dict[Place, list[ErrorDetails]] = {}
+    for mistake in found:
+        branches = [i for i, part in enumerate(mistake["loc"]) if is_branch(part)]
+        values.setdefault(mistake["loc"][: branches[0]] if branches else mistake["loc"], []).append(mistake)
+    said = []
+    for place, group in values.items():
+        within = [mistake for mistake in group if len(mistake["loc"]) > len(place) + 1]
+        kinds = [WANTED.get(mistake["type"]) for mistake in group]
+        lists = any(mistake["type"] in ("list_type", "too_short") for mistake in group)
+        wanted = " or ".join(dict.fromkeys(kind for kind in kinds if kind not in (None, "a list")))
+        if len(group) == 1 or within or not wanted:
+            said += [sentence(mistake, text, raw, allowed) for mistake in within or group]
+            continue
+        value = f"line {line_of(text, place)}: {dotted(place)} is {group[0]['input']!r}"
+        said.append(f"{value}; it should be {wanted}{', or a list of at least 1 item of that kind' if lists else ''}")
+    return list(dict.fromkeys(said))
+
+
+def sentence(mistake: ErrorDetails, text: str, raw: dict[str, Any], allowed: Allowed) -> str:
     """One mistake in words.
 
     Parameters
@@ -40,6 +73,10 @@ def sentence(mistake: ErrorDetails, text: str, raw: dict[str, Any], allowed: Map
             return f"line {at}: {key} is missing"
         case "literal_error":
             return f"line {at}: {key} is {given!r}; allowed are {about['expected']}"
+        case "too_short":
+            return f"line {at}: {key} is {given!r}; it should have at least {about['min_length']} item"
+        case kind if kind in WANTED:
+            return f"line {at}: {key} is {given!r}; it should be {WANTED[kind]}"
     words = re.sub("^Input should be", "it should be", mistake["msg"])
     return f"line {at}: {key} is {given!r}; {words[0].lower()}{words[1:]}"
 
@@ -62,7 +99,7 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
 
 def is_branch(part: str | int) -> bool:
     """Whether a part of pydantic's path names a branch of a type, not a key."""
-    return isinstance(part, str) and (part in BRANCHES or part.startswith(("function", "constrained")))
+    return isinstance(part, str) and (part in BRANCHES or part.startswith(("list[", "function", "constrained")))
 
 
 def table_around(raw: dict[str, Any], place: Place) -> object:

@@ -250,12 +250,23 @@ def words(outlook: Outlook) -> list[str]:
     if most is not None and most < tight.clients:
         said.append(f"[bold red]It does not fit into this machine's memory[/]: {tight.algorithm} needs more.")
     elif most is not None:
-        features = "" if tight.features_that_fit is None else f", or at {tight.features_that_fit:,} features"
+        features = "" if tight.features_that_fit is None else f", or {rounded(tight.features_that_fit)} features"
         said.append(
-            f"One machine like this ends at about {most:,} such clients{features} ({tight.algorithm}; a run would take "
+            f"One machine like this runs out of memory at about {rounded(most)} such clients{features} "
+            f"({tight.algorithm}; a run would take "
             f"{duration(tight.seconds_with(most))} with so many clients)."
         )
     return said
+
+
+def rounded(count: int) -> str:
+    """A large number as precisely as an estimate deserves: two digits.
+
+    >>> rounded(1_862_938), rounded(20_412), rounded(73)
+    ('1.9 million', '20,000', '73')
+    """
+    digits = float(f"{count:.2g}")
+    return f"{digits / 1e6:,g} million" if digits >= 1e6 else f"{int(digits):,}"
 
 
 def to_dict(outlook: Outlook) -> dict[str, Any]:

@@ -104,6 +104,9 @@ class NamedChoice:
             except NotAnAlgorithm as error:
                 raise PydanticCustomError("import_path", "{why}", {"tag": self.tag, "why": str(error)}) from error
         own = ["package.module:Class"] if self.importable else []
+        if self.importable and isinstance(name, str) and "." in name:
+            module, _, kind = name.rpartition(".")
+            own = [f"package.module:Class (an import path has a colon: {module}:{kind})"]
         about = {"tag": self.tag, "allowed": [*sorted([*self.kinds, *self.fixed]), *own]}
         raise PydanticCustomError("unknown_name", "it is not known", about)
 
@@ -116,6 +119,9 @@ def table_of(name: str, kind: Kind, choice: NamedChoice) -> type[ChosenTable]:
         several = choice.grids and key.type in NUMBERS
         type_ = key.type | Annotated[list[key.type], Field(min_length=1)] if several else key.type
         keys[key.name] = (type_, ...) if key.required else (type_ | None, None)
+    own_keys = [one for one in (choice.tag, *choice.extra) if one in {key.name for key in registry.keys_of(kind)}]
+    if own_keys:
+        raise NotAnAlgorithm(f"{kind.__name__} has a field {own_keys[0]!r}, which is a key of the file; rename it")
     for part in registry.parts_of(kind):
         type_ = one_of(PARTS[part.type])
         keys[part.name] = (type_, ...) if part.required else (type_ | None, None)
@@ -235,8 +241,8 @@ def load(path: str | Path) -> ExperimentFile:
         return ExperimentFile.model_validate(raw, context=reading)
     except pydantic.ValidationError as error:
         allowed = {place: list(table.model_fields) for place, table in reading.tables.items()}
-        sentences = [mistakes.sentence(mistake, text, raw, allowed) for mistake in error.errors()]
-        raise FileError("\n".join(f"{path}, {words}" for words in dict.fromkeys(sentences))) from None
+        sentences = mistakes.sentences(error.errors(), text, raw, allowed)
+        raise FileError("\n".join(f"{path}, {words}" for words in sentences)) from None
 
 
 PLAIN_TABLES: dict[str, type[Strict]] = {"run": RunTable, "tune": TuneTable, "problem": ProblemTable}

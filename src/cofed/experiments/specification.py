@@ -87,6 +87,8 @@ class Method:
         The values that the paper found best.
     run
         Arguments of `cofed.run` in which this method differs from the setup's.
+    where
+        Where a user's own file names it, such as "experiment.toml, line 22".
 
     Examples
     --------
@@ -100,6 +102,7 @@ class Method:
     grid: Mapping[str, Sequence[Any]]
     paper: Mapping[str, Any] | None = None
     run: Mapping[str, Any] = field(default_factory=dict)
+    where: str = ""
 
     def choices(self) -> list[dict[str, Any]]:
         """Every combination of values."""

@@ -37,7 +37,14 @@ assert scans.source.startswith("Haxby 2001, ")
 """,
     "docs/loggers.md": "assert result.history['round'][-1] < 100_000\n",
     "docs/experiments.md": "assert len(EXPERIMENTS) == 1\nassert ahead.seconds > 0\n",
-    "docs/adding-an-algorithm.md": "HeavyBall(0.1)\n",
+    "docs/adding-an-algorithm.md": """
+HeavyBall(0.1)
+import numpy as np
+X, noise = np.random.default_rng(0).normal(size=(200, 5)), np.random.default_rng(1).standard_cauchy(size=200)
+lasso = HuberLasso(0.1).fit(X, X[:, 0] + noise, clients=np.arange(200) % 3)
+assert lasso.certificate_.converged
+assert 0.5 < lasso.coef_[0] < 1.5
+""",
     "docs/estimators.md": "assert '4 of 10 features in use' in str(model.summary())\n",
     "docs/runs.md": "assert positive(cofed.models.Weights(jnp.array([1.0, -1.0]))) == 0.5\n",
     "docs/compression.md": "assert method.compressor.bits == 1\n",

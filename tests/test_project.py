@@ -6,6 +6,7 @@ import graphlib
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ import pytest
 
 import cofed
 from tests import worlds
-from tests.pages import script
+from tests.pages import blocks, script
 
 ROOT = Path(cofed.__file__).parent
 PUBLIC = sorted(cofed.__all__)
@@ -107,14 +108,8 @@ def module_of(parts: list[str]) -> list[str]:
     return found
 
 
-# The files of the algorithms' contract, which algorithms/base.py gathers.
-CONTRACT = {f"algorithms.{name}" for name in ("abstract", "abstract_server", "abstract_gossip", "local_steps")}
-
-
 def room_of(module: list[str]) -> str:
     """The line of the table that a module belongs to: the longest that it begins with."""
-    if ".".join(module) in CONTRACT:
-        return "algorithms.base"
     fitting = [".".join(module[:n]) for n in range(len(module), 0, -1) if ".".join(module[:n]) in ARROWS]
     return fitting[0] if fitting else ".".join(module) or "cofed"  # `import cofed`: the public names
 
@@ -166,6 +161,16 @@ def test_no_room_knows_itself_through_others():
     # Rooms that use cofed as its users do are known by the command line only.
     for room, allowed in ARROWS.items():
         assert room in ("cli", "__main__") or not any("cofed" in ARROWS.get(known, ()) for known in allowed), room
+
+
+def test_arrows_go_down_in_the_drawing():
+    [drawing] = blocks("docs/architecture.md", "text")
+    rows = [re.sub(r"\(.*?\)", "", line[17:]).split() for line in drawing.text.splitlines()]
+    height = {room: -place for place, row in enumerate(rows) for room in row}
+    assert set(height) == set(ARROWS) - {"__main__", "__init__"}
+    for room in height:
+        for known in ARROWS[room] - {"cofed"}:
+            assert height[known] < height[room], f"{room} imports {known}"
 
 
 def definitions() -> Iterator[tuple[str, ast.AST]]:

@@ -187,6 +187,28 @@ def test_through_on_and_scaled():
             regularizer.prox_in_ball(v, 1.0, a, 1.0)
 
 
+class Largest(R.AbstractRegularizer):
+    """The largest entry, which says that it is a norm and gives nothing of one."""
+
+    is_norm = True
+
+    def value(self, w):
+        return jnp.abs(w).max()
+
+    def prox(self, v, step):
+        return v
+
+
+def test_a_norm_that_gives_no_ball_is_not_told_that_it_is_none():
+    one = jnp.ones(3)
+    with pytest.raises(TypeError, match="Largest states is_norm but gives no prox_in_ball"):
+        Largest().prox_in_ball(one, 1.0, one, 1.0)
+    with pytest.raises(TypeError, match="Largest states is_norm but gives no norm_strength"):
+        _ = Largest().norm_strength
+    with pytest.raises(TypeError, match="Largest states is_norm but gives no dual_norm"):
+        Largest().dual_norm(one)
+
+
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
 def test_the_exact_one_is_differentiable(weights):
     rng = np.random.default_rng(5)

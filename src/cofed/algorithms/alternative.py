@@ -33,7 +33,7 @@ def with_server(name: str, method: object) -> AbstractServerAlgorithm | None:
 
 
 class Alternative(AbstractChoice):
-    """FedAvg or PureLocal, whichever does better on held-out data (see the file's head).
+    """FedAvg or PureLocal, whichever does better on held-out data (see cofed.algorithms.alternative).
 
     Parameters
     ----------

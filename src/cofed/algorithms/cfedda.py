@@ -46,7 +46,7 @@ class Client(NamedTuple):
 
 
 class CFedDA(AbstractServerAlgorithm):
-    """Dual averaging within a norm ball around the start (see the file's head for the update).
+    """Dual averaging within a norm ball around the start (see cofed.algorithms.cfedda for the update).
 
     Parameters
     ----------

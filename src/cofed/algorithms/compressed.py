@@ -77,7 +77,7 @@ def compressible(method: object) -> AbstractAlgorithm:
 
 
 class Compressed(AbstractServerAlgorithm):
-    """A method whose clients send less (see the file's head for the update).
+    """A method whose clients send less (see cofed.algorithms.compressed for the update).
 
     `result.communication` counts what is sent.
 

@@ -52,7 +52,7 @@ class Client(NamedTuple):
 
 
 class FastFedDA(AbstractServerAlgorithm):
-    """Dual averaging with growing weights that uses strong convexity (see the file's head for the update).
+    """Dual averaging with growing weights that uses strong convexity (see cofed.algorithms.fastfedda for the update).
 
     Parameters
     ----------

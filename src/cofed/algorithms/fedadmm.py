@@ -33,7 +33,7 @@ class Client(NamedTuple):
 
 
 class FedADMM(AbstractServerAlgorithm):
-    """ADMM over sampled clients (see the file's head for the update).
+    """ADMM over sampled clients (see cofed.algorithms.fedadmm for the update).
 
     Parameters
     ----------

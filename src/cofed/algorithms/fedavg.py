@@ -25,7 +25,7 @@ class Server(NamedTuple):
 
 
 class FedAvg(AbstractServerAlgorithm):
-    """Local subgradient steps, averaged (see the file's head for the update).
+    """Local subgradient steps, averaged (see cofed.algorithms.fedavg for the update).
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class Client(NamedTuple):
 
 
 class FedDecouple(AbstractServerAlgorithm):
-    """Exact in spite of heterogeneous clients, at one vector each way (see the file's head for the update).
+    """Exact in spite of heterogeneous clients, at one vector each way (see cofed.algorithms.feddecouple).
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ class Client(NamedTuple):
 
 
 class FedDR(AbstractServerAlgorithm):
-    """Douglas-Rachford splitting over sampled clients (see the file's head for the update).
+    """Douglas-Rachford splitting over sampled clients (see cofed.algorithms.feddr for the update).
 
     Parameters
     ----------

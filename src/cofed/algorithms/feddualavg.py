@@ -33,7 +33,7 @@ class Server(NamedTuple):
 
 
 class FedDualAvg(AbstractServerAlgorithm):
-    """Local dual averaging, averaged in the dual (see the file's head for the update).
+    """Local dual averaging, averaged in the dual (see cofed.algorithms.feddualavg for the update).
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ class Up(NamedTuple):
 
 
 class FedFISTA(AbstractServerAlgorithm):
-    """Accelerated proximal gradient over rounds: exact in spite of heterogeneous clients (see the file's head).
+    """Accelerated proximal gradient, exact in spite of heterogeneous clients (see cofed.algorithms.fedfista).
 
     Parameters
     ----------

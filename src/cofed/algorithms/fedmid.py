@@ -35,7 +35,7 @@ class Up(NamedTuple):
 
 
 class FedMiD(AbstractServerAlgorithm):
-    """Local proximal steps, averaged in the primal, and a proximal step of the server (see the file's head).
+    """Local proximal steps, averaged in the primal, and a proximal step of the server (see cofed.algorithms.fedmid).
 
     Parameters
     ----------

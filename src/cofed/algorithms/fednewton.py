@@ -56,7 +56,7 @@ class Up(NamedTuple):
 
 
 class FedNewton(AbstractServerAlgorithm):
-    """Few rounds, whatever the conditioning, for convex problems (see the file's head for the update).
+    """Few rounds, whatever the conditioning, for convex problems (see cofed.algorithms.fednewton for the update).
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ class Client(NamedTuple):
 
 
 class FedProx(AbstractServerAlgorithm):
-    """A model for each client, pulled to a common one (see the file's head for the update).
+    """A model for each client, pulled to a common one (see cofed.algorithms.fedprox for the update).
 
     Parameters
     ----------

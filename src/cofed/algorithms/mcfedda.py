@@ -34,7 +34,7 @@ def optional_numbers(values: object) -> tuple[Hyperparameter, ...] | None:
 
 
 class MCFedDA(AbstractStagedAlgorithm):
-    """C-FedDA in stages of falling strength (see the file's head).
+    """C-FedDA in stages of falling strength (see cofed.algorithms.mcfedda).
 
     Parameters
     ----------

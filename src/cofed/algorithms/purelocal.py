@@ -31,7 +31,7 @@ class Client(NamedTuple):
 
 
 class PureLocal(AbstractServerAlgorithm):
-    """Every client alone, a model each (see the file's head for the update).
+    """Every client alone, a model each (see cofed.algorithms.purelocal for the update).
 
     Parameters
     ----------

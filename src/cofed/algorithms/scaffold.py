@@ -35,7 +35,7 @@ class Client(NamedTuple):
 
 
 class Scaffold(AbstractServerAlgorithm):
-    """Drift-corrected averaging for smooth problems (see the file's head for the update).
+    """Drift-corrected averaging for smooth problems (see cofed.algorithms.scaffold for the update).
 
     Parameters
     ----------

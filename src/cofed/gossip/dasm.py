@@ -33,7 +33,7 @@ class Node(NamedTuple):
 
 
 class DASM(AbstractGossipAlgorithm):
-    """Distributed dual averaging with decreasing steps (see the file's head for the update).
+    """Distributed dual averaging with decreasing steps (see cofed.gossip.dasm for the update).
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ class Up(NamedTuple):
 
 
 class DFedDA(AbstractGossipAlgorithm):
-    """Dual averaging by gossip (see the file's head for the update).
+    """Dual averaging by gossip (see cofed.gossip.dfedda for the update).
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ class Up(NamedTuple):
 
 
 class DFedMiD(AbstractGossipAlgorithm):
-    """Proximal steps by gossip (see the file's head for the update).
+    """Proximal steps by gossip (see cofed.gossip.dfedmid for the update).
 
     Parameters
     ----------

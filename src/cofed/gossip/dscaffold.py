@@ -34,7 +34,7 @@ class Up(NamedTuple):
 
 
 class DScaffold(AbstractGossipAlgorithm):
-    """Gradient tracking by gossip for smooth problems (see the file's head for the update).
+    """Gradient tracking by gossip for smooth problems (see cofed.gossip.dscaffold for the update).
 
     Parameters
     ----------

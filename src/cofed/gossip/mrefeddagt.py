@@ -21,7 +21,7 @@ from cofed.problem import Problem
 
 
 class MReFedDAGT(AbstractStagedAlgorithm):
-    """ReFedDA-GT in stages of shrinking balls (see the file's head).
+    """ReFedDA-GT in stages of shrinking balls (see cofed.gossip.mrefeddagt).
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ class Up(NamedTuple):
 
 
 class ReFedDAGT(AbstractServerAlgorithm, AbstractGossipAlgorithm):
-    """Dual averaging within a q-norm ball around the start, drift-corrected (see the file's head for the update).
+    """Dual averaging within a q-norm ball around the start, drift-corrected (see cofed.gossip.refeddagt).
 
     Runs through a server, or along a graph with `topology=`.
 

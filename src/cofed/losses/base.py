@@ -62,7 +62,8 @@ class AbstractLoss(eqx.Module):
     -----
     The estimators certify a fit by a duality gap. A convex loss of one prediction takes part if it gives `curvature`
     and either `conjugate` or `attains_zero`; `self_concordance` makes the certificate sharper. `link`, `cumulant` and
-    `mean_margin`, of a loss A(prediction) - y prediction + c(y), save the exchanges that find the best constant.
+    `mean_margin`, of a loss A(prediction) - y prediction + c(y), save the exchanges that find the best constant. An
+    estimator gets another loss from a subclass whose method `_loss` returns it.
 
     Examples
     --------

@@ -170,6 +170,8 @@ class AbstractRegularizer(eqx.Module):
     @property
     def norm_strength(self) -> Hyperparameter:
         """lambda of psi = lambda R, of a regularizer that is a multiple of a norm R."""
+        if self.is_norm:
+            raise TypeError(f"{self.title} states is_norm but gives no norm_strength")
         raise TypeError(f"{self.title} is not a norm (trait is_norm) and has no strength of one")
 
     @checked
@@ -195,8 +197,10 @@ class AbstractRegularizer(eqx.Module):
         Raises
         ------
         TypeError
-            Where psi is not a norm.
+            Where psi is not a norm, or does not give this.
         """
+        if self.is_norm:
+            raise TypeError(f"{self.title} states is_norm but gives no prox_in_ball")
         raise TypeError(f"{self.title} is not a norm (trait is_norm) and has no ball")
 
     def part(self, w: PyTree) -> PyTree:
@@ -231,8 +235,10 @@ class AbstractRegularizer(eqx.Module):
         Raises
         ------
         TypeError
-            Where psi is not the multiple of a norm.
+            Where psi is not the multiple of a norm, or does not give this.
         """
+        if self.is_norm:
+            raise TypeError(f"{self.title} states is_norm but gives no dual_norm")
         raise TypeError(f"{self.title} is not a norm and has no dual norm")
 
     @property

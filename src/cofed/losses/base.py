@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num, Scalar
 
+from cofed._util.types import Given
+
 Prediction = Float[Array, "..."]
 Label = Num[Array, "..."]
 MeanOf = Callable[[Callable[[np.ndarray], np.ndarray]], float]
@@ -194,8 +196,7 @@ class AbstractLoss(eqx.Module):
 
     def as_deviance(self) -> "AbstractLoss":
         """The loss less that of the saturated model, which is half the deviance: 0 at best, for every label."""
-        from cofed._util.types import Given
-from cofed.losses.deviance import Deviance
+        from cofed.losses.deviance import Deviance
 
         return self if self.attains_zero else Deviance(self)
 

@@ -21,6 +21,9 @@ READ = {
 # Methods that an engine calls, with what it has checked before: the contract of algorithms, losses, models, mirrors,
 # compressors and callbacks. What users call of regularizers is in the table.
 CONTRACT = {
+    # The duality of losses and penalties, which the estimators' certificate calls.
+    *("conjugate", "cumulant", "deviance", "dispersion", "dual_scaling", "excess", "label_sum", "label_units", "link"),
+    *("mean_margin", "residual_scale", "saturated", "scaled", "zeroing_factor"),
     *("init", "refuses", "outputs", "correct", "compress", "to_dual", "to_primal", "to_primal_smooth"),
     *(
         "of",
@@ -41,7 +44,7 @@ CONTRACT = {
     ),
 }
 # What a contract declares and a class does not give: it refuses whatever is given.
-NOT_OFFERED = {"AbstractRegularizer.prox_in_ball", "AbstractMirror.norm"}
+NOT_OFFERED = {"AbstractRegularizer.prox_in_ball", "AbstractRegularizer.dual_norm", "AbstractMirror.norm"}
 
 
 def public() -> dict[str, Callable[..., Any]]:

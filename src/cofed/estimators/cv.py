@@ -71,6 +71,8 @@ class FederatedLassoCV(CrossValidated, FederatedLasso):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedLassoCV
     >>> rng = np.random.default_rng(0)
     >>> X, sites = rng.normal(size=(120, 6)), np.arange(120) % 3
     >>> y = X[:, 0] - X[:, 1] + rng.normal(size=120)
@@ -170,6 +172,8 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedElasticNetCV
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(120, 6))
     >>> model = FederatedElasticNetCV(l1_ratio=0.9, criterion="bic", n_alphas=20)
@@ -276,6 +280,8 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedLogisticRegressionCV
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 4))
     >>> y = (X[:, 0] + rng.logistic(size=200) > 0).astype(int)
@@ -381,6 +387,8 @@ class FederatedPoissonCV(CrossValidated, FederatedPoisson):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedPoissonCV
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 3))
     >>> y = rng.poisson(np.exp(X[:, 0] / 2))

@@ -6,10 +6,14 @@ import warnings
 from pathlib import Path
 
 
+# What stands between the user's line and cofed's own: decorators of functions, and checks of types.
+BETWEEN = {"cofed", "equinox", "jax", "jaxtyping", "beartype"}
+
+
 def warn_caller(message: str) -> None:
     """Warn the code that has called cofed: the first one up the stack that is not cofed's own."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "cofed":
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in BETWEEN:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, RuntimeWarning, stacklevel=level)
 

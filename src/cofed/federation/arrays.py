@@ -81,8 +81,8 @@ def pairs_of(clients: object, client_names: object) -> tuple[list[Given[Pair]], 
 
 
 def align(
-    Xs: Sequence[npt.ArrayLike], client_names: Sequence[str], columns: tuple[str, ...] | None
-) -> tuple[tuple[str, ...] | None, list[npt.ArrayLike]]:
+    Xs: Given[Sequence[npt.ArrayLike]], client_names: Sequence[str], columns: tuple[str, ...] | None
+) -> tuple[tuple[str, ...] | None, list[Given[npt.ArrayLike]]]:
     """The same columns in the same order for every client, where the clients give pandas frames."""
     frames = [X for X in Xs if isinstance(X, pd.DataFrame)]
     if not frames:

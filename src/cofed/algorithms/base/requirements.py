@@ -28,7 +28,7 @@ TRAITS: dict[str, Trait] = {
     "convex": Trait(lambda psi: psi.convex, "a convex regularizer"),
     "finite": Trait(
         lambda psi: psi.has_subgradient,
-        "a finite regularizer with a subgradient, which the indicator of a set does not have",
+        "a finite regularizer with a subgradient",
     ),
     "zero": Trait(lambda psi: psi.is_zero, "no regularizer, that is Zero()"),
     "norm": Trait(

@@ -5,7 +5,6 @@ import traceback
 import warnings
 from pathlib import Path
 
-
 # What stands between the user's line and cofed's own: decorators of functions, and checks of types.
 BETWEEN = {"cofed", "equinox", "jax", "jaxtyping", "beartype"}
 

@@ -186,7 +186,7 @@ class _Scans(NamedTuple):
     codes: np.ndarray  # per volume, the position of its label in the classes, or -1
 
 
-def _check_choices(owner: str, classes: Any, mask: Any, standardize: Any, dtype: Any) -> None:
+def _check_choices(owner: str, classes: object, mask: object, standardize: object, dtype: Any) -> None:
     if isinstance(classes, str):
         raise ValueError(f"{owner}: classes must be two or more different categories, got {classes!r}")
     if classes is not None:

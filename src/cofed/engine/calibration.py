@@ -12,9 +12,9 @@ from jaxtyping import PyTree
 
 from cofed._util import machine
 from cofed.algorithms.base import AbstractAlgorithm
-from cofed.engine.chunk_loop import run_chunk
+from cofed.engine.chunk_loop import run_chunk, schedule_of
 from cofed.engine.execution import Chunk, begin_stage, count_first, failed, next_pace, record, schedule
-from cofed.engine.grid_rounds import advance_some, begin_together, schedule_of
+from cofed.engine.grid_rounds import advance_some, begin_together
 from cofed.engine.history import Log
 from cofed.engine.job import Job, ReadyStage
 from cofed.engine.state import copies

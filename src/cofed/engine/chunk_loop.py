@@ -11,6 +11,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Int, PyTree
 
 from cofed.engine.mesh import alike, on_devices
+from cofed.engine.spec import RunSpec
 from cofed.engine.state import State
 from cofed.engine.task import AbstractTask, Participation
 
@@ -26,6 +27,12 @@ class ChunkSchedule(eqx.Module):
     def due(self, round: Int[Array, ""]) -> Bool[Array, ""]:
         """Whether the model after so many rounds is evaluated."""
         return (round % self.every == 0) | (round == self.last)
+
+
+def schedule_of(spec: RunSpec, end: int, finite: Array) -> ChunkSchedule:
+    """The schedule of a chunk that ends before the round `end`: arrays, so that other numbers compile nothing."""
+    stop, last, every = (jnp.asarray(n, jnp.int32) for n in (end, spec.rounds, spec.evaluate_every))
+    return ChunkSchedule(stop, last, every, finite=finite)
 
 
 class ChunkRecords(eqx.Module):

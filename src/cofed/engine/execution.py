@@ -17,7 +17,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 from cofed._util import trees
 from cofed.engine.callbacks import Listeners
 from cofed.engine.checkpoint import CheckpointStore
-from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule
+from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule, schedule_of
 from cofed.engine.ending import failed, finish, gathered, judge, rounds_done, to_numpy
 from cofed.engine.history import LeftOut, Log, Result
 from cofed.engine.job import Job, ReadyStage
@@ -180,9 +180,8 @@ def compile_now(job: Job, stage: ReadyStage, state: State, log: Log) -> float:
 
 def schedule(job: Job, stop: int, log: Log) -> ChunkSchedule:
     """When things happen in a chunk that ends before the round `stop`, on the devices of the run."""
-    numbers = (jnp.asarray(n, jnp.int32) for n in (stop, job.spec.rounds, job.spec.evaluate_every))
-    found = ChunkSchedule(*numbers, finite=jnp.asarray(math.isfinite(log.history.rows[0]["loss"])))
-    return everywhere(job.stages[0].task, found)
+    finite = jnp.asarray(math.isfinite(log.history.rows[0]["loss"]))
+    return everywhere(job.stages[0].task, schedule_of(job.spec, stop, finite))
 
 
 def next_pace(pace: int, seconds: float, capacity: int) -> int:

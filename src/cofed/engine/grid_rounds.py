@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from cofed.algorithms.base import AbstractAlgorithm
-from cofed.engine.chunk_loop import ChunkSchedule, advance
+from cofed.engine.chunk_loop import ChunkSchedule, advance, schedule_of
 from cofed.engine.ending import blown_up, judged_by, usual_start
 from cofed.engine.execution import next_pace
 from cofed.engine.history import Outcome
@@ -159,12 +159,6 @@ def evaluated(spec: RunSpec) -> np.ndarray:
     """The rounds after which models are evaluated."""
     every, last = spec.evaluate_every, spec.rounds
     return np.array([r for r in range(1, last + 1) if r % every == 0 or r == last])
-
-
-def schedule_of(spec: RunSpec, end: int, finite: Array) -> ChunkSchedule:
-    """The schedule of a chunk that ends before the round `end`: arrays, so that other numbers compile nothing."""
-    stop, last, every = (jnp.asarray(n, jnp.int32) for n in (end, spec.rounds, spec.evaluate_every))
-    return ChunkSchedule(stop, last, every, finite=finite)
 
 
 def with_algorithm(task: AbstractTask, algorithm: AbstractAlgorithm) -> AbstractTask:

@@ -16,7 +16,7 @@ from types import ModuleType
 import equinox as eqx
 
 from cofed._util.contracts import lacking
-from cofed.algorithms.base import FORMS, AbstractAlgorithm, AbstractGossipAlgorithm, AbstractServerAlgorithm
+from cofed.algorithms.base import FORMS, AbstractAlgorithm, AbstractGossipAlgorithm, AbstractServerAlgorithm, forms_of
 
 
 class NotAnAlgorithm(ValueError):
@@ -89,7 +89,7 @@ def checked(kind: object, name: str) -> type[eqx.Module]:
         forms = [form for form in FORMS.values() if issubclass(kind, form)]
         missing = sorted(kind.__abstractmethods__)
     else:
-        forms = [form for method, form in FORMS.items() if callable(getattr(kind, method, None))]
+        forms = forms_of(kind)
         missing = [method for form in forms for method in lacking(kind, form)]
     if not forms:
         both = f"{AbstractServerAlgorithm.__name__} or {AbstractGossipAlgorithm.__name__}"

@@ -19,7 +19,7 @@ from cofed.algorithms.base.algorithm import AbstractAlgorithm, Candidates, Stage
 from cofed.algorithms.base.compound import AbstractChoice, AbstractStagedAlgorithm
 from cofed.algorithms.base.gossip import AbstractGossipAlgorithm
 from cofed.algorithms.base.local_steps import LocalSteps
-from cofed.algorithms.base.requirements import FORMS, TRAITS, as_algorithm, expanded, lacks, output, refusal
+from cofed.algorithms.base.requirements import FORMS, TRAITS, as_algorithm, expanded, forms_of, lacks, output, refusal
 from cofed.algorithms.base.server import AbstractServerAlgorithm
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Stage",
     "as_algorithm",
     "expanded",
+    "forms_of",
     "lacks",
     "output",
     "refusal",

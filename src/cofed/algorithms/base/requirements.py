@@ -28,7 +28,7 @@ TRAITS: dict[str, Trait] = {
     "convex": Trait(lambda psi: psi.convex, "a convex regularizer"),
     "finite": Trait(
         lambda psi: psi.has_subgradient,
-        "a finite regularizer with a subgradient",
+        "a finite regularizer with a subgradient (an indicator of a set has none)",
     ),
     "zero": Trait(lambda psi: psi.is_zero, "no regularizer, that is Zero()"),
     "norm": Trait(
@@ -46,7 +46,7 @@ def as_algorithm(value: object, given: str = "algorithm: the third argument") ->
     if isinstance(value, AbstractAlgorithm):
         algorithm = value
     else:
-        forms = [form for method, form in FORMS.items() if callable(getattr(value, method, None))]
+        forms = forms_of(value)
         if isinstance(value, type) or not forms:
             raise TypeError(f"{given} must be an algorithm such as cofed.FedDualAvg(client_lr=0.1), got {shown(value)}")
         name, missing = type(value).__name__, [name for form in forms for name in lacking(value, form)]
@@ -65,6 +65,11 @@ def as_algorithm(value: object, given: str = "algorithm: the third argument") ->
         )
     check_fields(algorithm)
     return algorithm
+
+
+def forms_of(value: object) -> list[type[AbstractAlgorithm]]:
+    """The contracts that an object (or a class) which derives from none has the main method of."""
+    return [form for method, form in FORMS.items() if callable(getattr(value, method, None))]
 
 
 def check_fields(algorithm: AbstractAlgorithm) -> None:

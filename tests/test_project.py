@@ -74,6 +74,8 @@ ARROWS = {
     "plotting": {"plotting.graphs", "plotting.styles", "plotting.files", "engine"},
     "loggers": {"engine"},
     "report": {"plotting", "plotting.styles"},
+    # Where the rows are: questions in, sums out. In memory an algorithm's rounds are the engine's.
+    "sites": {"algorithms.base", "engine", "federation", "losses", "models", "problem", "solvers"},
     "estimators": {
         *("algorithms", "algorithms.base", "engine", "engine.serialization", "federation", "losses", "models"),
         *("plotting", "plotting.styles", "problem", "regularizers", "solvers"),

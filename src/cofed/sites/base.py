@@ -1,0 +1,160 @@
+"""The door between whoever fits a model and the rows that nobody may pool: questions go in, sums come out."""
+
+import dataclasses
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import PyTree
+
+from cofed.algorithms.base import AbstractServerAlgorithm
+from cofed.models import Weights
+from cofed.problem import Problem
+from cofed.sites.queries.base import AbstractQuery, Message
+from cofed.sites.table import Scaling
+
+M = TypeVar("M", bound=Message)
+
+
+class QuestionRefused(ValueError):
+    """A site does not answer a question, for the reason that the sentence says."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Exchange:
+    """One question to all sites and their answers, or some rounds of an algorithm.
+
+    Attributes
+    ----------
+    what : str
+        The query's name, or the algorithm's.
+    rounds : int
+        How often messages went to the sites and back.
+    down, up : int
+        Bytes to all sites, and from all sites.
+    seconds : float
+        How long it took.
+    """
+
+    what: str
+    rounds: int
+    down: int
+    up: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class ExchangeTotal:
+    """All exchanges of one kind.
+
+    Attributes
+    ----------
+    what : str
+        What was exchanged: a query's name, such as "sums", or an algorithm's.
+    rounds : int
+        How often.
+    down, up : int
+        Bytes to all clients, and from all clients.
+    """
+
+    what: str
+    rounds: int
+    down: int
+    up: int
+
+
+def totals(exchanges: Iterable[Exchange]) -> tuple[ExchangeTotal, ...]:
+    """The exchanges by kind, in the order of the first of each.
+
+    >>> totals([Exchange("look", 1, 10, 20, 0.1), Exchange("look", 1, 5, 5, 0.1)])
+    (ExchangeTotal(what='look', rounds=2, down=15, up=25),)
+    """
+    found: dict[str, ExchangeTotal] = {}
+    for one in exchanges:
+        before = found.get(one.what, ExchangeTotal(one.what, 0, 0, 0))
+        found[one.what] = ExchangeTotal(
+            one.what, before.rounds + one.rounds, before.down + one.down, before.up + one.up
+        )
+    return tuple(found.values())
+
+
+class AbstractTraining(ABC):
+    """Rounds of an algorithm over the sites' rows."""
+
+    @abstractmethod
+    def advance(self, rounds: int) -> tuple[Weights, bool]:
+        """Do so many rounds; the model after them, and whether it has ceased to be finite."""
+
+
+class AbstractSites(ABC):
+    """The sites of a fit, wherever their rows are.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The sites' names.
+    sizes : tuple of int
+        How many rows each has.
+    n_features : int
+        How many features a row has.
+    feature_names : tuple of str or None
+        Their names; None where they have none.
+    exchanges : list of Exchange
+        What has been asked so far, counted by whatever carries the messages.
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    exchanges: list[Exchange]
+
+    def ask(self, query: AbstractQuery[M], message: M) -> PyTree:
+        """Ask all sites one question.
+
+        Parameters
+        ----------
+        query : AbstractQuery
+            One of `cofed.sites.queries.QUERIES`.
+        message : Message
+            What the question says.
+
+        Returns
+        -------
+        NamedTuple of arrays
+            The sum of the sites' answers.
+
+        Raises
+        ------
+        QuestionRefused
+            Where a site does not answer, with its reason.
+        """
+        began = time.perf_counter()
+        answer, down, up = self.exchange(query, message)
+        self.exchanges.append(Exchange(query.name, 1, down, up, time.perf_counter() - began))
+        return answer
+
+    @abstractmethod
+    def exchange(self, query: AbstractQuery[M], message: M) -> tuple[PyTree, int, int]:
+        """The sum of the sites' answers, with the bytes that went to the sites and came from them."""
+
+    @abstractmethod
+    def of_numbers(self) -> "AbstractSites":
+        """The same sites, with labels that are numbers; refused where some are not."""
+
+    @abstractmethod
+    def of_classes(self) -> tuple["AbstractSites", np.ndarray]:
+        """The same sites, with the positions of the labels among all labels, and all labels in order."""
+
+    @abstractmethod
+    def train(
+        self,
+        problem: Problem,
+        algorithm: AbstractServerAlgorithm,
+        scaling: Scaling,
+        w: Weights,
+        local_steps: int,
+    ) -> AbstractTraining:
+        """Begin rounds of an algorithm from w, on the rows in these units."""

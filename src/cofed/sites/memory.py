@@ -1,0 +1,136 @@
+"""Sites whose rows are all in this process."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from cofed._util import naming, trees
+from cofed.algorithms.base import AbstractServerAlgorithm, refusal
+from cofed.engine.data import data_of
+from cofed.engine.job import traced
+from cofed.engine.plan import Plan, pose
+from cofed.engine.server_rounds import ServerTask
+from cofed.engine.state import State
+from cofed.federation import Federation
+from cofed.federation.rows import Rows, of_clients, tiers_of
+from cofed.models import Weights
+from cofed.problem import Problem
+from cofed.sites.base import AbstractSites, AbstractTraining, Exchange, QuestionRefused
+from cofed.sites.queries.base import AbstractQuery, Message
+from cofed.sites.rows import SiteRows
+from cofed.sites.table import Scaling, padded_size
+
+
+class MemorySites(AbstractSites):
+    """Sites in this process: all rows in one table, so that a question is one compiled program.
+
+    Parameters
+    ----------
+    rows : SiteRows
+        The sites' rows.
+    feature_names : tuple of str, optional
+        The names of the features.
+
+    Examples
+    --------
+    >>> from cofed.sites.queries import Message, sums
+    >>> X, y = [np.ones((2, 1)), np.zeros((3, 1))], [np.zeros(2), np.ones(3)]
+    >>> sites = MemorySites(SiteRows.of_sites(("a", "b"), X, y))
+    >>> sites.ask(sums, Message()).n.tolist(), sites.exchanges[0].up
+    ([5.0], 32)
+    """
+
+    def __init__(self, rows: SiteRows, feature_names: tuple[str, ...] | None = None):
+        self.rows = rows
+        self.names, self.sizes, self.n_features = rows.names, rows.sizes, rows.X.shape[1]
+        self.feature_names = feature_names
+        self.exchanges: list[Exchange] = []
+
+    def exchange(self, query: AbstractQuery, message: Message) -> tuple[PyTree, int, int]:
+        reason = query.refuses(self.rows.X, self.rows.y, message)
+        if reason is not None:
+            raise QuestionRefused(reason)
+        answer = self.rows.answer(query, message)
+        many = len(self.names)
+        return answer, many * trees.nbytes(message), many * trees.nbytes(answer)
+
+    def of_numbers(self) -> "MemorySites":
+        return self.with_labels(np.asarray(self.rows.y, np.float64))
+
+    def of_classes(self) -> tuple["MemorySites", np.ndarray]:
+        classes = np.unique(self.rows.y)
+        return self.with_labels(np.searchsorted(classes, self.rows.y).astype(np.int32)), classes
+
+    def with_labels(self, y: np.ndarray) -> "MemorySites":
+        """The same rows with other labels; what was asked counts on."""
+        other = MemorySites(self.rows.with_labels(y), self.feature_names)
+        other.exchanges = self.exchanges
+        return other
+
+    def train(
+        self,
+        problem: Problem,
+        algorithm: AbstractServerAlgorithm,
+        scaling: Scaling,
+        w: Weights,
+        local_steps: int,
+    ) -> "MemoryTraining":
+        return MemoryTraining(self, problem, algorithm, stacked(self.rows, scaling), w, local_steps)
+
+
+class MemoryTraining(AbstractTraining):
+    """Rounds of cofed's engine."""
+
+    def __init__(
+        self,
+        sites: MemorySites,
+        problem: Problem,
+        algorithm: AbstractServerAlgorithm,
+        federation: Federation,
+        w: Weights,
+        local_steps: int,
+    ):
+        data = data_of(federation, "samples")
+        plan = Plan(local_steps, True, None, None, data.clients, data.clients)
+        posed = pose(problem, plan)
+        reason = refusal(algorithm, posed)
+        if reason:
+            raise ValueError(reason)
+        self.sites, self.task = sites, ServerTask(traced(algorithm, data.dtype), posed, data, plan)
+        self.state = self.task.begin(w, jax.random.key(0), 0)
+        self.down, self.up, _ = self.task.message_bytes(w)
+
+    def advance(self, rounds: int) -> tuple[Weights, bool]:
+        stop = int(self.state.round) + rounds
+        self.state = rounds_up_to(self.task, self.state, jnp.asarray(stop, jnp.int32))
+        many = rounds * len(self.sites.names)
+        name = type(self.task.algorithm).__name__
+        self.sites.exchanges.append(Exchange(name, rounds, many * self.down, many * self.up, 0.0))
+        return self.task.model(self.state), int(self.state.failed_at) >= 0
+
+
+@eqx.filter_jit
+def rounds_up_to(task: ServerTask, state: State, stop: Array) -> State:
+    """Rounds until the round `stop`, or until one fails."""
+    return jax.lax.while_loop(
+        lambda state: (state.round < stop) & (state.failed_at < 0), lambda state: task.one_round(state)[0], state
+    )
+
+
+def stacked(rows: SiteRows, scaling: Scaling) -> Federation:
+    """The sites as a federation in these units: one padded stack where they are of similar size."""
+    jax.config.update("jax_enable_x64", True)
+    X, y = scaling.rows(rows.X), scaling.labels(rows.y)
+    own = [np.flatnonzero(rows.site == m) for m in range(len(rows.names))]
+    sizes, ids = np.array(rows.sizes), naming.ranks(rows.names)
+    if tiers_of(sizes) is not None:
+        whole = of_clients([X[r] for r in own], [y[r] for r in own], np.float64, y.dtype)
+        return Federation(whole, sizes.astype(np.int32), ids, rows.names)
+    most = padded_size(int(sizes.max()))
+    held, labels = np.empty((len(sizes), most, X.shape[1])), np.empty((len(sizes), most), y.dtype)
+    for m, (n, r) in enumerate(zip(sizes, own, strict=True)):
+        held[m, :n], labels[m, :n] = X[r], y[r]
+        held[m, n:], labels[m, n:] = X[r[0]], y[r[0]]
+    return Federation(Rows(held, labels), sizes.astype(np.int32), ids, rows.names)

@@ -1,0 +1,201 @@
+"""A look at models: loss, gradient and held-out loss of many, the Hessian of some, on a part of the parameters.
+
+The parameters of a model are laid out as one vector: coefficients by feature and output, then the intercepts.
+"""
+
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from cofed.losses import AbstractLoss
+from cofed.sites.queries.base import AbstractQuery, Message, Numbers, n_outputs, room
+from cofed.sites.table import Table, sum_rows
+from cofed.solvers.curvature import pack
+
+
+class LookMessage(Message):
+    """M models with k outputs, of which A are looked at more closely, on s parameters each."""
+
+    coef: Numbers  # M x p x k
+    intercept: Numbers  # M x k
+    without: Numbers  # M: the fold that the model does not learn from, or -1
+    closer: Numbers  # A: positions of models
+    where: Numbers  # A x s: positions of parameters
+
+
+class LookAnswer(NamedTuple):
+    """Sums over rows: those that the model learns from, and for `held` the others."""
+
+    loss: Float[Array, " M"]
+    gradient: Float[Array, "M p k"]  # by the coefficients
+    slope: Float[Array, "M k"]  # by the intercepts
+    held: Float[Array, " M"]  # the loss of held-out rows
+    hessian: Float[Array, "A packed"]  # an upper triangle
+
+
+class LookQuery(AbstractQuery[LookMessage]):
+    """Loss, gradient, held-out loss and curvature of models."""
+
+    name: ClassVar[str] = "look"
+    version: ClassVar[int] = 1
+    message: ClassVar[type[Message]] = LookMessage
+
+    def answer(self, table: Table, message: LookMessage) -> LookAnswer:
+        loss = message.posed_loss
+        models, p, k = np.shape(message.coef)
+        coef, intercept, without = (jnp.asarray(a) for a in (message.coef, message.intercept, message.without))
+        columns = jnp.moveaxis(coef, 1, 0).reshape(p, models * k)
+
+        def block(rows: Table) -> LookAnswer:
+            z = (rows.X @ columns).reshape(-1, models, k) + intercept
+            learns = rows.fold[:, None] != without[None, :]
+            value, slope = by_prediction(loss, z, rows.y)
+            # A row that a model does not learn from may have an infinite loss: 0 * inf must not arise.
+            own = jnp.where(learns & (rows.weight > 0)[:, None], rows.weight[:, None], 0)
+            held = jnp.where(~learns & (rows.weight > 0)[:, None], rows.weight[:, None], 0)
+            pull = jnp.where(own[..., None] > 0, own[..., None] * slope, 0)
+            gradient = (rows.X.T @ pull.reshape(-1, models * k)).reshape(p, models, k)
+            return LookAnswer(
+                loss=jnp.sum(jnp.where(own > 0, own * value, 0), axis=0),
+                gradient=jnp.moveaxis(gradient, 0, 1),
+                slope=jnp.sum(pull, axis=0),
+                held=jnp.sum(jnp.where(held > 0, held * value, 0), axis=0),
+                hessian=jnp.zeros((0, 0), z.dtype),
+            )
+
+        found = sum_rows(block, table, 4 * models * k + p)
+        return found._replace(hessian=hessians(table, message))
+
+    def padded(self, message: LookMessage) -> LookMessage:
+        models, size = np.shape(message.coef)[0], np.shape(message.where)
+        more = room(models) - models
+        closer, wide = room(size[0]) - size[0], 0
+        if size[1] > 32:
+            wide = -size[1] % 16
+        return eqx.tree_at(
+            lambda m: (m.coef, m.intercept, m.without, m.closer, m.where),
+            message,
+            (
+                np.pad(np.asarray(message.coef), ((0, more), (0, 0), (0, 0))),
+                np.pad(np.asarray(message.intercept), ((0, more), (0, 0))),
+                np.pad(np.asarray(message.without, np.int32), (0, more), constant_values=-1),
+                np.pad(np.asarray(message.closer, np.int32), (0, closer)),
+                np.pad(np.asarray(message.where, np.int32), ((0, closer), (0, wide))),
+            ),
+        )
+
+    def trimmed(self, answer: LookAnswer, message: LookMessage) -> LookAnswer:
+        models, (closer, size) = np.shape(message.coef)[0], np.shape(message.where)
+        whole = room_of(answer.hessian.shape[1])
+        keep = np.flatnonzero(np.max(np.triu_indices(whole), axis=0) < size)
+        return LookAnswer(
+            answer.loss[:models],
+            answer.gradient[:models],
+            answer.slope[:models],
+            answer.held[:models],
+            answer.hessian[:closer][:, keep],
+        )
+
+
+def room_of(packed: int) -> int:
+    """The size of a matrix whose triangle has so many entries."""
+    return round((np.sqrt(8 * packed + 1) - 1) / 2)
+
+
+def by_prediction(loss: AbstractLoss, z: Float[Array, "n M k"], y: Array) -> tuple[Array, Array]:
+    """The loss of every row under every model, and its derivative by the prediction."""
+    if n_outputs(loss) > 1:
+        return jax.vmap(jax.vmap(jax.value_and_grad(loss), in_axes=(0, None)))(z, y)
+    value, slope = jax.vmap(jax.vmap(jax.value_and_grad(loss), in_axes=(0, None)))(z[..., 0], y)
+    return value, slope[..., None]
+
+
+def hessians(table: Table, message: LookMessage) -> Float[Array, "A packed"]:
+    """The Hessians of the losses of the models that are looked at more closely, as upper triangles."""
+    loss, where = message.posed_loss, message.where
+    count, size = np.shape(where)
+    if count == 0:
+        return jnp.zeros((0, size * (size + 1) // 2), table.X.dtype)
+    _, p, k = np.shape(message.coef)
+
+    def one(chosen: tuple[Array, Array]) -> Array:
+        model, own = chosen
+        coef, intercept = jnp.asarray(message.coef)[model], jnp.asarray(message.intercept)[model]
+        without = jnp.asarray(message.without)[model]
+        feature, output = own // k, own % k
+
+        def block(rows: Table) -> Array:
+            z = rows.X @ coef + intercept
+            weight = jnp.where(rows.fold != without, rows.weight, 0)
+            # The intercept is the feature after the last, 1 for every row.
+            A = jnp.where(feature[None, :] < p, rows.X[:, jnp.minimum(feature, p - 1)], 1)
+            if n_outputs(loss) == 1:
+                second = jax.vmap(jax.grad(jax.grad(loss)))(z[:, 0], rows.y)
+                scaled = jnp.where(weight > 0, weight * second, 0)
+                return pack(A.T @ (A * scaled[:, None]))
+            second = jax.vmap(jax.hessian(loss))(z, rows.y)
+
+            def columns_of(total: Array, c: Array) -> tuple[Array, None]:
+                scaled = A * second[:, :, c][:, output] * weight[:, None]
+                return jnp.where((output == c)[None, :], scaled.T @ A, total), None
+
+            start = jnp.zeros((size, size), A.dtype)
+            return pack(jax.lax.scan(columns_of, start, jnp.arange(k, dtype=own.dtype))[0])
+
+        return sum_rows(block, table, 3 * size + k * k)
+
+    return jax.lax.map(one, (jnp.asarray(message.closer, jnp.int32), jnp.asarray(where, jnp.int32)))
+
+
+class ProductMessage(Message):
+    """A model with k outputs, and V directions to multiply its Hessian with."""
+
+    coef: Numbers  # p x k
+    intercept: Numbers  # k
+    direction: Numbers  # V x p x k
+    direction_intercept: Numbers  # V x k
+
+
+class ProductAnswer(NamedTuple):
+    """The Hessian of the summed loss times the directions."""
+
+    coef: Float[Array, "V p k"]
+    intercept: Float[Array, "V k"]
+
+
+class ProductQuery(AbstractQuery[ProductMessage]):
+    """Hessian-vector products at a model."""
+
+    name: ClassVar[str] = "product"
+    version: ClassVar[int] = 1
+    message: ClassVar[type[Message]] = ProductMessage
+
+    def answer(self, table: Table, message: ProductMessage) -> ProductAnswer:
+        loss = message.posed_loss
+        coef, intercept = jnp.asarray(message.coef), jnp.asarray(message.intercept)
+        single = n_outputs(loss) == 1
+
+        def block(rows: Table) -> ProductAnswer:
+            z = rows.X @ coef + intercept
+
+            def slope(z: Array) -> Array:
+                if single:
+                    return jax.vmap(jax.grad(loss))(z[:, 0], rows.y)[:, None]
+                return jax.vmap(jax.grad(loss))(z, rows.y)
+
+            def one(direction: tuple[Array, Array]) -> ProductAnswer:
+                moved = rows.X @ direction[0] + direction[1]
+                bent = jax.jvp(slope, (z,), (moved,))[1] * rows.weight[:, None]
+                return ProductAnswer(rows.X.T @ bent, bent.sum(axis=0))
+
+            return jax.lax.map(one, (jnp.asarray(message.direction), jnp.asarray(message.direction_intercept)))
+
+        return sum_rows(block, table, 4 * np.shape(message.intercept)[0] + table.n_features)
+
+
+look = LookQuery()
+product = ProductQuery()

@@ -1,0 +1,130 @@
+"""The first questions of a fit: how many rows there are, their sums, and their squares and products around a centre."""
+
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from cofed.sites.queries.base import AbstractQuery, Message, Numbers, by_fold, statistic
+from cofed.sites.table import Table, sum_rows
+from cofed.solvers.curvature import pack
+
+HUGE = 1e140  # squares of larger numbers, and sums of them, overflow
+
+
+class SumsAnswer(NamedTuple):
+    """Sums over the rows of each of K folds."""
+
+    n: Float[Array, " K"]  # rows
+    X: Float[Array, "K p"]  # of the features
+    labels: Float[Array, "K q"]  # of the labels' statistic; none without a loss
+    saturated: Float[Array, " K"]  # of the losses of the saturated model
+
+
+class SumsQuery(AbstractQuery[Message]):
+    """Counts and sums of the features and the labels, by fold. The message says the loss and the folds."""
+
+    name: ClassVar[str] = "sums"
+    version: ClassVar[int] = 1
+    message: ClassVar[type[Message]] = Message
+
+    def answer(self, table: Table, message: Message) -> SumsAnswer:
+        loss, count = message.loss, message.n_folds
+
+        def block(rows: Table) -> SumsAnswer:
+            own = by_fold(rows, count)
+            if loss is None:
+                nothing = jnp.zeros((count, 0), own.dtype)
+                return SumsAnswer(own.sum(axis=0), own.T @ rows.X, nothing, jnp.zeros(0, own.dtype))
+            least = jnp.zeros(count, own.dtype)
+            if not loss.attains_zero:
+                at = jnp.zeros((), own.dtype)
+                least = -own.T @ jax.vmap(partial(loss.conjugate, at))(rows.y)
+            return SumsAnswer(own.sum(axis=0), own.T @ rows.X, own.T @ statistic(loss, rows.y), least)
+
+        return sum_rows(block, table, table.n_features + count + 2)
+
+    def refuses(self, X: np.ndarray, y: np.ndarray, message: Message) -> str | None:
+        for what, values in (("X", X), ("y", y)):
+            top = float(np.abs(values).max(initial=0)) if values.dtype.kind == "f" else 0.0
+            if top > HUGE or 0 < top < 1 / HUGE:
+                return (
+                    f"{what} must be of a size between {1 / HUGE:g} and {HUGE:g}, but its largest value is "
+                    f"{top:g}; give it in other units"
+                )
+        return None
+
+
+class MomentsMessage(Message):
+    """A centre for the features."""
+
+    centre: Numbers
+
+
+class MomentsQuery(AbstractQuery[MomentsMessage]):
+    """The sums of the features' squared distances to a centre."""
+
+    name: ClassVar[str] = "moments"
+    version: ClassVar[int] = 1
+    message: ClassVar[type[Message]] = MomentsMessage
+
+    def answer(self, table: Table, message: MomentsMessage) -> Float[Array, " p"]:
+        return sum_rows(lambda rows: rows.weight @ (rows.X - message.centre) ** 2, table, table.n_features)
+
+
+class GramMessage(Message):
+    """Centres for features and labels, and the features whose products are asked for."""
+
+    centre: Numbers  # p
+    label_centre: Numbers  # q
+    where: Numbers  # positions of features
+
+
+class GramAnswer(NamedTuple):
+    """Sums over the rows of each of K folds, of features and labels less their centres."""
+
+    X: Float[Array, "K p"]  # of the features
+    labels: Float[Array, "K q"]  # of the labels
+    squares: Float[Array, "K p"]  # of the features' squares
+    label_squares: Float[Array, "K q"]  # of the labels' squares
+    cross: Float[Array, "K p q"]  # of the products of features and labels
+    products: Float[Array, "K packed"]  # of the products of the features asked for: an upper triangle
+
+
+class GramQuery(AbstractQuery[GramMessage]):
+    """Squares and products around a centre, by fold: what a squared loss is wholly known from."""
+
+    name: ClassVar[str] = "gram"
+    version: ClassVar[int] = 1
+    message: ClassVar[type[Message]] = GramMessage
+
+    def answer(self, table: Table, message: GramMessage) -> GramAnswer:
+        loss, count, where = message.posed_loss, message.n_folds, message.where
+        size = np.shape(where)[0]
+
+        def block(rows: Table) -> GramAnswer:
+            own = by_fold(rows, count)
+            X, labels = rows.X - message.centre, statistic(loss, rows.y) - message.label_centre
+            some = X[:, where]
+
+            def products(_: None, weight: Array) -> tuple[None, Array]:
+                return None, pack(some.T @ (some * weight[:, None]))
+
+            return GramAnswer(
+                X=own.T @ X,
+                labels=own.T @ labels,
+                squares=own.T @ X**2,
+                label_squares=own.T @ labels**2,
+                cross=jnp.einsum("nk,np,nq->kpq", own, X, labels),
+                products=jax.lax.scan(products, None, own.T)[1],
+            )
+
+        return sum_rows(block, table, 2 * table.n_features + 2 * size + count)
+
+
+sums = SumsQuery()
+moments = MomentsQuery()
+gram = GramQuery()

@@ -1,0 +1,131 @@
+"""The rows of one site, or of several in one process, as they are; and as the table that a question is about."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from cofed._util.programs import keep_programs
+from cofed.sites.folds import deal
+from cofed.sites.queries.base import AbstractQuery, Message
+from cofed.sites.table import Folds, Scaling, Table, padded_size
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class SiteRows:
+    """Rows of numbers, each of one of several sites."""
+
+    names: tuple[str, ...]  # of the sites
+    X: np.ndarray  # n x p
+    y: np.ndarray  # n labels, or none at all
+    site: np.ndarray  # n positions in `names`
+
+    @classmethod
+    def of_sites(cls, names: tuple[str, ...], X: list[np.ndarray], y: list[np.ndarray]) -> "SiteRows":
+        """The rows of these sites, one after another."""
+        site = np.repeat(np.arange(len(names), dtype=np.int32), [len(one) for one in X])
+        if len(names) == 1:
+            return cls(names, X[0], y[0], site)
+        return cls(names, np.concatenate(X), np.concatenate(y), site)
+
+    @functools.cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The rows of each site."""
+        return tuple(np.bincount(self.site, minlength=len(self.names)).tolist())
+
+    def with_labels(self, y: np.ndarray) -> "SiteRows":
+        """The same rows with other labels."""
+        return dataclasses.replace(self, y=y)
+
+    @functools.cached_property
+    def tables(self) -> "TableCache":
+        """The tables that the rows were last asked about as."""
+        return TableCache()
+
+    def folds(self, folds: Folds | None) -> np.ndarray:
+        """The fold of each row."""
+        if folds is None:
+            return np.zeros(len(self.site), np.int32)
+        dealt = np.empty(len(self.site), np.int32)
+        for m, name in enumerate(self.names):
+            own = np.flatnonzero(self.site == m)
+            dealt[own] = deal(folds, name, self.y[own])
+        return dealt
+
+    def table(self, scaling: Scaling | None, folds: Folds | None) -> Table:
+        """The rows in the units and folds of a question."""
+        jax.config.update("jax_enable_x64", True)
+        keep_programs()
+        n, cache = len(self.site), self.tables
+        most = padded_size(n)
+
+        def filled(values: np.ndarray) -> jax.Array:
+            held = np.zeros((most, *values.shape[1:]), values.dtype)
+            held[:n] = values
+            return jnp.asarray(held)
+
+        def features() -> tuple[jax.Array, jax.Array]:
+            labels = self.y if len(self.y) else np.zeros(n)
+            X, y = (self.X, labels) if scaling is None else (scaling.rows(self.X), scaling.labels(labels))
+            # Padding repeats the first row, so that no loss of it is infinite.
+            held, marks = np.empty((most, X.shape[1])), np.empty(most, y.dtype)
+            held[:n], held[n:], marks[:n], marks[n:] = X, X[0], y, y[0]
+            return jnp.asarray(held), jnp.asarray(marks)
+
+        X, y = cache.features.get(mark(scaling), features)
+        fold = cache.folds.get(folds, lambda: filled(self.folds(folds)))
+        weight, site = cache.fixed.get((), lambda: (filled(np.ones(n)), filled(self.site)))
+        return Table(X, y, weight, fold, site)
+
+    def answer(self, query: AbstractQuery, message: Message) -> PyTree:
+        """The answer to a question, in NumPy arrays."""
+        if not isinstance(message, query.message):
+            raise TypeError(f"the query {query.name} takes a {query.message.__name__}, got {type(message).__name__}")
+        table = self.table(message.scaling, message.folds)
+        bare = dataclasses.replace(message, scaling=None)  # the table is in these units already
+        found = compiled(query, table, query.padded(bare))
+        return query.trimmed(jax.tree.map(np.asarray, found), message)
+
+
+@eqx.filter_jit
+def compiled(query: AbstractQuery, table: Table, message: Message) -> PyTree:
+    """The query as a compiled program; the table is an argument, so that no program holds rows."""
+    return query.answer(table, message)
+
+
+def mark(scaling: Scaling | None) -> object:
+    """What tells units apart."""
+    if scaling is None:
+        return None
+    return scaling.centre.tobytes(), scaling.width.tobytes(), scaling.label_centre, scaling.label_size
+
+
+class Latest(Generic[T]):
+    """The latest of something that is made from a key."""
+
+    def __init__(self):
+        self.held: tuple[object, T] | None = None
+
+    def get(self, key: object, make: Callable[[], T]) -> T:
+        """What belongs to the key: the kept one, or a new one, which is kept instead."""
+        if self.held is None or self.held[0] != key:
+            self.held = None  # the old one may go before the new one is made
+            self.held = key, make()
+        return self.held[1]
+
+
+class TableCache:
+    """The latest parts of a table."""
+
+    def __init__(self):
+        self.features: Latest[tuple[jax.Array, jax.Array]] = Latest()
+        self.folds: Latest[jax.Array] = Latest()
+        self.fixed: Latest[tuple[jax.Array, jax.Array]] = Latest()

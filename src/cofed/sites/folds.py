@@ -13,7 +13,7 @@ def deal(folds: Folds, site: str, y: np.ndarray) -> np.ndarray:
     The draw depends on the seed and the site's name alone, so it is the same wherever the site is.
 
     >>> deal(Folds(3), "Oslo", np.zeros(7)).tolist()
-    [1, 0, 1, 2, 1, 0, 2]
+    [1, 0, 2, 1, 2, 1, 0]
     """
     words = hashlib.sha256(f"cofed folds {folds.seed} {site}".encode()).digest()
     rng = np.random.default_rng(np.frombuffer(words, np.uint32))

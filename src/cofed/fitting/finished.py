@@ -1,6 +1,7 @@
 """A fit that is done: the model, where its rows are, what it cost, and its tables."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -73,14 +74,6 @@ class FinishedFit:
         shown = [name for name in INFERRED if name in inferred.columns]
         return whole.join(inferred[shown], on="feature")
 
-    def exchange_table(self) -> pd.DataFrame:
-        """A row per exchange."""
-        rows = [
-            (number, one.what, one.rounds, one.down, one.up, one.seconds)
-            for number, one in enumerate(self.exchanges, start=1)
-        ]
-        return pd.DataFrame(rows, columns=["exchange", "what", "rounds", "bytes_down", "bytes_up", "seconds"])
-
     def summary_table(self) -> pd.DataFrame:
         """The fit in figures, one per row."""
         model, certificate = self.model, self.model.certificate_
@@ -105,3 +98,11 @@ class FinishedFit:
             "seconds": round(self.seconds, 3),
         }
         return pd.DataFrame({"name": list(figures), "value": [str(value) for value in figures.values()]})
+
+
+def exchange_table(exchanges: Sequence[Exchange]) -> pd.DataFrame:
+    """A row per exchange."""
+    rows = [
+        (number, one.what, one.rounds, one.down, one.up, one.seconds) for number, one in enumerate(exchanges, start=1)
+    ]
+    return pd.DataFrame(rows, columns=["exchange", "what", "rounds", "bytes_down", "bytes_up", "seconds"])

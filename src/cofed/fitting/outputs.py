@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from cofed._util.files import atomically
 from cofed.estimators.plots import plot_path
-from cofed.fitting.finished import FinishedFit
+from cofed.fitting.finished import FinishedFit, exchange_table
 from cofed.fitting.page import content
 from cofed.plotting import save
 from cofed.report.assembly import assembled
@@ -34,9 +34,9 @@ def write_fit(done: FinishedFit, folder: Path) -> list[Path]:
     """
     written = [folder / "model.safetensors"]
     done.model.save(written[0])
-    tables = {"coefficients.csv": done.coefficients, "summary.csv": done.summary_table}
-    for name, table in (tables | {"exchanges.csv": done.exchange_table}).items():
-        written.append(write_table(folder / name, table()))
+    tables = {"coefficients": done.coefficients(), "summary": done.summary_table()}
+    for name, table in (tables | {"exchanges": exchange_table(done.exchanges)}).items():
+        written.append(write_table(folder / f"{name}.csv", table))
     written.append(write_text(folder / "summary.txt", f"{done.model.summary()}\n"))
     for name, figure in figures(done).items():
         for ending in PICTURES:

@@ -11,7 +11,8 @@ import pandas as pd
 from cofed.estimators.certificate import Certificate
 from cofed.estimators.plots import COLOURS
 from cofed.estimators.regularization_path import RegularizationPath
-from cofed.fitting.finished import INTERCEPT, FinishedFit
+from cofed.fitting.finished import INTERCEPT, FinishedFit, exchange_table
+from cofed.fitting.plan import FitPlan
 from cofed.report.curves import compact, on_dark, short
 
 FAMILIES = {
@@ -45,12 +46,11 @@ def content(done: FinishedFit) -> JSON:
     """Everything that the page shows."""
     model, plan = done.model, done.plan
     used, rows = int(np.sum(model.support_)), int(sum(model.client_sizes_))
-    title = f"{FAMILIES[plan.family]} of {done.target}, with {PENALTIES[plan.penalty]}"
     alpha = vars(model).get("alpha_", plan.alpha)
     sent = sum(one.down + one.up for one in done.exchanges)
     return {
         "over": f"{len(done.sites)} sites, whose rows stay where they are",
-        "title": title,
+        "title": title(plan, done.target),
         "facts": [
             f"alpha {alpha:.4g}, {'given' if plan.alpha is not None else 'by ' + CHOICES[plan.select or 'min']}",
             f"written {datetime.now().astimezone():%Y-%m-%d %H:%M}",
@@ -73,7 +73,7 @@ def content(done: FinishedFit) -> JSON:
                 "A site answers a question with sums over its rows, and only their total over all sites is used. "
                 "Bytes are of all sites together."
             ],
-            "table": table(done.exchange_table().drop(columns="rounds")),
+            "table": table(exchange_table(done.exchanges).drop(columns="rounds")),
         },
         "reproduce": {
             "command": done.command,
@@ -82,6 +82,15 @@ def content(done: FinishedFit) -> JSON:
             "versions": {"Python": platform.python_version()} | {name: metadata.version(name) for name in PACKAGES},
         },
     }
+
+
+def title(plan: FitPlan, target: str) -> str:
+    """What a fit is, in a line.
+
+    >>> title(FitPlan("binomial"), "ill")
+    'Logistic model of ill, with an L1 penalty'
+    """
+    return f"{FAMILIES[plan.family]} of {target}, with {PENALTIES[plan.penalty]}"
 
 
 def certified(certificate: Certificate) -> list[str]:

@@ -35,7 +35,7 @@ class WatchPage:
     Parameters
     ----------
     events : Path
-        The file of `FitEvents`.
+        The file of a fit's events, lines of JSON as `cofed fit` writes them.
     port : int, default=0
         Where to listen; 0 takes a free one.
 

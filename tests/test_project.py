@@ -80,6 +80,9 @@ ARROWS = {
         *("algorithms", "algorithms.base", "engine", "engine.serialization", "federation", "losses", "models"),
         *("plotting", "plotting.styles", "problem", "regularizers", "solvers"),
     },
+    # A fit from tables to files, and the page that follows it.
+    "fitting": {"estimators", "plotting", "report", "sites"},
+    "watch": {"report"},
     "flower": {
         *("algorithms.base", "algorithms.probe", "engine", "engine.serialization", "federation", "metrics"),
         *("problem", "cofed"),
@@ -91,8 +94,8 @@ ARROWS = {
         *("plotting.styles", "problem", "solvers", "cofed"),
     },
     "cli": {
-        *("advise", "algorithms", "algorithms.base", "demo", "engine", "experiments", "flower", "gossip", "report"),
-        "cofed",
+        *("advise", "algorithms", "algorithms.base", "demo", "engine", "experiments", "fitting", "flower", "gossip"),
+        *("report", "watch", "cofed"),
     },
     "__main__": {"cli"},
     "__init__": set(),
@@ -198,7 +201,7 @@ LONG_SIGNATURES = {
     *("run", "resume", "tune", "forecast", "serve", "regularization_path", "plot_history", "from_parquet"),
     *("bao_sparse", "chen_logistic", "haxby", "liang_linear", "liang_linear_stream", "liang_logistic"),
     *("liang_logistic_stream", "yuan_fmri_like", "yuan_lasso", "yuan_low_rank", "zhang_logistic"),
-    *("advise", "federate", "reproduce"),
+    *("advise", "federate", "fit", "reproduce"),
 }
 
 

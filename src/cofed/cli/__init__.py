@@ -12,6 +12,7 @@ from cofed.cli.algorithms import algorithms
 from cofed.cli.demo import demo
 from cofed.cli.experiment_files import init, plan, run, tune
 from cofed.cli.federate import federate
+from cofed.cli.fit import fit
 from cofed.cli.help_pages import PlainCommand, flowing
 from cofed.cli.messages import CommandGroup
 from cofed.cli.report import report
@@ -25,6 +26,8 @@ Try it:
 - [bold]cofed demo[/bold]  the curse of primal averaging, in under a minute
 
 - [bold]cofed demo --seed 1 --out seed1[/bold]  the same on other data
+
+- [bold]cofed fit hospitals --target ill --infer[/bold]  a sparse model of all sites' tables, with intervals
 
 - [bold]cofed advise patients.csv --target ill --client hospital[/bold]  one model for all sites, or a model each?
 
@@ -57,7 +60,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, advise, algorithms, reproduce, run, tune, plan, init, report, federate):  # as --help lists them
+for command in (
+    demo,
+    fit,
+    advise,
+    algorithms,
+    reproduce,
+    run,
+    tune,
+    plan,
+    init,
+    report,
+    federate,
+):  # as --help lists them
     app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)
 
 

@@ -51,7 +51,9 @@ def fit(
     features: Annotated[
         str | None, typer.Option(help="The columns to predict from, with commas; by default all others.")
     ] = None,
-    client: Annotated[str | None, typer.Option(help="The column that says which site a row of one table is of.")] = None,
+    client: Annotated[
+        str | None, typer.Option(help="The column that says which site a row of one table is of.")
+    ] = None,
     missing_values: Annotated[
         str, typer.Option(help="refuse them, drop their rows, or impute the mean or most frequent level of all sites.")
     ] = "refuse",
@@ -61,13 +63,13 @@ def fit(
         Path, typer.Option(callback=private_out_folder, help="Folder for the model, the tables and the report.")
     ] = Path("cofed-fit"),
 ) -> None:
-    """Fit a sparse model to the tables of several sites as if they were one table, with a certificate of how exact it is.
+    """Fit a sparse model to the tables of several sites as if they were one table, and certify how exact it is.
 
     No step sizes: the strength of the penalty is chosen by cross-validation with folds inside each site, or by --alpha.
     What is computed of a site's rows are sums, and of these the totals over all sites are used.
 
-    Written to --out: model.safetensors (cofed.estimators.load reads it), coefficients.csv, summary.txt and .csv, figures
-    of the path and the cross-validation, exchanges.csv, and report.html, one page with all of it.
+    Written to --out: model.safetensors (cofed.estimators.load reads it), coefficients.csv, summary.txt and .csv,
+    figures of the path and the cross-validation, exchanges.csv, and report.html, one page with all of it.
 
     Example: cofed fit hospitals --target ill --family binomial --select 1se --infer --out ill
     """
@@ -78,7 +80,7 @@ def fit(
         chosen = (family or "gaussian", penalty, l1_ratio, alpha, cv, select, level if infer else None, seed)
         plan = FitPlan(*chosen)
         tables = FitTables(sites, target, names(features), client, missing_values)
-        job = job_of(plan, tables, family, out, command)
+        job = job_of(plan, tables, out, command, guess=family is None)
     except (ValueError, FileNotFoundError) as error:
         refuse(str(error))
     if family is None:

@@ -1,7 +1,10 @@
-"""What `cofed fit` does: a plan, a fit over sites, and its files."""
+"""What `cofed fit` does: a plan, the sites' tables, a fit over them, and its files."""
 
+from cofed.fitting.events import FitEvents
 from cofed.fitting.finished import FinishedFit
 from cofed.fitting.outputs import write_fit
 from cofed.fitting.plan import FitPlan
+from cofed.fitting.run import FitJob, run_fit
+from cofed.fitting.tables import FitTables, job_of
 
-__all__ = ["FinishedFit", "FitPlan", "write_fit"]
+__all__ = ["FinishedFit", "FitEvents", "FitJob", "FitPlan", "FitTables", "job_of", "run_fit", "write_fit"]

@@ -8,12 +8,12 @@ from pathlib import Path
 import pandas as pd
 
 from cofed.estimators.base import FederatedLinearModel
+from cofed.fitting.events import FitEvents
 from cofed.fitting.finished import FinishedFit, exchange_table
 from cofed.fitting.outputs import write_fit, write_table
 from cofed.fitting.page import title
 from cofed.fitting.plan import FitPlan
 from cofed.sites import AbstractSites
-from cofed.fitting.events import FitEvents
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +93,13 @@ def run_fit(job: FitJob, events: FitEvents) -> tuple[FinishedFit, list[Path]]:
 
 def fitted(job: FitJob) -> FederatedLinearModel:
     """The fitted estimator, with intervals where they are asked for."""
-    model = job.plan.estimator(list(job.groups)).fit(job.sites)
+    import numpy as np  # BRIDGE
+
+    rows = job.sites.rows
+    X = pd.DataFrame(rows.X, columns=job.sites.feature_names)
+    y = rows.y if job.sites.design.classes is None else job.sites.design.classes[rows.y]
+    c = np.array(rows.names)[rows.site]
+    model = job.plan.estimator(list(job.groups)).fit(X, y, clients=c)
     if job.plan.level is not None:
-        model.infer(job.sites, level=job.plan.level)
+        model.infer(X, y, clients=c, level=job.plan.level)
     return model

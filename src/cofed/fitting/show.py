@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from cofed.fitting.page import size
 from cofed.fitting.events import JSON, Hearer
+from cofed.fitting.page import size
 
 STATES = {"joined": "there", "asked": "working", "heard": "answered", "trouble": "in trouble", "refused": "refused"}
 LASTING = ("trouble", "refused")  # kinds of events whose words stay on the screen

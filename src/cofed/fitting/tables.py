@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from cofed.fitting.plan import FitPlan
+from cofed._util.pandas_types import Frame
+from cofed.fitting.plan import FitPlan, one_of
 from cofed.fitting.run import FitJob
-from cofed.sites import Design, SiteTable, TableSites, as_tables, read_sites, read_table, table_sites, tables_of_frame
+from cofed.sites import TableSites, read_sites, read_table, table_sites
+from cofed.sites.table_sites import tables_of_frame
+
+MISSING = ("refuse", "drop", "impute")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,12 +38,70 @@ class FitTables:
     client: str | None = None
     missing: str = "refuse"
 
-    def read(self) -> dict[str, SiteTable]:
+    def read(self) -> dict[str, Frame]:
         """The tables by site."""
+        one_of("--missing-values", self.missing, MISSING)
         if self.path.is_dir():
             if self.client is not None:
-                raise ValueError(f"--client is for one table of all sites, but {self.path} is a folder with one for each")
-            return read_sites(self.path)
+                raise ValueError(
+                    f"--client is for one table of all sites, but {self.path} is a folder with a table for each"
+                )
+            return {site: table.frame for site, table in read_sites(self.path).items()}
+        table = read_table(self.path)
         if self.client is None:
             raise ValueError(f"{self.path} is one table: give --client, the column that says which site a row is of")
-        return tables_of_frame(read_table(self.path), self.client)
+        return {site: one.frame for site, one in tables_of_frame(table, self.client).items()}
+
+
+def job_of(plan: FitPlan, tables: FitTables, out: Path, command: str, *, guess: bool = False) -> FitJob:
+    """The job of fitting these tables; what does not fit together is refused.
+
+    Parameters
+    ----------
+    plan : FitPlan
+        What to fit.
+    tables : FitTables
+        To which columns.
+    out : Path
+        The folder for the files.
+    command : str
+        The command that does the same again.
+    guess : bool
+        Whether the family is what the target suggests, and not the plan's.
+
+    Returns
+    -------
+    FitJob
+        What `run_fit` does.
+    """
+    classify = None if guess else plan.classifies
+    sites = table_sites(tables.read(), tables.target, tables.features, classify=classify, missing=tables.missing)
+    classes = sites.design.classes
+    if guess:
+        plan = dataclasses.replace(plan, family=suggested(classes))
+    elif plan.family == "binomial" and classes is not None and len(classes) != 2:
+        raise ValueError(
+            f"--family binomial is for two classes, but {tables.target} has {len(classes)}: give --family multinomial"
+        )
+    groups = tuple(feature.name for feature in sites.design.features for _ in feature.encoded)
+    return FitJob(plan, sites, tables.target, groups, known(sites), out, command)
+
+
+def suggested(classes: object) -> str:
+    """The family that a target suggests: numbers are numbers, and classes are classes."""
+    if classes is None:
+        return "gaussian"
+    return "binomial" if len(classes) == 2 else "multinomial"  # type: ignore[arg-type]
+
+
+def known(sites: TableSites) -> pd.DataFrame:
+    """What the page says of the sites: rows that are used, rows of the table, missing values among them."""
+    infos = sites.infos
+    used = {*(feature.name for feature in sites.design.features), sites.design.target.name}  # type: ignore[union-attr]
+    table = pd.DataFrame({"site": sites.names, "rows": sites.sizes})
+    if sum(sites.sizes) != sum(info.rows for info in infos.values()):
+        table["rows_of_the_table"] = [infos[site].rows for site in sites.names]
+    table["missing_values"] = [
+        sum(column.missing for column in infos[site].columns if column.name in used) for site in sites.names
+    ]
+    return table

@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import os
 import secrets
 import socket
+import sys
 import threading
+import webbrowser
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import TracebackType
@@ -61,6 +64,11 @@ class WatchPage:
         )
         self.server = uvicorn.Server(settings)
         self.thread = threading.Thread(target=self.server.run, args=([self.listening],), daemon=True)
+
+    def show(self) -> None:
+        """Open the page in a browser, where there is a screen: elsewhere one would open in the terminal."""
+        if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+            webbrowser.open(self.url)
 
     def __enter__(self) -> "WatchPage":
         self.thread.start()

@@ -1,7 +1,15 @@
 """Sites: where the rows are. An estimator learns of them what `AbstractSites.ask` answers, and nothing else."""
 
 from cofed.sites.agreement import agree, agree_on_fills, missing_values
-from cofed.sites.base import AbstractSites, AbstractTraining, Exchange, ExchangeTotal, QuestionRefused, totals
+from cofed.sites.base import (
+    AbstractSites,
+    AbstractTraining,
+    Exchange,
+    Exchanges,
+    ExchangeTotal,
+    QuestionRefused,
+    totals,
+)
 from cofed.sites.columns import ColumnInfo, TableInfo
 from cofed.sites.design import Design, Feature, Target
 from cofed.sites.memory import MemorySites
@@ -18,6 +26,7 @@ __all__ = [
     "Design",
     "Exchange",
     "ExchangeTotal",
+    "Exchanges",
     "Feature",
     "Folds",
     "MemorySites",

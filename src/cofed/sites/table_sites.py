@@ -10,7 +10,7 @@ import pandas as pd
 from cofed._util import naming
 from cofed._util.types import Given
 from cofed.sites.agreement import agree, agree_on_fills
-from cofed.sites.base import Exchange
+from cofed.sites.base import Exchange, Exchanges
 from cofed.sites.columns import TableInfo
 from cofed.sites.design import Design
 from cofed.sites.memory import MemorySites
@@ -105,11 +105,11 @@ def table_sites(
     infos = {site: table.info() for site, table in held.items()}
     design = agree(infos, target, features, factors=factors, classify=classify, missing=missing)
     told = sum(len(info.model_dump_json()) for info in infos.values())
-    exchanges = [Exchange("columns", 1, 0, told, 0.0)]
+    exchanges = Exchanges([Exchange("columns", 1, 0, told, 0.0)])
     if design.needs_fills:
         asked = TableSites(held, design.keeping_missing())
         design = agree_on_fills(design, asked)
-        exchanges += asked.exchanges
+        exchanges.extend(asked.exchanges)
     sites = TableSites(held, design)
     sites.exchanges = exchanges
     return sites

@@ -144,7 +144,7 @@ def coefficients(done: FinishedFit) -> JSON:
     }
 
 
-def scaled(value: float | None, factor: float) -> float | int | None:
+def scaled(value: int | float | None, factor: int | float) -> float | int | None:
     """A coefficient in the units of the picture."""
     return None if value is None or not np.isfinite(value) else short(float(value) * factor)
 
@@ -218,7 +218,7 @@ def cell(value: object) -> float | int | str | None:
     return None if value is None else str(value)
 
 
-def size(count: float) -> str:
+def size(count: int | float) -> str:
     """Bytes to read.
 
     >>> size(999), size(123_456), size(4.2e6)

@@ -1,5 +1,6 @@
 """A fit from its plan to its files: every exchange is told as it happens, and warnings are kept for the report."""
 
+import contextlib
 import dataclasses
 import time
 import warnings
@@ -63,24 +64,25 @@ def run_fit(job: FitJob, events: FitEvents) -> tuple[FinishedFit, list[Path]]:
         The fit, and its files.
     """
     began, exchanges = time.perf_counter(), job.sites.exchanges
-    known = [
-        {"name": str(site), "rows": int(rows)} for site, rows in zip(job.sites.names, job.sites.sizes, strict=True)
-    ]
-    events.tell("begin", title=title(job.plan, job.target), sites=known)  # type: ignore[arg-type]
-    for before in exchanges:
-        events.tell("exchange", **dataclasses.asdict(before))
     exchanges.listeners.append(events.tell)
     try:
+        known = [
+            {"name": str(site), "rows": int(rows)} for site, rows in zip(job.sites.names, job.sites.sizes, strict=True)
+        ]
+        events.tell("begin", title=title(job.plan, job.target), sites=known)  # type: ignore[arg-type]
+        for before in exchanges:
+            events.tell("exchange", **dataclasses.asdict(before))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model = fitted(job)
         names = job.sites.feature_names or tuple(f"x{j}" for j in range(job.sites.n_features))
-        notes = tuple(dict.fromkeys(str(one.message) for one in caught))
+        notes = tuple(dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning)))
         seconds = time.perf_counter() - began
         done = FinishedFit(model, job.plan, job.target, names, job.known, tuple(exchanges), seconds, notes, job.command)
         files = write_fit(done, job.out)
     except BaseException as error:
-        write_table(job.out / "exchanges.csv", exchange_table(exchanges))
+        with contextlib.suppress(OSError):  # the error that came first is the one to speak of
+            write_table(job.out / "exchanges.csv", exchange_table(exchanges))
         words = "stopped" if isinstance(error, KeyboardInterrupt) else f"{error}"
         events.tell("end", ok=False, outcome="stopped", words=words)
         raise

@@ -26,6 +26,7 @@ HOST = "127.0.0.1"
 SCRIPTS = ("chart.js", "parts.js", "watch.js")
 PAUSE = 0.2  # seconds between two looks into the file
 QUIET = 50  # looks after which a browser is told that the server is still there
+LATE = 10  # seconds that a page has to come, where the fit was faster than the browser
 PATIENCE = 3  # seconds that open pages have to hear the end
 
 
@@ -50,17 +51,23 @@ class WatchPage:
     Examples
     --------
     >>> import tempfile, urllib.request
-    >>> with WatchPage(Path(tempfile.mkdtemp()) / "progress.jsonl") as page:
-    ...     urllib.request.urlopen(page.url).status
-    200
+    >>> file = Path(tempfile.mkdtemp()) / "progress.jsonl"
+    >>> _ = file.write_text('{"kind": "end"}\\n')
+    >>> with WatchPage(file) as page:
+    ...     urllib.request.urlopen(f"{page.url}events").read()
+    b'id: 1\\ndata: {"kind": "end"}\\n\\n'
     """
 
     def __init__(self, events: Path, port: int = 0):
         self.listening = socket.create_server((HOST, port))
         place = f"/{secrets.token_urlsafe(16)}/"
         self.url = f"http://{HOST}:{self.listening.getsockname()[1]}{place}"
+        self.visited = threading.Event()
         settings = uvicorn.Config(
-            application(events, place), log_config=None, lifespan="off", timeout_graceful_shutdown=PATIENCE
+            application(events, place, self.visited),
+            log_config=None,
+            lifespan="off",
+            timeout_graceful_shutdown=PATIENCE,
         )
         self.server = uvicorn.Server(settings)
         self.thread = threading.Thread(target=self.server.run, args=([self.listening],), daemon=True)
@@ -77,12 +84,14 @@ class WatchPage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is None:
+            self.visited.wait(LATE)
         self.server.should_exit = True
         self.thread.join()
         self.listening.close()
 
 
-def application(events: Path, place: str) -> Starlette:
+def application(events: Path, place: str, visited: threading.Event) -> Starlette:
     """The page and its stream below a secret path; requests for other hosts are refused, so no site of the web can ask.
 
     Parameters
@@ -91,6 +100,8 @@ def application(events: Path, place: str) -> Starlette:
         The file that is followed.
     place : str
         The path, with a slash at both ends.
+    visited : threading.Event
+        Set when somebody follows.
     """
 
     async def page(request: Request) -> HTMLResponse:
@@ -98,6 +109,7 @@ def application(events: Path, place: str) -> Starlette:
         return HTMLResponse(text, headers={"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"})
 
     async def stream(request: Request) -> StreamingResponse:
+        visited.set()
         last = request.headers.get("last-event-id", "")
         begin = int(last) if last.isdecimal() else 0
         return StreamingResponse(

@@ -13,7 +13,6 @@ from cofed.fitting.page import content
 from cofed.plotting import save
 from cofed.report.assembly import assembled
 
-SCRIPTS = ("chart.js", "parts.js", "fit.js")
 PICTURES = (".png", ".svg")
 
 
@@ -41,7 +40,7 @@ def write_fit(done: FinishedFit, folder: Path) -> list[Path]:
     for name, figure in figures(done).items():
         for ending in PICTURES:
             written.append(save(figure, folder / f"{name}{ending}"))
-    page = assembled("fit.html", ("page.css", "fit.css"), SCRIPTS, content(done))
+    page = assembled("fit.html", ("page.css", "fit.css"), "fit.js", content(done))
     written.append(write_text(folder / "report.html", page))
     return written
 

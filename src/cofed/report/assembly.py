@@ -7,30 +7,31 @@ import string
 from collections.abc import Sequence
 from importlib import resources
 
+SHARED = ("chart.js", "parts.js")  # what the scripts of all pages use
 
-def assembled(
-    template: str, styles: Sequence[str], scripts: Sequence[str], content: object, connect: str = "'none'"
-) -> str:
+
+def assembled(template: str, styles: Sequence[str], script: str, content: object, connect: str = "'none'") -> str:
     """A page as text; its content security policy allows its own style and scripts and nothing else.
 
     Parameters
     ----------
-    template, styles, scripts
+    template, styles, script
         Names of files beside this one.
     content
-        What the scripts find in the element `data`.
+        What the script finds in the element `data`.
     connect
-        Where the scripts may ask for more; by default nowhere.
+        Where the script may ask for more; by default nowhere.
 
     Examples
     --------
-    >>> page = assembled("fit.html", ("page.css",), ("chart.js", "parts.js", "fit.js"), {"title": "A fit"})
+    >>> page = assembled("fit.html", ("page.css",), "fit.js", {"title": "A fit"})
     >>> "default-src 'none'" in page, '{"title":"A fit"}' in page
     (True, True)
     """
     files = resources.files("cofed.report")
     style = "\n".join((files / name).read_text("utf-8") for name in styles)
-    sources = [(files / name).read_text("utf-8") for name in scripts]
+    shared = "\n".join((files / name).read_text("utf-8") for name in SHARED)
+    sources = [shared, (files / script).read_text("utf-8")]
     allowed = " ".join(digest(source) for source in sources)
     return string.Template((files / template).read_text("utf-8")).substitute(
         policy=f"default-src 'none'; style-src {digest(style)}; script-src {allowed}; connect-src {connect}",

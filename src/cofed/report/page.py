@@ -94,7 +94,7 @@ def page(runs: Sequence[ReportedRun], unreadable: dict[Path, str]) -> str:
         "runs": [described(run, points) for run in runs],
         "unreadable": [{"folder": str(folder), "why": why} for folder, why in unreadable.items()],
     }
-    return assembled("page.html", ("page.css",), ("chart.js", "parts.js", "page.js"), content)
+    return assembled("page.html", ("page.css",), "page.js", content)
 
 
 def described(run: ReportedRun, points: int) -> dict[str, Any]:

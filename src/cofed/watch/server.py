@@ -23,7 +23,6 @@ from starlette.routing import Route
 from cofed.report.assembly import assembled
 
 HOST = "127.0.0.1"
-SCRIPTS = ("chart.js", "parts.js", "watch.js")
 PAUSE = 0.2  # seconds between two looks into the file
 QUIET = 50  # looks after which a browser is told that the server is still there
 LATE = 10  # seconds that a page has to come, where the fit was faster than the browser
@@ -105,7 +104,7 @@ def application(events: Path, place: str, visited: threading.Event) -> Starlette
     """
 
     async def page(request: Request) -> HTMLResponse:
-        text = assembled("fit.html", ("page.css", "fit.css"), SCRIPTS, {"title": "A fit"}, connect="'self'")
+        text = assembled("fit.html", ("page.css", "fit.css"), "watch.js", {"title": "A fit"}, connect="'self'")
         return HTMLResponse(text, headers={"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"})
 
     async def stream(request: Request) -> StreamingResponse:

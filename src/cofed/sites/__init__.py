@@ -1,6 +1,14 @@
 """Sites: where the rows are. An estimator learns of them what `AbstractSites.ask` answers, and nothing else."""
 
-from cofed.sites.base import AbstractSites, AbstractTraining, Exchange, ExchangeTotal, QuestionRefused, totals
+from cofed.sites.base import (
+    AbstractSites,
+    AbstractTraining,
+    Exchange,
+    ExchangeTotal,
+    QuestionRefused,
+    TrainingPlan,
+    totals,
+)
 from cofed.sites.memory import MemorySites
 from cofed.sites.rows import SiteRows
 from cofed.sites.table import Folds, Scaling, Table
@@ -16,5 +24,6 @@ __all__ = [
     "Scaling",
     "SiteRows",
     "Table",
+    "TrainingPlan",
     "totals",
 ]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from cofed.cli.messages import BAD_END, fail, refuse, say_written, stop
+from cofed.cli.messages import BAD_END, fail, refuse, stop
 from cofed.cli.options import MOST, between, names, private_out_folder
 
 if TYPE_CHECKING:
-    from cofed.fitting import FitJob
+    from cofed.fitting import PreparedFit
 
 
 def fit(
@@ -73,32 +73,32 @@ def fit(
 
     Example: cofed fit hospitals --target ill --family binomial --select 1se --infer --out ill
     """
-    from cofed.fitting import FitPlan, FitTables, job_of
+    from cofed.fitting import FitPlan, FitTables, prepare
 
-    command = shlex.join(["cofed", *sys.argv[1:]]) if Path(sys.argv[0]).name == "cofed" else ""
     try:
         chosen = (family or "gaussian", penalty, l1_ratio, alpha, cv, select, level if infer else None, seed)
         plan = FitPlan(*chosen)
         tables = FitTables(sites, target, names(features), client, missing_values)
-        job = job_of(plan, tables, out, command, guess=family is None)
+        ready = prepare(plan, tables, guess=family is None)
     except (ValueError, FileNotFoundError) as error:
         refuse(str(error))
     if family is None:
-        say(f"Family: {job.plan.family}, as {target} suggests; --family changes it.")
-    run(job, watch)
+        say(f"Family: {ready.plan.family}, as {target} suggests; --family changes it.")
+    run(ready, out, watch)
 
 
-def run(job: "FitJob", watch: bool) -> None:
+def run(ready: "PreparedFit", out: Path, watch: bool) -> None:
     """Do a fit, show how it goes and how it ended."""
     from cofed.fitting import FitEvents, run_fit
     from cofed.fitting.show import shown
 
-    screen = Console(stderr=True)
+    screen, progress = Console(stderr=True), out / "progress.jsonl"
+    command = shlex.join(["cofed", *sys.argv[1:]])
     try:
-        with shown(screen) as hear, watched(job.out / "progress.jsonl", watch):
-            done, files = run_fit(job, FitEvents(job.out / "progress.jsonl", hear))
+        with shown(screen) as hear, watched(progress, watch):
+            done, files = run_fit(ready.job(ready.in_process(), out, command), FitEvents(progress, hear))
     except KeyboardInterrupt:
-        stop(f"Stopped. What was exchanged until then is in {job.out / 'exchanges.csv'}.")
+        stop(f"Stopped. What was exchanged until then is in {out / 'exchanges.csv'}.")
     except ValueError as error:
         refuse(str(error))
     except OSError as error:
@@ -106,7 +106,7 @@ def run(job: "FitJob", watch: bool) -> None:
     Console().print(done.model.summary(), highlight=False, soft_wrap=True, markup=False)
     for note in done.notes:
         screen.print(f"Note: {note}", highlight=False, soft_wrap=True, markup=False)
-    say_written(*files)
+    say(f"Written to {out}: {', '.join(file.name for file in files)}")
     if done.model.certificate_.outcome == "not converged":
         raise typer.Exit(BAD_END)
 

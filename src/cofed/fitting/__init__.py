@@ -5,6 +5,16 @@ from cofed.fitting.finished import FinishedFit
 from cofed.fitting.outputs import write_fit
 from cofed.fitting.plan import FitPlan
 from cofed.fitting.run import FitJob, run_fit
-from cofed.fitting.tables import FitTables, job_of
+from cofed.fitting.tables import FitTables, PreparedFit, prepare
 
-__all__ = ["FinishedFit", "FitEvents", "FitJob", "FitPlan", "FitTables", "job_of", "run_fit", "write_fit"]
+__all__ = [
+    "FinishedFit",
+    "FitEvents",
+    "FitJob",
+    "FitPlan",
+    "FitTables",
+    "PreparedFit",
+    "prepare",
+    "run_fit",
+    "write_fit",
+]

@@ -95,13 +95,7 @@ def run_fit(job: FitJob, events: FitEvents) -> tuple[FinishedFit, list[Path]]:
 
 def fitted(job: FitJob) -> FederatedLinearModel:
     """The fitted estimator, with intervals where they are asked for."""
-    import numpy as np  # BRIDGE
-
-    rows = job.sites.rows
-    X = pd.DataFrame(rows.X, columns=job.sites.feature_names)
-    y = rows.y if job.sites.design.classes is None else job.sites.design.classes[rows.y]
-    c = np.array(rows.names)[rows.site]
-    model = job.plan.estimator(list(job.groups)).fit(X, y, clients=c)
+    model = job.plan.estimator(list(job.groups)).fit(job.sites)
     if job.plan.level is not None:
-        model.infer(X, y, clients=c, level=job.plan.level)
+        model.infer(job.sites, level=job.plan.level)
     return model

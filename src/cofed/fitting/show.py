@@ -37,7 +37,7 @@ class FitBoard:
             self.line = f"{self.line.partition(';')[0]}; gap {event['gap']:.1e}, to be {event['target']:.0e}"
         elif kind == "waiting":
             self.line = str(event["words"])
-        elif event.get("site") is not None:
+        elif kind in STATES and event.get("site") is not None:
             self.states[str(event["site"])] = STATES[str(kind)]
 
     def __rich__(self) -> Table:

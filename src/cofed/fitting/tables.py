@@ -5,10 +5,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from cofed._util.pandas_types import Frame
 from cofed.fitting.plan import FitPlan, one_of
 from cofed.fitting.run import FitJob
-from cofed.sites import TableSites, read_sites, read_table, table_sites
+from cofed.sites import (
+    AbstractSites,
+    SiteTable,
+    TableInfo,
+    TableSites,
+    agree,
+    read_sites,
+    read_table,
+    table_sites,
+)
 from cofed.sites.table_sites import tables_of_frame
 
 MISSING = ("refuse", "drop", "impute")
@@ -38,7 +46,7 @@ class FitTables:
     client: str | None = None
     missing: str = "refuse"
 
-    def read(self) -> dict[str, Frame]:
+    def read(self) -> dict[str, SiteTable]:
         """The tables by site."""
         one_of("--missing-values", self.missing, MISSING)
         if self.path.is_dir():
@@ -46,62 +54,82 @@ class FitTables:
                 raise ValueError(
                     f"--client is for one table of all sites, but {self.path} is a folder with a table for each"
                 )
-            return {site: table.frame for site, table in read_sites(self.path).items()}
+            return read_sites(self.path)
         table = read_table(self.path)
         if self.client is None:
             raise ValueError(f"{self.path} is one table: give --client, the column that says which site a row is of")
-        return {site: one.frame for site, one in tables_of_frame(table, self.client).items()}
+        return tables_of_frame(table, self.client)
 
 
-def job_of(plan: FitPlan, tables: FitTables, out: Path, command: str, *, guess: bool = False) -> FitJob:
-    """The job of fitting these tables; what does not fit together is refused.
+@dataclasses.dataclass(frozen=True)
+class PreparedFit:
+    """A plan and tables that fit together, before anything is asked of the sites.
+
+    Attributes
+    ----------
+    plan : FitPlan
+        What to fit.
+    choice : FitTables
+        To which tables and columns.
+    tables : dict of str to SiteTable
+        The tables by site.
+    infos : dict of str to TableInfo
+        What the sites tell of them.
+    """
+
+    plan: FitPlan
+    choice: FitTables
+    tables: dict[str, SiteTable]
+    infos: dict[str, TableInfo]
+
+    def in_process(self) -> TableSites:
+        """The sites, all in this process."""
+        choice, frames = self.choice, {site: table.frame for site, table in self.tables.items()}
+        classify = self.plan.classifies
+        return table_sites(frames, choice.target, choice.features, classify=classify, missing=choice.missing)
+
+    def job(self, sites: AbstractSites, out: Path, command: str) -> FitJob:
+        """The job of fitting over these sites, which have agreed on a design."""
+        design = sites.design
+        assert design is not None
+        groups = tuple(feature.name for feature in design.features for _ in feature.encoded)
+        used = {self.choice.target, *groups}
+        known = pd.DataFrame({"site": sites.names, "rows": sites.sizes})
+        if sum(sites.sizes) != sum(info.rows for info in self.infos.values()):
+            known["rows_of_the_table"] = [self.infos[site].rows for site in sites.names]
+        known["missing_values"] = [
+            sum(column.missing for column in self.infos[site].columns if column.name in used) for site in sites.names
+        ]
+        return FitJob(self.plan, sites, self.choice.target, groups, known, out, command)
+
+
+def prepare(plan: FitPlan, choice: FitTables, *, guess: bool = False) -> PreparedFit:
+    """Read the tables, and refuse what does not fit together.
 
     Parameters
     ----------
     plan : FitPlan
         What to fit.
-    tables : FitTables
-        To which columns.
-    out : Path
-        The folder for the files.
-    command : str
-        The command that does the same again.
+    choice : FitTables
+        To which tables and columns.
     guess : bool
         Whether the family is what the target suggests, and not the plan's.
 
     Returns
     -------
-    FitJob
-        What `run_fit` does.
+    PreparedFit
+        Both, and the tables.
     """
+    tables = choice.read()
+    infos = {site: table.info() for site, table in tables.items()}
     classify = None if guess else plan.classifies
-    sites = table_sites(tables.read(), tables.target, tables.features, classify=classify, missing=tables.missing)
-    classes = sites.design.classes
+    design = agree(infos, choice.target, choice.features, classify=classify, missing=choice.missing)
+    classes = 0 if design.classes is None else len(design.classes)
     if guess:
-        plan = dataclasses.replace(plan, family=suggested(classes))
-    elif plan.family == "binomial" and classes is not None and len(classes) != 2:
+        family = "gaussian" if not classes else "binomial" if classes == 2 else "multinomial"
+        plan = dataclasses.replace(plan, family=family)
+    elif plan.family == "binomial" and classes != 2:
         raise ValueError(
-            f"--family binomial is for two classes, but {tables.target} has {len(classes)}: give --family multinomial"
+            f"--family binomial is for two classes, but {choice.target} has {classes}: give --family multinomial"
         )
-    groups = tuple(feature.name for feature in sites.design.features for _ in feature.encoded)
-    return FitJob(plan, sites, tables.target, groups, known(sites), out, command)
-
-
-def suggested(classes: object) -> str:
-    """The family that a target suggests: numbers are numbers, and classes are classes."""
-    if classes is None:
-        return "gaussian"
-    return "binomial" if len(classes) == 2 else "multinomial"  # type: ignore[arg-type]
-
-
-def known(sites: TableSites) -> pd.DataFrame:
-    """What the page says of the sites: rows that are used, rows of the table, missing values among them."""
-    infos = sites.infos
-    used = {*(feature.name for feature in sites.design.features), sites.design.target.name}  # type: ignore[union-attr]
-    table = pd.DataFrame({"site": sites.names, "rows": sites.sizes})
-    if sum(sites.sizes) != sum(info.rows for info in infos.values()):
-        table["rows_of_the_table"] = [infos[site].rows for site in sites.names]
-    table["missing_values"] = [
-        sum(column.missing for column in infos[site].columns if column.name in used) for site in sites.names
-    ]
-    return table
+    return PreparedFit(plan, choice, tables, infos)

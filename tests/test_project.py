@@ -79,8 +79,8 @@ ARROWS = {
     # Files on which sites agree before they answer.
     "studies": {"sites"},
     "estimators": {
-        *("algorithms", "algorithms.base", "engine", "engine.serialization", "federation", "losses", "models"),
-        *("plotting", "plotting.styles", "problem", "regularizers", "solvers"),
+        *("algorithms", "algorithms.base", "engine", "engine.serialization", "losses", "models"),
+        *("plotting", "plotting.styles", "problem", "regularizers", "sites", "solvers"),
     },
     "flower": {
         *("algorithms.base", "algorithms.probe", "engine", "engine.serialization", "federation", "metrics"),

@@ -1,6 +1,7 @@
 """What the page of a fit shows, as JSON: the script `fit.js` beside the report's lays it out."""
 
 import platform
+from collections.abc import Sequence
 from datetime import datetime
 from importlib import metadata
 from typing import Any
@@ -14,6 +15,7 @@ from cofed.estimators.regularization_path import RegularizationPath
 from cofed.fitting.finished import INTERCEPT, FinishedFit, exchange_table
 from cofed.fitting.plan import FitPlan
 from cofed.report.curves import compact, on_dark, short
+from cofed.sites import Exchange, totals
 
 FAMILIES = {
     "gaussian": "Linear model",
@@ -38,6 +40,7 @@ PARTS = {"coef": "coef", "middle": "debiased", "low": "low", "high": "high"}
 TELLING = 0.05  # a p-value below it shows a coefficient that the penalty has set to zero
 LEVEL = 0.95
 LINES = 12  # features of the path's chart; more cannot be told apart
+MOST = 100  # exchanges that are listed one by one
 PACKAGES = ("cofed", "jax", "numpy", "scikit-learn")
 JSON = dict[str, Any]
 
@@ -73,7 +76,7 @@ def content(done: FinishedFit) -> JSON:
                 "A site answers a question with sums over its rows, and only their total over all sites is used. "
                 "Bytes are of all sites together."
             ],
-            "table": table(exchange_table(done.exchanges).drop(columns="rounds")),
+            "table": exchanged(done.exchanges),
         },
         "reproduce": {
             "command": done.command,
@@ -195,6 +198,14 @@ def path_chart(path: RegularizationPath, classes: list[str], chosen: float) -> J
         "bands": False,
         "note": note,
     }
+
+
+def exchanged(exchanges: Sequence[Exchange]) -> JSON:
+    """The table of exchanges; of very many, their totals by kind."""
+    if len(exchanges) <= MOST:
+        return table(exchange_table(exchanges).drop(columns="rounds"))
+    rows = [(one.what, one.rounds, one.down, one.up) for one in totals(exchanges)]
+    return table(pd.DataFrame(rows, columns=["what", "exchanges", "bytes down", "bytes up"]))
 
 
 def series(label: str, rank: int) -> dict[str, str]:

@@ -1,7 +1,9 @@
-"""A fit in a terminal: a table of the sites while it runs, or a line per exchange where there is no terminal."""
+"""A fit in a terminal: a table of the sites while it runs, or now and then a line where there is no terminal."""
 
 import contextlib
+import math
 import sys
+import time
 from collections.abc import Iterator
 
 from rich import box
@@ -13,6 +15,7 @@ from cofed.fitting.events import JSON, Hearer
 from cofed.fitting.page import size
 
 STATES = {"joined": "there", "asked": "working", "heard": "answered", "trouble": "in trouble", "refused": "refused"}
+OFTEN = 1.0  # seconds between two lines where there is no terminal
 LASTING = ("trouble", "refused")  # kinds of events whose words stay on the screen
 
 
@@ -62,12 +65,15 @@ def line(number: int, event: dict[str, JSON]) -> str:
 @contextlib.contextmanager
 def shown(screen: Console) -> Iterator[Hearer]:
     """What to call with every event: a table that changes in a terminal, lines elsewhere."""
-    board = FitBoard()
+    board, said = FitBoard(), -math.inf
     live = Live(board, console=screen, transient=True) if sys.stderr.isatty() else None
 
     def hear(event: dict[str, JSON]) -> None:
+        nonlocal said
         board.update(event)
-        if event["kind"] in LASTING or (live is None and event["kind"] in ("exchange", "waiting")):
+        due = live is None and event["kind"] in ("exchange", "waiting") and time.monotonic() - said >= OFTEN
+        if due or event["kind"] in LASTING:
+            said = time.monotonic()
             words = event.get("words", board.line)
             screen.print(str(words), highlight=False, soft_wrap=True, markup=False)
         if live is not None:

@@ -10,13 +10,16 @@ from cofed.flower.link import FlowerLink
 from cofed.flower.progress import ProgressLog
 from cofed.flower.run_folder import RunFolder
 from cofed.flower.settings import site_names
-from cofed.sites.network import NetworkSites
+from cofed.sites.network import Columns, NetworkSites
 
 
 def sites(
     grid: Given[Grid],
     *,
     clients: Given[int | str | Sequence[str]],
+    target: Given[str | None] = "y",
+    features: Given[Sequence[str] | None] = None,
+    missing: Given[str] = "refuse",
     patience: Given[float] = 600.0,
     log: Given[str | Path | None] = None,
 ) -> NetworkSites:
@@ -28,6 +31,13 @@ def sites(
         The Grid that a ServerApp is given.
     clients : int, str or sequence of str
         The sites' names, as a list or as one text, or how many sites there are.
+    target : str, optional
+        The column to predict. Labels that came without a name are called "y".
+    features : sequence of str, optional
+        The columns to learn from; by default all others. Text becomes a factor with the union of the sites' levels.
+    missing : str
+        "refuse" missing values, "drop" the rows that have some, or "impute" the mean or the most frequent level of
+        all sites.
     patience : float
         Seconds to wait for a site that is silent, or does not come. Then the fit ends with a `SitesMissing`.
     log : str or Path, optional
@@ -62,5 +72,7 @@ def sites(
         raise TypeError(f"grid must be the flwr.serverapp.Grid that a ServerApp is given, got {type(grid).__name__}")
     wanted = site_names(clients) or checks.integer("clients", clients)
     folder = None if log is None else checks.folder("log", log)
+    names = None if features is None else tuple(checks.items("features", features, "names of columns"))
+    columns = Columns(checks.optional_text("target", target), names, missing=checks.text("missing", missing))
     link = FlowerLink(grid, checks.positive("patience", patience), ProgressLog(RunFolder(folder)))
-    return NetworkSites.open(link, wanted, folder)
+    return NetworkSites.open(link, wanted, columns, folder)

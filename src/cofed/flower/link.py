@@ -11,8 +11,10 @@ import numpy as np
 from cofed.flower import wire
 from cofed.flower.flwr_types import Grid, Message, RecordDict
 from cofed.flower.progress import Event, ProgressLog
-from cofed.sites.network import AbstractLink, Replies, SitesMissing, opened
-from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
+from cofed.sites.base import Exchanges
+from cofed.sites.columns import TableInfo
+from cofed.sites.network import AbstractLink, Replies, SitesMissing, opened, read_info
+from cofed.sites.packing import Malformed, clipped, pack, unpack
 from cofed.sites.questions import question_hash
 
 T = TypeVar("T")
@@ -56,21 +58,30 @@ class FlowerLink(AbstractLink):
         Seconds to wait for a site.
     progress : ProgressLog
         Where it is told what happens.
+    check : callable, optional
+        Called with the nodes of the sites that have joined, now and then while one waits; it may raise an error.
     """
 
-    def __init__(self, grid: Grid, patience: float, progress: ProgressLog):
-        self.grid, self.patience, self.progress = grid, patience, progress
+    def __init__(
+        self,
+        grid: Grid,
+        patience: float,
+        progress: ProgressLog,
+        check: Callable[[Mapping[str, int]], None] = lambda joined: None,
+    ):
+        self.grid, self.patience, self.progress, self.check = grid, patience, progress, check
         self.nodes: dict[str, int] = {}  # of each site
-        self.infos: dict[str, Head] = {}
+        self.infos: dict[str, TableInfo] = {}
         self.online: frozenset[int] = frozenset()
         self.greeted: set[int] = set()
         self.awaited: dict[str, Sent] = {}  # by Flower's message id
         self.looked = -math.inf
-        self.exchanges = 0
+        self.number = 1  # of the present exchange
+        self.exchanges = Exchanges()
 
     # Who is there
 
-    def gather(self, wanted: Sequence[str] | int) -> dict[str, Head]:
+    def gather(self, wanted: Sequence[str] | int) -> dict[str, TableInfo]:
         began, names = time.monotonic(), None if isinstance(wanted, int) else set(wanted)
         while True:
             self.look_around()
@@ -87,7 +98,7 @@ class FlowerLink(AbstractLink):
                 raise SitesMissing(
                     f"after {self.patience:g} s, {words}", dict.fromkeys(missing, "it did not come")
                 )
-            self.progress.remind(self.exchanges, "sites", words)
+            self.progress.remind(self.number, "sites", words)
             time.sleep(PAUSE)
 
     def look_around(self) -> None:
@@ -95,6 +106,7 @@ class FlowerLink(AbstractLink):
         clock = time.monotonic()
         if clock - self.looked < LOOK_AROUND:
             return
+        self.check(self.nodes)
         self.looked, self.online = clock, frozenset(self.grid.get_node_ids())
         new = self.online - self.greeted
         self.greeted = set(self.online)
@@ -106,10 +118,7 @@ class FlowerLink(AbstractLink):
         try:
             reply = payload(message)
             name = site_in(reply)
-            head, _ = opened(name, sent.mark, reply)
-            info = head.get("info")
-            if not isinstance(info, dict):
-                raise Malformed("it tells nothing of itself")
+            info = read_info(opened(name, sent.mark, reply)[0])
         except ValueError as error:
             self.tell("refused", f"a node could not say who it is: {error}")
             return
@@ -120,7 +129,7 @@ class FlowerLink(AbstractLink):
             # A node that was killed counts as online until its heartbeat is missed: the newer one is the living one.
             self.tell("replaced", f"a second node calls itself {name}; the newer one is asked", name)
         self.nodes[name], self.infos[name] = sent.node, info
-        self.tell("joined", f"{name} is there, with {clipped(info.get('rows'))} rows", name)
+        self.tell("joined", f"{name} is there, with {info.rows} rows", name)
 
     # Questions
 
@@ -144,12 +153,12 @@ class FlowerLink(AbstractLink):
                     self.troubled(sent, waiting[sent.site], str(error), message.has_error())
                     continue
                 del waiting[sent.site]
-                self.tell("heard", f"exchange {self.exchanges}: {sent.site} has answered", sent.site)
+                self.tell("heard", f"exchange {self.number}: {sent.site} has answered", sent.site)
             self.check_patience(waiting, time.monotonic() - began)
             if waiting:
                 time.sleep(PAUSE)
-        self.exchanges += 1
-        self.tell("round", f"exchange {self.exchanges}: all {len(sites)} sites have answered")
+        self.tell("round", f"exchange {self.number}: all {len(sites)} sites have answered")
+        self.number += 1
         return Replies(found, down, up)
 
     def ask_where_due(self, site: str, waiting: Waiting, request: bytes, mark: str) -> bool:
@@ -165,13 +174,13 @@ class FlowerLink(AbstractLink):
             waiting.interval *= 2
         waiting.node, waiting.again = node, clock + waiting.interval
         self.send(Sent(node, site, mark), request)
-        self.tell("asked", f"exchange {self.exchanges}: asked {site}", site)
+        self.tell("asked", f"exchange {self.number}: asked {site}", site)
         return True
 
     def troubled(self, sent: Sent, waiting: Waiting, words: str, node_failed: bool) -> None:
         """Take in that a site answered badly: it is asked again soon."""
         if waiting.words != words:
-            self.tell("trouble", f"exchange {self.exchanges}: {sent.site}: {words}", sent.site)
+            self.tell("trouble", f"exchange {self.number}: {sent.site}: {words}", sent.site)
         waiting.words, waiting.again = words, time.monotonic() + AGAIN
         if node_failed:
             self.greeted.discard(sent.node)
@@ -184,12 +193,12 @@ class FlowerLink(AbstractLink):
         lost = bad or ({site: one.words for site, one in waiting.items()} if seconds > self.patience else {})
         if lost:
             why = "; ".join(f"{site}: {words}" for site, words in lost.items())
-            sentence = f"exchange {self.exchanges} ended without {', '.join(lost)} after {seconds:.0f} s ({why})"
+            sentence = f"exchange {self.number} ended without {', '.join(lost)} after {seconds:.0f} s ({why})"
             self.tell("stopped", sentence)
             raise SitesMissing(sentence, lost)
         if waiting and seconds > 10:
-            words = f"exchange {self.exchanges}: waiting for {', '.join(waiting)}"
-            self.progress.remind(self.exchanges, "silent", words)
+            words = f"exchange {self.number}: waiting for {', '.join(waiting)}"
+            self.progress.remind(self.number, "silent", words)
 
     # The wire
 
@@ -217,7 +226,9 @@ class FlowerLink(AbstractLink):
 
     def tell(self, kind: str, words: str, site: str | None = None) -> None:
         """Tell what happened."""
-        self.progress.tell(self.exchanges, [Event(kind, words, {} if site is None else {"site": site})])
+        details = {} if site is None else {"site": site}
+        self.progress.tell(self.number, [Event(kind, words, details)])
+        self.exchanges.tell(kind, words=words, **details)
 
 
 def content(data: bytes) -> RecordDict:

@@ -11,7 +11,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -154,8 +154,11 @@ class ShortSleeps:
 
 
 @contextlib.contextmanager
-def grid_of_run(runtime: Runtime, patience: float) -> Iterator[Grid]:
-    """The Grid of the run that was last started at a SuperLink, for this process alone."""
+def grid_of_run(runtime: Runtime, patience: float, check: Callable[[], None]) -> Iterator[Grid]:
+    """The Grid of the run that was last started at a SuperLink, for this process alone.
+
+    `check` is called while one waits for the run, and raises an error where it cannot come.
+    """
     from flwr.common.constant import SubStatus
     from flwr.common.serde import run_from_proto
     from flwr.proto.runtime_pb2 import PullTaskInputRequest, PushTaskOutputRequest
@@ -166,6 +169,7 @@ def grid_of_run(runtime: Runtime, patience: float) -> Iterator[Grid]:
     while (token := runtime.claimed(client, "flwr-serverapp")) is None:
         if time.monotonic() - began > patience:
             raise RuntimeError(f"no run has begun at the SuperLink {runtime.address} in {patience:g} s")
+        check()
         time.sleep(POLL)
     client.close()
     client = runtime.client(token)

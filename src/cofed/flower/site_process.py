@@ -8,9 +8,9 @@ from pathlib import Path
 from cofed._util.files import private_file, private_folder
 from cofed._util.programs import keep_programs
 from cofed.flower.door import site_app
-from cofed.flower.federate import read_site
 from cofed.flower.processes import free_ports, toml
 from cofed.flower.runtime import Runtime, in_background, supernode
+from cofed.sites.reading import read_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ class SiteOptions:
 
 def run_site(options: SiteOptions) -> None:
     """Be a site until a signal ends it. The table is read first: what is wrong with it is said before anything."""
-    table = read_site(options.data, "y")
+    table = read_table(options.data)
     private_folder(options.keep)
     keep_programs(options.keep / "compiled")
     [port] = free_ports(1)

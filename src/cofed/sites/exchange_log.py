@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load, save_file
+from safetensors.numpy import load_file, save_file
 
 from cofed._util.files import atomically, digest, private_file, private_folder
 
@@ -94,6 +94,7 @@ class ExchangeLog:
         self.file.truncate()  # of a line that was being written when the server was killed
         self.begun: dict[str, object] | None = None
         self.entries: list[Entry] = []
+        self.next = 0  # the number of the next exchange of this start of the fit
         try:
             first, *others = [json.loads(line) for line in whole.splitlines()] or [None]
             self.begun = first
@@ -115,40 +116,40 @@ class ExchangeLog:
         different = [name for name in content if content[name] != self.begun.get(name)]
         if different:
             raise ValueError(
-                f"the log in {self.folder} is of a fit with other {' and '.join(different)}: "
-                f"{self.begun.get(different[0])!r}, and not {content[different[0]]!r}; give another folder"
-            )
-
-    def recall(self, number: int, what: str, question: str) -> tuple[Entry, dict[str, np.ndarray]] | None:
-        """The exchange of this number with its sum; None where it has not happened; refused where it was another."""
-        if number >= len(self.entries):
-            return None
-        entry = self.entries[number]
-        if entry.question != question:
-            raise ValueError(
-                f"exchange {number} in the log {self.folder} asked another question ({entry.what}) than this fit asks "
-                f"({what}): its settings, or the version of cofed, are not those of before; give the same as before, "
+                f"the log in {self.folder} is of a fit with other {' and '.join(different)}; give the same as before, "
                 "or another folder"
             )
-        path = self.path(number)
+
+    def recall(self, what: str, question: str) -> tuple[Entry, dict[str, np.ndarray]] | None:
+        """The next exchange with its sum, where it has happened before; refused where that was another question."""
+        if self.next >= len(self.entries):
+            return None
+        entry, path = self.entries[self.next], self.path(self.next)
+        if entry.question != question:
+            raise ValueError(
+                f"exchange {entry.number} in the log {self.folder} asked another question ({entry.what}) than this fit "
+                f"asks ({what}): its settings, or the version of cofed, are not those of before; give the same as "
+                "before, or another folder"
+            )
         try:
-            data = path.read_bytes()
             whole = digest(path) == entry.answer
-            found = load(data) if whole else {}
+            found = load_file(path) if whole else {}
         except (OSError, SafetensorError):
             whole, found = False, {}
         if not whole:
             raise ValueError(f"{path} is missing or damaged; give another folder to begin anew")
+        self.next += 1
         return entry, found
 
     def add(self, entry: Entry, answer: dict[str, np.ndarray]) -> None:
         """Write an exchange and its sum."""
-        path = self.path(entry.number)
+        path = self.path(self.next)
         tensors = {name: np.ascontiguousarray(array) for name, array in answer.items()}
         atomically(path, lambda name: save_file(tensors, name))
-        entry = dataclasses.replace(entry, answer=digest(path))
+        entry = dataclasses.replace(entry, number=self.next, answer=digest(path))
         self.write(dataclasses.asdict(entry))
         self.entries.append(entry)
+        self.next += 1
 
     def write(self, line: dict[str, object]) -> None:
         """Add a line that is on the disk when this returns."""

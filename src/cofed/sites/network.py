@@ -1,8 +1,10 @@
 """Sites whose rows are elsewhere: the server's end of the door, whatever carries the messages."""
 
+import dataclasses
+import hashlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
@@ -11,14 +13,16 @@ import numpy as np
 from jaxtyping import PyTree
 
 from cofed._util import naming
-from cofed.sites.base import AbstractSites, Exchange, QuestionRefused
+from cofed.sites.agreement import agree, agree_on_fills
+from cofed.sites.base import AbstractSites, Exchange, Exchanges, QuestionRefused
+from cofed.sites.columns import TableInfo
+from cofed.sites.design import Design
 from cofed.sites.exchange_log import Entry, ExchangeLog
 from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.questions import answer_arrays, question_bytes, question_hash, read_answer
 
 T = TypeVar("T")
-Label = bool | int | float | str
 
 
 class SitesMissing(RuntimeError):
@@ -44,11 +48,19 @@ class Replies(NamedTuple, Generic[T]):
 
 
 class AbstractLink(ABC):
-    """What carries requests to sites and their replies back."""
+    """What carries requests to sites and their replies back.
+
+    Attributes
+    ----------
+    exchanges : Exchanges
+        Where those listen who want to know what the sites do.
+    """
+
+    exchanges: Exchanges
 
     @abstractmethod
-    def gather(self, wanted: Sequence[str] | int) -> dict[str, Head]:
-        """Wait for these sites, or for so many, and ask each what it tells of itself.
+    def gather(self, wanted: Sequence[str] | int) -> dict[str, TableInfo]:
+        """Wait for these sites, or for so many, and hear what each tells of its table.
 
         Raises `SitesMissing` where they do not all come.
         """
@@ -62,13 +74,39 @@ class AbstractLink(ABC):
         """
 
 
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """What of the sites' tables a fit is about; see `cofed.sites.agree`."""
+
+    target: str | None = None
+    features: tuple[str, ...] | None = None
+    factors: Collection[str] = ()
+    missing: str = "refuse"
+
+    def agreed(self, infos: Mapping[str, TableInfo], classify: bool | None = None) -> Design:
+        """The design of all sites' tables."""
+        return agree(
+            infos, self.target, self.features, factors=self.factors, classify=classify, missing=self.missing
+        )
+
+
 class Network(NamedTuple):
     """What the views of the same sites share."""
 
     link: AbstractLink
-    infos: Mapping[str, Head]  # what each site tells of itself, in the order in which answers are added up
-    log: ExchangeLog | None
+    infos: Mapping[str, TableInfo]  # what each site tells of its table, in the order in which answers are added up
+    columns: Columns
+    log: ExchangeLog | None = None
     left_out: tuple[str, ...] = ()
+
+    def logged(self, folder: Path | None) -> "Network":
+        """The network with its log in a folder, where one is given; refused where that is of another fit."""
+        if folder is None:
+            return self
+        tables = {site: hashlib.sha256(info.model_dump_json().encode()).hexdigest() for site, info in self.infos.items()}
+        log = ExchangeLog(folder)
+        log.begin({"tables": tables, "columns": dataclasses.asdict(self.columns), "left_out": self.left_out})
+        return self._replace(log=log)
 
 
 class NetworkSites(AbstractSites):
@@ -78,33 +116,54 @@ class NetworkSites(AbstractSites):
     ----------
     network : Network
         How they are reached, and what they tell of themselves.
-    labels : str or list, optional
-        How labels are read: "numbers", or as positions in this list of classes; None is not at all.
+    design : Design
+        How the sites' tables become numbers.
+    sizes : tuple of int
+        How many rows each site has in the design.
+    exchanges : Exchanges
+        What has been asked so far.
 
     Attributes
     ----------
+    infos : dict of str to TableInfo
+        What the sites told of their tables, such as the missing values of every column.
     left_out : tuple of str
         Sites that were left out, see `without`.
     """
 
-    def __init__(self, network: Network, labels: str | list | None = None):
-        self.network, self.left_out = network, network.left_out
-        self.view: dict[str, object] = {"labels": labels}
-        self.names = tuple(network.infos)
-        self.sizes = tuple(int(str(info["rows"])) for info in network.infos.values())
-        first = next(iter(network.infos.values()))
-        self.n_features = int(str(first["features"]))
-        names = first["feature_names"]
-        self.feature_names = tuple(map(str, names)) if isinstance(names, list) else None
-        self.exchanges: list[Exchange] = []
+    def __init__(self, network: Network, design: Design, sizes: tuple[int, ...], exchanges: Exchanges):
+        self.network, self.design, self.sizes, self.exchanges = network, design, sizes, exchanges
+        self.infos, self.left_out = dict(network.infos), network.left_out
+        self.names, self.feature_names = tuple(network.infos), design.feature_names
+        self.n_features = len(design.feature_names)
+        self.view = {"design": design.model_dump(mode="json")}
 
     @classmethod
-    def open(cls, link: AbstractLink, wanted: Sequence[str] | int, log: Path | None = None) -> "NetworkSites":
-        """The sites that a link reaches, once they are all there, or those of a log that goes on."""
-        infos = {site: checked_info(site, info) for site, info in link.gather(wanted).items()}
+    def open(
+        cls, link: AbstractLink, wanted: Sequence[str] | int, columns: Columns, log: Path | None = None
+    ) -> "NetworkSites":
+        """The sites that a link reaches, once they are all there and have agreed on what their tables hold."""
+        began = time.perf_counter()
+        infos = link.gather(wanted)
         order = sorted(infos, key=naming.natural)
-        check_alike({site: infos[site] for site in order})
-        return cls(begun(Network(link, {site: infos[site] for site in order}, None), log))
+        told = sum(len(info.model_dump_json()) for info in infos.values())
+        link.exchanges.append(Exchange("columns", 1, 0, told, time.perf_counter() - began))
+        return cls.begin(Network(link, {site: infos[site] for site in order}, columns).logged(log))
+
+    @classmethod
+    def begin(cls, network: Network) -> "NetworkSites":
+        """The sites of a network, once they have agreed on a design."""
+        infos = network.infos
+        sizes, exchanges = tuple(info.rows for info in infos.values()), network.link.exchanges
+        design = network.columns.agreed(infos)
+        if design.needs_fills:
+            design = agree_on_fills(design, cls(network, design.keeping_missing(), sizes, exchanges))
+        sites = cls(network, design, sizes, exchanges)
+        if design.missing != "refuse" and any(column.missing for info in infos.values() for column in info.columns):
+            sites.sizes = sites.rows_in_design()
+        return sites
+
+    # Exchanges
 
     def exchange(self, query: AbstractQuery, message: Message) -> tuple[PyTree, int, int]:
         jax.config.update("jax_enable_x64", True)
@@ -123,6 +182,18 @@ class NetworkSites(AbstractSites):
         done, arrays = self.asked(request, (query.name, query.version), read, combine)
         return read_answer(arrays, shape), done.down, done.up
 
+    def rows_in_design(self) -> tuple[int, ...]:
+        """How many rows each site has in the design, where rows with missing values are dropped."""
+        began = time.perf_counter()
+        request = pack({"kind": "rows", "view": self.view}, {})
+        done, _ = self.asked(
+            request, ("rows", 1), lambda head, _: whole_number(head.get("rows")), lambda rows: ({"rows": rows}, {})
+        )
+        self.exchanges.append(Exchange("rows", 1, done.down, done.up, time.perf_counter() - began))
+        rows = done.said["rows"]
+        assert isinstance(rows, list)
+        return tuple(whole_number(one) for one in rows)
+
     def asked(
         self,
         request: bytes,
@@ -134,46 +205,35 @@ class NetworkSites(AbstractSites):
 
         `read` takes a site's reply, and `combine` what was read of all, in the sites' order.
         """
-        number, mark, log = len(self.exchanges), question_hash(request), self.network.log
-        if log is not None and (known := log.recall(number, what[0], mark)) is not None:
+        mark, log = question_hash(request), self.network.log
+        if log is not None and (known := log.recall(what[0], mark)) is not None:
             return known
         began = time.perf_counter()
-        replies = self.network.link.ask_all(
-            request, self.names, lambda site, reply: read(*opened(site, mark, reply))
-        )
+        replies = self.network.link.ask_all(request, self.names, lambda site, reply: read(*opened(site, mark, reply)))
         said, arrays = combine([replies.by_site[site] for site in self.names])
         seconds = time.perf_counter() - began
-        done = Entry(number, *what, mark, replies.down, replies.up, seconds, self.names, said)
+        done = Entry(0, *what, mark, replies.down, replies.up, seconds, self.names, said)
         if log is not None:
             log.add(done, arrays)
         return done, arrays
 
+    # Views
+
     def of_numbers(self) -> "NetworkSites":
-        for site, info in self.network.infos.items():
-            if info["labels"] != "numbers":
-                raise ValueError(f"the labels of the site {site} must be numbers, but they are {info['labels'] or 'none'}")
-        return self.read_as("numbers")
+        return self.with_target(classify=False)
 
     def of_classes(self) -> tuple["NetworkSites", np.ndarray]:
-        def combine(found: list[list[Label]]) -> tuple[Head, dict[str, np.ndarray]]:
-            kinds = {isinstance(labels[0], str) for labels in found}
-            if len(kinds) > 1:
-                texts = [site for site, labels in zip(self.names, found, strict=True) if isinstance(labels[0], str)]
-                raise ValueError(f"the labels are texts at the sites {', '.join(texts)}, and numbers at the others")
-            return {"classes": np.unique(np.concatenate([np.asarray(labels) for labels in found])).tolist()}, {}
+        sites = self.with_target(classify=True)
+        assert sites.design.classes is not None
+        return sites, sites.design.classes
 
-        began = time.perf_counter()
-        request = pack({"kind": "classes", "view": self.view}, {})
-        done, _ = self.asked(request, ("classes", 1), lambda head, _: read_classes(head), combine)
-        self.exchanges.append(Exchange("classes", 1, done.down, done.up, time.perf_counter() - began))
-        classes = read_classes(done.said)
-        return self.read_as(classes), np.asarray(classes)
-
-    def read_as(self, labels: str | list) -> "NetworkSites":
-        """The same sites with labels read in another way; what was asked counts on."""
-        other = NetworkSites(self.network, labels)
-        other.exchanges = self.exchanges
-        return other
+    def with_target(self, classify: bool) -> "NetworkSites":
+        """The same sites with a target that is a number or a class; what was asked counts on."""
+        if self.design.target is None:
+            raise ValueError("the sites have no target; say which column is predicted, such as target='cost'")
+        target = self.network.columns.agreed(self.infos, classify).target
+        design = self.design.model_copy(update={"target": target})
+        return NetworkSites(self.network, design, self.sizes, self.exchanges)
 
     def without(self, names: Sequence[str]) -> "NetworkSites":
         """The other sites alone, from the beginning: nothing that was asked counts.
@@ -197,23 +257,15 @@ class NetworkSites(AbstractSites):
             raise ValueError("no site would be left")
         gone = (*network.left_out, *(site for site in self.names if site in names))
         folder = None if network.log is None else network.log.folder / f"without-{len(gone)}"
-        return NetworkSites(begun(Network(network.link, infos, None, gone), folder))
+        network.link.exchanges.clear()
+        return NetworkSites.begin(network._replace(infos=infos, left_out=gone, log=None).logged(folder))
 
     def train(self, *_: object) -> NoReturn:
         """Algorithms run over the network with `cofed federate` or `cofed.flower.serve`, and not at this door."""
         raise NotImplementedError(
             "sites over a network answer questions, and this fit needs rounds of an algorithm: use `cofed federate` or "
-            "cofed.flower.serve for those, or a solver of the estimator that asks questions"
+            "cofed.flower.serve for those, or a solver that asks questions"
         )
-
-
-def begun(network: Network, folder: Path | None) -> Network:
-    """The network with its log in a folder, where one is given."""
-    if folder is None:
-        return network
-    log = ExchangeLog(folder)
-    log.begin({"sites": dict(network.infos), "left_out": list(network.left_out)})
-    return network._replace(log=log)
 
 
 def summed(answers: list[PyTree]) -> PyTree:
@@ -240,34 +292,19 @@ def opened(site: str, mark: str, reply: bytes) -> tuple[Head, dict[str, np.ndarr
     return head, arrays
 
 
-def read_classes(head: Head) -> list[Label]:
-    """The labels that a site has told."""
-    labels = head.get("classes")
-    if not isinstance(labels, list) or not labels:
-        raise Malformed(f"the reply gives the classes as {clipped(labels)}")
-    if {type(label) for label in labels} not in ({bool}, {int}, {float}, {str}):
-        raise Malformed(f"the reply gives the classes as {clipped(labels)}")
-    return labels
+def whole_number(value: object) -> int:
+    """A number of rows that a site has told."""
+    if type(value) is not int or not 0 < value < 2**40:
+        raise Malformed(f"the reply speaks of {clipped(value)} rows")
+    return value
 
 
-def checked_info(site: str, info: Head) -> Head:
-    """What a site tells of itself; what makes no sense is refused."""
-    rows, features, names, labels = (info.get(key) for key in ("rows", "features", "feature_names", "labels"))
-    fits = isinstance(rows, int) and isinstance(features, int) and 0 < rows < 2**40 and 0 < features < 2**31
-    if names is not None:
-        fits = fits and isinstance(names, list) and len(names) == features and all(isinstance(n, str) for n in names)
-    if not fits or labels not in ("numbers", "classes", None):
-        raise ValueError(f"the site {site} tells of itself what makes no sense: {clipped(info)}")
-    return {"rows": rows, "features": features, "feature_names": names, "labels": labels}
-
-
-def check_alike(infos: Mapping[str, Head]) -> None:
-    """Refuse sites whose rows cannot belong to one problem."""
-    (one, first), *others = infos.items()
-    for site, info in others:
-        for key, words in (("features", "features"), ("feature_names", "columns"), ("labels", "labels")):
-            if info[key] != first[key]:
-                raise ValueError(
-                    f"the sites {one} and {site} have different {words}: "
-                    f"{clipped(first[key], 200)} and {clipped(info[key], 200)}"
-                )
+def read_info(head: Head) -> TableInfo:
+    """What a site tells of its table."""
+    try:
+        info = TableInfo.model_validate(head.get("info"))
+    except ValueError:
+        raise Malformed("the reply tells nothing of a table") from None
+    if not 0 < info.rows < 2**40 or not info.columns:
+        raise Malformed(f"the reply speaks of {info.rows} rows and {len(info.columns)} columns")
+    return info

@@ -4,6 +4,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -83,6 +84,7 @@ class ExchangeLog:
         if not path.exists():
             private_file(path)
         self.file = open(path, "r+", encoding="utf-8")  # noqa: SIM115  # it is held for as long as the log is in use
+        weakref.finalize(self, self.file.close)
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

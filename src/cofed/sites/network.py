@@ -39,7 +39,8 @@ class SitesMissing(RuntimeError):
         self.sites = dict(sites)
 
 
-class Replies(NamedTuple, Generic[T]):
+@dataclasses.dataclass(frozen=True)
+class Replies(Generic[T]):
     """What all sites have answered to one request."""
 
     by_site: dict[str, T]

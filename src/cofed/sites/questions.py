@@ -10,7 +10,7 @@ import hashlib
 import types
 import typing
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -137,9 +137,11 @@ def read_field(name: str, kind: object, given: Head, arrays: dict[str, np.ndarra
             return None
         if Scaling in kinds:
             centre, width = arrays.pop("scaling.centre"), arrays.pop("scaling.width")
-            return Scaling(centre, width, *numbers(value, (float, float)))
+            label_centre, label_size = typed(value, (float, float))
+            return Scaling(centre, width, label_centre, label_size)
         if Folds in kinds:
-            return Folds(*numbers(value, (int, int, bool)))
+            count, seed, by_class = typed(value, (int, int, bool))
+            return Folds(count, seed, by_class)
     except Malformed:
         raise
     except Exception as error:  # what was given is foreign: whatever is wrong with it, it is refused
@@ -153,7 +155,7 @@ def read_field(name: str, kind: object, given: Head, arrays: dict[str, np.ndarra
     raise Malformed(f"the question's field {name!r} is {clipped(value)}")
 
 
-def numbers(value: object, kinds: tuple[type, ...]) -> tuple[float, ...]:
+def typed(value: object, kinds: tuple[type, ...]) -> tuple[Any, ...]:
     """A tuple of numbers of these types."""
     if not isinstance(value, tuple) or tuple(map(type, value)) != kinds:
         raise Malformed(f"the question has {clipped(value)} where numbers are expected")

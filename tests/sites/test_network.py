@@ -44,7 +44,9 @@ class DirectLink(AbstractLink):
         self.fault, self.asked, self.exchanges = fault, 0, Exchanges()
 
     def gather(self, wanted):
-        return {name: read_info(opened(name, question_hash(HELLO), self.sites[name].answer(HELLO))[0]) for name in wanted}
+        return {
+            name: read_info(opened(name, question_hash(HELLO), self.sites[name].answer(HELLO))[0]) for name in wanted
+        }
 
     def ask_all(self, request, sites, read):
         self.asked += 1
@@ -85,7 +87,9 @@ def assert_same(one, two, **close):
 
 
 @pytest.mark.parametrize("missing", ["drop", "impute"])
-@pytest.mark.parametrize(("target", "loss", "k"), [("dose", Squared(), 1), ("ill", Logistic(), 1), ("kind", Softmax(3), 3)])
+@pytest.mark.parametrize(
+    ("target", "loss", "k"), [("dose", Squared(), 1), ("ill", Logistic(), 1), ("kind", Softmax(3), 3)]
+)
 def test_the_sums_are_those_of_sites_in_this_process(target, loss, k, missing):
     features = [name for name in ("age", "ward", "dose") if name != target]
     far = over(DirectLink(), target=target, features=tuple(features), missing=missing)
@@ -217,8 +221,14 @@ def test_bad_answers_are_named(fault, sentence):
 def test_a_sum_that_overflows_is_no_fault():
     sites = over(DirectLink(), target="dose", features=("ill",)).of_numbers()
     message = look_at(1, 1, Squared())
-    message = LookMessage(message.coef * 1e300, message.intercept, message.without, message.closer[:0],
-                          message.where[:0, :1], loss=Squared())
+    message = LookMessage(
+        message.coef * 1e300,
+        message.intercept,
+        message.without,
+        message.closer[:0],
+        message.where[:0, :1],
+        loss=Squared(),
+    )
     assert not np.isfinite(sites.ask(look, message).loss).all()
 
 
@@ -267,7 +277,10 @@ def test_values_that_do_not_fit_a_design_stay_at_the_site(caplog):
         (pack({"kind": "everything"}, {}), "of the kind 'everything', which is not known here"),
         (pack({"kind": "rows", "view": 3}, {}), "no design that can be read"),
         (question_bytes(sums, Message(), {}), "no design that can be read"),
-        (question_bytes(moments, MomentsMessage(np.ones(7)), {"design": {"features": [{"name": "dose"}]}}), "does not fit 1"),
+        (
+            question_bytes(look, look_at(3, 1, Squared()), {"design": {"features": [{"name": "dose"}]}}),
+            "does not fit 1",
+        ),
         (
             question_bytes(
                 sums,

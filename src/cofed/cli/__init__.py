@@ -58,7 +58,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, advise, algorithms, reproduce, run, tune, plan, init, report, federate, site):  # as --help lists them
+for command in (
+    demo,
+    advise,
+    algorithms,
+    reproduce,
+    run,
+    tune,
+    plan,
+    init,
+    report,
+    federate,
+    site,
+):  # as --help lists them
     app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)
 
 

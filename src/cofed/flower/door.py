@@ -23,8 +23,8 @@ Loaded = pd.DataFrame | tuple[npt.ArrayLike | pd.DataFrame, npt.ArrayLike | pd.S
 def site_app(load: Given[Callable[[Config], Loaded]], *, keep: Given[Keep | None] = None) -> ClientApp:
     """Make a Flower ClientApp that answers an estimator's questions from one site's rows.
 
-    It is the same app for every fit: what it answers is the fixed list `cofed.sites.queries.QUERIES`, each a sum over the
-    site's rows. So it is reviewed once.
+    It is the same app for every fit, so it is reviewed once: what it answers is the fixed list
+    `cofed.sites.queries.QUERIES`, each a sum over the site's rows.
 
     Parameters
     ----------

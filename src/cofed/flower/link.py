@@ -95,9 +95,7 @@ class FlowerLink(AbstractLink):
             words = f"{len(here)} sites are there ({', '.join(sorted(here)) or 'none'})"
             words += f"; waiting for {', '.join(missing) if missing else f'{wanted} in all'}"
             if time.monotonic() - began > self.patience:
-                raise SitesMissing(
-                    f"after {self.patience:g} s, {words}", dict.fromkeys(missing, "it did not come")
-                )
+                raise SitesMissing(f"after {self.patience:g} s, {words}", dict.fromkeys(missing, "it did not come"))
             self.progress.remind(self.number, "sites", words)
             time.sleep(PAUSE)
 
@@ -206,9 +204,7 @@ class FlowerLink(AbstractLink):
         """Send a request to a node; Flower drops it where nobody takes it for long enough."""
         from flwr.app import Message
 
-        message = Message(
-            content(request), dst_node_id=sent.node, message_type="query", ttl=max(self.patience, 60.0)
-        )
+        message = Message(content(request), dst_node_id=sent.node, message_type="query", ttl=max(self.patience, 60.0))
         for message_id in self.grid.push_messages([message]):
             if message_id:  # Flower gives an empty one for a message that it could not take
                 self.awaited[message_id] = sent

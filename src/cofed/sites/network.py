@@ -86,9 +86,7 @@ class Columns:
 
     def agreed(self, infos: Mapping[str, TableInfo], classify: bool | None = None) -> Design:
         """The design of all sites' tables."""
-        return agree(
-            infos, self.target, self.features, factors=self.factors, classify=classify, missing=self.missing
-        )
+        return agree(infos, self.target, self.features, factors=self.factors, classify=classify, missing=self.missing)
 
 
 class Network(NamedTuple):
@@ -104,7 +102,9 @@ class Network(NamedTuple):
         """The network with its log in a folder, where one is given; refused where that is of another fit."""
         if folder is None:
             return self
-        tables = {site: hashlib.sha256(info.model_dump_json().encode()).hexdigest() for site, info in self.infos.items()}
+        tables = {
+            site: hashlib.sha256(info.model_dump_json().encode()).hexdigest() for site, info in self.infos.items()
+        }
         log = ExchangeLog(folder)
         log.begin({"tables": tables, "columns": dataclasses.asdict(self.columns), "left_out": self.left_out})
         return self._replace(log=log)

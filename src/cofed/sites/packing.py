@@ -1,9 +1,9 @@
 """A head and arrays as bytes, the same bytes for the same content, and back. Nothing is unpickled.
 
-    8 bytes      the letters "cofed" and the format
-    8 bytes      the length of the head
-    head         JSON: what the sender says, and the name, dtype and shape of each array
-    arrays       their numbers one after another, little-endian, in C order, each filled up to a multiple of 8 bytes
+8 bytes      the letters "cofed" and the format
+8 bytes      the length of the head
+head         JSON: what the sender says, and the name, dtype and shape of each array
+arrays       their numbers one after another, little-endian, in C order, each filled up to a multiple of 8 bytes
 """
 
 import json
@@ -90,9 +90,9 @@ def described(entry: object) -> tuple[str, np.dtype, tuple[int, ...]]:
     """The name, dtype and shape of an array, from its entry in a head."""
     if isinstance(entry, list) and len(entry) == 3:
         name, dtype, shape = entry
-        if isinstance(name, str) and isinstance(dtype, str) and dtype in DTYPES and isinstance(shape, list):
-            if all(type(size) is int and size >= 0 for size in shape) and len(shape) <= 8:
-                return name, np.dtype(DTYPES[dtype]), tuple(shape)
+        named = isinstance(name, str) and isinstance(dtype, str) and dtype in DTYPES
+        if named and isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape):
+            return name, np.dtype(DTYPES[dtype]), tuple(shape)
     raise Malformed(f"the message describes an array as {clipped(entry)}")
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 
 from cofed._util import trees
 from cofed.engine.serialization import NotOurs, decode, encode
@@ -114,45 +114,50 @@ def read_question(data: bytes) -> Question:
     given, view = head.get("fields"), head.get("view")
     if not isinstance(given, dict) or not isinstance(view, dict):
         raise Malformed(f"the question {query.name} has no fields or no view")
-    kinds = typing.get_type_hints(query.message)
-    wanted = [field.name for field in dataclasses.fields(query.message)]
-    fields = {field: read_field(field, kinds[field], given, arrays) for field in wanted}
+    hints = typing.get_type_hints(query.message)
+    fields: dict[str, Any] = {
+        field.name: read_field(field.name, hints[field.name], given, arrays)
+        for field in dataclasses.fields(query.message)
+    }
     if given or arrays:
         raise Malformed(f"the question {query.name} has unknown parts: {clipped(sorted([*given, *arrays]))}")
     return Question(query, query.message(**fields), view)
 
 
-def read_field(name: str, kind: object, given: Head, arrays: dict[str, np.ndarray]) -> object:
-    """A field of a message, which is taken out of what was given."""
-    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-    if Array in kinds or np.ndarray in kinds:
-        if name in arrays:
-            return arrays.pop(name)
-        raise Malformed(f"the question has no array {name!r}")
+def read_field(name: str, hint: object, given: Head, arrays: dict[str, np.ndarray]) -> object:
+    """A field of a message, which is taken out of what was given and must be of the field's own type."""
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if np.ndarray in kinds:
+        if name not in arrays:
+            raise Malformed(f"the question has no array {name!r}")
+        return arrays.pop(name)
     if name not in given:
         raise Malformed(f"the question has no field {name!r}")
     try:
         value = decode(given.pop(name), "the question")
-        if value is None and types.NoneType in kinds:
-            return None
-        if Scaling in kinds:
+        if value is not None and Scaling in kinds:
             centre, width = arrays.pop("scaling.centre"), arrays.pop("scaling.width")
             label_centre, label_size = typed(value, (float, float))
             return Scaling(centre, width, label_centre, label_size)
-        if Folds in kinds:
+        if value is not None and Folds in kinds:
             count, seed, by_class = typed(value, (int, int, bool))
             return Folds(count, seed, by_class)
     except Malformed:
         raise
     except Exception as error:  # what was given is foreign: whatever is wrong with it, it is refused
         raise Malformed(f"the question's field {name!r} cannot be read ({type(error).__name__})") from None
-    if isinstance(value, AbstractLoss) and AbstractLoss in kinds:
-        return value
-    if type(value) in PLAIN and type(value) in kinds:
-        return value
-    if isinstance(value, tuple) and tuple in map(typing.get_origin, kinds) and all(type(v) in PLAIN for v in value):
-        return value
-    raise Malformed(f"the question's field {name!r} is {clipped(value)}")
+    if not is_of(value, kinds):
+        raise Malformed(f"the question's field {name!r} is {clipped(value)}")
+    return value
+
+
+def is_of(value: object, kinds: tuple[object, ...]) -> bool:
+    """Whether a value is of one of these types: None, a loss of cofed's, a number or a text, or a tuple of those."""
+    if isinstance(value, AbstractLoss):
+        return AbstractLoss in kinds
+    if isinstance(value, tuple):
+        return tuple in map(typing.get_origin, kinds) and all(type(one) in PLAIN for one in value)
+    return (value is None or type(value) in PLAIN) and type(value) in kinds
 
 
 def typed(value: object, kinds: tuple[type, ...]) -> tuple[Any, ...]:

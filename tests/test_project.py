@@ -75,14 +75,23 @@ ARROWS = {
     "loggers": {"engine"},
     "report": {"plotting", "plotting.styles"},
     # Where the rows are: questions in, sums out. In memory an algorithm's rounds are the engine's.
-    "sites": {"algorithms.base", "engine", "federation", "losses", "models", "problem", "solvers"},
+    "sites": {
+        "algorithms.base",
+        "engine",
+        "engine.serialization",
+        "federation",
+        "losses",
+        "models",
+        "problem",
+        "solvers",
+    },
     "estimators": {
         *("algorithms", "algorithms.base", "engine", "engine.serialization", "losses", "models"),
         *("plotting", "plotting.styles", "problem", "regularizers", "sites", "solvers"),
     },
     "flower": {
         *("algorithms.base", "algorithms.probe", "engine", "engine.serialization", "federation", "metrics"),
-        *("problem", "cofed"),
+        *("problem", "sites", "cofed"),
     },
     "advise": {"federation", "losses", "models", "plotting.styles", "problem", "solvers", "statistics"},
     "demo": {"engine", "federation", "plotting", "problem", "cofed"},

@@ -10,7 +10,7 @@ import pytest
 from cofed.losses import Logistic, Softmax, Squared
 from cofed.sites import Exchanges, Folds, QuestionRefused, Scaling, SiteTable, TableMismatch, table_sites
 from cofed.sites.local import LocalSite, table_of_arrays
-from cofed.sites.network import AbstractLink, Columns, NetworkSites, Replies, SitesMissing, opened, read_info
+from cofed.sites.network import AbstractLink, ChosenColumns, NetworkSites, Replies, SitesMissing, opened, read_info
 from cofed.sites.packing import Malformed, pack, unpack
 from cofed.sites.queries import LookMessage, Message, MomentsMessage, look, moments, sums
 from cofed.sites.questions import question_bytes, question_hash, read_question
@@ -63,7 +63,7 @@ class DirectLink(AbstractLink):
 
 def over(link, log=None, **columns):
     """The sites of a link."""
-    return NetworkSites.open(link, list(TABLES), Columns(**columns), log)
+    return NetworkSites.open(link, list(TABLES), ChosenColumns(**columns), log)
 
 
 def look_at(p, k, loss, **given):

@@ -10,7 +10,7 @@ from cofed.flower.link import FlowerLink
 from cofed.flower.progress import ProgressLog
 from cofed.flower.run_folder import RunFolder
 from cofed.flower.settings import site_names
-from cofed.sites.network import Columns, NetworkSites
+from cofed.sites.network import ChosenColumns, NetworkSites
 
 
 def sites(
@@ -73,6 +73,6 @@ def sites(
     wanted = site_names(clients) or checks.integer("clients", clients)
     folder = None if log is None else checks.folder("log", log)
     names = None if features is None else tuple(checks.items("features", features, "names of columns"))
-    columns = Columns(checks.optional_text("target", target), names, missing=checks.text("missing", missing))
+    columns = ChosenColumns(checks.optional_text("target", target), names, missing=checks.text("missing", missing))
     link = FlowerLink(grid, checks.positive("patience", patience), ProgressLog(RunFolder(folder)))
     return NetworkSites.open(link, wanted, columns, folder)

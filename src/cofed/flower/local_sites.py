@@ -17,7 +17,7 @@ from cofed.flower.processes import LocalNetwork
 from cofed.flower.progress import ProgressLog
 from cofed.flower.run_folder import RunFolder
 from cofed.flower.runtime import Runtime, grid_of_run
-from cofed.sites.network import Columns, NetworkSites
+from cofed.sites.network import ChosenColumns, NetworkSites
 
 RESTARTS = 3  # of a site that ends by itself
 PROJECT = """[build-system]
@@ -48,7 +48,7 @@ APP = {"pyproject.toml": PROJECT, "cofed_sites/__init__.py": "server = client = 
 def start_sites(
     tables: Mapping[str, Path | pd.DataFrame],
     out: Path,
-    columns: Columns,
+    columns: ChosenColumns,
     *,
     secure: bool = False,
     patience: float = 600.0,
@@ -64,7 +64,7 @@ def start_sites(
     out : Path
         A folder for the log of exchanges (`out/log`), the processes' logs (`out/logs`) and what the sites keep. Started
         again with the same folder, the same fit goes on where it was.
-    columns : Columns
+    columns : ChosenColumns
         Which column is predicted from which, and what is done about missing values.
     secure : bool
         Whether over TLS, with authenticated sites.
@@ -87,9 +87,9 @@ def start_sites(
 
     Examples
     --------
-    >>> from cofed.sites.network import Columns
+    >>> from cofed.sites.network import ChosenColumns
     >>> files = {"oslo": Path("oslo.csv"), "rome": Path("rome.csv")}
-    >>> with start_sites(files, Path("out"), Columns(target="cost")) as sites:  # doctest: +SKIP
+    >>> with start_sites(files, Path("out"), ChosenColumns(target="cost")) as sites:  # doctest: +SKIP
     ...     model = cofed.estimators.FederatedLassoCV().fit(sites)
     """
     out = private_folder(out.resolve())

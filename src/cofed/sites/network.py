@@ -13,8 +13,9 @@ import numpy as np
 from jaxtyping import PyTree
 
 from cofed._util import naming
+from cofed.models import Weights
 from cofed.sites.agreement import agree, agree_on_fills
-from cofed.sites.base import AbstractSites, Exchange, Exchanges, QuestionRefused
+from cofed.sites.base import AbstractSites, Exchange, Exchanges, QuestionRefused, TrainingPlan
 from cofed.sites.columns import TableInfo
 from cofed.sites.design import Design
 from cofed.sites.exchange_log import Entry, ExchangeLog
@@ -76,7 +77,7 @@ class AbstractLink(ABC):
 
 
 @dataclasses.dataclass(frozen=True)
-class Columns:
+class ChosenColumns:
     """What of the sites' tables a fit is about; see `cofed.sites.agree`."""
 
     target: str | None = None
@@ -94,7 +95,7 @@ class Network(NamedTuple):
 
     link: AbstractLink
     infos: Mapping[str, TableInfo]  # what each site tells of its table, in the order in which answers are added up
-    columns: Columns
+    columns: ChosenColumns
     log: ExchangeLog | None = None
     left_out: tuple[str, ...] = ()
 
@@ -134,6 +135,7 @@ class NetworkSites(AbstractSites):
 
     def __init__(self, network: Network, design: Design, sizes: tuple[int, ...], exchanges: Exchanges):
         self.network, self.design, self.sizes, self.exchanges = network, design, sizes, exchanges
+        self.agreed = design
         self.infos, self.left_out = dict(network.infos), network.left_out
         self.names, self.feature_names = tuple(network.infos), design.feature_names
         self.n_features = len(design.feature_names)
@@ -141,7 +143,7 @@ class NetworkSites(AbstractSites):
 
     @classmethod
     def open(
-        cls, link: AbstractLink, wanted: Sequence[str] | int, columns: Columns, log: Path | None = None
+        cls, link: AbstractLink, wanted: Sequence[str] | int, columns: ChosenColumns, log: Path | None = None
     ) -> "NetworkSites":
         """The sites that a link reaches, once they are all there and have agreed on what their tables hold."""
         began = time.perf_counter()
@@ -225,15 +227,16 @@ class NetworkSites(AbstractSites):
 
     def of_classes(self) -> tuple["NetworkSites", np.ndarray]:
         sites = self.with_target(classify=True)
-        assert sites.design.classes is not None
-        return sites, sites.design.classes
+        classes = sites.agreed.classes
+        assert classes is not None
+        return sites, classes
 
     def with_target(self, classify: bool) -> "NetworkSites":
         """The same sites with a target that is a number or a class; what was asked counts on."""
-        if self.design.target is None:
+        if self.agreed.target is None:
             raise ValueError("the sites have no target; say which column is predicted, such as target='cost'")
         target = self.network.columns.agreed(self.infos, classify).target
-        design = self.design.model_copy(update={"target": target})
+        design = self.agreed.model_copy(update={"target": target})
         return NetworkSites(self.network, design, self.sizes, self.exchanges)
 
     def without(self, names: Sequence[str]) -> "NetworkSites":
@@ -261,11 +264,11 @@ class NetworkSites(AbstractSites):
         network.link.exchanges.clear()
         return NetworkSites.begin(network._replace(infos=infos, left_out=gone, log=None).logged(folder))
 
-    def train(self, *_: object) -> NoReturn:
+    def train(self, plan: TrainingPlan, w: Weights) -> NoReturn:
         """Algorithms run over the network with `cofed federate` or `cofed.flower.serve`, and not at this door."""
         raise NotImplementedError(
-            "sites over a network answer questions, and this fit needs rounds of an algorithm: use `cofed federate` or "
-            "cofed.flower.serve for those, or a solver that asks questions"
+            f"sites over a network answer questions, and this fit needs rounds of {type(plan.algorithm).__name__}: use "
+            "`cofed federate` or cofed.flower.serve for those, or a solver that asks questions"
         )
 
 

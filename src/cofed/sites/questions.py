@@ -63,7 +63,7 @@ def question_bytes(query: AbstractQuery, message: Message, view: Mapping[str, ob
     >>> from cofed.sites.queries import sums
     >>> question = read_question(question_bytes(sums, Message(loss=Squared())))
     >>> question.query.name, question.message.loss
-    ('sums', Squared(half=True))
+    ('sums', Squared())
     """
     if QUERIES.get(query.name) is not query:
         raise ValueError(f"{query.name!r} is not one of the queries that a site answers: {', '.join(QUERIES)}")

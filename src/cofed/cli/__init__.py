@@ -17,6 +17,7 @@ from cofed.cli.messages import CommandGroup
 from cofed.cli.report import report
 from cofed.cli.reproduce import reproduce
 from cofed.cli.site import site
+from cofed.cli.study import study
 
 HELP = """
 Federated composite optimization: sparse, low-rank and constrained models from data that stays with its owners.
@@ -30,6 +31,8 @@ Try it:
 - [bold]cofed advise patients.csv --target ill --client hospital[/bold]  one model for all sites, or a model each?
 
 - [bold]cofed federate hospitals --target cost[/bold]  a file per site, a process per site, on this machine
+
+- [bold]cofed study init oslo.csv --target ill[/bold]  draft the file that all sites of a study agree on
 
 - [bold]cofed algorithms[/bold]  which methods there are, and what each needs
 
@@ -58,20 +61,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    demo,
-    advise,
-    algorithms,
-    reproduce,
-    run,
-    tune,
-    plan,
-    init,
-    report,
-    federate,
-    site,
-):  # as --help lists them
+COMMANDS = (demo, advise, algorithms, reproduce, run, tune, plan, init, report, federate, site)  # as --help lists them
+for command in COMMANDS:
     app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)
+app.add_typer(study, name="study")
 
 
 def print_version(asked: bool) -> bool:

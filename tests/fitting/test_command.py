@@ -36,7 +36,7 @@ def folder(table, tmp_path_factory):
 
 def fit(*arguments: object, columns: int = 120):
     """The command, in this process."""
-    given = ["fit", *map(str, arguments)]
+    given = ["fit", *map(str, arguments), "--in-process"]
     return CliRunner().invoke(app, given, env={"COLUMNS": str(columns), "TERM": "dumb", "NO_COLOR": "1"})
 
 
@@ -193,6 +193,8 @@ REFUSALS = {
     "group": (["--penalty", "group", "--family", "gaussian"], "takes a strength: give --alpha"),
     "poisson": (["--penalty", "group", "--family", "poisson"], "not for poisson"),
     "client": (["--client", "hospital"], "--client is for one table of all sites"),
+    "silent": (["--missing", "wait"], "--missing must be end or drop, got 'wait'"),
+    "secure": (["--secure"], "--secure is for sites in processes of their own"),
     "missing": (["--missing-values", "guess"], "--missing-values must be refuse, drop or impute, got 'guess'"),
     "target": (["--target", "price"], "no site has a column 'price'"),
     "features": (["--features", "age,hight"], "no site has a column 'hight'"),
@@ -233,7 +235,7 @@ def test_a_place_without_sites_is_refused(tmp_path, place, sentence):
 def test_ctrl_c_keeps_what_was_exchanged(folder, tmp_path):
     """The signal comes when the first exchange has been told, so the fit has begun and is not over."""
     out = tmp_path / "out"
-    words = ["fit", folder, "--target", "ill", "--features", FEATURES, "--cv", "50", "--out", out]
+    words = ["fit", folder, "--target", "ill", "--features", FEATURES, "--cv", "50", "--in-process", "--out", out]
     with subprocess.Popen(
         [sys.executable, "-m", "cofed", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

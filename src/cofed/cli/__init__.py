@@ -17,6 +17,7 @@ from cofed.cli.help_pages import PlainCommand, flowing
 from cofed.cli.messages import CommandGroup
 from cofed.cli.report import report
 from cofed.cli.reproduce import reproduce
+from cofed.cli.site import site
 from cofed.cli.study import study
 
 HELP = """
@@ -63,19 +64,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    demo,
-    describe,
-    advise,
-    algorithms,
-    reproduce,
-    run,
-    tune,
-    plan,
-    init,
-    report,
-    federate,
-):  # as --help lists them
+COMMANDS = (  # as --help lists them
+    *(demo, describe, advise, algorithms, reproduce, run, tune, plan, init, report),
+    *(federate, site),
+)
+for command in COMMANDS:
     app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)
 app.add_typer(study, name="study")
 

@@ -86,6 +86,9 @@ ARROWS = {
         *("algorithms", "algorithms.base", "engine", "engine.serialization", "losses", "models"),
         *("plotting", "plotting.styles", "problem", "regularizers", "sites", "solvers"),
     },
+    # A fit from tables to files, and the page that follows it.
+    "fitting": {"estimators", "plotting", "report", "sites"},
+    "watch": {"report"},
     "flower": {
         *("algorithms.base", "algorithms.probe", "engine", "engine.serialization", "federation", "metrics"),
         *("problem", "sites", "cofed"),
@@ -97,8 +100,8 @@ ARROWS = {
         *("plotting.styles", "problem", "solvers", "cofed"),
     },
     "cli": {
-        *("advise", "algorithms", "algorithms.base", "demo", "engine", "experiments", "flower", "gossip", "report"),
-        *("sites", "studies", "table_one", "cofed"),
+        *("advise", "algorithms", "algorithms.base", "demo", "engine", "experiments", "fitting", "flower", "gossip"),
+        *("report", "sites", "studies", "table_one", "watch", "cofed"),
     },
     "__main__": {"cli"},
     "__init__": set(),
@@ -204,7 +207,7 @@ LONG_SIGNATURES = {
     *("run", "resume", "tune", "forecast", "serve", "regularization_path", "plot_history", "from_parquet"),
     *("bao_sparse", "chen_logistic", "haxby", "liang_linear", "liang_linear_stream", "liang_logistic"),
     *("liang_logistic_stream", "yuan_fmri_like", "yuan_lasso", "yuan_low_rank", "zhang_logistic"),
-    *("advise", "federate", "reproduce", "site", "sites"),
+    *("advise", "federate", "fit", "reproduce", "site", "sites"),
 }
 
 

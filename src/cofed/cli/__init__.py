@@ -13,6 +13,7 @@ from cofed.cli.demo import demo
 from cofed.cli.describe import describe
 from cofed.cli.experiment_files import init, plan, run, tune
 from cofed.cli.federate import federate
+from cofed.cli.fit import fit
 from cofed.cli.help_pages import PlainCommand, flowing
 from cofed.cli.messages import CommandGroup
 from cofed.cli.report import report
@@ -28,6 +29,8 @@ Try it:
 - [bold]cofed demo[/bold]  the curse of primal averaging, in under a minute
 
 - [bold]cofed demo --seed 1 --out seed1[/bold]  the same on other data
+
+- [bold]cofed fit hospitals --target ill --infer[/bold]  a sparse model of all sites' tables, with intervals
 
 - [bold]cofed advise patients.csv --target ill --client hospital[/bold]  one model for all sites, or a model each?
 
@@ -64,10 +67,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = (  # as --help lists them
-    *(demo, describe, advise, algorithms, reproduce, run, tune, plan, init, report),
-    *(federate, site),
-)
+# As --help lists them.
+COMMANDS = (demo, describe, fit, advise, algorithms, reproduce, run, tune, plan, init, report, federate, site)
 for command in COMMANDS:
     app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)
 app.add_typer(study, name="study")

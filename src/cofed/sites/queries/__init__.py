@@ -2,6 +2,7 @@
 
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, ProductMessage, look, product
+from cofed.sites.queries.meat import MeatAnswer, MeatMessage, meat
 from cofed.sites.queries.sums import (
     GramAnswer,
     GramMessage,
@@ -13,7 +14,7 @@ from cofed.sites.queries.sums import (
 )
 
 # Everything that a site can be asked, by name.
-QUERIES: dict[str, AbstractQuery] = {query.name: query for query in (sums, moments, gram, look, product)}
+QUERIES: dict[str, AbstractQuery] = {query.name: query for query in (sums, moments, gram, look, product, meat)}
 
 __all__ = [
     "QUERIES",
@@ -22,6 +23,8 @@ __all__ = [
     "GramMessage",
     "LookAnswer",
     "LookMessage",
+    "MeatAnswer",
+    "MeatMessage",
     "Message",
     "MomentsMessage",
     "ProductAnswer",
@@ -29,6 +32,7 @@ __all__ = [
     "SumsAnswer",
     "gram",
     "look",
+    "meat",
     "moments",
     "product",
     "sums",

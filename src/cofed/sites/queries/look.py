@@ -126,7 +126,7 @@ def hessians(table: Table, message: LookMessage) -> Float[Array, "A packed"]:
     count, size = np.shape(where)
     if count == 0:
         return jnp.zeros((0, size * (size + 1) // 2), table.X.dtype)
-    _, p, k = np.shape(message.coef)
+    k = np.shape(message.coef)[2]
 
     def one(chosen: tuple[Array, Array]) -> Array:
         model, own = chosen

@@ -1,6 +1,14 @@
 """Sites: where the rows are. An estimator learns of them what `AbstractSites.ask` answers, and nothing else."""
 
-from cofed.sites.base import AbstractSites, AbstractTraining, Exchange, ExchangeTotal, QuestionRefused, totals
+from cofed.sites.base import (
+    AbstractSites,
+    AbstractTraining,
+    Exchange,
+    Exchanges,
+    ExchangeTotal,
+    QuestionRefused,
+    totals,
+)
 from cofed.sites.memory import MemorySites
 from cofed.sites.rows import SiteRows
 from cofed.sites.table import Folds, Scaling, Table
@@ -10,6 +18,7 @@ __all__ = [
     "AbstractTraining",
     "Exchange",
     "ExchangeTotal",
+    "Exchanges",
     "Folds",
     "MemorySites",
     "QuestionRefused",

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import numpy as np
@@ -65,6 +65,37 @@ class ExchangeTotal:
     up: int
 
 
+class Exchanges(list[Exchange]):
+    """What has been asked so far, in order. Whoever listens hears of it at once.
+
+    Attributes
+    ----------
+    listeners : list of callable
+        Each is called with the kind of what has happened and, as keywords, its details.
+
+    Examples
+    --------
+    >>> exchanges = Exchanges()
+    >>> exchanges.listeners.append(lambda kind, **details: print(kind, details["what"]))
+    >>> exchanges.append(Exchange("look", 1, 10, 20, 0.1))
+    exchange look
+    """
+
+    def __init__(self, before: Iterable[Exchange] = ()):
+        super().__init__(before)
+        self.listeners: list[Callable[..., None]] = []
+
+    def append(self, exchange: Exchange) -> None:
+        """Count an exchange."""
+        super().append(exchange)
+        self.tell("exchange", **dataclasses.asdict(exchange))
+
+    def tell(self, kind: str, **details: str | int | float) -> None:
+        """Tell whoever listens that something has happened."""
+        for hear in self.listeners:
+            hear(kind, **details)
+
+
 def totals(exchanges: Iterable[Exchange]) -> tuple[ExchangeTotal, ...]:
     """The exchanges by kind, in the order of the first of each.
 
@@ -101,7 +132,7 @@ class AbstractSites(ABC):
         How many features a row has.
     feature_names : tuple of str or None
         Their names; None where they have none.
-    exchanges : list of Exchange
+    exchanges : Exchanges
         What has been asked so far, counted by whatever carries the messages.
     """
 
@@ -109,7 +140,7 @@ class AbstractSites(ABC):
     sizes: tuple[int, ...]
     n_features: int
     feature_names: tuple[str, ...] | None
-    exchanges: list[Exchange]
+    exchanges: Exchanges
 
     def ask(self, query: AbstractQuery[M], message: M) -> PyTree:
         """Ask all sites one question.

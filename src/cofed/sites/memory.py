@@ -17,7 +17,7 @@ from cofed.federation import Federation
 from cofed.federation.rows import Rows, of_clients, tiers_of
 from cofed.models import Weights
 from cofed.problem import Problem
-from cofed.sites.base import AbstractSites, AbstractTraining, Exchange, QuestionRefused
+from cofed.sites.base import AbstractSites, AbstractTraining, Exchange, Exchanges, QuestionRefused
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.rows import SiteRows
 from cofed.sites.table import Scaling, padded_size
@@ -46,7 +46,7 @@ class MemorySites(AbstractSites):
         self.rows = rows
         self.names, self.sizes, self.n_features = rows.names, rows.sizes, rows.X.shape[1]
         self.feature_names = feature_names
-        self.exchanges: list[Exchange] = []
+        self.exchanges = Exchanges()
 
     def exchange(self, query: AbstractQuery, message: Message) -> tuple[PyTree, int, int]:
         reason = query.refuses(self.rows.X, self.rows.y, message)

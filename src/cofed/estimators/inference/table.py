@@ -39,6 +39,7 @@ def infer(
 ) -> Inference:
     """The table of `FederatedLinearModel.infer`; errors is "model", "hc1", "hc3", "site" or "cluster"."""
     owner, names = type(model).__name__, feature_names(model)
+    check_possible(owner, problem, level)
     likelihood = Likelihood(problem)
     chosen = positions(owner, names, coefficients)
     fitted = parameters(model, likelihood)

@@ -174,7 +174,7 @@ class FederatedLinearModel(BaseEstimator):
         sites = in_clusters(owner, other._intake(given.X, y, clients), given, clients)
         problem = other._standardized(sites)
         check_same_rows(self, problem)
-        found = infer(self, problem, coefficients, float(level), given.kind)
+        found = infer(self, problem, coefficients, level, given.kind)
         self.inference_, self.inference_note_ = found.table, found.note
         spent = problem.communication.total("inference")
         self.n_rounds_, self.bytes_ = self.n_rounds_ + spent.rounds, self.bytes_ + spent.down + spent.up

@@ -35,7 +35,7 @@ class Inference:
 
 
 def infer(
-    model: FederatedLinearModel, problem: StandardizedProblem, coefficients: Chosen, level: float, errors: str
+    model: FederatedLinearModel, problem: StandardizedProblem, coefficients: Chosen, level: Given[float], errors: str
 ) -> Inference:
     """The table of `FederatedLinearModel.infer`; errors is "model", "hc1", "hc3", "site" or "cluster"."""
     owner, names = type(model).__name__, feature_names(model)
@@ -54,11 +54,11 @@ def infer(
         found = debiased(likelihood, fitted, chosen)
     errors_of = spread(owner, likelihood, found, errors)
     table = tabulated(model, likelihood, chosen, fitted, found, errors_of)
-    finished(table, level, errors_of.freedom)
+    finished(table, float(level), errors_of.freedom)
     dependent = {names[j]: [names[i] for i in on] for j, on in found.unknown.items() if j in chosen}
     if dependent:
         warnings.warn(f"{owner}: {about_dependent(dependent)}", stacklevel=3)
-    return Inference(table, note(level, found, errors_of, dependent))
+    return Inference(table, note(float(level), found, errors_of, dependent))
 
 
 def enough(likelihood: Likelihood) -> bool:

@@ -99,20 +99,18 @@ def inverse_rows(H: np.ndarray, chosen: list[int], n: int) -> tuple[np.ndarray, 
         inverse = np.zeros((p, p))
         inverse[np.ix_(kept, kept)] = np.linalg.inv(H[np.ix_(kept, kept)])
         return inverse[chosen], found.dependent
-    rate = jnp.asarray(np.log(max(p, 2)) / n)
-    rows, unknown = [], {}
-    for j in chosen:
-        if H[j, j] <= 0:
-            rows.append(np.zeros(p))
+    rate, size = jnp.asarray(np.log(max(p, 2)) / n), np.sqrt(np.diag(H))
+    rows, unknown = np.zeros((len(chosen), p)), {}
+    for place, j in enumerate(chosen):
+        if size[j] == 0:
             unknown[j] = []
             continue
-        row = np.asarray(nodewise(jnp.asarray(H), jnp.asarray(j, jnp.int32), rate))
-        taken = np.abs(H @ row) * np.sqrt(H[j, j] / np.maximum(np.diag(H), np.finfo(float).tiny))
-        taken[j] = 0
-        if taken.max(initial=0) > APART:
-            unknown[j] = np.flatnonzero(taken > APART).tolist()
-        rows.append(row)
-    return np.reshape(rows, (len(chosen), p)), unknown
+        rows[place] = np.asarray(nodewise(jnp.asarray(H), jnp.asarray(j, jnp.int32), rate))
+        others = np.flatnonzero((size > 0) & (np.arange(p) != j))
+        taken = np.abs(H[others] @ rows[place]) * size[j] / size[others]
+        if np.any(taken > APART):
+            unknown[j] = others[taken > APART].tolist()
+    return rows, unknown
 
 
 @eqx.filter_jit

@@ -12,6 +12,7 @@ from jaxtyping import PyTree
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.models import Weights
 from cofed.problem import Problem
+from cofed.sites.design import Design
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.table import Scaling
 
@@ -132,6 +133,8 @@ class AbstractSites(ABC):
         How many features a row has.
     feature_names : tuple of str or None
         Their names; None where they have none.
+    design : Design or None
+        How the sites' tables became numbers, where they have tables.
     exchanges : Exchanges
         What has been asked so far, counted by whatever carries the messages.
     """
@@ -140,6 +143,7 @@ class AbstractSites(ABC):
     sizes: tuple[int, ...]
     n_features: int
     feature_names: tuple[str, ...] | None
+    design: Design | None = None
     exchanges: Exchanges
 
     def ask(self, query: AbstractQuery[M], message: M) -> PyTree:

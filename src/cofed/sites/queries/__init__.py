@@ -3,6 +3,7 @@
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, ProductMessage, look, product
 from cofed.sites.queries.meat import MeatAnswer, MeatMessage, meat
+from cofed.sites.queries.observed import ObservedAnswer, observed
 from cofed.sites.queries.sums import (
     GramAnswer,
     GramMessage,
@@ -14,7 +15,9 @@ from cofed.sites.queries.sums import (
 )
 
 # Everything that a site can be asked, by name.
-QUERIES: dict[str, AbstractQuery] = {query.name: query for query in (sums, moments, gram, look, product, meat)}
+QUERIES: dict[str, AbstractQuery] = {
+    query.name: query for query in (sums, moments, gram, look, product, meat, observed)
+}
 
 __all__ = [
     "QUERIES",
@@ -27,6 +30,7 @@ __all__ = [
     "MeatMessage",
     "Message",
     "MomentsMessage",
+    "ObservedAnswer",
     "ProductAnswer",
     "ProductMessage",
     "SumsAnswer",
@@ -34,6 +38,7 @@ __all__ = [
     "look",
     "meat",
     "moments",
+    "observed",
     "product",
     "sums",
 ]

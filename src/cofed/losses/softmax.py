@@ -91,11 +91,6 @@ class Softmax(AbstractLoss):
         """The rows of the rarest class."""
         return float(labels.min())
 
-    def label_sum(self, y: np.ndarray) -> np.ndarray:
-        """The number of labels of each class."""
-        assert self.classes is not None
-        return np.bincount(y, minlength=self.classes)
-
     def link(self, mean: Array) -> Array:
         """The logarithms of the probabilities."""
         return jnp.log(mean)

@@ -8,6 +8,7 @@ from cofed.sites.base import (
     Exchanges,
     ExchangeTotal,
     QuestionRefused,
+    TrainingPlan,
     totals,
 )
 from cofed.sites.columns import ColumnInfo, TableInfo
@@ -39,6 +40,7 @@ __all__ = [
     "TableMismatch",
     "TableSites",
     "Target",
+    "TrainingPlan",
     "agree",
     "agree_on_fills",
     "missing_values",

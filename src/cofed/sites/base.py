@@ -14,7 +14,7 @@ from cofed.models import Weights
 from cofed.problem import Problem
 from cofed.sites.design import Design
 from cofed.sites.queries.base import AbstractQuery, Message
-from cofed.sites.table import Scaling
+from cofed.sites.table import Folds, Scaling
 
 M = TypeVar("M", bound=Message)
 
@@ -112,6 +112,32 @@ def totals(exchanges: Iterable[Exchange]) -> tuple[ExchangeTotal, ...]:
     return tuple(found.values())
 
 
+@dataclasses.dataclass(frozen=True)
+class TrainingPlan:
+    """An algorithm on the sites' rows.
+
+    Attributes
+    ----------
+    problem : Problem
+        What it minimises.
+    algorithm : AbstractServerAlgorithm
+        The algorithm.
+    scaling : Scaling
+        The units of the rows.
+    local_steps : int
+        Steps of a site in a round, with all of its rows.
+    folds, without : Folds or None, int
+        Folds of the rows, and the one that is left out; -1 is none.
+    """
+
+    problem: Problem
+    algorithm: AbstractServerAlgorithm
+    scaling: Scaling
+    local_steps: int = 1
+    folds: Folds | None = None
+    without: int = -1
+
+
 class AbstractTraining(ABC):
     """Rounds of an algorithm over the sites' rows."""
 
@@ -184,12 +210,5 @@ class AbstractSites(ABC):
         """The same sites, with the positions of the labels among all labels, and all labels in order."""
 
     @abstractmethod
-    def train(
-        self,
-        problem: Problem,
-        algorithm: AbstractServerAlgorithm,
-        scaling: Scaling,
-        w: Weights,
-        local_steps: int,
-    ) -> AbstractTraining:
-        """Begin rounds of an algorithm from w, on the rows in these units."""
+    def train(self, plan: TrainingPlan, w: Weights) -> AbstractTraining:
+        """Begin rounds of an algorithm from w."""

@@ -71,7 +71,7 @@ def of_clusters(table: Table, message: MeatMessage) -> MeatAnswer:
 
 def scores_of(rows: Table, message: MeatMessage) -> tuple[Float[Array, "n s"], Float[Array, ""]]:
     """The rows' scores, and how many rows have none since their leverage is 1."""
-    loss, k = message.posed_loss, np.shape(message.intercept)[0]
+    loss, k = message.half_deviance, np.shape(message.intercept)[0]
     where = jnp.asarray(message.where, jnp.int32)
     z = rows.X @ jnp.asarray(message.coef) + jnp.asarray(message.intercept)[None, :]
     slope, bend = slopes(loss, z, rows.y)

@@ -121,25 +121,13 @@ def test_intervals_with_many_rows_are_those_of_least_squares():
     np.testing.assert_allclose(table.debiased, b[[1, 6]], rtol=1e-8)
     variance = np.sum((y - A @ b) ** 2) / (60 - 6 - 1)
     np.testing.assert_allclose(table.se, np.sqrt(variance * np.diag(inverse)[[1, 6]]), rtol=1e-8)
-    np.testing.assert_allclose(table.high - table.low, 2 * 1.6448536 * table.se, rtol=1e-6)
+    np.testing.assert_allclose(table.high - table.low, 2 * 1.6741162 * table.se, rtol=1e-6)  # t with 53 degrees
     assert (table.p_value < 1e-3).tolist() == [True, False]
     with pytest.raises(ValueError, match="there is no feature 'z'; give names or positions of 6 features"):
         model.infer(df, y, SITES, coefficients=["z"])
     text = model.summary()
-    for word in ("(intercept)", "duality gap", "Bern (22)", "inference 5", "p_value"):
+    for word in ("(intercept)", "duality gap", "Bern (22)", "inference 2", "p_value"):
         assert word in text
-
-
-def test_a_logistic_interval_is_one_newton_step():
-    X, y = hospitals.classes()
-    model = FederatedLogisticRegression(1e-3).fit(X, y, clients=SITES)
-    table = model.infer(X, y, SITES)
-    A = np.column_stack([X, np.ones(60)])
-    share = model.predict_proba(X)[:, 1]
-    H = A.T @ (A * (share * (1 - share))[:, None])
-    b = np.append(model.coef_[0], model.intercept_) - np.linalg.solve(H, A.T @ (share - (y == "b")))
-    np.testing.assert_allclose(table.debiased, b[:6], rtol=1e-6)
-    np.testing.assert_allclose(table.se, np.sqrt(np.diag(np.linalg.inv(H)))[:6], rtol=1e-6)
 
 
 def test_files_bring_back_what_was_saved(tmp_path):

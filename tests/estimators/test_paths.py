@@ -21,6 +21,8 @@ from cofed.estimators import (
     load,
 )
 from cofed.losses import Logistic, Poisson, Softmax, Squared
+from cofed.sites import Folds
+from cofed.sites.folds import deal
 
 SITES = hospitals.SITES
 
@@ -79,6 +81,29 @@ def test_cross_validation_splits_inside_each_client():
     figure = model.plot()
     assert figure.axes[0].get_ylabel() == "mean squared error"
     assert model.path_.plot().axes[0].get_ylabel() == "coefficient x standard deviation"
+
+
+@pytest.mark.parametrize("cv", [4, 7])
+def test_the_standard_error_of_cross_validation_is_that_of_a_mean_over_folds(cv):
+    """With folds of unequal size: the weighted variance of the folds' errors, over one less than the folds."""
+    X, y = hospitals.linear()
+    model = FederatedLassoCV(n_alphas=5, cv=cv, random_state=4).fit(X, y, clients=SITES)
+    folds = np.empty(60, int)
+    for name in hospitals.SIZES:
+        folds[name == SITES] = deal(Folds(cv, 4), name, y[name == SITES])
+    errors = np.zeros((cv, 5))
+    for k in range(cv):
+        train = folds != k
+        scaler = StandardScaler().fit(X[train])
+        for i, alpha in enumerate(model.alphas_):
+            lasso = Lasso(alpha, tol=1e-13, max_iter=10**6).fit(scaler.transform(X[train]), y[train])
+            errors[k, i] = np.mean((y[~train] - lasso.predict(scaler.transform(X[~train]))) ** 2)
+    size = np.bincount(folds)
+    assert len(set(size)) > 1
+    mean = np.average(errors, axis=0, weights=size)
+    np.testing.assert_allclose(model.cv_mean_, mean, rtol=1e-6)
+    spread = np.average((errors - mean) ** 2, axis=0, weights=size)
+    np.testing.assert_allclose(model.cv_se_, np.sqrt(spread / (cv - 1)), rtol=1e-6)
 
 
 def test_the_other_selections():

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 from scipy.special import softmax
-from tests.estimators import hospitals
 
 from cofed.losses import Logistic, Softmax, Squared
 from cofed.sites import MemorySites, SiteRows
 from cofed.sites.queries import MeatMessage, meat
+from tests.estimators import hospitals
 
 N, P = 60, hospitals.P
 NOTHING = np.zeros((0, 0))

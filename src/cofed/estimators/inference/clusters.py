@@ -44,7 +44,8 @@ def in_clusters(owner: str, sites: AbstractSites, given: Asked, clients: Clients
     if given.clusters is None:
         return sites
     assert isinstance(sites, MemorySites)  # of rows that were given
-    refuse_other_order(owner, given.X, "errors", given.clusters)
+    if isinstance(given.X, pd.DataFrame):
+        refuse_other_order(owner, given.X, "errors", given.clusters)
     groups, n = pd.Series(given.clusters).to_numpy(), sum(sites.sizes)
     missing = int(pd.isna(groups).sum())
     if len(groups) != n or missing:

@@ -75,7 +75,10 @@ ARROWS = {
     "loggers": {"engine"},
     "report": {"plotting", "plotting.styles"},
     # Where the rows are: questions in, sums out. In memory an algorithm's rounds are the engine's.
-    "sites": {"algorithms.base", "engine", "federation", "losses", "models", "problem", "solvers"},
+    "sites": {
+        *("algorithms.base", "engine", "engine.serialization", "federation", "losses", "models", "problem"),
+        "solvers",
+    },
     # Files on which sites agree before they answer.
     "studies": {"sites"},
     "estimators": {
@@ -84,7 +87,7 @@ ARROWS = {
     },
     "flower": {
         *("algorithms.base", "algorithms.probe", "engine", "engine.serialization", "federation", "metrics"),
-        *("problem", "cofed"),
+        *("problem", "sites", "cofed"),
     },
     "advise": {"federation", "losses", "models", "plotting.styles", "problem", "solvers", "statistics"},
     "demo": {"engine", "federation", "plotting", "problem", "cofed"},
@@ -200,7 +203,7 @@ LONG_SIGNATURES = {
     *("run", "resume", "tune", "forecast", "serve", "regularization_path", "plot_history", "from_parquet"),
     *("bao_sparse", "chen_logistic", "haxby", "liang_linear", "liang_linear_stream", "liang_logistic"),
     *("liang_logistic_stream", "yuan_fmri_like", "yuan_lasso", "yuan_low_rank", "zhang_logistic"),
-    *("advise", "federate", "reproduce"),
+    *("advise", "federate", "reproduce", "site", "sites"),
 }
 
 

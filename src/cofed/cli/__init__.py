@@ -16,6 +16,7 @@ from cofed.cli.help_pages import PlainCommand, flowing
 from cofed.cli.messages import CommandGroup
 from cofed.cli.report import report
 from cofed.cli.reproduce import reproduce
+from cofed.cli.site import site
 from cofed.cli.study import study
 
 HELP = """
@@ -60,7 +61,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, advise, algorithms, reproduce, run, tune, plan, init, report, federate):  # as --help lists them
+COMMANDS = (demo, advise, algorithms, reproduce, run, tune, plan, init, report, federate, site)  # as --help lists them
+for command in COMMANDS:
     app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)
 app.add_typer(study, name="study")
 

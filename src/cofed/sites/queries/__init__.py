@@ -3,7 +3,7 @@
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, ProductMessage, look, product
 from cofed.sites.queries.meat import MeatAnswer, MeatMessage, meat
-from cofed.sites.queries.observed import ObservedAnswer, observed
+from cofed.sites.queries.observed import HistogramMessage, ObservedAnswer, histogram, observed
 from cofed.sites.queries.sums import (
     GramAnswer,
     GramMessage,
@@ -16,7 +16,7 @@ from cofed.sites.queries.sums import (
 
 # Everything that a site can be asked, by name.
 QUERIES: dict[str, AbstractQuery] = {
-    query.name: query for query in (sums, moments, gram, look, product, meat, observed)
+    query.name: query for query in (sums, moments, gram, look, product, meat, observed, histogram)
 }
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "AbstractQuery",
     "GramAnswer",
     "GramMessage",
+    "HistogramMessage",
     "LookAnswer",
     "LookMessage",
     "MeatAnswer",
@@ -35,6 +36,7 @@ __all__ = [
     "ProductMessage",
     "SumsAnswer",
     "gram",
+    "histogram",
     "look",
     "meat",
     "moments",

@@ -33,7 +33,7 @@ READ = {
 CONTRACT = {
     # The duality of losses and penalties, which the estimators' certificate calls.
     *("conjugate", "cumulant", "deviance", "dispersion", "dual_scaling", "excess", "label_sum", "label_units", "link"),
-    *("mean_margin", "residual_scale", "saturated", "scaled", "zeroing_factor"),
+    *("events", "mean_margin", "residual_scale", "saturated", "scaled", "zeroing_factor"),
     *("init", "refuses", "outputs", "correct", "compress", "to_dual", "to_primal", "to_primal_smooth"),
     *(
         "of",

@@ -1,5 +1,6 @@
 """Sites whose rows are all in this process."""
 
+import dataclasses
 import time
 
 import equinox as eqx
@@ -77,6 +78,12 @@ class MemorySites(AbstractSites):
     def of_classes(self) -> tuple["MemorySites", np.ndarray]:
         classes = np.unique(self.rows.y)
         return self.with_labels(np.searchsorted(classes, self.rows.y).astype(np.int32)), classes
+
+    def with_clusters(self, cluster: np.ndarray) -> "MemorySites":
+        """The same rows in groups, each of which is within a site; what was asked counts on."""
+        other = MemorySites(dataclasses.replace(self.rows, cluster=cluster), self.feature_names)
+        other.exchanges = self.exchanges
+        return other
 
     def with_labels(self, y: np.ndarray) -> "MemorySites":
         """The same rows with other labels; what was asked counts on."""

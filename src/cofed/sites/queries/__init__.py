@@ -2,6 +2,7 @@
 
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, ProductMessage, look, product
+from cofed.sites.queries.meat import MeatAnswer, MeatMessage, meat
 from cofed.sites.queries.observed import HistogramMessage, ObservedAnswer, histogram, observed
 from cofed.sites.queries.sums import (
     GramAnswer,
@@ -15,7 +16,7 @@ from cofed.sites.queries.sums import (
 
 # Everything that a site can be asked, by name.
 QUERIES: dict[str, AbstractQuery] = {
-    query.name: query for query in (sums, moments, gram, look, product, observed, histogram)
+    query.name: query for query in (sums, moments, gram, look, product, meat, observed, histogram)
 }
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "HistogramMessage",
     "LookAnswer",
     "LookMessage",
+    "MeatAnswer",
+    "MeatMessage",
     "Message",
     "MomentsMessage",
     "ObservedAnswer",
@@ -35,6 +38,7 @@ __all__ = [
     "gram",
     "histogram",
     "look",
+    "meat",
     "moments",
     "observed",
     "product",

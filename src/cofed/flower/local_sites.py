@@ -5,7 +5,7 @@ import logging
 import secrets
 import signal
 import sys
-from collections import Counter
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from cofed.flower.run_folder import RunFolder
 from cofed.flower.runtime import Runtime, grid_of_run
 from cofed.sites.network import ChosenColumns, NetworkSites
 
-RESTARTS = 3  # of a site that ends by itself
+SOON, LATER = 2.0, 16.0  # seconds between two starts of a site that ends by itself: at first, and at most
 PROJECT = """[build-system]
 requires = ["hatchling"]
 build-backend = "hatchling.build"
@@ -119,7 +119,7 @@ class LocalSites(LocalNetwork):
         super().__init__(folder, certificates)
         self.end_leftovers()
         self.commands: dict[str, list[str]] = {}
-        self.restarts: Counter[str] = Counter()
+        self.restarts: dict[str, tuple[float, float]] = {}  # when a site may be started again, and how long after that
 
     @property
     def root(self) -> Path | None:
@@ -157,17 +157,23 @@ class LocalSites(LocalNetwork):
             raise RuntimeError(f"the {name} of Flower ended; the end of its log, {self.log(name)}:\n{self.tail(name)}")
 
     def check_sites(self, joined: Mapping[str, int]) -> list[str]:
-        """Start sites again that have ended; one that ends before it has joined has a reason, which is said."""
+        """Start sites again that have ended; one that ends before it has joined has a reason, which is said.
+
+        The SuperLink lets an authenticated node in again only when it has missed the old one's heartbeat, so it takes
+        several starts.
+        """
         self.check_run()
-        renewed = []
+        renewed, clock = [], time.monotonic()
         for site, command in self.commands.items():
             if self.started[site].poll() is None:
                 continue
-            if site not in joined or self.restarts[site] == RESTARTS:
+            if site not in joined:
                 raise RuntimeError(f"the site {site} ended; the end of its log, {self.log(site)}:\n{self.tail(site)}")
-            self.restarts[site] += 1
-            self.start(site, *command)
-            renewed.append(site)
+            due, pause = self.restarts.get(site, (clock, SOON))
+            if clock >= due:
+                self.restarts[site] = clock + pause, min(2 * pause, LATER)
+                self.start(site, *command)
+                renewed.append(site)
         return renewed
 
 

@@ -81,10 +81,14 @@ ARROWS = {
     },
     # Files on which sites agree before they answer.
     "studies": {"sites"},
+    "table_one": {"sites", "studies"},
     "estimators": {
         *("algorithms", "algorithms.base", "engine", "engine.serialization", "losses", "models"),
         *("plotting", "plotting.styles", "problem", "regularizers", "sites", "solvers"),
     },
+    # A fit from tables to files, and the page that follows it.
+    "fitting": {"estimators", "plotting", "report", "sites"},
+    "watch": {"report"},
     "flower": {
         *("algorithms.base", "algorithms.probe", "engine", "engine.serialization", "federation", "metrics"),
         *("problem", "sites", "cofed"),
@@ -96,8 +100,8 @@ ARROWS = {
         *("plotting.styles", "problem", "solvers", "cofed"),
     },
     "cli": {
-        *("advise", "algorithms", "algorithms.base", "demo", "engine", "experiments", "flower", "gossip", "report"),
-        *("sites", "studies", "cofed"),
+        *("advise", "algorithms", "algorithms.base", "demo", "engine", "experiments", "fitting", "flower", "gossip"),
+        *("report", "sites", "studies", "table_one", "watch", "cofed"),
     },
     "__main__": {"cli"},
     "__init__": set(),
@@ -203,7 +207,7 @@ LONG_SIGNATURES = {
     *("run", "resume", "tune", "forecast", "serve", "regularization_path", "plot_history", "from_parquet"),
     *("bao_sparse", "chen_logistic", "haxby", "liang_linear", "liang_linear_stream", "liang_logistic"),
     *("liang_logistic_stream", "yuan_fmri_like", "yuan_lasso", "yuan_low_rank", "zhang_logistic"),
-    *("advise", "federate", "reproduce", "site", "sites"),
+    *("advise", "federate", "fit", "reproduce", "site", "sites"),
 }
 
 
@@ -291,7 +295,17 @@ def test_public_names_have_docstrings_with_an_example(name):
 
 # What a user reads but never makes: shown in the examples of what gives it.
 WITHOUT_EXAMPLE = {
-    *("Communication", "DebugFailure", "ExcessRisk", "Heterogeneity", "LeftOut", "Outcome", "Result", "Solution"),
+    *(
+        "Communication",
+        "DebugFailure",
+        "Description",
+        "ExcessRisk",
+        "Heterogeneity",
+        "LeftOut",
+        "Outcome",
+        "Result",
+        "Solution",
+    ),
     *("Forecast", "Tuning", "estimators.Certificate", "estimators.RegularizationPath"),
 }
 

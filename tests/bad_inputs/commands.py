@@ -47,6 +47,7 @@ whole: Right = lambda text: text == "0"  # noqa: E731
 name: Right = lambda text: text not in ("", "/dev/null/at.all", str(FOLDER), str(BINARY), str(EMPTY), str(RAGGED))  # noqa: E731
 folder: Right = lambda text: text not in ("/dev/null/at.all", str(BINARY), str(EMPTY), str(RAGGED))  # noqa: E731
 ADVISE = ["advise", str(TABLE), "--target", "ill", "--client", "site"]
+FIT = ["fit", str(TABLE), "--target", "age", "--client", "site", "--cv", "5", "--infer", "--out", str(FOLDER / "fit")]
 CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
     "demo": (["demo", "--quick"], {"rounds": nothing, "clients": nothing, "seed": whole, "out": folder}),
     "advise": (
@@ -65,6 +66,25 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
             "figure": nothing,
         },
     ),
+    "fit": (
+        [*FIT],
+        {
+            "sites": nothing,
+            "target": nothing,
+            "family": nothing,
+            "penalty": nothing,
+            "l1_ratio": nothing,
+            "cv": nothing,
+            "select": nothing,
+            "alpha": nothing,
+            "level": lambda text: text == "0.5",
+            "features": lambda text: text == "",
+            "client": nothing,
+            "missing_values": nothing,
+            "seed": whole,
+            "out": folder,
+        },
+    ),
     "algorithms": (["algorithms"], {}),
     "reproduce": (["reproduce", "--quick"], {"ids": nothing, "seeds": nothing}),
     "run": (["run", str(EXAMPLE)], {"experiment": nothing, "out": folder, "seeds": nothing}),
@@ -75,6 +95,10 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
     ),
     "init": (["init"], {"path": lambda text: text not in ("/dev/null/at.all", str(FOLDER))}),
     "report": (["report"], {"folders": lambda text: text == ""}),
+    "describe": (
+        ["describe", str(TABLE), "--client=site"],
+        {"sites": nothing, "client": nothing, "csv": lambda text: text.endswith(".csv"), "html": nothing},
+    ),
     "study init": (
         ["study", "init", str(TABLE), "--out", str(FOLDER / "new" / "study.toml")],
         {

@@ -12,7 +12,17 @@ ELSEWHERE = {"algorithms", "estimators", "gossip", "regularizers", "report"}
 
 # Classes that cofed makes and a user reads: nothing is given to them.
 READ = {
-    *("Communication", "DebugFailure", "ExcessRisk", "Forecast", "Heterogeneity", "History", "LeftOut", "Outcome"),
+    *(
+        "Communication",
+        "DebugFailure",
+        "Description",
+        "ExcessRisk",
+        "Forecast",
+        "Heterogeneity",
+        "History",
+        "LeftOut",
+        "Outcome",
+    ),
     *("Result", "Solution", "Tuning", "topologies.Topology", "datasets.Split", "datasets.Synthetic"),
     "datasets.Images",
     "disk.DiskFederation",

@@ -10,8 +10,10 @@ import typer
 from cofed.cli.advise import advise
 from cofed.cli.algorithms import algorithms
 from cofed.cli.demo import demo
+from cofed.cli.describe import describe
 from cofed.cli.experiment_files import init, plan, run, tune
 from cofed.cli.federate import federate
+from cofed.cli.fit import fit
 from cofed.cli.help_pages import PlainCommand, flowing
 from cofed.cli.messages import CommandGroup
 from cofed.cli.report import report
@@ -28,9 +30,13 @@ Try it:
 
 - [bold]cofed demo --seed 1 --out seed1[/bold]  the same on other data
 
+- [bold]cofed fit hospitals --target ill --infer[/bold]  a sparse model of all sites' tables, with intervals
+
 - [bold]cofed advise patients.csv --target ill --client hospital[/bold]  one model for all sites, or a model each?
 
 - [bold]cofed federate hospitals --target cost[/bold]  a file per site, a process per site, on this machine
+
+- [bold]cofed describe hospitals[/bold]  a file per site: rows, missing values, means, quartiles, levels
 
 - [bold]cofed study init oslo.csv --target ill[/bold]  draft the file that all sites of a study agree on
 
@@ -61,7 +67,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = (demo, advise, algorithms, reproduce, run, tune, plan, init, report, federate, site)  # as --help lists them
+# As --help lists them.
+COMMANDS = (demo, describe, fit, advise, algorithms, reproduce, run, tune, plan, init, report, federate, site)
 for command in COMMANDS:
     app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)
 app.add_typer(study, name="study")

@@ -1,5 +1,7 @@
 """Sites whose rows are all in this process."""
 
+import time
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -55,6 +57,16 @@ class MemorySites(AbstractSites):
         answer = self.rows.answer(query, message)
         many = len(self.names)
         return answer, many * trees.nbytes(arrays_of(message)), many * trees.nbytes(answer)
+
+    def ask_each(self, query: AbstractQuery, message: Message) -> dict[str, PyTree]:
+        began = time.perf_counter()
+        reason = query.refuses(self.rows.X, self.rows.y, message)
+        if reason is not None:
+            raise QuestionRefused(reason)
+        answers = {name: self.rows.alone(m).answer(query, message) for m, name in enumerate(self.names)}
+        down, up = len(answers) * trees.nbytes(message), sum(trees.nbytes(one) for one in answers.values())
+        self.exchanges.append(Exchange(query.name, 1, down, up, time.perf_counter() - began))
+        return answers
 
     def of_numbers(self) -> "MemorySites":
         try:

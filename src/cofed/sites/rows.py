@@ -46,6 +46,11 @@ class SiteRows:
         begin, end = np.searchsorted(self.site, [m, m + 1])
         return self.X[begin:end], self.y[begin:end]
 
+    def alone(self, m: int) -> "SiteRows":
+        """The rows of one site, without the others'."""
+        X, y = self.of_site(m)
+        return SiteRows.of_sites((self.names[m],), [X], [y])
+
     def with_labels(self, y: np.ndarray) -> "SiteRows":
         """The same rows with other labels."""
         return dataclasses.replace(self, y=y)

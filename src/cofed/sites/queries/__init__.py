@@ -2,7 +2,7 @@
 
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, ProductMessage, look, product
-from cofed.sites.queries.observed import ObservedAnswer, observed
+from cofed.sites.queries.observed import HistogramMessage, ObservedAnswer, histogram, observed
 from cofed.sites.queries.sums import (
     GramAnswer,
     GramMessage,
@@ -14,13 +14,16 @@ from cofed.sites.queries.sums import (
 )
 
 # Everything that a site can be asked, by name.
-QUERIES: dict[str, AbstractQuery] = {query.name: query for query in (sums, moments, gram, look, product, observed)}
+QUERIES: dict[str, AbstractQuery] = {
+    query.name: query for query in (sums, moments, gram, look, product, observed, histogram)
+}
 
 __all__ = [
     "QUERIES",
     "AbstractQuery",
     "GramAnswer",
     "GramMessage",
+    "HistogramMessage",
     "LookAnswer",
     "LookMessage",
     "Message",
@@ -30,6 +33,7 @@ __all__ = [
     "ProductMessage",
     "SumsAnswer",
     "gram",
+    "histogram",
     "look",
     "moments",
     "observed",

@@ -3,6 +3,7 @@
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, ProductMessage, look, product
 from cofed.sites.queries.observed import ObservedAnswer, observed
+from cofed.sites.queries.score import ScoreAnswer, ScoreMessage, score
 from cofed.sites.queries.sums import (
     GramAnswer,
     GramMessage,
@@ -14,7 +15,9 @@ from cofed.sites.queries.sums import (
 )
 
 # Everything that a site can be asked, by name.
-QUERIES: dict[str, AbstractQuery] = {query.name: query for query in (sums, moments, gram, look, product, observed)}
+QUERIES: dict[str, AbstractQuery] = {
+    query.name: query for query in (sums, moments, gram, look, product, score, observed)
+}
 
 __all__ = [
     "QUERIES",
@@ -28,11 +31,14 @@ __all__ = [
     "ObservedAnswer",
     "ProductAnswer",
     "ProductMessage",
+    "ScoreAnswer",
+    "ScoreMessage",
     "SumsAnswer",
     "gram",
     "look",
     "moments",
     "observed",
     "product",
+    "score",
     "sums",
 ]

@@ -123,13 +123,14 @@ def numbers(estimator: BaseEstimator, X: Features, *y: Labels, **how: bool | int
 def encoded(estimator: BaseEstimator, X: Features) -> Features:
     """New rows as numbers, where the estimator was fitted to tables and X is one: by the design of the fit."""
     design = vars(estimator).get("design_")
-    if design is None or not isinstance(X, pd.DataFrame) or set(design.feature_names) <= set(X.columns):
+    if design is None or not isinstance(X, pd.DataFrame):
         return X
-    without = design.model_copy(
-        update={"target": None, "missing": "impute" if design.missing == "impute" else "refuse"}
-    )
-    rows = SiteTable(X, "new rows").rows(without)
-    return pd.DataFrame(rows.X, columns=list(design.feature_names))
+    names = list(design.feature_names)
+    if set(names) <= set(X.columns):  # numbers already
+        return X[names]
+    missing = "impute" if design.missing == "impute" else "refuse"  # a prediction for every row
+    rows = SiteTable(X, "new rows").rows(design.model_copy(update={"target": None, "missing": missing}))
+    return pd.DataFrame(rows.X, columns=names)
 
 
 def feature_names(estimator: BaseEstimator) -> list[str]:

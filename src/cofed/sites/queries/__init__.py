@@ -2,7 +2,8 @@
 
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, ProductMessage, look, product
-from cofed.sites.queries.observed import ObservedAnswer, observed
+from cofed.sites.queries.meat import MeatAnswer, MeatMessage, meat
+from cofed.sites.queries.observed import HistogramMessage, ObservedAnswer, histogram, observed
 from cofed.sites.queries.score import ScoreAnswer, ScoreMessage, score
 from cofed.sites.queries.sums import (
     GramAnswer,
@@ -16,7 +17,7 @@ from cofed.sites.queries.sums import (
 
 # Everything that a site can be asked, by name.
 QUERIES: dict[str, AbstractQuery] = {
-    query.name: query for query in (sums, moments, gram, look, product, score, observed)
+    query.name: query for query in (sums, moments, gram, look, product, score, meat, observed, histogram)
 }
 
 __all__ = [
@@ -24,8 +25,11 @@ __all__ = [
     "AbstractQuery",
     "GramAnswer",
     "GramMessage",
+    "HistogramMessage",
     "LookAnswer",
     "LookMessage",
+    "MeatAnswer",
+    "MeatMessage",
     "Message",
     "MomentsMessage",
     "ObservedAnswer",
@@ -35,7 +39,9 @@ __all__ = [
     "ScoreMessage",
     "SumsAnswer",
     "gram",
+    "histogram",
     "look",
+    "meat",
     "moments",
     "observed",
     "product",

@@ -82,6 +82,7 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
             "features": lambda text: text == "",
             "client": nothing,
             "missing_values": nothing,
+            "errors": nothing,
             "patience": nothing,
             "missing": nothing,
             "seed": whole,

@@ -49,6 +49,9 @@ def fit(
     ] = None,
     infer: Annotated[bool, typer.Option("--infer", help="Add intervals and p-values.")] = False,
     level: Annotated[float, typer.Option(help="The coverage of the intervals.")] = 0.95,
+    errors: Annotated[
+        str, typer.Option(help="Standard errors: model; hc1 or hc3, robust; or site: rows of a site are related.")
+    ] = "model",
     features: Annotated[
         str | None, typer.Option(help="The columns to predict from, with commas; by default all others.")
     ] = None,
@@ -91,7 +94,7 @@ def fit(
     if in_process and secure:
         refuse("--secure is for sites in processes of their own: leave out --in-process")
     try:
-        chosen = (family or "gaussian", penalty, l1_ratio, alpha, cv, select, level if infer else None, seed)
+        chosen = (family or "gaussian", penalty, l1_ratio, alpha, cv, select, level if infer else None, seed, errors)
         plan = FitPlan(*chosen)
         tables = FitTables(sites, target, names(features), client, missing_values)
         ready = prepare(plan, tables, guess=family is None)
@@ -137,7 +140,7 @@ def run(ready: "PreparedFit", where: Placement, out: Path, *, watch: bool, drop:
     for note in done.notes:
         screen.print(f"Note: {note}", highlight=False, soft_wrap=True, markup=False)
     say(f"Written to {out}: {', '.join(file.name for file in files)}")
-    if done.model.certificate_.outcome == "not converged":
+    if done.model.certificate_.outcome == "not converged" or (ready.plan.level and done.inferred is None):
         raise typer.Exit(BAD_END)
 
 

@@ -127,11 +127,20 @@ def fitted(job: FitJob) -> tuple[FitJob, FederatedLinearModel]:
     while True:
         try:
             model = job.plan.estimator(job.groups).fit(job.sites)
-            if job.plan.level is not None:
-                model.infer(job.sites, level=job.plan.level)
-            return job, model
+            return with_intervals(job, model), model
         except SitesMissing as missing:
             if not job.drop:
                 raise
             job = job.without(missing)
             job.sites.exchanges.tell("waiting", words=f"{job.notes[-1]} Beginning anew.")
+
+
+def with_intervals(job: FitJob, model: FederatedLinearModel) -> FitJob:
+    """Add the intervals that are asked for; where there can be none, the job says why, and the model stays."""
+    if job.plan.level is None:
+        return job
+    try:
+        model.infer(job.sites, level=job.plan.level, errors=job.plan.errors)
+    except ValueError as error:
+        return dataclasses.replace(job, notes=(*job.notes, f"There are no intervals: {error}."))
+    return job

@@ -169,7 +169,7 @@ class FederatedLinearModel(BaseEstimator):
         >>> from cofed.estimators import FederatedLasso
         >>> table = FederatedLasso(0.1).fit(X, y).infer(X, y, errors=person)
         >>> table[["low", "high"]].round(1).to_numpy().tolist()
-        [[0.0, 1.0], [-0.6, 0.1]]
+        [[0.5, 1.3], [-0.1, 0.7]]
         """
         from cofed.estimators.inference import infer
 

@@ -45,9 +45,10 @@ def opened(ready: "PreparedFit", out: Path, where: Placement) -> "Iterator[Abstr
 
     choice, folder = ready.choice, out / "network"
     features = None if choice.features is None else tuple(choice.features)
-    columns = ChosenColumns(target=choice.target, features=features, missing=choice.missing)
+    columns = ChosenColumns(target=choice.target, features=features, missing=choice.missing, design=ready.design)
+    files = choice.files()
     started = start_sites(
-        choice.files() or {site: table.frame for site, table in ready.tables.items()},
+        {site: files.get(site, table.frame) for site, table in ready.tables.items()},
         folder,
         columns,
         secure=where.secure,

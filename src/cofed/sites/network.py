@@ -84,10 +84,18 @@ class ChosenColumns:
     features: tuple[str, ...] | None = None
     factors: Collection[str] = ()
     missing: str = "refuse"
+    design: Design | None = None  # one that is agreed on already, in a study
 
     def agreed(self, infos: Mapping[str, TableInfo], classify: bool | None = None) -> Design:
         """The design of all sites' tables."""
+        if self.design is not None:
+            return self.design
         return agree(infos, self.target, self.features, factors=self.factors, classify=classify, missing=self.missing)
+
+    def told(self) -> dict[str, object]:
+        """What the log says of it."""
+        told: dict[str, object] = dataclasses.asdict(dataclasses.replace(self, design=None))
+        return told if self.design is None else {**told, "design": self.design.model_dump(mode="json")}
 
 
 class Network(NamedTuple):
@@ -107,7 +115,7 @@ class Network(NamedTuple):
             site: hashlib.sha256(info.model_dump_json().encode()).hexdigest() for site, info in self.infos.items()
         }
         log = ExchangeLog(folder)
-        log.begin({"tables": tables, "columns": dataclasses.asdict(self.columns), "left_out": self.left_out})
+        log.begin({"tables": tables, "columns": self.columns.told(), "left_out": self.left_out})
         return self._replace(log=log)
 
 

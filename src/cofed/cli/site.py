@@ -29,7 +29,10 @@ def site(
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Without TLS: for trials on one machine.")] = False,
     keep: Annotated[
-        Path, typer.Option(callback=private_out_folder, help="A folder of this site's own, for compiled programs.")
+        Path,
+        typer.Option(
+            callback=private_out_folder, help="A folder of this site's own: what it has approved, compiled programs."
+        ),
     ] = Path("cofed-site"),
 ) -> None:
     """Be a site: answer a server's questions from this site's table, which stays here (the extra cofed\\[flower]).

@@ -16,6 +16,7 @@ from cofed.flower.site import Config, Keep, site_name
 from cofed.sites.local import LocalSite, table_of_arrays
 from cofed.sites.packing import Malformed
 from cofed.sites.site_table import SiteTable
+from cofed.studies import ApprovedTable
 
 Loaded = pd.DataFrame | tuple[npt.ArrayLike | pd.DataFrame, npt.ArrayLike | pd.Series]
 
@@ -34,7 +35,8 @@ def site_app(load: Given[Callable[[Config], Loaded]], *, keep: Given[Keep | None
         called once per process.
     keep : callable, optional
         From the node's configuration to a folder of this site's own, which holds compiled programs, so that a new
-        process answers faster.
+        process answers faster, and the studies that the site has approved (`cofed study approve`): from the first
+        on, it answers what they contain, and no more.
 
     Returns
     -------
@@ -69,7 +71,7 @@ def site_app(load: Given[Callable[[Config], Loaded]], *, keep: Given[Keep | None
             return table_of_arrays(name, *loaded)
         if not isinstance(loaded, pd.DataFrame):
             raise TypeError(f"load must give this site's table, or its (X, y), but gave {type(loaded).__name__}")
-        return SiteTable(loaded, name)
+        return SiteTable(loaded, name) if folder is None else ApprovedTable(loaded, name, folder)
 
     @functools.lru_cache(maxsize=1)
     def site(name: str, settings: tuple[tuple[str, bool | float | int | str], ...]) -> LocalSite:

@@ -62,4 +62,6 @@ def run_site(options: SiteOptions) -> None:
         secret = private_file(Path(folder) / "secret")
         secret.write_bytes(secrets.token_bytes(32))
         runtime = Runtime(f"127.0.0.1:{port}", secret.read_bytes())
-        be_supernode(options.arguments(port, secret), runtime, site_app(lambda node: table))
+        be_supernode(
+            options.arguments(port, secret), runtime, site_app(lambda node: table, keep=lambda node: options.keep)
+        )

@@ -21,7 +21,8 @@ from cofed.estimators.survey import survey
 from cofed.losses import AbstractLoss
 from cofed.regularizers import AbstractRegularizer
 from cofed.sites import AbstractSites, ExchangeTotal, Folds, QuestionRefused
-from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather, numbers, refuse_masked
+from cofed.sites.clusters import asked_errors, in_clusters
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels, encoded, gather, numbers, refuse_masked
 from cofed.sites.queries import SumsAnswer
 
 Model = TypeVar("Model", bound="FederatedLinearModel")
@@ -168,13 +169,13 @@ class FederatedLinearModel(BaseEstimator):
         >>> from cofed.estimators import FederatedLasso
         >>> table = FederatedLasso(0.1).fit(X, y).infer(X, y, errors=person)
         >>> table[["low", "high"]].round(1).to_numpy().tolist()
-        [[0.0, 1.0], [-0.6, 0.1]]
+        [[0.5, 1.3], [-0.1, 0.7]]
         """
-        from cofed.estimators.inference import asked, in_clusters, infer
+        from cofed.estimators.inference import infer
 
         check_is_fitted(self)
         other, owner = copy.copy(self), type(self).__name__  # taking in rows sets what is known of features and classes
-        given = asked(owner, X, errors)
+        given = asked_errors(owner, X, errors)
         sites = in_clusters(owner, other._intake(given.X, y, clients), given, clients)
         problem = other._standardized(sites)
         check_same_rows(self, problem)
@@ -223,8 +224,12 @@ class FederatedLinearModel(BaseEstimator):
     def _intake(self, X: FitFeatures, y: Labels, clients: Clients) -> AbstractSites:
         """The sites, with targets as floats."""
         self.client_column_ = clients if isinstance(clients, str) else None
+        return self._labelled(gather(self, X, y, clients, self._classifies))
+
+    def _labelled(self, sites: AbstractSites) -> AbstractSites:
+        """The sites, with the targets that the loss takes."""
         try:
-            return gather(self, X, y, clients, self._classifies).of_numbers()
+            return sites.of_numbers()
         except QuestionRefused as refused:
             raise ValueError(f"{type(self).__name__}: {refused}") from None
 
@@ -289,7 +294,7 @@ class FederatedLinearModel(BaseEstimator):
         column = vars(self).get("client_column_")
         if column is not None and isinstance(X, pd.DataFrame) and column in X.columns:
             X = X.drop(columns=column)
-        return np.asarray(numbers(self, X, reset=False))
+        return np.asarray(numbers(self, encoded(self, X), reset=False))
 
     def _linear(self, X: Features) -> np.ndarray:
         """X coef + intercept"""

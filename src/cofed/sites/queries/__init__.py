@@ -4,6 +4,7 @@ from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, ProductMessage, look, product
 from cofed.sites.queries.meat import MeatAnswer, MeatMessage, meat
 from cofed.sites.queries.observed import HistogramMessage, ObservedAnswer, histogram, observed
+from cofed.sites.queries.score import ScoreAnswer, ScoreMessage, score
 from cofed.sites.queries.sums import (
     GramAnswer,
     GramMessage,
@@ -16,7 +17,7 @@ from cofed.sites.queries.sums import (
 
 # Everything that a site can be asked, by name.
 QUERIES: dict[str, AbstractQuery] = {
-    query.name: query for query in (sums, moments, gram, look, product, meat, observed, histogram)
+    query.name: query for query in (sums, moments, gram, look, product, score, meat, observed, histogram)
 }
 
 __all__ = [
@@ -34,6 +35,8 @@ __all__ = [
     "ObservedAnswer",
     "ProductAnswer",
     "ProductMessage",
+    "ScoreAnswer",
+    "ScoreMessage",
     "SumsAnswer",
     "gram",
     "histogram",
@@ -42,5 +45,6 @@ __all__ = [
     "moments",
     "observed",
     "product",
+    "score",
     "sums",
 ]

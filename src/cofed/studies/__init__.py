@@ -9,16 +9,16 @@ approval    which studies a site has approved
 
 from cofed.studies.approval import approve, approved, outside_approved, withdraw
 from cofed.studies.checking import TableCheck, check
+from cofed.studies.consent import StudyConsent
 from cofed.studies.drafting import Draft, draft
-from cofed.studies.guarding import ApprovedTable
 from cofed.studies.schema import Analysis, Study, StudyError, Variable, load
 from cofed.studies.writing import to_toml, write
 
 __all__ = [
     "Analysis",
-    "ApprovedTable",
     "Draft",
     "Study",
+    "StudyConsent",
     "StudyError",
     "TableCheck",
     "Variable",

@@ -104,7 +104,7 @@ def approved_studies(keep: str | Path) -> list[Study]:
     return found
 
 
-def is_guarded(keep: str | Path) -> bool:
+def has_approved(keep: str | Path) -> bool:
     """Whether a site has ever approved a study, and so answers only what it has approved."""
     return (Path(keep) / FOLDER).is_dir()
 

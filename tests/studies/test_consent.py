@@ -8,7 +8,7 @@ from cofed.estimators import FederatedLasso, FederatedLogisticRegression
 from cofed.sites import QuestionRefused, SiteTable, TableSites, table_sites
 from cofed.sites.local import LocalSite
 from cofed.sites.network import ChosenColumns, NetworkSites
-from cofed.studies import ApprovedTable, approve, draft, withdraw
+from cofed.studies import StudyConsent, approve, draft, withdraw
 from tests.sites import worlds
 from tests.sites.test_network import DirectLink
 
@@ -20,7 +20,8 @@ def open_sites(keep=None, **columns):
     link = DirectLink(TABLES)
     if keep is not None:
         link.sites = {
-            name: LocalSite(name, lambda name=name: ApprovedTable(TABLES[name], name, keep / name)) for name in TABLES
+            name: LocalSite(name, lambda name=name: SiteTable(TABLES[name], name), StudyConsent(keep / name))
+            for name in TABLES
         }
     return NetworkSites.open(link, list(TABLES), ChosenColumns(**columns))
 

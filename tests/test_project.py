@@ -77,8 +77,8 @@ ARROWS = {
     # Where the rows are: questions in, sums out. In memory an algorithm's rounds are the engine's.
     "sites": {"algorithms.base", "engine", "federation", "losses", "models", "problem", "solvers"},
     "estimators": {
-        *("algorithms", "algorithms.base", "engine", "engine.serialization", "federation", "losses", "models"),
-        *("plotting", "plotting.styles", "problem", "regularizers", "solvers"),
+        *("algorithms", "algorithms.base", "engine", "engine.serialization", "losses", "models"),
+        *("plotting", "plotting.styles", "problem", "regularizers", "sites", "solvers"),
     },
     "flower": {
         *("algorithms.base", "algorithms.probe", "engine", "engine.serialization", "federation", "metrics"),

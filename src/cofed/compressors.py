@@ -31,7 +31,7 @@ from cofed._util.types import Given
 ROUNDS = 6  # of Quantised's search for s: levels for a given s, then s for given levels
 
 
-class Message(eqx.Module):
+class CompressedArray(eqx.Module):
     """An array on the wire. What is static is known to both ends and is not sent."""
 
     @abstractmethod
@@ -46,7 +46,7 @@ class AbstractCompressor(eqx.Module):
     """
 
     @abstractmethod
-    def compress(self, v: Float[Array, "..."], key: PRNGKeyArray) -> Message:
+    def compress(self, v: Float[Array, "..."], key: PRNGKeyArray) -> CompressedArray:
         """The message of an array.
 
         Parameters
@@ -58,7 +58,7 @@ class AbstractCompressor(eqx.Module):
 
         Returns
         -------
-        Message
+        CompressedArray
             What goes over the wire; its `expand` is the other end.
         """
 
@@ -78,7 +78,7 @@ def compress(compressor: AbstractCompressor, tree: PyTree, key: PRNGKeyArray) ->
     return structure.unflatten(smaller(compressor, leaf, jax.random.fold_in(key, i)) for i, leaf in enumerate(leaves))
 
 
-def smaller(compressor: AbstractCompressor, leaf: Array, key: PRNGKeyArray) -> Message | Array:
+def smaller(compressor: AbstractCompressor, leaf: Array, key: PRNGKeyArray) -> CompressedArray | Array:
     """The message of a leaf, or the leaf."""
     if leaf.size < 2:
         return leaf
@@ -88,11 +88,11 @@ def smaller(compressor: AbstractCompressor, leaf: Array, key: PRNGKeyArray) -> M
 
 def expand(tree: PyTree) -> PyTree:
     """The arrays of a tree of messages."""
-    is_message = lambda node: isinstance(node, Message)  # noqa: E731
+    is_message = lambda node: isinstance(node, CompressedArray)  # noqa: E731
     return jax.tree.map(lambda node: node.expand() if is_message(node) else node, tree, is_leaf=is_message)
 
 
-class Sparse(Message):
+class Sparse(CompressedArray):
     """Some entries, and where they are in the array laid out as one row."""
 
     values: Float[Array, " k"]
@@ -103,7 +103,7 @@ class Sparse(Message):
         return scattered(self.values, self.places, self.shape)
 
 
-class Drawn(Message):
+class Drawn(CompressedArray):
     """Some entries, and the seed of where they are."""
 
     values: Float[Array, " k"]
@@ -114,7 +114,7 @@ class Drawn(Message):
         return scattered(self.values, drawn(self.seed, math.prod(self.shape), self.values.size), self.shape)
 
 
-class Coded(Message):
+class Coded(CompressedArray):
     """The number of each entry's level, `bits` bits each, and what the levels are multiples of."""
 
     codes: UInt[Array, " bytes"]

@@ -13,7 +13,7 @@ from tests import worlds
 import cofed
 from cofed._util import machine
 from cofed.federation import rows
-from cofed.solvers.joint import Folds, cross_validate, joint_path
+from cofed.solvers.joint import JointFolds, cross_validate, joint_path
 from cofed.statistics.local_fits import local_fits
 
 SIZES = (3, 31, 1, 5, 2, 9)
@@ -185,7 +185,7 @@ def test_methods_for_clients_of_their_own_agree():
     np.testing.assert_allclose(paths[0].theta, paths[1].theta, rtol=1e-7, atol=1e-9)
     for a, b in zip(*(path.losses(f) for path, f in zip(paths, (stack, flat), strict=True)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
-    crossed = [cross_validate(problem, f, [0.3], Folds(2), ridge=1e-3)[0] for f in (stack, flat)]
+    crossed = [cross_validate(problem, f, [0.3], JointFolds(2), ridge=1e-3)[0] for f in (stack, flat)]
     for a, b in zip(*crossed, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
     truth, model = {"coef": np.ones(2), "intercept": np.zeros(())}, {"coef": np.zeros(2), "intercept": np.ones(())}

@@ -239,13 +239,12 @@ def test_a_class_of_one_row_is_named_before_cross_validation():
 
 
 def test_folds_hold_their_share_of_every_class():
-    from cofed.estimators.cross_validation import deal
-    from cofed.estimators.sites import Sites
+    from cofed.sites import Folds
+    from cofed.sites.folds import deal
 
-    y = [np.array([0] * 7 + [1] * 2), np.array([0] * 3), np.array([0] * 9 + [1] * 3)]
-    sites = Sites(("a", "b", "c"), [np.zeros((len(one), 1)) for one in y], y)
-    folds = np.concatenate(deal(sites, 5, 0, True))
-    labels = np.concatenate(y)
-    for label in (0, 1):
-        counts = np.bincount(folds[labels == label], minlength=5)
-        assert counts.max() - counts.min() <= 1
+    y = {"a": np.array([0] * 7 + [1] * 2), "b": np.array([0] * 3), "c": np.array([0] * 9 + [1] * 3)}
+    for site, labels in y.items():
+        folds = deal(Folds(5, 0, True), site, labels)
+        for label in (0, 1):
+            counts = np.bincount(folds[labels == label], minlength=5)
+            assert counts.max() - counts.min() <= 1

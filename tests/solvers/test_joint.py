@@ -5,7 +5,7 @@ import pytest
 from tests import worlds
 
 import cofed
-from cofed.solvers.joint import Folds, cross_validate, joint_path
+from cofed.solvers.joint import JointFolds, cross_validate, joint_path
 
 PROBLEM = cofed.Problem(cofed.Linear(), cofed.Logistic())
 
@@ -46,7 +46,7 @@ def test_multinomial_models_come_back_in_the_models_own_coordinates():
 def test_held_out_losses_are_those_of_models_that_have_not_seen_the_sample():
     federation = worlds.logistic(sizes=(30, 24, 1), d=2)
     groups = [np.arange(30) // 2, np.arange(24), np.zeros(1)]
-    losses, seen = cross_validate(PROBLEM, federation, [0.0, np.inf], Folds(3, groups=groups), ridge=0.01)
+    losses, seen = cross_validate(PROBLEM, federation, [0.0, np.inf], JointFolds(3, groups=groups), ridge=0.01)
     assert [own.shape for own in losses] == [(2, 30), (2, 24), (2, 0)]
     assert not seen[2].any()
     fold_of = federation.fold_of(3, 0, groups)

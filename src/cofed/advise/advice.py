@@ -8,7 +8,7 @@ from scipy import stats
 
 from cofed.advise.table import Prepared
 from cofed.federation import Federation
-from cofed.solvers.joint import Folds, cross_validate
+from cofed.solvers.joint import JointFolds, cross_validate
 from cofed.statistics.heterogeneity import Heterogeneity, heterogeneity
 from cofed.statistics.paired_comparison import PairedComparison, compare
 
@@ -89,7 +89,7 @@ def advise(
     prepared
         The data, from `cofed.advise.table.prepare`.
     folds
-        Folds of the cross-validation.
+        JointFolds of the cross-validation.
     seed
         Seed of the folds.
     after
@@ -116,7 +116,7 @@ def advise(
     total = folds + 1
     after(0, total)
     losses, seen = cross_validate(
-        problem, federation, STRENGTHS, Folds(folds, seed, groups), RIDGE, after_fold=lambda k: after(k + 1, total)
+        problem, federation, STRENGTHS, JointFolds(folds, seed, groups), RIDGE, after_fold=lambda k: after(k + 1, total)
     )
     labels = None if groups is None else [g[kept] for g, kept in zip(groups, seen, strict=True)]
     weights = np.asarray(federation.sizes, float)

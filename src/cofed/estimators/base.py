@@ -15,11 +15,14 @@ from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.checks import check_count, check_flag, check_number
 from cofed.estimators.progress import CertifiedFit
 from cofed.estimators.regularization_path import RegularizationPath
-from cofed.estimators.sites import Clients, Features, Labels, Sites, gather, numbers, refuse_masked
 from cofed.estimators.solver import DENSE, check_algorithm, solve
-from cofed.estimators.standardized_problem import StandardizedProblem, standardized
+from cofed.estimators.standardized_problem import StandardizedProblem, require_duality, standardized
+from cofed.estimators.survey import survey
 from cofed.losses import AbstractLoss
 from cofed.regularizers import AbstractRegularizer
+from cofed.sites import AbstractSites, ExchangeTotal, Folds, QuestionRefused
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather, numbers, refuse_masked
+from cofed.sites.queries import SumsAnswer
 
 Model = TypeVar("Model", bound="FederatedLinearModel")
 
@@ -56,13 +59,14 @@ class FederatedLinearModel(BaseEstimator):
     max_rounds: int
     _classifies: ClassVar[bool] = False
 
-    def fit(self: Model, X: Features, y: Labels = None, clients: Clients = None) -> Model:
+    def fit(self: Model, X: FitFeatures, y: Labels = None, clients: Clients = None) -> Model:
         """Fit to the rows of all clients.
 
         Parameters
         ----------
-        X : array-like of shape (n, p), pandas.DataFrame or cofed.Federation
-            The features of every row. A Federation carries y and the clients, too.
+        X : array-like of shape (n, p), pandas.DataFrame, cofed.Federation or AbstractSites
+            The features of every row. A Federation carries y and the clients, too; so do sites, whose rows may be
+            anywhere.
         y : array-like of shape (n,)
             The targets. Rows are matched by position, as in scikit-learn; pandas objects with the same row labels in
             another order are refused.
@@ -81,12 +85,12 @@ class FederatedLinearModel(BaseEstimator):
         psi = self._penalty(problem, float(vars(self).get("alpha", 0)))
         answer = solve(problem, psi, self.algorithm, float(self.tol), int(self.max_rounds))
         answer.warn()
-        self._set_fitted(problem, sites, answer)
+        self._set_fitted(problem, answer)
         return self
 
     def path(
         self,
-        X: Features,
+        X: FitFeatures,
         y: Labels = None,
         clients: Clients = None,
         *,
@@ -118,7 +122,7 @@ class FederatedLinearModel(BaseEstimator):
 
     def infer(
         self,
-        X: Features,
+        X: FitFeatures,
         y: Labels = None,
         clients: Clients = None,
         *,
@@ -156,7 +160,8 @@ class FederatedLinearModel(BaseEstimator):
         problem = other._standardized(other._intake(X, y, clients))
         check_same_rows(self, problem)
         self.inference_ = infer(self, problem, coefficients, level)
-        spent = problem.communication.total("inference")
+        down, up = (sum(getattr(one, way) for one in problem.exchanges) for way in ("down", "up"))
+        spent = ExchangeTotal("inference", problem.n_rounds, down, up)
         self.n_rounds_, self.bytes_ = self.n_rounds_ + spent.rounds, self.bytes_ + spent.down + spent.up
         self.exchanges_ = (*self.exchanges_, spent)
         return self.inference_
@@ -195,14 +200,13 @@ class FederatedLinearModel(BaseEstimator):
         """The penalty of this strength, on the coefficients that are solved for."""
         raise NotImplementedError
 
-    def _intake(self, X: Features, y: Labels, clients: Clients) -> Sites:
-        """The rows by client, with targets as floats."""
+    def _intake(self, X: FitFeatures, y: Labels, clients: Clients) -> AbstractSites:
+        """The sites, with targets as floats."""
         self.client_column_ = clients if isinstance(clients, str) else None
-        sites = gather(self, X, y, clients, self._classifies)
         try:
-            return Sites(sites.names, sites.X, [np.asarray(y, np.float64) for y in sites.y])
-        except ValueError as error:
-            raise ValueError(f"{type(self).__name__}: y must be numbers, but {error}; encode text as numbers") from None
+            return gather(self, X, y, clients, self._classifies).of_numbers()
+        except QuestionRefused as refused:
+            raise ValueError(f"{type(self).__name__}: {refused}") from None
 
     def _shape(self, features: int) -> tuple[int, int] | None:
         """The shape of the coefficients where they are a matrix."""
@@ -212,30 +216,32 @@ class FederatedLinearModel(BaseEstimator):
         """A label per feature: those with one label must keep their proportions, as the penalty takes them together."""
         return np.arange(features)
 
-    def _standardized(self, sites: Sites) -> StandardizedProblem:
+    def _standardized(self, sites: AbstractSites, folds: Folds | None = None) -> StandardizedProblem:
         """The problem in the units of the solver."""
-        sites.check_size(type(self).__name__)
-        return standardized(
-            sites,
-            self._loss(),
-            fit_intercept=bool(self.fit_intercept),
-            standardize=bool(self.standardize),
-            blocks=self._blocks(sites.n_features),
-            shape=self._shape(sites.n_features),
-        )
+        loss = self._loss()
+        require_duality(loss)
+        try:
+            found = survey(sites, loss, bool(self.fit_intercept), self._check_sums, folds)
+        except QuestionRefused as refused:
+            raise ValueError(f"{type(self).__name__}: {refused}") from None
+        blocks, shape = self._blocks(sites.n_features), self._shape(sites.n_features)
+        return standardized(found, standardize=bool(self.standardize), blocks=blocks, shape=shape)
 
-    def _set_fitted(self, problem: StandardizedProblem, sites: Sites, answer: CertifiedFit) -> None:
+    def _check_sums(self, found: SumsAnswer) -> None:
+        """Refuse rows that nothing can be fitted to, by their sums."""
+
+    def _set_fitted(self, problem: StandardizedProblem, answer: CertifiedFit) -> None:
         """Set the fitted attributes."""
         coef, intercept = problem.original(answer.w)
         self.coef_, self.intercept_ = self._output(coef + 0.0, intercept)  # no -0
         self.support_ = np.any(coef.reshape(len(coef), -1) != 0, axis=1)
         self.certificate_ = answer.certificate
         self.algorithm_ = answer.algorithm
-        self.n_rounds_, self.bytes_ = problem.communication.rounds, problem.communication.bytes
+        self.n_rounds_, self.bytes_ = problem.n_rounds, problem.bytes
         self.n_iter_ = max(1, self.n_rounds_)
-        self.exchanges_ = tuple(problem.communication.exchanges)
+        self.exchanges_ = problem.exchanges
         self.fingerprint_ = problem.fingerprint
-        self.clients_, self.client_sizes_ = sites.names, tuple(int(n) for n in sites.sizes)
+        self.clients_, self.client_sizes_ = problem.sites.names, problem.sites.sizes
 
     def _output(self, coef: np.ndarray, intercept: float | np.ndarray) -> tuple[np.ndarray, float | np.ndarray]:
         """Coefficients in the shape that users of scikit-learn know."""

@@ -9,14 +9,14 @@ from matplotlib.figure import Figure
 
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import check_choice, check_count, check_number
-from cofed.estimators.communication import NUMBER, ExchangeTotal
 from cofed.estimators.path import MOST, collect, ordered, solve_path, strengths, warn
 from cofed.estimators.plots import CrossValidation, plot_cv
 from cofed.estimators.progress import CertifiedFit
-from cofed.estimators.regularization_path import RegularizationPath
-from cofed.estimators.sites import Clients, Features, Labels, Sites
 from cofed.estimators.solver import solve
 from cofed.estimators.standardized_problem import StandardizedProblem
+from cofed.sites import Folds
+from cofed.sites.intake import Clients, FitFeatures, Labels
+from cofed.sites.queries import SumsAnswer
 
 CRITERIA = ("min", "1se", "aic", "bic")
 
@@ -64,12 +64,12 @@ class CrossValidated(FederatedLinearModel):
     criterion: str
     random_state: int
 
-    def fit(self: Model, X: Features, y: Labels = None, clients: Clients = None) -> Model:
+    def fit(self: Model, X: FitFeatures, y: Labels = None, clients: Clients = None) -> Model:
         """Choose the strength and fit, as the estimator without CV does.
 
         Parameters
         ----------
-        X : array-like of shape (n, p), pandas.DataFrame or cofed.Federation
+        X : array-like of shape (n, p), pandas.DataFrame, cofed.Federation or AbstractSites
             The features of every row.
         y : array-like of shape (n,)
             The targets.
@@ -82,21 +82,18 @@ class CrossValidated(FederatedLinearModel):
             The fitted estimator.
         """
         self._check_parameters()
-        name, folds = type(self).__name__, self.criterion in ("min", "1se")
-        given = None if self.alphas is None else ordered(name, self.alphas)
-        sites = self._intake(X, y, clients)
-        if folds:
-            check_enough_rows(name, sites, int(self.cv), vars(self).get("classes_"))
-        problem = self._standardized(sites)
+        given = None if self.alphas is None else ordered(type(self).__name__, self.alphas)
+        folds = None
+        if self.criterion in ("min", "1se"):
+            folds = Folds(int(self.cv), int(self.random_state), self._classifies)
+        problem = self._standardized(self._intake(X, y, clients), folds)
         self.alphas_ = strengths(self, problem, int(self.n_alphas), float(self.eps)) if given is None else given
         answers = solve_path(self, problem, self.alphas_)
         warn(answers)
         self.path_ = collect(self, problem, self.alphas_, answers)
-        spent = self._cross_validate(sites) if folds else None
-        answer = self._choose(problem, answers)
-        if spent is not None:
-            problem.communication.exchanges.append(spent)
-        self._set_fitted(problem, sites, answer)
+        if folds is not None:
+            self._cross_validate(problem)
+        self._set_fitted(problem, self._choose(problem, answers))
         return self
 
     def plot(self, path: str | Path | None = None) -> Figure:
@@ -139,27 +136,25 @@ class CrossValidated(FederatedLinearModel):
             answer.warn(stacklevel=4)
         return answer
 
-    def _cross_validate(self, sites: Sites) -> ExchangeTotal:
-        """The deviance of every strength on held-out rows; returns what was exchanged."""
-        folds = deal(sites, int(self.cv), int(self.random_state), self._classifies)
-        values, rows, rounds, down, up = [], [], 0, 0, 0
+    def _cross_validate(self, problem: StandardizedProblem) -> None:
+        """The deviance of every strength on held-out rows."""
+        values, rows = [], problem.survey.sums.n
         answers: list[CertifiedFit] = []
         for k in range(self.cv):
-            held = sites.with_rows([fold == k for fold in folds])
-            train = self._standardized(sites.with_rows([fold != k for fold in folds]))
-            answers += solve_path(self, train, self.alphas_)
-            path = collect(self, train, self.alphas_, answers[-len(self.alphas_) :])
-            values.append(held_out(train, path, held))
-            rows.append(held.sizes.sum())
-            # The models of the whole path go down once, a sum per model comes up.
-            train.communication.add("held-out rows", 1, NUMBER * path.coefs.size, NUMBER * (len(self.alphas_) + 1))
-            spent = train.communication.total("fold")
-            rounds, down, up = rounds + spent.rounds, down + spent.down, up + spent.up
+            train = problem.part(k)
+            found = solve_path(self, train, self.alphas_)
+            held = train.look([answer.w for answer in found]).held
+            values.append(2 * problem.units.objective * held / rows[k])
+            answers += found
         warn(answers, "models of cross-validation", stacklevel=4)
-        table, weight = np.stack(values), np.array(rows) / np.sum(rows)
+        table, weight = np.stack(values), np.asarray(rows) / np.sum(rows)
         self.cv_mean_ = weight @ table
         self.cv_se_ = np.sqrt(weight @ (table - self.cv_mean_) ** 2 / (self.cv - 1))
-        return ExchangeTotal("cross-validation", rounds, down, up)
+
+    def _check_sums(self, found: SumsAnswer) -> None:
+        super()._check_sums(found)
+        if len(found.n) > 1:
+            check_enough_rows(type(self).__name__, found, vars(self).get("classes_"))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -171,49 +166,27 @@ class CrossValidated(FederatedLinearModel):
         check_number(name, "eps", self.eps, low=0, high=1, strict=True)
 
 
-def check_enough_rows(owner: str, sites: Sites, folds: int, classes: np.ndarray | None) -> None:
+def check_enough_rows(owner: str, found: SumsAnswer, classes: np.ndarray | None) -> None:
     """Every fold needs a row, and every training set a row of each class."""
-    n = int(sites.sizes.sum())
-    if folds > n:
-        raise ValueError(f"{owner}: cv must be at most the number of rows, {n}, got {folds}")
+    rows, folds = np.asarray(found.n), len(found.n)
+    if folds > rows.sum():
+        raise ValueError(f"{owner}: cv must be at most the number of rows, {rows.sum():g}, got {folds}")
+    if rows.min() == 0:
+        raise ValueError(f"{owner}: one of {folds} folds has no row; choose fewer (cv), or another random_state")
     if classes is None:
         return
-    counts = np.sum([np.bincount(y, minlength=len(classes)) for y in sites.y], axis=0)
-    rare = int(counts.argmin())
-    if counts[rare] < 2:
-        raise ValueError(
-            f"{owner}: cross-validation needs at least 2 rows of every class, but there is only 1 of class "
-            f"{classes.tolist()[rare]!r}: the fold that holds it out has none to learn from. Leave the class out, or "
-            "choose by criterion='bic' or 'aic'"
-        )
-
-
-def deal(sites: Sites, folds: int, seed: int, classifies: bool) -> list[np.ndarray]:
-    """The fold of each row, shuffled within each client and class.
-
-    Small clients, and classes, go on dealing where the one before stopped, so that no fold is left empty.
-    """
-    rng = np.random.default_rng(seed)
-    if not classifies and (sites.sizes >= folds).all():
-        return [rng.permutation(np.arange(n) % folds) for n in sites.sizes]
-    dealt = [np.empty(n, int) for n in sites.sizes]
-    begin = 0
-    for label in np.unique(np.concatenate(sites.y)) if classifies else [None]:
-        for fold, y in zip(dealt, sites.y, strict=True):
-            rows = np.flatnonzero(y == label) if classifies else np.arange(len(y))
-            fold[rows] = rng.permutation((begin + np.arange(len(rows))) % folds)
-            begin += len(rows)
-    return dealt
-
-
-def held_out(problem: StandardizedProblem, path: RegularizationPath, held: Sites) -> np.ndarray:
-    """The deviance per row of every model of a path on held-out rows: sums of the clients."""
-    total = np.zeros(len(path.alphas))
-    for X, y in zip(held.X, held.y, strict=True):
-        if path.coefs.ndim == 2:
-            z = X @ path.coefs.T + path.intercepts
-        else:
-            z = np.einsum("np,akp->nak", X, path.coefs) + path.intercepts[None]
-            z = z[..., 0] if z.shape[2] == 1 else z
-        total += problem.loss.deviance(z, y).sum(axis=0)
-    return total / held.sizes.sum()
+    labels = np.asarray(found.labels)
+    counts = labels if labels.shape[1] > 1 else np.column_stack([rows - labels[:, 0], labels[:, 0]])
+    left = counts.sum(axis=0) - counts
+    if left.min() > 0:
+        return
+    rare = int(np.argmin(left.min(axis=0)))
+    many = int(counts.sum(axis=0)[rare])
+    raise ValueError(
+        f"{owner}: cross-validation needs at least 2 rows of every class, but there is only 1 of class "
+        f"{classes.tolist()[rare]!r}: the fold that holds it out has none to learn from. Leave the class out, or "
+        "choose by criterion='bic' or 'aic'"
+        if many == 1
+        else f"{owner}: all {many} rows of class {classes.tolist()[rare]!r} are in one fold, so that there are none to "
+        "learn from; choose another random_state, or leave the class out"
+    )

@@ -9,10 +9,10 @@ from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.base import FederatedRegressor
 from cofed.estimators.penalty import elastic_net
-from cofed.estimators.sites import is_list
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Squared
 from cofed.regularizers import AbstractRegularizer, GroupL1
+from cofed.sites.intake import is_list
 
 
 class FederatedGroupLasso(RegressorMixin, FederatedRegressor):

@@ -22,9 +22,9 @@ from scipy.stats import norm
 from cofed._util.types import Given
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.progress import LARGEST
-from cofed.estimators.sites import feature_names, is_list
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.models import Weights
+from cofed.sites.intake import feature_names, is_list
 from cofed.solvers.quadratic import VectorPenalty, minimise
 
 PENALTY = 0.3

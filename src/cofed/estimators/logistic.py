@@ -11,10 +11,11 @@ from cofed.estimators.base import FederatedLinearModel, treated_apart
 from cofed.estimators.checks import check_choice
 from cofed.estimators.group_lasso import group_labels, group_penalty
 from cofed.estimators.penalty import elastic_net
-from cofed.estimators.sites import Clients, Features, Labels, Sites, gather
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Logistic, Softmax
 from cofed.regularizers import AbstractRegularizer
+from cofed.sites import AbstractSites
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather
 
 PENALTIES = ("l1", "elasticnet", "group")
 
@@ -173,16 +174,15 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedLinearModel):
         super()._check_parameters()
         check_choice(type(self).__name__, "penalty", self.penalty, PENALTIES)
 
-    def _intake(self, X: Features, y: Labels, clients: Clients) -> Sites:
+    def _intake(self, X: FitFeatures, y: Labels, clients: Clients) -> AbstractSites:
         self.client_column_ = clients if isinstance(clients, str) else None
-        sites = gather(self, X, y, clients, classifies=True)
-        self.classes_ = np.unique(np.concatenate(sites.y))
+        sites, self.classes_ = gather(self, X, y, clients, classifies=True).of_classes()
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs rows of at least 2 classes, but the data contains only one class: "
                 f"{self.classes_.tolist()[0]!r}"
             )
-        return Sites(sites.names, sites.X, [np.searchsorted(self.classes_, y).astype(np.int32) for y in sites.y])
+        return sites
 
     def _loss(self) -> Logistic | Softmax:
         return Logistic() if len(self.classes_) == 2 else Softmax(len(self.classes_))

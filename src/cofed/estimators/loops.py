@@ -1,93 +1,110 @@
-"""Rounds of cofed's engine as compiled loops, each until what an estimator waits for."""
+"""The server's side of FedNewton and FedFISTA, whose clients' side is a question to the sites."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PyTree
+import numpy as np
+from jaxtyping import Array
 
 from cofed._util import trees
-from cofed.algorithms import FedNewton
-from cofed.engine import evaluate
-from cofed.engine.data import Data
-from cofed.engine.server_rounds import ServerTask
-from cofed.engine.state import State
+from cofed.algorithms import FedFISTA, FedNewton, fedfista, fednewton
 from cofed.estimators.certificate import FirstOrder, NullModel, duality_gap
+from cofed.estimators.progress import FitProgress
 from cofed.models import Weights
 from cofed.problem import Problem
+from cofed.sites.queries import ProductMessage, product
+from cofed.solvers.curvature import pack
+
+HUGE = float(np.finfo(np.float64).max) / 4  # stands for a loss that overflows: the step was too long
 
 
-def begun(server: PyTree) -> State:
-    """The state before the first round, of an algorithm whose clients keep nothing."""
-    return State.before_stage(server, (), jax.random.key(0), 0)
+def newton_rounds(
+    fit: FitProgress, algorithm: FedNewton, begin: tuple[Weights, Weights], enough: float, most: int
+) -> Weights:
+    """Rounds from a model and its gradient until a whole step promises a decrease of no more than `enough`."""
+    problem = fit.problem.problem(fit.psi)
+    server = start(algorithm, problem, *begin)
+    for _ in range(most):
+        if newton_settled(algorithm, server, enough):
+            break
+        down = algorithm.broadcast(server)
+        where = None if down.where is None else np.asarray(down.where)
+        at, hessian = fit.problem.second_order(down.w, where)
+        fit.rounds_left -= 1
+        server = newton_step(algorithm, problem, server, fednewton.Up(at.loss, at.gradient, pack(hessian)))
+    return server.w
+
+
+def newton_settled(algorithm: FedNewton, server: fednewton.Server, enough: float) -> bool:
+    """Whether the last step was a whole one, and the next promises little."""
+    whole = bool(server.known == 1) and float(server.t) == float(algorithm.server_lr)
+    return whole and float(server.promise) >= -enough
 
 
 @eqx.filter_jit
-def start(task: ServerTask, w: Weights, gradient: Weights) -> PyTree:
+def start(algorithm: FedNewton, problem: Problem, w: Weights, gradient: Weights) -> fednewton.Server:
     """FedNewton's state before its first round, from the gradient at w."""
-    assert isinstance(task.algorithm, FedNewton)
-    return task.algorithm.start(task.problem, w, gradient)
+    return algorithm.start(problem, w, gradient)
 
 
 @eqx.filter_jit
-def newton_rounds(task: ServerTask, state: State, enough: Array, last: Array) -> State:
-    """Rounds until a whole step promises a decrease of no more than `enough`."""
-    algorithm = task.algorithm
-    assert isinstance(algorithm, FedNewton)
-
-    def more(state: State) -> Array:
-        server = state.server
-        settled = (server.known == 1) & (server.t == algorithm.server_lr) & (server.promise >= -enough)
-        return ~settled & (state.round < last) & (state.failed_at < 0)
-
-    return jax.lax.while_loop(more, lambda state: one(task, state), state)
+def newton_step(algorithm: FedNewton, problem: Problem, server: fednewton.Server, up: fednewton.Up) -> fednewton.Server:
+    """The server's step. A step so long that the loss overflows is shortened."""
+    nothing = jax.tree.map(jnp.zeros_like, up)._replace(loss=jnp.full_like(up.loss, HUGE))
+    up = trees.where(jnp.isfinite(up.loss) & trees.all_finite(up.hessian), up, nothing)
+    return algorithm.aggregate(problem, server, up, jnp.ones_like(up.loss))
 
 
-@eqx.filter_jit
-def fista_rounds(task: ServerTask, state: State, null: NullModel, target: Array, last: Array) -> State:
+def fista_rounds(fit: FitProgress, algorithm: FedFISTA, server: fedfista.Server, target: float) -> fedfista.Server:
     """Rounds until the gap, bounded by what the server knows, is at most the target."""
-
-    def more(state: State) -> Array:
-        server = state.server
-        moved = jax.tree.map(jnp.subtract, server.w, server.at)
-        square = trees.dot(moved, moved)
-        bound = server.loss + trees.dot(server.gradient, moved) + server.L / 2 * square
-        at = FirstOrder(server.at, server.loss, server.gradient)
-        gap = duality_gap(task.problem, null, server.w, bound, at)
-        still = (server.L * jnp.sqrt(square)) > 1e-15 * server.L
-        return ((server.known == 0) | ((gap > target) & still)) & (state.round < last) & (state.failed_at < 0)
-
-    return jax.lax.while_loop(more, lambda state: one(task, state), state)
+    problem = fit.problem.problem(fit.psi)
+    while fit.rounds_left > 0 and bool(fista_open(problem, fit.problem.null, server, jnp.asarray(target))):
+        server = fista_round(fit, algorithm, server)
+    return server
 
 
-@eqx.filter_jit
-def rounds_up_to(task: ServerTask, state: State, stop: Array) -> State:
-    """Rounds until the round `stop`."""
-    return jax.lax.while_loop(
-        lambda state: (state.round < stop) & (state.failed_at < 0), lambda state: one(task, state), state
-    )
-
-
-def one(task: ServerTask, state: State) -> State:
-    """One round of the engine."""
-    return task.one_round(state)[0]
+def fista_round(fit: FitProgress, algorithm: FedFISTA, server: fedfista.Server) -> fedfista.Server:
+    """One round."""
+    at = fit.problem.first_order(algorithm.broadcast(server))
+    fit.rounds_left -= 1
+    return fista_step(algorithm, fit.problem.problem(fit.psi), server, fedfista.Up(at.loss, at.gradient))
 
 
 @eqx.filter_jit
-def power_iteration(problem: Problem, data: Data, w: Weights, rounds: int) -> Array:
-    """The largest eigenvalue of the mean loss's Hessian at w, slightly from below."""
-    gradient = lambda v: evaluate.smooth(problem, data, v)[1]  # noqa: E731
-    norm = lambda v: jnp.sqrt(sum(jnp.vdot(x, x) for x in jax.tree.leaves(v)))  # noqa: E731
+def fista_step(algorithm: FedFISTA, problem: Problem, server: fedfista.Server, up: fedfista.Up) -> fedfista.Server:
+    """The server's step."""
+    return algorithm.aggregate(problem, server, up, jnp.ones_like(up.loss))
 
-    def step(_, carry):
-        v, _ = carry
-        Hv = jax.jvp(gradient, (w,), (v,))[1]
-        size = norm(Hv)
-        return jax.tree.map(lambda x: x / jnp.where(size > 0, size, 1), Hv), size
 
-    keys = jax.random.split(jax.random.key(0), len(jax.tree.leaves(w)))
-    leaves, structure = jax.tree.flatten(w)
-    first = [jax.random.normal(key, leaf.shape, leaf.dtype) for key, leaf in zip(keys, leaves, strict=True)]
-    v = jax.tree.unflatten(structure, first)
-    v = jax.tree.map(lambda x: x / norm(v), v)
-    size = jax.lax.fori_loop(0, rounds, step, (v, jnp.zeros((), data.X.dtype)))[1]
-    return jnp.where(size > 0, size, 1)
+@eqx.filter_jit
+def fista_open(problem: Problem, null: NullModel, server: fedfista.Server, target: Array) -> Array:
+    """Whether the bound on the gap is still above the target, and the model still moves."""
+    moved = jax.tree.map(jnp.subtract, server.w, server.at)
+    square = trees.dot(moved, moved)
+    bound = server.loss + trees.dot(server.gradient, moved) + server.L / 2 * square
+    gap = duality_gap(problem, null, server.w, bound, FirstOrder(server.at, server.loss, server.gradient))
+    still = (server.L * jnp.sqrt(square)) > 1e-15 * server.L
+    return (server.known == 0) | ((gap > target) & still)
+
+
+def largest_curvature(fit: FitProgress, w: Weights, rounds: int = 12) -> float:
+    """The largest eigenvalue of the mean loss's Hessian at w, slightly from below, by power iteration."""
+    problem = fit.problem
+    shape = len(problem.units.mean), np.size(problem.null.mean)
+    rng = np.random.default_rng(0)
+    v, b = rng.normal(size=shape), rng.normal(size=shape[1]) * (w.intercept is not None)
+    intercept = np.zeros(shape[1]) if w.intercept is None else np.reshape(w.intercept, -1)
+    at = {"coef": np.reshape(np.asarray(w.coef), shape), "intercept": np.asarray(intercept, np.float64)}
+    about = {"scaling": problem.units.scaling, "folds": problem.survey.folds, "loss": problem.survey.loss}
+    size = 1.0
+    for _ in range(rounds):
+        length = np.sqrt(np.sum(v**2) + np.sum(b**2))
+        v, b = v / length, b / length
+        message = ProductMessage(**at, direction=v[None], direction_intercept=b[None], **about)
+        found = problem.sites.ask(product, message)
+        fit.rounds_left -= 1
+        v, b = found.coef[0] / problem.n, found.intercept[0] / problem.n * (w.intercept is not None)
+        size = float(np.sqrt(np.sum(v**2) + np.sum(b**2)))
+        if size == 0:
+            return 1.0
+    return size

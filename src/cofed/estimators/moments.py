@@ -4,8 +4,11 @@ import dataclasses
 
 import numpy as np
 
-from cofed.estimators.communication import NUMBER, CommunicationLog
-from cofed.estimators.sites import Sites
+from cofed._util.rounding import EPS
+from cofed.sites import AbstractSites
+from cofed.sites.queries import Message, MomentsMessage
+from cofed.sites.queries import moments as moments_query
+from cofed.sites.queries import sums as sums_query
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,23 +22,20 @@ class Moments:
     @property
     def scale(self) -> np.ndarray:
         """The standard deviations; 1 for a feature that is constant to round-off, as in scikit-learn."""
-        eps = np.finfo(np.float64).eps
-        constant = self.var <= self.n * eps * self.var + (self.n * self.mean * eps) ** 2
+        constant = self.var <= self.n * EPS * self.var + (self.n * self.mean * EPS) ** 2
         return np.where(constant, 1.0, np.sqrt(self.var))
 
 
-def moments(sites: Sites, communication: CommunicationLog) -> Moments:
+def moments(sites: AbstractSites) -> Moments:
     """Two exchanges: the sums of the rows, then of the squares around the common mean (exact where one pass is not).
 
-    >>> sites = Sites(("a", "b"), [np.array([[1.0], [2.0]]), np.array([[6.0]])], [np.zeros(2), np.zeros(1)])
-    >>> found = moments(sites, CommunicationLog(2))
+    >>> from cofed.sites import MemorySites, SiteRows
+    >>> rows = SiteRows.of_sites(("a", "b"), [np.array([[1.0], [2.0]]), np.array([[6.0]])], [np.zeros(0)] * 2)
+    >>> found = moments(MemorySites(rows))
     >>> found.mean.tolist(), round(float(found.var[0]), 6)
     ([3.0], 4.666667)
     """
-    p = sites.n_features
-    n = int(sites.sizes.sum())
-    mean = sum(X.sum(axis=0) for X in sites.X) / n
-    communication.add("moments", 1, 0, NUMBER * (p + 1))
-    var = sum(((X - mean) ** 2).sum(axis=0) for X in sites.X) / n
-    communication.add("moments", 1, NUMBER * p, NUMBER * p)
-    return Moments(n, np.asarray(mean), np.asarray(var))
+    sums = sites.ask(sums_query, Message())
+    n = round(float(sums.n[0]))
+    mean = sums.X[0] / n
+    return Moments(n, mean, sites.ask(moments_query, MomentsMessage(mean)) / n)

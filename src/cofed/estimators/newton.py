@@ -1,12 +1,11 @@
 """Proximal Newton rounds on working sets, and the two ways out where those do not get there."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cofed.algorithms import FedNewton
 from cofed.estimators.certificate import Assessment, FirstOrder, gradient_rounding
-from cofed.estimators.loops import begun, newton_rounds, start
+from cofed.estimators.loops import newton_rounds
 from cofed.estimators.polish import by_pieces
 from cofed.estimators.progress import LARGEST, Assessed, CertifiedFit, FitProgress
 from cofed.estimators.quadratic import Quadratic, refined
@@ -37,24 +36,21 @@ def sharper_of(*candidates: Assessed) -> Assessed:
 
 def newton_batches(fit: FitProgress, w: Weights, seen: Assessment, most: int = 30) -> Assessed:
     """Batches of rounds, each checked by a certificate, the working set growing as needed."""
-    size, quadratic = n_parameters(w), fit.problem.loss.quadratic
-    whole = size <= WHOLE or not fit.psi.sparsifying
+    size = n_parameters(w)
+    whole = size <= WHOLE or not fit.psi.sparsifying or fit.hessian is not None
     set_size = size if whole else min(size, fitting_set(w))
     # A quadratic loss is its own model: no second step is better than the first. For others, Newton's error is squared
     # by each step.
-    enough = np.inf if quadratic else fit.target
+    enough = np.inf if fit.problem.loss.quadratic else fit.target
     for _ in range(most):
         if fit.over(seen):
             break
-        working_set = None if set_size == size else set_size
-        task = fit.task(FedNewton(working_set=working_set))
-        server = start(task, w, seen.gradient)
-        last = min(fit.rounds_left, BATCH)
-        state = newton_rounds(task, begun(server), jnp.asarray(enough), jnp.asarray(last, jnp.int32))
-        fit.count("FedNewton", task, w, int(state.round), working_set)
-        if set_size == size and quadratic:
-            fit.hessian = state.server.hessian
-        new = task.model(state)
+        if fit.hessian is None:
+            algorithm = FedNewton(working_set=None if set_size == size else set_size)
+            new = newton_rounds(fit, algorithm, (w, seen.gradient), enough, min(fit.rounds_left, BATCH))
+        else:  # the server knows the loss, and solves by itself
+            quadratic = Quadratic(fit.hessian, seen.gradient, w, seen.loss)
+            new = refined(fit.problem.problem(fit.psi), fit.problem.null, quadratic, w)[0]
         found = fit.assess(new)
         better, nearer = progress(fit, seen, found)
         if better or nearer:

@@ -23,11 +23,11 @@ from cofed.estimators.polish import by_pieces
 from cofed.estimators.progress import LARGEST, CertifiedFit, FitProgress
 from cofed.estimators.quadratic import Quadratic, assess_on_server, refined
 from cofed.estimators.regularization_path import RegularizationPath
-from cofed.estimators.sites import Clients, Features, Labels, feature_names
 from cofed.estimators.solver import solve
 from cofed.estimators.standardized_problem import StandardizedProblem, n_parameters
 from cofed.models import Weights
 from cofed.regularizers import AbstractRegularizer
+from cofed.sites.intake import Clients, FitFeatures, Labels, feature_names
 
 MOST = 10_000  # strengths of a path
 
@@ -50,7 +50,7 @@ def strengths(estimator: FederatedLinearModel, problem: StandardizedProblem, n_a
 def solve_path(estimator: FederatedLinearModel, problem: StandardizedProblem, alphas: np.ndarray) -> list[CertifiedFit]:
     """The answers for every strength, each begun from the one before."""
     automatic = isinstance(estimator.algorithm, str) and estimator.algorithm == "auto"
-    if automatic and problem.loss.quadratic and n_parameters(problem.start) <= LARGEST:
+    if automatic and problem.hessian is not None and n_parameters(problem.start) <= LARGEST:
         return solve_on_server(estimator, problem, alphas)
     answers: list[CertifiedFit] = []
     tol = float(estimator.tol)
@@ -64,15 +64,16 @@ def solve_path(estimator: FederatedLinearModel, problem: StandardizedProblem, al
 def solve_on_server(
     estimator: FederatedLinearModel, problem: StandardizedProblem, alphas: np.ndarray
 ) -> list[CertifiedFit]:
-    """The path of a quadratic loss, from one exchange of its gradient and Hessian."""
-    at, hessian = problem.second_order(problem.start)
-    quadratic = Quadratic(hessian, at.gradient, problem.start, problem.null.loss)
+    """The path of a quadratic loss, which is known from the survey: no exchange."""
+    hessian = problem.hessian
+    assert hessian is not None
+    quadratic = Quadratic(hessian, problem.null.gradient, problem.start, problem.null.loss)
     penalties = [estimator._penalty(problem, float(alpha)) for alpha in alphas]
     guesses = by_coordinates(problem, quadratic, penalties)
     answers: list[CertifiedFit] = []
     tol, factors = float(estimator.tol), None
     for k, psi in enumerate(penalties):
-        posed, fit = problem.problem(psi), FitProgress(problem, psi, tol, 1, hessian, factors)
+        posed, fit = problem.problem(psi), FitProgress(problem, psi, tol, 1, factors)
         w = guesses[k] if guesses is not None else answers[-1].w if answers else problem.start
         seen = assess_on_server(posed, problem.null, quadratic, w)
         if not fit.done(seen):
@@ -153,8 +154,8 @@ def collect(
         gaps=np.array([answer.certificate.gap for answer in answers]),
         converged=np.array([answer.certificate.converged for answer in answers]),
         n=problem.n,
-        n_rounds=problem.communication.rounds,
-        bytes=problem.communication.bytes,
+        n_rounds=problem.n_rounds,
+        bytes=problem.bytes,
         gaussian=problem.loss.quadratic,
         feature_names=tuple(feature_names(estimator)),
     )
@@ -162,7 +163,7 @@ def collect(
 
 def regularization_path(
     estimator: Given[FederatedLinearModel],
-    X: Features,
+    X: FitFeatures,
     y: Labels = None,
     clients: Clients = None,
     *,

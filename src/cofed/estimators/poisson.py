@@ -10,9 +10,10 @@ from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.base import FederatedLinearModel, treated_apart
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
-from cofed.estimators.sites import Clients, Features, Labels, Sites
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Poisson
+from cofed.sites.intake import Features
+from cofed.sites.queries import SumsAnswer
 
 
 class FederatedPoisson(RegressorMixin, FederatedLinearModel):
@@ -125,16 +126,10 @@ class FederatedPoisson(RegressorMixin, FederatedLinearModel):
         tags.target_tags.positive_only = True
         return tags
 
-    def _intake(self, X: Features, y: Labels, clients: Clients) -> Sites:
-        sites = super()._intake(X, y, clients)
-        for name, counts in zip(sites.names, sites.y, strict=True):
-            if counts.min() < 0:
-                raise ValueError(
-                    f"{type(self).__name__}: y must be >= 0, but some value of y is {counts.min():g} (client {name!r})"
-                )
-        if not any(counts.any() for counts in sites.y):
+    def _check_sums(self, found: SumsAnswer) -> None:
+        super()._check_sums(found)
+        if not np.sum(found.labels) > 0:
             raise ValueError(f"{type(self).__name__}: y must have a count above 0, but all are 0")
-        return sites
 
     def _loss(self) -> Poisson:
         return Poisson()

@@ -1,16 +1,13 @@
 """How far a fit has come: the rounds that are left, what is known of the curvature, and the certificate so far."""
 
 import dataclasses
+import functools
 import warnings
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from cofed._util.rounding import EPS
-from cofed.algorithms.base import AbstractServerAlgorithm, refusal
-from cofed.engine.job import traced
-from cofed.engine.plan import Plan, pose
-from cofed.engine.server_rounds import ServerTask
 from cofed.estimators.certificate import (
     Assessment,
     Certificate,
@@ -53,12 +50,16 @@ class FitProgress:
     psi: AbstractRegularizer
     tol: float
     rounds_left: int
-    hessian: Hessian | None = None  # of a quadratic loss, once it is known: the same everywhere
     factors: FactoredHessian | None = None  # of that Hessian
     null_factors: FactoredHessian | None = None  # of the Hessian at the model without features
     separable: bool = False
     failed: bool = False
     latest: tuple[Weights, tuple[FirstOrder, Hessian]] | None = None  # the last model whose Hessian was sent, and that
+
+    @functools.cached_property
+    def hessian(self) -> Hessian | None:
+        """Of a quadratic loss: the same everywhere, and known from the survey."""
+        return self.problem.hessian
 
     @property
     def target(self) -> float:
@@ -100,9 +101,9 @@ class FitProgress:
 
     def second_order(self, w: Weights, seen: Assessment) -> tuple[FirstOrder, Hessian]:
         """The loss, gradient and Hessian at w, by one exchange unless they are known."""
-        if self.problem.loss.quadratic:
-            self.hessian = self.problem.second_order(w)[1] if self.hessian is None else self.hessian
-            return FirstOrder(w, seen.loss, seen.gradient), self.hessian
+        known = self.hessian
+        if known is not None:
+            return FirstOrder(w, seen.loss, seen.gradient), known
         if self.latest is None or self.latest[0] is not w:
             self.latest = w, self.problem.second_order(w)
         return self.latest[1]
@@ -139,7 +140,7 @@ class FitProgress:
         """Why it stopped where it did, as a sentence."""
         size = self.problem.units.objective
         reached = (
-            f"stopped after {self.problem.communication.rounds} rounds at a duality gap of {certificate.gap:.3g} and a "
+            f"stopped after {self.problem.n_rounds} rounds at a duality gap of {certificate.gap:.3g} and a "
             f"prox-gradient norm of {certificate.prox_gradient:.3g}; the gap was to be at most tol * scale = "
             f"{size * self.target:.3g}. "
         )
@@ -156,23 +157,3 @@ class FitProgress:
         if self.rounds_left <= 0:
             return f"max_rounds is used up: {reached}More rounds (max_rounds) or a larger tol may help."
         return f"no further step lowers the objective: {reached}A larger tol may help."
-
-    def task(self, algorithm: AbstractServerAlgorithm, local_steps: int = 1) -> ServerTask:
-        """The algorithm on this problem, for cofed's engine."""
-        data = self.problem.data
-        clients = data.clients
-        plan = Plan(local_steps, True, None, None, clients, clients)
-        problem = pose(self.problem.problem(self.psi), plan)
-        reason = refusal(algorithm, problem)
-        if reason:
-            raise ValueError(reason)
-        return ServerTask(traced(algorithm, data.dtype), problem, data, plan)
-
-    def count(self, name: str, task: ServerTask, w: Weights, rounds: int, working_set: int | None = None) -> None:
-        """Count the rounds that an algorithm took, with the bytes of its messages."""
-        sizes = self.problem.message_sizes
-        if (name, working_set) not in sizes:
-            down, up, _ = task.message_bytes(w)
-            sizes[name, working_set] = down, up
-        self.problem.communication.add(name, rounds, *sizes[name, working_set])
-        self.rounds_left -= rounds

@@ -6,9 +6,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from cofed._util.types import Given
 from cofed.estimators.checks import check_flag
-from cofed.estimators.communication import CommunicationLog
 from cofed.estimators.moments import moments
-from cofed.estimators.sites import Clients, Features, Labels, gather, numbers, refuse_masked
+from cofed.sites import QuestionRefused
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather, numbers, refuse_masked
 
 
 class FederatedStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -42,12 +42,12 @@ class FederatedStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstima
         self.with_mean = with_mean
         self.with_std = with_std
 
-    def fit(self, X: Features, y: Labels = None, clients: Clients = None) -> "FederatedStandardScaler":
+    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedStandardScaler":
         """Learn means and variances.
 
         Parameters
         ----------
-        X : array-like of shape (n, p), pandas.DataFrame or cofed.Federation
+        X : array-like of shape (n, p), pandas.DataFrame, cofed.Federation or AbstractSites
             The features of every row.
         y : ignored
             For pipelines.
@@ -62,12 +62,15 @@ class FederatedStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstima
         check_flag(type(self).__name__, "with_mean", self.with_mean)
         check_flag(type(self).__name__, "with_std", self.with_std)
         sites = gather(self, X, None, clients, target=False)
-        sites.check_size(type(self).__name__)
-        communication = CommunicationLog(len(sites.names))
-        found = moments(sites, communication)
+        before = len(sites.exchanges)
+        try:
+            found = moments(sites)
+        except QuestionRefused as refused:
+            raise ValueError(f"{type(self).__name__}: {refused}") from None
         self.mean_, self.var_, self.n_samples_seen_ = found.mean, found.var, found.n
         self.scale_ = found.scale if self.with_std else np.ones_like(found.mean)
-        self.n_rounds_, self.bytes_ = communication.rounds, communication.bytes
+        spent = sites.exchanges[before:]
+        self.n_rounds_, self.bytes_ = len(spent), sum(one.down + one.up for one in spent)
         return self
 
     def transform(self, X: Features) -> np.ndarray:

@@ -15,8 +15,8 @@ from cofed._util.types import Given
 from cofed.engine.serialization import decode, encode
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.certificate import Certificate
-from cofed.estimators.communication import ExchangeTotal
 from cofed.estimators.regularization_path import RegularizationPath
+from cofed.sites import ExchangeTotal
 
 JSON = dict[str, Any] | list[Any] | str | int | float | bool | None
 FORMAT = 1

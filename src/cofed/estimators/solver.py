@@ -16,15 +16,13 @@ and the certificate's own.
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cofed._util.types import Given
 from cofed.algorithms import FedDecouple, FedFISTA
 from cofed.algorithms.base import AbstractServerAlgorithm, as_algorithm
 from cofed.estimators.certificate import Assessment, FirstOrder
-from cofed.estimators.communication import NUMBER
-from cofed.estimators.loops import begun, fista_rounds, power_iteration, rounds_up_to
+from cofed.estimators.loops import fista_round, fista_rounds, largest_curvature
 from cofed.estimators.newton import newton
 from cofed.estimators.progress import CertifiedFit, FitProgress
 from cofed.estimators.standardized_problem import StandardizedProblem, assess_known, n_parameters
@@ -99,20 +97,18 @@ def choose(problem: StandardizedProblem, psi: AbstractRegularizer) -> str:
 
 def fista(fit: FitProgress, w: Weights, seen: Assessment) -> CertifiedFit:
     """Accelerated rounds until their own bound on the gap is small enough, then the certificate."""
-    task = fit.task(FedFISTA(largest_curvature(fit, w)))
-    state = begun(task.algorithm.init(task.problem, w))
+    algorithm = FedFISTA(largest_curvature(fit, w))
+    server = algorithm.init(fit.problem.problem(fit.psi), w)
     target = fit.target / 2 if fit.psi.coercive else 0.0  # the rest is for rounding
     while fit.rounds_left > 0 and not fit.done(seen) and not seen.settled:
-        before = int(state.round)
-        last = jnp.asarray(before + fit.rounds_left, jnp.int32)
-        state = fista_rounds(task, state, fit.problem.null, jnp.asarray(target), last)
-        fit.count("FedFISTA", task, w, int(state.round) - before)
-        w = task.model(state)
+        before = fit.rounds_left
+        server = fista_rounds(fit, algorithm, server, target)
+        moved = fit.rounds_left < before
+        w = server.w
         seen = fit.assess(w)
         target /= 10
-        if int(state.round) == before:
-            state = rounds_up_to(task, state, jnp.asarray(before + 10, jnp.int32))
-            fit.count("FedFISTA", task, w, 10)
+        for _ in range(0 if moved else 10):
+            server = fista_round(fit, algorithm, server)
     return fit.finished(w, fit.sharpened(w, seen), "fista")
 
 
@@ -131,30 +127,19 @@ def by_algorithm(
 ) -> CertifiedFit:
     """Any algorithm, looked at from time to time. Where it fails, the best model that it came by."""
     w, seen = best = begin
-    task = fit.task(algorithm, local_steps)
-    state = task.begin(w, jax.random.key(0), 0)
-    pause = 10
-    while fit.rounds_left > 0 and (int(state.round) == 0 or not fit.done(seen)):
-        before = int(state.round)
-        stop = before + min(pause, fit.rounds_left)
-        state = rounds_up_to(task, state, jnp.asarray(stop, jnp.int32))
-        fit.count(type(algorithm).__name__, task, w, stop - before)
-        w = task.model(state)
+    training = fit.problem.sites.train(fit.problem.training(fit.psi, algorithm, local_steps), w)
+    pause, done = 10, 0
+    while fit.rounds_left > 0 and (done == 0 or not fit.done(seen)):
+        rounds = min(pause, fit.rounds_left)
+        w, failed = training.advance(rounds)
+        done, fit.rounds_left = done + rounds, fit.rounds_left - rounds
         seen = fit.assess(w)
-        if int(state.failed_at) >= 0 or not math.isfinite(float(seen.objective)):
+        if failed or not math.isfinite(float(seen.objective)):
             fit.failed = True
             w, seen = best
             break
         best = min(best, (w, seen), key=lambda one: float(one[1].objective))
-        pause = max(10, stop // 8)
+        pause = max(10, done // 8)
         if seen.settled:
             break
     return fit.finished(w, fit.sharpened(w, seen), name)
-
-
-def largest_curvature(fit: FitProgress, w: Weights) -> float:
-    """The largest curvature of the mean loss at w, by power iteration: each round one vector down and one up."""
-    rounds, size = 12, NUMBER * n_parameters(w)
-    fit.problem.communication.add("curvature", rounds, size, size)
-    fit.rounds_left -= rounds
-    return float(power_iteration(fit.problem.problem(fit.psi), fit.problem.data, w, rounds))

@@ -1,58 +1,61 @@
 """The problem that an estimator solves: rows in suitable units, a model, a loss, and the model without features."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
-from scipy.optimize import brentq
 
 from cofed._util.programs import keep_programs
-from cofed.engine import evaluate
-from cofed.engine.data import Data, data_of, shares
+from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.engine.job import traced
 from cofed.estimators.certificate import Assessment, FactoredHessian, FirstOrder, NullModel, assess
-from cofed.estimators.communication import NUMBER, CommunicationLog
-from cofed.estimators.moments import moments
-from cofed.estimators.sites import Sites, stacked
+from cofed.estimators.survey import PartMoments, Survey, unpacked
 from cofed.estimators.units import Units, units
 from cofed.losses import AbstractLoss
 from cofed.models import Linear, Trace, Weights
 from cofed.problem import PosedProblem, Problem
 from cofed.regularizers import AbstractRegularizer, On
-from cofed.solvers.curvature import mean_hessian
+from cofed.sites import AbstractSites, ExchangeTotal, TrainingPlan, totals
+from cofed.sites.queries import LookAnswer, LookMessage, look
 
 Hessian = Float[Array, "d d"]
+GRIDS = 8  # the most times that a best constant is sought between two
 
 
 @dataclasses.dataclass(frozen=True)
 class StandardizedProblem:
-    """Minimise mean loss of the pooled rows + psi, over what the clients hold; psi is given later.
+    """Minimise mean loss of the pooled rows + psi, over what the sites hold; psi is given later.
 
-    Everything is in `units`, which bring coefficients and objective back.
+    Everything is in `units`, which bring coefficients and objective back. A problem may be that of all folds but one;
+    its rows are in the units of all.
     """
 
-    data: Data
+    survey: Survey
     model: Linear | Trace
     loss: AbstractLoss
     null: NullModel
     start: Weights  # the model without features
     units: Units
-    communication: CommunicationLog
-    # The bytes of an algorithm's messages, each way, by its name and the size of its working set.
-    message_sizes: dict[tuple[str, int | None], tuple[int, int]] = dataclasses.field(default_factory=dict)
+    standardize: bool
+    without: int = -1  # the fold that is left out; -1 is none
 
     def problem(self, psi: AbstractRegularizer) -> Problem:
         """The problem with this regularizer of the coefficients."""
         return traced(PosedProblem(self.model, self.loss, On(psi, "coef"), local_steps=1), np.float64)
 
     @property
+    def sites(self) -> AbstractSites:
+        """Where the rows are."""
+        return self.survey.sites
+
+    @property
     def n(self) -> int:
-        """The number of rows of all clients."""
-        return int(np.asarray(self.data.sizes).sum())
+        """The number of rows."""
+        return int(self.null.rows)
 
     @property
     def fingerprint(self) -> np.ndarray:
@@ -62,17 +65,85 @@ class StandardizedProblem:
         ratio = units.mean / (np.abs(units.mean) + units.width)
         return np.concatenate([numbers, np.log(units.width), ratio, np.ravel(null.gradient.coef)])
 
+    @property
+    def exchanges(self) -> tuple[ExchangeTotal, ...]:
+        """What was asked since the survey, which counts, by kind."""
+        return totals(self.sites.exchanges[self.survey.before :])
+
+    @property
+    def n_rounds(self) -> int:
+        """How many exchanges that were."""
+        return sum(one.rounds for one in self.exchanges)
+
+    @property
+    def bytes(self) -> int:
+        """Their bytes, both ways, of all sites."""
+        return sum(one.down + one.up for one in self.exchanges)
+
+    def part(self, fold: int) -> "StandardizedProblem":
+        """The problem of all folds but one."""
+        return posed(self.survey, self.model, self.units, self.standardize, fold)
+
+    def look(
+        self, models: Sequence[Weights], closer: Sequence[int] = (), where: np.ndarray | None = None
+    ) -> LookAnswer:
+        """Look at models, all of this part of the rows, at some more closely; one exchange.
+
+        `where` says which parameters the Hessians are asked for: of all models that are looked at more closely; None
+        is all. What comes back are sums.
+        """
+        p, k = len(self.units.mean), np.size(self.null.mean)
+        size = n_parameters(self.start)
+        chosen = np.arange(size, dtype=np.int32) if where is None else np.asarray(where, np.int32)
+        if not len(closer):
+            chosen = chosen[:0]
+        message = LookMessage(
+            coef=np.stack([np.reshape(np.asarray(w.coef, np.float64), (p, k)) for w in models]),
+            intercept=np.stack([np.zeros(k) if w.intercept is None else np.reshape(w.intercept, k) for w in models]),
+            without=np.full(len(models), self.without, np.int32),
+            closer=np.asarray(closer, np.int32),
+            where=np.tile(chosen, (len(closer), 1)),
+            scaling=self.units.scaling,
+            folds=self.survey.folds,
+            loss=self.survey.loss,
+        )
+        return self.sites.ask(look, message)
+
+    def seen(self, w: Weights, answer: LookAnswer, at: int = 0) -> FirstOrder:
+        """The mean loss and gradient of one of the models that were looked at."""
+        coef = jnp.asarray(answer.gradient[at] / self.n).reshape(np.shape(w.coef))
+        if w.intercept is None:
+            return FirstOrder(w, jnp.asarray(answer.loss[at] / self.n), Weights(coef, None))
+        slope = jnp.asarray(answer.slope[at] / self.n).reshape(np.shape(w.intercept))
+        return FirstOrder(w, jnp.asarray(answer.loss[at] / self.n), Weights(coef, slope))
+
+    def first_order(self, w: Weights) -> FirstOrder:
+        """The loss and its gradient at a model, by one exchange."""
+        return self.seen(w, self.look([w]))
+
     def assess(self, psi: AbstractRegularizer, w: Weights) -> Assessment:
         """The loss, the gradient and the certificate of a model, by one exchange."""
-        size = NUMBER * n_parameters(w)
-        self.communication.add("certificate", 1, size, size + NUMBER)
-        return assess_on(self.problem(psi), self.data, self.null, w)
+        return assess_known(self.problem(psi), self.null, self.first_order(w))
 
-    def second_order(self, w: Weights) -> tuple[FirstOrder, Hessian]:
-        """The loss, its gradient and its whole Hessian at a model, by one exchange (of the Hessian's triangle)."""
-        size = n_parameters(w)
-        self.communication.add("Hessian", 1, NUMBER * size, NUMBER * (1 + size + size * (size + 1) // 2))
-        return second_order_at(traced(PosedProblem(self.model, self.loss, local_steps=1), np.float64), self.data, w)
+    def second_order(self, w: Weights, where: np.ndarray | None = None) -> tuple[FirstOrder, Hessian]:
+        """The loss, its gradient and its Hessian (of all parameters, or of some) at a model, by one exchange."""
+        answer = self.look([w], [0], where)
+        size = n_parameters(w) if where is None else len(where)
+        return self.seen(w, answer), jnp.asarray(unpacked(np.asarray(answer.hessian[0]), size) / self.n)
+
+    @property
+    def hessian(self) -> Hessian | None:
+        """The Hessian of a quadratic loss, which is the same everywhere, where the survey has asked for it."""
+        moments = second_moments(self)
+        if moments is None or not self.loss.quadratic:
+            return None
+        assert self.loss.curvature is not None
+        return jnp.asarray(self.loss.curvature * moments)
+
+    def training(self, psi: AbstractRegularizer, algorithm: AbstractServerAlgorithm, local_steps: int) -> TrainingPlan:
+        """An algorithm on this problem."""
+        scaling, folds = self.units.scaling, self.survey.folds
+        return TrainingPlan(self.problem(psi), algorithm, scaling, local_steps, folds, self.without)
 
     def original(self, w: Weights) -> tuple[np.ndarray, float | np.ndarray]:
         """Coefficients and intercept for the features as they were given."""
@@ -103,54 +174,127 @@ def n_parameters(w: Weights) -> int:
 
 
 def standardized(
-    sites: Sites,
-    loss: AbstractLoss,
-    *,
-    fit_intercept: bool,
-    standardize: bool,
-    blocks: np.ndarray,
-    shape: tuple[int, int] | None = None,
+    found: Survey, *, standardize: bool, blocks: np.ndarray, shape: tuple[int, int] | None = None
 ) -> StandardizedProblem:
     """Choose units, and learn the model without features.
 
     `shape` makes the coefficients a matrix; features with the same label in `blocks` keep their proportions.
     """
-    require_duality(loss)
+    require_duality(found.loss)
     keep_programs()
     jax.config.update("jax_enable_x64", True)
-    communication = CommunicationLog(len(sites.names))
-    found = moments(sites, communication)
-    unit = units(found, sites.y, loss, fit_intercept=fit_intercept, standardize=standardize, blocks=blocks)
-    scaled = Sites(sites.names, [unit.rows(X) for X in sites.X], [unit.targets(y) for y in sites.y])
-    rows = stacked(scaled)
-    data = data_of(rows, "samples")
-    model = Linear(fit_intercept) if shape is None else Trace(*shape, fit_intercept)
-    loss = loss.as_deviance()
-    mean = np.asarray(sum(loss.label_sum(y) for y in scaled.y) / found.n, np.float64)
-    communication.add("model without features", 1, 0, NUMBER * (mean.size + 1))  # sums of y, and of its least loss
-    problem = traced(PosedProblem(model, loss, local_steps=1), np.float64)
-    start = model.init(jax.random.key(0), rows.example()[0], None if mean.ndim == 0 else mean.size)
-    bracket = None
-    if fit_intercept and loss.has_link:
-        best = loss.link(jnp.asarray(mean))
-        start = Weights(start.coef, best if mean.ndim == 0 else best - best.mean())
-    elif fit_intercept:
-        start, bracket = best_constant(problem, data, start, communication)
-    at = first_order_at(problem, data, start)
-    size = NUMBER * (start.coef.size + mean.size * fit_intercept)
-    # The columns' means come up, too.
-    communication.add("model without features", 1, size, size + NUMBER * (1 + sites.n_features))
-    tilt = sum(X.sum(axis=0) for X in scaled.X) / found.n
-    null = NullModel(
-        at.gradient,
-        jnp.asarray(mean),
-        at.loss,
+    columns = found.part().columns
+    labels = found.loss.label_units(found.label_moments, found.fit_intercept)
+    unit = units(columns, labels, fit_intercept=found.fit_intercept, standardize=standardize, blocks=blocks)
+    model = Linear(found.fit_intercept) if shape is None else Trace(*shape, found.fit_intercept)
+    return posed(found, model, unit, standardize)
+
+
+def posed(
+    found: Survey, model: Linear | Trace, unit: Units, standardize: bool, without: int = -1
+) -> StandardizedProblem:
+    """The problem of all rows, or of all folds but one, in the units of all."""
+    part, loss = found.part(without), found.loss.as_deviance()
+    own = unit if without < 0 else unit.of_part(part.columns, standardize)
+    null = null_model(found, part, loss, own)
+    outputs = None if null.mean.ndim == 0 else null.mean.size
+    start = model.init(jax.random.key(0), jnp.zeros(len(own.mean)), outputs)
+    shaped = Weights(null.gradient.coef.reshape(start.coef.shape), null.gradient.intercept)
+    null = dataclasses.replace(null, gradient=shaped)
+    if found.fit_intercept and loss.has_link:
+        best = loss.link(null.mean)
+        start = Weights(start.coef, best if outputs is None else best - best.mean())
+    problem = StandardizedProblem(found, model, loss, null, start, own, standardize, without)
+    return problem if loss.has_link else with_best_constant(problem)
+
+
+def null_model(found: Survey, part: PartMoments, loss: AbstractLoss, unit: Units) -> NullModel:
+    """The model without features, of a loss with a link function: from sums that are known."""
+    labels, width, many = unit.labels, unit.scaling.width, len(part.labels) > 1
+    tilt = (found.centre - unit.mean + part.shift) / width
+    centre = 0.0 if many else labels.centre
+    mean = (found.label_centre - centre + part.label_shift) / (1.0 if many else labels.size)
+    covariance = part.covariance / width[:, None] / (1.0 if many else labels.size)
+    at = (found.constant - labels.shift) / labels.stretch  # where the sites have looked, in these units
+    shaped = (lambda v: jnp.asarray(v)) if many else (lambda v: jnp.asarray(v[0]))
+    value, predicted = part.constant_loss / labels.objective, mean
+    steep = float(loss.curvature or 1) if loss.quadratic else 1.0
+    if loss.has_link and found.fit_intercept:
+        best, seen = loss.link(shaped(mean)), shaped(at)
+        step = loss.cumulant(best) - loss.cumulant(seen) - jnp.sum(shaped(mean) * (best - seen))
+        value = value + steep * float(step)
+    elif loss.has_link:
+        predicted = np.reshape(np.asarray(jax.grad(loss.cumulant)(shaped(at))), -1)
+    gradient = steep * (tilt[:, None] * (predicted - mean) - covariance)
+    return NullModel(
+        Weights(jnp.asarray(gradient), jnp.zeros_like(shaped(mean)) if found.fit_intercept else None),
+        shaped(mean),
+        jnp.asarray(value),
         jnp.asarray(tilt),
         jnp.asarray(unit.spread),
-        jnp.asarray(float(found.n)),
-        bracket,
+        jnp.asarray(float(part.n)),
+        None,
     )
-    return StandardizedProblem(data, model, loss, null, start, unit, communication)
+
+
+def with_best_constant(problem: StandardizedProblem) -> StandardizedProblem:
+    """A problem whose loss has no link function, with the best constant found by looking at many.
+
+    A model below the best one, and one above, are kept for the certificate.
+    """
+    zero = problem.start
+    if zero.intercept is None:
+        at = problem.first_order(zero)
+        return dataclasses.replace(problem, null=dataclasses.replace(problem.null, loss=at.loss, gradient=at.gradient))
+    name = type(problem.loss).__name__
+    if np.ndim(zero.intercept):
+        raise TypeError(f"{name} has several outputs but no link, which an intercept needs; see cofed.AbstractLoss")
+
+    def constants(values: np.ndarray) -> list[FirstOrder]:
+        models = [Weights(zero.coef, jnp.asarray(value)) for value in values]
+        answer = problem.look(models)
+        return [problem.seen(w, answer, i) for i, w in enumerate(models)]
+
+    doubled = 2.0 ** np.arange(100)
+    bracket = around(constants(np.concatenate([-doubled[::-1], [0.0], doubled])))
+    if bracket is None:
+        raise ValueError(f"{name} has no best constant prediction for these labels")
+    low, high = bracket
+    for _ in range(GRIDS):
+        ends = float(low.w.intercept), float(high.w.intercept)
+        if ends[1] - ends[0] <= 4e-16 * max(1.0, *map(abs, ends)):
+            break
+        nearer = around(constants(np.linspace(*ends, 65)))
+        if nearer is None:
+            break
+        low, high = nearer
+    at = min((low, high), key=lambda one: abs(float(one.gradient.intercept)))
+    null = dataclasses.replace(problem.null, loss=at.loss, gradient=at.gradient, bracket=bracket)
+    return dataclasses.replace(problem, null=null, start=at.w)
+
+
+def around(seen: list[FirstOrder]) -> tuple[FirstOrder, FirstOrder] | None:
+    """The last constant with a falling loss and the first with a rising one."""
+    slopes = [float(one.gradient.intercept) for one in seen]
+    falling = [i for i, slope in enumerate(slopes) if slope < 0]
+    rising = [i for i, slope in enumerate(slopes) if slope > 0]
+    if not falling or not rising:
+        return None
+    return seen[max(falling)], seen[min(rising)]
+
+
+def second_moments(problem: StandardizedProblem) -> np.ndarray | None:
+    """The mean products of all that parameters are multiplied with, where the survey has asked for them."""
+    part, unit, centre = problem.survey.part(problem.without), problem.units, problem.survey.centre
+    if part.products is None:
+        return None
+    width, tilt = unit.scaling.width, np.asarray(problem.null.tilt)
+    off = centre - unit.mean
+    moved = np.outer(part.shift, off)
+    features = (part.products + moved + moved.T + np.outer(off, off)) / width / width[:, None]
+    if problem.start.intercept is None:
+        return features
+    return np.block([[features, tilt[:, None]], [tilt[None, :], np.ones((1, 1))]])
 
 
 def require_duality(loss: AbstractLoss) -> None:
@@ -162,63 +306,6 @@ def require_duality(loss: AbstractLoss) -> None:
             f"{type(loss).__name__} gives no {' and no '.join(lacking)}, without which a fit cannot be certified; see "
             "cofed.AbstractLoss"
         )
-
-
-def best_constant(
-    problem: Problem, data: Data, start: Weights, communication: CommunicationLog
-) -> tuple[Weights, tuple[FirstOrder, FirstOrder]]:
-    """The best model without features of a loss without a link function, and models below and above it.
-
-    Every constant that is tried is one exchange: the constant goes down; the loss and its gradient come up.
-    """
-    if np.ndim(start.intercept):
-        name = type(problem.loss).__name__
-        raise TypeError(f"{name} has several outputs but no link, which an intercept needs; see cofed.AbstractLoss")
-
-    def at(constant: float) -> FirstOrder:
-        communication.add("model without features", 1, NUMBER, NUMBER * (1 + n_parameters(start)))
-        return first_order_at(problem, data, Weights(start.coef, jnp.asarray(constant, data.dtype)))
-
-    def beyond(side: float) -> FirstOrder:
-        for doubled in range(100):
-            found = at(side * 2.0**doubled)
-            if side * float(found.gradient.intercept) > 0:
-                return found
-        raise ValueError(f"{type(problem.loss).__name__} has no best constant prediction for these labels")
-
-    low, high = beyond(-1.0), beyond(1.0)
-    ends = float(low.w.intercept), float(high.w.intercept)
-    best = brentq(lambda constant: float(at(constant).gradient.intercept), *ends)
-    return Weights(start.coef, jnp.asarray(best, data.dtype)), (low, high)
-
-
-@eqx.filter_jit
-def first_order_at(problem: Problem, data: Data, w: Weights) -> FirstOrder:
-    """The mean loss over all rows, and its gradient."""
-    return FirstOrder(w, *evaluate.smooth(problem, data, w))
-
-
-@eqx.filter_jit
-def second_order_at(problem: Problem, data: Data, w: Weights) -> tuple[FirstOrder, Hessian]:
-    """The mean loss over all rows, its gradient, and its Hessian in the parameters laid out as one vector."""
-    everything = jnp.arange(ravel_pytree(w)[0].size, dtype=jnp.int32)
-
-    def add(total, client):
-        X, y, share = client
-        return total + mean_hessian(problem, w, X, y, share, everything), None
-
-    if data.tiers is None:
-        nothing = jnp.zeros((everything.size, everything.size), data.dtype)
-        hessian = jax.lax.scan(add, nothing, (data.X, data.y, shares(data) * data.weights[:, None]))[0]
-    else:
-        hessian = evaluate.by_blocks(lambda X, y, share: mean_hessian(problem, w, X, y, share, everything), data)
-    return FirstOrder(w, *evaluate.smooth(problem, data, w)), hessian
-
-
-@eqx.filter_jit
-def assess_on(problem: Problem, data: Data, null: NullModel, w: Weights) -> Assessment:
-    """The certificate of a model."""
-    return assess(problem, null, FirstOrder(w, *evaluate.smooth(problem, data, w)))
 
 
 @eqx.filter_jit

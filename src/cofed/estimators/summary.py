@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from cofed.estimators.base import FederatedLinearModel
-from cofed.estimators.sites import feature_names
+from cofed.sites.intake import feature_names
 
 MOST = 40  # rows of coefficients
 OUTCOMES = {

@@ -9,10 +9,10 @@ from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.base import FederatedRegressor
 from cofed.estimators.penalty import elastic_net
-from cofed.estimators.sites import Clients, Features, Labels, is_list
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Squared
 from cofed.regularizers import AbstractRegularizer, Nuclear
+from cofed.sites.intake import Clients, FitFeatures, Labels, is_list
 
 
 class FederatedTraceRegression(RegressorMixin, FederatedRegressor):
@@ -90,7 +90,7 @@ class FederatedTraceRegression(RegressorMixin, FederatedRegressor):
         self.tol = tol
         self.max_rounds = max_rounds
 
-    def fit(self, X: Features, y: Labels = None, clients: Clients = None) -> "FederatedTraceRegression":
+    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedTraceRegression":
         """Fit to the rows of all clients.
 
         Parameters

@@ -11,7 +11,8 @@ import numpy as np
 
 from cofed._util.rounding import is_constant
 from cofed.estimators.moments import Moments
-from cofed.losses import AbstractLoss, LabelUnits
+from cofed.losses import LabelUnits
+from cofed.sites import Scaling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,37 +44,36 @@ class Units:
         """`penalised`, to be multiplied with coefficients of so many dimensions, the first of them the features."""
         return self.penalised.reshape((-1,) + (1,) * (ndim - 1))
 
-    def rows(self, X: np.ndarray) -> np.ndarray:
-        """A client's rows; a column that is constant to rounding becomes exactly zero."""
-        return np.where(self.spread > 0, (X - self.mean) / self.width, 0.0)
+    @property
+    def scaling(self) -> Scaling:
+        """What the sites do to their rows; a column that is constant to rounding becomes exactly zero."""
+        width = np.where(self.spread > 0, self.width, np.inf)
+        return Scaling(self.mean, width, float(self.labels.centre), float(self.labels.size))
 
-    def targets(self, y: np.ndarray) -> np.ndarray:
-        """A client's targets."""
-        centre, size = self.labels.centre, self.labels.size
-        return y if (centre, size) == (0.0, 1.0) else (y - centre) / size
+    def of_part(self, found: Moments, standardize: bool) -> "Units":
+        """The same units, with what the penalty and the columns are in a part of the rows."""
+        standard = found.scale if standardize else np.ones_like(self.mean)
+        spread = np.where(self.spread > 0, np.sqrt(squares(found, self.mean)) / self.width, 0.0)
+        return dataclasses.replace(self, standard=standard, spread=spread)
 
 
-def units(
-    found: Moments,
-    y: list[np.ndarray],
-    loss: AbstractLoss,
-    *,
-    fit_intercept: bool,
-    standardize: bool,
-    blocks: np.ndarray,
-) -> Units:
+def squares(found: Moments, centre: np.ndarray) -> np.ndarray:
+    """The mean squares of the columns around a centre."""
+    return np.where(is_constant(found.n, found.mean, found.var), 0, found.var) + (found.mean - centre) ** 2
+
+
+def units(found: Moments, labels: LabelUnits, *, fit_intercept: bool, standardize: bool, blocks: np.ndarray) -> Units:
     """The units of a problem. `blocks` labels the features: those with one label share a width.
 
-    >>> from cofed.losses import Squared
     >>> X = np.array([[1.0], [3.0]])
     >>> found = Moments(2, X.mean(axis=0), X.var(axis=0))
     >>> same = {"fit_intercept": True, "standardize": False, "blocks": np.zeros(1, int)}
-    >>> made = units(found, [np.array([10.0, 30.0])], Squared(), **same)
-    >>> made.rows(X).tolist(), made.targets(np.array([10.0, 30.0])).tolist(), made.coef.tolist()
+    >>> made = units(found, LabelUnits(20.0, 10.0, 10.0, 20.0, 100.0), **same)
+    >>> made.scaling.rows(X).tolist(), made.scaling.labels(np.array([10.0, 30.0])).tolist(), made.coef.tolist()
     ([[-1.0], [1.0]], [-1.0, 1.0], [10.0])
     """
     mean = found.mean if fit_intercept else np.zeros_like(found.mean)
-    square = np.where(is_constant(found.n, found.mean, found.var), 0, found.var) + (found.mean - mean) ** 2
+    square = squares(found, mean)
     standard = found.scale if standardize else np.ones_like(mean)
     relative = np.sqrt(square) / standard
     _, label = np.unique(blocks, return_inverse=True)
@@ -81,6 +81,4 @@ def units(
     # the middle of that it is like the intercept's.
     level = np.sqrt(np.bincount(label, relative**2) / np.sqrt(np.bincount(label)))
     width = standard * np.where(level > 0, level, 1.0)[label]
-    mean_of = lambda f: float(sum(f(one).sum() for one in y) / found.n)  # noqa: E731
-    labels = loss.label_units(found.n, mean_of, fit_intercept)
     return Units(mean, width, np.sqrt(square) / width, standard, labels)

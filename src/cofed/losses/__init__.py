@@ -6,7 +6,7 @@ many outputs the model needs, when a prediction counts as correct, and the mathe
 its fit.
 """
 
-from cofed.losses.base import AbstractLoss, Label, LabelUnits, MeanOf, Prediction
+from cofed.losses.base import AbstractLoss, Label, LabelMoments, LabelUnits, Prediction
 from cofed.losses.deviance import Deviance
 from cofed.losses.function import FunctionLoss
 from cofed.losses.huber import Huber
@@ -21,9 +21,9 @@ __all__ = [
     "FunctionLoss",
     "Huber",
     "Label",
+    "LabelMoments",
     "LabelUnits",
     "Logistic",
-    "MeanOf",
     "Poisson",
     "PoissonDeviance",
     "Prediction",

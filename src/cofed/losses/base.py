@@ -2,7 +2,7 @@
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import ClassVar
 
 import equinox as eqx
@@ -15,7 +15,26 @@ from cofed._util.types import Given
 
 Prediction = Float[Array, "..."]
 Label = Num[Array, "..."]
-MeanOf = Callable[[Callable[[np.ndarray], np.ndarray]], float]
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelMoments:
+    """What is known of the labels of all rows, from sums alone.
+
+    Parameters
+    ----------
+    n : int
+        The number of rows.
+    mean, var : float
+        Of the labels.
+    saturated : float
+        The mean loss of the saturated model.
+    """
+
+    n: int
+    mean: float
+    var: float
+    saturated: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +74,8 @@ class AbstractLoss(eqx.Module):
         Whether the loss is c (prediction - y)^2 / 2, so that its Hessian is the same everywhere.
     attains_zero : bool
         Whether, for every label, some prediction has the loss 0 or comes as near as one likes, and none less.
+    least_label : float or None
+        The least label that the loss is for, where there is one.
     curvature : float or None
         The largest second derivative by the prediction (where it has no bound, its mean over the rows of a fit).
     self_concordance : float or None
@@ -81,6 +102,7 @@ class AbstractLoss(eqx.Module):
     likelihood: ClassVar[bool] = False
     quadratic: ClassVar[bool] = False
     attains_zero: ClassVar[bool] = False
+    least_label: ClassVar[float | None] = None
 
     @abstractmethod
     def __call__(self, prediction: Prediction, y: Label) -> Scalar:
@@ -249,19 +271,13 @@ class AbstractLoss(eqx.Module):
 
     # The null model: the best constant prediction.
 
-    def label_sum(self, y: np.ndarray) -> np.ndarray:
-        """The sum of the labels' statistic that the loss is linear in: the labels, or the counts of the classes."""
-        return np.asarray(y.sum())
-
-    def label_units(self, n: int, mean_of: MeanOf, fit_intercept: bool) -> LabelUnits:
-        """Units in which a problem with these labels is well scaled, learnt from means over all rows.
+    def label_units(self, labels: LabelMoments, fit_intercept: bool) -> LabelUnits:
+        """Units in which a problem with these labels is well scaled.
 
         Parameters
         ----------
-        n : int
-            The number of rows.
-        mean_of : callable
-            Maps a function of labels to its mean over all rows.
+        labels : LabelMoments
+            What is known of the labels.
         fit_intercept : bool
             Whether the model has a free intercept.
 
@@ -270,7 +286,7 @@ class AbstractLoss(eqx.Module):
         LabelUnits
             The units; those of the labels as they are, unless the loss knows better.
         """
-        return LabelUnits(least=0.0 if self.attains_zero else mean_of(self.saturated))
+        return LabelUnits(least=0.0 if self.attains_zero else labels.saturated)
 
     @property
     def has_link(self) -> bool:

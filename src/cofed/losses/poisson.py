@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Scalar
 
-from cofed.losses.base import AbstractLoss, Label, LabelUnits, MeanOf, Prediction, preview
+from cofed.losses.base import AbstractLoss, Label, LabelMoments, LabelUnits, Prediction, preview
 
 
 class Poisson(AbstractLoss):
@@ -22,6 +22,7 @@ class Poisson(AbstractLoss):
 
     elementwise: ClassVar[bool] = True
     likelihood: ClassVar[bool] = True
+    least_label: ClassVar[float | None] = 0.0
 
     def __call__(self, prediction: Prediction, y: Label) -> Scalar:
         return jnp.sum(jnp.exp(prediction) - y.astype(prediction.dtype) * prediction)
@@ -65,11 +66,10 @@ class Poisson(AbstractLoss):
         """2 (exp(prediction) - y prediction - (y - y log y))"""
         return 2 * (np.exp(prediction) - y[:, None] * prediction - Poisson.saturated(self, y)[:, None])
 
-    def label_units(self, n: int, mean_of: MeanOf, fit_intercept: bool) -> LabelUnits:
+    def label_units(self, labels: LabelMoments, fit_intercept: bool) -> LabelUnits:
         """Divided by their mean (where there is an intercept, which takes it up)."""
-        least = mean_of(self.saturated)
-        mean = mean_of(lambda y: y) if fit_intercept else 1.0
-        return LabelUnits(0.0, mean, 1.0, float(np.log(mean)), mean, least)
+        mean = labels.mean if fit_intercept else 1.0
+        return LabelUnits(0.0, mean, 1.0, float(np.log(mean)), mean, labels.saturated)
 
     def link(self, mean: Array) -> Array:
         """The logarithm."""

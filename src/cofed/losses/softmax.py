@@ -83,11 +83,6 @@ class Softmax(AbstractLoss):
         own = np.take_along_axis(prediction, y[:, None, None].astype(int), axis=2)[..., 0]
         return 2 * (logsumexp(prediction, axis=2) - own)
 
-    def label_sum(self, y: np.ndarray) -> np.ndarray:
-        """The number of labels of each class."""
-        assert self.classes is not None
-        return np.bincount(y, minlength=self.classes)
-
     def link(self, mean: Array) -> Array:
         """The logarithms of the probabilities."""
         return jnp.log(mean)

@@ -9,7 +9,7 @@ from jaxtyping import Array, Scalar
 
 from cofed._util.rounding import is_constant
 from cofed._util.scalars import require_flag
-from cofed.losses.base import AbstractLoss, Label, LabelUnits, MeanOf, Prediction
+from cofed.losses.base import AbstractLoss, Label, LabelMoments, LabelUnits, Prediction
 
 
 class Squared(AbstractLoss):
@@ -65,11 +65,11 @@ class Squared(AbstractLoss):
         """The sum of the squared residuals over the degrees of freedom."""
         return 2 * mean_loss / self.curvature * n / max(freedom, 1)
 
-    def label_units(self, n: int, mean_of: MeanOf, fit_intercept: bool) -> LabelUnits:
+    def label_units(self, labels: LabelMoments, fit_intercept: bool) -> LabelUnits:
         """Centred (where there is an intercept) and divided by the standard deviation."""
-        mean = mean_of(lambda y: y) if fit_intercept else 0.0
-        var = mean_of(lambda y: (y - mean) ** 2)
-        if is_constant(n, mean, var):
+        mean = labels.mean if fit_intercept else 0.0
+        var = labels.var if fit_intercept else labels.var + labels.mean**2
+        if is_constant(labels.n, mean, var):
             return LabelUnits(mean, np.inf, 1.0, mean, 1.0, 0.0)
         size = float(np.sqrt(var))
         return LabelUnits(mean, size, size, mean, var, 0.0)

@@ -1,20 +1,53 @@
 """Sites: where the rows are. An estimator learns of them what `AbstractSites.ask` answers, and nothing else."""
 
-from cofed.sites.base import AbstractSites, AbstractTraining, Exchange, ExchangeTotal, QuestionRefused, totals
+from cofed.sites.agreement import agree, agree_on_fills, missing_values
+from cofed.sites.base import (
+    AbstractSites,
+    AbstractTraining,
+    Exchange,
+    Exchanges,
+    ExchangeTotal,
+    QuestionRefused,
+    TrainingPlan,
+    totals,
+)
+from cofed.sites.columns import ColumnInfo, TableInfo
+from cofed.sites.design import Design, Feature, Target
 from cofed.sites.memory import MemorySites
+from cofed.sites.reading import read_sites, read_table, site_files
 from cofed.sites.rows import SiteRows
+from cofed.sites.site_table import SiteTable, TableMismatch
 from cofed.sites.table import Folds, Scaling, Table
+from cofed.sites.table_sites import TableSites, sites_of_frame, table_sites
 
 __all__ = [
     "AbstractSites",
     "AbstractTraining",
+    "ColumnInfo",
+    "Design",
     "Exchange",
     "ExchangeTotal",
+    "Exchanges",
+    "Feature",
     "Folds",
     "MemorySites",
     "QuestionRefused",
     "Scaling",
     "SiteRows",
+    "SiteTable",
     "Table",
+    "TableInfo",
+    "TableMismatch",
+    "TableSites",
+    "Target",
+    "TrainingPlan",
+    "agree",
+    "agree_on_fills",
+    "missing_values",
+    "read_sites",
+    "read_table",
+    "site_files",
+    "sites_of_frame",
+    "table_sites",
     "totals",
 ]

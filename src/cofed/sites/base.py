@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import numpy as np
@@ -12,8 +12,9 @@ from jaxtyping import PyTree
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.models import Weights
 from cofed.problem import Problem
+from cofed.sites.design import Design
 from cofed.sites.queries.base import AbstractQuery, Message
-from cofed.sites.table import Scaling
+from cofed.sites.table import Folds, Scaling
 
 M = TypeVar("M", bound=Message)
 
@@ -65,6 +66,37 @@ class ExchangeTotal:
     up: int
 
 
+class Exchanges(list[Exchange]):
+    """What has been asked so far, in order. Whoever listens hears of it at once.
+
+    Attributes
+    ----------
+    listeners : list of callable
+        Each is called with the kind of what has happened and, as keywords, its details.
+
+    Examples
+    --------
+    >>> exchanges = Exchanges()
+    >>> exchanges.listeners.append(lambda kind, **details: print(kind, details["what"]))
+    >>> exchanges.append(Exchange("look", 1, 10, 20, 0.1))
+    exchange look
+    """
+
+    def __init__(self, before: Iterable[Exchange] = ()):
+        super().__init__(before)
+        self.listeners: list[Callable[..., None]] = []
+
+    def append(self, exchange: Exchange) -> None:
+        """Count an exchange."""
+        super().append(exchange)
+        self.tell("exchange", **dataclasses.asdict(exchange))
+
+    def tell(self, kind: str, **details: str | int | float) -> None:
+        """Tell whoever listens that something has happened."""
+        for hear in self.listeners:
+            hear(kind, **details)
+
+
 def totals(exchanges: Iterable[Exchange]) -> tuple[ExchangeTotal, ...]:
     """The exchanges by kind, in the order of the first of each.
 
@@ -78,6 +110,32 @@ def totals(exchanges: Iterable[Exchange]) -> tuple[ExchangeTotal, ...]:
             one.what, before.rounds + one.rounds, before.down + one.down, before.up + one.up
         )
     return tuple(found.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingPlan:
+    """An algorithm on the sites' rows.
+
+    Attributes
+    ----------
+    problem : Problem
+        What it minimises.
+    algorithm : AbstractServerAlgorithm
+        The algorithm.
+    scaling : Scaling
+        The units of the rows.
+    local_steps : int
+        Steps of a site in a round, with all of its rows.
+    folds, without : Folds or None, int
+        Folds of the rows, and the one that is left out; -1 is none.
+    """
+
+    problem: Problem
+    algorithm: AbstractServerAlgorithm
+    scaling: Scaling
+    local_steps: int = 1
+    folds: Folds | None = None
+    without: int = -1
 
 
 class AbstractTraining(ABC):
@@ -101,7 +159,9 @@ class AbstractSites(ABC):
         How many features a row has.
     feature_names : tuple of str or None
         Their names; None where they have none.
-    exchanges : list of Exchange
+    design : Design or None
+        How the sites' tables became numbers, where they have tables.
+    exchanges : Exchanges
         What has been asked so far, counted by whatever carries the messages.
     """
 
@@ -109,7 +169,8 @@ class AbstractSites(ABC):
     sizes: tuple[int, ...]
     n_features: int
     feature_names: tuple[str, ...] | None
-    exchanges: list[Exchange]
+    design: Design | None = None
+    exchanges: Exchanges
 
     def ask(self, query: AbstractQuery[M], message: M) -> PyTree:
         """Ask all sites one question.
@@ -149,12 +210,5 @@ class AbstractSites(ABC):
         """The same sites, with the positions of the labels among all labels, and all labels in order."""
 
     @abstractmethod
-    def train(
-        self,
-        problem: Problem,
-        algorithm: AbstractServerAlgorithm,
-        scaling: Scaling,
-        w: Weights,
-        local_steps: int,
-    ) -> AbstractTraining:
-        """Begin rounds of an algorithm from w, on the rows in these units."""
+    def train(self, plan: TrainingPlan, w: Weights) -> AbstractTraining:
+        """Begin rounds of an algorithm from w."""

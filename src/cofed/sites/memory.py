@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from cofed._util import naming, trees
-from cofed.algorithms.base import AbstractServerAlgorithm, refusal
+from cofed.algorithms.base import refusal
 from cofed.engine.data import data_of
 from cofed.engine.job import traced
 from cofed.engine.plan import Plan, pose
@@ -16,8 +16,7 @@ from cofed.engine.state import State
 from cofed.federation import Federation
 from cofed.federation.rows import Rows, of_clients, tiers_of
 from cofed.models import Weights
-from cofed.problem import Problem
-from cofed.sites.base import AbstractSites, AbstractTraining, Exchange, QuestionRefused
+from cofed.sites.base import AbstractSites, AbstractTraining, Exchange, Exchanges, QuestionRefused, TrainingPlan
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.rows import SiteRows
 from cofed.sites.table import Scaling, padded_size
@@ -46,18 +45,22 @@ class MemorySites(AbstractSites):
         self.rows = rows
         self.names, self.sizes, self.n_features = rows.names, rows.sizes, rows.X.shape[1]
         self.feature_names = feature_names
-        self.exchanges: list[Exchange] = []
+        self.exchanges = Exchanges()
 
     def exchange(self, query: AbstractQuery, message: Message) -> tuple[PyTree, int, int]:
-        reason = query.refuses(self.rows.X, self.rows.y, message)
-        if reason is not None:
-            raise QuestionRefused(reason)
+        for m, name in enumerate(self.names):
+            reason = query.refuses(*self.rows.of_site(m), message)
+            if reason is not None:
+                raise QuestionRefused(f"{reason} (client {name!r})")
         answer = self.rows.answer(query, message)
         many = len(self.names)
         return answer, many * trees.nbytes(message), many * trees.nbytes(answer)
 
     def of_numbers(self) -> "MemorySites":
-        return self.with_labels(np.asarray(self.rows.y, np.float64))
+        try:
+            return self.with_labels(np.asarray(self.rows.y, np.float64))
+        except ValueError as error:
+            raise QuestionRefused(f"y must be numbers, but {error}; encode text as numbers") from None
 
     def of_classes(self) -> tuple["MemorySites", np.ndarray]:
         classes = np.unique(self.rows.y)
@@ -69,36 +72,22 @@ class MemorySites(AbstractSites):
         other.exchanges = self.exchanges
         return other
 
-    def train(
-        self,
-        problem: Problem,
-        algorithm: AbstractServerAlgorithm,
-        scaling: Scaling,
-        w: Weights,
-        local_steps: int,
-    ) -> "MemoryTraining":
-        return MemoryTraining(self, problem, algorithm, stacked(self.rows, scaling), w, local_steps)
+    def train(self, plan: TrainingPlan, w: Weights) -> "MemoryTraining":
+        return MemoryTraining(self, plan, w)
 
 
 class MemoryTraining(AbstractTraining):
     """Rounds of cofed's engine."""
 
-    def __init__(
-        self,
-        sites: MemorySites,
-        problem: Problem,
-        algorithm: AbstractServerAlgorithm,
-        federation: Federation,
-        w: Weights,
-        local_steps: int,
-    ):
-        data = data_of(federation, "samples")
-        plan = Plan(local_steps, True, None, None, data.clients, data.clients)
-        posed = pose(problem, plan)
-        reason = refusal(algorithm, posed)
+    def __init__(self, sites: MemorySites, plan: TrainingPlan, w: Weights):
+        data = data_of(stacked(sites.rows.without(plan.without, plan.folds), plan.scaling), "samples")
+        rounds = Plan(plan.local_steps, True, None, None, data.clients, data.clients)
+        posed = pose(plan.problem, rounds)
+        reason = refusal(plan.algorithm, posed)
         if reason:
             raise ValueError(reason)
-        self.sites, self.task = sites, ServerTask(traced(algorithm, data.dtype), posed, data, plan)
+        self.sites = sites
+        self.task = ServerTask(traced(plan.algorithm, data.dtype), posed, data, rounds)
         self.state = self.task.begin(w, jax.random.key(0), 0)
         self.down, self.up, _ = self.task.message_bytes(w)
 

@@ -26,7 +26,7 @@ class SiteRows:
     names: tuple[str, ...]  # of the sites
     X: np.ndarray  # n x p
     y: np.ndarray  # n labels, or none at all
-    site: np.ndarray  # n positions in `names`
+    site: np.ndarray  # n positions in `names`, in order
 
     @classmethod
     def of_sites(cls, names: tuple[str, ...], X: list[np.ndarray], y: list[np.ndarray]) -> "SiteRows":
@@ -40,6 +40,11 @@ class SiteRows:
     def sizes(self) -> tuple[int, ...]:
         """The rows of each site."""
         return tuple(np.bincount(self.site, minlength=len(self.names)).tolist())
+
+    def of_site(self, m: int) -> tuple[np.ndarray, np.ndarray]:
+        """The features and labels of one site: views, as its rows are in one piece."""
+        begin, end = np.searchsorted(self.site, [m, m + 1])
+        return self.X[begin:end], self.y[begin:end]
 
     def with_labels(self, y: np.ndarray) -> "SiteRows":
         """The same rows with other labels."""
@@ -56,9 +61,17 @@ class SiteRows:
             return np.zeros(len(self.site), np.int32)
         dealt = np.empty(len(self.site), np.int32)
         for m, name in enumerate(self.names):
-            own = np.flatnonzero(self.site == m)
-            dealt[own] = deal(folds, name, self.y[own])
+            dealt[self.site == m] = deal(folds, name, self.of_site(m)[1])
         return dealt
+
+    def without(self, fold: int, folds: Folds | None) -> "SiteRows":
+        """The rows of all folds but one, of the sites that have any; -1 leaves none out."""
+        if fold < 0:
+            return self
+        keep = self.folds(folds) != fold
+        some = np.flatnonzero(np.bincount(self.site[keep], minlength=len(self.names)))
+        site = np.searchsorted(some, self.site[keep]).astype(np.int32)
+        return SiteRows(tuple(self.names[m] for m in some), self.X[keep], self.y[keep], site)
 
     def table(self, scaling: Scaling | None, folds: Folds | None) -> Table:
         """The rows in the units and folds of a question."""
@@ -90,7 +103,9 @@ class SiteRows:
         if not isinstance(message, query.message):
             raise TypeError(f"the query {query.name} takes a {query.message.__name__}, got {type(message).__name__}")
         table = self.table(message.scaling, message.folds)
-        bare = dataclasses.replace(message, scaling=None)  # the table is in these units already
+        # The table is in these units and folds already: other units and seeds share a program.
+        dealt = None if message.folds is None else Folds(message.folds.count)
+        bare = dataclasses.replace(message, scaling=None, folds=dealt)
         found = compiled(query, table, query.padded(bare))
         return query.trimmed(jax.tree.map(np.asarray, found), message)
 

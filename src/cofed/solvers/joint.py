@@ -136,7 +136,7 @@ def joint_path(
 
 
 @dataclasses.dataclass(frozen=True)
-class Folds:
+class JointFolds:
     """How the samples are split for cross-validation, as `Federation.fold_of` takes it."""
 
     count: int = 5
@@ -148,7 +148,7 @@ def cross_validate(
     problem: Problem,
     federation: Federation,
     strengths: Sequence[float],
-    folds: Folds,
+    folds: JointFolds,
     ridge: float = 0.0,
     after_fold: Callable[[int], None] = lambda fold: None,
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -114,7 +114,7 @@ class QuadraticSolver:
         p = jax.lax.fori_loop(0, 2, lambda _, q: self.newton_step(q), p)
         return p._replace(bursts=p.bursts + 1)
 
-    def gradient_step(self, _: Int[Array, ""], p: Point) -> Point:
+    def gradient_step(self, _: Int[Array, ""] | int, p: Point) -> Point:
         """An accelerated proximal gradient step; from the start again where L or the shift was too small."""
         w = self.forward(p.v, p.Hv, p)
         Hw = self.bend(w, p.shift)

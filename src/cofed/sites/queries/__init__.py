@@ -2,6 +2,7 @@
 
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, ProductMessage, look, product
+from cofed.sites.queries.observed import ObservedAnswer, observed
 from cofed.sites.queries.sums import (
     GramAnswer,
     GramMessage,
@@ -13,7 +14,7 @@ from cofed.sites.queries.sums import (
 )
 
 # Everything that a site can be asked, by name.
-QUERIES: dict[str, AbstractQuery] = {query.name: query for query in (sums, moments, gram, look, product)}
+QUERIES: dict[str, AbstractQuery] = {query.name: query for query in (sums, moments, gram, look, product, observed)}
 
 __all__ = [
     "QUERIES",
@@ -24,12 +25,14 @@ __all__ = [
     "LookMessage",
     "Message",
     "MomentsMessage",
+    "ObservedAnswer",
     "ProductAnswer",
     "ProductMessage",
     "SumsAnswer",
     "gram",
     "look",
     "moments",
+    "observed",
     "product",
     "sums",
 ]

@@ -37,10 +37,10 @@ class Message(eqx.Module):
         return 1 if self.folds is None else self.folds.count
 
     @property
-    def posed_loss(self) -> AbstractLoss:
-        """The loss of a question that must have one."""
+    def half_deviance(self) -> AbstractLoss:
+        """The loss above that of the saturated model, of a question that must have one."""
         assert self.loss is not None
-        return self.loss
+        return self.loss.as_deviance()
 
 
 M = TypeVar("M", bound=Message)
@@ -113,7 +113,7 @@ def statistic(loss: AbstractLoss, y: jax.Array) -> jax.Array:
 def by_fold(table: Table, count: int) -> jax.Array:
     """The rows' weights, in the column of their fold."""
     folds = jnp.arange(count, dtype=table.fold.dtype)
-    return table.weight[:, None] * (table.fold[:, None] == folds[None, :])
+    return jnp.where(table.fold[:, None] == folds[None, :], table.weight[:, None], 0)
 
 
 def room(size: int) -> int:

@@ -45,13 +45,13 @@ class LookQuery(AbstractQuery[LookMessage]):
     message: ClassVar[type[Message]] = LookMessage
 
     def answer(self, table: Table, message: LookMessage) -> LookAnswer:
-        loss = message.posed_loss
+        loss = message.half_deviance
         models, p, k = np.shape(message.coef)
         coef, intercept, without = (jnp.asarray(a) for a in (message.coef, message.intercept, message.without))
         columns = jnp.moveaxis(coef, 1, 0).reshape(p, models * k)
 
         def block(rows: Table) -> LookAnswer:
-            z = (rows.X @ columns).reshape(-1, models, k) + intercept
+            z = (rows.X @ columns).reshape(-1, models, k) + intercept[None]
             learns = rows.fold[:, None] != without[None, :]
             value, slope = by_prediction(loss, z, rows.y)
             # A row that a model does not learn from may have an infinite loss: 0 * inf must not arise.
@@ -116,7 +116,7 @@ def by_prediction(loss: AbstractLoss, z: Float[Array, "n M k"], y: Array) -> tup
 
 def hessians(table: Table, message: LookMessage) -> Float[Array, "A packed"]:
     """The Hessians of the losses of the models that are looked at more closely, as upper triangles."""
-    loss, where = message.posed_loss, message.where
+    loss, where = message.half_deviance, message.where
     count, size = np.shape(where)
     if count == 0:
         return jnp.zeros((0, size * (size + 1) // 2), table.X.dtype)
@@ -129,7 +129,7 @@ def hessians(table: Table, message: LookMessage) -> Float[Array, "A packed"]:
         feature, output = own // k, own % k
 
         def block(rows: Table) -> Array:
-            z = rows.X @ coef + intercept
+            z = rows.X @ coef + intercept[None, :]
             weight = jnp.where(rows.fold != without, rows.weight, 0)
             # The intercept is the feature after the last, 1 for every row.
             A = jnp.where(feature[None, :] < p, rows.X[:, jnp.minimum(feature, p - 1)], 1)
@@ -175,12 +175,12 @@ class ProductQuery(AbstractQuery[ProductMessage]):
     message: ClassVar[type[Message]] = ProductMessage
 
     def answer(self, table: Table, message: ProductMessage) -> ProductAnswer:
-        loss = message.posed_loss
+        loss = message.half_deviance
         coef, intercept = jnp.asarray(message.coef), jnp.asarray(message.intercept)
         single = n_outputs(loss) == 1
 
         def block(rows: Table) -> ProductAnswer:
-            z = rows.X @ coef + intercept
+            z = rows.X @ coef + intercept[None, :]
 
             def slope(z: Array) -> Array:
                 if single:
@@ -188,7 +188,7 @@ class ProductQuery(AbstractQuery[ProductMessage]):
                 return jax.vmap(jax.grad(loss))(z, rows.y)
 
             def one(direction: tuple[Array, Array]) -> ProductAnswer:
-                moved = rows.X @ direction[0] + direction[1]
+                moved = rows.X @ direction[0] + direction[1][None, :]
                 bent = jax.jvp(slope, (z,), (moved,))[1] * rows.weight[:, None]
                 return ProductAnswer(rows.X.T @ bent, bent.sum(axis=0))
 

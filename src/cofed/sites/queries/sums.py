@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from cofed.sites.queries.base import AbstractQuery, Message, Numbers, by_fold, statistic
+from cofed.losses import AbstractLoss
+from cofed.sites.queries.base import AbstractQuery, Message, Numbers, by_fold, n_outputs, statistic
 from cofed.sites.table import Table, sum_rows
 from cofed.solvers.curvature import pack
 
@@ -48,6 +49,7 @@ class SumsQuery(AbstractQuery[Message]):
         return sum_rows(block, table, table.n_features + count + 2)
 
     def refuses(self, X: np.ndarray, y: np.ndarray, message: Message) -> str | None:
+        """Numbers whose squares float64 cannot hold would be lost without a word."""
         for what, values in (("X", X), ("y", y)):
             top = float(np.abs(values).max(initial=0)) if values.dtype.kind == "f" else 0.0
             if top > HUGE or 0 < top < 1 / HUGE:
@@ -55,6 +57,9 @@ class SumsQuery(AbstractQuery[Message]):
                     f"{what} must be of a size between {1 / HUGE:g} and {HUGE:g}, but its largest value is "
                     f"{top:g}; give it in other units"
                 )
+        least = None if message.loss is None else message.loss.least_label
+        if least is not None and y.min() < least:
+            return f"y must be >= {least:g}, but some value of y is {y.min():g}"
         return None
 
 
@@ -72,7 +77,7 @@ class MomentsQuery(AbstractQuery[MomentsMessage]):
     message: ClassVar[type[Message]] = MomentsMessage
 
     def answer(self, table: Table, message: MomentsMessage) -> Float[Array, " p"]:
-        return sum_rows(lambda rows: rows.weight @ (rows.X - message.centre) ** 2, table, table.n_features)
+        return sum_rows(lambda rows: rows.weight @ (rows.X - message.centre[None, :]) ** 2, table, table.n_features)
 
 
 class GramMessage(Message):
@@ -81,6 +86,7 @@ class GramMessage(Message):
     centre: Numbers  # p
     label_centre: Numbers  # q
     where: Numbers  # positions of features
+    constant: Numbers  # q: the prediction of a model without features
 
 
 class GramAnswer(NamedTuple):
@@ -92,6 +98,7 @@ class GramAnswer(NamedTuple):
     label_squares: Float[Array, "K q"]  # of the labels' squares
     cross: Float[Array, "K p q"]  # of the products of features and labels
     products: Float[Array, "K packed"]  # of the products of the features asked for: an upper triangle
+    loss: Float[Array, " K"]  # of the losses of the model without features
 
 
 class GramQuery(AbstractQuery[GramMessage]):
@@ -102,12 +109,13 @@ class GramQuery(AbstractQuery[GramMessage]):
     message: ClassVar[type[Message]] = GramMessage
 
     def answer(self, table: Table, message: GramMessage) -> GramAnswer:
-        loss, count, where = message.posed_loss, message.n_folds, message.where
+        loss, count, where = message.half_deviance, message.n_folds, message.where
         size = np.shape(where)[0]
 
         def block(rows: Table) -> GramAnswer:
             own = by_fold(rows, count)
-            X, labels = rows.X - message.centre, statistic(loss, rows.y) - message.label_centre
+            X = rows.X - message.centre[None, :]
+            labels = statistic(loss, rows.y) - message.label_centre[None, :]
             some = X[:, where]
 
             def products(_: None, weight: Array) -> tuple[None, Array]:
@@ -120,9 +128,16 @@ class GramQuery(AbstractQuery[GramMessage]):
                 label_squares=own.T @ labels**2,
                 cross=jnp.einsum("nk,np,nq->kpq", own, X, labels),
                 products=jax.lax.scan(products, None, own.T)[1],
+                loss=own.T @ constant_losses(loss, message.constant, rows.y),
             )
 
         return sum_rows(block, table, 2 * table.n_features + 2 * size + count)
+
+
+def constant_losses(loss: AbstractLoss, constant: Numbers, y: Array) -> Array:
+    """The loss of every row where all have one prediction."""
+    prediction = jnp.asarray(constant) if n_outputs(loss) > 1 else jnp.asarray(constant)[0]
+    return jax.vmap(loss, in_axes=(None, 0))(prediction, y)
 
 
 sums = SumsQuery()

@@ -1,9 +1,7 @@
-"""Rows in, clients out: how an estimator learns whose each row is."""
+"""Rows in, sites out: rows that a user gives are checked, and go behind the door that an estimator asks at."""
 
-import dataclasses
 from typing import Any
 
-import jax
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -14,55 +12,29 @@ from sklearn.utils.validation import validate_data
 from cofed._util import checks, naming
 from cofed._util.types import Given
 from cofed.federation import Federation
-from cofed.federation.rows import Rows, of_clients, tiers_of
+from cofed.sites.base import AbstractSites
+from cofed.sites.memory import MemorySites
+from cofed.sites.rows import SiteRows
 
 Features = Given[npt.ArrayLike | pd.DataFrame | Federation]
+FitFeatures = Given[npt.ArrayLike | pd.DataFrame | Federation | AbstractSites]
 Labels = Given[npt.ArrayLike | pd.Series | None]
 Clients = Given[npt.ArrayLike | pd.Series | str | None]
-HUGE = 1e140  # squares of larger numbers, and sums of them, overflow
-
-
-@dataclasses.dataclass(frozen=True)
-class Sites:
-    """The clients' own rows. Nothing here is sent: what is sent, the exchanges say."""
-
-    names: tuple[str, ...]
-    X: list[np.ndarray]
-    y: list[np.ndarray]  # empty where there is no target
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """n_m, the rows of each client."""
-        return np.array([len(X) for X in self.X])
-
-    @property
-    def n_features(self) -> int:
-        """p"""
-        return self.X[0].shape[1]
-
-    def check_size(self, owner: str) -> None:
-        """Refuse numbers whose squares float64 cannot hold: they would be lost without a word."""
-        for what, arrays in (("X", self.X), ("y", self.y)):
-            top = max((float(np.abs(a).max(initial=0)) for a in arrays if a.dtype.kind == "f"), default=0.0)
-            if top > HUGE or 0 < top < 1 / HUGE:
-                raise ValueError(
-                    f"{owner}: {what} must be of a size between {1 / HUGE:g} and {HUGE:g}, but its largest value is "
-                    f"{top:g}; give it in other units"
-                )
-
-    def with_rows(self, keep: list[np.ndarray]) -> "Sites":
-        """The chosen rows of each client; a client with none is absent."""
-        some = [m for m, rows in enumerate(keep) if rows.any()]
-        return Sites(
-            tuple(self.names[m] for m in some), [self.X[m][keep[m]] for m in some], [self.y[m][keep[m]] for m in some]
-        )
 
 
 def gather(
-    estimator: BaseEstimator, X: Features, y: Labels, clients: Clients, classifies: bool = False, target: bool = True
-) -> Sites:
-    """The rows by client, checked as scikit-learn checks them; sets `n_features_in_`, `feature_names_in_`."""
+    estimator: BaseEstimator, X: FitFeatures, y: Labels, clients: Clients, classifies: bool = False, target: bool = True
+) -> AbstractSites:
+    """The sites of a fit: as given, or made of rows, which are checked as scikit-learn checks them.
+
+    Sets the estimator's `n_features_in_` and `feature_names_in_`.
+    """
     name = type(estimator).__name__
+    if isinstance(X, AbstractSites):
+        if y is not None or clients is not None:
+            raise ValueError(f"{name}: sites carry their own targets; leave y and clients out")
+        learn_names(estimator, X.n_features, X.feature_names)
+        return X
     if isinstance(X, Federation):
         return from_federation(estimator, X, y, clients, target)
     X, clients = without_client_column(name, X, clients)
@@ -79,10 +51,21 @@ def gather(
             check_classification_targets(labels)
     else:
         rows, labels = numbers(estimator, X), np.zeros(0)
+    named = vars(estimator).get("feature_names_in_")
+    names = None if named is None else tuple(map(str, named))
     if clients is None:
-        return Sites(("all",), [rows], [labels])
-    names, own = by_client(name, clients, len(rows))
-    return Sites(names, [rows[r] for r in own], [labels[r] if target else labels for r in own])
+        return MemorySites(SiteRows.of_sites(("all",), [rows], [labels]), names)
+    sites, own = by_client(name, clients, len(rows))
+    each = [labels[r] if target else labels for r in own]
+    return MemorySites(SiteRows.of_sites(sites, [rows[r] for r in own], each), names)
+
+
+def learn_names(estimator: BaseEstimator, features: int, names: tuple[str, ...] | None) -> None:
+    """Set what scikit-learn's checks of an array would set."""
+    vars(estimator)["n_features_in_"] = features
+    vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
+    if names is not None:
+        vars(estimator)["feature_names_in_"] = np.array(names, dtype=object)
 
 
 def without_client_column(owner: str, X: Features, clients: Clients) -> tuple[Features, Clients]:
@@ -235,7 +218,7 @@ def check_frame(owner: str, X: Features, besides: str | None = None) -> None:
 
 def from_federation(
     estimator: BaseEstimator, federation: Federation, y: Labels, clients: Clients, target: bool
-) -> Sites:
+) -> MemorySites:
     """The clients of a Federation, which carries targets and names already."""
     name = type(estimator).__name__
     if y is not None or clients is not None:
@@ -248,41 +231,10 @@ def from_federation(
             f"targets of shape {federation.target_shape}"
         )
     pairs = [federation.client(m) for m in range(federation.n_clients)]
-    vars(estimator)["n_features_in_"] = federation.n_features
-    if federation.feature_names is not None:
-        vars(estimator)["feature_names_in_"] = np.array(federation.feature_names, dtype=object)
-    else:  # of an earlier fit
-        vars(estimator).pop("feature_names_in_", None)
-    return Sites(
+    learn_names(estimator, federation.n_features, federation.feature_names)
+    rows = SiteRows.of_sites(
         federation.names,
         [X.astype(np.float64) for X, _ in pairs],
         [y if target else np.zeros(0) for _, y in pairs],
     )
-
-
-def stacked(sites: Sites) -> Federation:
-    """The clients in float64, as one padded stack where they are of similar size. Small clients are padded to a power
-    of two, so that fits of similar size share a compiled program."""
-    jax.config.update("jax_enable_x64", True)
-    sizes = sites.sizes
-    ids = naming.ranks(sites.names)
-    if tiers_of(sizes) is not None:
-        rows = of_clients(sites.X, sites.y, np.float64, sites.y[0].dtype)
-        return Federation(rows, sizes.astype(np.int32), ids, sites.names)
-    most = padded(int(sizes.max()))
-    X = np.empty((len(sizes), most, sites.n_features))
-    y = np.empty((len(sizes), most), sites.y[0].dtype)
-    for m, n in enumerate(sizes):
-        X[m, :n], y[m, :n] = sites.X[m], sites.y[m]
-        X[m, n:], y[m, n:] = sites.X[m][0], sites.y[m][0]
-    return Federation(Rows(X, y), sizes.astype(np.int32), ids, sites.names)
-
-
-def padded(rows: int) -> int:
-    """The rows of a stack: at most a quarter more than needed, or the power of two below 256.
-
-    >>> padded(3), padded(100), padded(1000), padded(1025)
-    (32, 128, 1024, 1280)
-    """
-    power = max(32, 1 << (rows - 1).bit_length())
-    return power if power <= 256 else -(-rows // (power // 8)) * (power // 8)
+    return MemorySites(rows, federation.feature_names)

@@ -1,0 +1,144 @@
+"""The design that all sites agree on: which columns are features, how each becomes numbers, and what is predicted."""
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from cofed.sites.columns import Agreed, Label, level_text
+
+Missing: TypeAlias = Literal["refuse", "drop", "impute", "keep"]
+POLICIES = ("refuse", "drop", "impute")  # what a user can ask for; to keep them is for questions about missing values
+
+
+class Feature(Agreed):
+    """A column that a model learns from.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    levels : tuple of str or None
+        The levels of a factor, of which the first is the reference; None for a number.
+    fill : float, str or None
+        What stands for a missing value where they are imputed: the mean of all sites, or the most frequent level.
+    markers : tuple
+        What a missing value looks like, beside an empty cell.
+    """
+
+    name: str
+    levels: tuple[str, ...] | None = None
+    fill: float | str | None = None
+    markers: tuple[Label, ...] = ()
+
+    @property
+    def encoded(self) -> tuple[str, ...]:
+        """The names of the numbers that it becomes.
+
+        >>> Feature(name="age").encoded, Feature(name="sex", levels=("female", "male")).encoded
+        (('age',), ('sex[male]',))
+        """
+        if self.levels is None:
+            return (self.name,)
+        return tuple(f"{self.name}[{level}]" for level in self.levels[1:])
+
+
+class Target(Agreed):
+    """The column that is predicted.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    classes : tuple or None
+        The classes, in order; None for a number.
+    markers : tuple
+        What a missing value looks like, beside an empty cell.
+    """
+
+    name: str
+    classes: tuple[Label, ...] | None = None
+    markers: tuple[Label, ...] = ()
+
+
+class Design(Agreed):
+    """How a table becomes numbers, the same at every site. It is plain JSON: `model_dump_json`, `model_validate_json`.
+
+    Attributes
+    ----------
+    features : tuple of Feature
+        In the order of the columns of X.
+    target : Target or None
+        What is predicted.
+    missing : str
+        "refuse" rows with missing values, "drop" them, or "impute" features by what all sites agreed on (rows
+        without a target are then dropped); "keep" leaves them to the question, as NaN.
+
+    Examples
+    --------
+    >>> design = Design(features=(Feature(name="age"), Feature(name="sex", levels=("female", "male"))))
+    >>> design.feature_names
+    ('age', 'sex[male]')
+    >>> Design.model_validate_json(design.model_dump_json()) == design
+    True
+    """
+
+    features: tuple[Feature, ...]
+    target: Target | None = None
+    missing: Missing = "refuse"
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the columns of X."""
+        return tuple(name for feature in self.features for name in feature.encoded)
+
+    @property
+    def classes(self) -> np.ndarray | None:
+        """The classes of the target, as an array; None where it is a number."""
+        if self.target is None or self.target.classes is None:
+            return None
+        return as_labels(self.target.classes)
+
+    @property
+    def needs_fills(self) -> bool:
+        """Whether the sites have yet to agree on what stands for a missing value."""
+        return self.missing == "impute" and any(feature.fill is None for feature in self.features)
+
+    def keeping_missing(self) -> "Design":
+        """The same design for questions about missing values, which stay NaN."""
+        return self.model_copy(update={"missing": "keep"})
+
+    def filled(self, counts: np.ndarray, sums: np.ndarray) -> "Design":
+        """The design with what stands for a missing value.
+
+        Parameters
+        ----------
+        counts, sums
+            For each column of X, the values that are there over all sites, and their sum.
+
+        Returns
+        -------
+        Design
+            Means for numbers; for factors the most frequent level, the first of several.
+        """
+        features, place = [], 0
+        for feature in self.features:
+            own = slice(place, place + len(feature.encoded))
+            place = own.stop
+            features.append(feature.model_copy(update={"fill": fill_of(feature, counts[own], sums[own])}))
+        return self.model_copy(update={"features": tuple(features), "missing": "impute"})
+
+
+def fill_of(feature: Feature, counts: np.ndarray, sums: np.ndarray) -> float | str:
+    """The mean of a number, or the most frequent level of a factor."""
+    if counts[0] == 0:
+        raise ValueError(f"the column {feature.name!r} has no value at any site, so that none can be imputed")
+    if feature.levels is None:
+        return float(sums[0] / counts[0])
+    return feature.levels[int(np.argmax([counts[0] - sums.sum(), *sums]))]
+
+
+def as_labels(labels: tuple[Label, ...]) -> np.ndarray:
+    """Labels as an array of their own type; of several types, as texts."""
+    if len({isinstance(label, str) for label in labels}) > 1:
+        return np.array([level_text(label) for label in labels])
+    return np.array(labels)

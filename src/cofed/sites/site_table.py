@@ -1,0 +1,184 @@
+"""A site's own table: what it tells of it, and the rows of numbers that a design makes of it."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from cofed._util import naming
+from cofed._util.checks import kind
+from cofed._util.pandas_types import Frame
+from cofed._util.types import Given
+from cofed.sites.columns import WORDS, Column, Label, TableInfo, level_text, numbers_of, read_column
+from cofed.sites.design import Design, Feature, Target
+from cofed.sites.rows import Latest, SiteRows
+
+
+class TableMismatch(ValueError):
+    """A site's table does not fit what was agreed: all that does not fit, a line each."""
+
+    def __init__(self, findings: Sequence[str]):
+        super().__init__("\n".join(findings))
+        self.findings = tuple(findings)
+
+
+class SiteTable:
+    """The table of one site.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        The rows, with columns in any order.
+    site : str
+        The site's name, for sentences and for its folds.
+
+    Examples
+    --------
+    >>> table = SiteTable(pd.DataFrame({"sex": ["male", "female"], "age": [61, 52], "ill": ["no", "yes"]}), "Oslo")
+    >>> [(column.name, column.kind, column.levels) for column in table.info().columns][0]
+    ('sex', 'text', ('female', 'male'))
+    >>> age, sex = Feature(name="age"), Feature(name="sex", levels=("female", "male"))
+    >>> design = Design(features=(age, sex), target=Target(name="ill", classes=("no", "yes")))
+    >>> rows = table.rows(design)
+    >>> rows.X.tolist(), rows.y.tolist()
+    ([[61.0, 1.0], [52.0, 0.0]], [0, 1])
+    """
+
+    def __init__(self, frame: Given[pd.DataFrame], site: str = "this site"):
+        if not isinstance(frame, pd.DataFrame):
+            raise TypeError(f"site {site!r}: the table must be a pandas DataFrame, got {kind(frame)}")
+        if not len(frame) or not len(frame.columns):
+            raise ValueError(f"site {site!r}: the table has {len(frame)} rows and {len(frame.columns)} columns")
+        names = [naming.as_text(f"site {site!r}: the names of columns", name) for name in frame.columns]
+        naming.require_different(f"site {site!r}: the names of columns", names)
+        self.site = site
+        self.frame: Frame = frame.set_axis(names, axis=1)
+        self.columns: dict[tuple[str, tuple[Label, ...]], Column] = {}
+        self.encoded: Latest[SiteRows] = Latest()
+
+    def info(self, markers: Mapping[str, Sequence[Label]] | None = None) -> TableInfo:
+        """What the site tells of its table.
+
+        Parameters
+        ----------
+        markers
+            By column, what a missing value looks like beside an empty cell.
+        """
+        own = markers or {}
+        columns = tuple(self.read(name, tuple(own.get(name, ()))).info(name) for name in self.frame.columns)
+        return TableInfo(rows=len(self.frame), columns=columns)
+
+    def read(self, name: str, markers: tuple[Label, ...] = ()) -> Column:
+        """The values of a column, read once."""
+        if (name, markers) not in self.columns:
+            self.columns[name, markers] = read_column(self.frame[name], markers)
+        return self.columns[name, markers]
+
+    def findings(self, design: Design) -> list[str]:
+        """All that keeps the table from fitting a design, a sentence each."""
+        found = [finding for feature in design.features for finding in self.misfits(feature, feature.levels)]
+        if design.target is not None:
+            found += self.misfits(design.target, design.target.classes)
+        if found:
+            return found
+        if design.missing == "refuse":
+            found = [self.refused(part) for part in parts(design) if self.read(part.name, part.markers).missing.any()]
+        if not found and not self.kept(design).any():
+            found = [f"site {self.site!r}: no row is left of {len(self.frame)} without those with missing values"]
+        return found
+
+    def misfits(self, part: Feature | Target, levels: Sequence[Label] | None) -> list[str]:
+        """Why a column is not what was agreed."""
+        if part.name not in self.frame.columns:
+            near = naming.listed(self.frame.columns)
+            return [f"site {self.site!r} has no column {part.name!r}; its columns are {near}"]
+        column = self.read(part.name, part.markers)
+        where = f"site {self.site!r}, column {part.name!r}"
+        if column.kind == "empty":
+            return []
+        if column.kind in ("date", "mixed"):
+            return [f"{where} holds {WORDS[column.kind]}; turn them into numbers, such as days, or into levels"]
+        if levels is None:
+            if not column.is_numeric:
+                odd = first_odd(column)
+                return [f"{where} must hold numbers, but has {odd!r}; correct it, or say that it marks a missing value"]
+            infinite = int(np.isinf(column.values).sum())
+            return [f"{where} has {infinite} infinite values"] if infinite else []
+        unknown = sorted(set(column.texts()[(column.codes(levels) < 0) & ~column.missing]), key=naming.natural)
+        known = naming.listed(level_text(level) for level in levels)
+        return [f"{where} has {naming.listed(unknown)}, but the levels are {known}"] if unknown else []
+
+    def refused(self, part: Feature | Target) -> str:
+        """Why a column with missing values is refused."""
+        missing = int(self.read(part.name, part.markers).missing.sum())
+        return (
+            f"site {self.site!r}, column {part.name!r} has {missing} missing values in {len(self.frame)} rows; "
+            "choose to drop such rows, or to impute the values"
+        )
+
+    def kept(self, design: Design) -> np.ndarray:
+        """Which rows the design keeps."""
+        keep = np.ones(len(self.frame), bool)
+        for part in parts(design):
+            if design.missing == "drop" or (design.missing == "impute" and isinstance(part, Target)):
+                keep &= ~self.read(part.name, part.markers).missing
+        return keep
+
+    def rows(self, design: Design) -> SiteRows:
+        """The rows of numbers that a design makes of the table; the latest are kept.
+
+        Raises
+        ------
+        TableMismatch
+            Where the table does not fit, with all that does not.
+        """
+        return self.encoded.get(design, lambda: self.encode(design))
+
+    def encode(self, design: Design) -> SiteRows:
+        """The rows of numbers that a design makes of the table."""
+        if design.needs_fills:
+            raise ValueError("a design that imputes needs the values that all sites agreed on")
+        found = self.findings(design)
+        if found:
+            raise TableMismatch(found)
+        keep = self.kept(design)
+        X = np.empty((int(keep.sum()), len(design.feature_names)))
+        place = 0
+        for feature in design.features:
+            width = len(feature.encoded)
+            X[:, place : place + width] = self.numbers(feature, design.missing)[keep]
+            place += width
+        return SiteRows.of_sites((self.site,), [X], [self.labels(design)[keep] if design.target else np.zeros(0)])
+
+    def numbers(self, feature: Feature, missing: str) -> np.ndarray:
+        """The columns of X that a feature becomes."""
+        column = self.read(feature.name, feature.markers)
+        if feature.levels is None:
+            values = column.values.astype(np.float64)
+            fill = np.nan if feature.fill is None else feature.fill
+            return (np.where(column.missing, fill, values) if missing == "impute" else values)[:, None]
+        codes = column.codes(feature.levels)
+        if missing == "impute" and feature.fill is not None:
+            codes = np.where(column.missing, feature.levels.index(str(feature.fill)), codes)
+        X = (codes[:, None] == np.arange(1, len(feature.levels))).astype(np.float64)
+        X[codes < 0] = np.nan
+        return X
+
+    def labels(self, design: Design) -> np.ndarray:
+        """The targets: numbers, or positions of classes."""
+        assert design.target is not None
+        column = self.read(design.target.name, design.target.markers)
+        if design.target.classes is None:
+            return column.values.astype(np.float64)
+        return column.codes(design.target.classes)
+
+
+def parts(design: Design) -> list[Feature | Target]:
+    """The columns that a design is about."""
+    return [*design.features, *([] if design.target is None else [design.target])]
+
+
+def first_odd(column: Column) -> str:
+    """The first value that is no number."""
+    present = column.values[~column.missing]
+    return str(present[np.isnan(numbers_of(present))][0])

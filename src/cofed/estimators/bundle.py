@@ -1,4 +1,7 @@
-"""What has been looked at: models with their losses and gradients, some with their Hessians; each serves every strength."""
+"""What has been looked at: models with their losses and gradients, some with Hessians. Each serves every strength.
+
+Models are laid out as vectors: coefficients by feature and output, then the intercepts.
+"""
 
 import dataclasses
 
@@ -11,36 +14,45 @@ Vector = np.ndarray
 class Curvature:
     """A Hessian of the mean loss, on some parameters."""
 
-    where: np.ndarray  # positions of parameters
+    where: np.ndarray  # positions of the parameters
     matrix: np.ndarray
 
 
+@dataclasses.dataclass(frozen=True)
+class Looks:
+    """Models of one training set with what was seen of them: means over rows."""
+
+    w: np.ndarray  # M x d
+    loss: Vector  # infinite where it was not finite
+    gradient: np.ndarray  # M x d
+    penalty: Vector  # of strength 1
+    zeroing: Vector  # the least strength at which the gradient is in the penalty's dual ball
+    held: Vector  # of held-out rows
+
+
 class Bundle:
-    """All models of one training set that were looked at, the model without features first.
+    """All models of one training set that were looked at; the first is the model without features."""
 
-    Models are laid out as vectors: coefficients by feature and output, then the intercepts.
-    """
-
-    def __init__(self, start: Vector, loss: float, gradient: Vector, penalty: float, zeroing: float):
-        self.w, self.gradient = start[None], gradient[None]
-        self.loss, self.penalty = np.array([loss]), np.array([penalty])  # of the penalty of strength 1
-        self.zeroing = np.array([zeroing])  # the least strength at which the gradient is in the dual ball
-        self.held = np.array([np.nan])  # mean losses of held-out rows
+    def __init__(self, first: Looks):
+        self.seen = first
         self.curvature: dict[int, Curvature] = {}
 
     def __len__(self) -> int:
-        return len(self.loss)
+        return len(self.seen.loss)
 
-    def add(
-        self, w: np.ndarray, loss: Vector, gradient: np.ndarray, penalty: Vector, zeroing: Vector, held: Vector
-    ) -> np.ndarray:
+    def add(self, more: Looks) -> np.ndarray:
         """Take in models; their positions."""
         before = len(self)
-        self.w, self.gradient = np.vstack([self.w, w]), np.vstack([self.gradient, gradient])
-        self.loss, self.penalty = np.append(self.loss, loss), np.append(self.penalty, penalty)
-        self.zeroing, self.held = np.append(self.zeroing, zeroing), np.append(self.held, held)
+        pairs = ((getattr(self.seen, f.name), getattr(more, f.name)) for f in dataclasses.fields(Looks))
+        self.seen = Looks(*(np.concatenate(pair) for pair in pairs))
         return np.arange(before, len(self))
 
-    def objective(self, alpha: float) -> Vector:
-        """Of every model, at this strength."""
-        return np.where(np.isfinite(self.loss), self.loss + alpha * self.penalty, np.inf)
+    def objectives(self, alphas: Vector) -> np.ndarray:
+        """Of every strength (rows) and model (columns)."""
+        return self.seen.loss[None, :] + alphas[:, None] * self.seen.penalty[None, :]
+
+    def partners(self, alphas: Vector, objectives: np.ndarray) -> np.ndarray:
+        """For every strength, the model whose gradient is inside its dual ball at the least cost to a dual value."""
+        inside = 1 - self.seen.zeroing[None, :] / alphas[:, None]
+        above = objectives - objectives.min(axis=1, keepdims=True)
+        return np.argmin(np.where(inside > 0.01, above / np.maximum(inside, 0.01), np.inf), axis=1)

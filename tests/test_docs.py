@@ -120,6 +120,8 @@ def test_commands_and_their_options_are_known(page, line):
     """Read as the command line reads them: a name or an option that is not there is refused."""
     name, *words = shlex.split(line)[1:]
     command = get_command(app).commands[name]
+    if name == "study":  # a group of commands
+        command, words = command.commands[words[0]], words[1:]
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     assert {word.split("=")[0] for word in words if word.startswith("--")} <= known
 

@@ -76,6 +76,8 @@ ARROWS = {
     "report": {"plotting", "plotting.styles"},
     # Where the rows are: questions in, sums out. In memory an algorithm's rounds are the engine's.
     "sites": {"algorithms.base", "engine", "federation", "losses", "models", "problem", "solvers"},
+    # Files on which sites agree before they answer.
+    "studies": {"sites"},
     "estimators": {
         *("algorithms", "algorithms.base", "engine", "engine.serialization", "losses", "models"),
         *("plotting", "plotting.styles", "problem", "regularizers", "sites", "solvers"),
@@ -92,7 +94,7 @@ ARROWS = {
     },
     "cli": {
         *("advise", "algorithms", "algorithms.base", "demo", "engine", "experiments", "flower", "gossip", "report"),
-        "cofed",
+        *("sites", "studies", "cofed"),
     },
     "__main__": {"cli"},
     "__init__": set(),

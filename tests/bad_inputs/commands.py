@@ -19,8 +19,9 @@ pd.DataFrame({"site": ["a", "b"] * 30, "age": range(60), "ill": [0, 0, 1] * 20})
 BINARY.write_bytes(bytes(range(256)) * 4)
 EMPTY.write_text("")
 RAGGED.write_text("site,age,ill\na,1,2,3,4\nb,1\n")
-EXAMPLE = FOLDER / "example.toml"
+EXAMPLE, STUDY = FOLDER / "example.toml", FOLDER / "study.toml"
 CliRunner().invoke(app, ["init", str(EXAMPLE)])
+CliRunner().invoke(app, ["study", "init", str(TABLE), "--out", str(STUDY)])
 
 TEXTS = {
     "empty": "",
@@ -74,19 +75,45 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
     ),
     "init": (["init"], {"path": lambda text: text not in ("/dev/null/at.all", str(FOLDER))}),
     "report": (["report"], {"folders": lambda text: text == ""}),
+    "study init": (
+        ["study", "init", str(TABLE), "--out", str(FOLDER / "new" / "study.toml")],
+        {
+            "table": lambda text: text in ("", str(FOLDER)),
+            "target": nothing,
+            "family": nothing,
+            "out": lambda text: True,
+        },
+    ),
+    "study check": (["study", "check", str(STUDY), f"--data={TABLE}"], {"study": nothing, "data": nothing}),
+    "study approve": (
+        ["study", "approve", str(STUDY), f"--data={TABLE}"],
+        {"study": nothing, "data": nothing, "keep": folder},
+    ),
 }
 SKIPPED = {"federate"}  # needs Flower, which has an environment of its own
 
 
+def all_commands(group: click.Group, before: str = "") -> dict[str, click.Command]:
+    """The commands by their names; those of a group after the group's name."""
+    found: dict[str, click.Command] = {}
+    for label, command in group.commands.items():
+        inside = getattr(command, "commands", None)
+        found |= {f"{before}{label}": command} if inside is None else all_commands(command, f"{before}{label} ")  # type: ignore[arg-type]
+    return found
+
+
+COMMANDS = all_commands(typer.main.get_command(app))  # type: ignore[arg-type]
+
+
 def parameters(command: str) -> dict[str, click.Parameter]:
     """What can be given to a command, but for flags."""
-    found = typer.main.get_command(app).commands[command].params  # type: ignore[attr-defined]
+    found = COMMANDS[command].params
     return {str(one.name): one for one in found if one.name != "help" and not getattr(one, "is_flag", False)}
 
 
 def command_names() -> set[str]:
     """All commands that there are."""
-    return set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    return set(COMMANDS)
 
 
 def cases() -> Iterator[Case]:
@@ -109,7 +136,8 @@ def tried(command: str, base: list[str], parameter: click.Parameter, label: str,
         option = max(parameter.opts, key=len)
         arguments = [*without(arguments, option), f"{option}={text}"]
     else:
-        arguments = [arguments[0], *(one for one in arguments[1:] if one not in (str(TABLE), str(EXAMPLE))), "--", text]
+        files = (str(TABLE), str(EXAMPLE), str(STUDY))
+        arguments = [arguments[0], *(one for one in arguments[1:] if one not in files), "--", text]
     try:
         with guarded():
             ended = CliRunner().invoke(app, arguments, env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})

@@ -99,8 +99,8 @@ def test_a_site_that_lacks_a_level_a_class_or_all_values_is_fine():
         ([f"patient {i}" for i in range(12)], "site 'rome', column 'x' holds free text"),
         ([1, "a"] * 6, "site 'rome', column 'x' holds values of several types"),
         (["high", "low"] * 6, r"column 'x' holds numbers at 'oslo', but text at 'rome' \('high', 'low'\)"),
-        ([1.0, np.inf] * 6, "site 'rome', column 'x' has 6 infinite values"),
-        ([1.0, None] * 6, "column 'x' has missing values: 6 of 12 rows at 'rome'; choose to drop"),
+        ([1.0, np.inf] * 6, "site 'rome', column 'x' is infinite in 6 rows"),
+        ([1.0, None] * 6, "column 'x' has missing values: 6 of 12 rows at 'rome'; drop"),
     ],
 )
 def test_a_column_that_does_not_fit_is_named_with_its_site(column, said):
@@ -118,7 +118,7 @@ def test_all_findings_come_at_once():
         "column 'a' is 1 in every row of every site ('oslo', 'rome'); leave it out",
         "column 'b' is 'u' in every row of every site; leave it out",
         "column 'c' holds numbers at 'oslo', but text at 'rome' ('x', 'y')",
-        "column 'y' has missing values: 1 of 2 rows at 'rome'; choose to drop such rows, or to impute the values",
+        "column 'y' has missing values: 1 of 2 rows at 'rome'; drop such rows, or impute the values",
     )
 
 

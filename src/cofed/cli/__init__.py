@@ -16,6 +16,7 @@ from cofed.cli.help_pages import PlainCommand, flowing
 from cofed.cli.messages import CommandGroup
 from cofed.cli.report import report
 from cofed.cli.reproduce import reproduce
+from cofed.cli.study import study
 
 HELP = """
 Federated composite optimization: sparse, low-rank and constrained models from data that stays with its owners.
@@ -29,6 +30,8 @@ Try it:
 - [bold]cofed advise patients.csv --target ill --client hospital[/bold]  one model for all sites, or a model each?
 
 - [bold]cofed federate hospitals --target cost[/bold]  a file per site, a process per site, on this machine
+
+- [bold]cofed study init oslo.csv --target ill[/bold]  draft the file that all sites of a study agree on
 
 - [bold]cofed algorithms[/bold]  which methods there are, and what each needs
 
@@ -59,6 +62,7 @@ app = typer.Typer(
 )
 for command in (demo, advise, algorithms, reproduce, run, tune, plan, init, report, federate):  # as --help lists them
     app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)
+app.add_typer(study, name="study")
 
 
 def print_version(asked: bool) -> bool:

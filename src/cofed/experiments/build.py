@@ -12,11 +12,11 @@ from jaxtyping import PyTree
 
 import cofed
 from cofed._util.files import digest
+from cofed._util.toml_mistakes import line_of
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.experiments import registry, schema
 from cofed.experiments.import_path import source_file
 from cofed.experiments.measure import columns_of
-from cofed.experiments.mistakes import line_of
 from cofed.experiments.schema import ChosenTable, ExperimentFile, FileError, ProblemTable
 from cofed.experiments.specification import Comparison, Experiment, Method, Setup, View, combinations
 

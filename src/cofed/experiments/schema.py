@@ -26,10 +26,11 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 import cofed
+from cofed._util import toml_mistakes
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.compressors import AbstractCompressor
-from cofed.experiments import mistakes, registry
+from cofed.experiments import registry
 from cofed.experiments.import_path import NotAnAlgorithm, import_algorithm
 from cofed.experiments.registry import Kind
 
@@ -241,7 +242,7 @@ def load(path: str | Path) -> ExperimentFile:
         return ExperimentFile.model_validate(raw, context=reading)
     except pydantic.ValidationError as error:
         allowed = {place: list(table.model_fields) for place, table in reading.tables.items()}
-        sentences = mistakes.sentences(error.errors(), text, raw, allowed)
+        sentences = toml_mistakes.sentences(error.errors(), text, raw, allowed)
         raise FileError("\n".join(f"{path}, {words}" for words in sentences)) from None
 
 

@@ -125,7 +125,7 @@ def agreed_feature(name: str, told: Told, coded: bool, findings: list[str]) -> F
     if not usable(name, told, findings):
         return Feature(name=name)
     if coded or any(info.kind == "text" for info in told.values() if info.kind != "empty"):
-        levels = union(name, told, coded, findings)
+        levels = union(name, told, findings)
         if len(levels) == 1:
             findings.append(f"column {name!r} is {levels[0]!r} in every row of every site; leave it out")
         return Feature(name=name, levels=levels or None)
@@ -148,7 +148,7 @@ def agreed_target(name: str, told: Told, classify: bool | None, findings: list[s
             where = [site for site, info in told.items() if info.kind == "text"]
             findings.append(f"column {name!r} must hold numbers to be predicted, but is text at {naming.listed(where)}")
         return Target(name=name)
-    found = union(name, told, True, findings)
+    found = union(name, told, findings)
     if len(found) == 1:
         findings.append(f"column {name!r} is {found[0]!r} in every row of every site; there is nothing to predict")
     if "text" in kinds:
@@ -169,7 +169,7 @@ def usable(name: str, told: Told, findings: list[str]) -> bool:
             }[info.kind]
             findings.append(f"site {site!r}, column {name!r} holds {WORDS[info.kind]}; {advice}")
         if info.infinite:
-            findings.append(f"site {site!r}, column {name!r} has {info.infinite} infinite values")
+            findings.append(f"site {site!r}, column {name!r} is infinite in {info.infinite} rows")
     text = [site for site, info in told.items() if info.kind == "text"]
     numeric = [site for site, info in told.items() if info.is_numeric]
     if text and numeric:
@@ -182,7 +182,7 @@ def usable(name: str, told: Told, findings: list[str]) -> bool:
     return len(findings) == before
 
 
-def union(name: str, told: Told, coded: bool, findings: list[str]) -> tuple[str, ...]:
+def union(name: str, told: Told, findings: list[str]) -> tuple[str, ...]:
     """The levels of all sites, in natural order."""
     many = [site for site, info in told.items() if info.levels is None and info.kind != "empty"]
     if many:
@@ -203,7 +203,7 @@ def gaps(name: str, told: Told, infos: Mapping[str, TableInfo]) -> list[str]:
         return []
     where = ", ".join(f"{count} of {infos[site].rows} rows at {site!r}" for site, count in list(counts.items())[:10])
     more = f" and at {len(counts) - 10} more sites" if len(counts) > 10 else ""
-    return [f"column {name!r} has missing values: {where}{more}; choose to drop such rows, or to impute the values"]
+    return [f"column {name!r} has missing values: {where}{more}; drop such rows, or impute the values"]
 
 
 def missing_values(infos: Mapping[str, TableInfo]) -> Frame:

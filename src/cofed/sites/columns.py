@@ -185,14 +185,16 @@ def read_column(values: Series, markers: Iterable[Label] = ()) -> Column:
         return of_numbers(values.astype("Float64").to_numpy(np.float64, na_value=np.nan), marks, truth=True)
     if types.is_numeric_dtype(values.dtype) and not types.is_complex_dtype(values.dtype):
         return of_numbers(values.to_numpy(np.float64, na_value=np.nan), marks)
+    blank: Series = values.map(lambda one: isinstance(one, str) and one.strip() in marks | {""}, na_action="ignore")
+    values = values.astype(object).mask(blank.isin([True]), None)
     missing = values.isna().to_numpy(bool)
     present = values[~missing]
     if all(isinstance(one, str) for one in present):
         return of_texts(values, marks)
     if all(isinstance(one, (bool, np.bool_)) for one in present):
-        return of_numbers(values.astype(object).where(~missing, np.nan).to_numpy(np.float64), marks, truth=True)
+        return of_numbers(values.where(~missing, np.nan).to_numpy(np.float64), marks, truth=True)
     if all(isinstance(one, (numbers.Real, np.number)) or is_decimal(one) for one in present):
-        return of_numbers(values.astype(object).where(~missing, np.nan).to_numpy(np.float64), marks)
+        return of_numbers(values.where(~missing, np.nan).to_numpy(np.float64), marks)
     times = (datetime.date, datetime.time, datetime.timedelta, pd.Period, np.datetime64, np.timedelta64)
     kind = "date" if all(isinstance(one, times) for one in present) else "mixed"
     return Column(kind, values.to_numpy(object), missing)
@@ -217,7 +219,7 @@ def of_numbers(values: np.ndarray, marks: set[str], truth: bool = False) -> Colu
 
 def of_texts(values: Series, marks: set[str], factor: bool = False) -> Column:
     """A column of texts: those that are all numbers, or all true or false, are read as what they say."""
-    found: Series = values.astype(object).map(lambda one: one.strip(), na_action="ignore")
+    found: Series = values.map(lambda one: one.strip(), na_action="ignore")
     gaps: Series = found.isna() | found.isin(marks | {""})
     missing: np.ndarray = gaps.to_numpy(bool)
     texts: np.ndarray = found.where(~missing, None).to_numpy(object)

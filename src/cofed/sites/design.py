@@ -92,6 +92,15 @@ class Design(Agreed):
         return tuple(name for feature in self.features for name in feature.encoded)
 
     @property
+    def groups(self) -> tuple[str, ...]:
+        """For each column of X, the column of the table that it is made from.
+
+        >>> Design(features=(Feature(name="ward", levels=("a", "b", "c")), Feature(name="age"))).groups
+        ('ward', 'ward', 'age')
+        """
+        return tuple(feature.name for feature in self.features for _ in feature.encoded)
+
+    @property
     def classes(self) -> np.ndarray | None:
         """The classes of the target, as an array; None where it is a number."""
         if self.target is None or self.target.classes is None:

@@ -103,7 +103,7 @@ class SiteTable:
                 odd = first_odd(column)
                 return [f"{where} must hold numbers, but has {odd!r}; correct it, or say that it marks a missing value"]
             infinite = int(np.isinf(column.values).sum())
-            return [f"{where} has {infinite} infinite values"] if infinite else []
+            return [f"{where} is infinite in {infinite} rows"] if infinite else []
         unknown = sorted(set(column.texts()[(column.codes(levels) < 0) & ~column.missing]), key=naming.natural)
         known = naming.listed(level_text(level) for level in levels)
         return [f"{where} has {naming.listed(unknown)}, but the levels are {known}"] if unknown else []
@@ -112,8 +112,8 @@ class SiteTable:
         """Why a column with missing values is refused."""
         missing = int(self.read(part.name, part.markers).missing.sum())
         return (
-            f"site {self.site!r}, column {part.name!r} has {missing} missing values in {len(self.frame)} rows; "
-            "choose to drop such rows, or to impute the values"
+            f"site {self.site!r}, column {part.name!r} has no value in {missing} of {len(self.frame)} rows; "
+            "drop such rows, or impute the values"
         )
 
     def kept(self, design: Design) -> np.ndarray:

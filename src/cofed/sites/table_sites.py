@@ -42,7 +42,7 @@ class TableSites(MemorySites):
     def __init__(self, tables: Mapping[str, SiteTable], design: Design):
         own = [one.rows(design) for one in encodable(tables, design).values()]
         super().__init__(SiteRows.of_sites(tuple(tables), [r.X for r in own], [r.y for r in own]), design.feature_names)
-        self.tables, self.design = dict(tables), design
+        self.tables, self.design, self.classes = dict(tables), design, design.classes
 
     @property
     def infos(self) -> dict[str, TableInfo]:
@@ -50,16 +50,19 @@ class TableSites(MemorySites):
         return {site: table.info() for site, table in self.tables.items()}
 
     def of_numbers(self) -> MemorySites:
-        classes = self.design.classes
-        if classes is None:
+        if self.classes is None:
             return super().of_numbers()
-        if classes.dtype.kind not in "biuf":
-            raise ValueError(f"the target {self.design.target.name!r} must be numbers, but its classes are text")  # type: ignore[union-attr]
-        return self.with_labels(classes.astype(np.float64)[self.rows.y])
+        if self.classes.dtype.kind not in "biuf":
+            raise ValueError("the target must be numbers, but its classes are text")
+        return self.with_labels(self.classes.astype(np.float64)[self.rows.y])
 
     def of_classes(self) -> tuple[MemorySites, np.ndarray]:
-        classes = self.design.classes
-        return super().of_classes() if classes is None else (self.with_labels(self.rows.y), classes)
+        return super().of_classes() if self.classes is None else (self.with_labels(self.rows.y), self.classes)
+
+    def with_labels(self, y: np.ndarray) -> MemorySites:
+        other = super().with_labels(y)
+        other.design = self.design
+        return other
 
 
 def encodable(tables: Mapping[str, SiteTable], design: Design) -> Mapping[str, SiteTable]:

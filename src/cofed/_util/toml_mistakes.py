@@ -1,4 +1,4 @@
-"""What is wrong with an experiment file, in sentences: the line, the key, what was given and what is allowed there."""
+"""What is wrong with a TOML file, in sentences: the line, the key, what was given and what is allowed there."""
 
 import difflib
 import re
@@ -11,6 +11,7 @@ Place: TypeAlias = tuple[str | int, ...]  # keys and positions from the top of t
 Allowed: TypeAlias = Mapping[int, Sequence[str]]  # the keys that a table may have, by the table's identity
 # Parts of pydantic's paths that are no keys: which branch of a union a value was held against.
 BRANCHES = ("float", "int", "bool", "str")
+KEY = re.compile(r"(?:[\w\-]+|\"[^\"]*\"|'[^']*')")  # a part of a dotted key
 # What pydantic calls a value of the wrong type, and what belongs there.
 WANTED = {
     "int_type": "a whole number",
@@ -19,6 +20,7 @@ WANTED = {
     "string_type": "a text",
     "list_type": "a list",
     "model_type": "a table",
+    "dict_type": "a table",
 }
 
 
@@ -121,22 +123,33 @@ def line_of(text: str, place: Place) -> int:
 
     >>> line_of("[[a]]\\nx = 1\\n[[a]]\\n[a.b]\\nx = 2", ("a", 1, "b", "x"))
     5
+    >>> line_of('[a]\\nx = 1\\n[a."two words"]\\nx = 2', ("a", "two words", "x"))
+    4
     """
     best, here = 1, ()
     counts: dict[Place, int] = {}  # of each list of tables, the position of the last one so far
     for number, line in enumerate(text.splitlines(), 1):
-        header = re.match(r"\s*(\[{1,2})\s*([\w.\-]+)\s*\]{1,2}\s*(#.*)?$", line)
+        header = re.match(rf"\s*(\[{{1,2}})\s*({KEY.pattern}(\.{KEY.pattern})*)\s*\]{{1,2}}\s*(#.*)?$", line)
         if header:
-            here = header_place(header.group(2).split("."), header.group(1) == "[[", counts)
+            here = header_place(key_parts(header.group(2)), header.group(1) == "[[", counts)
             if place[: len(here)] == here:
                 best = number
             continue
-        key = re.match(r"\s*([\w.\-]+)\s*=", line)
+        key = re.match(rf"\s*({KEY.pattern}(\.{KEY.pattern})*)\s*=", line)
         if key:
-            full = (*here, *key.group(1).split("."))
+            full = (*here, *key_parts(key.group(1)))
             if place[: len(full)] == full:
                 return number
     return best
+
+
+def key_parts(key: str) -> list[str]:
+    """The parts of a dotted key, without quotation marks.
+
+    >>> key_parts('variables."blood pressure".range')
+    ['variables', 'blood pressure', 'range']
+    """
+    return [part.strip("\"'") for part in KEY.findall(key)]
 
 
 def header_place(names: list[str], is_list: bool, counts: dict[Place, int]) -> Place:

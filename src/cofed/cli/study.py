@@ -1,0 +1,155 @@
+"""`cofed study init`, `check` and `approve`: what sites agree on, as a file."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from cofed.cli.help_pages import PlainCommand, PlainHelp, flowing
+from cofed.cli.messages import fail, refuse
+from cofed.cli.options import private_out_folder
+
+if TYPE_CHECKING:
+    from cofed.sites import SiteTable
+
+StudyFile = Annotated[Path, typer.Argument(help="A study file; `cofed study init` drafts one.", show_default=False)]
+Data = Annotated[Path, typer.Option(help="The site's table: .csv, .parquet, .feather or .xlsx.", show_default=False)]
+SiteName = Annotated[str | None, typer.Option("--site", help="The site's name; by default the table's.")]
+
+
+class PlainGroup(PlainHelp, TyperGroup):
+    """A group of commands with our own look of help pages."""
+
+
+def init(
+    table: Annotated[Path, typer.Argument(help="A site's table, or a folder with a table per site.")],
+    target: Annotated[str | None, typer.Option(help="The column to predict: drafts an analysis.")] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(help="gaussian, binomial, multinomial or poisson; by default what the target suggests."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("study.toml"),
+) -> None:
+    """Draft a study file from a table: its columns as variables, with comments on what to add.
+
+    The draft holds names of columns and levels of factors, but no value of a number. Dates, free text and columns with
+    one value are left out, and a comment says which.
+
+    Example: cofed study init oslo.csv --target ill
+    """
+    from cofed.sites import read_sites
+    from cofed.studies import draft, write
+    from cofed.studies.schema import PREDICTS
+
+    if out.exists():
+        refuse(f"--out: {out} exists already; give another name")
+    if family is not None and family not in PREDICTS:
+        refuse(f"--family must be {', '.join(PREDICTS)}, got {family!r}")
+    with input_checked():
+        tables = read_sites(table) if table.is_dir() else {table.stem: site_table(table, None)}
+        infos = {site: one.info() for site, one in tables.items()}
+        drafted = draft(infos, target, family, out.stem)  # type: ignore[arg-type]
+    try:
+        write(out, drafted.study, drafted.left_out)
+    except OSError as error:
+        fail(f"{error}")
+    for column, why in drafted.left_out.items():
+        say(f"Left out: {column}: {why}.")
+    say(f"Written: {out}. Agree on it with all sites; then: cofed study check {out} --data TABLE")
+
+
+def check(study: StudyFile, data: Data, site: SiteName = None) -> None:
+    """Say what of a site's table does not fit a study: all of it, before anything leaves the site.
+
+    Exit codes: 0 it fits, 1 it does not, 2 bad input.
+
+    Example: cofed study check study.toml --data oslo.csv
+    """
+    checked(study, data, site)
+
+
+def approve(
+    study: StudyFile,
+    data: Data,
+    site: SiteName = None,
+    keep: Annotated[
+        Path, typer.Option(callback=private_out_folder, help="The folder in which the site keeps what it approved.")
+    ] = Path("cofed-site"),
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the approval back instead.")] = False,
+) -> None:
+    """Approve a study at a site: from then on, it answers questions that the study contains, and no others.
+
+    The site's table must fit. What is kept is the study and its hash; another word in it is another study.
+
+    Example: cofed study approve study.toml --data oslo.csv --keep cofed-site
+    """
+    from cofed import studies
+
+    if withdraw:
+        with input_checked():
+            wanted = studies.load(study)
+        there = studies.withdraw(keep, wanted)
+        say("Withdrawn." if there else f"It was not approved in {keep}.")
+        return
+    wanted = checked(study, data, site)
+    try:
+        path = studies.approve(keep, wanted)
+    except OSError as error:
+        fail(f"{error}")
+    say(f"Approved: {wanted.name}, {wanted.digest[:12]}, in {path}.")
+
+
+def checked(study: Path, data: Path, site: str | None):
+    """The study, which the site's table fits; else the command ends with all that does not."""
+    from cofed import studies
+
+    with input_checked():
+        wanted = studies.load(study)
+        table = site_table(data, site)
+    found = studies.check(wanted, table)
+    for note in found.notes:
+        say(f"Note: {note}.")
+    if not found.fits:
+        fail("\n".join(found.findings))
+    many = len(wanted.variables)
+    say(f"{data} fits the study {wanted.name}: {len(table.frame)} rows, {many} variable{'s' if many > 1 else ''}.")
+    return wanted
+
+
+def site_table(path: Path, site: str | None) -> "SiteTable":
+    """A site's table, from its file."""
+    from cofed.sites import SiteTable, read_table
+
+    return SiteTable(read_table(path), site or path.name.split(".")[0])
+
+
+@contextlib.contextmanager
+def input_checked() -> Iterator[None]:
+    """Refuse a file in the words of the check that found it bad."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError) as error:
+        refuse(str(error))
+
+
+def say(sentence: str) -> None:
+    """Say how it went."""
+    Console().print(sentence, highlight=False, soft_wrap=True, markup=False)
+
+
+HELP = """
+A study is a file that all sites agree on: variables, sites, analyses.
+
+- [bold]cofed study init oslo.csv --target ill[/bold]  draft it from one site's table
+
+- [bold]cofed study check study.toml --data rome.csv[/bold]  at each site: what does not fit
+
+- [bold]cofed study approve study.toml --data rome.csv[/bold]  the site answers what it has approved
+"""
+study = typer.Typer(cls=PlainGroup, help=flowing(HELP), no_args_is_help=True, rich_markup_mode="rich")
+for command in (init, check, approve):
+    study.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)

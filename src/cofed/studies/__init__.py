@@ -1,0 +1,32 @@
+"""A study is a file: the variables, the sites and the analyses, agreed on before anything leaves a site.
+
+schema      what a study file may say, and what a design each analysis gives
+drafting    a first draft from what sites tell of their tables
+writing     a study as a TOML file with comments
+checking    what of a site's table does not fit a study
+approval    which studies a site has approved
+"""
+
+from cofed.studies.approval import approve, approved, outside_approved, withdraw
+from cofed.studies.checking import TableCheck, check
+from cofed.studies.drafting import Draft, draft
+from cofed.studies.schema import Analysis, Study, StudyError, Variable, load
+from cofed.studies.writing import to_toml, write
+
+__all__ = [
+    "Analysis",
+    "Draft",
+    "Study",
+    "StudyError",
+    "TableCheck",
+    "Variable",
+    "approve",
+    "approved",
+    "check",
+    "draft",
+    "load",
+    "outside_approved",
+    "to_toml",
+    "withdraw",
+    "write",
+]

@@ -1,0 +1,133 @@
+"""A first draft of a study, from what one or more sites tell of their tables."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from cofed._util import naming
+from cofed.sites.agreement import union, usable, usable_columns
+from cofed.sites.columns import WORDS, ColumnInfo, Label, TableInfo
+from cofed.sites.site_table import TableMismatch
+from cofed.studies.schema import PREDICTS, Analysis, Family, Study, StudyHead, StudySite, Variable
+
+
+@dataclasses.dataclass(frozen=True)
+class Draft:
+    """A drafted study.
+
+    Parameters
+    ----------
+    study : Study
+        The draft.
+    left_out : dict of str to str
+        Columns that cannot be variables, and why.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from cofed.sites import SiteTable
+    >>> frame = pd.DataFrame({"born": ["1963-01-31", "1971-12-01"], "age": [61.5, 53], "country": "Norway"})
+    >>> found = draft({"Oslo": SiteTable(frame, "Oslo").info()})
+    >>> list(found.study.variables), found.left_out
+    (['age'], {'born': "it holds dates or times at 'Oslo'", 'country': "it is 'Norway' in every row"})
+    """
+
+    study: Study
+    left_out: dict[str, str]
+
+
+def draft(
+    infos: Mapping[str, TableInfo], target: str | None = None, family: Family | None = None, name: str = "study"
+) -> Draft:
+    """A study of all columns that can be variables, with one analysis where there is a target.
+
+    Parameters
+    ----------
+    infos : mapping of str to TableInfo
+        What each site tells of its table.
+    target : str, optional
+        The column to predict.
+    family : str, optional
+        What it is; by default what its values suggest.
+    name : str
+        The study's name.
+
+    Returns
+    -------
+    Draft
+        The study, and which columns are left out.
+
+    Raises
+    ------
+    TableMismatch
+        Where a column holds numbers at one site and text at another, or the target cannot be predicted.
+    """
+    findings: list[str] = []
+    variables: dict[str, Variable] = {}
+    left_out: dict[str, str] = {}
+    for column in usable_columns(infos, None):
+        told = {site: info.by_name[column] for site, info in infos.items() if column in info.by_name}
+        why = unusable(told, infos)
+        if why is not None and column != target:
+            left_out[column] = why
+        elif usable(column, told, findings):
+            wanted = family if column == target else None
+            variables[column] = variable_of(column, told, wanted, findings)
+    if target is not None and target not in variables and not findings:
+        findings.append(f"no site has a column {target!r}; there are {naming.listed(variables)}")
+    if not variables:
+        findings.append("no column can be a variable: " + "; ".join(f"{n!r}: {why}" for n, why in left_out.items()))
+    if findings:
+        raise TableMismatch(findings)
+    if target is not None and family == "poisson":
+        variables[target] = Variable(kind="count")
+    analyses = () if target is None else (analysis_of(target, variables, family),)
+    head, sites = StudyHead(name=name), tuple(StudySite(name=site) for site in infos)
+    return Draft(Study(study=head, variables=variables, sites=sites, analyses=analyses), left_out)
+
+
+def unusable(told: Mapping[str, ColumnInfo], infos: Mapping[str, TableInfo]) -> str | None:
+    """Why a column cannot be a variable; None where it can, or where something is to be corrected."""
+    absent = [site for site in infos if site not in told]
+    if absent:
+        return f"it is not there at {naming.listed(absent)}"
+    for kind in ("date", "free text", "mixed"):
+        where = [site for site, info in told.items() if info.kind == kind]
+        if where:
+            return f"it holds {WORDS[kind]} at {naming.listed(where)}"
+    known = [info.levels for info in told.values() if info.kind != "empty"]
+    if not known:
+        return "it has no value"
+    values = {level for levels in known if levels is not None for level in levels}
+    if None not in known and len(values) == 1:
+        return f"it is {values.pop()!r} in every row"
+    return None
+
+
+def variable_of(name: str, told: dict[str, ColumnInfo], family: Family | None, findings: list[str]) -> Variable:
+    """A column as a variable; as a target, what its family needs it to be."""
+    kinds = {info.kind for info in told.values()} - {"empty"}
+    if "text" in kinds:
+        levels = union(name, told, findings)
+        return Variable(kind="factor", levels=levels) if len(levels) > 1 else Variable(kind="number")
+    known = [info.levels for info in told.values() if info.kind != "empty"]
+    values: set[Label] = {level for levels in known if levels is not None for level in levels}
+    if None not in known and values <= {0, 1}:
+        return Variable(kind="binary")
+    if family in ("binomial", "multinomial") and None not in known and len(values) > 1:
+        return Variable(kind="factor", levels=tuple(sorted(values)))  # type: ignore[type-var]
+    return Variable(kind="number")
+
+
+def analysis_of(target: str, variables: Mapping[str, Variable], family: Family | None) -> Analysis:
+    """The analysis of a draft: a lasso whose strength cross-validation chooses."""
+    variable = variables[target]
+    if family is None:
+        two = variable.kind == "binary" or len(variable.levels or ()) == 2
+        family = "binomial" if two else "multinomial" if variable.kind == "factor" else "gaussian"
+    if variable.kind not in PREDICTS[family]:
+        kinds = " or ".join(PREDICTS[family])
+        raise TableMismatch([f"{family} predicts a {kinds}, but column {target!r} is a {variable.kind}"])
+    features = tuple(name for name in variables if name != target)
+    if not features:
+        raise TableMismatch([f"no column is left to predict {target!r} from"])
+    return Analysis(name="main", family=family, target=target, features=features, cv=5, select="1se")

@@ -1,0 +1,77 @@
+"""`cofed study`, by real commands."""
+
+import os
+import re
+import stat
+
+import pytest
+from typer.testing import CliRunner
+
+from cofed import studies
+from cofed.cli import app
+from tests.sites import worlds
+
+
+def invoke(*arguments: str):
+    return CliRunner().invoke(app, ["study", *arguments], env={"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"})
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Two sites' tables; rome has a level that oslo lacks."""
+    monkeypatch.chdir(tmp_path)
+    oslo = worlds.hospital(60, 0).assign(born="2001-12-31")
+    oslo[oslo["ward"] != "ICU"].to_csv("oslo.csv", index=False)
+    worlds.hospital(40, 1).to_parquet("rome.parquet")
+    return tmp_path
+
+
+def test_from_a_table_to_an_approved_study(files):
+    done = invoke("init", "oslo.csv", "--target", "ill")
+    assert done.exit_code == 0, done.output
+    assert "Left out: born: it holds dates or times at 'oslo'." in flat(done.output)
+    assert invoke("check", "study.toml", "--data", "oslo.csv").exit_code == 0
+    done = invoke("check", "study.toml", "--data", "rome.parquet")
+    assert done.exit_code == 1
+    assert "site 'rome', column 'ward' has 'ICU', but the levels are" in flat(done.output)
+    done = invoke("approve", "study.toml", "--data", "rome.parquet")
+    assert done.exit_code == 1
+    assert not list(files.glob("cofed-site/*/*"))
+    text = (files / "study.toml").read_text()
+    (files / "study.toml").write_text(re.sub(r'levels = \["ward 2"', 'levels = ["ICU", "ward 2"', text))
+    done = invoke("approve", "study.toml", "--data", "rome.parquet", "--keep", "mine")
+    assert done.exit_code == 0, done.output
+    assert studies.approved(files / "mine", studies.load(files / "study.toml"))
+    assert stat.S_IMODE(os.stat(files / "mine").st_mode) == 0o700
+    done = invoke("approve", "study.toml", "--data", "rome.parquet", "--keep", "mine", "--withdraw")
+    assert done.output.strip() == "Withdrawn."
+    assert not studies.approved(files / "mine", studies.load(files / "study.toml"))
+
+
+def test_a_folder_of_tables_drafts_the_union_of_levels(files):
+    assert invoke("init", ".", "-o", "all.toml").exit_code == 0
+    study = studies.load(files / "all.toml")
+    assert study.variables["ward"].levels == ("ICU", "ward 2", "ward 10", "Å")
+    assert [site.name for site in study.sites] == ["oslo", "rome"]
+    assert study.analyses == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["init", "none.csv"], 2, "there is no file or folder none.csv"),
+        (["init", "oslo.csv", "--target", "il"], 2, "no site has a column 'il'"),
+        (["init", "oslo.csv", "--family", "gamma"], 2, "--family must be gaussian, binomial, multinomial, poisson"),
+        (["init", "oslo.csv", "-o", "oslo.csv"], 2, "oslo.csv exists already"),
+        (["check", "none.toml", "--data", "oslo.csv"], 2, "there is no file none.toml"),
+        (["check", "oslo.csv", "--data", "oslo.csv"], 2, "oslo.csv, "),
+    ],
+)
+def test_bad_input_is_refused(files, arguments, code, said):
+    done = invoke(*arguments)
+    assert done.exit_code == code
+    assert said in flat(done.output)

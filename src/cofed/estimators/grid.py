@@ -11,7 +11,8 @@ their conjugates bounds that of the mixture.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,71 +24,30 @@ from cofed.estimators.bundle import Curvature, Vector
 from cofed.estimators.certificate import (
     Assessment,
     DualPoint,
+    FactoredHessian,
     FirstOrder,
     NullModel,
     assess,
     best_dual,
     factored,
+    of_coefficients,
 )
-from cofed.estimators.progress import CertifiedFit, FitProgress
-from cofed.estimators.standardized_problem import StandardizedProblem, assess_known
+from cofed.estimators.standardized_problem import assess_known
 from cofed.estimators.survey import unpacked
 from cofed.estimators.training_set import TrainingSet, weights
 from cofed.losses import AbstractLoss
-from cofed.models import AbstractModel
+from cofed.models import AbstractModel, Weights
 from cofed.problem import Problem
 from cofed.regularizers import AbstractRegularizer, On
 from cofed.sites.queries import LookAnswer, LookMessage, look
+from cofed.sites.queries.base import few_sizes
 
-Penalty = Callable[[StandardizedProblem, float], AbstractRegularizer]
 Positions = tuple[int, int, int, int]  # a training set, a strength, a model, and its partner
 
-LOOKS = 60  # the most exchanges
-FOLDS = 1e-5  # the gap of models of cross-validation, beside what the features explain
 ANCHORS = 60  # the most Hessians in a message
 BYTES = 8e6  # the most that they may take
 WHOLE = 180  # parameters up to which Hessians are whole
-HELPERS = 2  # strengths below those asked for
 NEAR = 1e7  # a Hessian sharpens certificates that are within this of their target
-
-
-@dataclasses.dataclass(frozen=True)
-class GridAnswer:
-    """Models by strength, and the mean losses of held-out rows by fold and strength."""
-
-    models: list[CertifiedFit]
-    of_folds: list[CertifiedFit]
-    held: np.ndarray
-
-
-def solve_grid(
-    problem: StandardizedProblem, penalty: Penalty, alphas: Vector, tol: float, most: int, folds: bool = False
-) -> GridAnswer:
-    """The models of all strengths, and with `folds` the held-out losses of those that are fitted without a fold.
-
-    Strengths are above 0, the strongest first; `most` is how many exchanges there may be.
-    """
-    lower = alphas[-1] * (alphas[-1] / alphas[-2] if len(alphas) > 1 else 0.8) ** np.arange(1, HELPERS + 1)
-    every = np.append(alphas, np.minimum(lower, alphas[-1] * 0.95 ** np.arange(1, HELPERS + 1)))
-    sets = [TrainingSet(problem, penalty(problem, 1.0), every, len(alphas), tol)]
-    for k in range(problem.survey.n_folds if folds else 0):
-        part = problem.part(k)
-        sets.append(TrainingSet(part, penalty(part, 1.0), alphas, len(alphas), FOLDS))
-    spent = Grid(sets).run(min(most, LOOKS))
-    answers = [finished(one, penalty, most - spent) for one in sets]
-    held = np.array([one.bundle.seen.held[one.standing.best] for one in sets[1:]])
-    return GridAnswer(answers[0], [fit for part in answers[1:] for fit in part], held)
-
-
-def finished(one: TrainingSet, penalty: Penalty, left: int) -> list[CertifiedFit]:
-    """The answers of a training set."""
-    answers = []
-    for i in range(one.asked):
-        seen = one.standing.seen[i]
-        assert seen is not None
-        progress = FitProgress(one.problem, penalty(one.problem, float(one.alphas[i])), one.tol, left)
-        answers.append(progress.finished(one.model(i), seen, "newton"))
-    return answers
 
 
 class Grid:
@@ -228,27 +188,26 @@ class Grid:
         # Of two that differ by rounding, the better certificate says which is better.
         tie = 1e-9 * max(float(one.problem.null.loss), np.finfo(float).tiny)
         pairs = []
-        for j, i in enumerate(open_):
+        for j, i in enumerate(open_.tolist()):
             among = {int(least[j]), int(one.standing.latest[i]), int(one.standing.best[i])}
             near = [m for m in sorted(among) if objectives[j, m] <= objectives[j, least[j]] + tie]
-            pairs += [(s, int(i), m, int(partner[j])) for m in near]
+            pairs += [(s, i, m, int(partner[j])) for m in near]
         return pairs
 
     def certified(self, pairs: list[Positions]) -> list[Assessment]:
         """The certificates of models."""
-        size = 1 << max(4, (len(pairs) - 1).bit_length())
-        padded = np.array(pairs + [pairs[0]] * (size - len(pairs)))
+        padded = np.array(pairs + [pairs[0]] * (few_sizes(len(pairs)) - len(pairs)))
         seen = [one.bundle.seen for one in self.sets]
 
-        def first_orders(column: int) -> FirstOrder:
+        def first_orders(column: int) -> FirstOrders:
             w = np.stack([seen[row[0]].w[row[column]] for row in padded])
             gradient = np.stack([seen[row[0]].gradient[row[column]] for row in padded])
             loss = jnp.asarray([seen[row[0]].loss[row[column]] for row in padded])
-            return FirstOrder(weights(w, self.start), loss, weights(gradient, self.start))
+            return FirstOrders(weights(w, self.start), loss, weights(gradient, self.start))
 
         alphas = jnp.asarray([self.sets[row[0]].alphas[row[1]] for row in padded])
         parts = (self.model, self.loss, self.nulls, self.psis)
-        found = certificates(*parts, jnp.asarray(padded[:, 0]), alphas, (first_orders(2), first_orders(3)))
+        found = certificates(parts, jnp.asarray(padded[:, 0]), alphas, (first_orders(2), first_orders(3)))
         arrays = jax.tree.map(np.asarray, found)
         return [jax.tree.map(lambda a, j=j: a[j], arrays) for j in range(len(pairs))]
 
@@ -258,12 +217,16 @@ class Grid:
         known, bound = one.bundle.curvature.get(m), float(seen.gap) + float(seen.rounding)
         if s > 0 or known is None or len(known.where) < one.size or not one.target < bound < NEAR * one.target:
             return seen
+        return self.sharper(one, i, m, seen, factored(jnp.asarray(known.matrix)))
+
+    def sharper(self, one: TrainingSet, i: int, m: int, seen: Assessment, curved: FactoredHessian) -> Assessment:
+        """The better of two certificates of a model, the second with its Hessian."""
         looks = one.bundle.seen
         w, gradient = (weights(v[m], self.start) for v in (looks.w, looks.gradient))
         at = FirstOrder(w, jnp.asarray(looks.loss[m]), gradient)
         posed = one.problem.problem(one.psi.scaled(float(one.alphas[i])))
-        sharp = assess_known(posed, one.problem.null, at, factored(jnp.asarray(known.matrix)))
-        return sharp if float(sharp.gap) + float(sharp.rounding) < bound else seen
+        found = assess_known(posed, one.problem.null, at, curved)
+        return found if float(found.gap) + float(found.rounding) < float(seen.gap) + float(seen.rounding) else seen
 
 
 def stacked(parts: Sequence[PyTree]) -> PyTree:
@@ -271,24 +234,30 @@ def stacked(parts: Sequence[PyTree]) -> PyTree:
     return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *parts)
 
 
+class FirstOrders(NamedTuple):
+    """Several `FirstOrder`s, as one."""
+
+    w: Weights
+    loss: Float[Array, " n"]
+    gradient: Weights
+
+
 @eqx.filter_jit
 def certificates(
-    model: AbstractModel,
-    loss: AbstractLoss,
-    nulls: NullModel,
-    psis: AbstractRegularizer,
+    parts: tuple[AbstractModel, AbstractLoss, NullModel, AbstractRegularizer],
     which: Int[Array, " n"],
     alphas: Float[Array, " n"],
-    looks: tuple[FirstOrder, FirstOrder],
+    looks: tuple[FirstOrders, FirstOrders],
 ) -> Assessment:
     """The certificates of models, each with the help of its partner. All are stacked, as are the training sets' null
     models and penalties (of strength 1), of which `which` says whose each is."""
+    model, loss, nulls, psis = parts
 
-    def one(s: Array, alpha: Array, at: FirstOrder, partner: FirstOrder) -> Assessment:
+    def one(s: Array, alpha: Array, own: FirstOrders, other: FirstOrders) -> Assessment:
         null, psi = (jax.tree.map(lambda a: a[s], stack) for stack in (nulls, psis))
-        problem = Problem(model, loss, On(psi.scaled(alpha), "coef"))
+        problem, at = Problem(model, loss, On(psi.scaled(alpha), "coef")), FirstOrder(*own)
         seen = assess(problem, null, at)
-        gap = jnp.minimum(seen.gap, mixed_gap(problem, null, at, partner))
+        gap = jnp.minimum(seen.gap, mixed_gap(problem, null, at, FirstOrder(*other)))
         return dataclasses.replace(seen, gap=gap)
 
     return jax.vmap(one)(which, alphas, *looks)
@@ -296,7 +265,7 @@ def certificates(
 
 def mixed_gap(problem: Problem, null: NullModel, at: FirstOrder, partner: FirstOrder) -> Float[Array, ""]:
     """The gap at a model with a dual point between its own and its partner's, as near to its own as is feasible."""
-    psi = problem.regularizer.regularizer
+    psi = of_coefficients(problem)
     out, inside = psi.zeroing_factor(at.gradient.coef), psi.zeroing_factor(partner.gradient.coef)
     apt = (out > 1) & (inside < 1) & jnp.isfinite(out)
     t = jnp.where(apt, (out - 1) / jnp.where(apt, out - inside, 1), 0)

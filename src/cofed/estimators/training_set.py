@@ -9,13 +9,14 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
+from cofed.engine.job import traced
 from cofed.estimators.bundle import Bundle, Curvature, Looks, Vector
 from cofed.estimators.certificate import Assessment
 from cofed.estimators.polish import Pieces
 from cofed.estimators.standardized_problem import StandardizedProblem, n_parameters, second_moments
 from cofed.models import Weights
 from cofed.regularizers import AbstractRegularizer, On
-from cofed.sites.queries.base import room
+from cofed.sites.queries.base import few_sizes
 from cofed.solvers import active_set, quadratic
 from cofed.solvers.active_set import ElasticQuadratic
 
@@ -44,11 +45,14 @@ class Standing:
 class TrainingSet:
     """All rows, or those of all folds but one, with a penalty of several strengths.
 
-    The last strengths may be helpers, below those that are asked for: their models make for good certificates.
+    Not all strengths need be `asked` for: others help on the way, or make for good certificates of stronger ones.
     """
 
-    def __init__(self, problem: StandardizedProblem, psi: AbstractRegularizer, alphas: Vector, asked: int, tol: float):
-        self.problem, self.psi, self.alphas, self.asked, self.tol = problem, psi, alphas, asked, tol
+    def __init__(
+        self, problem: StandardizedProblem, psi: AbstractRegularizer, alphas: Vector, asked: np.ndarray, tol: float
+    ):
+        self.problem, self.alphas, self.asked, self.tol = problem, alphas, asked, tol
+        self.psi = traced(psi, np.float64)  # its strength is an argument of compiled programs, and not part of them
         self.size = n_parameters(problem.start)
         self.standing = Standing.at_start(len(alphas))
         self.anchors: list[tuple[int, int]] = []  # strength and position of the last models with Hessians
@@ -72,12 +76,12 @@ class TrainingSet:
     @property
     def finished(self) -> bool:
         """Whether all strengths that are asked for are done."""
-        return bool(self.standing.done[: self.asked].all())
+        return bool(self.standing.done[self.asked].all())
 
     def measured(self, w: np.ndarray, loss: Vector, gradient: np.ndarray, held: Vector) -> Looks:
         """Models that were looked at, with what their penalties are. What is not finite is as bad as can be."""
         good = np.isfinite(loss) & np.isfinite(gradient).all(axis=1)
-        more = room(len(w)) - len(w)
+        more = few_sizes(len(w)) - len(w)
         safe = np.where(good[:, None], gradient, 0)
         coef, slope = (weights(np.pad(one, ((0, more), (0, 0))), self.problem.start).coef for one in (w, safe))
         penalty, zeroing = (np.asarray(one)[: len(w)] for one in values(self.psi, coef, slope))
@@ -91,10 +95,10 @@ class TrainingSet:
         """
         found: list[tuple[int, Vector]] = []
         guess = None
-        for i in np.flatnonzero(~self.standing.done):
+        for i in np.flatnonzero(~self.standing.done).tolist():
             x = self.bundle.seen.w[self.standing.best[i]]
             guess = self.minimiser(i, x, guess)
-            stayed = self.standing.stayed[i]
+            stayed = int(self.standing.stayed[i])
             if stayed > 0:
                 steps = SHORTER ** -(3.0 * (stayed - 1) + np.arange(1, 4))
                 found += [(i, x + t * (guess - x)) for t in steps]
@@ -107,7 +111,7 @@ class TrainingSet:
         g, alpha = self.bundle.seen.gradient[self.standing.best[i]], self.alphas[i]
         if self.pieces is None:
             H = self.curvature(i, np.arange(self.size))
-            psi, like = On(self.psi.scaled(float(alpha)), "coef"), self.problem.start
+            psi, like = On(self.psi.scaled(jnp.asarray(alpha)), "coef"), self.problem.start
             return np.asarray(by_proximal_steps(psi, like, jnp.asarray(H), jnp.asarray(g), jnp.asarray(x)))
         l1, ridge = alpha * self.pieces.l1, alpha * self.pieces.ridge
         own = np.arange(self.size)
@@ -126,10 +130,8 @@ class TrainingSet:
         """The Hessians that speak for the best model of a strength, with their weights: its own, or those of the
         nearest models on both sides."""
         known, at = self.bundle.curvature, int(self.standing.best[i])
-        if at in known:
-            return [(1.0, known[at])]
-        if not self.anchors:
-            return [(1.0, known[0])]
+        if at in known or not self.anchors:
+            return [(1.0, known.get(at, known[0]))]
         strengths = [one for one, _ in self.anchors]
         right = int(np.searchsorted(strengths, i))
         if right in (0, len(strengths)):

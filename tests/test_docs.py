@@ -46,6 +46,7 @@ assert lasso.certificate_.converged
 assert 0.5 < lasso.coef_[0] < 1.5
 """,
     "docs/estimators.md": "assert '4 of 10 features in use' in str(model.summary())\n",
+    "docs/fit.md": "assert model.support_[:2].all()\nassert not model.support_[2]\nassert len(sites.exchanges) < 10\n",
     "docs/runs.md": "assert positive(cofed.models.Weights(jnp.array([1.0, -1.0]))) == 0.5\n",
     "docs/compression.md": "assert method.compressor.bits == 1\n",
 }
@@ -54,6 +55,7 @@ WRITTEN = {
     "docs/disk.md": {"phones.parquet", "phones.parquet.cofed"},
     "docs/loggers.md": {"rows.csv", "runs"},
     "docs/estimators.md": {"path.png", "cv.png", "diabetes.safetensors"},
+    "docs/fit.md": {"hospitals"},
 }
 
 
@@ -127,13 +129,16 @@ def test_commands_and_their_options_are_known(page, line):
 
 
 def ill(folder):
-    """A table as in the README: who is ill, in which hospital, which patient."""
+    """Tables as in the README: who is ill, in which hospital, which patient; and a file for each hospital."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(300, 3)), columns=["age", "pressure", "sugar"])
     table["ill"] = (table["age"] + rng.normal(size=300) > 0).astype(int)
     table["hospital"] = rng.choice(["Oslo", "Rome", "Bern"], size=300)
     table["patient"] = np.arange(300) // 2
     table.to_csv(folder / "patients.csv", index=False)
+    (folder / "hospitals").mkdir()
+    for site, part in table.drop(columns="patient").groupby("hospital"):
+        part.drop(columns="hospital").to_csv(folder / "hospitals" / f"{site}.csv", index=False)
 
 
 def results(folder):
@@ -148,7 +153,8 @@ def results(folder):
 
 # What of it is run, and what it then has written; the rest takes hours, or Flower's processes, which have their tests.
 RUNS = {
-    "README.md": (["cofed advise"], ill, {"advice.html"}),
+    "README.md": (["cofed advise", "cofed fit"], ill, {"advice.html", "ill"}),
+    "docs/fit.md": (["cofed fit"], ill, {"ill"}),
     "docs/report.md": (["cofed report"], results, {"report.html", "comparison.html"}),
     "docs/experiments.md": (
         ["cofed reproduce --list", "cofed init", "cofed plan", "cofed tune", "cofed run"],

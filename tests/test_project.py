@@ -75,16 +75,22 @@ ARROWS = {
     "loggers": {"engine"},
     "report": {"plotting", "plotting.styles"},
     # Where the rows are: questions in, sums out. In memory an algorithm's rounds are the engine's.
-    "sites": {"algorithms.base", "engine", "federation", "losses", "models", "problem", "solvers"},
+    "sites": {
+        *("algorithms.base", "engine", "engine.serialization", "federation", "losses", "models", "problem"),
+        "solvers",
+    },
     # Files on which sites agree before they answer.
     "studies": {"sites"},
     "estimators": {
         *("algorithms", "algorithms.base", "engine", "engine.serialization", "losses", "models"),
         *("plotting", "plotting.styles", "problem", "regularizers", "sites", "solvers"),
     },
+    # A fit from tables to files, and the page that follows it.
+    "fitting": {"estimators", "plotting", "report", "sites"},
+    "watch": {"report"},
     "flower": {
         *("algorithms.base", "algorithms.probe", "engine", "engine.serialization", "federation", "metrics"),
-        *("problem", "cofed"),
+        *("problem", "sites", "cofed"),
     },
     "advise": {"federation", "losses", "models", "plotting.styles", "problem", "solvers", "statistics"},
     "demo": {"engine", "federation", "plotting", "problem", "cofed"},
@@ -93,8 +99,8 @@ ARROWS = {
         *("plotting.styles", "problem", "solvers", "cofed"),
     },
     "cli": {
-        *("advise", "algorithms", "algorithms.base", "demo", "engine", "experiments", "flower", "gossip", "report"),
-        *("sites", "studies", "cofed"),
+        *("advise", "algorithms", "algorithms.base", "demo", "engine", "experiments", "fitting", "flower", "gossip"),
+        *("report", "sites", "studies", "watch", "cofed"),
     },
     "__main__": {"cli"},
     "__init__": set(),
@@ -200,7 +206,7 @@ LONG_SIGNATURES = {
     *("run", "resume", "tune", "forecast", "serve", "regularization_path", "plot_history", "from_parquet"),
     *("bao_sparse", "chen_logistic", "haxby", "liang_linear", "liang_linear_stream", "liang_logistic"),
     *("liang_logistic_stream", "yuan_fmri_like", "yuan_lasso", "yuan_low_rank", "zhang_logistic"),
-    *("advise", "federate", "reproduce"),
+    *("advise", "federate", "fit", "reproduce", "site", "sites"),
 }
 
 

@@ -47,6 +47,7 @@ whole: Right = lambda text: text == "0"  # noqa: E731
 name: Right = lambda text: text not in ("", "/dev/null/at.all", str(FOLDER), str(BINARY), str(EMPTY), str(RAGGED))  # noqa: E731
 folder: Right = lambda text: text not in ("/dev/null/at.all", str(BINARY), str(EMPTY), str(RAGGED))  # noqa: E731
 ADVISE = ["advise", str(TABLE), "--target", "ill", "--client", "site"]
+FIT = ["fit", str(TABLE), "--target", "age", "--client", "site", "--cv", "5", "--infer", "--out", str(FOLDER / "fit")]
 CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
     "demo": (["demo", "--quick"], {"rounds": nothing, "clients": nothing, "seed": whole, "out": folder}),
     "advise": (
@@ -63,6 +64,25 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
             "seed": whole,
             "html": nothing,
             "figure": nothing,
+        },
+    ),
+    "fit": (
+        [*FIT],
+        {
+            "sites": nothing,
+            "target": nothing,
+            "family": nothing,
+            "penalty": nothing,
+            "l1_ratio": nothing,
+            "cv": nothing,
+            "select": nothing,
+            "alpha": nothing,
+            "level": lambda text: text == "0.5",
+            "features": lambda text: text == "",
+            "client": nothing,
+            "missing_values": nothing,
+            "seed": whole,
+            "out": folder,
         },
     ),
     "algorithms": (["algorithms"], {}),
@@ -90,7 +110,7 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
         {"study": nothing, "data": nothing, "keep": folder},
     ),
 }
-SKIPPED = {"federate"}  # needs Flower, which has an environment of its own
+SKIPPED = {"federate", "site"}  # need Flower, which has an environment of its own
 
 
 def all_commands(group: click.Group, before: str = "") -> dict[str, click.Command]:

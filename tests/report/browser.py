@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -67,7 +68,8 @@ class Page:
 
     def until(self, holds: Any) -> Any:
         """Wait until something holds; the limit is for what never does, far above what a busy machine needs."""
-        return WebDriverWait(self.browser, 300, poll_frequency=0.05).until(lambda _: holds())
+        replaced = [StaleElementReferenceException]  # what is looked at may be drawn anew in this moment
+        return WebDriverWait(self.browser, 300, 0.05, ignored_exceptions=replaced).until(lambda _: holds())
 
     def all(self, selector: str) -> list[WebElement]:
         """All elements of a selector."""

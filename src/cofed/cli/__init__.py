@@ -12,10 +12,12 @@ from cofed.cli.algorithms import algorithms
 from cofed.cli.demo import demo
 from cofed.cli.experiment_files import init, plan, run, tune
 from cofed.cli.federate import federate
+from cofed.cli.fit import fit
 from cofed.cli.help_pages import PlainCommand, flowing
 from cofed.cli.messages import CommandGroup
 from cofed.cli.report import report
 from cofed.cli.reproduce import reproduce
+from cofed.cli.site import site
 from cofed.cli.study import study
 
 HELP = """
@@ -26,6 +28,8 @@ Try it:
 - [bold]cofed demo[/bold]  the curse of primal averaging, in under a minute
 
 - [bold]cofed demo --seed 1 --out seed1[/bold]  the same on other data
+
+- [bold]cofed fit hospitals --target ill --infer[/bold]  a sparse model of all sites' tables, with intervals
 
 - [bold]cofed advise patients.csv --target ill --client hospital[/bold]  one model for all sites, or a model each?
 
@@ -60,7 +64,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, advise, algorithms, reproduce, run, tune, plan, init, report, federate):  # as --help lists them
+# As --help lists them.
+COMMANDS = (demo, fit, advise, algorithms, reproduce, run, tune, plan, init, report, federate, site)
+for command in COMMANDS:
     app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)
 app.add_typer(study, name="study")
 

@@ -77,7 +77,10 @@ class FitProgress:
     def assess(self, w: Weights) -> Assessment:
         """The certificate of a model, which is one round."""
         self.rounds_left -= 1
-        return self.problem.assess(self.psi, w)
+        seen = self.problem.assess(self.psi, w)
+        scale = max(float(self.problem.null.loss), EPS)
+        self.problem.sites.exchanges.tell("gap", gap=float(seen.gap) / scale, target=self.tol)
+        return seen
 
     def sharpened(self, w: Weights, seen: Assessment) -> Assessment:
         """The certificate with the Hessian, by one exchange where that is not known; as it is where it is too large."""

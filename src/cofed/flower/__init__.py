@@ -1,8 +1,9 @@
-"""The same algorithms over a real network, with Flower (the extra `cofed[flower]`)."""
+"""The same algorithms and estimators over a real network, with Flower (the extra `cofed[flower]`).
 
-from cofed.flower.client import client_app
-from cofed.flower.privacy import Privacy
-from cofed.flower.run_folder import SavedRun, read_saved
-from cofed.flower.server import serve, server_app
+The public names are listed in `__init__.pyi`. Each is loaded when it is first used: a process that only carries
+messages needs no JAX.
+"""
 
-__all__ = ["Privacy", "SavedRun", "client_app", "read_saved", "serve", "server_app"]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -103,7 +103,7 @@ def read_site(path: Path, target: str) -> tuple[pd.DataFrame, pd.Series]:
 def pooled(files: dict[str, Path], target: str) -> cofed.Federation:
     """All sites' data in one federation, as `cofed.run` takes it; what does not fit together is refused.
 
-    Columns may stand in any order, and integers at one site may be floats at another.
+    ChosenColumns may stand in any order, and integers at one site may be floats at another.
     """
     tables = {site: read_site(path, target) for site, path in files.items()}
     columns, ordered = arrays.align([X for X, _ in tables.values()], list(tables), None)

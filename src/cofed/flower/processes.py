@@ -223,14 +223,25 @@ class LocalNetwork(Processes):
         self.certificates = certificates
         self.port = free_ports(1)[0]
 
-    def superlink(self, patience: float = 300.0) -> None:
-        """Start the SuperLink and wait until it answers."""
+    @property
+    def address(self) -> str:
+        """Where the SuperLink is."""
+        return f"127.0.0.1:{self.port}"
+
+    def superlink(self, patience: float = 300.0, secret: Path | None = None) -> None:
+        """Start the SuperLink and wait until it answers.
+
+        With a file that holds a secret, runs are for the process that knows it (see `cofed.flower.runtime`); without
+        one, the SuperLink starts a process for each.
+        """
         security = ["--insecure"]
         if self.certificates is not None:
             at = self.certificates
             security = ["--ssl-ca-certfile", str(at / "ca.crt"), "--ssl-certfile", str(at / "server.pem")]
             security += ["--ssl-keyfile", str(at / "server.key"), "--enable-supernode-auth"]
         host = ["--host", "127.0.0.1", "--port", str(self.port)]
+        if secret is not None:
+            host += ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
         process = self.start(
             "superlink", "flower-superlink", *security, *host, "--disable-runtime-dependency-installation"
         )
@@ -238,7 +249,7 @@ class LocalNetwork(Processes):
         trust = "insecure = true"
         if self.certificates is not None:
             trust = f'root-certificates = "{self.certificates / "ca.crt"}"'
-        text = f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n{trust}\n'
+        text = f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "{self.address}"\n{trust}\n'
         atomically(self.folder / "flwr" / "config.toml", lambda name: Path(name).write_text(text))
 
     def await_port(self, name: str, process: subprocess.Popen, port: int, patience: float) -> None:
@@ -261,7 +272,7 @@ class LocalNetwork(Processes):
             security += ["--auth-supernode-private-key", str(key or self.certificates / f"{site}.key")]
         settings = " ".join(f"{name}={toml(value)}" for name, value in {"site": site, **config}.items())
         port = free_ports(1)[0]
-        host = ["--superlink", f"127.0.0.1:{self.port}", "--host", "127.0.0.1", "--port", str(port)]
+        host = ["--superlink", self.address, "--host", "127.0.0.1", "--port", str(port)]
         self.start(site, "flower-supernode", *security, *host, "--node-config", settings)
 
     def run(self, app: Path, name: str = "run", **config: object) -> subprocess.Popen:

@@ -166,7 +166,8 @@ let charts = 0;
 
 class Chart {
   // lines: [{series: {label, light, dark, dash}, x, mean, low, high}]; options: {title, xName, yName, xLog, yLog, bands,
-  // dots (no lines), fraction (drawn from 0 to 1), levels ([{series, value}], drawn across), axis (another one ends the zoom)}.
+  // dots (no lines), fraction (drawn from 0 to 1), levels ([{series, value}], drawn across), marks ([{label, value}], drawn
+  // upright), falling (x grows to the left), axis (another one ends the zoom)}.
   constructor(lines, options) {
     this.lines = lines;
     this.options = options;
@@ -247,7 +248,7 @@ class Chart {
     const yTicks = ticks(yScale, Math.max(3, Math.round(height / 55)));
     const yLabels = yTicks.map((value) => tickLabel(value, yTicks, yLog));
     const left = 16 + 7 * Math.max(3, ...yLabels.map((label) => label.length));
-    const xScale = scale(this.domain("x"), [left, width - 12], xLog);
+    const xScale = scale(this.domain("x"), this.options.falling ? [width - 12, left] : [left, width - 12], xLog);
     const xTicks = ticks(xScale, Math.max(2, Math.round((width - left) / 90)));
     this.area = { left, right: width - 12, top: 10, bottom: height - 44 };
     this.scales = { x: xScale, y: yScale };
@@ -282,6 +283,11 @@ class Chart {
       const y = yScale.to(value);
       curves.append(paint(s("line", { class: "line level", x1: left, x2: this.area.right, y1: y, y2: y, "stroke-dasharray": series.dash, "data-label": series.label }), series));
     }
+    (this.options.marks ?? []).forEach(({ label, value }, i) => {
+      const x = xScale.to(value);
+      curves.append(s("line", { class: "mark", x1: x, x2: x, y1: this.area.top, y2: this.area.bottom }));
+      curves.append(s("text", { class: "mark", x: x - 4, y: this.area.top + 12 + 15 * i, "text-anchor": "end" }, label));
+    });
     this.guide = s("g", { class: "guide" });
     this.box = s("rect", { class: "box", visibility: "hidden" });
     const { title, xName, yName } = this.options;
@@ -447,7 +453,7 @@ class Chart {
       const [rangeX, rangeY, byX, byY] = this.selection(drag.at, this.spot(event));
       const { x, y } = this.scales;
       if (byY) this.narrow("y", [y.from(rangeY[1]), y.from(rangeY[0])]);
-      if (byX) this.narrow("x", [x.from(rangeX[0]), x.from(rangeX[1])]);
+      if (byX) this.narrow("x", rangeX.map(x.from).sort((a, b) => a - b));
     });
     plot.addEventListener("pointercancel", () => {
       from = null;
@@ -485,9 +491,9 @@ class Chart {
 
   key(event) {
     if (!this.scales || event.ctrlKey || event.metaKey || event.altKey) return;
-    const stops = this.stops;
+    const stops = this.options.falling ? this.stops.reverse() : this.stops; // from left to right
     const centre = this.at === null ? (this.area.left + this.area.right) / 2 : this.scales.x.to(this.at);
-    const here = this.at === null ? -1 : nearest(stops, this.at);
+    const here = stops.indexOf(this.at);
     const go = (i) => {
       this.point(stops[Math.max(0, Math.min(stops.length - 1, i))]);
       this.live.textContent = [...this.tip.querySelectorAll(".where, th, .value")].map((cell) => cell.textContent).join(" ");

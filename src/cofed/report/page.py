@@ -1,17 +1,13 @@
 """The page: the runs as JSON, in one HTML file with its own style and scripts."""
 
-import base64
 import dataclasses
-import hashlib
-import json
-import string
 from collections.abc import Sequence
 from datetime import datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from cofed._util.files import atomically, without_nonfinite
+from cofed.report.assembly import assembled
 from cofed.report.curves import axes_of, columns_of, labels_of, log_by_default, panels_of, references, styled, words
 from cofed.report.runs import ReportedRun, UnreadableRun, find_runs, read_run
 from cofed.report.tables import final_values, hyperparameters, tuning
@@ -91,22 +87,14 @@ def write_report(folders: Sequence[str | Path], out: str | Path = "report.html")
 
 
 def page(runs: Sequence[ReportedRun], unreadable: dict[Path, str]) -> str:
-    """The whole page as text; its content security policy allows its own style and scripts and nothing else."""
-    files = resources.files("cofed.report")
-    style, chart, script = ((files / name).read_text("utf-8") for name in ("page.css", "chart.js", "page.js"))
+    """The whole page as text."""
     points = points_per_curve(runs)
     content = {
         "created": datetime.now().astimezone().isoformat(timespec="minutes"),
         "runs": [described(run, points) for run in runs],
         "unreadable": [{"folder": str(folder), "why": why} for folder, why in unreadable.items()],
     }
-    return string.Template((files / "page.html").read_text("utf-8")).substitute(
-        policy=f"default-src 'none'; style-src {digest(style)}; script-src {digest(chart)} {digest(script)}",
-        style=style,
-        chart=chart,
-        script=script,
-        data=embedded(content),
-    )
+    return assembled("page.html", ("page.css",), "page.js", content)
 
 
 def described(run: ReportedRun, points: int) -> dict[str, Any]:
@@ -154,18 +142,3 @@ def points_per_curve(runs: Sequence[ReportedRun]) -> int:
         points for points in range(MOST, FEWEST, -10) if sum(min(n, points) * each for n, each in curves) <= NUMBERS
     )
     return next(fits, FEWEST)
-
-
-def embedded(content: object) -> str:
-    r"""JSON to embed in a page: no text in it can close the element that it stands in.
-
-    >>> print(embedded({"label": "</script><b>"}))
-    {"label":"\u003c/script\u003e\u003cb\u003e"}
-    """
-    encoded = json.dumps(content, separators=(",", ":"), allow_nan=False)
-    return encoded.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def digest(source: str) -> str:
-    """The hash by which a content security policy names a source."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}'"

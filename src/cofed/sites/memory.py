@@ -54,7 +54,7 @@ class MemorySites(AbstractSites):
                 raise QuestionRefused(f"{reason} (client {name!r})")
         answer = self.rows.answer(query, message)
         many = len(self.names)
-        return answer, many * trees.nbytes(message), many * trees.nbytes(answer)
+        return answer, many * trees.nbytes(arrays_of(message)), many * trees.nbytes(answer)
 
     def of_numbers(self) -> "MemorySites":
         try:
@@ -106,6 +106,11 @@ def rounds_up_to(task: ServerTask, state: State, stop: Array) -> State:
     return jax.lax.while_loop(
         lambda state: (state.round < stop) & (state.failed_at < 0), lambda state: task.one_round(state)[0], state
     )
+
+
+def arrays_of(message: Message) -> PyTree:
+    """What of a message are arrays; other numbers, such as a loss's, are a matter of its head."""
+    return eqx.filter(message, lambda leaf: isinstance(leaf, (np.ndarray, jax.Array)))
 
 
 def stacked(rows: SiteRows, scaling: Scaling) -> Federation:

@@ -1,0 +1,51 @@
+"""`cofed site`"""
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cofed.cli.messages import refuse
+from cofed.cli.options import private_out_folder
+
+
+def site(
+    data: Annotated[
+        Path,
+        typer.Option(exists=True, dir_okay=False, help="This site's table: CSV, Parquet, Feather or Excel."),
+    ],
+    server: Annotated[str, typer.Option(help="The server's host and port, such as fl.example.org:9092.")],
+    name: Annotated[
+        str | None, typer.Option(help="This site's name; by default that of the file.", show_default=False)
+    ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="The certificate of the authority that vouches for the server."),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="This site's private key, whose public half the server knows."),
+    ] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Without TLS: for trials on one machine.")] = False,
+    keep: Annotated[
+        Path, typer.Option(callback=private_out_folder, help="A folder of this site's own, for compiled programs.")
+    ] = Path("cofed-site"),
+) -> None:
+    """Be a site: answer a server's questions from this site's table, which stays here (the extra cofed\\[flower]).
+
+    One process, which runs until Ctrl-C. It answers a fixed list of questions with sums over its rows; no code comes
+    from the server, and what the server sends to be run is never opened.
+
+    Example: cofed site --data patients.csv --server fl.example.org:9092 --ca ca.crt --key oslo.key --name oslo
+    """
+    if importlib.util.find_spec("flwr") is None or importlib.util.find_spec("psutil") is None:
+        refuse("Flower is not installed; pip install 'cofed[flower]' brings it")
+    if (ca is None) != insecure:
+        refuse("give --ca with the authority's certificate, or --insecure for a trial on one machine, and not both")
+    from cofed.flower.site_process import SiteOptions, run_site
+
+    try:
+        run_site(SiteOptions(data, server, name or data.name.partition(".")[0], keep, ca, key))
+    except ValueError as error:
+        refuse(str(error))

@@ -1,0 +1,20 @@
+"""What `cofed fit` does: a plan, the sites' tables, a fit over them, and its files."""
+
+from cofed.fitting.events import FitEvents
+from cofed.fitting.finished import FinishedFit
+from cofed.fitting.outputs import write_fit
+from cofed.fitting.plan import FitPlan
+from cofed.fitting.run import FitJob, run_fit
+from cofed.fitting.tables import FitTables, PreparedFit, prepare
+
+__all__ = [
+    "FinishedFit",
+    "FitEvents",
+    "FitJob",
+    "FitPlan",
+    "FitTables",
+    "PreparedFit",
+    "prepare",
+    "run_fit",
+    "write_fit",
+]

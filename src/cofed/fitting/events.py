@@ -1,0 +1,46 @@
+"""What happens in a fit, told as it happens: lines of JSON in a file that whoever watches can follow."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from cofed._util.files import private_append, private_file
+
+JSON = str | int | float | bool | None | list["JSON"] | dict[str, "JSON"]
+Hearer = Callable[[dict[str, JSON]], None]
+# What is told: "begin" and "end" of the fit; "exchange", and "gap", how far the certificate is; of a site that it has
+# "joined", was "asked" or "heard", is in "trouble" or "refused"; and "waiting", for what. Others are kept, not shown.
+
+
+class FitEvents:
+    """The events of one fit.
+
+    Parameters
+    ----------
+    path : Path
+        The file of lines, which is begun anew; only its owner can read it.
+    hear : callable, optional
+        Called with every event too, such as to show it in a terminal.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> events = FitEvents(Path(tempfile.mkdtemp()) / "progress.jsonl")
+    >>> events.tell("heard", site="Oslo")
+    >>> json.loads(events.path.read_text())["site"]
+    'Oslo'
+    """
+
+    def __init__(self, path: Path, hear: Hearer | None = None):
+        self.path, self.hear = path, hear
+        path.unlink(missing_ok=True)
+        private_file(path)
+
+    def tell(self, kind: str, **details: JSON) -> None:
+        """Tell that something has happened."""
+        event: dict[str, JSON] = {"time": time.time(), "kind": kind, **details}
+        with private_append(self.path) as file:
+            file.write(json.dumps(event) + "\n")
+        if self.hear is not None:
+            self.hear(event)

@@ -1,0 +1,108 @@
+"""A fit that is done: the model, where its rows are, what it cost, and its tables."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from cofed.estimators.base import FederatedLinearModel
+from cofed.fitting.plan import FitPlan
+from cofed.sites import Exchange
+
+INTERCEPT = "(intercept)"
+INFERRED = ("debiased", "se", "low", "high", "p_value")  # of the intervals' table, in this order
+
+
+@dataclasses.dataclass(frozen=True)
+class FinishedFit:
+    """What a fit has given.
+
+    Attributes
+    ----------
+    model : FederatedLinearModel
+        The fitted estimator.
+    plan : FitPlan
+        What was asked for.
+    target : str
+        The column that is predicted.
+    feature_names : tuple of str
+        The model's features.
+    sites : pandas.DataFrame
+        A row per site: its name, its rows, and whatever else is known of it.
+    exchanges : tuple of Exchange
+        What was asked of the sites.
+    seconds : float
+        How long it all took.
+    notes : tuple of str
+        What was warned of on the way.
+    command : str
+        The command that does the same again; empty where there was none.
+    """
+
+    model: FederatedLinearModel
+    plan: FitPlan
+    target: str
+    feature_names: tuple[str, ...]
+    sites: pd.DataFrame
+    exchanges: tuple[Exchange, ...]
+    seconds: float
+    notes: tuple[str, ...] = ()
+    command: str = ""
+
+    @property
+    def classes(self) -> list[str]:
+        """The classes that have coefficients of their own; none where there is one vector of coefficients."""
+        values = np.atleast_2d(self.model.coef_)
+        return [str(label) for label in vars(self.model)["classes_"]] if len(values) > 1 else []
+
+    def coefficients(self) -> pd.DataFrame:
+        """A row per coefficient, the intercept first; of several classes in a long table with the column `class`.
+
+        With intervals there are also their middle (`debiased`), `se`, `low`, `high` and `p_value`.
+        """
+        names = [INTERCEPT, *self.feature_names]
+        values = np.column_stack([np.atleast_1d(self.model.intercept_), np.atleast_2d(self.model.coef_)])
+        tables = [pd.DataFrame({"feature": names, "coef": row}) for row in values]
+        if self.classes:
+            for label, table in zip(self.classes, tables, strict=True):
+                table.insert(0, "class", label)
+        whole = pd.concat(tables, ignore_index=True)
+        inferred = vars(self.model).get("inference_")
+        if inferred is None:
+            return whole
+        shown = [name for name in INFERRED if name in inferred.columns]
+        return whole.join(inferred[shown], on="feature")
+
+    def summary_table(self) -> pd.DataFrame:
+        """The fit in figures, one per row."""
+        model, certificate = self.model, self.model.certificate_
+        alpha = vars(model).get("alpha_", self.plan.alpha)
+        figures = {
+            "target": self.target,
+            "family": self.plan.family,
+            "penalty": self.plan.penalty,
+            "alpha": alpha,
+            "sites": len(self.sites),
+            "rows": int(sum(model.client_sizes_)),
+            "features": len(self.feature_names),
+            "features_in_use": int(np.sum(model.support_)),
+            "outcome": certificate.outcome,
+            "objective": certificate.objective,
+            "gap": certificate.gap,
+            "gap_rounding": certificate.rounding,
+            "null_loss": certificate.scale,
+            "exchanges": sum(one.rounds for one in self.exchanges),
+            "bytes_down": sum(one.down for one in self.exchanges),
+            "bytes_up": sum(one.up for one in self.exchanges),
+            "seconds": round(self.seconds, 3),
+        }
+        return pd.DataFrame({"name": list(figures), "value": [str(value) for value in figures.values()]})
+
+
+def exchange_table(exchanges: Sequence[Exchange]) -> pd.DataFrame:
+    """A row per exchange."""
+    rows = [
+        (number, one.what, one.rounds, one.down, one.up, one.seconds) for number, one in enumerate(exchanges, start=1)
+    ]
+    return pd.DataFrame(rows, columns=["exchange", "what", "rounds", "bytes_down", "bytes_up", "seconds"])

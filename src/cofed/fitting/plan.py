@@ -1,0 +1,135 @@
+"""What to fit, checked before anything is read or computed."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from cofed.estimators import (
+    FederatedElasticNet,
+    FederatedElasticNetCV,
+    FederatedGroupLasso,
+    FederatedLasso,
+    FederatedLassoCV,
+    FederatedLogisticRegression,
+    FederatedLogisticRegressionCV,
+    FederatedPoisson,
+    FederatedPoissonCV,
+)
+from cofed.estimators.base import FederatedLinearModel
+
+FAMILIES = ("gaussian", "binomial", "multinomial", "poisson")
+PENALTIES = ("l1", "elasticnet", "group")
+CHOICES = ("min", "1se", "aic", "bic")
+FOLDS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class FitPlan:
+    """A family, a penalty, how its strength is chosen, and whether intervals are wanted.
+
+    Attributes
+    ----------
+    family : {"gaussian", "binomial", "multinomial", "poisson"}
+        What the target is: a number, one of two classes, one of several, a count.
+    penalty : {"l1", "elasticnet", "group"}
+        "group" takes the columns of one variable (the levels of a factor) together.
+    l1_ratio : float or None
+        The part of "elasticnet" that is the l1 norm; None is a half.
+    alpha : float or None
+        The strength; None lets the federation choose it.
+    folds : int or None
+        Of the cross-validation; None is 5, where folds are needed.
+    select : str or None
+        By what the strength is chosen: "min", "1se", "aic" or "bic"; None is "min".
+    level : float or None
+        The coverage of the intervals; None asks for none.
+    seed : int
+        Of the folds.
+
+    Examples
+    --------
+    >>> FitPlan("gaussian", select="1se").estimator()
+    FederatedLassoCV(criterion='1se')
+    >>> FitPlan("gamma")
+    Traceback (most recent call last):
+    ValueError: --family must be gaussian, binomial, multinomial or poisson, got 'gamma'
+    """
+
+    family: str
+    penalty: str = "l1"
+    l1_ratio: float | None = None
+    alpha: float | None = None
+    folds: int | None = None
+    select: str | None = None
+    level: float | None = None
+    seed: int = 0
+
+    def __post_init__(self):
+        one_of("--family", self.family, FAMILIES)
+        one_of("--penalty", self.penalty, PENALTIES)
+        if self.select is not None:
+            one_of("--select", self.select, CHOICES)
+        self.check_numbers()
+        self.check_together()
+
+    def check_numbers(self) -> None:
+        """Refuse numbers out of their range."""
+        if self.l1_ratio is not None and not 0 <= self.l1_ratio <= 1:
+            raise ValueError(f"--l1-ratio must be from 0 to 1, got {self.l1_ratio:g}")
+        if self.alpha is not None and not 0 <= self.alpha < float("inf"):
+            raise ValueError(f"--alpha must be a finite number, at least 0, got {self.alpha:g}")
+        if self.level is not None and not 0 < self.level < 1:
+            raise ValueError(f"--level must be between 0 and 1, got {self.level:g}")
+
+    def check_together(self) -> None:
+        """Refuse what does not go together."""
+        if self.l1_ratio is not None and self.penalty != "elasticnet":
+            raise ValueError(f"--l1-ratio is for --penalty elasticnet, which is {self.penalty} here")
+        if self.alpha is not None and (self.folds is not None or self.select is not None):
+            raise ValueError("--alpha sets the strength, --cv and --select choose it: give one or the other")
+        if self.folds is not None and self.select in ("aic", "bic"):
+            raise ValueError(f"--select {self.select} needs no folds: leave out --cv")
+        if self.penalty == "group" and self.family == "poisson":
+            raise ValueError("--penalty group is for gaussian, binomial and multinomial, not for poisson")
+        if self.penalty == "group" and self.family == "gaussian" and self.alpha is None:
+            raise ValueError("--penalty group of the gaussian family takes a strength: give --alpha")
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the target is a class."""
+        return self.family in ("binomial", "multinomial")
+
+    def estimator(self, groups: list[str] | None = None) -> FederatedLinearModel:
+        """The estimator that does this; `groups` has the variable of each feature."""
+        choice = {"cv": self.folds or FOLDS, "criterion": self.select or "min", "random_state": self.seed}
+        ratio = {"l1_ratio": 0.5 if self.l1_ratio is None else self.l1_ratio}
+        if self.classifies:
+            given: dict = {"penalty": self.penalty} | (ratio if self.penalty == "elasticnet" else {})
+            given |= {"groups": groups} if self.penalty == "group" else {}
+            return with_strength(FederatedLogisticRegression, FederatedLogisticRegressionCV, self.alpha, given, choice)
+        if self.family == "poisson":
+            given = ratio if self.penalty == "elasticnet" else {"l1_ratio": 1.0}
+            return with_strength(FederatedPoisson, FederatedPoissonCV, self.alpha, given, choice)
+        if self.penalty == "group":
+            return FederatedGroupLasso(self.alpha or 0.0, groups=groups)
+        if self.penalty == "elasticnet":
+            return with_strength(FederatedElasticNet, FederatedElasticNetCV, self.alpha, ratio, choice)
+        return with_strength(FederatedLasso, FederatedLassoCV, self.alpha, {}, choice)
+
+
+def with_strength(
+    given_one: type[FederatedLinearModel],
+    chosen_one: type[FederatedLinearModel],
+    alpha: float | None,
+    given: Mapping[str, object],
+    choice: Mapping[str, object],
+) -> FederatedLinearModel:
+    """The estimator of this strength, or the one that chooses it."""
+    if alpha is None:
+        return chosen_one(**given, **choice)
+    return given_one(alpha=alpha, **given)  # type: ignore[call-arg]
+
+
+def one_of(option: str, value: str, choices: tuple[str, ...]) -> None:
+    """Refuse what is not one of several words."""
+    if value not in choices:
+        raise ValueError(f"{option} must be {', '.join(choices[:-1])} or {choices[-1]}, got {value!r}")

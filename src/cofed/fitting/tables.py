@@ -1,0 +1,135 @@
+"""From files to a job: the sites' tables agree on their columns, and the target suggests the family."""
+
+import dataclasses
+from pathlib import Path
+
+import pandas as pd
+
+from cofed.fitting.plan import FitPlan, one_of
+from cofed.fitting.run import FitJob
+from cofed.sites import (
+    AbstractSites,
+    SiteTable,
+    TableInfo,
+    TableSites,
+    agree,
+    read_sites,
+    read_table,
+    table_sites,
+)
+from cofed.sites.table_sites import tables_of_frame
+
+MISSING = ("refuse", "drop", "impute")
+
+
+@dataclasses.dataclass(frozen=True)
+class FitTables:
+    """Which tables, and which of their columns.
+
+    Attributes
+    ----------
+    path : Path
+        A folder with a table per site, or one table.
+    target : str
+        The column to predict.
+    features : list of str or None
+        The columns to predict from; None is all others.
+    client : str or None
+        The column of one table that names the site of a row.
+    missing : {"refuse", "drop", "impute"}
+        What is done about missing values.
+    """
+
+    path: Path
+    target: str
+    features: list[str] | None = None
+    client: str | None = None
+    missing: str = "refuse"
+
+    def read(self) -> dict[str, SiteTable]:
+        """The tables by site."""
+        one_of("--missing-values", self.missing, MISSING)
+        if self.path.is_dir():
+            if self.client is not None:
+                raise ValueError(
+                    f"--client is for one table of all sites, but {self.path} is a folder with a table for each"
+                )
+            return read_sites(self.path)
+        table = read_table(self.path)
+        if self.client is None:
+            raise ValueError(f"{self.path} is one table: give --client, the column that says which site a row is of")
+        return tables_of_frame(table, self.client)
+
+
+@dataclasses.dataclass(frozen=True)
+class PreparedFit:
+    """A plan and tables that fit together, before anything is asked of the sites.
+
+    Attributes
+    ----------
+    plan : FitPlan
+        What to fit.
+    choice : FitTables
+        To which tables and columns.
+    tables : dict of str to SiteTable
+        The tables by site.
+    infos : dict of str to TableInfo
+        What the sites tell of them.
+    """
+
+    plan: FitPlan
+    choice: FitTables
+    tables: dict[str, SiteTable]
+    infos: dict[str, TableInfo]
+
+    def in_process(self) -> TableSites:
+        """The sites, all in this process."""
+        choice, frames = self.choice, {site: table.frame for site, table in self.tables.items()}
+        classify = self.plan.classifies
+        return table_sites(frames, choice.target, choice.features, classify=classify, missing=choice.missing)
+
+    def job(self, sites: AbstractSites, out: Path, command: str) -> FitJob:
+        """The job of fitting over these sites, which have agreed on a design."""
+        design = sites.design
+        assert design is not None
+        groups = tuple(feature.name for feature in design.features for _ in feature.encoded)
+        used = {self.choice.target, *groups}
+        known = pd.DataFrame({"site": sites.names, "rows": sites.sizes})
+        if sum(sites.sizes) != sum(info.rows for info in self.infos.values()):
+            known["rows_of_the_table"] = [self.infos[site].rows for site in sites.names]
+        known["missing_values"] = [
+            sum(column.missing for column in self.infos[site].columns if column.name in used) for site in sites.names
+        ]
+        return FitJob(self.plan, sites, self.choice.target, groups, known, out, command)
+
+
+def prepare(plan: FitPlan, choice: FitTables, *, guess: bool = False) -> PreparedFit:
+    """Read the tables, and refuse what does not fit together.
+
+    Parameters
+    ----------
+    plan : FitPlan
+        What to fit.
+    choice : FitTables
+        To which tables and columns.
+    guess : bool
+        Whether the family is what the target suggests, and not the plan's.
+
+    Returns
+    -------
+    PreparedFit
+        Both, and the tables.
+    """
+    tables = choice.read()
+    infos = {site: table.info() for site, table in tables.items()}
+    classify = None if guess else plan.classifies
+    design = agree(infos, choice.target, choice.features, classify=classify, missing=choice.missing)
+    classes = 0 if design.classes is None else len(design.classes)
+    if guess:
+        family = "gaussian" if not classes else "binomial" if classes == 2 else "multinomial"
+        plan = dataclasses.replace(plan, family=family)
+    elif plan.family == "binomial" and classes != 2:
+        raise ValueError(
+            f"--family binomial is for two classes, but {choice.target} has {classes}: give --family multinomial"
+        )
+    return PreparedFit(plan, choice, tables, infos)

@@ -1,0 +1,179 @@
+"""Sites as processes on this machine, each with its own table, over Flower on loopback."""
+
+import contextlib
+import logging
+import secrets
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from cofed._util.files import atomically, plain_names, private_folder
+from cofed.flower.certificates import make
+from cofed.flower.link import FlowerLink
+from cofed.flower.processes import LocalNetwork
+from cofed.flower.progress import ProgressLog
+from cofed.flower.run_folder import RunFolder
+from cofed.flower.runtime import Runtime, grid_of_run
+from cofed.sites.network import ChosenColumns, NetworkSites
+
+RESTARTS = 3  # of a site that ends by itself
+PROJECT = """[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "cofed-sites"
+version = "1.0.0"
+description = "The run that a fit's messages are of. Its code is never run: the server and the sites have their own."
+license = "Apache-2.0"
+dependencies = ["flwr>=1.40"]
+
+[tool.hatch.build.targets.wheel]
+packages = ["."]
+
+[tool.flwr.app]
+publisher = "cofed"
+
+[tool.flwr.app.components]
+serverapp = "cofed_sites:server"
+clientapp = "cofed_sites:client"
+"""
+APP = {"pyproject.toml": PROJECT, "cofed_sites/__init__.py": "server = client = None\n"}
+
+
+@contextlib.contextmanager
+def start_sites(
+    tables: Mapping[str, Path | pd.DataFrame],
+    out: Path,
+    columns: ChosenColumns,
+    *,
+    secure: bool = False,
+    patience: float = 600.0,
+) -> Iterator[NetworkSites]:
+    """Start a SuperLink and a process for each site on this machine, and give the sites, for an estimator's `fit`.
+
+    Everything that was started is stopped at the end of the block, however that comes.
+
+    Parameters
+    ----------
+    tables : mapping of str to Path or DataFrame
+        The file of each site, or its rows, which are then written into `out`.
+    out : Path
+        A folder for the log of exchanges (`out/log`), the processes' logs (`out/logs`) and what the sites keep. Started
+        again with the same folder, the same fit goes on where it was.
+    columns : ChosenColumns
+        Which column is predicted from which, and what is done about missing values.
+    secure : bool
+        Whether over TLS, with authenticated sites.
+    patience : float
+        Seconds to wait for a site.
+
+    Yields
+    ------
+    NetworkSites
+        The sites, once all are there and have agreed on a design.
+
+    Raises
+    ------
+    ValueError
+        Where the tables do not fit together, or the log is of another fit.
+    SitesMissing
+        Where a site does not answer, also within the block.
+    RuntimeError
+        Where a process of Flower does not start.
+
+    Examples
+    --------
+    >>> from cofed.sites.network import ChosenColumns
+    >>> files = {"oslo": Path("oslo.csv"), "rome": Path("rome.csv")}
+    >>> with start_sites(files, Path("out"), ChosenColumns(target="cost")) as sites:  # doctest: +SKIP
+    ...     model = cofed.estimators.FederatedLassoCV().fit(sites)
+    """
+    out = private_folder(out.resolve())
+    names = plain_names(list(tables), "a site")
+    with quiet(), LocalSites(out, certificates_in(out, names) if secure else None) as network:
+        secret = out / "secret"
+        atomically(secret, lambda name: Path(name).write_bytes(secrets.token_bytes(32)))
+        network.superlink(secret=secret)
+        for site, table in tables.items():
+            network.start_site(site, table)
+        for name, text in APP.items():
+            atomically(out / "app" / name, lambda file, text=text: Path(file).write_text(text))
+        network.run(out / "app")
+        runtime = Runtime(network.address, secret.read_bytes(), network.root)
+        with grid_of_run(runtime, patience, network.check_run) as grid:
+            progress = ProgressLog(RunFolder(out / "log"))
+            link = FlowerLink(grid, patience, progress, network.check_sites)
+            yield NetworkSites.open(link, names, columns, out / "log")
+
+
+class LocalSites(LocalNetwork):
+    """A SuperLink on loopback, and the processes of sites."""
+
+    def __init__(self, folder: Path, certificates: Path | None):
+        super().__init__(folder, certificates)
+        self.commands: dict[str, list[str]] = {}
+        self.restarts: Counter[str] = Counter()
+
+    @property
+    def root(self) -> Path | None:
+        """The authority's certificate."""
+        return None if self.certificates is None else self.certificates / "ca.crt"
+
+    def start_site(self, site: str, table: Path | pd.DataFrame) -> None:
+        """Start a site's process."""
+        if isinstance(table, pd.DataFrame):
+            path = self.folder / "tables" / f"{site}.parquet"
+            atomically(path, lambda name: table.to_parquet(name))
+        else:
+            path = table.resolve()
+        own = ["--data", str(path), "--name", site, "--keep", str(self.folder / "sites" / site)]
+        security = ["--insecure"]
+        if self.certificates is not None:
+            self.register(site, self.certificates / f"{site}.key.pub")
+            security = ["--ca", str(self.root), "--key", str(self.certificates / f"{site}.key")]
+        command = [sys.executable, "-m", "cofed", "site", "--server", self.address, *own, *security]
+        self.commands[site] = command
+        self.start(site, *command)
+
+    def check_run(self) -> None:
+        """Refuse to wait for a run that could not be started."""
+        if self.started["superlink"].poll() is not None or self.started["run"].poll():
+            name = "superlink" if self.started["superlink"].poll() is not None else "run"
+            raise RuntimeError(f"the {name} of Flower ended; the end of its log, {self.log(name)}:\n{self.tail(name)}")
+
+    def check_sites(self, joined: Mapping[str, int]) -> None:
+        """Start a site again that has ended; one that ends before it has joined has a reason, which is said."""
+        self.check_run()
+        for site, command in self.commands.items():
+            if self.started[site].poll() is None:
+                continue
+            if site not in joined or self.restarts[site] == RESTARTS:
+                raise RuntimeError(f"the site {site} ended; the end of its log, {self.log(site)}:\n{self.tail(site)}")
+            self.restarts[site] += 1
+            self.start(site, *command)
+
+
+def certificates_in(out: Path, names: list[str]) -> Path:
+    """The folder of certificates and keys, made where it is missing."""
+    folder = out / "certificates"
+    if not folder.exists():
+        make(folder, ["127.0.0.1", "localhost"], names)
+    return folder
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep Flower's own lines off the screen; they are in the logs, and progress is told otherwise."""
+    from flwr.supercore import logger as _  # noqa: F401  # which sets the level when it is first imported
+
+    log = logging.getLogger("flwr")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)

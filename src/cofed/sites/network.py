@@ -1,0 +1,314 @@
+"""Sites whose rows are elsewhere: the server's end of the door, whatever carries the messages."""
+
+import dataclasses
+import hashlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Generic, NamedTuple, NoReturn, TypeVar
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from cofed._util import naming
+from cofed.models import Weights
+from cofed.sites.agreement import agree, agree_on_fills
+from cofed.sites.base import AbstractSites, Exchange, Exchanges, QuestionRefused, TrainingPlan
+from cofed.sites.columns import TableInfo
+from cofed.sites.design import Design
+from cofed.sites.exchange_log import Entry, ExchangeLog
+from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
+from cofed.sites.queries.base import AbstractQuery, Message
+from cofed.sites.questions import answer_arrays, question_bytes, question_hash, read_answer
+
+T = TypeVar("T")
+
+
+class SitesMissing(RuntimeError):
+    """Sites did not answer, or answered badly, for as long as one was ready to wait; an exact sum needs them all.
+
+    Attributes
+    ----------
+    sites : dict of str to str
+        What is wrong with each of them.
+    """
+
+    def __init__(self, sentence: str, sites: Mapping[str, str]):
+        super().__init__(sentence)
+        self.sites = dict(sites)
+
+
+@dataclasses.dataclass(frozen=True)
+class Replies(Generic[T]):
+    """What all sites have answered to one request."""
+
+    by_site: dict[str, T]
+    down: int  # bytes to all sites
+    up: int  # bytes from all sites
+
+
+class AbstractLink(ABC):
+    """What carries requests to sites and their replies back.
+
+    Attributes
+    ----------
+    exchanges : Exchanges
+        Where those listen who want to know what the sites do.
+    """
+
+    exchanges: Exchanges
+
+    @abstractmethod
+    def gather(self, wanted: Sequence[str] | int) -> dict[str, TableInfo]:
+        """Wait for these sites, or for so many, and hear what each tells of its table.
+
+        Raises `SitesMissing` where they do not all come.
+        """
+
+    @abstractmethod
+    def ask_all(self, request: bytes, sites: Sequence[str], read: Callable[[str, bytes], T]) -> Replies[T]:
+        """Send a request to these sites until each has given a reply that `read` takes.
+
+        A reply for which `read` raises a `Malformed` does not count. Any other error of it ends the exchange.
+        Raises `SitesMissing` where one gives no such reply for long enough.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class ChosenColumns:
+    """What of the sites' tables a fit is about; see `cofed.sites.agree`."""
+
+    target: str | None = None
+    features: tuple[str, ...] | None = None
+    factors: Collection[str] = ()
+    missing: str = "refuse"
+
+    def agreed(self, infos: Mapping[str, TableInfo], classify: bool | None = None) -> Design:
+        """The design of all sites' tables."""
+        return agree(infos, self.target, self.features, factors=self.factors, classify=classify, missing=self.missing)
+
+
+class Network(NamedTuple):
+    """What the views of the same sites share."""
+
+    link: AbstractLink
+    infos: Mapping[str, TableInfo]  # what each site tells of its table, in the order in which answers are added up
+    columns: ChosenColumns
+    log: ExchangeLog | None = None
+    left_out: tuple[str, ...] = ()
+
+    def logged(self, folder: Path | None) -> "Network":
+        """The network with its log in a folder, where one is given; refused where that is of another fit."""
+        if folder is None:
+            return self
+        tables = {
+            site: hashlib.sha256(info.model_dump_json().encode()).hexdigest() for site, info in self.infos.items()
+        }
+        log = ExchangeLog(folder)
+        log.begin({"tables": tables, "columns": dataclasses.asdict(self.columns), "left_out": self.left_out})
+        return self._replace(log=log)
+
+
+class NetworkSites(AbstractSites):
+    """Sites whose rows are elsewhere; `cofed.flower.sites` gives them.
+
+    Parameters
+    ----------
+    network : Network
+        How they are reached, and what they tell of themselves.
+    design : Design
+        How the sites' tables become numbers.
+    sizes : tuple of int
+        How many rows each site has in the design.
+    exchanges : Exchanges
+        What has been asked so far.
+
+    Attributes
+    ----------
+    infos : dict of str to TableInfo
+        What the sites told of their tables, such as the missing values of every column.
+    left_out : tuple of str
+        Sites that were left out, see `without`.
+    """
+
+    def __init__(self, network: Network, design: Design, sizes: tuple[int, ...], exchanges: Exchanges):
+        self.network, self.design, self.sizes, self.exchanges = network, design, sizes, exchanges
+        self.agreed = design
+        self.infos, self.left_out = dict(network.infos), network.left_out
+        self.names, self.feature_names = tuple(network.infos), design.feature_names
+        self.n_features = len(design.feature_names)
+        self.view = {"design": design.model_dump(mode="json")}
+
+    @classmethod
+    def open(
+        cls, link: AbstractLink, wanted: Sequence[str] | int, columns: ChosenColumns, log: Path | None = None
+    ) -> "NetworkSites":
+        """The sites that a link reaches, once they are all there and have agreed on what their tables hold."""
+        began = time.perf_counter()
+        infos = link.gather(wanted)
+        order = sorted(infos, key=naming.natural)
+        told = sum(len(info.model_dump_json()) for info in infos.values())
+        link.exchanges.append(Exchange("columns", 1, 0, told, time.perf_counter() - began))
+        return cls.begin(Network(link, {site: infos[site] for site in order}, columns).logged(log))
+
+    @classmethod
+    def begin(cls, network: Network) -> "NetworkSites":
+        """The sites of a network, once they have agreed on a design."""
+        infos = network.infos
+        sizes, exchanges = tuple(info.rows for info in infos.values()), network.link.exchanges
+        design = network.columns.agreed(infos)
+        if design.needs_fills:
+            design = agree_on_fills(design, cls(network, design.keeping_missing(), sizes, exchanges))
+        sites = cls(network, design, sizes, exchanges)
+        if design.missing != "refuse" and any(column.missing for info in infos.values() for column in info.columns):
+            sites.sizes = sites.rows_in_design()
+        return sites
+
+    # Exchanges
+
+    def exchange(self, query: AbstractQuery, message: Message) -> tuple[PyTree, int, int]:
+        jax.config.update("jax_enable_x64", True)
+        shape = query.shape(message, self.n_features)
+
+        def read(head: Head, arrays: Mapping[str, np.ndarray]) -> PyTree:
+            finite = all(np.isfinite(array).all() for array in arrays.values())
+            if head.get("finite") is not finite:  # a site says so where a model is so far off that a sum overflows
+                raise Malformed(f"the answer {'says that it is not' if finite else 'is not'} finite")
+            return read_answer(arrays, shape)
+
+        def combine(answers: list[PyTree]) -> tuple[Head, dict[str, np.ndarray]]:
+            return {}, answer_arrays(summed(answers))
+
+        request = question_bytes(query, message, self.view)
+        done, arrays = self.asked(request, (query.name, query.version), read, combine)
+        return read_answer(arrays, shape), done.down, done.up
+
+    def rows_in_design(self) -> tuple[int, ...]:
+        """How many rows each site has in the design, where rows with missing values are dropped."""
+        began = time.perf_counter()
+        request = pack({"kind": "rows", "view": self.view}, {})
+        done, _ = self.asked(
+            request, ("rows", 1), lambda head, _: whole_number(head.get("rows")), lambda rows: ({"rows": rows}, {})
+        )
+        self.exchanges.append(Exchange("rows", 1, done.down, done.up, time.perf_counter() - began))
+        rows = done.said["rows"]
+        assert isinstance(rows, list)
+        return tuple(whole_number(one) for one in rows)
+
+    def asked(
+        self,
+        request: bytes,
+        what: tuple[str, int],
+        read: Callable[[Head, Mapping[str, np.ndarray]], T],
+        combine: Callable[[list[T]], tuple[Head, dict[str, np.ndarray]]],
+    ) -> tuple[Entry, dict[str, np.ndarray]]:
+        """One exchange: from the log where it has happened, else with the sites, and then into the log.
+
+        `read` takes a site's reply, and `combine` what was read of all, in the sites' order.
+        """
+        mark, log = question_hash(request), self.network.log
+        if log is not None and (known := log.recall(what[0], mark)) is not None:
+            return known
+        began = time.perf_counter()
+        replies = self.network.link.ask_all(request, self.names, lambda site, reply: read(*opened(site, mark, reply)))
+        said, arrays = combine([replies.by_site[site] for site in self.names])
+        seconds = time.perf_counter() - began
+        done = Entry(0, *what, mark, replies.down, replies.up, seconds, self.names, said)
+        if log is not None:
+            log.add(done, arrays)
+        return done, arrays
+
+    # Views
+
+    def of_numbers(self) -> "NetworkSites":
+        return self.with_target(classify=False)
+
+    def of_classes(self) -> tuple["NetworkSites", np.ndarray]:
+        sites = self.with_target(classify=True)
+        classes = sites.agreed.classes
+        assert classes is not None
+        return sites, classes
+
+    def with_target(self, classify: bool) -> "NetworkSites":
+        """The same sites with a target that is a number or a class; what was asked counts on."""
+        if self.agreed.target is None:
+            raise ValueError("the sites have no target; say which column is predicted, such as target='cost'")
+        target = self.network.columns.agreed(self.infos, classify).target
+        design = self.agreed.model_copy(update={"target": target})
+        return NetworkSites(self.network, design, self.sizes, self.exchanges)
+
+    def without(self, names: Sequence[str]) -> "NetworkSites":
+        """The other sites alone, from the beginning: nothing that was asked counts.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The sites to leave out, such as those of a `SitesMissing`.
+
+        Returns
+        -------
+        NetworkSites
+            The others, with a log of their own in a folder of the log, and `left_out` naming those without.
+        """
+        network = self.network
+        unknown = [name for name in names if name not in self.names]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is not one of the sites, which are {', '.join(self.names)}")
+        infos = {site: info for site, info in network.infos.items() if site not in names}
+        if not infos:
+            raise ValueError("no site would be left")
+        gone = (*network.left_out, *(site for site in self.names if site in names))
+        folder = None if network.log is None else network.log.folder / f"without-{len(gone)}"
+        network.link.exchanges.clear()
+        return NetworkSites.begin(network._replace(infos=infos, left_out=gone, log=None).logged(folder))
+
+    def train(self, plan: TrainingPlan, w: Weights) -> NoReturn:
+        """Algorithms run over the network with `cofed federate` or `cofed.flower.serve`, and not at this door."""
+        raise NotImplementedError(
+            f"sites over a network answer questions, and this fit needs rounds of {type(plan.algorithm).__name__}: use "
+            "`cofed federate` or cofed.flower.serve for those, or a solver that asks questions"
+        )
+
+
+def summed(answers: list[PyTree]) -> PyTree:
+    """The sum of answers, added up in this order."""
+    total = answers[0]
+    for answer in answers[1:]:
+        total = jax.tree.map(np.add, total, answer)
+    return total
+
+
+def opened(site: str, mark: str, reply: bytes) -> tuple[Head, dict[str, np.ndarray]]:
+    """The head and arrays of a site's reply to the request with this hash."""
+    head, arrays = unpack(reply)
+    kind, trouble = head.get("kind"), head.get("trouble")
+    if not isinstance(kind, str) or not isinstance(trouble, str):
+        raise Malformed("the reply does not say whether it went well")
+    words = trouble[:400] if trouble.isprintable() else clipped(trouble, 400)
+    if kind == QuestionRefused.__name__:
+        raise QuestionRefused(f"the site {site} does not answer: {words}")
+    if kind or trouble:
+        raise Malformed(words)
+    if head.get("answers") != mark or head.get("site") != site:
+        raise Malformed("the reply answers something else, or is of another site")
+    return head, arrays
+
+
+def whole_number(value: object) -> int:
+    """A number of rows that a site has told."""
+    if type(value) is not int or not 0 < value < 2**40:
+        raise Malformed(f"the reply speaks of {clipped(value)} rows")
+    return value
+
+
+def read_info(head: Head) -> TableInfo:
+    """What a site tells of its table."""
+    try:
+        info = TableInfo.model_validate(head.get("info"))
+    except ValueError:
+        raise Malformed("the reply tells nothing of a table") from None
+    if not 0 < info.rows < 2**40 or not info.columns:
+        raise Malformed(f"the reply speaks of {info.rows} rows and {len(info.columns)} columns")
+    return info

@@ -1,0 +1,260 @@
+"""`cofed fit` by real runs: what it writes, what it says, how it refuses, how it is stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from cofed.cli import app
+from cofed.estimators import FederatedLasso, FederatedLogisticRegression, FederatedPoisson, load
+from tests.fitting import hospitals
+from tests.test_cli import flat
+
+FEATURES = "age,weight,glucose,distance,sex"
+FILES = {
+    *("model.safetensors", "coefficients.csv", "summary.txt", "summary.csv", "exchanges.csv", "report.html"),
+    "progress.jsonl",
+}
+FIGURES = {"path.png", "path.svg", "cv.png", "cv.svg"}
+
+
+@pytest.fixture(scope="module")
+def table():
+    return hospitals.pooled()
+
+
+@pytest.fixture(scope="module")
+def folder(table, tmp_path_factory):
+    return hospitals.write(tmp_path_factory.mktemp("sites") / "hospitals", table)
+
+
+def fit(*arguments: object, columns: int = 120):
+    """The command, in this process."""
+    given = ["fit", *map(str, arguments)]
+    return CliRunner().invoke(app, given, env={"COLUMNS": str(columns), "TERM": "dumb", "NO_COLOR": "1"})
+
+
+@pytest.fixture(scope="module")
+def chosen(folder, tmp_path_factory):
+    """A linear model with a chosen strength and intervals."""
+    out = tmp_path_factory.mktemp("out") / "new"
+    given = ("--target", "cost", "--features", FEATURES, "--select", "1se", "--cv", 4, "--infer", "--level", 0.9)
+    return fit(folder, *given, "--out", out), out
+
+
+def encoded(table: pd.DataFrame) -> pd.DataFrame:
+    """The features as the command makes them of these tables."""
+    return table[FEATURES.split(",")].assign(sex=(table["sex"] == "male").astype(float))
+
+
+def test_everything_is_written_and_private(chosen):
+    result, out = chosen
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in out.iterdir()} == FILES | FIGURES
+    assert out.stat().st_mode & 0o777 == 0o700
+    assert all((out / name).stat().st_mode & 0o777 == 0o600 for name in FILES)
+    assert (out / "path.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (out / "cv.svg").read_text()
+
+
+def test_the_model_is_that_of_the_pooled_rows(chosen, table):
+    _, out = chosen
+    found = pd.read_csv(out / "coefficients.csv")
+    model = load(out / "model.safetensors")
+    pooled = FederatedLasso(model.alpha_).fit(encoded(table), table["cost"])
+    assert list(found["feature"]) == ["(intercept)", "age", "weight", "glucose", "distance", "sex[male]"]
+    assert found["coef"][1:].to_numpy() == pytest.approx(pooled.coef_, rel=1e-9, abs=1e-12)
+    assert found["coef"][0] == pytest.approx(pooled.intercept_, rel=1e-9)
+    assert model.coef_.tolist() == found["coef"][1:].tolist()  # the table has every bit
+    assert model.alpha_ == model.alpha_1se_
+    assert model.cv == 4
+
+
+def test_intervals_are_in_the_table_of_coefficients(chosen):
+    _, out = chosen
+    found = pd.read_csv(out / "coefficients.csv").set_index("feature")
+    inferred = load(out / "model.safetensors").inference_
+    for column in ("se", "low", "high", "p_value"):
+        assert found[column].iloc[1:].tolist() == inferred[column].tolist()
+        assert np.isnan(found.loc["(intercept)", column]) or column in inferred.index
+    from scipy.stats import norm
+
+    width = (found["high"] - found["low"]).iloc[1:] / found["se"].iloc[1:]
+    assert width.to_numpy() == pytest.approx(2 * norm.ppf(0.95), rel=0.05)  # of 90 %
+
+
+def test_summary_and_exchanges_agree_with_the_model(chosen):
+    result, out = chosen
+    model = load(out / "model.safetensors")
+    figures = pd.read_csv(out / "summary.csv").set_index("name")["value"]
+    assert figures["outcome"] == model.certificate_.outcome == "converged"
+    assert float(figures["gap"]) == model.certificate_.gap
+    assert int(figures["rows"]) == sum(hospitals.SIZES.values())
+    assert (out / "summary.txt").read_text().strip() == model.summary()
+    assert model.summary().splitlines()[0] in result.output
+    exchanges = pd.read_csv(out / "exchanges.csv")
+    assert list(exchanges.columns) == ["exchange", "what", "rounds", "bytes_down", "bytes_up", "seconds"]
+    assert exchanges["rounds"].sum() == int(figures["exchanges"])
+    assert (exchanges["bytes_down"].sum(), exchanges["bytes_up"].sum()) == tuple(
+        figures[["bytes_down", "bytes_up"]].astype(int)
+    )
+    assert set(exchanges["what"]) > {"columns"}
+
+
+def test_progress_tells_sites_exchanges_and_the_end(chosen):
+    _, out = chosen
+    events = [json.loads(line) for line in (out / "progress.jsonl").read_text().splitlines()]
+    assert [events[0]["kind"], events[-1]["kind"]] == ["begin", "end"]
+    assert {site["name"]: site["rows"] for site in events[0]["sites"]} == hospitals.SIZES
+    told = [event for event in events if event["kind"] == "exchange"]
+    assert len(told) == len(pd.read_csv(out / "exchanges.csv"))
+    assert events[-1] | {"time": 0, "words": ""} == {
+        "time": 0, "kind": "end", "ok": True, "outcome": "converged", "words": ""
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "pooled"),
+    [
+        ("ill", ["--alpha", 0.05], FederatedLogisticRegression(0.05)),
+        ("ill", ["--alpha", 0.05, "--penalty", "elasticnet"], FederatedLogisticRegression(0.05, penalty="elasticnet")),
+        ("ill", ["--alpha", 0.05, "--penalty", "group"], FederatedLogisticRegression(0.05, penalty="group")),
+        ("visits", ["--alpha", 0.05, "--family", "poisson"], FederatedPoisson(0.05)),
+    ],
+    ids=["binomial", "elasticnet", "group", "poisson"],
+)
+def test_families_and_penalties_are_those_of_the_estimators(folder, table, tmp_path, target, given, pooled):
+    result = fit(folder, "--target", target, "--features", FEATURES, *given, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    pooled.fit(encoded(table), table[target])
+    found = pd.read_csv(tmp_path / "out" / "coefficients.csv")["coef"].to_numpy()
+    assert found[1:] == pytest.approx(pooled.coef_.ravel(), rel=1e-7, abs=1e-9)
+    assert not FIGURES & {path.name for path in (tmp_path / "out").iterdir()}  # there is no path to draw
+
+
+def test_several_classes_have_a_long_table(folder, table, tmp_path):
+    given = ("--target", "stage", "--features", FEATURES, "--alpha", 0.02)
+    result = fit(folder, *given, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "Family: multinomial, as stage suggests" in flat(result.output)
+    found = pd.read_csv(tmp_path / "out" / "coefficients.csv")
+    assert list(found.columns) == ["class", "feature", "coef"]
+    pooled = FederatedLogisticRegression(0.02).fit(encoded(table), table["stage"])
+    wide = found.pivot(index="class", columns="feature", values="coef").loc[pooled.classes_]
+    assert wide["(intercept)"].to_numpy() == pytest.approx(pooled.intercept_, abs=1e-7)
+    assert wide[["age", "sex[male]"]].to_numpy() == pytest.approx(pooled.coef_[:, [0, 4]], abs=1e-7)
+
+
+def test_one_table_with_a_column_of_sites_gives_the_same(folder, table, tmp_path):
+    table.to_csv(tmp_path / "all.csv", index=False)
+    given = ("--target", "cost", "--features", FEATURES, "--alpha", 0.1)
+    assert fit(folder, *given, "--out", tmp_path / "a").exit_code == 0
+    done = fit(tmp_path / "all.csv", "--client", "hospital", *given, "--out", tmp_path / "b")
+    assert done.exit_code == 0, done.output
+    assert "bergen (90), leiden (150), padua (60)" in done.output
+    a, b = (pd.read_csv(tmp_path / name / "coefficients.csv")["coef"] for name in "ab")
+    assert a.to_numpy() == pytest.approx(b.to_numpy(), rel=1e-12)
+
+
+def test_missing_values_are_refused_dropped_or_filled_in(table, tmp_path):
+    holey = table.copy()
+    holey.loc[holey.index[:7], "age"] = np.nan
+    sites = hospitals.write(tmp_path / "sites", holey)
+    given = (sites, "--target", "cost", "--features", FEATURES, "--alpha", 0.1, "--out", tmp_path / "out")
+    refused = fit(*given)
+    assert refused.exit_code == 2
+    assert "bergen" in refused.output
+    assert "'age'" in refused.output
+    assert fit(*given, "--missing-values", "drop").exit_code == 0
+    assert "bergen (83)" in (tmp_path / "out" / "summary.txt").read_text()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert '["bergen",83,90,7]' in page
+    assert fit(*given, "--missing-values", "impute").exit_code == 0
+    assert "bergen (90)" in (tmp_path / "out" / "summary.txt").read_text()
+
+
+REFUSALS = {
+    "family": (["--family", "gamma"], "--family must be gaussian, binomial, multinomial or poisson, got 'gamma'"),
+    "penalty": (["--penalty", "l3"], "--penalty must be l1, elasticnet or group, got 'l3'"),
+    "select": (["--select", "best"], "--select must be min, 1se, aic or bic, got 'best'"),
+    "l1_ratio": (["--l1-ratio", 0.5], "--l1-ratio is for --penalty elasticnet, which is l1 here"),
+    "ratio": (["--penalty", "elasticnet", "--l1-ratio", 2], "--l1-ratio must be from 0 to 1, got 2"),
+    "alpha": (["--alpha", -1], "--alpha must be a finite number, at least 0, got -1"),
+    "nan": (["--alpha", "nan"], "--alpha must be a finite number"),
+    "both": (["--alpha", 1, "--cv", 5], "--alpha sets the strength, --cv and --select choose it"),
+    "folds": (["--select", "bic", "--cv", 5], "--select bic needs no folds"),
+    "level": (["--infer", "--level", 1.0], "--level must be between 0 and 1, got 1"),
+    "group": (["--penalty", "group", "--family", "gaussian"], "takes a strength: give --alpha"),
+    "poisson": (["--penalty", "group", "--family", "poisson"], "not for poisson"),
+    "client": (["--client", "hospital"], "--client is for one table of all sites"),
+    "missing": (["--missing-values", "guess"], "--missing-values must be refuse, drop or impute, got 'guess'"),
+    "target": (["--target", "price"], "no site has a column 'price'"),
+    "features": (["--features", "age,hight"], "no site has a column 'hight'"),
+    "binomial": (
+        ["--target", "stage", "--family", "binomial"],
+        "--family binomial is for two classes, but stage has 3",
+    ),
+    "text": (["--target", "ill", "--family", "gaussian"], "'ill' must hold numbers"),
+    "counts": (["--family", "poisson"], "FederatedPoissonCV"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_bad_input_is_refused_in_a_sentence(folder, tmp_path, name):
+    given, sentence = REFUSALS[name]
+    result = fit(folder, "--target", "cost", "--features", FEATURES, *given, "--out", tmp_path / "out", columns=200)
+    assert result.exit_code == 2, result.output
+    assert sentence in flat(result.output)
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "sentence"),
+    [
+        ("nowhere", "there is no file or folder"),
+        ("empty", "holds no site"),
+        ("table.csv", "is one table: give --client"),
+    ],
+)
+def test_a_place_without_sites_is_refused(tmp_path, place, sentence):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "table.csv").write_text("age,cost\n1,2\n")
+    result = fit(tmp_path / place, "--target", "cost", "--out", tmp_path / "out", columns=200)
+    assert result.exit_code == 2
+    assert sentence in flat(result.output)
+
+
+def test_ctrl_c_keeps_what_was_exchanged(folder, tmp_path):
+    """The signal comes when the first exchange has been told, so the fit has begun and is not over."""
+    out = tmp_path / "out"
+    words = ["fit", folder, "--target", "ill", "--features", FEATURES, "--cv", "50", "--out", out]
+    with subprocess.Popen(
+        [sys.executable, "-m", "cofed", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        said = ""
+        while "exchange 1:" not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        os.kill(process.pid, signal.SIGINT)
+        _, rest = process.communicate()
+    assert process.returncode == 130, said + rest
+    assert "Stopped. What was exchanged until then is in" in flat(rest)
+    assert len(pd.read_csv(out / "exchanges.csv")) >= 1
+    last = json.loads((out / "progress.jsonl").read_text().splitlines()[-1])
+    assert (last["kind"], last["ok"], last["outcome"]) == ("end", False, "stopped")
+    assert not (out / "model.safetensors").exists()
+
+
+def test_help_teaches():
+    result = fit("--help", columns=100)
+    assert result.exit_code == 0
+    for words in ("--family", "cofed fit hospitals --target ill", "model.safetensors", "coefficients.csv"):
+        assert words in flat(result.output)

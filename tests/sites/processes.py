@@ -1,0 +1,77 @@
+"""Sites whose rows are in processes of their own: this process never has them."""
+
+import functools
+import multiprocessing
+from multiprocessing.connection import Connection
+
+import jax
+import numpy as np
+
+from cofed.sites import AbstractSites, SiteRows
+from cofed.sites.base import Exchanges
+from cofed.sites.queries import QUERIES
+
+
+def site(connection: Connection, name: str, make) -> None:
+    """A site's process: it makes its own rows, and answers questions about them until it is told to end."""
+    jax.config.update("jax_enable_x64", True)
+    rows = SiteRows.of_sites((name,), *([part] for part in make()))
+    labels = rows
+    while (asked := connection.recv()) is not None:
+        what, content = asked
+        if what == "about":
+            connection.send((len(rows.X), rows.X.shape[1], np.unique(rows.y).tolist()))
+        elif what == "classes":
+            labels = rows if content is None else rows.with_labels(np.searchsorted(content, rows.y).astype(np.int32))
+            connection.send(None)
+        else:
+            connection.send((QUERIES[what].refuses(*labels.of_site(0), content), labels.answer(QUERIES[what], content)))
+
+
+class ProcessSites(AbstractSites):
+    """One process for every site, each of which makes its own rows by a function."""
+
+    def __init__(self, makers):
+        context = multiprocessing.get_context("spawn")
+        self.names, self.connections, self.processes = tuple(makers), [], []
+        for name, make in makers.items():
+            here, there = context.Pipe()
+            process = context.Process(target=site, args=(there, name, make), daemon=True)
+            process.start()
+            self.connections.append(here)
+            self.processes.append(process)
+        about = self.tell("about", None)
+        self.sizes = tuple(n for n, _, _ in about)
+        self.n_features, self.feature_names = about[0][1], None
+        self.labels = np.unique(np.concatenate([labels for _, _, labels in about]))
+        self.exchanges = Exchanges()
+
+    def tell(self, what, content):
+        for connection in self.connections:
+            connection.send((what, content))
+        return [connection.recv() for connection in self.connections]
+
+    def exchange(self, query, message):
+        answers = self.tell(query.name, message)
+        assert all(reason is None for reason, _ in answers)
+        total = functools.reduce(lambda a, b: jax.tree.map(np.add, a, b), [answer for _, answer in answers])
+        shapes = jax.tree.map(np.shape, query.shape(message, self.n_features))
+        assert jax.tree.map(np.shape, total) == shapes
+        return total, 0, 0
+
+    def of_numbers(self):
+        self.tell("classes", None)
+        return self
+
+    def of_classes(self):
+        self.tell("classes", self.labels)
+        return self, self.labels
+
+    def train(self, plan, w):
+        raise NotImplementedError
+
+    def close(self):
+        for connection in self.connections:
+            connection.send(None)
+        for process in self.processes:
+            process.join(30)

@@ -1,0 +1,107 @@
+"""Every estimator, fitted to rows that are in other processes: the coefficients are those of one process."""
+
+import ast
+import functools
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cofed.estimators
+from cofed import estimators
+from tests.sites.processes import ProcessSites
+
+SIZES = {"Bern": 41, "Oslo": 30, "Rome": 53}
+ESTIMATORS = {
+    "FederatedLasso": estimators.FederatedLasso(0.05),
+    "FederatedElasticNet": estimators.FederatedElasticNet(0.05, l1_ratio=0.7),
+    "FederatedGroupLasso": estimators.FederatedGroupLasso(0.05, groups=[0, 0, 1, 1, 2, 2]),
+    "FederatedTraceRegression": estimators.FederatedTraceRegression(0.05, shape=(3, 2)),
+    "FederatedConstrained": estimators.FederatedConstrained(constraint="nonnegative"),
+    "FederatedLassoCV": estimators.FederatedLassoCV(n_alphas=8, cv=3),
+    "FederatedElasticNetCV": estimators.FederatedElasticNetCV(n_alphas=5, cv=3, criterion="1se"),
+    "FederatedLogisticRegression": estimators.FederatedLogisticRegression(0.02),
+    "FederatedLogisticRegressionCV": estimators.FederatedLogisticRegressionCV(n_alphas=5, cv=3),
+    "FederatedPoisson": estimators.FederatedPoisson(0.02),
+    "FederatedPoissonCV": estimators.FederatedPoissonCV(n_alphas=5, cv=3),
+}
+KINDS = {"Logistic": "classes", "Poisson": "counts"}
+
+
+def rows(site: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of a site, of a size and a mean of its own."""
+    rng = np.random.default_rng(sum(map(ord, site)))
+    X = rng.normal(size=(SIZES[site], 6)) + rng.normal(size=6)
+    z = 0.5 * (X[:, 0] - X[:, 3])
+    if kind == "classes":
+        return X, np.where(z + rng.logistic(size=len(X)) > 0, 3, 7)
+    return X, rng.poisson(np.exp(z)).astype(float) if kind == "counts" else z + rng.normal(size=len(X))
+
+
+def kind_of(name: str) -> str:
+    return next((kind for word, kind in KINDS.items() if word in name), "numbers")
+
+
+@pytest.fixture(scope="module", params=["numbers", "classes", "counts"])
+def away(request):
+    sites = ProcessSites({site: functools.partial(rows, site, request.param) for site in SIZES})
+    yield request.param, sites
+    sites.close()
+
+
+def pooled(kind):
+    X, y = (np.concatenate(parts) for parts in zip(*(rows(site, kind) for site in SIZES), strict=True))
+    return X, y, np.repeat(list(SIZES), list(SIZES.values()))
+
+
+def test_every_estimator_gives_the_coefficients_of_one_process(away):
+    kind, sites = away
+    names = [name for name in ESTIMATORS if kind_of(name) == kind]
+    assert names
+    for name in names:
+        X, y, clients = pooled(kind)
+        here = estimators.__dict__[name](**ESTIMATORS[name].get_params()).fit(X, y, clients=clients)
+        model = ESTIMATORS[name].fit(sites)
+        scale = np.abs(here.coef_).max()
+        np.testing.assert_allclose(model.coef_, here.coef_, rtol=0, atol=1e-12 * scale, err_msg=name)
+        np.testing.assert_allclose(model.intercept_, here.intercept_, rtol=1e-11, atol=1e-12 * scale, err_msg=name)
+        assert model.certificate_.outcome == here.certificate_.outcome
+        assert [(one.what, one.rounds) for one in model.exchanges_] == [
+            (one.what, one.rounds) for one in here.exchanges_
+        ], name
+
+
+def test_intervals_and_paths_and_scaling(away):
+    kind, sites = away
+    X, y, clients = pooled(kind)
+    if kind == "numbers":
+        path = estimators.FederatedLasso().path(sites, n_alphas=5)
+        here = estimators.FederatedLasso().path(X, y, clients, n_alphas=5)
+        np.testing.assert_allclose(path.coefs, here.coefs, rtol=0, atol=1e-12 * np.abs(here.coefs).max())
+        scaler = estimators.FederatedStandardScaler().fit(sites)
+        np.testing.assert_allclose(scaler.mean_, X.mean(axis=0), rtol=1e-13)
+        np.testing.assert_allclose(scaler.var_, X.var(axis=0), rtol=1e-13)
+        model = estimators.FederatedLasso(0.05).fit(sites)
+        other = estimators.FederatedLasso(0.05).fit(X, y, clients)
+        np.testing.assert_allclose(model.infer(sites), other.infer(X, y, clients), rtol=1e-8)
+
+
+def test_the_list_of_estimators_is_whole():
+    public = {name for name in cofed.estimators.__all__ if name.startswith("Federated")}
+    assert set(ESTIMATORS) | {"FederatedStandardScaler"} == public
+
+
+def test_no_estimator_can_reach_a_row():
+    """What holds rows is named in the room of the sites alone."""
+    root = Path(inspect.getfile(cofed.estimators)).parent
+    forbidden = {"SiteRows", "MemorySites", "Table", "SiteTable", "TableSites", "Federation", "Data"}
+    for path in root.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                assert not forbidden & {alias.name for alias in node.names}, path.name
+                assert node.module is None or not node.module.startswith("cofed.federation"), path.name
+            # `sites.rows` is what MemorySites keeps them in.
+            if isinstance(node, ast.Attribute) and node.attr in ("rows", "tables"):
+                holder = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+                assert "sites" not in holder, (path.name, node.lineno)

@@ -2,7 +2,6 @@
 
     python -m benchmarks.estimators agreement [--data DIR]   coefficients, suboptimality and certificate, rounds, bytes
     python -m benchmarks.estimators path                     a 100-point path: n = 10,000, p = 1,000, 10 sites
-    python -m benchmarks.estimators coverage [--simulations N]   95 % intervals over N simulations of three truths
 
 DIR holds rand-health.parquet (default: the variable COFED_DATA, or ../shared/data). Times are of a second call
 in the same process, so without compilation, which is printed apart.
@@ -189,50 +188,19 @@ def path():
     print(f"largest difference of coefficients {difference:.1e}")
 
 
-def coverage(simulations):
-    """How often 95 % intervals hold the truth: the mean over four coefficients, and of each."""
-    cases = [
-        ("linear, n = 200, p = 40", FederatedLasso, 200, 40, 0.5),
-        ("linear, n = 200, p = 300", FederatedLasso, 200, 300, 0.5),
-        ("logistic, n = 400, p = 30", FederatedLogisticRegression, 400, 30, 0.125),
-    ]
-    for name, kind, n, p, strength in cases:
-        rng = np.random.default_rng(0)
-        w = np.zeros(p)
-        w[[0, 3, 6]] = 1.0, -0.5, 0.25
-        asked = [0, 1, 3, p - 1]
-        sites = np.repeat(range(4), [n // 2, n // 4, n // 8, n - n // 2 - n // 4 - n // 8])
-        hits = []
-        for _ in range(simulations):
-            X = rng.normal(size=(n, p))
-            for j in range(1, p):
-                X[:, j] = 0.5 * X[:, j - 1] + np.sqrt(0.75) * X[:, j]
-            z = X @ w + 0.1 * sites
-            draws = z + rng.normal(size=n) if kind is FederatedLasso else rng.uniform(size=n) < 1 / (1 + np.exp(-z))
-            y = np.asarray(draws, float if kind is FederatedLasso else int)
-            model = kind(strength * np.sqrt(2 * np.log(p) / n)).fit(X, y, clients=sites)
-            table = model.infer(X, y, sites, coefficients=asked)
-            hits.append((table.low.to_numpy() <= w[asked]) & (w[asked] <= table.high.to_numpy()))
-        each = np.mean(hits, axis=0)
-        print(f"{name:28s} {each.mean():.3f}   each: {', '.join(f'{share:.3f}' for share in each)}", flush=True)
-
-
 def main():
-    """One of the three."""
+    """One of the two."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["agreement", "path", "coverage"])
+    parser.add_argument("what", choices=["agreement", "path"])
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("COFED_DATA", "../shared/data")))
-    parser.add_argument("--simulations", type=int, default=500)
     options = parser.parse_args()
     # What does not reach its precision is in the table; numba's advice to skglm is not ours.
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.filterwarnings("ignore", message="'@' is faster on contiguous arrays")
     if options.what == "agreement":
         agreement(options.data)
-    elif options.what == "path":
-        path()
     else:
-        coverage(options.simulations)
+        path()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from cofed.cli import app
 from tests import pages
 from tests.pages import PAGES, ROOT, blocks
 from tests.report import sample
+from tests.sites import worlds as tables
 from tests.test_loaders import RUN, write_idx, write_mask, write_scans
 
 LANGUAGES = {"python", "sh", "toml", "json", "text"}
@@ -47,6 +48,13 @@ assert 0.5 < lasso.coef_[0] < 1.5
 """,
     "docs/estimators.md": "assert '4 of 10 features in use' in str(model.summary())\n",
     "docs/fit.md": "assert model.support_[:2].all()\nassert not model.support_[2]\nassert len(sites.exchanges) < 10\n",
+    "docs/studies.md": """
+assert sites.feature_names == ("age", "sex[male]", "ward[B]", "ward[C]", "pressure")
+assert approved("kept", study)
+assert outside_approved("kept", study.design("main")) is None
+assert "not part of a study" in outside_approved("kept", sites.design)
+assert [variable.name for variable in found.variables] == list(tables["Oslo"].columns)
+""",
     "docs/runs.md": "assert positive(cofed.models.Weights(jnp.array([1.0, -1.0]))) == 0.5\n",
     "docs/compression.md": "assert method.compressor.bits == 1\n",
 }
@@ -54,6 +62,7 @@ WRITTEN = {
     "README.md": {"runs", "history.parquet", "ring.png"},
     "docs/disk.md": {"phones.parquet", "phones.parquet.cofed"},
     "docs/loggers.md": {"rows.csv", "runs"},
+    "docs/studies.md": {"kept"},
     "docs/estimators.md": {"path.png", "cv.png", "diabetes.safetensors"},
     "docs/fit.md": {"hospitals"},
 }
@@ -151,10 +160,23 @@ def results(folder):
         shutil.copytree(path, folder / "results" / name)
 
 
+def hospitals(folder):
+    """Two hospitals' tables, and the first of them alone."""
+    (folder / "hospitals").mkdir()
+    for seed, name in enumerate(["oslo", "rome"]):
+        tables.hospital(50, seed).to_csv(folder / "hospitals" / f"{name}.csv", index=False)
+    shutil.copy(folder / "hospitals" / "oslo.csv", folder)
+
+
 # What of it is run, and what it then has written; the rest takes hours, or Flower's processes, which have their tests.
 RUNS = {
     "README.md": (["cofed advise", "cofed fit"], ill, {"advice.html", "ill"}),
     "docs/fit.md": (["cofed fit"], ill, {"ill"}),
+    "docs/studies.md": (
+        ["cofed study", "cofed describe"],
+        hospitals,
+        {"study.toml", "cofed-site", "table1.csv", "table1.html"},
+    ),
     "docs/report.md": (["cofed report"], results, {"report.html", "comparison.html"}),
     "docs/experiments.md": (
         ["cofed reproduce --list", "cofed init", "cofed plan", "cofed tune", "cofed run"],

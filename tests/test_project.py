@@ -81,6 +81,7 @@ ARROWS = {
     },
     # Files on which sites agree before they answer.
     "studies": {"sites"},
+    "table_one": {"sites", "studies"},
     "estimators": {
         *("algorithms", "algorithms.base", "engine", "engine.serialization", "losses", "models"),
         *("plotting", "plotting.styles", "problem", "regularizers", "sites", "solvers"),
@@ -100,7 +101,7 @@ ARROWS = {
     },
     "cli": {
         *("advise", "algorithms", "algorithms.base", "demo", "engine", "experiments", "fitting", "flower", "gossip"),
-        *("report", "sites", "studies", "watch", "cofed"),
+        *("report", "sites", "studies", "table_one", "watch", "cofed"),
     },
     "__main__": {"cli"},
     "__init__": set(),
@@ -294,7 +295,17 @@ def test_public_names_have_docstrings_with_an_example(name):
 
 # What a user reads but never makes: shown in the examples of what gives it.
 WITHOUT_EXAMPLE = {
-    *("Communication", "DebugFailure", "ExcessRisk", "Heterogeneity", "LeftOut", "Outcome", "Result", "Solution"),
+    *(
+        "Communication",
+        "DebugFailure",
+        "Description",
+        "ExcessRisk",
+        "Heterogeneity",
+        "LeftOut",
+        "Outcome",
+        "Result",
+        "Solution",
+    ),
     *("Forecast", "Tuning", "estimators.Certificate", "estimators.RegularizationPath"),
 }
 

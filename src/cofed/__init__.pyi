@@ -99,5 +99,7 @@ from .statistics.excess_risk import ExcessRisk as ExcessRisk
 from .statistics.excess_risk import excess_risk as excess_risk
 from .statistics.heterogeneity import Heterogeneity as Heterogeneity
 from .statistics.heterogeneity import heterogeneity as heterogeneity
+from .table_one.description import Description as Description
+from .table_one.description import describe as describe
 
 __version__: str

@@ -251,3 +251,21 @@ enrol(
     name=k.text,
 )
 enrol("topologies.Topology.draw", cofed.topologies.ring(4).draw, {}, path=k.optional(k.nothing))
+
+# Descriptions.
+enrol(
+    "describe",
+    cofed.describe,
+    {"sites": FRAME, "client": "site"},
+    (),
+    None,
+    ("path", "site", "client"),
+    sites=k.nothing,
+    client=column,
+)
+enrol(
+    "Description.to_csv",
+    cofed.describe(FRAME, "site").to_csv,
+    {"path": FOLDER / "described.csv"},
+    path=k.file_to_write,
+)

@@ -95,6 +95,10 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
     ),
     "init": (["init"], {"path": lambda text: text not in ("/dev/null/at.all", str(FOLDER))}),
     "report": (["report"], {"folders": lambda text: text == ""}),
+    "describe": (
+        ["describe", str(TABLE), "--client=site"],
+        {"sites": nothing, "client": nothing, "csv": lambda text: text.endswith(".csv"), "html": nothing},
+    ),
     "study init": (
         ["study", "init", str(TABLE), "--out", str(FOLDER / "new" / "study.toml")],
         {

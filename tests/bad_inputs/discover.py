@@ -12,7 +12,17 @@ ELSEWHERE = {"algorithms", "estimators", "gossip", "regularizers", "report"}
 
 # Classes that cofed makes and a user reads: nothing is given to them.
 READ = {
-    *("Communication", "DebugFailure", "ExcessRisk", "Forecast", "Heterogeneity", "History", "LeftOut", "Outcome"),
+    *(
+        "Communication",
+        "DebugFailure",
+        "Description",
+        "ExcessRisk",
+        "Forecast",
+        "Heterogeneity",
+        "History",
+        "LeftOut",
+        "Outcome",
+    ),
     *("Result", "Solution", "Tuning", "topologies.Topology", "datasets.Split", "datasets.Synthetic"),
     "datasets.Images",
     "disk.DiskFederation",
@@ -23,7 +33,7 @@ READ = {
 CONTRACT = {
     # The duality of losses and penalties, which the estimators' certificate calls.
     *("conjugate", "cumulant", "deviance", "dispersion", "dual_scaling", "excess", "label_sum", "label_units", "link"),
-    *("mean_margin", "residual_scale", "saturated", "scaled", "zeroing_factor"),
+    *("events", "mean_margin", "residual_scale", "saturated", "scaled", "zeroing_factor"),
     *("init", "refuses", "outputs", "correct", "compress", "to_dual", "to_primal", "to_primal_smooth"),
     *(
         "of",

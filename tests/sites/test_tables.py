@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cofed.sites import Design, SiteTable, TableInfo, TableMismatch, agree, missing_values, sites_of_frame, table_sites
 from cofed.sites.columns import read_column
-from cofed.sites.queries import Message, observed
+from cofed.sites.queries import MomentsMessage, observed
 from tests.sites import worlds
 
 
@@ -88,7 +88,7 @@ def test_a_site_that_lacks_a_level_a_class_or_all_values_is_fine():
     assert sites.design.classes.tolist() == [0, 1]
     np.testing.assert_array_equal(sites.rows.X, [[1, 3.75], [1, 3.75], [1, 3.75], [0, 3.5], [1, 4]])
     assert sites.of_numbers().rows.y.tolist() == [1.0, 1.0, 1.0, 0.0, 1.0]
-    assert sites.ask(observed, Message()).n.tolist() == [5.0, 5.0]
+    assert sites.ask(observed, MomentsMessage(np.zeros(2))).n.tolist() == [5.0, 5.0]
 
 
 @pytest.mark.parametrize(

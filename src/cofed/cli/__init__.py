@@ -10,6 +10,7 @@ import typer
 from cofed.cli.advise import advise
 from cofed.cli.algorithms import algorithms
 from cofed.cli.demo import demo
+from cofed.cli.describe import describe
 from cofed.cli.experiment_files import init, plan, run, tune
 from cofed.cli.federate import federate
 from cofed.cli.fit import fit
@@ -34,6 +35,8 @@ Try it:
 - [bold]cofed advise patients.csv --target ill --client hospital[/bold]  one model for all sites, or a model each?
 
 - [bold]cofed federate hospitals --target cost[/bold]  a file per site, a process per site, on this machine
+
+- [bold]cofed describe hospitals[/bold]  a file per site: rows, missing values, means, quartiles, levels
 
 - [bold]cofed study init oslo.csv --target ill[/bold]  draft the file that all sites of a study agree on
 
@@ -65,7 +68,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # As --help lists them.
-COMMANDS = (demo, fit, advise, algorithms, reproduce, run, tune, plan, init, report, federate, site)
+COMMANDS = (demo, describe, fit, advise, algorithms, reproduce, run, tune, plan, init, report, federate, site)
 for command in COMMANDS:
     app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)
 app.add_typer(study, name="study")

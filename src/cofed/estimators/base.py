@@ -21,7 +21,7 @@ from cofed.estimators.survey import survey
 from cofed.losses import AbstractLoss
 from cofed.regularizers import AbstractRegularizer
 from cofed.sites import AbstractSites, ExchangeTotal, Folds, QuestionRefused
-from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather, numbers, refuse_masked
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels, encoded, gather, numbers, refuse_masked
 from cofed.sites.queries import SumsAnswer
 
 Model = TypeVar("Model", bound="FederatedLinearModel")
@@ -81,7 +81,7 @@ class FederatedLinearModel(BaseEstimator):
         self._check_parameters()
         sites = self._intake(X, y, clients)
         problem = self._standardized(sites)
-        self.__dict__.pop("inference_", None)
+        forget_inference(self)
         psi = self._penalty(problem, float(vars(self).get("alpha", 0)))
         answer = solve(problem, psi, self.algorithm, float(self.tol), int(self.max_rounds))
         answer.warn()
@@ -128,11 +128,13 @@ class FederatedLinearModel(BaseEstimator):
         *,
         coefficients: Given[list[str] | list[int] | str | int | None] = None,
         level: Given[float] = 0.95,
+        errors: Given[str | npt.ArrayLike] = "model",
     ) -> pd.DataFrame:
-        """Debiased coefficients with standard errors, intervals and p-values, from the rows of the fit.
+        """Coefficients without the penalty's bias, with standard errors, intervals and p-values.
 
-        For linear models and the logistic model of two classes. The table is kept as `inference_` and shown by
-        `summary()`. Clients send sums, gradients and a Hessian: their rows stay where they are.
+        For linear, logistic, multinomial and Poisson models: those of least squares or maximum likelihood where the
+        rows are enough for them, else of the debiased lasso (see docs/estimators.md). The table is kept as
+        `inference_` and shown by `summary()`. Clients send sums: their rows stay where they are.
 
         Parameters
         ----------
@@ -142,24 +144,42 @@ class FederatedLinearModel(BaseEstimator):
             Names or positions of features; None is all.
         level : float, default=0.95
             The coverage of the intervals.
+        errors : {"model", "hc1", "hc3", "site"}, str or array-like of shape (n,), default="model"
+            The standard errors: those that the model implies; robust ones, for errors of unequal variance; or ones
+            for rows that are related within a site, or within the clusters that an array, or a column of a pandas X,
+            names for every row (a person, a practice; within a site).
 
         Returns
         -------
         pandas.DataFrame
-            A row per coefficient: coef, debiased, se, low, high, z, p_value.
+            A row per coefficient: coef, debiased, se, low, high, z, p_value. NaN where a column depends on those
+            before it, as in R. Of several classes, a row for each but the first, of log odds against the first.
 
         Raises
         ------
         ValueError
-            Where the rows are not those of the fit.
+            Where the rows are not those of the fit, or tell no intervals.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> X, person = rng.normal(size=(80, 2)), np.arange(80) // 2
+        >>> y = X[:, 0] + rng.normal(size=40)[person] + rng.normal(size=80)
+        >>> from cofed.estimators import FederatedLasso
+        >>> table = FederatedLasso(0.1).fit(X, y).infer(X, y, errors=person)
+        >>> table[["low", "high"]].round(1).to_numpy().tolist()
+        [[0.0, 1.0], [-0.6, 0.1]]
         """
-        from cofed.estimators.inference import infer
+        from cofed.estimators.inference import asked, in_clusters, infer
 
         check_is_fitted(self)
-        other = copy.copy(self)  # taking in rows sets what is known of features and classes
-        problem = other._standardized(other._intake(X, y, clients))
+        other, owner = copy.copy(self), type(self).__name__  # taking in rows sets what is known of features and classes
+        given = asked(owner, X, errors)
+        sites = in_clusters(owner, other._intake(given.X, y, clients), given, clients)
+        problem = other._standardized(sites)
         check_same_rows(self, problem)
-        self.inference_ = infer(self, problem, coefficients, level)
+        found = infer(self, problem, coefficients, level, given.kind)
+        self.inference_, self.inference_note_ = found.table, found.note
         down, up = (sum(getattr(one, way) for one in problem.exchanges) for way in ("down", "up"))
         spent = ExchangeTotal("inference", problem.n_rounds, down, up)
         self.n_rounds_, self.bytes_ = self.n_rounds_ + spent.rounds, self.bytes_ + spent.down + spent.up
@@ -203,8 +223,12 @@ class FederatedLinearModel(BaseEstimator):
     def _intake(self, X: FitFeatures, y: Labels, clients: Clients) -> AbstractSites:
         """The sites, with targets as floats."""
         self.client_column_ = clients if isinstance(clients, str) else None
+        return self._labelled(gather(self, X, y, clients, self._classifies))
+
+    def _labelled(self, sites: AbstractSites) -> AbstractSites:
+        """The sites, with the targets that the loss takes."""
         try:
-            return gather(self, X, y, clients, self._classifies).of_numbers()
+            return sites.of_numbers()
         except QuestionRefused as refused:
             raise ValueError(f"{type(self).__name__}: {refused}") from None
 
@@ -269,7 +293,7 @@ class FederatedLinearModel(BaseEstimator):
         column = vars(self).get("client_column_")
         if column is not None and isinstance(X, pd.DataFrame) and column in X.columns:
             X = X.drop(columns=column)
-        return np.asarray(numbers(self, X, reset=False))
+        return np.asarray(numbers(self, encoded(self, X), reset=False))
 
     def _linear(self, X: Features) -> np.ndarray:
         """X coef + intercept"""
@@ -294,6 +318,12 @@ class FederatedRegressor(FederatedLinearModel):
             X coef + intercept.
         """
         return self._linear(X)
+
+
+def forget_inference(model: FederatedLinearModel) -> None:
+    """Intervals are of one fit."""
+    for name in ("inference_", "inference_note_"):
+        vars(model).pop(name, None)
 
 
 def check_same_rows(model: FederatedLinearModel, problem: StandardizedProblem) -> None:

@@ -8,6 +8,7 @@ from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.base import FederatedRegressor
 from cofed.estimators.checks import check_choice, check_number
+from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Squared
 from cofed.regularizers import AbstractRegularizer, Box, L1Ball, L2Ball, NonNegative, Simplex
@@ -15,7 +16,7 @@ from cofed.regularizers import AbstractRegularizer, Box, L1Ball, L2Ball, NonNega
 SETS = ("nonnegative", "l1_ball", "l2_ball", "simplex", "box")
 
 
-class FederatedConstrained(RegressorMixin, FederatedRegressor):
+class FederatedConstrained(SiteScoreMixin, RegressorMixin, FederatedRegressor):
     """Least squares under a constraint on the coefficients, on rows that stay with their clients.
 
     Minimises ||y - X w - b||^2 / (2 N) over all N rows and over w in a set, where b is free.

@@ -7,11 +7,12 @@ from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.base import FederatedRegressor, treated_apart
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
+from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Squared
 
 
-class FederatedElasticNet(RegressorMixin, FederatedRegressor):
+class FederatedElasticNet(SiteScoreMixin, RegressorMixin, FederatedRegressor):
     """scikit-learn's ElasticNet on rows that stay with their clients, to the pooled answer.
 
     Minimises ||y - X w - b||^2 / (2 N) + alpha (l1_ratio |w|_1 + (1 - l1_ratio) ||w||^2 / 2) over all N rows.

@@ -9,13 +9,14 @@ from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.base import FederatedRegressor
 from cofed.estimators.penalty import elastic_net
+from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Squared
 from cofed.regularizers import AbstractRegularizer, GroupL1
 from cofed.sites.intake import is_list
 
 
-class FederatedGroupLasso(RegressorMixin, FederatedRegressor):
+class FederatedGroupLasso(SiteScoreMixin, RegressorMixin, FederatedRegressor):
     """The group lasso on rows that stay with their clients, to the pooled answer.
 
     Minimises ||y - X w - b||^2 / (2 N) + alpha sum_g sqrt(size of g) ||w_g||_2 over all N rows: whole groups of

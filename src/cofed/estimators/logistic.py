@@ -11,6 +11,7 @@ from cofed.estimators.base import FederatedLinearModel, treated_apart
 from cofed.estimators.checks import check_choice
 from cofed.estimators.group_lasso import group_labels, group_penalty
 from cofed.estimators.penalty import elastic_net
+from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Logistic, Softmax
 from cofed.regularizers import AbstractRegularizer
@@ -20,7 +21,7 @@ from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather
 PENALTIES = ("l1", "elasticnet", "group")
 
 
-class FederatedLogisticRegression(ClassifierMixin, FederatedLinearModel):
+class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLinearModel):
     """Logistic regression on rows that stay with their clients, to the pooled answer.
 
     Minimises mean log-loss + alpha * penalty(w) over all N rows: skglm's SparseLogisticRegression, and scikit-learn's
@@ -183,6 +184,15 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedLinearModel):
                 f"{self.classes_.tolist()[0]!r}"
             )
         return sites
+
+    def _labelled(self, sites: AbstractSites) -> AbstractSites:
+        own, classes = sites.of_classes()
+        if not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"{type(self).__name__} was fitted to the classes {self.classes_.tolist()}, but the sites have "
+                f"{classes.tolist()}"
+            )
+        return own
 
     def _loss(self) -> Logistic | Softmax:
         return Logistic() if len(self.classes_) == 2 else Softmax(len(self.classes_))

@@ -10,13 +10,15 @@ from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.base import FederatedLinearModel, treated_apart
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
+from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Poisson
-from cofed.sites.intake import Features
+from cofed.sites import AbstractSites
+from cofed.sites.intake import Features, FitFeatures, Labels
 from cofed.sites.queries import SumsAnswer
 
 
-class FederatedPoisson(RegressorMixin, FederatedLinearModel):
+class FederatedPoisson(SiteScoreMixin, RegressorMixin, FederatedLinearModel):
     """Sparse Poisson regression with a log link, on rows that stay with their clients, to the pooled answer.
 
     Minimises mean(exp(z) - y z) + alpha (l1_ratio |w|_1 + (1 - l1_ratio) ||w||^2 / 2), z = x w + b, over all N rows;
@@ -102,15 +104,15 @@ class FederatedPoisson(RegressorMixin, FederatedLinearModel):
         """
         return np.exp(self._linear(X))
 
-    def score(self, X: Features, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> float:
+    def score(self, X: FitFeatures, y: Labels = None, sample_weight: Given[npt.ArrayLike | None] = None) -> float:
         """The part of the deviance that is explained, as scikit-learn's PoissonRegressor.
 
         Parameters
         ----------
-        X : array-like of shape (n, p) or pandas.DataFrame
-            Rows.
+        X : array-like of shape (n, p), pandas.DataFrame or AbstractSites
+            Rows; or sites, which carry their counts.
         y : array-like of shape (n,)
-            Their counts.
+            The counts of rows.
         sample_weight : array-like of shape (n,), optional
             Weights of the rows.
 
@@ -119,6 +121,8 @@ class FederatedPoisson(RegressorMixin, FederatedLinearModel):
         float
             D^2, 1 at best.
         """
+        if isinstance(X, AbstractSites):
+            return super().score(X, y, sample_weight)
         return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
 
     def __sklearn_tags__(self) -> Tags:

@@ -16,7 +16,7 @@ from cofed.engine.serialization import decode, encode
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.certificate import Certificate
 from cofed.estimators.regularization_path import RegularizationPath
-from cofed.sites import ExchangeTotal
+from cofed.sites import Design, ExchangeTotal
 
 JSON = dict[str, Any] | list[Any] | str | int | float | bool | None
 FORMAT = 1
@@ -103,6 +103,8 @@ def written(value: object, arrays: dict[str, np.ndarray]) -> JSON:
         record = next(name for name, kind in RECORDS.items() if isinstance(value, kind))
         fields = {field.name: written(getattr(value, field.name), arrays) for field in dataclasses.fields(value)}
         return {"record": record, "fields": fields}
+    if isinstance(value, Design):
+        return {"design": value.model_dump(mode="json")}
     if isinstance(value, (tuple, list)):
         return {"tuple of": [written(item, arrays) for item in value]}
     return encode(value.item() if isinstance(value, np.generic) else value)
@@ -119,6 +121,8 @@ def read(value: JSON, arrays: dict[str, np.ndarray]) -> Any:
             return pd.DataFrame({name: read(column, arrays) for name, column in columns.items()}, index=index)
         case {"record": name, "fields": fields}:
             return RECORDS[name](**{field: read(item, arrays) for field, item in fields.items()})
+        case {"design": design}:
+            return Design.model_validate_json(json.dumps(design))
         case {"tuple of": items}:
             return tuple(read(item, arrays) for item in items)
     return decode(value)

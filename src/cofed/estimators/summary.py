@@ -28,6 +28,7 @@ def summary(model: FederatedLinearModel) -> str:
         table.head(MOST).to_string(float_format=lambda value: f"{value:.5g}"),
         *([f"... and {left_out} more"] if left_out > 0 else []),
         "",
+        *intervals(model),
         f"objective     {certificate.objective:.8g}",
         f"duality gap   {gap} (prox-gradient {certificate.prox_gradient:.2e}; "
         f"{'within' if certificate.converged else 'NOT within'} tol = {certificate.tol:g} of {certificate.scale:.4g})",
@@ -40,6 +41,20 @@ def summary(model: FederatedLinearModel) -> str:
     return "\n".join(lines)
 
 
+def intervals(model: FederatedLinearModel) -> list[str]:
+    """How the intervals came about; of several classes, the intervals, too."""
+    inference = vars(model).get("inference_")
+    if inference is None:
+        return []
+    lines = [f"intervals     {vars(model).get('inference_note_', '')}"]
+    if len(np.atleast_2d(model.coef_)) == 1:
+        return lines
+    first = vars(model)["classes_"][0]
+    table = inference.head(MOST).to_string(float_format=lambda value: f"{value:.5g}")
+    more = len(inference) - MOST
+    return [f"log odds against {first}:", table, *([f"... and {more} more"] if more > 0 else []), "", *lines]
+
+
 def coefficients(model: FederatedLinearModel) -> pd.DataFrame:
     """The intercept and the coefficients in use, and all that have intervals."""
     names = feature_names(model)
@@ -48,7 +63,7 @@ def coefficients(model: FederatedLinearModel) -> pd.DataFrame:
     columns = [str(name) for name in vars(model)["classes_"]] if len(values) > 1 else ["coef"]
     table = pd.DataFrame(values.T, index=names, columns=columns)
     shown = list(model.support_)
-    if inference is not None:
+    if inference is not None and len(values) == 1:
         table = table.join(inference.drop(columns="coef"))
         shown = [used or name in inference.index for used, name in zip(shown, names, strict=True)]
     intercept = pd.DataFrame([np.atleast_1d(model.intercept_)], index=["(intercept)"], columns=columns)

@@ -9,13 +9,14 @@ from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.base import FederatedRegressor
 from cofed.estimators.penalty import elastic_net
+from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Squared
 from cofed.regularizers import AbstractRegularizer, Nuclear
 from cofed.sites.intake import Clients, FitFeatures, Labels, is_list
 
 
-class FederatedTraceRegression(RegressorMixin, FederatedRegressor):
+class FederatedTraceRegression(SiteScoreMixin, RegressorMixin, FederatedRegressor):
     """Low-rank regression on matrices that stay with their clients, to the pooled answer.
 
     Minimises mean (y_i - <X_i, W> - b)^2 / 2 + alpha ||W||_* over all N rows.

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -22,7 +22,7 @@ PART = "cofed-sites"  # of a message
 PAUSE = 0.1  # seconds between two looks for replies
 LOOK_AROUND = 1.0  # seconds between two looks for nodes
 AGAIN = 3.0  # seconds before a site that answered badly is asked again
-SILENCE = 120.0  # seconds before a silent site is asked again, the first time
+SILENCE = 60.0  # seconds before a silent site is asked again, the first time
 MOST_BAD = 3  # bad answers of a site to one request
 LONGEST_NAME = 200  # characters
 HELLO = pack({"kind": "hello"}, {})
@@ -59,7 +59,8 @@ class FlowerLink(AbstractLink):
     progress : ProgressLog
         Where it is told what happens.
     check : callable, optional
-        Called with the nodes of the sites that have joined, now and then while one waits; it may raise an error.
+        Called now and then while one waits, with the nodes of the sites that have joined. It gives the sites that were
+        started anew, and what was sent to them is sent again; it may raise an error.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class FlowerLink(AbstractLink):
         grid: Grid,
         patience: float,
         progress: ProgressLog,
-        check: Callable[[Mapping[str, int]], None] = lambda joined: None,
+        check: Callable[[Mapping[str, int]], Collection[str]] = lambda joined: (),
     ):
         self.grid, self.patience, self.progress, self.check = grid, patience, progress, check
         self.nodes: dict[str, int] = {}  # of each site
@@ -75,6 +76,7 @@ class FlowerLink(AbstractLink):
         self.online: frozenset[int] = frozenset()
         self.greeted: set[int] = set()
         self.awaited: dict[str, Sent] = {}  # by Flower's message id
+        self.renewed: set[str] = set()  # sites that have lost what was sent to them
         self.looked = -math.inf
         self.number = 1  # of the present exchange
         self.exchanges = Exchanges()
@@ -104,7 +106,7 @@ class FlowerLink(AbstractLink):
         clock = time.monotonic()
         if clock - self.looked < LOOK_AROUND:
             return
-        self.check(self.nodes)
+        self.renewed |= set(self.check(self.nodes))
         self.looked, self.online = clock, frozenset(self.grid.get_node_ids())
         new = self.online - self.greeted
         self.greeted = set(self.online)
@@ -127,6 +129,7 @@ class FlowerLink(AbstractLink):
             # A node that was killed counts as online until its heartbeat is missed: the newer one is the living one.
             self.tell("replaced", f"a second node calls itself {name}; the newer one is asked", name)
         self.nodes[name], self.infos[name] = sent.node, info
+        self.renewed.add(name)  # it may be a new process at the same node
         self.tell("joined", f"{name} is there, with {info.rows} rows", name)
 
     # Questions
@@ -134,6 +137,7 @@ class FlowerLink(AbstractLink):
     def ask_all(self, request: bytes, sites: Sequence[str], read: Callable[[str, bytes], T]) -> Replies[T]:
         began, mark = time.monotonic(), question_hash(request)
         waiting, found, up, down = {site: Waiting() for site in sites}, {}, 0, 0
+        self.awaited = {key: sent for key, sent in self.awaited.items() if not sent.site}  # others are of the past
         while waiting:
             self.look_around()
             down += len(request) * sum(self.ask_where_due(site, one, request, mark) for site, one in waiting.items())
@@ -166,10 +170,12 @@ class FlowerLink(AbstractLink):
         only be slow. Answering twice does no harm.
         """
         node, clock = self.nodes.get(site, -1), time.monotonic()
-        if node not in self.online or (node == waiting.node and clock < waiting.again):
+        same = node == waiting.node and site not in self.renewed
+        if node not in self.online or (same and clock < waiting.again):
             return False
-        if node == waiting.node:
+        if same:
             waiting.interval *= 2
+        self.renewed.discard(site)
         waiting.node, waiting.again = node, clock + waiting.interval
         self.send(Sent(node, site, mark), request)
         self.tell("asked", f"exchange {self.number}: asked {site}", site)

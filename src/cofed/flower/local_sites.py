@@ -3,8 +3,9 @@
 import contextlib
 import logging
 import secrets
+import signal
 import sys
-from collections import Counter
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,13 +14,14 @@ import pandas as pd
 from cofed._util.files import atomically, plain_names, private_folder
 from cofed.flower.certificates import make
 from cofed.flower.link import FlowerLink
-from cofed.flower.processes import LocalNetwork
+from cofed.flower.lock import exclusive
+from cofed.flower.processes import LocalNetwork, marked, send
 from cofed.flower.progress import ProgressLog
 from cofed.flower.run_folder import RunFolder
 from cofed.flower.runtime import Runtime, grid_of_run
 from cofed.sites.network import ChosenColumns, NetworkSites
 
-RESTARTS = 3  # of a site that ends by itself
+SOON, LATER = 2.0, 16.0  # seconds between two starts of a site that ends by itself: at first, and at most
 PROJECT = """[build-system]
 requires = ["hatchling"]
 build-backend = "hatchling.build"
@@ -94,7 +96,7 @@ def start_sites(
     """
     out = private_folder(out.resolve())
     names = plain_names(list(tables), "a site")
-    with quiet(), LocalSites(out, certificates_in(out, names) if secure else None) as network:
+    with quiet(), exclusive(out), LocalSites(out, certificates_in(out, names) if secure else None) as network:
         secret = out / "secret"
         atomically(secret, lambda name: Path(name).write_bytes(secrets.token_bytes(32)))
         network.superlink(secret=secret)
@@ -115,13 +117,22 @@ class LocalSites(LocalNetwork):
 
     def __init__(self, folder: Path, certificates: Path | None):
         super().__init__(folder, certificates)
+        self.end_leftovers()
         self.commands: dict[str, list[str]] = {}
-        self.restarts: Counter[str] = Counter()
+        self.restarts: dict[str, tuple[float, float]] = {}  # when a site may be started again, and how long after that
 
     @property
     def root(self) -> Path | None:
         """The authority's certificate."""
         return None if self.certificates is None else self.certificates / "ca.crt"
+
+    def end_leftovers(self) -> None:
+        """End what a start in the same folder has left that was killed itself; the lock says that it is not alive."""
+        file = self.folder / "mark"
+        if file.exists():
+            for process in marked(file.read_text()):
+                send(process, signal.SIGKILL)
+        atomically(file, lambda name: Path(name).write_text(self.mark))
 
     def start_site(self, site: str, table: Path | pd.DataFrame) -> None:
         """Start a site's process."""
@@ -145,16 +156,25 @@ class LocalSites(LocalNetwork):
             name = "superlink" if self.started["superlink"].poll() is not None else "run"
             raise RuntimeError(f"the {name} of Flower ended; the end of its log, {self.log(name)}:\n{self.tail(name)}")
 
-    def check_sites(self, joined: Mapping[str, int]) -> None:
-        """Start a site again that has ended; one that ends before it has joined has a reason, which is said."""
+    def check_sites(self, joined: Mapping[str, int]) -> list[str]:
+        """Start sites again that have ended; one that ends before it has joined has a reason, which is said.
+
+        The SuperLink lets an authenticated node in again only when it has missed the old one's heartbeat, so it takes
+        several starts.
+        """
         self.check_run()
+        renewed, clock = [], time.monotonic()
         for site, command in self.commands.items():
             if self.started[site].poll() is None:
                 continue
-            if site not in joined or self.restarts[site] == RESTARTS:
+            if site not in joined:
                 raise RuntimeError(f"the site {site} ended; the end of its log, {self.log(site)}:\n{self.tail(site)}")
-            self.restarts[site] += 1
-            self.start(site, *command)
+            due, pause = self.restarts.get(site, (clock, SOON))
+            if clock >= due:
+                self.restarts[site] = clock + pause, min(2 * pause, LATER)
+                self.start(site, *command)
+                renewed.append(site)
+        return renewed
 
 
 def certificates_in(out: Path, names: list[str]) -> Path:

@@ -89,16 +89,7 @@ class Processes:
 
     def ours(self) -> list[Process]:
         """All living processes that carry our mark."""
-        import psutil
-
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-            except (psutil.Error, OSError):  # of another user, or gone by now
-                continue
-        return found
+        return marked(self.mark)
 
     def family(self, name: str) -> list[Process]:
         """A process and all that it has started, the detached ones included."""
@@ -134,6 +125,20 @@ class Processes:
                 number = signal.SIGKILL
         for process in (*self.started.values(), *self.replaced):
             process.wait()
+
+
+def marked(mark: str) -> list[Process]:
+    """All living processes that carry a mark."""
+    import psutil
+
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.Error, OSError):  # of another user, or gone by now
+            continue
+    return found
 
 
 class TerminationSignal(KeyboardInterrupt):

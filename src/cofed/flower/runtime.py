@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from flwr.supercore.runtime import RuntimeHttpClient
 
 log = logging.getLogger("flwr")
-POLL = 0.05  # seconds between two looks for a task
-NODE_POLL = 0.2  # seconds between two looks of a SuperNode for a message; Flower's own loop waits for 3
+POLL = 0.1  # seconds between two looks for a task, and of a SuperNode for a message; Flower's own wait for 1 and 3
+QUIET, SELDOM = 300.0, 2.0  # after so many seconds without a message, looks are so many seconds apart
 METHODS = frozenset({"/flwr.proto.Runtime/AcquireTask"})  # that the secret is needed for
 
 
@@ -100,7 +100,23 @@ def heartbeat(client: "RuntimeHttpClient") -> Iterator[None]:
         sender.stop()
 
 
-def answer_messages(runtime: Runtime, app: ClientApp) -> None:
+class Pace:
+    """How long to wait between two looks for work: not for long, unless there has been none for a while."""
+
+    def __init__(self):
+        self.latest = time.monotonic()
+
+    def worked(self) -> None:
+        """There was work."""
+        self.latest = time.monotonic()
+
+    def sleep(self, seconds: float = SELDOM) -> None:
+        """Wait until the next look, at most for so many seconds."""
+        idle = time.monotonic() - self.latest > QUIET
+        time.sleep(min(seconds, SELDOM if idle else POLL))
+
+
+def answer_messages(runtime: Runtime, app: ClientApp, pace: Pace) -> None:
     """Answer the messages that come to a SuperNode with this app, for ever."""
     client = None
     while True:
@@ -108,12 +124,13 @@ def answer_messages(runtime: Runtime, app: ClientApp) -> None:
             client = client or runtime.client()
             token = runtime.claimed(client, "flwr-clientapp")
             if token is not None:
+                pace.worked()
                 answer_one(runtime, token, app)
         except Exception:  # the SuperNode has not started yet, or a reply could not be given: the server asks again
             log.debug("cofed: no message could be answered", exc_info=True)
             client = None
             time.sleep(1)
-        time.sleep(POLL)
+        pace.sleep()
 
 
 def answer_one(runtime: Runtime, token: str, app: ClientApp) -> None:
@@ -135,22 +152,16 @@ def answer_one(runtime: Runtime, token: str, app: ClientApp) -> None:
         client.close()
 
 
-def supernode(arguments: list[str]) -> None:
-    """Be a SuperNode, with these arguments of `flower-supernode`, until a signal ends it."""
+def be_supernode(arguments: list[str], runtime: Runtime, app: ClientApp) -> None:
+    """Be a SuperNode, with these arguments of `flower-supernode`, and answer its messages, until a signal ends it."""
     from flwr.supernode import start_client_internal
     from flwr.supernode.cli.flower_supernode import flower_supernode
 
-    vars(start_client_internal)["time"] = ShortSleeps()
+    pace = Pace()
+    vars(start_client_internal)["time"] = pace  # of which its loop uses `sleep`
+    threading.Thread(target=answer_messages, args=(runtime, app, pace), name="cofed-site", daemon=True).start()
     sys.argv = ["flower-supernode", *arguments]
     flower_supernode()
-
-
-class ShortSleeps:
-    """What a SuperNode's loop knows of time: that it sleeps, but not for long."""
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep, at most for `NODE_POLL`."""
-        time.sleep(min(seconds, NODE_POLL))
 
 
 @contextlib.contextmanager
@@ -190,8 +201,3 @@ def grid_of_run(runtime: Runtime, patience: float, check: Callable[[], None]) ->
         with contextlib.suppress(Exception):  # the SuperLink may be gone
             client.PushTaskOutput(PushTaskOutputRequest(sub_status=status, details=details))
         client.close()
-
-
-def in_background(runtime: Runtime, app: ClientApp) -> None:
-    """Answer a SuperNode's messages in a thread of this process."""
-    threading.Thread(target=answer_messages, args=(runtime, app), name="cofed-site", daemon=True).start()

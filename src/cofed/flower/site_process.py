@@ -9,7 +9,7 @@ from cofed._util.files import private_file, private_folder
 from cofed._util.programs import keep_programs
 from cofed.flower.door import site_app
 from cofed.flower.processes import free_ports, toml
-from cofed.flower.runtime import Runtime, in_background, supernode
+from cofed.flower.runtime import Runtime, be_supernode
 from cofed.sites.reading import read_table
 
 
@@ -61,5 +61,5 @@ def run_site(options: SiteOptions) -> None:
     with tempfile.TemporaryDirectory() as folder:  # which its owner alone can look into
         secret = private_file(Path(folder) / "secret")
         secret.write_bytes(secrets.token_bytes(32))
-        in_background(Runtime(f"127.0.0.1:{port}", secret.read_bytes()), site_app(lambda node: table))
-        supernode(options.arguments(port, secret))
+        runtime = Runtime(f"127.0.0.1:{port}", secret.read_bytes())
+        be_supernode(options.arguments(port, secret), runtime, site_app(lambda node: table))

@@ -269,6 +269,23 @@ class AbstractLoss(eqx.Module):
         """
         raise TypeError(f"{type(self).__name__} gives no variance of the errors")
 
+    def events(self, n: int, labels: np.ndarray) -> float:
+        """How many events tell of the coefficients: a model without a penalty needs several for each.
+
+        Parameters
+        ----------
+        n : int
+            The number of rows.
+        labels : array
+            The sum of the labels over all rows, or the counts of the classes.
+
+        Returns
+        -------
+        float
+            The rows, unless the loss knows better: the rows of the rarest class, or what was counted.
+        """
+        return float(n)
+
     # The null model: the best constant prediction.
 
     def label_units(self, labels: LabelMoments, fit_intercept: bool) -> LabelUnits:

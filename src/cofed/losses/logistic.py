@@ -67,6 +67,10 @@ class Logistic(AbstractLoss):
         """1: the probability fixes the variance of a label."""
         return 1.0
 
+    def events(self, n: int, labels: np.ndarray) -> float:
+        """The rows of the rarer class."""
+        return float(min(labels[0], n - labels[0]))
+
     def link(self, mean: Array) -> Array:
         """The log odds."""
         return jnp.log(mean) - jnp.log1p(-mean)

@@ -66,6 +66,14 @@ class Poisson(AbstractLoss):
         """2 (exp(prediction) - y prediction - (y - y log y))"""
         return 2 * (np.exp(prediction) - y[:, None] * prediction - Poisson.saturated(self, y)[:, None])
 
+    def dispersion(self, mean_loss: float, n: int, freedom: int) -> float:
+        """1: the mean fixes the variance of a count."""
+        return 1.0
+
+    def events(self, n: int, labels: np.ndarray) -> float:
+        """All that was counted."""
+        return float(labels[0])
+
     def label_units(self, labels: LabelMoments, fit_intercept: bool) -> LabelUnits:
         """Divided by their mean (where there is an intercept, which takes it up)."""
         mean = labels.mean if fit_intercept else 1.0

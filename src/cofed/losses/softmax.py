@@ -83,6 +83,14 @@ class Softmax(AbstractLoss):
         own = np.take_along_axis(prediction, y[:, None, None].astype(int), axis=2)[..., 0]
         return 2 * (logsumexp(prediction, axis=2) - own)
 
+    def dispersion(self, mean_loss: float, n: int, freedom: int) -> float:
+        """1: the probabilities fix the variances of the classes."""
+        return 1.0
+
+    def events(self, n: int, labels: np.ndarray) -> float:
+        """The rows of the rarest class."""
+        return float(labels.min())
+
     def link(self, mean: Array) -> Array:
         """The logarithms of the probabilities."""
         return jnp.log(mean)

@@ -10,8 +10,8 @@ from cofed._util.pandas_types import Frame
 from cofed.sites.base import AbstractSites
 from cofed.sites.columns import MOST_LEVELS, WORDS, ColumnInfo, Label, TableInfo, level_text
 from cofed.sites.design import POLICIES, Design, Feature, Target
-from cofed.sites.queries.base import Message
 from cofed.sites.queries.observed import observed
+from cofed.sites.queries.sums import MomentsMessage
 from cofed.sites.site_table import TableMismatch
 
 Told = dict[str, ColumnInfo]  # by site, what it tells of one column
@@ -99,7 +99,7 @@ def agree_on_fills(design: Design, sites: AbstractSites) -> Design:
     sites : AbstractSites
         The sites, with rows of `design.keeping_missing()`.
     """
-    found = sites.ask(observed, Message())
+    found = sites.ask(observed, MomentsMessage(np.zeros(sites.n_features)))
     return design.filled(np.asarray(found.n), np.asarray(found.X))
 
 

@@ -197,6 +197,26 @@ class AbstractSites(ABC):
         self.exchanges.append(Exchange(query.name, 1, down, up, time.perf_counter() - began))
         return answer
 
+    def ask_each(self, query: AbstractQuery[M], message: M) -> dict[str, PyTree]:
+        """Ask all sites one question, and learn what each answers, where they allow it.
+
+        Parameters
+        ----------
+        query, message
+            As for `ask`.
+
+        Returns
+        -------
+        dict of str to NamedTuple of arrays
+            The sites' own answers, by their names.
+
+        Raises
+        ------
+        QuestionRefused
+            Where the sites give their sum only.
+        """
+        raise QuestionRefused("these sites answer with the sum over all of them only")
+
     @abstractmethod
     def exchange(self, query: AbstractQuery[M], message: M) -> tuple[PyTree, int, int]:
         """The sum of the sites' answers, with the bytes that went to the sites and came from them."""

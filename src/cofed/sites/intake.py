@@ -15,6 +15,7 @@ from cofed.federation import Federation
 from cofed.sites.base import AbstractSites
 from cofed.sites.memory import MemorySites
 from cofed.sites.rows import SiteRows
+from cofed.sites.site_table import SiteTable
 
 Features = Given[npt.ArrayLike | pd.DataFrame | Federation]
 FitFeatures = Given[npt.ArrayLike | pd.DataFrame | Federation | AbstractSites]
@@ -30,10 +31,13 @@ def gather(
     Sets the estimator's `n_features_in_` and `feature_names_in_`.
     """
     name = type(estimator).__name__
+    vars(estimator).pop("design_", None)  # of an earlier fit
     if isinstance(X, AbstractSites):
         if y is not None or clients is not None:
             raise ValueError(f"{name}: sites carry their own targets; leave y and clients out")
         learn_names(estimator, X.n_features, X.feature_names)
+        if X.design is not None:
+            vars(estimator)["design_"] = X.design
         return X
     if isinstance(X, Federation):
         return from_federation(estimator, X, y, clients, target)
@@ -114,6 +118,19 @@ def numbers(estimator: BaseEstimator, X: Features, *y: Labels, **how: bool | int
             raise
         what = "y" if is_numeric(X) else "X"
         raise ValueError(f"{name}: {what} must be numbers, but {error}; encode text as numbers") from None
+
+
+def encoded(estimator: BaseEstimator, X: Features) -> Features:
+    """New rows as numbers, where the estimator was fitted to tables and X is one: by the design of the fit."""
+    design = vars(estimator).get("design_")
+    if design is None or not isinstance(X, pd.DataFrame):
+        return X
+    names = list(design.feature_names)
+    if set(names) <= set(X.columns):  # numbers already
+        return X[names]
+    missing = "impute" if design.missing == "impute" else "refuse"  # a prediction for every row
+    rows = SiteTable(X, "new rows").rows(design.model_copy(update={"target": None, "missing": missing}))
+    return pd.DataFrame(rows.X, columns=names)
 
 
 def feature_names(estimator: BaseEstimator) -> list[str]:

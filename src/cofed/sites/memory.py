@@ -1,5 +1,8 @@
 """Sites whose rows are all in this process."""
 
+import dataclasses
+import time
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -56,6 +59,16 @@ class MemorySites(AbstractSites):
         many = len(self.names)
         return answer, many * trees.nbytes(arrays_of(message)), many * trees.nbytes(answer)
 
+    def ask_each(self, query: AbstractQuery, message: Message) -> dict[str, PyTree]:
+        began = time.perf_counter()
+        reason = query.refuses(self.rows.X, self.rows.y, message)
+        if reason is not None:
+            raise QuestionRefused(reason)
+        answers = {name: self.rows.alone(m).answer(query, message) for m, name in enumerate(self.names)}
+        down, up = len(answers) * trees.nbytes(message), sum(trees.nbytes(one) for one in answers.values())
+        self.exchanges.append(Exchange(query.name, 1, down, up, time.perf_counter() - began))
+        return answers
+
     def of_numbers(self) -> "MemorySites":
         try:
             return self.with_labels(np.asarray(self.rows.y, np.float64))
@@ -65,6 +78,12 @@ class MemorySites(AbstractSites):
     def of_classes(self) -> tuple["MemorySites", np.ndarray]:
         classes = np.unique(self.rows.y)
         return self.with_labels(np.searchsorted(classes, self.rows.y).astype(np.int32)), classes
+
+    def with_clusters(self, cluster: np.ndarray) -> "MemorySites":
+        """The same rows in groups, each of which is within a site; what was asked counts on."""
+        other = MemorySites(dataclasses.replace(self.rows, cluster=cluster), self.feature_names)
+        other.exchanges = self.exchanges
+        return other
 
     def with_labels(self, y: np.ndarray) -> "MemorySites":
         """The same rows with other labels; what was asked counts on."""

@@ -27,6 +27,7 @@ class SiteRows:
     X: np.ndarray  # n x p
     y: np.ndarray  # n labels, or none at all
     site: np.ndarray  # n positions in `names`, in order
+    cluster: np.ndarray | None = None  # n groups of rows, each within a site; None is a group for each site
 
     @classmethod
     def of_sites(cls, names: tuple[str, ...], X: list[np.ndarray], y: list[np.ndarray]) -> "SiteRows":
@@ -45,6 +46,11 @@ class SiteRows:
         """The features and labels of one site: views, as its rows are in one piece."""
         begin, end = np.searchsorted(self.site, [m, m + 1])
         return self.X[begin:end], self.y[begin:end]
+
+    def alone(self, m: int) -> "SiteRows":
+        """The rows of one site, without the others'."""
+        X, y = self.of_site(m)
+        return SiteRows.of_sites((self.names[m],), [X], [y])
 
     def with_labels(self, y: np.ndarray) -> "SiteRows":
         """The same rows with other labels."""
@@ -95,8 +101,9 @@ class SiteRows:
 
         X, y = cache.features.get(mark(scaling), features)
         fold = cache.folds.get(folds, lambda: filled(self.folds(folds)))
-        weight, site = cache.fixed.get((), lambda: (filled(np.ones(n)), filled(self.site)))
-        return Table(X, y, weight, fold, site)
+        groups = self.site if self.cluster is None else self.cluster
+        weight, cluster = cache.fixed.get((), lambda: (filled(np.ones(n)), filled(groups)))
+        return Table(X, y, weight, fold, cluster)
 
     def answer(self, query: AbstractQuery, message: Message) -> PyTree:
         """The answer to a question, in NumPy arrays."""

@@ -2,7 +2,9 @@
 
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, ProductMessage, look, product
-from cofed.sites.queries.observed import ObservedAnswer, observed
+from cofed.sites.queries.meat import MeatAnswer, MeatMessage, meat
+from cofed.sites.queries.observed import HistogramMessage, ObservedAnswer, histogram, observed
+from cofed.sites.queries.score import ScoreAnswer, ScoreMessage, score
 from cofed.sites.queries.sums import (
     GramAnswer,
     GramMessage,
@@ -14,25 +16,35 @@ from cofed.sites.queries.sums import (
 )
 
 # Everything that a site can be asked, by name.
-QUERIES: dict[str, AbstractQuery] = {query.name: query for query in (sums, moments, gram, look, product, observed)}
+QUERIES: dict[str, AbstractQuery] = {
+    query.name: query for query in (sums, moments, gram, look, product, score, meat, observed, histogram)
+}
 
 __all__ = [
     "QUERIES",
     "AbstractQuery",
     "GramAnswer",
     "GramMessage",
+    "HistogramMessage",
     "LookAnswer",
     "LookMessage",
+    "MeatAnswer",
+    "MeatMessage",
     "Message",
     "MomentsMessage",
     "ObservedAnswer",
     "ProductAnswer",
     "ProductMessage",
+    "ScoreAnswer",
+    "ScoreMessage",
     "SumsAnswer",
     "gram",
+    "histogram",
     "look",
+    "meat",
     "moments",
     "observed",
     "product",
+    "score",
     "sums",
 ]

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from cofed.losses import AbstractLoss
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers, few_sizes, n_outputs
@@ -114,13 +114,19 @@ def by_prediction(loss: AbstractLoss, z: Float[Array, "n M k"], y: Array) -> tup
     return value, slope[..., None]
 
 
+def design(X: Float[Array, "n p"], feature: Int[Array, " s"]) -> Float[Array, "n s"]:
+    """What the parameters of these features are multiplied with; p is the intercept, 1 for every row."""
+    p = X.shape[1]
+    return jnp.where(feature[None, :] < p, X[:, jnp.minimum(feature, p - 1)], 1)
+
+
 def hessians(table: Table, message: LookMessage) -> Float[Array, "A packed"]:
     """The Hessians of the losses of the models that are looked at more closely, as upper triangles."""
     loss, where = message.half_deviance, message.where
     count, size = np.shape(where)
     if count == 0:
         return jnp.zeros((0, size * (size + 1) // 2), table.X.dtype)
-    _, p, k = np.shape(message.coef)
+    k = np.shape(message.coef)[2]
 
     def one(chosen: tuple[Array, Array]) -> Array:
         model, own = chosen
@@ -131,8 +137,7 @@ def hessians(table: Table, message: LookMessage) -> Float[Array, "A packed"]:
         def block(rows: Table) -> Array:
             z = rows.X @ coef + intercept[None, :]
             weight = jnp.where(rows.fold != without, rows.weight, 0)
-            # The intercept is the feature after the last, 1 for every row.
-            A = jnp.where(feature[None, :] < p, rows.X[:, jnp.minimum(feature, p - 1)], 1)
+            A = design(rows.X, feature)
             if n_outputs(loss) == 1:
                 second = jax.vmap(jax.grad(jax.grad(loss)))(z[:, 0], rows.y)
                 scaled = jnp.where(weight > 0, weight * second, 0)

@@ -1,0 +1,209 @@
+"""How often 95 % intervals hold the truth, over simulations of studies whose truth is known, as a table.
+
+    python -m benchmarks.coverage [--reps N] [--only WORD]
+
+Every study has four unequal sites. Each column is a group of coefficients; each row a kind of standard errors. With N
+simulations a true 95 % shows as 0.95 give or take twice sqrt(0.95 * 0.05 / N).
+"""
+
+import argparse
+import dataclasses
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+from cofed.estimators import FederatedLasso, FederatedLogisticRegression, FederatedPoisson
+from cofed.estimators.base import FederatedLinearModel
+
+
+@dataclasses.dataclass(frozen=True)
+class Draw:
+    """One simulated study."""
+
+    X: np.ndarray
+    y: np.ndarray
+    clusters: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """What is simulated, and what is asked of it."""
+
+    name: str
+    draw: Callable[[np.random.Generator], Draw]
+    model: FederatedLinearModel
+    truth: dict[str, dict[int, float]]  # groups of coefficients, by position
+    errors: tuple[str, ...] = ("model",)
+
+
+def correlated(rng, n, p, rho=0.5):
+    """Rows whose features have the correlation rho^|i - j|."""
+    X = rng.normal(size=(n, p))
+    for j in range(1, p):
+        X[:, j] = rho * X[:, j - 1] + np.sqrt(1 - rho**2) * X[:, j]
+    return X
+
+
+def generalised(n, p, truth, family, extra=0.0):
+    """Labels whose mean depends on some features; `extra` is the variance of counts beyond Poisson's."""
+    w = np.zeros(p)
+    for at, value in truth.items():
+        w[at] = value
+
+    def draw(rng):
+        X = correlated(rng, n, p)
+        z = X @ w
+        if family == "linear":
+            return Draw(X, z + rng.normal(size=n))
+        if family == "logistic":
+            return Draw(X, (rng.uniform(size=n) < 1 / (1 + np.exp(-z))).astype(int))
+        more = rng.gamma(1 / extra, extra, n) if extra else 1.0
+        return Draw(X, rng.poisson(np.exp(0.5 + z) * more).astype(float))
+
+    return draw
+
+
+def classes(n, p, truth):
+    """Three classes; the truth is of the log odds of the second and the third against the first."""
+    w = np.zeros((p, 3))
+    for at, value in truth.items():
+        w[at // 2, 1 + at % 2] = value
+
+    def draw(rng):
+        X = correlated(rng, n, p)
+        return Draw(X, (X @ w + rng.gumbel(size=(n, 3))).argmax(axis=1))
+
+    return draw
+
+
+def clustered(n_clusters, size):
+    """A feature that clusters share, one whose size makes the errors larger, and two more; errors of clusters."""
+
+    def draw(rng):
+        whose = np.repeat(np.arange(n_clusters), size)
+        n = len(whose)
+        X = rng.normal(size=(n, 4))
+        X[:, 0] = rng.normal(size=n_clusters)[whose]
+        noise = rng.normal(size=n) * np.sqrt(0.3 + X[:, 1] ** 2)
+        return Draw(X, X[:, 0] - X[:, 1] + rng.normal(size=n_clusters)[whose] * 0.5 + noise, whose)
+
+    return draw
+
+
+def studies():
+    """The studies of docs/estimators.md."""
+    few = {0: 1.0, 3: -0.5, 6: 0.25}
+    null = {1: 0.0, 9: 0.0}
+    split = lambda zeros: {"beta = 1": {0: 1.0}, "-0.5": {3: -0.5}, "0": zeros}  # noqa: E731
+    yield Study(
+        "logistic, n = 400, p = 10, strong penalty",
+        generalised(400, 10, few, "logistic"),
+        FederatedLogisticRegression(0.05),
+        split(null),
+        ("model", "hc1", "hc3"),
+    )
+    yield Study(
+        "logistic, n = 400, p = 30 (6 events per parameter)",
+        generalised(400, 30, few, "logistic"),
+        FederatedLogisticRegression(0.02),
+        split({1: 0.0, 29: 0.0}),
+    )
+    yield Study(
+        "logistic, n = 200, p = 300",
+        generalised(200, 300, {0: 1.0, 3: -0.5}, "logistic"),
+        FederatedLogisticRegression(0.05),
+        split({1: 0.0, 299: 0.0}),
+    )
+    yield Study(
+        "Poisson, n = 400, p = 10",
+        generalised(400, 10, {0: 0.4, 3: -0.2}, "counts"),
+        FederatedPoisson(0.05),
+        {"beta = 0.4": {0: 0.4}, "-0.2": {3: -0.2}, "0": null},
+        ("model", "hc1"),
+    )
+    yield Study(
+        "counts with twice Poisson's variance and more, n = 400, p = 10",
+        generalised(400, 10, {0: 0.4, 3: -0.2}, "counts", extra=0.5),
+        FederatedPoisson(0.05),
+        {"beta = 0.4": {0: 0.4}, "-0.2": {3: -0.2}, "0": null},
+        ("model", "hc1", "hc3"),
+    )
+    yield Study(
+        "three classes, n = 600, p = 6",
+        classes(600, 6, {0: 0.8, 1: -0.4, 6: 0.5}),
+        FederatedLogisticRegression(0.02),
+        {"not 0": {0: 0.8, 1: -0.4, 6: 0.5}, "0": {3: 0.0, 11: 0.0}},
+        ("model", "hc1"),
+    )
+    yield Study(
+        "linear, n = 200, p = 40",
+        generalised(200, 40, few, "linear"),
+        FederatedLasso(0.1),
+        split({1: 0.0, 39: 0.0}),
+        ("model", "hc3"),
+    )
+    yield Study(
+        "linear, n = 200, p = 300",
+        generalised(200, 300, few, "linear"),
+        FederatedLasso(0.12),
+        split({1: 0.0, 299: 0.0}),
+    )
+    yield Study(
+        "linear, 40 clusters of 10 rows",
+        clustered(40, 10),
+        FederatedLasso(0.1),
+        {"x of the cluster": {0: 1.0}, "x with unequal errors": {1: -1.0}, "0": {2: 0.0, 3: 0.0}},
+        ("model", "hc3", "clusters"),
+    )
+
+
+def coverage(study, reps):
+    """The share of simulations in which the interval of each group of coefficients holds the truth."""
+    rng = np.random.default_rng(0)
+    places = {at: value for group in study.truth.values() for at, value in group.items()}
+    hits = {errors: dict.fromkeys(places, 0) for errors in study.errors}
+    outputs = 2 if study.name.startswith("three") else 1
+    asked = sorted({at // outputs for at in places})
+    for _ in range(reps):
+        one = study.draw(rng)
+        n = len(one.y)
+        sites = np.repeat(range(4), [n // 2, n // 4, n // 8, n - n // 2 - n // 4 - n // 8])
+        if one.clusters is not None:  # a cluster lies within a site
+            sites = one.clusters % 4
+        study.model.fit(one.X, one.y, clients=sites)
+        for errors in study.errors:
+            kind = one.clusters if errors == "clusters" else errors
+            table = study.model.infer(one.X, one.y, sites, coefficients=asked, errors=kind)
+            low = table.low.to_numpy().reshape(len(asked), outputs)
+            high = table.high.to_numpy().reshape(len(asked), outputs)
+            for at, value in places.items():
+                row, column = asked.index(at // outputs), at % outputs
+                hits[errors][at] += low[row, column] <= value <= high[row, column]
+    return {
+        errors: {name: np.mean([found[at] for at in group]) / reps for name, group in study.truth.items()}
+        for errors, found in hits.items()
+    }
+
+
+def main():
+    """Print the table, study by study."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--reps", type=int, default=40)
+    parser.add_argument("--only", default="", help="studies whose name contains this")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", UserWarning)
+    print("| study | standard errors | coverage of 95 % intervals |\n| --- | --- | --- |")
+    for study in studies():
+        if options.only not in study.name:
+            continue
+        began = time.perf_counter()
+        for errors, found in coverage(study, options.reps).items():
+            shares = ", ".join(f"{name}: {share:.3f}" for name, share in found.items())
+            print(f"| {study.name} | {errors} | {shares} |", flush=True)
+        print(f"  ({time.perf_counter() - began:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

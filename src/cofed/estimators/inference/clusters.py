@@ -1,0 +1,60 @@
+"""Which standard errors are asked for, and whose cluster each row is."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from cofed._util.types import Given
+from cofed.federation import Federation
+from cofed.sites import AbstractSites, MemorySites
+from cofed.sites.intake import Clients, FitFeatures, by_client, is_list, refuse_other_order
+
+KINDS = ("model", "hc1", "hc3", "site")
+Errors = Given[str | npt.ArrayLike | pd.Series]
+
+
+class Asked(NamedTuple):
+    """What `errors=` asks for."""
+
+    kind: str  # one of KINDS, or "cluster"
+    X: FitFeatures  # without the column that names the clusters
+    clusters: npt.ArrayLike | pd.Series | None  # one for each row
+
+
+def asked(owner: str, X: FitFeatures, errors: Errors) -> Asked:
+    """The kind of standard errors, and the clusters of the rows where they are given."""
+    if isinstance(errors, str):
+        if errors in KINDS:
+            return Asked(errors, X, None)
+        if isinstance(X, pd.DataFrame) and errors in X.columns:
+            return Asked("cluster", X.drop(columns=errors), X[errors])
+    elif is_list(errors) and not isinstance(X, (AbstractSites, Federation)):
+        return Asked("cluster", X, errors)
+    given = f"{errors!r}" if errors is None or isinstance(errors, (str, int, float)) else type(errors).__name__
+    raise ValueError(
+        f"{owner}: errors must be one of {', '.join(map(repr, KINDS))}, or the cluster of each row of an array or a "
+        f"pandas X (a list, or the name of a column of X), got {given}"
+    )
+
+
+def in_clusters(owner: str, sites: AbstractSites, given: Asked, clients: Clients) -> AbstractSites:
+    """The same sites, whose rows are in the given clusters: each within a site."""
+    if given.clusters is None:
+        return sites
+    assert isinstance(sites, MemorySites)  # of rows that were given
+    if isinstance(given.X, pd.DataFrame):
+        refuse_other_order(owner, given.X, "errors", given.clusters)
+    groups, n = pd.Series(given.clusters).to_numpy(), sum(sites.sizes)
+    missing = int(pd.isna(groups).sum())
+    if len(groups) != n or missing:
+        got = f"{len(groups)} clusters" if len(groups) != n else f"{missing} without a cluster"
+        raise ValueError(f"{owner}: errors must name one cluster per row: {n} rows, {got}")
+    order = np.arange(n)
+    if clients is not None:
+        whose = given.X[clients] if isinstance(clients, str) and isinstance(given.X, pd.DataFrame) else clients
+        order = np.concatenate(by_client(owner, whose, n)[1])
+    pairs = np.column_stack([sites.rows.site, pd.factorize(groups)[0][order]])
+    _, codes = np.unique(pairs, axis=0, return_inverse=True)
+    return sites.with_clusters(np.ravel(codes).astype(np.int32))

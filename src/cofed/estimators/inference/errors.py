@@ -1,0 +1,114 @@
+"""Standard errors of estimates: as the model says, or robust ones, from the products of the rows' scores.
+
+An estimate changes by `influence @ score` where a row's score is added to the gradient. So its variance is the model's
+    phi influence information influence',
+or, whatever the variances of the errors, influence meat influence', with the meat
+    hc1      n / (n - k) sum_i s_i s_i'
+    hc3      sum_i s_i s_i' / (1 - h_i)^2, h_i the row's leverage
+    clusters G / (G - 1) (n - 1) / (n - k) sum_g s_g s_g', s_g the sum of the scores of cluster g's rows
+of k parameters; clusters compare with Student's t of G - 1 degrees of freedom. References: MacKinnon and White 1985;
+Liang and Zeger 1986; Cameron and Miller 2015.
+"""
+
+import dataclasses
+import warnings
+
+import numpy as np
+
+from cofed.estimators.inference.likelihood import Likelihood
+from cofed.estimators.survey import unpacked
+from cofed.sites.queries import MeatAnswer, MeatMessage, meat
+
+FEW = 30  # clusters, below which their intervals are known to be too short
+ROBUST = {"hc1": "HC1", "hc3": "HC3"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimates:
+    """Estimates of chosen parameters in the solver's units, and how they come from the rows' scores."""
+
+    value: np.ndarray  # m
+    influence: np.ndarray  # m x s
+    theta: np.ndarray  # the model whose scores they come from
+    where: np.ndarray  # s: positions of its parameters
+    information: np.ndarray  # s x s
+    inverse: np.ndarray | None  # of the information, where there is one
+    dispersion: float
+    rank: int  # how many parameters were estimated
+    freedom: float  # degrees of freedom that are left; infinite where the variance is not estimated
+    how: str  # in words
+    unknown: dict[int, list[int]]  # columns without an estimate of their own, and those that they depend on
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """Standard errors, with the degrees of freedom of the t distribution to compare with."""
+
+    error: np.ndarray
+    freedom: float
+    how: str
+
+
+def spread(owner: str, likelihood: Likelihood, found: Estimates, errors: str) -> Spread:
+    """The standard errors; by rows' scores they take one exchange."""
+    A = found.influence
+    if errors == "model":
+        variance = found.dispersion * np.einsum("ms,st,mt->m", A, found.information, A)
+        return Spread(np.sqrt(variance), found.freedom, "the model's standard errors")
+    answer = ask(owner, likelihood, found, errors)
+    products = unpacked(np.asarray(answer.products), len(found.where)) * likelihood.weight**2
+    variance = np.einsum("ms,st,mt->m", A, products, A)
+    n, free = likelihood.n, likelihood.n - found.rank
+    if errors in ROBUST:
+        factor = n / free if errors == "hc1" else 1.0
+        return Spread(np.sqrt(factor * variance), found.freedom, f"{ROBUST[errors]} standard errors")
+    count = round(float(answer.terms))
+    check_clusters(owner, count, errors)
+    factor = count / (count - 1) * (n - 1) / free
+    kind = "sites" if errors == "site" else "clusters"
+    return Spread(np.sqrt(factor * variance), count - 1.0, f"standard errors by {count} {kind}")
+
+
+def ask(owner: str, likelihood: Likelihood, found: Estimates, errors: str) -> MeatAnswer:
+    """The products of the rows' or the clusters' scores: one exchange."""
+    problem = likelihood.problem
+    inverse = np.zeros((0, 0))
+    if errors == "hc3":
+        if found.inverse is None:
+            raise ValueError(
+                f"{owner}: errors='hc3' needs more rows than parameters, for leverages: there are {likelihood.n} rows "
+                f"and {likelihood.features} features; errors='hc1' does not"
+            )
+        inverse = found.inverse * likelihood.weight
+    p, k = likelihood.features, likelihood.outputs
+    table = found.theta.reshape(-1, k)
+    message = MeatMessage(
+        coef=table[:p],
+        intercept=table[p] if len(table) > p else np.zeros(k),
+        where=np.asarray(found.where, np.int32),
+        inverse=inverse,
+        clustered=errors not in ROBUST,
+        scaling=problem.units.scaling,
+        loss=problem.survey.loss,
+    )
+    answer = problem.sites.ask(meat, message)
+    lone = round(float(answer.lone))
+    if lone:
+        raise ValueError(
+            f"{owner}: errors='hc3' is not defined where a row decides a coefficient alone (a leverage of 1), as "
+            f"{lone} {'row does' if lone == 1 else 'rows do'}; take errors='hc1', or leave out the rare feature"
+        )
+    return answer
+
+
+def check_clusters(owner: str, count: int, errors: str) -> None:
+    """Refuse a single cluster, and warn of few."""
+    kind = "sites" if errors == "site" else "clusters"
+    if count < 2:
+        raise ValueError(f"{owner}: standard errors by {kind} need at least 2 of them, and there is {count}")
+    if count < FEW:
+        warnings.warn(
+            f"{owner}: standard errors by {kind} rest on many of them, and there are {count}: with fewer than {FEW} "
+            "the intervals tend to be too short",
+            stacklevel=5,
+        )

@@ -1,0 +1,148 @@
+"""The likelihood of a model in the solver's units: its parameters as one vector, its sums in the user's objective.
+
+Parameters are laid out as in the query `look`: coefficients by feature and output, then the intercepts. Of several
+classes, the parameters of the first are 0: coefficients are log odds against it.
+"""
+
+import dataclasses
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+
+from cofed.estimators.standardized_problem import StandardizedProblem, second_moments
+from cofed.estimators.survey import unpacked
+from cofed.models import Weights
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A model that was looked at: the loss of all rows, and its derivatives by some parameters."""
+
+    theta: np.ndarray  # all parameters
+    where: np.ndarray  # positions of those that are free
+    loss: float
+    gradient: np.ndarray  # by the free ones
+    information: np.ndarray  # the Hessian by the free ones
+
+    def moved(self, step: np.ndarray) -> np.ndarray:
+        """All parameters, after a step of the free ones."""
+        theta = self.theta.copy()
+        theta[self.where] += step
+        return theta
+
+
+@dataclasses.dataclass(frozen=True)
+class Likelihood:
+    """The sum of the rows' losses, as a function of the parameters."""
+
+    problem: StandardizedProblem
+
+    @property
+    def n(self) -> int:
+        """How many rows there are."""
+        return self.problem.n
+
+    @property
+    def features(self) -> int:
+        """p"""
+        return len(self.problem.units.mean)
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model predicts for a row."""
+        return int(np.size(self.problem.null.mean))
+
+    @property
+    def columns(self) -> int:
+        """The features and, where there is one, the intercept."""
+        return self.features + (self.problem.start.intercept is not None)
+
+    @property
+    def contrasts(self) -> range:
+        """The outputs that have parameters: all but the first of several classes."""
+        return range(1 if self.outputs > 1 else 0, self.outputs)
+
+    @property
+    def weight(self) -> float:
+        """A sum over rows of the solved loss is so many times smaller than one of the user's."""
+        return self.problem.units.objective
+
+    @property
+    def events(self) -> float:
+        """The rows that tell coefficients: of the rarest class, or what was counted."""
+        labels = np.sum(self.problem.survey.sums.labels, axis=0)
+        return self.problem.survey.loss.events(self.n, labels)
+
+    def positions(self, columns: np.ndarray) -> np.ndarray:
+        """The positions of the parameters of these columns, column by column."""
+        return (np.asarray(columns)[:, None] * self.outputs + np.array(self.contrasts)[None, :]).ravel()
+
+    def vector(self, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+        """The parameters of a fitted model: coef of shape (p, outputs), in the user's units."""
+        units = self.problem.units
+        solved = coef / units.coef[:, None]
+        parts = [solved]
+        if self.columns > self.features:
+            parts.append(((intercept + units.mean @ coef - units.labels.shift) / units.labels.stretch)[None, :])
+        table = np.concatenate(parts)
+        return (table - table[:, :1] if self.outputs > 1 else table).ravel()
+
+    def model(self, theta: np.ndarray) -> Weights:
+        """The parameters as a model."""
+        start, split = self.problem.start, self.features * self.outputs
+        coef = jnp.asarray(theta[:split].reshape(np.shape(start.coef)))
+        if start.intercept is None:
+            return Weights(coef, None)
+        return Weights(coef, jnp.asarray(theta[split:].reshape(np.shape(start.intercept))))
+
+    def look(self, theta: np.ndarray, where: np.ndarray, information: np.ndarray | None = None) -> Point:
+        """Look at a model, with derivatives by the parameters `where`: one exchange.
+
+        The information is asked for unless it is known.
+        """
+        answer = self.problem.look([self.model(theta)], [0] if information is None else [], where)
+        gradient = np.append(np.ravel(answer.gradient[0]), np.ravel(answer.slope[0]))[where]
+        if information is None:
+            information = self.weight * unpacked(np.asarray(answer.hessian[0]), len(where))
+        return Point(theta, where, self.weight * float(answer.loss[0]), self.weight * gradient, information)
+
+    def at_null(self, where: np.ndarray) -> Point:
+        """The model without features, of a squared loss: what the survey has told, without an exchange."""
+        null, start = self.problem.null, self.problem.start
+        hessian = self.problem.hessian
+        assert hessian is not None
+        parts = [np.ravel(null.gradient.coef)]
+        values = [np.ravel(start.coef)]
+        if start.intercept is not None:
+            parts.append(np.ravel(null.gradient.intercept))
+            values.append(np.ravel(start.intercept))
+        total = self.n * self.weight
+        return Point(
+            np.concatenate(values),
+            where,
+            total * float(null.loss),
+            total * np.concatenate(parts)[where],
+            total * np.asarray(hessian)[np.ix_(where, where)],
+        )
+
+    @functools.cached_property
+    def products(self) -> np.ndarray:
+        """The mean products of all columns: what the survey has told, or one exchange.
+
+        The Hessian of a model that predicts the same for every row is a multiple of them.
+        """
+        known = second_moments(self.problem)
+        if known is not None:
+            return known
+        where = np.arange(self.columns) * self.outputs
+        answer = self.problem.look([self.problem.start], [0], where)
+        found = unpacked(np.asarray(answer.hessian[0]), self.columns)
+        spread = np.asarray(self.problem.null.spread)
+        largest = int(spread.argmax())
+        return found * (spread[largest] ** 2 / found[largest, largest])
+
+    def change(self, step: np.ndarray, columns: np.ndarray) -> float:
+        """The sum over all rows of the squared changes of predictions, where these columns' parameters change so."""
+        moved = step.reshape(len(columns), -1)
+        return self.n * float(np.sum(moved * (self.products[np.ix_(columns, columns)] @ moved)))

@@ -1,0 +1,204 @@
+"""Which intervals a fit gets, and the table of them.
+
+Where the rows are enough for a model without a penalty (a linear model needs more rows than parameters; others ten
+events per parameter, of the rarest class), it is that model's: least squares, or the maximum of the likelihood,
+whatever was selected. Else it is the debiased lasso.
+"""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pandas as pd
+from scipy.stats import norm, t
+
+from cofed._util.types import Given
+from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.inference.debiased import EVENTS, debiased
+from cofed.estimators.inference.errors import Estimates, Spread, spread
+from cofed.estimators.inference.likelihood import Likelihood
+from cofed.estimators.inference.unpenalised import Separated, unpenalised
+from cofed.estimators.progress import LARGEST
+from cofed.estimators.standardized_problem import StandardizedProblem
+from cofed.sites.intake import feature_names, is_list
+
+Chosen = Given[list[str] | list[int] | str | int | None]
+SHOWN = 5  # columns that are named in a sentence
+
+
+@dataclasses.dataclass(frozen=True)
+class Inference:
+    """A table of intervals, and how they came about, in words."""
+
+    table: pd.DataFrame
+    note: str
+
+
+def infer(
+    model: FederatedLinearModel, problem: StandardizedProblem, coefficients: Chosen, level: Given[float], errors: str
+) -> Inference:
+    """The table of `FederatedLinearModel.infer`; errors is "model", "hc1", "hc3", "site" or "cluster"."""
+    owner, names = type(model).__name__, feature_names(model)
+    check_possible(owner, problem, level)
+    likelihood = Likelihood(problem)
+    chosen = positions(owner, names, coefficients)
+    fitted = parameters(model, likelihood)
+    if enough(likelihood):
+        found = without_penalty(owner, names, likelihood, start(model, likelihood), chosen)
+    elif likelihood.outputs > 1:
+        raise ValueError(
+            f"{owner}: intervals for several classes need {EVENTS} rows of the rarest class for each of the "
+            f"{likelihood.columns} parameters of a class, and it has {likelihood.events:g}"
+        )
+    else:
+        found = debiased(likelihood, fitted, chosen)
+    errors_of = spread(owner, likelihood, found, errors)
+    table = tabulated(model, likelihood, chosen, fitted, found, errors_of)
+    finished(table, float(level), errors_of.freedom)
+    dependent = {names[j]: [names[i] for i in on] for j, on in found.unknown.items() if j in chosen}
+    if dependent:
+        warnings.warn(f"{owner}: {about_dependent(dependent)}", stacklevel=3)
+    return Inference(table, note(float(level), found, errors_of, dependent))
+
+
+def enough(likelihood: Likelihood) -> bool:
+    """Whether there are rows enough for a model without a penalty."""
+    if likelihood.problem.loss.quadratic:
+        return likelihood.n > likelihood.columns
+    return likelihood.events >= EVENTS * likelihood.columns
+
+
+def check_possible(owner: str, problem: StandardizedProblem, level: Given[float]) -> None:
+    """Refuse what no interval is known for."""
+    features = len(problem.units.mean)
+    if not problem.loss.has_dispersion or np.ndim(problem.start.coef) > 1 + (np.size(problem.null.mean) > 1):
+        raise ValueError(
+            f"{owner}: intervals are for linear, logistic, multinomial and Poisson models of a vector of coefficients"
+        )
+    if features > LARGEST:
+        raise ValueError(
+            f"{owner}: intervals need the Hessian of all features, at most {LARGEST}, and there are {features}"
+        )
+    if isinstance(level, bool) or not isinstance(level, (int, float, np.number)) or not 0 < level < 1:
+        raise ValueError(f"{owner}: level must be a number between 0 and 1, got {level!r}")
+
+
+def parameters(model: FederatedLinearModel, likelihood: Likelihood) -> np.ndarray:
+    """The parameters of the fit."""
+    coef = np.atleast_2d(model.coef_).reshape(likelihood.outputs, -1)
+    return likelihood.vector(coef.T, np.atleast_1d(model.intercept_))
+
+
+def start(model: FederatedLinearModel, likelihood: Likelihood) -> np.ndarray:
+    """Where to begin without a penalty: the weakest of a path is nearest, where there is a path."""
+    path = vars(model).get("path_")
+    if path is None:
+        return parameters(model, likelihood)
+    coef = np.reshape(path.coefs[-1], (likelihood.outputs, -1))
+    return likelihood.vector(coef.T, np.reshape(path.intercepts[-1], -1))
+
+
+def without_penalty(
+    owner: str, names: list[str], likelihood: Likelihood, begin: np.ndarray, chosen: list[int]
+) -> Estimates:
+    """Estimates of the model without a penalty, or a sentence on why there is none."""
+    try:
+        found = unpenalised(likelihood, begin)
+    except Separated as error:
+        raise ValueError(
+            f"{owner}: no intervals: without a penalty the coefficients grow without end, most of all that of "
+            f"{names[error.column]!r}, as where features tell the labels of some rows with certainty (separation); "
+            "leave such features out, or have more rows"
+        ) from None
+    asked, p = likelihood.positions(np.array(chosen, int)), likelihood.features
+    place = {int(at): i for i, at in enumerate(found.where)}
+    influence = np.array([found.inverse[place[at]] if at in place else np.zeros(len(place)) for at in asked])
+    loss, free = likelihood.problem.survey.loss, likelihood.n - len(found.where)
+    quadratic = likelihood.problem.loss.quadratic
+    return Estimates(
+        value=found.theta[asked],
+        influence=influence.reshape(len(asked), -1),
+        theta=found.theta,
+        where=found.where,
+        information=found.information,
+        inverse=found.inverse,
+        dispersion=loss.dispersion(max(found.loss, 0.0) / likelihood.n, likelihood.n, free),
+        rank=len(found.where),
+        freedom=float(free) if quadratic else np.inf,
+        how="least squares" if quadratic else "maximum likelihood, without the penalty",
+        unknown={j: [i for i in on if i < p] for j, on in found.columns.dependent.items()},
+    )
+
+
+def tabulated(
+    model: FederatedLinearModel,
+    likelihood: Likelihood,
+    chosen: list[int],
+    fitted: np.ndarray,
+    found: Estimates,
+    errors: Spread,
+) -> pd.DataFrame:
+    """Coefficients, estimates and standard errors in the user's units, NaN where there is none."""
+    names, asked, k = feature_names(model), likelihood.positions(np.array(chosen, int)), likelihood.outputs
+    unit = likelihood.problem.units.coef[asked // k]
+    lacking = np.isin(asked // k, list(found.unknown))
+    table = pd.DataFrame(
+        {
+            "coef": fitted[asked] * unit,
+            "debiased": np.where(lacking, np.nan, found.value * unit),
+            "se": np.where(lacking, np.nan, errors.error * np.abs(unit)),
+        },
+        index=pd.Index([names[at // k] for at in asked]),
+    )
+    if k > 1:
+        classes = vars(model)["classes_"]
+        table.index = pd.Index([f"{classes[at % k]}: {names[at // k]}" for at in asked])
+    return table
+
+
+def finished(table: pd.DataFrame, level: float, freedom: float) -> None:
+    """Add intervals and p-values."""
+    reference = norm if np.isinf(freedom) else t(freedom)
+    width = reference.ppf(0.5 + level / 2)
+    table["low"], table["high"] = table.debiased - width * table.se, table.debiased + width * table.se
+    with np.errstate(divide="ignore", invalid="ignore"):
+        table["z"] = table.debiased / table.se
+    table["p_value"] = 2 * reference.sf(np.abs(table.z))
+
+
+def about_dependent(dependent: dict[str, list[str]]) -> str:
+    """Which columns have no coefficient of their own, in a sentence."""
+    parts = [f"{name!r} {of(columns)}" for name, columns in list(dependent.items())[:SHOWN]]
+    more = len(dependent) - SHOWN
+    listed = ", ".join(parts) + (f" and {more} more" if more > 0 else "")
+    return f"columns that depend on others have no interval of their own (NaN): {listed}"
+
+
+def of(columns: list[str]) -> str:
+    """What a column depends on."""
+    if not columns:
+        return "is constant"
+    more = len(columns) - SHOWN
+    return "depends on " + ", ".join(map(repr, columns[:SHOWN])) + (f" and {more} more" if more > 0 else "")
+
+
+def note(level: float, found: Estimates, errors: Spread, dependent: dict[str, list[str]]) -> str:
+    """How the intervals came about."""
+    reference = "normal" if np.isinf(errors.freedom) else f"t with {errors.freedom:g} degrees of freedom"
+    said = f"{100 * level:g} %, {found.how}; {errors.how}; {reference}"
+    return f"{said}; {about_dependent(dependent)}" if dependent else said
+
+
+def positions(owner: str, names: list[str], coefficients: Chosen) -> list[int]:
+    """Where the asked-for coefficients are; None is all."""
+    if coefficients is None:
+        return list(range(len(names)))
+    found = []
+    for one in np.asarray(coefficients, object) if is_list(coefficients) else [coefficients]:
+        if isinstance(one, (int, np.integer)) and not isinstance(one, bool) and 0 <= one < len(names):
+            found.append(int(one))
+        elif isinstance(one, str) and one in names:
+            found.append(names.index(one))
+        else:
+            raise ValueError(f"{owner}: there is no feature {one!r}; give names or positions of {len(names)} features")
+    return found

@@ -1,0 +1,60 @@
+"""Scores of fitted estimators, of rows that are given and of rows that stay at their sites."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from cofed._util.types import Given
+from cofed.estimators.base import FederatedLinearModel
+from cofed.sites import AbstractSites, Scaling
+from cofed.sites.intake import FitFeatures, Labels
+from cofed.sites.queries import Message, ScoreMessage, score, sums
+
+
+class SiteScoreMixin:
+    """scikit-learn's `score` of rows, and the same number of sites. It stands left of scikit-learn's own mixin."""
+
+    def score(self, X: FitFeatures, y: Labels = None, sample_weight: Given[npt.ArrayLike | None] = None) -> float:
+        """How well the predictions fit: R^2 for numbers, the part of the deviance that is explained for counts, and
+        the part of right predictions for classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p), pandas.DataFrame or AbstractSites
+            Rows; or sites, which carry their targets and send nothing but sums.
+        y : array-like of shape (n,)
+            The targets of rows.
+        sample_weight : array-like of shape (n,), optional
+            Weights of rows.
+
+        Returns
+        -------
+        float
+            1 at best.
+        """
+        if not isinstance(X, AbstractSites):
+            return float(super().score(X, y, sample_weight))  # pyright: ignore[reportAttributeAccessIssue]
+        assert isinstance(self, FederatedLinearModel)
+        if y is not None or sample_weight is not None:
+            raise ValueError(f"{type(self).__name__}: sites carry their own targets; leave y and sample_weight out")
+        return score_of_sites(self, X)
+
+
+def score_of_sites(model: FederatedLinearModel, sites: AbstractSites) -> float:
+    """Accuracy (one exchange), or one minus the ratio of the deviances of the model and of the mean (two)."""
+    check_is_fitted(model)
+    name, p = type(model).__name__, vars(model)["n_features_in_"]
+    if sites.n_features != p:
+        raise ValueError(f"{name} was fitted to {p} features, but the sites have {sites.n_features}")
+    own, loss = model._labelled(sites), model._loss()
+    coef, intercept = np.atleast_2d(model.coef_).T, np.reshape(np.asarray(model.intercept_), -1)
+    constant = np.zeros_like(intercept)
+    if not loss.has_accuracy:
+        found = own.ask(sums, Message(loss=loss))
+        constant = np.reshape(np.asarray(loss.link(jnp.asarray(found.labels.sum() / found.n.sum()))), -1)
+    plain = Scaling(np.zeros(p), np.ones(p))
+    found = own.ask(score, ScoreMessage(coef, intercept, constant, loss=loss, scaling=plain))
+    if loss.has_accuracy:
+        return float(found.correct / found.n)
+    return 1 - float(found.loss / found.constant_loss)

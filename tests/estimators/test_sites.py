@@ -1,0 +1,53 @@
+"""Fits to sites: what is learnt of tables is kept for new rows, and scores are sums."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.estimators import hospitals
+
+from cofed.estimators import FederatedLasso, FederatedLogisticRegression, FederatedPoisson, load
+from cofed.sites import sites_of_frame
+
+
+def frame(target, labels):
+    X = hospitals.features()
+    ward = np.random.default_rng(3).choice(["north", "south", "west"], len(X))
+    return pd.DataFrame({"age": X[:, 0], "ward": ward, "dose": X[:, 2], target: labels, "site": hospitals.SITES})
+
+
+def test_a_table_with_factors_is_fitted_and_new_rows_are_encoded_alike(tmp_path):
+    _, y = hospitals.linear()
+    table = frame("cost", y)
+    model = FederatedLasso(0.05).fit(sites_of_frame(table, "cost", "site"))
+    assert model.feature_names_in_.tolist() == ["age", "ward[south]", "ward[west]", "dose"]
+    coded = pd.get_dummies(table.ward)[["south", "west"]].to_numpy(float)
+    rows = np.column_stack([table.age, coded, table.dose])
+    np.testing.assert_allclose(
+        model.predict(table.drop(columns=["cost", "site"])), rows @ model.coef_ + model.intercept_
+    )
+    model.save(tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(again.predict(table[["ward", "dose", "age"]]), model.predict(table))
+    with pytest.raises(ValueError, match="site 'new rows', column 'ward' has 'attic', but the levels are 'north'"):
+        again.predict(table.assign(ward="attic"))
+
+
+def test_scores_of_sites_are_those_of_the_rows():
+    X, y = hospitals.linear()
+    lasso = FederatedLasso(0.05).fit(X, y, clients=hospitals.SITES)
+    table = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]).assign(y=y, site=hospitals.SITES)
+    assert lasso.score(sites_of_frame(table, "y", "site")) == pytest.approx(lasso.score(X, y), rel=1e-10)
+    X, y = hospitals.classes(3)
+    softmax = FederatedLogisticRegression(0.02).fit(X, y, clients=hospitals.SITES)
+    sites = sites_of_frame(table.assign(y=y), "y", "site")
+    assert softmax.score(sites) == pytest.approx(softmax.score(X, y), rel=1e-12)
+    with pytest.raises(
+        ValueError, match=r"was fitted to the classes \['a', 'b', 'c'\], but the sites have \['a', 'b'\]"
+    ):
+        softmax.score(sites_of_frame(table.assign(y=np.where(y == "a", "a", "b")), "y", "site"))
+    X, y = hospitals.counts()
+    poisson = FederatedPoisson(0.02).fit(X, y, clients=hospitals.SITES)
+    sites = sites_of_frame(table.assign(y=y), "y", "site")
+    assert poisson.score(sites) == pytest.approx(poisson.score(X, y), rel=1e-10)
+    with pytest.raises(ValueError, match="sites carry their own targets"):
+        poisson.score(sites, y)

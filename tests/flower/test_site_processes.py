@@ -1,0 +1,136 @@
+"""Sites in processes of their own on loopback: the same coefficients as in this process, whoever is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import psutil
+import pytest
+
+from cofed import estimators
+from cofed.flower.local_sites import start_sites
+from cofed.flower.processes import MARK
+from cofed.sites import table_sites
+from cofed.sites.exchange_log import read_log
+from cofed.sites.network import ChosenColumns
+
+# The signal lets a test that hangs stop what it has started, which the thread that ends other tests would not.
+pytestmark = [pytest.mark.network, pytest.mark.timeout(900, method="signal")]
+ROOT = Path(__file__).parents[2]
+FIT = """
+import sys
+from pathlib import Path
+from cofed import estimators
+from cofed.flower.local_sites import start_sites
+from cofed.sites.network import ChosenColumns
+
+where = Path(sys.argv[1])
+files = {path.stem: path for path in sorted((where / "tables").iterdir())}
+with start_sites(files, where / "out", ChosenColumns(target="ill")) as sites:
+    found = estimators.FederatedLogisticRegression(alpha=0.01).fit(sites)
+    print(found.coef_.tobytes().hex())
+"""
+
+
+def tables():
+    """Three sites with a factor, in columns of different orders."""
+    rng, found = np.random.default_rng(0), {}
+    for site, n in (("aachen", 60), ("basel", 45), ("cork", 52)):
+        age, sex = rng.normal(50, 9, n), rng.choice(["female", "male"], n)
+        odds = (age - 50) / 9 + (sex == "male") + rng.normal(size=n)
+        frame = pd.DataFrame(
+            {"age": age, "sex": sex, "dose": rng.normal(size=n), "ill": np.where(odds > 0, "yes", "no")}
+        )
+        found[site] = frame[list(rng.permutation(frame.columns))]
+    return found
+
+
+def written(folder):
+    """A file for each site."""
+    (folder / "tables").mkdir()
+    for site, frame in tables().items():
+        frame.to_csv(folder / "tables" / f"{site}.csv", index=False)
+    return {path.stem: path for path in sorted((folder / "tables").iterdir())}
+
+
+def in_this_process():
+    """The fit in this process."""
+    return estimators.FederatedLogisticRegression(alpha=0.01).fit(table_sites(tables(), "ill"))
+
+
+def leftovers(mark):
+    """The living processes of a start."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
+def test_the_coefficients_are_those_of_this_process_though_a_site_is_killed(tmp_path, secure):
+    files, killed = written(tmp_path), []
+
+    def kill_once(kind, **details):
+        if kind == "asked" and details["site"] == "cork" and len(sites.exchanges) == 2 and not killed:
+            killed.extend(
+                process for process in leftovers(mark) if process.cmdline()[-1:] and "cork" in process.cmdline()
+            )
+            for process in killed:
+                process.send_signal(signal.SIGKILL)
+
+    with start_sites(files, tmp_path / "out", ChosenColumns(target="ill"), secure=secure) as sites:
+        mark = (tmp_path / "out" / "mark").read_text()
+        sites.exchanges.listeners.append(kill_once)
+        found = estimators.FederatedLogisticRegression(alpha=0.01).fit(sites)
+        assert len(killed) == 1
+    np.testing.assert_allclose(found.coef_, in_this_process().coef_, rtol=1e-12)
+    assert leftovers(mark) == []
+    assert all(one.up > 0 for one in sites.exchanges)
+
+
+def test_a_killed_server_goes_on_to_the_same_bits(tmp_path):
+    written(tmp_path)
+    (tmp_path / "fit.py").write_text(FIT)
+    command = [sys.executable, str(tmp_path / "fit.py"), str(tmp_path)]
+    out, log = tmp_path / "out", tmp_path / "out" / "log"
+    first = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    began = time.monotonic()
+    while len(read_log(log)) < 3:
+        assert first.poll() is None
+        assert time.monotonic() - began < 600
+        time.sleep(0.05)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    mark, known = (out / "mark").read_text(), read_log(log)
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=True)
+    assert leftovers(mark) == []  # what the first start could not stop
+    whole = read_log(log)
+    assert whole[: len(known)] == known
+    assert len(whole) > len(known)
+    (tmp_path / "out").rename(tmp_path / "interrupted")
+    undisturbed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=True)
+    assert again.stdout == undisturbed.stdout
+    assert len(bytes.fromhex(again.stdout.strip())) == 3 * 8
+    assert [line.get("question") for line in read_log(log)] == [line.get("question") for line in whole]
+
+
+def test_a_site_with_a_table_that_cannot_be_read_says_so(tmp_path):
+    files = written(tmp_path)
+    files["cork"].write_bytes(os.urandom(300))
+    began = time.monotonic()
+    with (
+        pytest.raises(RuntimeError, match="the site cork ended") as caught,
+        start_sites(files, tmp_path / "out", ChosenColumns(target="ill")),
+    ):
+        pass
+    assert "cork.csv" in str(caught.value)
+    assert time.monotonic() - began < 300  # and not after `patience`

@@ -117,7 +117,7 @@ def by_coordinates(one: TrainingSet) -> np.ndarray:
             np.zeros((1, cut)),
             np.array([y]),
             l1_ratio=1 / (1 + ridge),
-            alphas=one.alphas * (1 + ridge),
+            alphas=one.alphas * (1 + ridge),  # pyright: ignore[reportArgumentType]
             precompute=np.ascontiguousarray(G),  # pyright: ignore[reportArgumentType]
             Xy=-first.gradient[0][:cut] / unit,
             check_input=False,

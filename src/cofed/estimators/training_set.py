@@ -145,7 +145,7 @@ class TrainingSet:
         rather too large."""
         parts = self.neighbours(i)
         if all(len(one.where) == self.size for _, one in parts):
-            H = sum(t * one.matrix for t, one in parts)
+            H = np.sum([t * one.matrix for t, one in parts], axis=0)
             return H if len(own) == self.size else H[np.ix_(own, own)]
         H, place = np.zeros((len(own), len(own))), np.full(self.size, -1)
         place[own] = np.arange(len(own))

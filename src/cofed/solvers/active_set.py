@@ -10,7 +10,7 @@ lowers the objective, so there is an end; from the answer to a similar problem i
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg.lapack import dposv  # pyright: ignore[reportAttributeAccessIssue]
 
 from cofed._util.rounding import EPS
 
@@ -114,7 +114,7 @@ def solve(H: np.ndarray, ridge: Vector, b: Vector) -> Vector:
     lift = LIFT * np.maximum(diagonal, 1e-8 * max(float(diagonal.max()), np.finfo(float).tiny))
     while True:
         diagonal += lift
-        _, found, failed = lapack.dposv(M, b, lower=1)
+        _, found, failed = dposv(M, b, lower=1)
         if not failed:
             return found
         lift *= 100

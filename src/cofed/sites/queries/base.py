@@ -1,5 +1,6 @@
 """The contract of a query: a pure function of a site's own table and a message, whose answers are summed."""
 
+import math
 from abc import ABC, abstractmethod
 from typing import ClassVar, Generic, TypeVar
 
@@ -122,3 +123,15 @@ def few_sizes(size: int) -> int:
     [0, 1, 16, 256, 320, 640]
     """
     return next((few for few in (0, 1, 4, 16, 64, 256) if size <= few), -(-size // 320) * 320)
+
+
+def room(size: int) -> int:
+    """Up to a third more: 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, ...
+
+    >>> [room(n) for n in (0, 1, 5, 7, 9, 100, 129)]
+    [0, 1, 6, 8, 12, 128, 192]
+    """
+    if size <= 2:
+        return size
+    power = 1 << math.ceil(math.log2(size))
+    return power * 3 // 4 if size <= power * 3 // 4 else power

@@ -47,7 +47,6 @@ Positions = tuple[int, int, int, int]  # a training set, a strength, a model, an
 ANCHORS = 60  # the most Hessians in a message
 BYTES = 8e6  # the most that they may take
 WHOLE = 180  # parameters up to which Hessians are whole
-NEAR = 1e7  # a Hessian sharpens certificates that are within this of their target
 
 
 class Grid:
@@ -215,7 +214,9 @@ class Grid:
         """The certificate with the model's own Hessian, where that is known and helps."""
         one = self.sets[s]
         known, bound = one.bundle.curvature.get(m), float(seen.gap) + float(seen.rounding)
-        if s > 0 or known is None or len(known.where) < one.size or not one.target < bound < NEAR * one.target:
+        # It certifies models that are off by the root of the tolerance: a step more makes those exact.
+        exact = bool(seen.settled) or float(seen.prox_gradient) <= one.tol
+        if s > 0 or not exact or known is None or len(known.where) < one.size or bound <= one.target:
             return seen
         return self.sharper(one, i, m, seen, factored(jnp.asarray(known.matrix)))
 

@@ -21,6 +21,7 @@ from cofed.estimators.survey import survey
 from cofed.losses import AbstractLoss
 from cofed.regularizers import AbstractRegularizer
 from cofed.sites import AbstractSites, ExchangeTotal, Folds, QuestionRefused
+from cofed.sites.clusters import asked_errors, in_clusters
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, encoded, gather, numbers, refuse_masked
 from cofed.sites.queries import SumsAnswer
 
@@ -168,13 +169,13 @@ class FederatedLinearModel(BaseEstimator):
         >>> from cofed.estimators import FederatedLasso
         >>> table = FederatedLasso(0.1).fit(X, y).infer(X, y, errors=person)
         >>> table[["low", "high"]].round(1).to_numpy().tolist()
-        [[0.0, 1.0], [-0.6, 0.1]]
+        [[0.5, 1.3], [-0.1, 0.7]]
         """
-        from cofed.estimators.inference import asked, in_clusters, infer
+        from cofed.estimators.inference import infer
 
         check_is_fitted(self)
         other, owner = copy.copy(self), type(self).__name__  # taking in rows sets what is known of features and classes
-        given = asked(owner, X, errors)
+        given = asked_errors(owner, X, errors)
         sites = in_clusters(owner, other._intake(given.X, y, clients), given, clients)
         problem = other._standardized(sites)
         check_same_rows(self, problem)

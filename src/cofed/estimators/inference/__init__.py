@@ -1,6 +1,5 @@
 """Estimates without the penalty's bias, with standard errors, intervals and p-values."""
 
-from cofed.estimators.inference.clusters import asked, in_clusters
 from cofed.estimators.inference.table import infer
 
-__all__ = ["asked", "in_clusters", "infer"]
+__all__ = ["infer"]

@@ -16,7 +16,7 @@ from cofed.models import Weights
 
 
 @dataclasses.dataclass(frozen=True)
-class Point:
+class LikelihoodPoint:
     """A model that was looked at: the loss of all rows, and its derivatives by some parameters."""
 
     theta: np.ndarray  # all parameters
@@ -96,7 +96,7 @@ class Likelihood:
             return Weights(coef, None)
         return Weights(coef, jnp.asarray(theta[split:].reshape(np.shape(start.intercept))))
 
-    def look(self, theta: np.ndarray, where: np.ndarray, information: np.ndarray | None = None) -> Point:
+    def look(self, theta: np.ndarray, where: np.ndarray, information: np.ndarray | None = None) -> LikelihoodPoint:
         """Look at a model, with derivatives by the parameters `where`: one exchange.
 
         The information is asked for unless it is known.
@@ -105,9 +105,9 @@ class Likelihood:
         gradient = np.append(np.ravel(answer.gradient[0]), np.ravel(answer.slope[0]))[where]
         if information is None:
             information = self.weight * unpacked(np.asarray(answer.hessian[0]), len(where))
-        return Point(theta, where, self.weight * float(answer.loss[0]), self.weight * gradient, information)
+        return LikelihoodPoint(theta, where, self.weight * float(answer.loss[0]), self.weight * gradient, information)
 
-    def at_null(self, where: np.ndarray) -> Point:
+    def at_null(self, where: np.ndarray) -> LikelihoodPoint:
         """The model without features, of a squared loss: what the survey has told, without an exchange."""
         null, start = self.problem.null, self.problem.start
         hessian = self.problem.hessian
@@ -118,7 +118,7 @@ class Likelihood:
             parts.append(np.ravel(null.gradient.intercept))
             values.append(np.ravel(start.intercept))
         total = self.n * self.weight
-        return Point(
+        return LikelihoodPoint(
             np.concatenate(values),
             where,
             total * float(null.loss),

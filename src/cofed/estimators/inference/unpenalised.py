@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from cofed.estimators.inference.independence import Independence, independence
-from cofed.estimators.inference.likelihood import Likelihood, Point
+from cofed.estimators.inference.likelihood import Likelihood, LikelihoodPoint
 
 MOST = 12  # the most points looked at
 NEAR = 1e-3  # a step of so many standard errors is the last
@@ -31,7 +31,7 @@ class Separated(ValueError):
 class Step:
     """A point that was looked at, Newton's step from there, and the inverse of the information."""
 
-    at: Point
+    at: LikelihoodPoint
     step: np.ndarray
     inverse: np.ndarray
 
@@ -74,7 +74,7 @@ def independent(likelihood: Likelihood, among: np.ndarray | None) -> Independenc
     return independence(products, np.append(np.arange(p, size), np.arange(p)))
 
 
-def refined(likelihood: Likelihood, at: Point, smallest: float) -> Step:
+def refined(likelihood: Likelihood, at: LikelihoodPoint, smallest: float) -> Step:
     """One step of a squared loss; where rounding may count, another from a look at where the first has led."""
     first = newton_step(at)
     left = at.loss + float(at.gradient @ first.step) / 2
@@ -84,7 +84,7 @@ def refined(likelihood: Likelihood, at: Point, smallest: float) -> Step:
     return Step(seen, -first.inverse @ seen.gradient, first.inverse)
 
 
-def settled(likelihood: Likelihood, at: Point, columns: np.ndarray) -> Step:
+def settled(likelihood: Likelihood, at: LikelihoodPoint, columns: np.ndarray) -> Step:
     """Steps until the next one is too short to matter; that one is the result."""
     length, last = 1.0, newton_step(at)
     for _ in range(MOST - 1):
@@ -104,7 +104,7 @@ def settled(likelihood: Likelihood, at: Point, columns: np.ndarray) -> Step:
     raise Separated(int(columns[features][growth[features].argmax()]))
 
 
-def newton_step(at: Point) -> Step:
+def newton_step(at: LikelihoodPoint) -> Step:
     """The step to the minimum of the quadratic model at a point."""
     scale = 1 / np.sqrt(np.diag(at.information))
     factor = cho_factor(at.information * np.outer(scale, scale))

@@ -8,14 +8,15 @@ import pandas as pd
 
 from cofed._util.types import Given
 from cofed.federation import Federation
-from cofed.sites import AbstractSites, MemorySites
+from cofed.sites.base import AbstractSites
 from cofed.sites.intake import Clients, FitFeatures, by_client, is_list, refuse_other_order
+from cofed.sites.memory import MemorySites
 
 KINDS = ("model", "hc1", "hc3", "site")
 Errors = Given[str | npt.ArrayLike | pd.Series]
 
 
-class Asked(NamedTuple):
+class AskedErrors(NamedTuple):
     """What `errors=` asks for."""
 
     kind: str  # one of KINDS, or "cluster"
@@ -23,15 +24,15 @@ class Asked(NamedTuple):
     clusters: npt.ArrayLike | pd.Series | None  # one for each row
 
 
-def asked(owner: str, X: FitFeatures, errors: Errors) -> Asked:
+def asked_errors(owner: str, X: FitFeatures, errors: Errors) -> AskedErrors:
     """The kind of standard errors, and the clusters of the rows where they are given."""
     if isinstance(errors, str):
         if errors in KINDS:
-            return Asked(errors, X, None)
+            return AskedErrors(errors, X, None)
         if isinstance(X, pd.DataFrame) and errors in X.columns:
-            return Asked("cluster", X.drop(columns=errors), X[errors])
+            return AskedErrors("cluster", X.drop(columns=errors), X[errors])
     elif is_list(errors) and not isinstance(X, (AbstractSites, Federation)):
-        return Asked("cluster", X, errors)
+        return AskedErrors("cluster", X, errors)
     given = f"{errors!r}" if errors is None or isinstance(errors, (str, int, float)) else type(errors).__name__
     raise ValueError(
         f"{owner}: errors must be one of {', '.join(map(repr, KINDS))}, or the cluster of each row of an array or a "
@@ -39,7 +40,7 @@ def asked(owner: str, X: FitFeatures, errors: Errors) -> Asked:
     )
 
 
-def in_clusters(owner: str, sites: AbstractSites, given: Asked, clients: Clients) -> AbstractSites:
+def in_clusters(owner: str, sites: AbstractSites, given: AskedErrors, clients: Clients) -> AbstractSites:
     """The same sites, whose rows are in the given clusters: each within a site."""
     if given.clusters is None:
         return sites

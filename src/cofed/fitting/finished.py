@@ -59,7 +59,8 @@ class FinishedFit:
     def coefficients(self) -> pd.DataFrame:
         """A row per coefficient, the intercept first; of several classes in a long table with the column `class`.
 
-        With intervals there are also their middle (`debiased`), `se`, `low`, `high` and `p_value`.
+        With intervals there are also their middle (`debiased`), `se`, `low`, `high` and `p_value`; of several classes
+        these are of log odds against the first.
         """
         names = [INTERCEPT, *self.feature_names]
         values = np.column_stack([np.atleast_1d(self.model.intercept_), np.atleast_2d(self.model.coef_)])
@@ -72,7 +73,10 @@ class FinishedFit:
         if inferred is None:
             return whole
         shown = [name for name in INFERRED if name in inferred.columns]
-        return whole.join(inferred[shown], on="feature")
+        keys = whole["feature"].tolist()
+        if self.classes:
+            keys = [f"{label}: {name}" for label, name in zip(whole["class"], keys, strict=True)]
+        return whole.join(inferred[shown].reindex(keys).set_index(whole.index))
 
     def summary_table(self) -> pd.DataFrame:
         """The fit in figures, one per row."""

@@ -47,7 +47,8 @@ whole: Right = lambda text: text == "0"  # noqa: E731
 name: Right = lambda text: text not in ("", "/dev/null/at.all", str(FOLDER), str(BINARY), str(EMPTY), str(RAGGED))  # noqa: E731
 folder: Right = lambda text: text not in ("/dev/null/at.all", str(BINARY), str(EMPTY), str(RAGGED))  # noqa: E731
 ADVISE = ["advise", str(TABLE), "--target", "ill", "--client", "site"]
-FIT = ["fit", str(TABLE), "--target", "age", "--client", "site", "--cv", "5", "--infer", "--out", str(FOLDER / "fit")]
+FIT = ["fit", str(TABLE), "--target", "age", "--client", "site", "--cv", "5", "--infer"]
+FIT += ["--in-process", "--out", str(FOLDER / "fit")]
 CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
     "demo": (["demo", "--quick"], {"rounds": nothing, "clients": nothing, "seed": whole, "out": folder}),
     "advise": (
@@ -81,6 +82,9 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
             "features": lambda text: text == "",
             "client": nothing,
             "missing_values": nothing,
+            "errors": nothing,
+            "patience": nothing,
+            "missing": nothing,
             "seed": whole,
             "out": folder,
         },

@@ -36,7 +36,7 @@ def folder(table, tmp_path_factory):
 
 def fit(*arguments: object, columns: int = 120):
     """The command, in this process."""
-    given = ["fit", *map(str, arguments)]
+    given = ["fit", *map(str, arguments), "--in-process"]
     return CliRunner().invoke(app, given, env={"COLUMNS": str(columns), "TERM": "dumb", "NO_COLOR": "1"})
 
 
@@ -151,6 +151,28 @@ def test_several_classes_have_a_long_table(folder, table, tmp_path):
     assert wide[["age", "sex[male]"]].to_numpy() == pytest.approx(pooled.coef_[:, [0, 4]], abs=1e-7)
 
 
+def test_intervals_of_several_classes_are_of_log_odds(folder, tmp_path):
+    given = ("--target", "stage", "--features", "age,glucose,sex", "--alpha", 0.02, "--infer", "--errors", "hc1")
+    result = fit(folder, *given, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    found = pd.read_csv(tmp_path / "out" / "coefficients.csv").set_index(["class", "feature"])
+    inferred = load(tmp_path / "out" / "model.safetensors").inference_
+    assert found.loc[("late", "glucose"), "se"] == inferred.loc["late: glucose", "se"]
+    assert np.isnan(found.loc["early", "low"]).all()  # the class that the others are compared with
+    odds = found["coef"]["late"] - found["coef"]["early"]
+    assert found["log_odds"]["late"]["age"] == pytest.approx(odds["age"], rel=1e-9)
+    assert "HC1" in (tmp_path / "out" / "summary.txt").read_text()
+
+
+def test_a_model_without_the_intervals_that_were_asked_for_is_kept(folder, tmp_path):
+    given = ("--target", "stage", "--features", FEATURES, "--alpha", 0.02, "--infer")
+    result = fit(folder, *given, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "There are no intervals" in flat(result.output)
+    assert "There are no intervals" in (tmp_path / "out" / "report.html").read_text()
+    assert load(tmp_path / "out" / "model.safetensors").certificate_.converged
+
+
 def test_one_table_with_a_column_of_sites_gives_the_same(folder, table, tmp_path):
     table.to_csv(tmp_path / "all.csv", index=False)
     given = ("--target", "cost", "--features", FEATURES, "--alpha", 0.1)
@@ -189,10 +211,13 @@ REFUSALS = {
     "nan": (["--alpha", "nan"], "--alpha must be a finite number"),
     "both": (["--alpha", 1, "--cv", 5], "--alpha sets the strength, --cv and --select choose it"),
     "folds": (["--select", "bic", "--cv", 5], "--select bic needs no folds"),
+    "errors": (["--errors", "hc9"], "--errors must be model, hc1, hc3 or site, got 'hc9'"),
     "level": (["--infer", "--level", 1.0], "--level must be between 0 and 1, got 1"),
     "group": (["--penalty", "group", "--family", "gaussian"], "takes a strength: give --alpha"),
     "poisson": (["--penalty", "group", "--family", "poisson"], "not for poisson"),
     "client": (["--client", "hospital"], "--client is for one table of all sites"),
+    "silent": (["--missing", "wait"], "--missing must be end or drop, got 'wait'"),
+    "secure": (["--secure"], "--secure is for sites in processes of their own"),
     "missing": (["--missing-values", "guess"], "--missing-values must be refuse, drop or impute, got 'guess'"),
     "target": (["--target", "price"], "no site has a column 'price'"),
     "features": (["--features", "age,hight"], "no site has a column 'hight'"),
@@ -233,7 +258,7 @@ def test_a_place_without_sites_is_refused(tmp_path, place, sentence):
 def test_ctrl_c_keeps_what_was_exchanged(folder, tmp_path):
     """The signal comes when the first exchange has been told, so the fit has begun and is not over."""
     out = tmp_path / "out"
-    words = ["fit", folder, "--target", "ill", "--features", FEATURES, "--cv", "50", "--out", out]
+    words = ["fit", folder, "--target", "ill", "--features", FEATURES, "--cv", "50", "--in-process", "--out", out]
     with subprocess.Popen(
         [sys.executable, "-m", "cofed", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -19,8 +19,8 @@ def out(tmp_path_factory):
     where = tmp_path_factory.mktemp("fit")
     table = hospitals.pooled().rename(columns={"age": HOSTILE})
     folder = hospitals.write(where / "sites", table)
-    given = ["--target", "cost", "--features", f"{HOSTILE},weight,glucose,distance,sex", "--infer", "--out", "out"]
-    given[-1] = str(where / "out")
+    given = ["--target", "cost", "--features", f"{HOSTILE},weight,glucose,distance,sex", "--infer"]
+    given += ["--in-process", "--out", str(where / "out")]
     done = CliRunner().invoke(app, ["fit", str(folder), *given])
     assert done.exit_code == 0, done.output
     return where / "out"

@@ -11,10 +11,11 @@ from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 from cofed import estimators
 from cofed.flower import link, site_app, sites
 from cofed.losses import Squared
-from cofed.sites import Folds, QuestionRefused, TableMismatch, table_sites
+from cofed.sites import Folds, QuestionRefused, SiteTable, TableMismatch, table_sites
 from cofed.sites import queries as asked
 from cofed.sites.network import SitesMissing
 from cofed.sites.packing import pack, unpack
+from cofed.studies import approve, draft
 from tests.flower.loopback import Loopback
 
 RNG = np.random.default_rng(0)
@@ -294,3 +295,16 @@ def test_an_app_needs_functions():
         site_app(3)
     with pytest.raises(TypeError, match="keep must be a function"):
         site_app(lambda node: None, keep="folder")
+
+
+def test_a_site_answers_only_what_it_has_approved(tmp_path):
+    infos = {name: SiteTable(rows, name).info() for name, rows in TABLES.items()}
+    approve(tmp_path / "rome", draft(infos, target="cost").study)
+    grid = grid_of({name: rows for name, rows in TABLES.items() if name != "rome"})
+    rows = TABLES["rome"].assign(secret=1.0)
+    grid.add(site_app(lambda node: rows, keep=lambda node: tmp_path / node["site"]), site="rome")
+    far = sites(grid, **OPTIONS)
+    assert "secret" not in far.infos["rome"].by_name
+    assert_same(far.of_numbers().ask(asked.sums, QUESTION), expected())
+    with pytest.raises(QuestionRefused, match="the site rome does not answer: the question is not part of a study"):
+        sites(grid, **(OPTIONS | {"features": ["b"], "target": "a"})).of_numbers().ask(asked.sums, QUESTION)

@@ -158,7 +158,8 @@ def test_a_phone_shows_it_too(look, tmp_path):
 @pytest.mark.browser
 def test_a_real_fit_is_followed(look, tmp_path):
     folder = hospitals.write(tmp_path / "sites", hospitals.pooled())
-    words = ["fit", folder, "--target", "cost", "--features", "age,sex", "--watch", "--out", tmp_path / "out"]
+    words = ["fit", folder, "--target", "cost", "--features", "age,sex", "--in-process", "--watch"]
+    words += ["--out", tmp_path / "out"]
     command = [sys.executable, "-m", "cofed", *map(str, words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

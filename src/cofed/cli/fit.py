@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from cofed.cli.fit_sites import ABSENT, Placement, is_flower_there, opened
 from cofed.cli.messages import BAD_END, fail, refuse, stop
 from cofed.cli.options import MOST, between, names, private_out_folder
 
@@ -48,6 +49,9 @@ def fit(
     ] = None,
     infer: Annotated[bool, typer.Option("--infer", help="Add intervals and p-values.")] = False,
     level: Annotated[float, typer.Option(help="The coverage of the intervals.")] = 0.95,
+    errors: Annotated[
+        str, typer.Option(help="Standard errors: model; hc1 or hc3, robust; or site: rows of a site are related.")
+    ] = "model",
     features: Annotated[
         str | None, typer.Option(help="The columns to predict from, with commas; by default all others.")
     ] = None,
@@ -58,6 +62,14 @@ def fit(
         str, typer.Option(help="refuse them, drop their rows, or impute the mean or most frequent level of all sites.")
     ] = "refuse",
     seed: Annotated[int, typer.Option(callback=between(0, MOST), help="Of the folds.")] = 0,
+    in_process: Annotated[
+        bool, typer.Option("--in-process", help="Read all tables in this process, and start none for the sites.")
+    ] = False,
+    secure: Annotated[bool, typer.Option("--secure", help="Over TLS, with authenticated sites.")] = False,
+    patience: Annotated[int, typer.Option(callback=between(1), help="Seconds to wait for a silent site.")] = 600,
+    missing: Annotated[
+        str, typer.Option(help="Then end the fit, or drop the site: begin anew without it, and say so.")
+    ] = "end",
     watch: Annotated[bool, typer.Option("--watch", help="Follow the fit on a page in the browser.")] = False,
     out: Annotated[
         Path, typer.Option(callback=private_out_folder, help="Folder for the model, the tables and the report.")
@@ -66,7 +78,9 @@ def fit(
     """Fit a sparse model to the tables of several sites as if they were one table, and certify how exact it is.
 
     No step sizes: the strength of the penalty is chosen by cross-validation with folds inside each site, or by --alpha.
-    What is computed of a site's rows are sums, and of these the totals over all sites are used.
+    Every site is a process of its own on this machine, over Flower (the extra cofed\\[flower]), which reads its own
+    table and answers questions with sums over its rows; --in-process does without. A fit that was broken off goes on by
+    the same command.
 
     Written to --out: model.safetensors (cofed.estimators.load reads it), coefficients.csv, summary.txt and .csv,
     figures of the path and the cross-validation, exchanges.csv, and report.html, one page with all of it.
@@ -75,8 +89,12 @@ def fit(
     """
     from cofed.fitting import FitPlan, FitTables, prepare
 
+    if missing not in ("end", "drop"):
+        refuse(f"--missing must be end or drop, got {missing!r}")
+    if in_process and secure:
+        refuse("--secure is for sites in processes of their own: leave out --in-process")
     try:
-        chosen = (family or "gaussian", penalty, l1_ratio, alpha, cv, select, level if infer else None, seed)
+        chosen = (family or "gaussian", penalty, l1_ratio, alpha, cv, select, level if infer else None, seed, errors)
         plan = FitPlan(*chosen)
         tables = FitTables(sites, target, names(features), client, missing_values)
         ready = prepare(plan, tables, guess=family is None)
@@ -84,21 +102,36 @@ def fit(
         refuse(str(error))
     if family is None:
         say(f"Family: {ready.plan.family}, as {target} suggests; --family changes it.")
-    run(ready, out, watch)
+    if not in_process and not is_flower_there():
+        if secure:
+            refuse("--secure: Flower is not installed; pip install 'cofed[flower]' brings it")
+        say(f"{ABSENT}.")
+        in_process = True
+    run(ready, Placement(in_process, secure, patience), out, watch=watch, drop=missing == "drop")
 
 
-def run(ready: "PreparedFit", out: Path, watch: bool) -> None:
+def run(ready: "PreparedFit", where: Placement, out: Path, *, watch: bool, drop: bool) -> None:
     """Do a fit, show how it goes and how it ended."""
     from cofed.fitting import FitEvents, run_fit
     from cofed.fitting.show import shown
+    from cofed.sites.network import SitesMissing
 
     screen, progress = Console(stderr=True), out / "progress.jsonl"
     command = shlex.join(["cofed", *sys.argv[1:]])
     try:
         with shown(screen) as hear, watched(progress, watch):
-            done, files = run_fit(ready.job(ready.in_process(), out, command), FitEvents(progress, hear))
+            events = FitEvents(progress, hear)
+            if not where.in_process:
+                events.tell("waiting", words=f"starting {len(ready.tables)} sites, a process for each")
+            with events.to_the_end(), opened(ready, out, where) as sites:
+                done, files = run_fit(ready.job(sites, out, command, drop), events)
     except KeyboardInterrupt:
-        stop(f"Stopped. What was exchanged until then is in {out / 'exchanges.csv'}.")
+        on = "" if where.in_process else " The same command goes on from there."
+        stop(f"Stopped. What was exchanged until then is in {out / 'exchanges.csv'}.{on}")
+    except SitesMissing as error:
+        fail(f"{error}. What was exchanged is kept, and the same command goes on from there")
+    except RuntimeError as error:  # a process of Flower's failed
+        fail(str(error))
     except ValueError as error:
         refuse(str(error))
     except OSError as error:
@@ -107,7 +140,7 @@ def run(ready: "PreparedFit", out: Path, watch: bool) -> None:
     for note in done.notes:
         screen.print(f"Note: {note}", highlight=False, soft_wrap=True, markup=False)
     say(f"Written to {out}: {', '.join(file.name for file in files)}")
-    if done.model.certificate_.outcome == "not converged":
+    if done.model.certificate_.outcome == "not converged" or (ready.plan.level and done.inferred is None):
         raise typer.Exit(BAD_END)
 
 

@@ -29,13 +29,14 @@ def site(
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Without TLS: for trials on one machine.")] = False,
     keep: Annotated[
-        Path, typer.Option(callback=private_out_folder, help="A folder of this site's own, for compiled programs.")
+        Path, typer.Option(callback=private_out_folder, help="A folder of this site's own: its approved studies.")
     ] = Path("cofed-site"),
 ) -> None:
     """Be a site: answer a server's questions from this site's table, which stays here (the extra cofed\\[flower]).
 
     One process, which runs until Ctrl-C. It answers a fixed list of questions with sums over its rows; no code comes
-    from the server, and what the server sends to be run is never opened.
+    from the server, and what the server sends to be run is never opened. Once `cofed study approve` has put a study
+    into --keep, only what approved studies contain is answered.
 
     Example: cofed site --data patients.csv --server fl.example.org:9092 --ca ca.crt --key oslo.key --name oslo
     """

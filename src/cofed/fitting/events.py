@@ -1,8 +1,9 @@
 """What happens in a fit, told as it happens: lines of JSON in a file that whoever watches can follow."""
 
+import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cofed._util.files import private_append, private_file
@@ -44,3 +45,13 @@ class FitEvents:
             file.write(json.dumps(event) + "\n")
         if self.hear is not None:
             self.hear(event)
+
+    @contextlib.contextmanager
+    def to_the_end(self) -> Iterator[None]:
+        """Tell the end of a fit that does not end well."""
+        try:
+            yield
+        except BaseException as error:
+            words = "It was stopped." if isinstance(error, KeyboardInterrupt) else f"{error}"
+            self.tell("end", ok=False, outcome="stopped", words=words)
+            raise

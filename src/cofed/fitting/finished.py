@@ -51,6 +51,11 @@ class FinishedFit:
     command: str = ""
 
     @property
+    def inferred(self) -> pd.DataFrame | None:
+        """The intervals, where there are any."""
+        return vars(self.model).get("inference_")
+
+    @property
     def classes(self) -> list[str]:
         """The classes that have coefficients of their own; none where there is one vector of coefficients."""
         values = np.atleast_2d(self.model.coef_)
@@ -60,7 +65,7 @@ class FinishedFit:
         """A row per coefficient, the intercept first; of several classes in a long table with the column `class`.
 
         With intervals there are also their middle (`debiased`), `se`, `low`, `high` and `p_value`; of several classes
-        these are of log odds against the first.
+        these are of the log odds against the first class, and `log_odds` has them from the penalised coefficients.
         """
         names = [INTERCEPT, *self.feature_names]
         values = np.column_stack([np.atleast_1d(self.model.intercept_), np.atleast_2d(self.model.coef_)])
@@ -69,14 +74,15 @@ class FinishedFit:
             for label, table in zip(self.classes, tables, strict=True):
                 table.insert(0, "class", label)
         whole = pd.concat(tables, ignore_index=True)
-        inferred = vars(self.model).get("inference_")
+        inferred = self.inferred
         if inferred is None:
             return whole
-        shown = [name for name in INFERRED if name in inferred.columns]
-        keys = whole["feature"].tolist()
+        shown = inferred[[name for name in INFERRED if name in inferred.columns]]
+        keys = list(whole["feature"])
         if self.classes:
+            shown = shown.assign(log_odds=inferred["coef"])[["log_odds", *shown.columns]]
             keys = [f"{label}: {name}" for label, name in zip(whole["class"], keys, strict=True)]
-        return whole.join(inferred[shown].reindex(keys).set_index(whole.index))
+        return pd.concat([whole, shown.reindex(keys).reset_index(drop=True)], axis=1)
 
     def summary_table(self) -> pd.DataFrame:
         """The fit in figures, one per row."""

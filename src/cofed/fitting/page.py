@@ -124,26 +124,30 @@ def coefficients(done: FinishedFit) -> JSON:
     units = dict(zip(done.feature_names, scale.tolist(), strict=True))
     picture, head = "coefficient x standard deviation" if path is not None else "picture", list(found).index("coef")
     columns = [str(name).replace("_", " ") for name in found]
-    drawn, rows = [], []
+    drawn, rows, parts = [], [], PARTS | ({"coef": "log_odds"} if "log_odds" in found else {})
     for row in found.to_dict("records"):
         cells, place = [cell(value) for value in row.values()], None
         if row["feature"] != INTERCEPT:
             place = len(drawn)
-            values = {part: row.get(column) for part, column in PARTS.items()}
+            values = {part: row.get(column) for part, column in parts.items()}
             drawn.append({part: scaled(value, units[row["feature"]]) for part, value in values.items()})
         matters = place is None or row["coef"] != 0 or row.get("p_value", 1) < TELLING
         rows.append({"cells": [*cells[:head], place, *cells[head:]], "shown": bool(matters)})
     names = [["coef", "penalised coefficient"]]
+    words = "Numbers are for the features as they are; the picture has one scale for all of them."
     if "low" in found:
         level = f"its {100 * (done.plan.level or LEVEL):g} % interval"
         names += [["middle", "without the penalty's bias"], ["interval", level]]
+        words += f" Intervals: {vars(done.model).get('inference_note_', '')}."
+    if "log_odds" in found:
+        words += f" The picture and the intervals are of the log odds against {done.classes[0]}."
     return {
         "columns": [*columns[:head], picture, *columns[head:]],
         "units": picture,
         "rows": rows,
         "drawn": drawn,
         "names": names,
-        "words": "Numbers are for the features as they are; the picture has one scale for all of them.",
+        "words": words,
     }
 
 

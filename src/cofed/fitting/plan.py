@@ -19,6 +19,7 @@ from cofed.estimators.base import FederatedLinearModel
 FAMILIES = ("gaussian", "binomial", "multinomial", "poisson")
 PENALTIES = ("l1", "elasticnet", "group")
 CHOICES = ("min", "1se", "aic", "bic")
+ERRORS = ("model", "hc1", "hc3", "site")
 FOLDS = 5
 
 
@@ -44,6 +45,8 @@ class FitPlan:
         The coverage of the intervals; None asks for none.
     seed : int
         Of the folds.
+    errors : {"model", "hc1", "hc3", "site"}
+        The intervals' standard errors: the model's own, robust to unequal variance, or to related rows within a site.
 
     Examples
     --------
@@ -62,12 +65,14 @@ class FitPlan:
     select: str | None = None
     level: float | None = None
     seed: int = 0
+    errors: str = "model"
 
     def __post_init__(self):
         one_of("--family", self.family, FAMILIES)
         one_of("--penalty", self.penalty, PENALTIES)
         if self.select is not None:
             one_of("--select", self.select, CHOICES)
+        one_of("--errors", self.errors, ERRORS)
         self.check_numbers()
         self.check_together()
 

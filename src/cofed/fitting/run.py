@@ -14,7 +14,8 @@ from cofed.fitting.finished import FinishedFit, exchange_table
 from cofed.fitting.outputs import write_fit, write_table
 from cofed.fitting.page import title
 from cofed.fitting.plan import FitPlan
-from cofed.sites import AbstractSites
+from cofed.sites import AbstractSites, Design
+from cofed.sites.network import NetworkSites, SitesMissing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,23 +30,50 @@ class FitJob:
         Where the rows are.
     target : str
         The column that is predicted.
-    groups : tuple of str
-        The variable that each feature is of.
-    known : pandas.DataFrame
-        What is known of the sites: a row for each, with the columns `site` and `rows` first.
+    tables : pandas.DataFrame
+        What is known of the sites' tables, by site: `rows_of_the_table` and `missing_values`.
     out : Path
         The folder for the files.
     command : str
         The command that does the same again.
+    drop : bool
+        Whether to begin anew without sites that do not answer.
+    notes : tuple of str
+        What the report has to say of it.
     """
 
     plan: FitPlan
     sites: AbstractSites
     target: str
-    groups: tuple[str, ...]
-    known: pd.DataFrame
+    tables: pd.DataFrame
     out: Path
     command: str = ""
+    drop: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def groups(self) -> list[str]:
+        """The variable that each feature is of."""
+        return [feature.name for feature in agreed_design(self.sites).features for _ in feature.encoded]
+
+    def known(self) -> pd.DataFrame:
+        """What is known of the sites, a row for each."""
+        table = pd.DataFrame({"site": self.sites.names, "rows": self.sites.sizes})
+        table = table.join(self.tables, on="site")
+        whole = table["rows_of_the_table"].tolist() == list(self.sites.sizes)
+        return table.drop(columns="rows_of_the_table") if whole else table
+
+    def without(self, missing: SitesMissing) -> "FitJob":
+        """The same over the other sites, from the beginning."""
+        assert isinstance(self.sites, NetworkSites)
+        note = f"Without {', '.join(missing.sites)}: {missing}."
+        return dataclasses.replace(self, sites=self.sites.without(list(missing.sites)), notes=(*self.notes, note))
+
+
+def agreed_design(sites: AbstractSites) -> Design:
+    """How the tables of sites become numbers."""
+    assert sites.design is not None, "these sites have no tables"
+    return sites.design
 
 
 def run_fit(job: FitJob, events: FitEvents) -> tuple[FinishedFit, list[Path]]:
@@ -74,17 +102,18 @@ def run_fit(job: FitJob, events: FitEvents) -> tuple[FinishedFit, list[Path]]:
             events.tell("exchange", **dataclasses.asdict(before))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model = fitted(job)
+            job, model = fitted(job)
         names = job.sites.feature_names or tuple(f"x{j}" for j in range(job.sites.n_features))
-        notes = tuple(dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning)))
+        warned = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning))
         seconds = time.perf_counter() - began
-        done = FinishedFit(model, job.plan, job.target, names, job.known, tuple(exchanges), seconds, notes, job.command)
+        notes = (*job.notes, *warned)
+        done = FinishedFit(
+            model, job.plan, job.target, names, job.known(), tuple(exchanges), seconds, notes, job.command
+        )
         files = write_fit(done, job.out)
-    except BaseException as error:
+    except BaseException:
         with contextlib.suppress(OSError):  # the error that came first is the one to speak of
             write_table(job.out / "exchanges.csv", exchange_table(exchanges))
-        words = "stopped" if isinstance(error, KeyboardInterrupt) else f"{error}"
-        events.tell("end", ok=False, outcome="stopped", words=words)
         raise
     finally:
         exchanges.listeners.remove(events.tell)
@@ -93,12 +122,25 @@ def run_fit(job: FitJob, events: FitEvents) -> tuple[FinishedFit, list[Path]]:
     return done, files
 
 
-def fitted(job: FitJob) -> FederatedLinearModel:
-    """The fitted estimator, with intervals where they are asked for."""
-    model = job.plan.estimator(list(job.groups)).fit(job.sites)
-    if job.plan.level is not None:
+def fitted(job: FitJob) -> tuple[FitJob, FederatedLinearModel]:
+    """The job as it was done in the end, over fewer sites maybe, and the estimator, with intervals if asked for."""
+    while True:
         try:
-            model.infer(job.sites, level=job.plan.level)
-        except ValueError as error:  # the fit itself is good
-            warnings.warn(str(error), stacklevel=2)
-    return model
+            model = job.plan.estimator(job.groups).fit(job.sites)
+            return with_intervals(job, model), model
+        except SitesMissing as missing:
+            if not job.drop:
+                raise
+            job = job.without(missing)
+            job.sites.exchanges.tell("waiting", words=f"{job.notes[-1]} Beginning anew.")
+
+
+def with_intervals(job: FitJob, model: FederatedLinearModel) -> FitJob:
+    """Add the intervals that are asked for; where there can be none, the job says why, and the model stays."""
+    if job.plan.level is None:
+        return job
+    try:
+        model.infer(job.sites, level=job.plan.level, errors=job.plan.errors)
+    except ValueError as error:
+        return dataclasses.replace(job, notes=(*job.notes, f"There are no intervals: {error}."))
+    return job

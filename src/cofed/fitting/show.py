@@ -14,9 +14,16 @@ from rich.table import Table
 from cofed.fitting.events import JSON, Hearer
 from cofed.fitting.page import size
 
-STATES = {"joined": "there", "asked": "working", "heard": "answered", "trouble": "in trouble", "refused": "refused"}
+STATES = {
+    "joined": "there",
+    "replaced": "there",
+    "asked": "working",
+    "heard": "answered",
+    "trouble": "in trouble",
+    "refused": "refused",
+}
 OFTEN = 1.0  # seconds between two lines where there is no terminal
-LASTING = ("trouble", "refused")  # kinds of events whose words stay on the screen
+LASTING = ("trouble", "refused", "replaced")  # kinds of events whose words stay on the screen
 
 
 class FitBoard:

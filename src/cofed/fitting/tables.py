@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from cofed.fitting.plan import FitPlan, one_of
-from cofed.fitting.run import FitJob
+from cofed.fitting.run import FitJob, agreed_design
 from cofed.sites import (
     AbstractSites,
     SiteTable,
@@ -15,6 +15,7 @@ from cofed.sites import (
     agree,
     read_sites,
     read_table,
+    site_files,
     table_sites,
 )
 from cofed.sites.table_sites import tables_of_frame
@@ -45,6 +46,10 @@ class FitTables:
     features: list[str] | None = None
     client: str | None = None
     missing: str = "refuse"
+
+    def files(self) -> dict[str, Path]:
+        """The file of each site; none where all sites are in one table."""
+        return site_files(self.path) if self.path.is_dir() else {}
 
     def read(self) -> dict[str, SiteTable]:
         """The tables by site."""
@@ -88,19 +93,16 @@ class PreparedFit:
         classify = self.plan.classifies
         return table_sites(frames, choice.target, choice.features, classify=classify, missing=choice.missing)
 
-    def job(self, sites: AbstractSites, out: Path, command: str) -> FitJob:
+    def job(self, sites: AbstractSites, out: Path, command: str, drop: bool = False) -> FitJob:
         """The job of fitting over these sites, which have agreed on a design."""
-        design = sites.design
-        assert design is not None
-        groups = tuple(feature.name for feature in design.features for _ in feature.encoded)
-        used = {self.choice.target, *groups}
-        known = pd.DataFrame({"site": sites.names, "rows": sites.sizes})
-        if sum(sites.sizes) != sum(info.rows for info in self.infos.values()):
-            known["rows_of_the_table"] = [self.infos[site].rows for site in sites.names]
-        known["missing_values"] = [
-            sum(column.missing for column in self.infos[site].columns if column.name in used) for site in sites.names
-        ]
-        return FitJob(self.plan, sites, self.choice.target, groups, known, out, command)
+        used = {self.choice.target, *(feature.name for feature in agreed_design(sites).features)}
+        rows = {site: info.rows for site, info in self.infos.items()}
+        missing = {
+            site: sum(column.missing for column in info.columns if column.name in used)
+            for site, info in self.infos.items()
+        }
+        tables = pd.DataFrame({"rows_of_the_table": rows, "missing_values": missing})
+        return FitJob(self.plan, sites, self.choice.target, tables, out, command, drop)
 
 
 def prepare(plan: FitPlan, choice: FitTables, *, guess: bool = False) -> PreparedFit:

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy.typing as npt
 import pandas as pd
@@ -13,9 +14,10 @@ from cofed.flower.client import check_function
 from cofed.flower.flwr_types import ClientApp, Context, Message
 from cofed.flower.link import content, payload
 from cofed.flower.site import Config, Keep, site_name
-from cofed.sites.local import LocalSite, table_of_arrays
+from cofed.sites.local import Consent, LocalSite, table_of_arrays
 from cofed.sites.packing import Malformed
 from cofed.sites.site_table import SiteTable
+from cofed.studies.consent import StudyConsent
 
 Loaded = pd.DataFrame | tuple[npt.ArrayLike | pd.DataFrame, npt.ArrayLike | pd.Series]
 
@@ -34,7 +36,8 @@ def site_app(load: Given[Callable[[Config], Loaded]], *, keep: Given[Keep | None
         called once per process.
     keep : callable, optional
         From the node's configuration to a folder of this site's own, which holds compiled programs, so that a new
-        process answers faster.
+        process answers faster, and the studies that the site has approved (`cofed study approve --keep`): once there is
+        one, only what approved studies contain is answered.
 
     Returns
     -------
@@ -61,8 +64,7 @@ def site_app(load: Given[Callable[[Config], Loaded]], *, keep: Given[Keep | None
         check_function("keep", keep, "a folder of this site's own")
     app = ClientApp()
 
-    def table(name: str, node: Config) -> SiteTable:
-        folder = None if keep is None else checks.folder("what keep gives", keep(node))
+    def table(name: str, node: Config, folder: Path | None) -> SiteTable:
         keep_programs(None if folder is None else folder / "compiled")
         loaded = load(node)
         if isinstance(loaded, (tuple, list)) and len(loaded) == 2:
@@ -73,7 +75,10 @@ def site_app(load: Given[Callable[[Config], Loaded]], *, keep: Given[Keep | None
 
     @functools.lru_cache(maxsize=1)
     def site(name: str, settings: tuple[tuple[str, bool | float | int | str], ...]) -> LocalSite:
-        return LocalSite(name, lambda: table(name, dict(settings)))
+        node = dict(settings)
+        folder = None if keep is None else checks.folder("what keep gives", keep(node))
+        consent = Consent() if folder is None else StudyConsent(folder)
+        return LocalSite(name, lambda: table(name, node, folder), consent)
 
     @app.query()
     def answer(message: Message, context: Context) -> Message:

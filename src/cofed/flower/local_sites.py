@@ -1,4 +1,4 @@
-"""Sites as processes on this machine, each with its own table, over Flower on loopback."""
+"""Sites over Flower, and the server that they come to: on this machine, a process for each, or elsewhere."""
 
 import contextlib
 import logging
@@ -6,7 +6,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -96,30 +96,99 @@ def start_sites(
     """
     out = private_folder(out.resolve())
     names = plain_names(list(tables), "a site")
-    with quiet(), exclusive(out), LocalSites(out, certificates_in(out, names) if secure else None) as network:
-        secret = out / "secret"
-        atomically(secret, lambda name: Path(name).write_bytes(secrets.token_bytes(32)))
-        network.superlink(secret=secret)
+    with exclusive(out), LocalSites(out, certificates_in(out, names) if secure else None) as network:
+        network.begin(names)
         for site, table in tables.items():
             network.start_site(site, table)
-        for name, text in APP.items():
-            atomically(out / "app" / name, lambda file, text=text: Path(file).write_text(text))
-        network.run(out / "app")
-        runtime = Runtime(network.address, secret.read_bytes(), network.root)
-        with grid_of_run(runtime, patience, network.check_run) as grid:
-            progress = ProgressLog(RunFolder(out / "log"))
-            link = FlowerLink(grid, patience, progress, network.check_sites)
-            yield NetworkSites.open(link, names, columns, out / "log")
+        with network.sites(names, columns, patience) as sites:
+            yield sites
+
+
+@contextlib.contextmanager
+def await_sites(
+    names: Sequence[str],
+    out: Path,
+    columns: ChosenColumns,
+    *,
+    at: tuple[str, int],
+    certificates: Path | None = None,
+    patience: float = 600.0,
+) -> Iterator[NetworkSites]:
+    """Start a SuperLink that sites elsewhere come to (`cofed site`), and give them, for an estimator's `fit`.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The sites that are awaited.
+    out : Path
+        A folder for the log of exchanges (`out/log`) and the processes' logs (`out/logs`). Started again with the same
+        folder, the same fit goes on where it was.
+    columns : ChosenColumns
+        Which column is predicted from which, and what is done about missing values.
+    at : tuple of str and int
+        The address and the port to listen at.
+    certificates : Path, optional
+        A folder as `cofed.flower.certificates` makes it, with the sites' public keys; None is no TLS.
+    patience : float
+        Seconds to wait for a site.
+
+    Yields
+    ------
+    NetworkSites
+        The sites, once all are there and have agreed on a design.
+
+    Raises
+    ------
+    ValueError, SitesMissing, RuntimeError
+        As for `start_sites`.
+    """
+    out = private_folder(out.resolve())
+    names = plain_names(list(names), "a site")
+    absent = [] if certificates is None else [site for site in names if not public_key(certificates, site).exists()]
+    if absent:
+        raise ValueError(f"{certificates} has no public key of {absent[0]}: {absent[0]}.key.pub")
+    with exclusive(out), LocalSites(out, certificates, *at) as network:
+        network.begin(names)
+        with network.sites(names, columns, patience) as sites:
+            yield sites
+
+
+def public_key(certificates: Path, site: str) -> Path:
+    """The file of a site's public key."""
+    return certificates / f"{site}.key.pub"
 
 
 class LocalSites(LocalNetwork):
     """A SuperLink on loopback, and the processes of sites."""
 
-    def __init__(self, folder: Path, certificates: Path | None):
-        super().__init__(folder, certificates)
+    def __init__(self, folder: Path, certificates: Path | None, host: str = "127.0.0.1", port: int = 0):
+        super().__init__(folder, certificates, host, port)
         self.end_leftovers()
         self.commands: dict[str, list[str]] = {}
         self.restarts: dict[str, tuple[float, float]] = {}  # when a site may be started again, and how long after that
+
+    @property
+    def secret(self) -> Path:
+        """What lets this process, and no other, take the run that the fit's messages are of."""
+        return self.folder / "secret"
+
+    def begin(self, names: Sequence[str]) -> None:
+        """Start the SuperLink, and let it know the sites' keys."""
+        atomically(self.secret, lambda name: Path(name).write_bytes(secrets.token_bytes(32)))
+        self.superlink(secret=self.secret)
+        for site in names if self.certificates is not None else ():
+            self.register(site, public_key(self.certificates, site))
+
+    @contextlib.contextmanager
+    def sites(self, names: Sequence[str], columns: ChosenColumns, patience: float) -> Iterator[NetworkSites]:
+        """Start a run, take its Grid, and give the sites once they are there."""
+        for name, text in APP.items():
+            atomically(self.folder / "app" / name, lambda file, text=text: Path(file).write_text(text))
+        self.run(self.folder / "app")
+        runtime, log = Runtime(self.address, self.secret.read_bytes(), self.root), self.folder / "log"
+        with quiet(), grid_of_run(runtime, patience, self.check_run) as grid:
+            link = FlowerLink(grid, patience, ProgressLog(RunFolder(log)), self.check_sites)
+            yield NetworkSites.open(link, names, columns, log)
 
     @property
     def root(self) -> Path | None:
@@ -144,7 +213,6 @@ class LocalSites(LocalNetwork):
         own = ["--data", str(path), "--name", site, "--keep", str(self.folder / "sites" / site)]
         security = ["--insecure"]
         if self.certificates is not None:
-            self.register(site, self.certificates / f"{site}.key.pub")
             security = ["--ca", str(self.root), "--key", str(self.certificates / f"{site}.key")]
         command = [sys.executable, "-m", "cofed", "site", "--server", self.address, *own, *security]
         self.commands[site] = command

@@ -217,20 +217,20 @@ def listens(port: int) -> bool:
 
 
 class LocalNetwork(Processes):
-    """A SuperLink, SuperNodes and runs on loopback.
+    """A SuperLink, SuperNodes and runs on loopback; the SuperLink may listen at another address and port.
 
     They talk over TLS, with authenticated nodes, where `certificates` is a folder that `cofed.flower.certificates` has
     made.
     """
 
-    def __init__(self, folder: Path, certificates: Path | None = None):
+    def __init__(self, folder: Path, certificates: Path | None = None, host: str = "127.0.0.1", port: int = 0):
         super().__init__(folder)
         self.certificates = certificates
-        self.port = free_ports(1)[0]
+        self.host, self.port = host, port or free_ports(1)[0]
 
     @property
     def address(self) -> str:
-        """Where the SuperLink is."""
+        """Where the SuperLink is, for processes on this machine."""
         return f"127.0.0.1:{self.port}"
 
     def superlink(self, patience: float = 300.0, secret: Path | None = None) -> None:
@@ -244,7 +244,7 @@ class LocalNetwork(Processes):
             at = self.certificates
             security = ["--ssl-ca-certfile", str(at / "ca.crt"), "--ssl-certfile", str(at / "server.pem")]
             security += ["--ssl-keyfile", str(at / "server.key"), "--enable-supernode-auth"]
-        host = ["--host", "127.0.0.1", "--port", str(self.port)]
+        host = ["--host", self.host, "--port", str(self.port)]
         if secret is not None:
             host += ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
         process = self.start(

@@ -6,7 +6,6 @@ import tempfile
 from pathlib import Path
 
 from cofed._util.files import private_file, private_folder
-from cofed._util.programs import keep_programs
 from cofed.flower.door import site_app
 from cofed.flower.processes import free_ports, toml
 from cofed.flower.runtime import Runtime, be_supernode
@@ -56,10 +55,11 @@ def run_site(options: SiteOptions) -> None:
     """Be a site until a signal ends it. The table is read first: what is wrong with it is said before anything."""
     table = read_table(options.data)
     private_folder(options.keep)
-    keep_programs(options.keep / "compiled")
     [port] = free_ports(1)
     with tempfile.TemporaryDirectory() as folder:  # which its owner alone can look into
         secret = private_file(Path(folder) / "secret")
         secret.write_bytes(secrets.token_bytes(32))
         runtime = Runtime(f"127.0.0.1:{port}", secret.read_bytes())
-        be_supernode(options.arguments(port, secret), runtime, site_app(lambda node: table))
+        be_supernode(
+            options.arguments(port, secret), runtime, site_app(lambda node: table, keep=lambda node: options.keep)
+        )

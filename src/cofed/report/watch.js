@@ -2,11 +2,12 @@
 // A fit while it runs: the page is drawn anew from what the events have told. All texts go in as text, never as HTML.
 
 const main = document.getElementById("main");
-const known = { title: "", sites: new Map(), exchanges: [], gaps: [], target: null, troubles: [], waiting: "", end: null, begun: null, lost: false };
+const known = { title: "", sites: new Map(), exchanges: [], gaps: [], target: null, troubles: [], happened: [], waiting: "", end: null, begun: null, lost: false };
 const SENT = { label: "bytes", light: "#0072B2", dark: "#56B4E9", dash: "" };
 const GAP = { label: "gap", light: "#D55E00", dark: "#E69F00", dash: "" };
 const GOAL = { label: "to be reached", light: "#6B6B6B", dark: "#a0a8b1", dash: "2 4" };
-const STATES = { joined: "there", asked: "working", heard: "answered", trouble: "in trouble", refused: "refused" };
+const LASTING = new Set(["joined", "replaced", "trouble", "refused", "stopped"]); // kinds of events that are listed
+const STATES = { joined: "there", replaced: "there", asked: "working", heard: "answered", trouble: "in trouble", refused: "refused" };
 
 // What an event changes.
 const HEARD = {
@@ -34,6 +35,7 @@ function hear(event) {
     const site = known.sites.get(event.site) ?? { rows: null, at: null };
     known.sites.set(event.site, { ...site, state: STATES[event.kind], words: event.words ?? "", at: event.kind === "heard" ? event.time : site.at });
   }
+  if (LASTING.has(event.kind) && event.words) known.happened.push(event);
   if (event.kind === "trouble" || event.kind === "refused") known.troubles.push(event);
 }
 
@@ -54,7 +56,7 @@ const sentChart = new Chart([], { title: "in each exchange, all sites, both ways
 const parts = {};
 for (const name of ["title", "notices", "tiles", "sites"]) main.append((parts[name] = h("div", {})));
 const curves = h("section", { class: "sheet", id: "charts" }, h("h2", {}, "How it goes"), h("div", { class: "grid-of-charts" }, gapChart.element, sentChart.element));
-main.append(curves, (parts.exchanges = h("div", {})));
+main.append(curves, (parts.happened = h("div", {})), (parts.exchanges = h("div", {})));
 
 function verdict() {
   if (known.end) return known.end.ok ? ["good", "✓", known.end.outcome] : ["bad", "✗", known.end.outcome];
@@ -91,6 +93,8 @@ function redraw() {
   gapChart.update({ ...gapChart.options, levels: known.target === null ? [] : [{ series: GOAL, value: known.target }] });
   sentChart.lines = [{ series: SENT, x: exchanges.map((_, i) => i + 1), mean: exchanges.map(({ down, up }) => down + up) }];
   sentChart.update({ ...sentChart.options });
+  const told = known.happened.slice(-50).reverse().map(({ time, words }) => h("li", {}, h("span", { class: "hint" }, `${new Date(time * 1000).toLocaleTimeString("en-GB")} `), words));
+  parts.happened.replaceChildren(...(told.length ? [h("section", { class: "sheet", id: "happened" }, h("h2", {}, "What happened"), h("ul", { class: "told" }, told))] : []));
   const rows = exchanges.map(({ what, down, up, seconds }, i) => [i + 1, what, down, up, Number(seconds.toPrecision(3))]).reverse();
   const log = table({ columns: ["exchange", "what", "bytes down", "bytes up", "seconds"], rows }, "Exchanges");
   parts.exchanges.replaceChildren(h("section", { class: "sheet", id: "exchanges" }, h("h2", {}, "Exchanges"), log));

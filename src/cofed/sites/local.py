@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from cofed.sites.base import QuestionRefused
+from cofed.sites.columns import Label, TableInfo
 from cofed.sites.design import Design
 from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
 from cofed.sites.questions import Question, answer_arrays, question_hash, read_question
@@ -19,6 +20,25 @@ from cofed.sites.site_table import SiteTable, TableMismatch
 
 log = logging.getLogger("cofed")
 TARGET = "y"  # the name of a target that has none
+
+
+class Consent:
+    """What a site agrees to be asked; this one agrees to everything that it can answer."""
+
+    def refuses(self, design: Design) -> str | None:
+        """Why a question about such rows is not answered, in a sentence; None where it is."""
+        return None
+
+    def tells(self, column: str) -> bool:
+        """Whether the site tells what kind of column this is."""
+        return True
+
+    def markers(self) -> dict[str, tuple[Label, ...]]:
+        """By column, what a missing value looks like beside an empty cell."""
+        return {}
+
+
+ANYTHING = Consent()
 
 
 class LocalSite:
@@ -30,6 +50,8 @@ class LocalSite:
         The site's name.
     load : callable
         Gives its table; called once, when it is first asked about.
+    consent : Consent
+        What it agrees to be asked.
 
     Examples
     --------
@@ -39,8 +61,8 @@ class LocalSite:
     2
     """
 
-    def __init__(self, name: str, load: Callable[[], SiteTable]):
-        self.name, self.load = name, load
+    def __init__(self, name: str, load: Callable[[], SiteTable], consent: Consent = ANYTHING):
+        self.name, self.load, self.consent = name, load, consent
 
     @functools.cached_property
     def table(self) -> SiteTable:
@@ -74,12 +96,17 @@ class LocalSite:
         head, _ = unpack(request)
         kind = head.get("kind")
         if kind == "hello":
-            return {"info": self.table.info().model_dump(mode="json")}, {}
+            return {"info": self.info().model_dump(mode="json")}, {}
         if kind == "rows":
             return {"rows": len(self.rows(head.get("view")).X)}, {}
         if kind != "question":
             raise Malformed(f"the request is of the kind {clipped(kind)}, which is not known here")
         return self.to_question(read_question(request))
+
+    def info(self) -> TableInfo:
+        """What the site tells of its table."""
+        info = self.table.info(self.consent.markers())
+        return TableInfo(rows=info.rows, columns=tuple(one for one in info.columns if self.consent.tells(one.name)))
 
     def to_question(self, question: Question) -> tuple[Head, dict[str, np.ndarray]]:
         """The answer to a question, once it is known that it fits the rows."""
@@ -98,6 +125,9 @@ class LocalSite:
             design = Design.model_validate(view["design"] if isinstance(view, Mapping) else None)
         except (ValueError, KeyError):
             raise Malformed("the request has no design that can be read") from None
+        reason = self.consent.refuses(design)
+        if reason is not None:
+            raise QuestionRefused(reason)
         try:
             return self.table.rows(design)
         except TableMismatch as error:

@@ -1,0 +1,103 @@
+"""`cofed fit` with a process for each site, and the page that follows it when one of them is killed."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+
+from tests.fitting import hospitals
+from tests.report.browser import Page
+from tests.report.conftest import browser
+
+__all__ = ["browser"]
+pytestmark = pytest.mark.network
+GIVEN = ["--target", "cost", "--features", "age,glucose,sex,distance"]
+
+
+def command(folder: Path, out: Path, *options: object) -> list[str]:
+    """The words of a fit."""
+    return [sys.executable, "-m", "cofed", "fit", str(folder), *GIVEN, *map(str, options), "--out", str(out)]
+
+
+def coefficients(out: Path) -> pd.DataFrame:
+    return pd.read_csv(out / "coefficients.csv").set_index("feature")
+
+
+def events(out: Path) -> list[dict]:
+    """What was told so far."""
+    path = out / "progress.jsonl"
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def site_of(fit: subprocess.Popen, name: str) -> psutil.Process:
+    """The process of a site that a fit has started."""
+    children = psutil.Process(fit.pid).children(recursive=True)
+    [found] = [one for one in children if {"site", name} <= set(one.cmdline())]
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return hospitals.write(tmp_path_factory.mktemp("sites") / "hospitals", hospitals.pooled())
+
+
+def test_processes_give_the_model_of_one_process_over_tls(folder, tmp_path):
+    options = ("--select", "1se", "--infer")
+    here = subprocess.run(command(folder, tmp_path / "here", *options, "--in-process"), capture_output=True, text=True)
+    assert here.returncode == 0, here.stderr
+    there = subprocess.run(command(folder, tmp_path / "there", *options, "--secure"), capture_output=True, text=True)
+    assert there.returncode == 0, there.stderr
+    one, other = coefficients(tmp_path / "here"), coefficients(tmp_path / "there")
+    assert one.index.tolist() == other.index.tolist()
+    assert other.to_numpy() == pytest.approx(one.to_numpy(), rel=1e-12, abs=1e-14, nan_ok=True)
+    asked = [pd.read_csv(tmp_path / where / "exchanges.csv")["what"].tolist() for where in ("here", "there")]
+    assert asked[0] == asked[1]
+    assert {event["site"] for event in events(tmp_path / "there") if event["kind"] == "heard"} == set(hospitals.SIZES)
+    assert not (tmp_path / "there" / "network" / "log").exists()  # the next fit begins anew
+
+
+def test_a_fit_that_was_stopped_goes_on_by_the_same_command(folder, tmp_path):
+    out = tmp_path / "out"
+    with subprocess.Popen(command(folder, out, "--alpha", 0.1), stderr=subprocess.PIPE, text=True) as fit:
+        assert fit.stderr is not None
+        said = ""
+        while "exchange 2:" not in said:
+            line = fit.stderr.readline()
+            assert line, said
+            said += line
+        fit.send_signal(signal.SIGINT)
+        rest = fit.communicate()[1]
+    assert fit.returncode == 130, said + rest
+    assert "The same command goes on from there" in " ".join(rest.split())
+    done = len((out / "network" / "log" / "exchanges.jsonl").read_text().splitlines()) - 1
+    assert done >= 1
+    again = subprocess.run(command(folder, out, "--alpha", 0.1), capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    numbers = [event for event in events(out) if event["kind"] == "heard"]
+    asked = len(pd.read_csv(out / "exchanges.csv")) - 1  # without that of the columns, at the hello
+    assert len(numbers) == (asked - done) * len(hospitals.SIZES)  # what is in the log was not asked again
+
+
+@pytest.mark.browser
+def test_a_site_that_is_killed_while_one_looks_is_seen_to_come_back(folder, tmp_path, browser):
+    out = tmp_path / "out"
+    look = Page(browser, Path("unused"))
+    with subprocess.Popen(command(folder, out, "--alpha", 0.1, "--watch"), stderr=subprocess.PIPE, text=True) as fit:
+        assert fit.stderr is not None
+        url = next(line.split()[-1] for line in fit.stderr if line.startswith("Watch it at"))
+        browser.get(url)
+        look.until(lambda: look.texts("#sites tbody th") == list(hospitals.SIZES))
+        look.until(lambda: look.all("#exchanges tbody tr"))
+        site_of(fit, "padua").kill()
+        fit.stderr.read()
+        look.until(lambda: look.one("#verdict").text == "✓ converged")
+    assert fit.returncode == 0
+    assert any("padua" in words for words in look.texts("#happened li"))
+    assert look.texts("#sites tbody tr:nth-child(3) td")[1] == "answered"
+    assert look.errors() == []

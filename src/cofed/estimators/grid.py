@@ -47,6 +47,7 @@ Positions = tuple[int, int, int, int]  # a training set, a strength, a model, an
 ANCHORS = 60  # the most Hessians in a message
 BYTES = 8e6  # the most that they may take
 WHOLE = 180  # parameters up to which Hessians are whole
+PART = 256  # the most parameters of one that is not
 
 
 class Grid:
@@ -92,7 +93,7 @@ class Grid:
     @property
     def start_size(self) -> int:
         """The parameters of a first Hessian."""
-        return min(256, int(np.sqrt(2 * BYTES / 8 / len(self.sets))))
+        return min(PART, int(np.sqrt(2 * BYTES / 8 / len(self.sets))))
 
     def look(self) -> None:
         """One exchange: all candidates, and the Hessians of some."""
@@ -108,7 +109,7 @@ class Grid:
         size = max(one.size for one in self.sets)
         if size > WHOLE and self.sets[0].pieces is not None:
             support = max(np.count_nonzero(w) for _, _, w in models)
-            size = min(size, max(128, support + support // 2 + 32), 400)
+            size = min(size, max(128, support + support // 2 + 32), PART)
         share = max(2, int(min(ANCHORS, BYTES // (4 * size * size))) // max(1, len(busy)))
         chosen = [np.unique(np.linspace(0, len(which) - 1, share).round().astype(int)) for which in busy]
         closer = np.array([which[j] for which, some in zip(busy, chosen, strict=True) for j in some], np.int32)

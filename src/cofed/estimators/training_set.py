@@ -89,14 +89,15 @@ class TrainingSet:
         inf = np.inf
         return Looks(w, np.where(good, loss, inf), safe, penalty, np.where(good & (zeroing >= 0), zeroing, inf), held)
 
-    def candidates(self) -> list[tuple[int, Vector]]:
-        """The next models to look at, by strength: minimisers of penalised quadratic models around the best ones.
+    def candidates(self, every: int = 1) -> list[tuple[int, Vector]]:
+        """The next models to look at, by (every so many) strength: minimisers of penalised quadratic models around the
+        best ones.
 
         Where the best one has stayed the same, the step to the minimiser was too long, and shorter ones are tried.
         """
         found: list[tuple[int, Vector]] = []
         guess = None
-        for i in np.flatnonzero(~self.standing.done).tolist():
+        for i in np.flatnonzero(~self.standing.done)[::every].tolist():
             x = self.bundle.seen.w[self.standing.best[i]]
             guess = self.minimiser(i, x, guess)
             stayed = int(self.standing.stayed[i])

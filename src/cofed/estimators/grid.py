@@ -114,7 +114,7 @@ class Grid:
         busy = [which for one, which in zip(self.sets, own, strict=True) if which and not one.finished]
         size = max(one.size for one in self.sets)
         if size > WHOLE and self.sets[0].pieces is not None:
-            support = max(np.count_nonzero(w) for _, _, w in models)
+            support = max(int(np.count_nonzero(w)) for _, _, w in models)
             size = min(size, max(128, support + support // 2 + 32), PART)
         share = max(2, int(min(ANCHORS, BYTES // (4 * size * size))) // max(1, len(busy)))
         chosen = [np.unique(np.linspace(0, len(which) - 1, share).round().astype(int)) for which in busy]

@@ -94,6 +94,7 @@ class CrossValidated(FederatedLinearModel):
         if folds is not None:
             warn(found.of_folds, "models of cross-validation")
             self._cross_validate(problem, found.held)
+        self._remember(X, problem)
         self._set_fitted(problem, self._choose(problem, found.models))
         return self
 

@@ -139,6 +139,16 @@ def test_families_and_penalties_are_those_of_the_estimators(folder, table, tmp_p
     assert not FIGURES & {path.name for path in (tmp_path / "out").iterdir()}  # there is no path to draw
 
 
+@pytest.mark.parametrize(("given", "family"), [([], "binomial"), (["--family", "gaussian"], "gaussian")])
+def test_zeros_and_ones_are_two_classes_unless_they_are_said_to_be_numbers(table, tmp_path, given, family):
+    sites = hospitals.write(tmp_path / "sites", table.assign(ill=(table["ill"] == "yes").astype(int)))
+    words = ("--target", "ill", "--features", "age,sex", "--alpha", 0.05, *given, "--out", tmp_path / "out")
+    result = fit(sites, *words)
+    assert result.exit_code == 0, result.output
+    figures = pd.read_csv(tmp_path / "out" / "summary.csv").set_index("name")["value"]
+    assert figures["family"] == family
+
+
 def test_several_classes_have_a_long_table(folder, table, tmp_path):
     given = ("--target", "stage", "--features", FEATURES, "--alpha", 0.02)
     result = fit(folder, *given, "--out", tmp_path / "out")

@@ -91,6 +91,7 @@ def fit(
     Example: cofed fit hospitals --target ill --family binomial --select 1se --infer --out ill
     """
     from cofed.fitting import FitPlan, FitTables, drafted, prepare, prepare_study
+    from cofed.sites import TableMismatch
     from cofed.studies import write
 
     if missing not in ("end", "drop"):
@@ -112,7 +113,8 @@ def fit(
             plan = FitPlan(family or "gaussian", penalty, l1_ratio, alpha, cv, select, intervals, seed, errors)
             choice = FitTables(sites, target, names(features), client, missing_values)
             ready = prepare(plan, choice, guess=family is None)
-            write(out / "study.toml", drafted(ready))
+            with contextlib.suppress(TableMismatch):  # a study is stricter: no linear model of zeros and ones
+                write(out / "study.toml", drafted(ready))
     except (ValueError, FileNotFoundError) as error:
         refuse(str(error))
     if family is None and not study:

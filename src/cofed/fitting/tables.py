@@ -122,6 +122,13 @@ def by_design(tables: dict[str, SiteTable], design: Design) -> TableSites:
     return sites
 
 
+def is_binary(infos: dict[str, TableInfo], target: str) -> bool:
+    """Whether a column has no other values than 0 and 1, at any site."""
+    told = [info.by_name[target] for info in infos.values() if target in info.by_name]
+    known = [one.levels for one in told if one.kind != "empty"]
+    return bool(known) and all(levels is not None and set(levels) <= {0, 1} for levels in known)
+
+
 def prepare(plan: FitPlan, choice: FitTables, *, guess: bool = False) -> PreparedFit:
     """Read the tables, and refuse what does not fit together.
 
@@ -141,7 +148,7 @@ def prepare(plan: FitPlan, choice: FitTables, *, guess: bool = False) -> Prepare
     """
     tables = choice.read()
     infos = {site: table.info() for site, table in tables.items()}
-    classify = None if guess else plan.classifies
+    classify = (True if is_binary(infos, choice.target) else None) if guess else plan.classifies
     design = agree(infos, choice.target, choice.features, classify=classify, missing=choice.missing)
     classes = 0 if design.classes is None else len(design.classes)
     if guess:

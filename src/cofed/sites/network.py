@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
@@ -78,16 +78,37 @@ class AbstractLink(ABC):
 
 @dataclasses.dataclass(frozen=True)
 class ChosenColumns:
-    """What of the sites' tables a fit is about; see `cofed.sites.agree`."""
+    """What of the sites' tables a fit is about: columns, of which a design is agreed on; see `cofed.sites.agree`.
+
+    Attributes
+    ----------
+    target, features, factors, missing
+        As for `cofed.sites.agree`.
+    design : Design, optional
+        The design itself, where a study has fixed it.
+    """
 
     target: str | None = None
     features: tuple[str, ...] | None = None
-    factors: Collection[str] = ()
+    factors: tuple[str, ...] = ()
     missing: str = "refuse"
+    design: Design | None = None
 
     def agreed(self, infos: Mapping[str, TableInfo], classify: bool | None = None) -> Design:
-        """The design of all sites' tables."""
-        return agree(infos, self.target, self.features, factors=self.factors, classify=classify, missing=self.missing)
+        """The design of all sites' tables, with a target that is a class or a number, or whatever it suggests."""
+        if self.design is None:
+            return agree(
+                infos, self.target, self.features, factors=self.factors, classify=classify, missing=self.missing
+            )
+        if classify is not None and classify != (self.design.classes is not None):
+            fixed, asked = ("a number", "a class") if classify else ("a class", "a number")
+            raise ValueError(f"the study says that the target is {fixed}, and this fit predicts {asked}")
+        return self.design
+
+    def description(self) -> dict[str, object]:
+        """The choice as JSON holds it."""
+        design = None if self.design is None else self.design.model_dump(mode="json")
+        return {**{name: value for name, value in vars(self).items() if name != "design"}, "design": design}
 
 
 class Network(NamedTuple):
@@ -107,7 +128,7 @@ class Network(NamedTuple):
             site: hashlib.sha256(info.model_dump_json().encode()).hexdigest() for site, info in self.infos.items()
         }
         log = ExchangeLog(folder)
-        log.begin({"tables": tables, "columns": dataclasses.asdict(self.columns), "left_out": self.left_out})
+        log.begin({"tables": tables, "columns": self.columns.description(), "left_out": self.left_out})
         return self._replace(log=log)
 
 
@@ -162,7 +183,8 @@ class NetworkSites(AbstractSites):
         if design.needs_fills:
             design = agree_on_fills(design, cls(network, design.keeping_missing(), sizes, exchanges))
         sites = cls(network, design, sizes, exchanges)
-        if design.missing != "refuse" and any(column.missing for info in infos.values() for column in info.columns):
+        gaps = any(column.missing for info in infos.values() for column in info.columns)
+        if network.columns.design is not None or (design.missing != "refuse" and gaps):
             sites.sizes = sites.rows_in_design()
         return sites
 
@@ -186,7 +208,7 @@ class NetworkSites(AbstractSites):
         return read_answer(arrays, shape), done.down, done.up
 
     def rows_in_design(self) -> tuple[int, ...]:
-        """How many rows each site has in the design, where rows with missing values are dropped."""
+        """How many rows each site has in the design: where some are dropped, or where the design was not theirs."""
         began = time.perf_counter()
         request = pack({"kind": "rows", "view": self.view}, {})
         done, _ = self.asked(

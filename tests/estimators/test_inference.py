@@ -307,7 +307,7 @@ def test_more_features_than_rows_are_debiased_one_by_one():
     np.testing.assert_allclose(table.high - table.low, 2 * norm.ppf(0.975) * table.se)
     robust = model.infer(X, y, coefficients=[0, 50], errors="hc1")
     np.testing.assert_allclose(robust.se / table.se.iloc[[0, 4]], 1, atol=0.4)
-    with pytest.raises(ValueError, match="errors='hc3' needs more rows than parameters"):
+    with pytest.raises(ValueError, match="errors='hc3' needs several rows for each parameter"):
         model.infer(X, y, coefficients=[0], errors="hc3")
 
 
@@ -331,6 +331,23 @@ def test_few_events_are_debiased_from_a_sparse_model_and_not_from_the_penalised_
     np.testing.assert_allclose(tables[0].se, tables[1].se, rtol=1e-3)
     assert np.all(np.abs(tables[0].debiased - [2, -1, 0]) < 3 * tables[0].se)
     assert "debiased lasso" in strong.summary()
+
+
+def test_few_events_leave_dependent_columns_out_too():
+    df, y = binary()
+    few = pd.concat([df, pd.DataFrame(np.random.default_rng(1).normal(size=(N, 20))).add_prefix("n")], axis=1)
+    first = few.assign(ab=df.a + df.b / 100)
+    last = first[["ab", *(name for name in first.columns if name != "ab")]]
+    tables = []
+    for wide in (first, last):
+        model = FederatedLogisticRegression(0.02).fit(wide, y, clients=SITES)
+        with pytest.warns(UserWarning, match="depends on"):
+            tables.append(model.infer(wide, y, SITES, errors="hc3"))
+    assert tables[0].index[tables[0].se.isna()].tolist() == ["ab"]
+    assert tables[1].index[tables[1].se.isna()].tolist() == ["b"]
+    # Without ab, a has what it has with ab and without b, and ab's: a + b / 100 = ab.
+    np.testing.assert_allclose(tables[0].debiased.a, tables[1].debiased.a + tables[1].debiased.ab, atol=0.05)
+    np.testing.assert_allclose(tables[0].debiased.n3, tables[1].debiased.n3, atol=0.05)
 
 
 def test_what_has_no_intervals_says_so():

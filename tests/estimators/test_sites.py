@@ -1,11 +1,19 @@
 """Fits to sites: what is learnt of tables is kept for new rows, and scores are sums."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
 from tests.estimators import hospitals
 
-from cofed.estimators import FederatedLasso, FederatedLogisticRegression, FederatedPoisson, load
+from cofed.estimators import (
+    FederatedLasso,
+    FederatedLogisticRegression,
+    FederatedLogisticRegressionCV,
+    FederatedPoisson,
+    load,
+)
 from cofed.sites import sites_of_frame
 
 
@@ -30,6 +38,18 @@ def test_a_table_with_factors_is_fitted_and_new_rows_are_encoded_alike(tmp_path)
     np.testing.assert_array_equal(again.predict(table[["ward", "dose", "age"]]), model.predict(table))
     with pytest.raises(ValueError, match="site 'new rows', column 'ward' has 'attic', but the levels are 'north'"):
         again.predict(table.assign(ward="attic"))
+
+
+def test_intervals_of_sites_ask_no_question_twice():
+    _, y = hospitals.classes()
+    sites = sites_of_frame(frame("ill", y), "ill", "site")
+    model = FederatedLogisticRegressionCV(n_alphas=5, cv=3).fit(sites)
+    before = len(sites.exchanges)
+    table = model.infer(sites)
+    assert {one.what for one in sites.exchanges[before:]} == {"look"}
+    again = FederatedLogisticRegressionCV(n_alphas=5, cv=3).fit(sites)
+    pd.testing.assert_frame_equal(again.infer(sites_of_frame(frame("ill", y), "ill", "site")), table, rtol=1e-9)
+    assert "_surveyed" not in vars(copy.copy(model))
 
 
 def test_scores_of_sites_are_those_of_the_rows():

@@ -143,7 +143,7 @@ def test_a_study_is_served_to_sites_that_were_there_first(tmp_path):
     study = draft(infos, target="ill").study
     one = study.analyses[0].model_copy(update={"alpha": 0.01, "cv": None, "select": None})
     study = study.model_copy(update={"analyses": (one,)})
-    write(study, tmp_path / "study.toml")
+    write(tmp_path / "study.toml", study)
     approve(tmp_path / "kept" / "cork", study)
     cofed, at = [sys.executable, "-m", "cofed"], f"127.0.0.1:{port}"
     started = []

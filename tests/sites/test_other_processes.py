@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn.base
 
 import cofed.estimators
 from cofed import estimators
@@ -87,6 +88,22 @@ def test_intervals_and_paths_and_scaling(away):
         np.testing.assert_allclose(model.infer(sites), other.infer(X, y, clients), rtol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:.*standard errors by sites rest on many")
+def test_robust_errors(away):
+    kind, sites = away
+    X, y, clients = pooled(kind)
+    name = next(name for name in ESTIMATORS if kind_of(name) == kind)
+    model, here = (sklearn.base.clone(ESTIMATORS[name]) for _ in range(2))
+    model.fit(sites)
+    here.fit(X, y, clients)
+    for errors in ("hc1", "hc3", "site"):
+        np.testing.assert_allclose(
+            model.infer(sites, errors=errors), here.infer(X, y, clients, errors=errors), rtol=1e-7, atol=1e-12
+        )
+    with pytest.raises(ValueError, match="errors must be one of 'model', 'hc1', 'hc3', 'site'"):
+        model.infer(sites, errors=clients)
+
+
 def test_the_list_of_estimators_is_whole():
     public = {name for name in cofed.estimators.__all__ if name.startswith("Federated")}
     assert set(ESTIMATORS) | {"FederatedStandardScaler"} == public
@@ -96,7 +113,7 @@ def test_no_estimator_can_reach_a_row():
     """What holds rows is named in the room of the sites alone."""
     root = Path(inspect.getfile(cofed.estimators)).parent
     forbidden = {"SiteRows", "MemorySites", "Table", "SiteTable", "TableSites", "Federation", "Data"}
-    for path in root.glob("*.py"):
+    for path in root.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom):
                 assert not forbidden & {alias.name for alias in node.names}, path.name

@@ -1,6 +1,7 @@
 """What all linear estimators share: data in, a certified fit, coefficients on the scale of the data out."""
 
 import copy
+import dataclasses
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -17,7 +18,7 @@ from cofed.estimators.progress import CertifiedFit
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.solver import DENSE, check_algorithm, solve
 from cofed.estimators.standardized_problem import StandardizedProblem, require_duality, standardized
-from cofed.estimators.survey import survey
+from cofed.estimators.survey import Survey, survey
 from cofed.losses import AbstractLoss
 from cofed.regularizers import AbstractRegularizer
 from cofed.sites import AbstractSites, ExchangeTotal, Folds, QuestionRefused
@@ -87,6 +88,7 @@ class FederatedLinearModel(BaseEstimator):
         answer = solve(problem, psi, self.algorithm, float(self.tol), int(self.max_rounds))
         answer.warn()
         self._set_fitted(problem, answer)
+        self._remember(X, problem)
         return self
 
     def path(
@@ -177,7 +179,7 @@ class FederatedLinearModel(BaseEstimator):
         other, owner = copy.copy(self), type(self).__name__  # taking in rows sets what is known of features and classes
         given = asked_errors(owner, X, errors)
         sites = in_clusters(owner, other._intake(given.X, y, clients), given, clients)
-        problem = other._standardized(sites)
+        problem = self._asked_before(X, sites) or other._standardized(sites)
         check_same_rows(self, problem)
         found = infer(self, problem, coefficients, level, given.kind)
         self.inference_, self.inference_note_ = found.table, found.note
@@ -249,8 +251,32 @@ class FederatedLinearModel(BaseEstimator):
             found = survey(sites, loss, bool(self.fit_intercept), self._check_sums, folds)
         except QuestionRefused as refused:
             raise ValueError(f"{type(self).__name__}: {refused}") from None
-        blocks, shape = self._blocks(sites.n_features), self._shape(sites.n_features)
+        return self._posed(found)
+
+    def _posed(self, found: Survey) -> StandardizedProblem:
+        """The problem that a survey tells of."""
+        features = found.sites.n_features
+        blocks, shape = self._blocks(features), self._shape(features)
         return standardized(found, standardize=bool(self.standardize), blocks=blocks, shape=shape)
+
+    def _remember(self, X: FitFeatures, problem: StandardizedProblem) -> None:
+        """Keep what sites have told, so that `infer` need not ask them again."""
+        self.__dict__.pop("_surveyed", None)
+        if isinstance(X, AbstractSites):
+            self._surveyed = X, problem.survey
+
+    def _asked_before(self, X: FitFeatures, sites: AbstractSites) -> StandardizedProblem | None:
+        """The problem of the fit, where these are its very sites."""
+        fitted, found = vars(self).get("_surveyed", (None, None))
+        if found is None or X is not fitted:
+            return None
+        return self._posed(dataclasses.replace(found, sites=sites, before=len(sites.exchanges)))
+
+    def __getstate__(self) -> dict[str, object]:
+        """A pickled or copied estimator does not take its sites along."""
+        state: dict[str, object] = dict(super().__getstate__())  # pyright: ignore[reportArgumentType, reportCallIssue]
+        state.pop("_surveyed", None)
+        return state
 
     def _check_sums(self, found: SumsAnswer) -> None:
         """Refuse rows that nothing can be fitted to, by their sums."""

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import check_choice, check_count, check_number
-from cofed.estimators.path import MOST, collect, ordered, solve_path, strengths, warn
+from cofed.estimators.path import MOST, collect, ordered, solve_paths, strengths, warn
 from cofed.estimators.plots import CrossValidation, plot_cv
-from cofed.estimators.progress import CertifiedFit
+from cofed.estimators.progress import CertifiedFit, FitProgress
 from cofed.estimators.solver import solve
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.sites import Folds
@@ -88,12 +88,14 @@ class CrossValidated(FederatedLinearModel):
             folds = Folds(int(self.cv), int(self.random_state), self._classifies)
         problem = self._standardized(self._intake(X, y, clients), folds)
         self.alphas_ = strengths(self, problem, int(self.n_alphas), float(self.eps)) if given is None else given
-        answers = solve_path(self, problem, self.alphas_)
-        warn(answers)
-        self.path_ = collect(self, problem, self.alphas_, answers)
+        found = solve_paths(self, problem, self.alphas_, folds is not None)
+        warn(found.models)
+        self.path_ = collect(self, problem, self.alphas_, found.models)
         if folds is not None:
-            self._cross_validate(problem)
-        self._set_fitted(problem, self._choose(problem, answers))
+            warn(found.of_folds, "models of cross-validation")
+            self._cross_validate(problem, found.held)
+        self._remember(X, problem)
+        self._set_fitted(problem, self._choose(problem, found.models))
         return self
 
     def plot(self, path: str | Path | None = None) -> Figure:
@@ -129,25 +131,20 @@ class CrossValidated(FederatedLinearModel):
         else:
             chosen = int(np.argmin(self.path_.criterion(self.criterion)))
         self.alpha_ = float(self.alphas_[chosen])
-        answer = answers[chosen]
+        answer, psi = answers[chosen], self._penalty(problem, self.alpha_)
+        fit = FitProgress(problem, psi, float(self.tol), int(self.max_rounds))
+        if answer.certificate.converged and problem.loss.quadratic:
+            # A path is known from products of features; the model that is taken is looked at itself.
+            answer = fit.finished(answer.w, fit.assess(answer.w), answer.algorithm)
         if not answer.certificate.converged:
-            psi = self._penalty(problem, self.alpha_)
             answer = solve(problem, psi, self.algorithm, float(self.tol), int(self.max_rounds), answer)
             answer.warn(stacklevel=4)
         return answer
 
-    def _cross_validate(self, problem: StandardizedProblem) -> None:
-        """The deviance of every strength on held-out rows."""
-        values, rows = [], problem.survey.sums.n
-        answers: list[CertifiedFit] = []
-        for k in range(self.cv):
-            train = problem.part(k)
-            found = solve_path(self, train, self.alphas_)
-            held = train.look([answer.w for answer in found]).held
-            values.append(2 * problem.units.objective * held / rows[k])
-            answers += found
-        warn(answers, "models of cross-validation", stacklevel=4)
-        table, weight = np.stack(values), np.asarray(rows) / np.sum(rows)
+    def _cross_validate(self, problem: StandardizedProblem, held: np.ndarray) -> None:
+        """Set the deviances of every strength, from the mean losses of held-out rows by fold and strength."""
+        table, rows = 2 * problem.units.objective * held, np.asarray(problem.survey.sums.n)
+        weight = rows / np.sum(rows)
         self.cv_mean_ = weight @ table
         self.cv_se_ = np.sqrt(weight @ (table - self.cv_mean_) ** 2 / (self.cv - 1))
 

@@ -1,8 +1,8 @@
 """Whole paths of models, from the strength at which nothing is used down to a fraction of it.
 
-A squared loss is known from its gradient and Hessian, so where those are not too large (2048 parameters) the clients
-send them once and the server finds the whole path, and its certificates, by itself. Other losses take a few rounds
-per strength, each begun from the answer before.
+A squared loss is known from the survey, so where there are not too many features (2048) the server finds the whole
+path, and its certificates, by itself. For other losses the models of all strengths, and of all folds, are looked at
+together, in some ten exchanges. Where neither serves, strengths are solved one after another.
 """
 
 import warnings
@@ -11,22 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import enet_path
 
 from cofed._util.rounding import EPS
 from cofed._util.types import Given
+from cofed.estimators import lock_step
 from cofed.estimators.base import FederatedLinearModel
-from cofed.estimators.certificate import Assessment, gradient_rounding
 from cofed.estimators.checks import check_count, check_number
-from cofed.estimators.newton import sharper_of
-from cofed.estimators.polish import by_pieces
-from cofed.estimators.progress import LARGEST, CertifiedFit, FitProgress
-from cofed.estimators.quadratic import Quadratic, assess_on_server, refined
+from cofed.estimators.lock_step import PathsAnswer
+from cofed.estimators.progress import CertifiedFit
 from cofed.estimators.regularization_path import RegularizationPath
-from cofed.estimators.solver import solve
-from cofed.estimators.standardized_problem import StandardizedProblem, n_parameters
-from cofed.models import Weights
-from cofed.regularizers import AbstractRegularizer
+from cofed.estimators.solver import choose, solve
+from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.sites.intake import Clients, FitFeatures, Labels, feature_names
 
 MOST = 10_000  # strengths of a path
@@ -47,54 +42,54 @@ def strengths(estimator: FederatedLinearModel, problem: StandardizedProblem, n_a
     return np.geomspace(top if top > 0 else 1.0, eps * (top if top > 0 else 1.0), n_alphas)
 
 
-def solve_path(estimator: FederatedLinearModel, problem: StandardizedProblem, alphas: np.ndarray) -> list[CertifiedFit]:
-    """The answers for every strength, each begun from the one before."""
-    automatic = isinstance(estimator.algorithm, str) and estimator.algorithm == "auto"
-    if automatic and problem.hessian is not None and n_parameters(problem.start) <= LARGEST:
-        return solve_on_server(estimator, problem, alphas)
-    answers: list[CertifiedFit] = []
-    tol = float(estimator.tol)
-    for alpha in alphas:
-        psi = estimator._penalty(problem, float(alpha))
-        warm = answers[-1] if answers else None
-        answers.append(solve(problem, psi, estimator.algorithm, tol, int(estimator.max_rounds), warm))
-    return answers
+def solve_paths(
+    estimator: FederatedLinearModel, problem: StandardizedProblem, alphas: np.ndarray, folds: bool = False
+) -> PathsAnswer:
+    """The answers for every strength, with `folds` also those without each fold.
+
+    All together where a grid serves (see `lock_step.py`); else, and without a penalty, one strength after another.
+    """
+    tol, most = float(estimator.tol), int(estimator.max_rounds)
+    parts = [problem, *(problem.part(k) for k in range(problem.survey.n_folds if folds else 0))]
+    together = alphas[alphas > 0] if by_grid(estimator, problem) else alphas[:0]
+    found = PathsAnswer([], [], np.zeros((len(parts) - 1, 0)))
+    if len(together):
+        found = lock_step.solve_paths(parts, estimator._penalty, together, tol, most)
+    rest = alphas[len(together) :]
+    if not len(rest):
+        return found
+    answers = [one_by_one(estimator, part, rest, found.models[-1:]) for part in parts]
+    held = [
+        part.look([fit.w for fit in own]).held / problem.survey.sums.n[part.without]
+        for part, own in zip(parts[1:], answers[1:], strict=True)
+    ]
+    of_folds = [fit for own in answers[1:] for fit in own]
+    return PathsAnswer(
+        found.models + answers[0],
+        found.of_folds + of_folds,
+        np.hstack([found.held, np.reshape(held, (len(parts) - 1, len(rest)))]),
+    )
 
 
-def solve_on_server(
-    estimator: FederatedLinearModel, problem: StandardizedProblem, alphas: np.ndarray
+def by_grid(estimator: FederatedLinearModel, problem: StandardizedProblem) -> bool:
+    """Whether all strengths are solved together."""
+    psi, algorithm = estimator._penalty(problem, 1.0), estimator.algorithm
+    if not isinstance(algorithm, str) or algorithm not in ("auto", "newton") or not lock_step.serves(problem, psi):
+        return False
+    return algorithm == "newton" or problem.loss.quadratic or choose(problem, psi) == "newton"
+
+
+def one_by_one(
+    estimator: FederatedLinearModel, problem: StandardizedProblem, alphas: np.ndarray, warm: list[CertifiedFit]
 ) -> list[CertifiedFit]:
-    """The path of a quadratic loss, which is known from the survey: no exchange."""
-    hessian = problem.hessian
-    assert hessian is not None
-    quadratic = Quadratic(hessian, problem.null.gradient, problem.start, problem.null.loss)
-    penalties = [estimator._penalty(problem, float(alpha)) for alpha in alphas]
-    guesses = by_coordinates(problem, quadratic, penalties)
-    answers: list[CertifiedFit] = []
-    tol, factors = float(estimator.tol), None
-    for k, psi in enumerate(penalties):
-        posed, fit = problem.problem(psi), FitProgress(problem, psi, tol, 1, factors)
-        w = guesses[k] if guesses is not None else answers[-1].w if answers else problem.start
-        seen = assess_on_server(posed, problem.null, quadratic, w)
-        if not fit.done(seen):
-            w, seen = refined(posed, problem.null, quadratic, w)
-            w, seen = polished_on_server(fit, quadratic, w, fit.sharpened(w, seen))
-            factors = fit.factors
-        answers.append(fit.finished(w, seen, "newton"))
-    return answers
-
-
-def polished_on_server(
-    fit: FitProgress, quadratic: Quadratic, w: Weights, seen: Assessment
-) -> tuple[Weights, Assessment]:
-    """A direct solve where iterations did not get there, and what has the better certificate."""
-    problem = fit.problem
-    if fit.done(seen) or fit.psi.piecewise_quadratic() is None:
-        return w, seen
-    noise = gradient_rounding(problem.loss, problem.null, w, seen.loss)
-    new = by_pieces(fit.psi, quadratic.hessian, seen.gradient, w, noise)
-    found = assess_on_server(problem.problem(fit.psi), problem.null, quadratic, new)
-    return sharper_of((w, seen), (new, fit.sharpened(new, found)))
+    """The answers for every strength, each begun from the one before."""
+    answers = warm[:1]
+    for alpha in alphas:
+        psi, before = estimator._penalty(problem, float(alpha)), answers[-1] if answers else None
+        answers.append(
+            solve(problem, psi, estimator.algorithm, float(estimator.tol), int(estimator.max_rounds), before)
+        )
+    return answers[len(warm[:1]) :]
 
 
 def warn(answers: list[CertifiedFit], what: str = "models of the path", stacklevel: int = 3) -> None:
@@ -103,38 +98,6 @@ def warn(answers: list[CertifiedFit], what: str = "models of the path", stacklev
     if causes:
         sentence = f"{len(causes)} of {len(answers)} {what} are not converged; the first: {causes[0]}"
         warnings.warn(sentence, ConvergenceWarning, stacklevel=stacklevel)
-
-
-def by_coordinates(
-    problem: StandardizedProblem, quadratic: Quadratic, penalties: list[AbstractRegularizer]
-) -> list[Weights] | None:
-    """scikit-learn's coordinate descent, on p + 1 rows that have this Hessian, gradient and loss.
-
-    H = Q D Q' makes the rows D^(1/2) Q', whatever the true rows are; one more row carries what no feature explains.
-    Columns are in the user's units, in which all have the same penalty. None where the penalties are no elastic nets
-    that set coefficients to zero.
-    """
-    forms = [psi.piecewise_quadratic() if psi.sparsifying else None for psi in penalties]
-    nets = [(np.ravel(form.l1)[0], np.ravel(form.ridge)[0]) for form in forms if form is not None]
-    if len(nets) < len(penalties):
-        return None
-    p, unit = problem.start.coef.size, problem.units.penalised
-    alphas = [float(l1 / unit[0] + ridge / unit[0] ** 2) for l1, ridge in nets]
-    ratio = float(nets[0][0]) / unit[0] / alphas[0]
-    H = np.asarray(quadratic.hessian)[:p, :p]
-    values, Q = np.linalg.eigh(H)
-    root = np.sqrt(np.maximum(values, 0) * (p + 1))
-    seen = -(Q.T @ np.asarray(quadratic.gradient.coef)) * (p + 1)
-    real = root > root.max(initial=0) * np.sqrt(EPS) * 1e-3
-    target = np.where(real, seen / np.where(real, root, 1), 0)
-    rest = 2 * float(quadratic.value) * (p + 1) - target @ target
-    X, y = np.vstack([root[:, None] * Q.T / unit, np.zeros(p)]), np.append(target, np.sqrt(max(rest, 0)))
-    # What it does not reach is refined, by the certificate.
-    options = {"precompute": X.T @ X, "Xy": X.T @ y, "tol": 1e-15, "max_iter": 1000}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        coefs = enet_path(X, y, l1_ratio=ratio, alphas=alphas, **options)[1]  # pyright: ignore[reportArgumentType]
-    return [Weights(jnp.asarray(coef / unit), problem.start.intercept) for coef in coefs.T]
 
 
 def collect(
@@ -209,7 +172,7 @@ def regularization_path(
     given = None if alphas is None else ordered(name, alphas)
     problem = estimator._standardized(estimator._intake(X, y, clients))
     taken = strengths(estimator, problem, int(n_alphas), float(eps)) if given is None else given
-    answers = solve_path(estimator, problem, taken)
+    answers = solve_paths(estimator, problem, taken).models
     warn(answers)
     return collect(estimator, problem, taken, answers)
 

@@ -74,7 +74,7 @@ class WeightedElasticNet(AbstractRegularizer):
         """max_j |gradient_j| / l1_j"""
         return jnp.max(jnp.abs(gradient) / self.l1)
 
-    def scaled(self, factor: float) -> "WeightedElasticNet":
+    def scaled(self, factor: Hyperparameter) -> "WeightedElasticNet":
         """With factor times the weights."""
         return WeightedElasticNet(self.l1 * factor, self.ridge * factor)
 

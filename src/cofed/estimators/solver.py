@@ -22,6 +22,7 @@ from cofed._util.types import Given
 from cofed.algorithms import FedDecouple, FedFISTA
 from cofed.algorithms.base import AbstractServerAlgorithm, as_algorithm
 from cofed.estimators.certificate import Assessment, FirstOrder
+from cofed.estimators.lock_step import serves, solve_one
 from cofed.estimators.loops import fista_round, fista_rounds, largest_curvature
 from cofed.estimators.newton import newton
 from cofed.estimators.progress import CertifiedFit, FitProgress
@@ -68,11 +69,21 @@ def solve(
         name = choose(problem, psi) if algorithm == "auto" else algorithm
         if fit.done(seen):
             return fit.finished(w, seen, name)
+        if name == "newton" and warm is None and not problem.loss.quadratic and serves(problem, psi):
+            answer = solve_one(problem, psi, tol, max_rounds)
+            if answer.certificate.outcome != "not converged":
+                return answer
+            w, seen, fit.rounds_left = answer.w, answer.assessment, max_rounds - looks(problem)
         return {"newton": newton, "fista": fista, "decouple": decouple}[name](fit, w, seen)
     found = with_server(algorithm)
     assert found is not None
     name = type(found).__name__
     return fit.finished(w, seen, name) if fit.done(seen) else by_algorithm(fit, (w, seen), found, name)
+
+
+def looks(problem: StandardizedProblem) -> int:
+    """How often models have been looked at."""
+    return sum(one.rounds for one in problem.exchanges if one.what == "look")
 
 
 def beginning(

@@ -10,6 +10,7 @@ from cofed.flower.link import FlowerLink
 from cofed.flower.progress import ProgressLog
 from cofed.flower.run_folder import RunFolder
 from cofed.flower.settings import site_names
+from cofed.sites.design import Design
 from cofed.sites.network import ChosenColumns, NetworkSites
 
 
@@ -20,6 +21,7 @@ def sites(
     target: Given[str | None] = "y",
     features: Given[Sequence[str] | None] = None,
     missing: Given[str] = "refuse",
+    design: Given[Design | None] = None,
     patience: Given[float] = 600.0,
     log: Given[str | Path | None] = None,
 ) -> NetworkSites:
@@ -38,6 +40,8 @@ def sites(
     missing : str
         "refuse" missing values, "drop" the rows that have some, or "impute" the mean or the most frequent level of
         all sites.
+    design : Design, optional
+        How the tables become numbers, such as `study.design("main")`, instead of target, features and missing.
     patience : float
         Seconds to wait for a site that is silent, or does not come. Then the fit ends with a `SitesMissing`.
     log : str or Path, optional
@@ -73,6 +77,9 @@ def sites(
     wanted = site_names(clients) or checks.integer("clients", clients)
     folder = None if log is None else checks.folder("log", log)
     names = None if features is None else tuple(checks.items("features", features, "names of columns"))
-    columns = ChosenColumns(checks.optional_text("target", target), names, missing=checks.text("missing", missing))
+    if design is not None and not isinstance(design, Design):
+        raise TypeError(f"design must be a cofed.sites.Design, got {type(design).__name__}")
+    chosen, policy = checks.optional_text("target", target), checks.text("missing", missing)
+    columns = ChosenColumns(chosen, names, missing=policy, design=design)
     link = FlowerLink(grid, checks.positive("patience", patience), ProgressLog(RunFolder(folder)))
     return NetworkSites.open(link, wanted, columns, folder)

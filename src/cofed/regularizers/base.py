@@ -326,7 +326,7 @@ class AbstractRegularizer(eqx.Module):
         """
         return jnp.full((), jnp.inf, trees.dtype(gradient))
 
-    def scaled(self, factor: float) -> "AbstractRegularizer":
+    def scaled(self, factor: Hyperparameter) -> "AbstractRegularizer":
         """factor * psi.
 
         Parameters

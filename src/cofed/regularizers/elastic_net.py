@@ -104,7 +104,7 @@ class ElasticNet(AbstractRegularizer):
         x, _ = joint(gradient)
         return jnp.max(jnp.abs(x)) / self._parts(x)[0]
 
-    def scaled(self, factor: float) -> "ElasticNet":
+    def scaled(self, factor: Hyperparameter) -> "ElasticNet":
         """With factor times the strength."""
         return ElasticNet(self.strength * factor, self.l1_ratio)
 

@@ -67,6 +67,6 @@ class AbstractNorm(AbstractRegularizer):
         size = self.dual_norm(gradient)
         return size / jnp.asarray(self.strength, size.dtype)
 
-    def scaled(self, factor: float) -> "AbstractNorm":
+    def scaled(self, factor: Hyperparameter) -> "AbstractNorm":
         """With factor times the strength."""
         return eqx.tree_at(lambda norm: norm.strength, self, self.strength * factor)

@@ -12,6 +12,7 @@ from jaxtyping import PyTree
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.models import Weights
 from cofed.problem import Problem
+from cofed.sites.columns import TableInfo
 from cofed.sites.design import Design
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.table import Folds, Scaling
@@ -216,6 +217,26 @@ class AbstractSites(ABC):
             Where the sites give their sum only.
         """
         raise QuestionRefused("these sites answer with the sum over all of them only")
+
+    @property
+    def infos(self) -> dict[str, TableInfo]:
+        """What the sites told of their tables, such as the missing values of every column; nothing without tables."""
+        return {}
+
+    def with_design(self, design: Design) -> "AbstractSites":
+        """The same sites, whose tables become numbers by another design, such as that of a study's analysis.
+
+        Parameters
+        ----------
+        design : Design
+            How; what stands for missing values, they agree on.
+
+        Returns
+        -------
+        AbstractSites
+            The sites. What was asked counts on.
+        """
+        raise ValueError("these sites have no tables, which could become numbers by another design")
 
     @abstractmethod
     def exchange(self, query: AbstractQuery[M], message: M) -> tuple[PyTree, int, int]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from cofed.sites.base import QuestionRefused
-from cofed.sites.columns import TableInfo
+from cofed.sites.columns import Label, TableInfo
 from cofed.sites.design import Design
 from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
 from cofed.sites.questions import Question, answer_arrays, question_hash, read_question
@@ -32,6 +32,10 @@ class Consent:
     def tells(self, column: str) -> bool:
         """Whether the site tells what kind of column this is."""
         return True
+
+    def markers(self) -> dict[str, tuple[Label, ...]]:
+        """By column, what a missing value looks like beside an empty cell."""
+        return {}
 
 
 ANYTHING = Consent()
@@ -101,7 +105,7 @@ class LocalSite:
 
     def info(self) -> TableInfo:
         """What the site tells of its table."""
-        info = self.table.info()
+        info = self.table.info(self.consent.markers())
         return TableInfo(rows=info.rows, columns=tuple(one for one in info.columns if self.consent.tells(one.name)))
 
     def to_question(self, question: Question) -> tuple[Head, dict[str, np.ndarray]]:

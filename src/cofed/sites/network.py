@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
@@ -78,37 +78,29 @@ class AbstractLink(ABC):
 
 @dataclasses.dataclass(frozen=True)
 class ChosenColumns:
-    """What of the sites' tables a fit is about: columns, of which a design is agreed on; see `cofed.sites.agree`.
-
-    Attributes
-    ----------
-    target, features, factors, missing
-        As for `cofed.sites.agree`.
-    design : Design, optional
-        The design itself, where a study has fixed it.
-    """
+    """What of the sites' tables a fit is about; see `cofed.sites.agree`."""
 
     target: str | None = None
     features: tuple[str, ...] | None = None
-    factors: tuple[str, ...] = ()
+    factors: Collection[str] = ()
     missing: str = "refuse"
-    design: Design | None = None
+    design: Design | None = None  # instead of all that
+
+    def as_json(self) -> dict[str, object]:
+        """What tells one choice from another."""
+        return {
+            **dataclasses.asdict(self),
+            "design": None if self.design is None else self.design.model_dump(mode="json"),
+        }
 
     def agreed(self, infos: Mapping[str, TableInfo], classify: bool | None = None) -> Design:
-        """The design of all sites' tables, with a target that is a class or a number, or whatever it suggests."""
-        if self.design is None:
-            return agree(
-                infos, self.target, self.features, factors=self.factors, classify=classify, missing=self.missing
-            )
-        if classify is not None and classify != (self.design.classes is not None):
-            fixed, asked = ("a number", "a class") if classify else ("a class", "a number")
-            raise ValueError(f"the study says that the target is {fixed}, and this fit predicts {asked}")
-        return self.design
-
-    def description(self) -> dict[str, object]:
-        """The choice as JSON holds it."""
-        design = None if self.design is None else self.design.model_dump(mode="json")
-        return {**{name: value for name, value in vars(self).items() if name != "design"}, "design": design}
+        """The design of all sites' tables."""
+        if self.design is not None:
+            if classify is not None and classify != (self.design.classes is not None):
+                fixed, asked = ("a number", "a class") if classify else ("a class", "a number")
+                raise ValueError(f"the study says that the target is {fixed}, and this fit predicts {asked}")
+            return self.design
+        return agree(infos, self.target, self.features, factors=self.factors, classify=classify, missing=self.missing)
 
 
 class Network(NamedTuple):
@@ -128,7 +120,7 @@ class Network(NamedTuple):
             site: hashlib.sha256(info.model_dump_json().encode()).hexdigest() for site, info in self.infos.items()
         }
         log = ExchangeLog(folder)
-        log.begin({"tables": tables, "columns": self.columns.description(), "left_out": self.left_out})
+        log.begin({"tables": tables, "columns": self.columns.as_json(), "left_out": self.left_out})
         return self._replace(log=log)
 
 
@@ -148,8 +140,6 @@ class NetworkSites(AbstractSites):
 
     Attributes
     ----------
-    infos : dict of str to TableInfo
-        What the sites told of their tables, such as the missing values of every column.
     left_out : tuple of str
         Sites that were left out, see `without`.
     """
@@ -157,7 +147,7 @@ class NetworkSites(AbstractSites):
     def __init__(self, network: Network, design: Design, sizes: tuple[int, ...], exchanges: Exchanges):
         self.network, self.design, self.sizes, self.exchanges = network, design, sizes, exchanges
         self.agreed = design
-        self.infos, self.left_out = dict(network.infos), network.left_out
+        self.left_out = network.left_out
         self.names, self.feature_names = tuple(network.infos), design.feature_names
         self.n_features = len(design.feature_names)
         self.view = {"design": design.model_dump(mode="json")}
@@ -177,16 +167,8 @@ class NetworkSites(AbstractSites):
     @classmethod
     def begin(cls, network: Network) -> "NetworkSites":
         """The sites of a network, once they have agreed on a design."""
-        infos = network.infos
-        sizes, exchanges = tuple(info.rows for info in infos.values()), network.link.exchanges
-        design = network.columns.agreed(infos)
-        if design.needs_fills:
-            design = agree_on_fills(design, cls(network, design.keeping_missing(), sizes, exchanges))
-        sites = cls(network, design, sizes, exchanges)
-        gaps = any(column.missing for info in infos.values() for column in info.columns)
-        if network.columns.design is not None or (design.missing != "refuse" and gaps):
-            sites.sizes = sites.rows_in_design()
-        return sites
+        design = network.columns.agreed(network.infos)
+        return cls(network, design, (), network.link.exchanges).with_design(design)
 
     # Exchanges
 
@@ -195,10 +177,7 @@ class NetworkSites(AbstractSites):
         shape = query.shape(message, self.n_features)
 
         def read(head: Head, arrays: Mapping[str, np.ndarray]) -> PyTree:
-            finite = all(np.isfinite(array).all() for array in arrays.values())
-            if head.get("finite") is not finite:  # a site says so where a model is so far off that a sum overflows
-                raise Malformed(f"the answer {'says that it is not' if finite else 'is not'} finite")
-            return read_answer(arrays, shape)
+            return read_finite(head, arrays, shape)
 
         def combine(answers: list[PyTree]) -> tuple[Head, dict[str, np.ndarray]]:
             return {}, answer_arrays(summed(answers))
@@ -207,8 +186,20 @@ class NetworkSites(AbstractSites):
         done, arrays = self.asked(request, (query.name, query.version), read, combine)
         return read_answer(arrays, shape), done.down, done.up
 
+    def ask_each(self, query: AbstractQuery, message: Message) -> dict[str, PyTree]:
+        jax.config.update("jax_enable_x64", True)
+        began, shape = time.perf_counter(), query.shape(message, self.n_features)
+        request = question_bytes(query, message, self.view)
+        mark = question_hash(request)
+        replies = self.network.link.ask_all(
+            request, self.names, lambda site, reply: read_finite(*opened(site, mark, reply), shape)
+        )
+        seconds = time.perf_counter() - began
+        self.exchanges.append(Exchange(query.name, 1, replies.down, replies.up, seconds))
+        return {site: replies.by_site[site] for site in self.names}
+
     def rows_in_design(self) -> tuple[int, ...]:
-        """How many rows each site has in the design: where some are dropped, or where the design was not theirs."""
+        """How many rows each site has in the design, where rows with missing values are dropped."""
         began = time.perf_counter()
         request = pack({"kind": "rows", "view": self.view}, {})
         done, _ = self.asked(
@@ -244,6 +235,22 @@ class NetworkSites(AbstractSites):
 
     # Views
 
+    @property
+    def infos(self) -> dict[str, TableInfo]:
+        return dict(self.network.infos)
+
+    def with_design(self, design: Design) -> "NetworkSites":
+        network, sizes = self.network, tuple(info.rows for info in self.network.infos.values())
+        if design.needs_fills:
+            kept = NetworkSites(network, design.keeping_missing(), sizes, self.exchanges)
+            design = agree_on_fills(design, kept)
+        sites = NetworkSites(network, design, sizes, self.exchanges)
+        gaps = any(column.missing for info in network.infos.values() for column in info.columns)
+        marked = any(feature.markers for feature in design.features) or bool(design.target and design.target.markers)
+        if design.missing in ("drop", "impute") and (gaps or marked):
+            sites.sizes = sites.rows_in_design()
+        return sites
+
     def of_numbers(self) -> "NetworkSites":
         return self.with_target(classify=False)
 
@@ -257,6 +264,13 @@ class NetworkSites(AbstractSites):
         """The same sites with a target that is a number or a class; what was asked counts on."""
         if self.agreed.target is None:
             raise ValueError("the sites have no target; say which column is predicted, such as target='cost'")
+        if (self.agreed.classes is not None) == classify:
+            return self
+        if self.network.columns.design is not None:
+            kinds = ("a number", "a class") if classify else ("a class", "a number")
+            raise ValueError(
+                f"the target {self.agreed.target.name!r} is {kinds[0]} by the design, but must be {kinds[1]}"
+            )
         target = self.network.columns.agreed(self.infos, classify).target
         design = self.agreed.model_copy(update={"target": target})
         return NetworkSites(self.network, design, self.sizes, self.exchanges)
@@ -300,6 +314,14 @@ def summed(answers: list[PyTree]) -> PyTree:
     for answer in answers[1:]:
         total = jax.tree.map(np.add, total, answer)
     return total
+
+
+def read_finite(head: Head, arrays: Mapping[str, np.ndarray], shape: PyTree) -> PyTree:
+    """A site's answer, which says itself whether it is finite."""
+    finite = all(np.isfinite(array).all() for array in arrays.values())
+    if head.get("finite") is not finite:  # a site says so where a model is so far off that a sum overflows
+        raise Malformed(f"the answer {'says that it is not' if finite else 'is not'} finite")
+    return read_answer(arrays, shape)
 
 
 def opened(site: str, mark: str, reply: bytes) -> tuple[Head, dict[str, np.ndarray]]:

@@ -35,8 +35,6 @@ class TableSites(MemorySites):
     ----------
     design : Design
         How the tables became numbers.
-    infos : dict of str to TableInfo
-        What the sites told of their tables, such as the missing values of every column.
     """
 
     def __init__(self, tables: Mapping[str, SiteTable], design: Design):
@@ -46,8 +44,14 @@ class TableSites(MemorySites):
 
     @property
     def infos(self) -> dict[str, TableInfo]:
-        """What the sites told of their tables."""
         return {site: table.info() for site, table in self.tables.items()}
+
+    def with_design(self, design: Design) -> "TableSites":
+        if design.needs_fills:
+            design = agree_on_fills(design, self.with_design(design.keeping_missing()))
+        other = TableSites(self.tables, design)
+        other.exchanges = self.exchanges
+        return other
 
     def of_numbers(self) -> MemorySites:
         if self.classes is None:
@@ -108,14 +112,9 @@ def table_sites(
     infos = {site: table.info() for site, table in held.items()}
     design = agree(infos, target, features, factors=factors, classify=classify, missing=missing)
     told = sum(len(info.model_dump_json()) for info in infos.values())
-    exchanges = Exchanges([Exchange("columns", 1, 0, told, 0.0)])
-    if design.needs_fills:
-        asked = TableSites(held, design.keeping_missing())
-        design = agree_on_fills(design, asked)
-        exchanges.extend(asked.exchanges)
-    sites = TableSites(held, design)
-    sites.exchanges = exchanges
-    return sites
+    first = TableSites(held, design.keeping_missing() if design.needs_fills else design)
+    first.exchanges = Exchanges([Exchange("columns", 1, 0, told, 0.0)])
+    return first.with_design(design) if design.needs_fills else first
 
 
 def sites_of_frame(

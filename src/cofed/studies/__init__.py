@@ -9,6 +9,7 @@ approval    which studies a site has approved
 
 from cofed.studies.approval import approve, approved, outside_approved, withdraw
 from cofed.studies.checking import TableCheck, check
+from cofed.studies.consent import StudyConsent
 from cofed.studies.drafting import Draft, draft
 from cofed.studies.schema import Analysis, Study, StudyError, Variable, load
 from cofed.studies.writing import to_toml, write
@@ -17,6 +18,7 @@ __all__ = [
     "Analysis",
     "Draft",
     "Study",
+    "StudyConsent",
     "StudyError",
     "TableCheck",
     "Variable",

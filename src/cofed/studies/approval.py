@@ -104,6 +104,11 @@ def approved_studies(keep: str | Path) -> list[Study]:
     return found
 
 
+def has_approved(keep: str | Path) -> bool:
+    """Whether a site has ever approved a study, and so answers only what it has approved."""
+    return (Path(keep) / FOLDER).is_dir()
+
+
 def file_of(keep: str | Path, study: Study) -> Path:
     """Where an approved study is kept."""
     return Path(keep) / FOLDER / f"{study.digest}.json"

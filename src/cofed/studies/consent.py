@@ -3,14 +3,17 @@
 import dataclasses
 from pathlib import Path
 
+from cofed.sites.columns import Label
 from cofed.sites.design import Design
 from cofed.sites.local import Consent
-from cofed.studies.approval import approved_studies, outside_approved
+from cofed.studies.approval import approved_studies, has_approved, outside_approved
 
 
 @dataclasses.dataclass(frozen=True)
 class StudyConsent(Consent):
     """Once a site has approved a study, it answers what its approved studies contain, and nothing else.
+
+    That stays so where all approvals are taken back, or their files are damaged: then it answers nothing.
 
     Parameters
     ----------
@@ -27,8 +30,14 @@ class StudyConsent(Consent):
     keep: Path
 
     def refuses(self, design: Design) -> str | None:
-        return outside_approved(self.keep, design) if approved_studies(self.keep) else None
+        return outside_approved(self.keep, design) if has_approved(self.keep) else None
 
     def tells(self, column: str) -> bool:
-        studies = approved_studies(self.keep)
-        return not studies or any(column in study.variables for study in studies)
+        return not has_approved(self.keep) or column in self.markers()
+
+    def markers(self) -> dict[str, tuple[Label, ...]]:
+        known: dict[str, tuple[Label, ...]] = {}
+        for study in approved_studies(self.keep):
+            for name, own in study.markers.items():
+                known[name] = tuple(dict.fromkeys([*known.get(name, ()), *own]))
+        return known

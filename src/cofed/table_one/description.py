@@ -116,8 +116,9 @@ def describe(
     Parameters
     ----------
     sites : AbstractSites, mapping, DataFrame or path
-        The sites; or their tables by name; or one table of all with a column that names the site; or a folder with a
-        file for each site.
+        The sites, of which all columns are described, or those of a design that keeps missing values, such as
+        `study.description_design`; or their tables by name; or one table of all with a column that names the site;
+        or a folder with a file for each site.
     client : str, optional
         The column of one table that names a row's site.
 
@@ -187,7 +188,10 @@ def opened(sites: object, client: str | None) -> tuple[AbstractSites, dict[str, 
             "describe: client= is for one table of all sites; a folder or a mapping names the sites itself"
         )
     if isinstance(sites, AbstractSites):
-        return sites, {}
+        if sites.design is None or sites.design.missing == "keep":
+            return sites, {}
+        drafted = draft(sites.infos)
+        return sites.with_design(drafted.study.description_design), drafted.left_out
     return with_all_columns(as_tables(sites))  # type: ignore[arg-type]
 
 

@@ -44,18 +44,27 @@ def debiased(likelihood: Likelihood, fitted: np.ndarray, chosen: list[int]) -> E
     p, n = likelihood.features, likelihood.n
     drop = eliminate_intercept(at.information, p)
     H, g = drop @ at.information @ drop.T, drop @ at.gradient
-    rows, unknown = inverse_rows(H, chosen, n)
-    value = theta[chosen] - rows @ g
-    used = int(np.count_nonzero(theta[:p]))
-    free = n - used - 1
-    phi = likelihood.problem.survey.loss.dispersion(at.loss / n, n, free)
+    used, inverse = int(np.count_nonzero(theta[:p])), None
+    phi = likelihood.problem.survey.loss.dispersion(at.loss / n, n, n - used - 1)
+    if n >= ROWS * p:
+        found = independence(H, np.arange(p))
+        kept, unknown, used = np.flatnonzero(found.kept), found.dependent, int(found.kept.sum())
+        own = np.zeros((p, p))
+        own[np.ix_(kept, kept)] = np.linalg.inv(H[np.ix_(kept, kept)])
+        rows, inverse = own[chosen], drop.T @ own @ drop
+        coef = np.zeros(p)
+        coef[kept] = found.shares @ theta[:p]  # the same predictions, from the kept columns
+        if len(inverse) > p:
+            inverse[p, p] += 1 / at.information[p, p]
+    else:
+        coef, (rows, unknown) = theta[:p], approximate_inverse(H, chosen, n)
     return Estimates(
-        value=value,
+        value=coef[chosen] - rows @ g,
         influence=rows @ drop,
         theta=theta,
         where=at.where,
         information=at.information,
-        inverse=None,
+        inverse=inverse,
         dispersion=phi,
         rank=used + 1,
         freedom=np.inf,
@@ -90,15 +99,9 @@ def sparse(likelihood: Likelihood) -> np.ndarray:
     return unpenalised(likelihood, begin, columns).theta
 
 
-def inverse_rows(H: np.ndarray, chosen: list[int], n: int) -> tuple[np.ndarray, dict[int, list[int]]]:
+def approximate_inverse(H: np.ndarray, chosen: list[int], n: int) -> tuple[np.ndarray, dict[int, list[int]]]:
     """Rows of an approximate inverse of H, and the features that cannot be told apart from others."""
     p = len(H)
-    if n >= ROWS * p:
-        found = independence(H, np.arange(p))
-        kept = np.flatnonzero(found.kept)
-        inverse = np.zeros((p, p))
-        inverse[np.ix_(kept, kept)] = np.linalg.inv(H[np.ix_(kept, kept)])
-        return inverse[chosen], found.dependent
     rate, size = jnp.asarray(np.log(max(p, 2)) / n), np.sqrt(np.diag(H))
     rows, unknown = np.zeros((len(chosen), p)), {}
     for place, j in enumerate(chosen):

@@ -76,8 +76,8 @@ def ask(owner: str, likelihood: Likelihood, found: Estimates, errors: str) -> Me
     if errors == "hc3":
         if found.inverse is None:
             raise ValueError(
-                f"{owner}: errors='hc3' needs more rows than parameters, for leverages: there are {likelihood.n} rows "
-                f"and {likelihood.features} features; errors='hc1' does not"
+                f"{owner}: errors='hc3' needs several rows for each parameter, for leverages: there are {likelihood.n} "
+                f"rows and {likelihood.features} features; errors='hc1' does not"
             )
         inverse = found.inverse * likelihood.weight
     p, k = likelihood.features, likelihood.outputs

@@ -43,15 +43,22 @@ def infer(
     likelihood = Likelihood(problem)
     chosen = positions(owner, names, coefficients)
     fitted = parameters(model, likelihood)
-    if enough(likelihood):
-        found = without_penalty(owner, names, likelihood, start(model, likelihood), chosen)
-    elif likelihood.outputs > 1:
+    if not enough(likelihood) and likelihood.outputs > 1:
         raise ValueError(
             f"{owner}: intervals for several classes need {EVENTS} rows of the rarest class for each of the "
             f"{likelihood.columns} parameters of a class, and it has {likelihood.events:g}"
         )
-    else:
-        found = debiased(likelihood, fitted, chosen)
+    try:
+        if enough(likelihood):
+            found = without_penalty(likelihood, start(model, likelihood), chosen)
+        else:
+            found = debiased(likelihood, fitted, chosen)
+    except Separated as error:
+        raise ValueError(
+            f"{owner}: no intervals: without a penalty the coefficients grow without end, most of all that of "
+            f"{names[error.column]!r}, as where features tell the labels of some rows with certainty (separation); "
+            "leave such features out, or have more rows"
+        ) from None
     errors_of = spread(owner, likelihood, found, errors)
     table = tabulated(model, likelihood, chosen, fitted, found, errors_of)
     finished(table, float(level), errors_of.freedom)
@@ -98,18 +105,9 @@ def start(model: FederatedLinearModel, likelihood: Likelihood) -> np.ndarray:
     return likelihood.vector(coef.T, np.reshape(path.intercepts[-1], -1))
 
 
-def without_penalty(
-    owner: str, names: list[str], likelihood: Likelihood, begin: np.ndarray, chosen: list[int]
-) -> Estimates:
-    """Estimates of the model without a penalty, or a sentence on why there is none."""
-    try:
-        found = unpenalised(likelihood, begin)
-    except Separated as error:
-        raise ValueError(
-            f"{owner}: no intervals: without a penalty the coefficients grow without end, most of all that of "
-            f"{names[error.column]!r}, as where features tell the labels of some rows with certainty (separation); "
-            "leave such features out, or have more rows"
-        ) from None
+def without_penalty(likelihood: Likelihood, begin: np.ndarray, chosen: list[int]) -> Estimates:
+    """Estimates of the model without a penalty, from a start."""
+    found = unpenalised(likelihood, begin)
     asked, p = likelihood.positions(np.array(chosen, int)), likelihood.features
     place = {int(at): i for i, at in enumerate(found.where)}
     influence = np.array([found.inverse[place[at]] if at in place else np.zeros(len(place)) for at in asked])

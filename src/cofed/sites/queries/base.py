@@ -116,6 +116,15 @@ def by_fold(table: Table, count: int) -> jax.Array:
     return jnp.where(table.fold[:, None] == folds[None, :], table.weight[:, None], 0)
 
 
+def few_sizes(size: int) -> int:
+    """The next of a few sizes, since each is compiled apart: 1, 4, 16, 64, 256, then multiples of 320.
+
+    >>> [few_sizes(n) for n in (0, 1, 5, 90, 257, 601)]
+    [0, 1, 16, 256, 320, 640]
+    """
+    return next((few for few in (0, 1, 4, 16, 64, 256) if size <= few), -(-size // 320) * 320)
+
+
 def room(size: int) -> int:
     """Up to a third more: 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, ...
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from cofed.losses import AbstractLoss
-from cofed.sites.queries.base import AbstractQuery, Message, Numbers, n_outputs, room
+from cofed.sites.queries.base import AbstractQuery, Message, Numbers, few_sizes, n_outputs
 from cofed.sites.table import Table, sum_rows
 from cofed.solvers.curvature import pack
 
@@ -72,8 +72,8 @@ class LookQuery(AbstractQuery[LookMessage]):
 
     def padded(self, message: LookMessage) -> LookMessage:
         models, size = np.shape(message.coef)[0], np.shape(message.where)
-        more = room(models) - models
-        closer, wide = room(size[0]) - size[0], 0
+        more = few_sizes(models) - models
+        closer, wide = few_sizes(size[0]) - size[0], 0
         if size[1] > 32:
             wide = -size[1] % 16
         return eqx.tree_at(

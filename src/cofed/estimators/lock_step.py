@@ -1,0 +1,90 @@
+"""Whole paths, with or without folds, and single fits, by grids: which grid serves, and what comes of it."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cofed.estimators.bundle import Vector
+from cofed.estimators.gram_path import GramGrid
+from cofed.estimators.grid import Grid
+from cofed.estimators.progress import CertifiedFit, FitProgress
+from cofed.estimators.standardized_problem import StandardizedProblem, n_parameters
+from cofed.estimators.training_set import TrainingSet
+from cofed.models import Linear
+from cofed.regularizers import AbstractRegularizer
+
+Penalty = Callable[[StandardizedProblem, float], AbstractRegularizer]
+
+LOOKS = 60  # the most exchanges
+FOLDS = 1e-5  # the gap of models of cross-validation, beside what the features explain
+DOWN = 8  # strengths on the way to that of a single fit
+BELOW = 0.9 ** np.arange(1, 3)  # strengths below the last, for its certificate
+LARGEST = 512  # the most parameters of a model whose Hessians are whole
+
+
+@dataclasses.dataclass(frozen=True)
+class PathsAnswer:
+    """Models by strength; with folds, those without each fold, and the mean losses of the rows held out."""
+
+    models: list[CertifiedFit]
+    of_folds: list[CertifiedFit]
+    held: np.ndarray  # folds x strengths
+
+
+def serves(problem: StandardizedProblem, psi: AbstractRegularizer) -> bool:
+    """Whether a grid can solve a problem: a convex penalty of all coefficients, and Hessians that are known, or not too
+    large, or can be asked for in parts."""
+    if not (psi.convex and psi.coercive and psi.has_conjugate):
+        return False
+    if problem.loss.quadratic:
+        return problem.hessian is not None
+    return isinstance(problem.model, Linear) and (psi.sparsifying or n_parameters(problem.start) <= LARGEST)
+
+
+def solve_paths(
+    parts: Sequence[StandardizedProblem], penalty: Penalty, alphas: Vector, tol: float, most: int
+) -> PathsAnswer:
+    """The models of all strengths for all rows, the first of the parts, and for those without a fold, the others.
+
+    Strengths are above 0, the strongest first; `most` is how many exchanges there may be.
+    """
+    every, asked = np.append(alphas, alphas[-1] * BELOW), np.arange(len(alphas) + len(BELOW)) < len(alphas)
+    sets = [TrainingSet(parts[0], penalty(parts[0], 1.0), every, asked, tol)]
+    for part in parts[1:]:
+        sets.append(TrainingSet(part, penalty(part, 1.0), alphas, np.ones(len(alphas), bool), FOLDS))
+    left = run(sets, most)
+    answers = [finished(one, lambda a, one=one: penalty(one.problem, a), left) for one in sets]
+    held = [one.bundle.seen.held[one.standing.best] for one in sets[1:]]
+    of_folds = [fit for own in answers[1:] for fit in own]
+    return PathsAnswer(answers[0], of_folds, np.reshape(held, (len(held), len(alphas))))
+
+
+def solve_one(problem: StandardizedProblem, psi: AbstractRegularizer, tol: float, most: int) -> CertifiedFit:
+    """The model of one penalty, together with those of stronger ones, which lead to it."""
+    top = max(float(psi.zeroing_factor(problem.null.gradient.coef)), 1.0)
+    way = np.geomspace(top, 1, DOWN + 1)[1:] if np.isfinite(top) else 2.0 ** np.arange(DOWN - 1, -1, -1)
+    alphas = np.append(way, BELOW)
+    one = TrainingSet(problem, psi, alphas, np.arange(len(alphas)) == DOWN - 1, tol)
+    return finished(one, psi.scaled, run([one], most))[0]
+
+
+def run(sets: list[TrainingSet], most: int) -> int:
+    """Solve for all; how many exchanges there may be still."""
+    if sets[0].problem.loss.quadratic:
+        GramGrid(sets).run(0)
+        return most
+    return most - Grid(sets).run(min(most, LOOKS))
+
+
+def finished(one: TrainingSet, penalty: Callable[[float], AbstractRegularizer], left: int) -> list[CertifiedFit]:
+    """The answers of a training set."""
+    answers = []
+    for i in np.flatnonzero(one.asked).tolist():
+        seen = one.standing.seen[i]
+        assert seen is not None
+        progress = FitProgress(one.problem, penalty(float(one.alphas[i])), one.tol, left)
+        answers.append(progress.finished(one.model(i), jax.tree.map(jnp.asarray, seen), "newton"))
+    return answers

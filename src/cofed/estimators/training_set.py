@@ -1,0 +1,238 @@
+"""One training set of a grid: its problem, what has been looked at, and where the model of each strength stands."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array
+
+from cofed.engine.job import traced
+from cofed.estimators.bundle import Bundle, Curvature, Looks, Vector
+from cofed.estimators.certificate import Assessment
+from cofed.estimators.polish import Pieces
+from cofed.estimators.standardized_problem import StandardizedProblem, n_parameters, second_moments
+from cofed.models import Weights
+from cofed.regularizers import AbstractRegularizer, On
+from cofed.sites.queries.base import few_sizes
+from cofed.solvers import active_set, quadratic
+from cofed.solvers.active_set import ElasticQuadratic
+
+SHORTER = 5.0  # a step that brought nothing is tried again, divided by this, its square and its cube
+GIVE_UP = 5  # looks without a better model, after which there is none to be had
+
+
+@dataclasses.dataclass
+class Standing:
+    """Where the models of all strengths are: the best one seen of each, and its certificate."""
+
+    best: np.ndarray  # positions in the bundle
+    latest: np.ndarray  # the last candidates
+    bound: Vector  # gap + rounding of the best
+    stayed: np.ndarray  # for how many looks the best has been the same
+    done: np.ndarray
+    seen: list[Assessment | None]
+
+    @classmethod
+    def at_start(cls, strengths: int) -> "Standing":
+        """All at the model without features."""
+        zero = np.zeros(strengths, int)
+        return cls(zero, zero.copy(), np.full(strengths, np.inf), zero - 1, zero > 0, [None] * strengths)
+
+
+class TrainingSet:
+    """All rows, or those of all folds but one, with a penalty of several strengths.
+
+    Not all strengths need be `asked` for: others help on the way, or make for good certificates of stronger ones.
+    """
+
+    def __init__(
+        self, problem: StandardizedProblem, psi: AbstractRegularizer, alphas: Vector, asked: np.ndarray, tol: float
+    ):
+        self.problem, self.alphas, self.asked, self.tol = problem, alphas, asked, tol
+        self.psi = traced(psi, np.float64)  # its strength is an argument of compiled programs, and not part of them
+        self.size = n_parameters(problem.start)
+        self.standing = Standing.at_start(len(alphas))
+        self.anchors: list[tuple[int, int]] = []  # strength and position of the last models with Hessians
+        self.pieces = elastic_pieces(psi, problem.start)
+        null = problem.null
+        start, gradient = flat(problem.start), flat(null.gradient)
+        first = self.measured(start[None], np.array([float(null.loss)]), gradient[None], np.array([np.nan]))
+        self.bundle = Bundle(first)
+        known = null_curvature(problem)
+        if known is not None:
+            self.bundle.curvature[0] = Curvature(np.arange(self.size), known)
+
+    @property
+    def target(self) -> float:
+        """The bound to reach: of held-out folds, beside what the features explain; else, beside the null model."""
+        scale = float(self.problem.null.loss)
+        if self.problem.without >= 0:
+            scale = max(scale - float(self.bundle.seen.loss.min()), 1e-3 * scale)
+        return self.tol * max(scale, np.finfo(float).eps)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all strengths that are asked for are done."""
+        return bool(self.standing.done[self.asked].all())
+
+    def measured(self, w: np.ndarray, loss: Vector, gradient: np.ndarray, held: Vector) -> Looks:
+        """Models that were looked at, with what their penalties are. What is not finite is as bad as can be."""
+        good = np.isfinite(loss) & np.isfinite(gradient).all(axis=1)
+        more = few_sizes(len(w)) - len(w)
+        safe = np.where(good[:, None], gradient, 0)
+        coef, slope = (weights(np.pad(one, ((0, more), (0, 0))), self.problem.start).coef for one in (w, safe))
+        penalty, zeroing = (np.asarray(one)[: len(w)] for one in values(self.psi, coef, slope))
+        inf = np.inf
+        return Looks(w, np.where(good, loss, inf), safe, penalty, np.where(good & (zeroing >= 0), zeroing, inf), held)
+
+    def candidates(self) -> list[tuple[int, Vector]]:
+        """The next models to look at, by strength: minimisers of penalised quadratic models around the best ones.
+
+        Where the best one has stayed the same, the step to the minimiser was too long, and shorter ones are tried.
+        """
+        found: list[tuple[int, Vector]] = []
+        guess = None
+        for i in np.flatnonzero(~self.standing.done).tolist():
+            x = self.bundle.seen.w[self.standing.best[i]]
+            guess = self.minimiser(i, x, guess)
+            stayed = int(self.standing.stayed[i])
+            if stayed > 0:
+                steps = SHORTER ** -(3.0 * (stayed - 1) + np.arange(1, 4))
+                found += [(i, x + t * (guess - x)) for t in steps]
+            else:
+                found.append((i, guess))
+        return found
+
+    def minimiser(self, i: int, x: Vector, guess: Vector | None) -> Vector:
+        """The minimiser of the penalised quadratic model at x, the best model of a strength."""
+        g, alpha = self.bundle.seen.gradient[self.standing.best[i]], self.alphas[i]
+        if self.pieces is None:
+            H = self.curvature(i, np.arange(self.size))
+            psi, like = On(self.psi.scaled(jnp.asarray(alpha)), "coef"), self.problem.start
+            return np.asarray(by_proximal_steps(psi, like, jnp.asarray(H), jnp.asarray(g), jnp.asarray(x)))
+        l1, ridge = alpha * self.pieces.l1, alpha * self.pieces.ridge
+        own = np.arange(self.size)
+        if any(len(one.where) < self.size for _, one in self.neighbours(i)):
+            used = (x != 0) | (np.abs(g) > l1) | (l1 == 0)
+            for _, one in self.neighbours(i):
+                used[one.where] = True
+            own = np.flatnonzero(used)
+        q = ElasticQuadratic(self.curvature(i, own), g[own], x[own], l1[own], ridge[own])
+        starts = [x[own]] if guess is None else [x[own], guess[own]]
+        z = np.zeros_like(x)
+        z[own] = active_set.minimise(q, min(starts, key=q.value))
+        return z
+
+    def neighbours(self, i: int) -> list[tuple[float, Curvature]]:
+        """The Hessians that speak for the best model of a strength, with their weights: its own, or those of the
+        nearest models on both sides."""
+        known, at = self.bundle.curvature, int(self.standing.best[i])
+        if at in known or not self.anchors:
+            return [(1.0, known.get(at, known[0]))]
+        strengths = [one for one, _ in self.anchors]
+        right = int(np.searchsorted(strengths, i))
+        if right in (0, len(strengths)):
+            return [(1.0, known[self.anchors[min(right, len(strengths) - 1)][1]])]
+        (low, before), (high, after) = self.anchors[right - 1 : right + 1]
+        t = (i - low) / (high - low)
+        return [(1 - t, known[before]), (t, known[after])]
+
+    def curvature(self, i: int, own: np.ndarray) -> np.ndarray:
+        """The Hessian at the best model of a strength, on some parameters. Of what no Hessian tells, a diagonal that is
+        rather too large."""
+        parts = self.neighbours(i)
+        if all(len(one.where) == self.size for _, one in parts):
+            H = np.sum([t * one.matrix for t, one in parts], axis=0)
+            return H if len(own) == self.size else H[np.ix_(own, own)]
+        H, place = np.zeros((len(own), len(own))), np.full(self.size, -1)
+        place[own] = np.arange(len(own))
+        for t, one in parts:
+            inner = place[one.where]
+            H[np.ix_(inner, inner)] += t * one.matrix
+            unknown = np.setdiff1d(np.arange(len(own)), inner)
+            H[unknown, unknown] += 2 * t * float(one.matrix.diagonal().max())
+        return H
+
+    def working_set(self, i: int, w: Vector, size: int) -> np.ndarray:
+        """The parameters on which the Hessian at a candidate is worth most: those in use, then those nearly."""
+        if size >= self.size:
+            return np.arange(self.size)
+        assert self.pieces is not None
+        l1 = self.alphas[i] * self.pieces.l1
+        g = self.bundle.seen.gradient[self.standing.best[i]]
+        near = np.abs(g) / np.where(l1 > 0, l1, 1)
+        order = np.argsort(-np.where(l1 == 0, np.inf, np.where(w != 0, 1e6, 0) + near), kind="stable")
+        return np.sort(order[:size])
+
+    def take(self, strengths: list[int], looks: Looks) -> np.ndarray:
+        """Keep what was seen of candidates; their positions."""
+        where = self.bundle.add(looks)
+        self.standing.latest[strengths] = where
+        return where
+
+    def settle(self, i: int, best: int, seen: Assessment) -> None:
+        """Take the best model of a strength, with its certificate."""
+        now = self.standing
+        now.stayed[i] = now.stayed[i] + 1 if now.best[i] == best else 0
+        now.best[i], now.bound[i], now.seen[i] = best, float(seen.gap) + float(seen.rounding), seen
+        # Where rounding leaves no better model, the Hessian may still make for a better certificate.
+        at_rest = bool(seen.settled) and (best in self.bundle.curvature or now.stayed[i] > 1)
+        now.done[i] = now.bound[i] <= self.target or at_rest or now.stayed[i] >= GIVE_UP
+
+    def model(self, i: int) -> Weights:
+        """The best model of a strength."""
+        return weights(self.bundle.seen.w[self.standing.best[i]], self.problem.start)
+
+
+def flat(w: Weights) -> Vector:
+    """A model as a vector."""
+    return np.asarray(ravel_pytree(w)[0])
+
+
+def weights(v: np.ndarray, like: Weights) -> Weights:
+    """Vectors, the last axis of an array, as models."""
+    many, cut = v.shape[:-1], like.coef.size
+    coef = jnp.asarray(v[..., :cut].reshape((*many, *like.coef.shape)))
+    if like.intercept is None:
+        return Weights(coef, None)
+    return Weights(coef, jnp.asarray(v[..., cut:].reshape((*many, *np.shape(like.intercept)))))
+
+
+def elastic_pieces(psi: AbstractRegularizer, like: Weights) -> Pieces | None:
+    """The weights of an elastic net; None of other penalties."""
+    form = psi.piecewise_quadratic()
+    if form is None or np.any(np.isfinite(form.low)) or np.any(np.isfinite(form.high)):
+        return None
+    return Pieces(psi, like)
+
+
+def null_curvature(problem: StandardizedProblem) -> np.ndarray | None:
+    """The Hessian at the model without features, from the products of features, where those are known."""
+    moments = second_moments(problem)
+    if moments is None:
+        return None
+    loss, outputs = problem.loss, np.size(problem.null.mean)
+    if loss.has_link:
+        at = jnp.zeros_like(problem.null.mean) if problem.start.intercept is None else problem.start.intercept
+        bend = np.reshape(np.asarray(jax.hessian(loss.cumulant)(at)), (outputs, outputs))
+    else:
+        bend = np.eye(outputs) * float(loss.curvature or 1)
+    return np.kron(moments, bend)
+
+
+@eqx.filter_jit
+def values(psi: AbstractRegularizer, coef: Array, gradient: Array) -> tuple[Array, Array]:
+    """The penalty of every model, and the least factor of it that has its gradient in the dual ball."""
+    return jax.vmap(psi.value)(coef), jax.vmap(psi.zeroing_factor)(gradient)
+
+
+@eqx.filter_jit
+def by_proximal_steps(psi: On, like: Weights, H: Array, g: Array, x: Array) -> Array:
+    """The minimiser of a penalised quadratic model, for any penalty with a prox."""
+    back = ravel_pytree(like)[1]
+    prox = lambda v, step: ravel_pytree(psi.prox(back(v), step))[0]  # noqa: E731
+    penalty = quadratic.VectorPenalty(prox, lambda v: psi.value(back(v)), psi.separable)
+    return quadratic.minimise(H, g, x, penalty)

@@ -83,6 +83,8 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
             "client": nothing,
             "missing_values": nothing,
             "errors": nothing,
+            "data": nothing,
+            "analysis": nothing,
             "patience": nothing,
             "missing": nothing,
             "seed": whole,

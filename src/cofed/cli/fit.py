@@ -25,11 +25,12 @@ def fit(
     sites: Annotated[
         Path,
         typer.Argument(
-            help="A folder with a table per site (SITE.csv, .parquet, .feather, .xlsx); or one table, with --client.",
+            help="A folder with a table per site (SITE.csv, .parquet, .feather, .xlsx); one table, with --client; or a "
+            "study file, with --data.",
             show_default=False,
         ),
     ],
-    target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
+    target: Annotated[str | None, typer.Option(help="The column to predict.", show_default=False)] = None,
     family: Annotated[
         str | None,
         typer.Option(help="gaussian, binomial, multinomial or poisson; by default what the target suggests."),
@@ -60,6 +61,8 @@ def fit(
     client: Annotated[
         str | None, typer.Option(help="The column that says which site a row of one table is of.")
     ] = None,
+    data: Annotated[Path | None, typer.Option(help="The folder with the tables that a study file is about.")] = None,
+    analysis: Annotated[str | None, typer.Option(help="Which analysis of a study file, where it has several.")] = None,
     missing_values: Annotated[
         str, typer.Option(help="refuse them, drop their rows, or impute the mean or most frequent level of all sites.")
     ] = "refuse",
@@ -89,20 +92,32 @@ def fit(
 
     Example: cofed fit hospitals --target ill --family binomial --select 1se --infer --out ill
     """
-    from cofed.fitting import FitPlan, FitTables, prepare
+    from cofed.fitting import FitPlan, FitTables, drafted, prepare, prepare_study
+    from cofed.studies import write
 
     if missing not in ("end", "drop"):
         refuse(f"--missing must be end or drop, got {missing!r}")
     if in_process and secure:
         refuse("--secure is for sites in processes of their own: leave out --in-process")
+    study = sites.suffix == ".toml"
+    if study and (data is None or target is not None):
+        refuse(f"{sites} is a study, which says what to fit: give --data, the folder with the tables, and no --target")
+    if not study and (data is not None or analysis is not None or target is None):
+        refuse("--data and --analysis are for a study file" if target else "--target: give the column to predict")
     try:
-        chosen = (family or "gaussian", penalty, l1_ratio, alpha, cv, select, level if infer else None, seed, errors)
-        plan = FitPlan(*chosen)
-        tables = FitTables(sites, target, names(features), client, missing_values)
-        ready = prepare(plan, tables, guess=family is None)
+        if study:
+            assert data is not None
+            ready = prepare_study(sites, data, analysis)
+        else:
+            assert target is not None
+            intervals = level if infer else None
+            plan = FitPlan(family or "gaussian", penalty, l1_ratio, alpha, cv, select, intervals, seed, errors)
+            choice = FitTables(sites, target, names(features), client, missing_values)
+            ready = prepare(plan, choice, guess=family is None)
+            write(out / "study.toml", drafted(ready))
     except (ValueError, FileNotFoundError) as error:
         refuse(str(error))
-    if family is None:
+    if family is None and not study:
         say(f"Family: {ready.plan.family}, as {target} suggests; --family changes it.")
     if not in_process and not is_flower_there():
         if secure:

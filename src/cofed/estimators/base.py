@@ -274,9 +274,9 @@ class FederatedLinearModel(BaseEstimator):
 
     def __getstate__(self) -> dict[str, object]:
         """A pickled or copied estimator does not take its sites along."""
-        state: dict[str, object] = dict(super().__getstate__())  # pyright: ignore[reportArgumentType, reportCallIssue]
-        state.pop("_surveyed", None)
-        return state
+        state = super().__getstate__()
+        assert isinstance(state, dict)
+        return {name: value for name, value in state.items() if name != "_surveyed"}
 
     def _check_sums(self, found: SumsAnswer) -> None:
         """Refuse rows that nothing can be fitted to, by their sums."""

@@ -47,6 +47,8 @@ Positions = tuple[int, int, int, int]  # a training set, a strength, a model, an
 ANCHORS = 60  # the most Hessians in a message
 BYTES = 8e6  # the most that they may take
 WHOLE = 180  # parameters up to which Hessians are whole
+ROUGH = 4  # looks at large models before all of them are
+PART = 256  # the most parameters of one that is not
 
 
 class Grid:
@@ -58,6 +60,7 @@ class Grid:
         self.model, self.loss, self.start = first.model, first.loss, first.start
         self.nulls = stacked([one.problem.null for one in sets])
         self.psis = stacked([one.psi for one in sets])
+        self.looks = 0
 
     def run(self, most: int) -> int:
         """Look at models until all are done, or `most` times; how often."""
@@ -92,12 +95,16 @@ class Grid:
     @property
     def start_size(self) -> int:
         """The parameters of a first Hessian."""
-        return min(256, int(np.sqrt(2 * BYTES / 8 / len(self.sets))))
+        return min(PART, int(np.sqrt(2 * BYTES / 8 / len(self.sets))))
 
     def look(self) -> None:
         """One exchange: all candidates, and the Hessians of some."""
         models = [(s, 0, self.sets[s].bundle.seen.w[0]) for s in self.unheld]
-        models += [(s, i, w) for s, one in enumerate(self.sets) if not one.finished for i, w in one.candidates()]
+        # Large models are dear, and the first ones are rough: a part of the strengths serves the others as well.
+        every = 4 if self.sets[0].size > WHOLE and self.looks < ROUGH else 1
+        busy = [(s, one) for s, one in enumerate(self.sets) if not one.finished]
+        models += [(s, i, w) for s, one in busy for i, w in one.candidates(every)]
+        self.looks += 1
         closer, where = self.closer(models)
         self.keep(models, self.ask(models, closer, where), closer, where)
 
@@ -107,8 +114,8 @@ class Grid:
         busy = [which for one, which in zip(self.sets, own, strict=True) if which and not one.finished]
         size = max(one.size for one in self.sets)
         if size > WHOLE and self.sets[0].pieces is not None:
-            support = max(np.count_nonzero(w) for _, _, w in models)
-            size = min(size, max(128, support + support // 2 + 32), 400)
+            support = max(int(np.count_nonzero(w)) for _, _, w in models)
+            size = min(size, max(128, support + support // 2 + 32), PART)
         share = max(2, int(min(ANCHORS, BYTES // (4 * size * size))) // max(1, len(busy)))
         chosen = [np.unique(np.linspace(0, len(which) - 1, share).round().astype(int)) for which in busy]
         closer = np.array([which[j] for which, some in zip(busy, chosen, strict=True) for j in some], np.int32)
@@ -173,8 +180,15 @@ class Grid:
             before = best.get((s, i))
             if before is None or one.gap + one.rounding < before[1].gap + before[1].rounding:
                 best[s, i] = m, one
+        worst = 0.0
         for (s, i), (m, one) in best.items():
-            self.sets[s].settle(i, m, self.sharpened(s, i, m, one))
+            seen = self.sharpened(s, i, m, one)
+            self.sets[s].settle(i, m, seen)
+            worst = max(worst, float(seen.gap)) if s == 0 else worst
+        whole = self.sets[0]
+        if any(s == 0 for s, _ in best) and np.isfinite(worst):  # for whoever follows the fit
+            scale = max(float(whole.problem.null.loss), np.finfo(float).tiny)
+            whole.problem.sites.exchanges.tell("gap", gap=worst / scale, target=whole.tol)
 
     def contenders(self, s: int) -> list[Positions]:
         """For every open strength of a training set, the models with the least objective, with a partner."""

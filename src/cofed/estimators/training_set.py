@@ -21,6 +21,7 @@ from cofed.solvers import active_set, quadratic
 from cofed.solvers.active_set import ElasticQuadratic
 
 SHORTER = 5.0  # a step that brought nothing is tried again, divided by this, its square and its cube
+NEARLY = 0.7  # of the slope at which a coefficient is used
 GIVE_UP = 5  # looks without a better model, after which there is none to be had
 
 
@@ -88,14 +89,15 @@ class TrainingSet:
         inf = np.inf
         return Looks(w, np.where(good, loss, inf), safe, penalty, np.where(good & (zeroing >= 0), zeroing, inf), held)
 
-    def candidates(self) -> list[tuple[int, Vector]]:
-        """The next models to look at, by strength: minimisers of penalised quadratic models around the best ones.
+    def candidates(self, every: int = 1) -> list[tuple[int, Vector]]:
+        """The next models to look at, by (every so many) strength: minimisers of penalised quadratic models around the
+        best ones.
 
         Where the best one has stayed the same, the step to the minimiser was too long, and shorter ones are tried.
         """
         found: list[tuple[int, Vector]] = []
         guess = None
-        for i in np.flatnonzero(~self.standing.done).tolist():
+        for i in np.flatnonzero(~self.standing.done)[::every].tolist():
             x = self.bundle.seen.w[self.standing.best[i]]
             guess = self.minimiser(i, x, guess)
             stayed = int(self.standing.stayed[i])
@@ -116,10 +118,9 @@ class TrainingSet:
         l1, ridge = alpha * self.pieces.l1, alpha * self.pieces.ridge
         own = np.arange(self.size)
         if any(len(one.where) < self.size for _, one in self.neighbours(i)):
-            used = (x != 0) | (np.abs(g) > l1) | (l1 == 0)
-            for _, one in self.neighbours(i):
-                used[one.where] = True
-            own = np.flatnonzero(used)
+            # What is far from being used stays out; where that is wrong, the next look tells.
+            used = (x != 0) | (np.abs(g) >= NEARLY * l1)
+            own = np.flatnonzero(used if guess is None else used | (guess != 0))
         q = ElasticQuadratic(self.curvature(i, own), g[own], x[own], l1[own], ridge[own])
         starts = [x[own]] if guess is None else [x[own], guess[own]]
         z = np.zeros_like(x)
@@ -150,9 +151,11 @@ class TrainingSet:
         H, place = np.zeros((len(own), len(own))), np.full(self.size, -1)
         place[own] = np.arange(len(own))
         for t, one in parts:
-            inner = place[one.where]
-            H[np.ix_(inner, inner)] += t * one.matrix
-            unknown = np.setdiff1d(np.arange(len(own)), inner)
+            inside = np.flatnonzero(place[one.where] >= 0)
+            inner = place[one.where[inside]]
+            H[np.ix_(inner, inner)] += t * one.matrix[np.ix_(inside, inside)]
+            unknown = np.ones(len(own), bool)
+            unknown[inner] = False
             H[unknown, unknown] += 2 * t * float(one.matrix.diagonal().max())
         return H
 

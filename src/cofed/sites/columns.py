@@ -104,6 +104,12 @@ class Column:
         """Whether the values are numbers."""
         return self.kind in NUMERIC
 
+    def taken(self, places: np.ndarray) -> "Column":
+        """The column whose values are those at these places; -1 is a missing one."""
+        nothing = np.array([np.nan if self.is_numeric else None], self.values.dtype)
+        values, missing = np.concatenate([self.values, nothing]), np.append(self.missing, True)
+        return Column(self.kind, values[places], missing[places])
+
     def texts(self) -> np.ndarray:
         """The values as texts, None where one is missing."""
         if not self.is_numeric:
@@ -114,8 +120,9 @@ class Column:
 
     def codes(self, levels: Sequence[Label]) -> np.ndarray:
         """The position of each value among the levels; -1 where it is missing or none of them."""
-        places = {level_text(level): place for place, level in enumerate(levels)}
-        return np.array([places.get(text, -1) for text in self.texts().tolist()], np.int32)
+        known = {level_text(level): place for place, level in enumerate(levels)}
+        places, different = pd.factorize(self.texts())
+        return np.array([*(known.get(text, -1) for text in different), -1], np.int32)[places]
 
     def info(self, name: str) -> ColumnInfo:
         """What a site tells of this column."""
@@ -179,14 +186,25 @@ def read_column(values: Series, markers: Iterable[Label] = ()) -> Column:
     ('binary', 'date')
     """
     marks = {level_text(marker) for marker in markers}
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        return of_texts(values.astype(object).map(level_text, na_action="ignore"), marks, factor=True)
     if types.is_bool_dtype(values.dtype):
         return of_numbers(values.astype("Float64").to_numpy(np.float64, na_value=np.nan), marks, truth=True)
     if types.is_numeric_dtype(values.dtype) and not types.is_complex_dtype(values.dtype):
         return of_numbers(values.to_numpy(np.float64, na_value=np.nan), marks)
+    # Texts and objects come again and again: each is looked at once.
+    factor = isinstance(values.dtype, pd.CategoricalDtype)
+    try:
+        places, different = pd.factorize(values.astype(object))
+    except TypeError:  # lists and the like
+        return Column("mixed", values.to_numpy(object), values.isna().to_numpy(bool))
+    return read_objects(pd.Series(different, dtype=object), marks, factor).taken(places)
+
+
+def read_objects(values: Series, marks: set[str], factor: bool) -> Column:
+    """Values of any type; texts and numbers of a factor are its levels."""
+    if factor and all(isinstance(one, (str, numbers.Real)) for one in values):
+        return of_texts(values.map(level_text), marks, factor=True)
     blank: Series = values.map(lambda one: isinstance(one, str) and one.strip() in marks | {""}, na_action="ignore")
-    values = values.astype(object).mask(blank.isin([True]), None)
+    values = values.mask(blank.isin([True]), None)
     missing = values.isna().to_numpy(bool)
     present = values[~missing]
     if all(isinstance(one, str) for one in present):

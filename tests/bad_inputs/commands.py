@@ -120,7 +120,7 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
         {"study": nothing, "data": nothing, "keep": folder},
     ),
 }
-SKIPPED = {"federate", "site"}  # need Flower, which has an environment of its own
+SKIPPED = {"federate", "site", "serve"}  # need Flower, which has an environment of its own
 
 
 def all_commands(group: click.Group, before: str = "") -> dict[str, click.Command]:

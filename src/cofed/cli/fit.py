@@ -4,7 +4,7 @@ import contextlib
 import importlib.util
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,9 @@ from cofed.cli.messages import BAD_END, fail, refuse, stop
 from cofed.cli.options import MOST, between, names, private_out_folder
 
 if TYPE_CHECKING:
-    from cofed.fitting import PreparedFit
+    from cofed.fitting import FitEvents, FitJob, PreparedFit
+
+    Begun = Callable[[FitEvents], contextlib.AbstractContextManager[FitJob]]
 
 
 def fit(
@@ -128,22 +130,41 @@ def fit(
 
 
 def run(ready: "PreparedFit", where: Placement, out: Path, *, watch: bool, drop: bool) -> None:
-    """Do a fit, show how it goes and how it ended."""
+    """Do a fit over these tables."""
+
+    @contextlib.contextmanager
+    def begun(events: "FitEvents") -> "Iterator[FitJob]":
+        if not where.in_process:
+            events.tell("waiting", words=f"starting {len(ready.tables)} sites, a process for each")
+        with opened(ready, out, where) as sites:
+            yield ready.job(sites, out, this_command(), drop)
+
+    perform(begun, out, watch=watch, resumable=not where.in_process)
+
+
+def this_command() -> str:
+    """The command that was given."""
+    return shlex.join(["cofed", *sys.argv[1:]])
+
+
+def perform(begun: "Begun", out: Path, *, watch: bool, resumable: bool) -> None:
+    """Do a fit, show how it goes and how it ended.
+
+    `begun` opens the sites and gives the job, for as long as it lasts; `resumable` says whether the same command goes
+    on from what was exchanged.
+    """
     from cofed.fitting import FitEvents, run_fit
     from cofed.fitting.show import shown
     from cofed.sites.network import SitesMissing
 
     screen, progress = Console(stderr=True), out / "progress.jsonl"
-    command = shlex.join(["cofed", *sys.argv[1:]])
     try:
         with shown(screen) as hear, watched(progress, watch):
             events = FitEvents(progress, hear)
-            if not where.in_process:
-                events.tell("waiting", words=f"starting {len(ready.tables)} sites, a process for each")
-            with events.to_the_end(), opened(ready, out, where) as sites:
-                done, files = run_fit(ready.job(sites, out, command, drop), events)
+            with events.to_the_end(), begun(events) as job:
+                done, files = run_fit(job, events)
     except KeyboardInterrupt:
-        on = "" if where.in_process else " The same command goes on from there."
+        on = " The same command goes on from there." if resumable else ""
         stop(f"Stopped. What was exchanged until then is in {out / 'exchanges.csv'}.{on}")
     except SitesMissing as error:
         fail(f"{error}. What was exchanged is kept, and the same command goes on from there")
@@ -157,7 +178,7 @@ def run(ready: "PreparedFit", where: Placement, out: Path, *, watch: bool, drop:
     for note in done.notes:
         screen.print(f"Note: {note}", highlight=False, soft_wrap=True, markup=False)
     say(f"Written to {out}: {', '.join(file.name for file in files)}")
-    if done.model.certificate_.outcome == "not converged" or (ready.plan.level and done.inferred is None):
+    if done.model.certificate_.outcome == "not converged" or (done.plan.level and done.inferred is None):
         raise typer.Exit(BAD_END)
 
 

@@ -87,7 +87,7 @@ ARROWS = {
         *("plotting", "plotting.styles", "problem", "regularizers", "sites", "solvers"),
     },
     # A fit from tables to files, and the page that follows it.
-    "fitting": {"estimators", "plotting", "report", "sites"},
+    "fitting": {"estimators", "plotting", "report", "sites", "studies"},
     "watch": {"report"},
     "flower": {
         *("algorithms.base", "algorithms.probe", "engine", "engine.serialization", "federation", "metrics"),

@@ -83,6 +83,8 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
             "client": nothing,
             "missing_values": nothing,
             "errors": nothing,
+            "data": nothing,
+            "analysis": nothing,
             "patience": nothing,
             "missing": nothing,
             "seed": whole,
@@ -118,7 +120,7 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
         {"study": nothing, "data": nothing, "keep": folder},
     ),
 }
-SKIPPED = {"federate", "site"}  # need Flower, which has an environment of its own
+SKIPPED = {"federate", "site", "serve"}  # need Flower, which has an environment of its own
 
 
 def all_commands(group: click.Group, before: str = "") -> dict[str, click.Command]:

@@ -203,6 +203,23 @@ def test_intervals_take_the_fits_rows_in_any_order():
     np.testing.assert_allclose(table.debiased, model.infer(X, Y, hospitals.SITES).debiased, rtol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.nan, "FederatedLasso: X contains NaN in column 2; fill such values or drop the rows$"),
+        (np.inf, "FederatedLasso: X contains infinity in column 2; fill such values or drop the rows$"),
+        ("abc", "FederatedLasso: X must be numbers, but column 2: could not convert string to float: 'abc'; encode"),
+    ],
+)
+def test_the_column_of_a_bad_value_is_named(value, words):
+    bad = X.astype(object)
+    bad[7, 2] = value
+    with pytest.raises(ValueError, match=words):
+        FederatedLasso(0.1).fit(bad, Y)
+    with pytest.raises(ValueError, match=words):
+        FederatedLasso(0.1).fit(X, Y).predict(bad)
+
+
 @pytest.mark.parametrize("level", [*NO_NUMBER, 0, 1, 95])
 def test_bad_levels_are_refused(level):
     with pytest.raises(ValueError, match="FederatedLasso: level must be a number between 0 and 1"):

@@ -20,6 +20,7 @@ FEATURES = "age,weight,glucose,distance,sex"
 FILES = {
     *("model.safetensors", "coefficients.csv", "summary.txt", "summary.csv", "exchanges.csv", "report.html"),
     "progress.jsonl",
+    "study.toml",
 }
 FIGURES = {"path.png", "path.svg", "cv.png", "cv.svg"}
 
@@ -58,7 +59,7 @@ def test_everything_is_written_and_private(chosen):
     assert result.exit_code == 0, result.output
     assert {path.name for path in out.iterdir()} == FILES | FIGURES
     assert out.stat().st_mode & 0o777 == 0o700
-    assert all((out / name).stat().st_mode & 0o777 == 0o600 for name in FILES)
+    assert all((out / name).stat().st_mode & 0o777 == 0o600 for name in FILES - {"study.toml"})  # which is to be shown
     assert (out / "path.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (out / "cv.svg").read_text()
 
@@ -184,6 +185,42 @@ def test_one_table_with_a_column_of_sites_gives_the_same(folder, table, tmp_path
     assert a.to_numpy() == pytest.approx(b.to_numpy(), rel=1e-12)
 
 
+def test_the_study_that_was_drafted_gives_the_same(folder, tmp_path):
+    given = ("--target", "ill", "--features", FEATURES, "--select", "bic", "--missing-values", "impute")
+    assert fit(folder, *given, "--out", tmp_path / "a").exit_code == 0
+    study = tmp_path / "a" / "study.toml"
+    done = fit(study, "--data", folder, "--out", tmp_path / "b")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "a" / "coefficients.csv").read_bytes() == (tmp_path / "b" / "coefficients.csv").read_bytes()
+    strict = tmp_path / "strict.toml"
+    strict.write_text(
+        study.read_text().replace(
+            '[variables.age]\nkind = "number"', '[variables.age]\nrange = [0, 9]\nkind = "number"'
+        )
+    )
+    refused = fit(strict, "--data", folder, "--out", tmp_path / "c", columns=200)
+    assert refused.exit_code == 2
+    assert all(f"site '{site}', column 'age'" in refused.output for site in hospitals.SIZES)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ([], "give --data, the folder with the tables"),
+        (["--data", "sites", "--target", "ill"], "and no --target"),
+        (["--data", "sites", "--analysis", "other"], "there is no analysis 'other'"),
+    ],
+)
+def test_a_study_says_itself_what_to_fit(folder, tmp_path, given, sentence):
+    assert (
+        fit(folder, "--target", "cost", "--features", "age,sex", "--alpha", 1, "--out", tmp_path / "a").exit_code == 0
+    )
+    given = [folder if word == "sites" else word for word in given]
+    result = fit(tmp_path / "a" / "study.toml", *given, "--out", tmp_path / "b", columns=200)
+    assert result.exit_code == 2
+    assert sentence in flat(result.output)
+
+
 def test_missing_values_are_refused_dropped_or_filled_in(table, tmp_path):
     holey = table.copy()
     holey.loc[holey.index[:7], "age"] = np.nan
@@ -216,6 +253,7 @@ REFUSALS = {
     "group": (["--penalty", "group", "--family", "gaussian"], "takes a strength: give --alpha"),
     "poisson": (["--penalty", "group", "--family", "poisson"], "not for poisson"),
     "client": (["--client", "hospital"], "--client is for one table of all sites"),
+    "data": (["--data", "."], "--data and --analysis are for a study file"),
     "silent": (["--missing", "wait"], "--missing must be end or drop, got 'wait'"),
     "secure": (["--secure"], "--secure is for sites in processes of their own"),
     "missing": (["--missing-values", "guess"], "--missing-values must be refuse, drop or impute, got 'guess'"),

@@ -1,6 +1,8 @@
 """`cofed fit` with a process for each site, and the page that follows it when one of them is killed."""
 
 import json
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import pandas as pd
 import psutil
 import pytest
 
+from tests import pages
 from tests.fitting import hospitals
 from tests.report.browser import Page
 from tests.report.conftest import browser
@@ -82,6 +85,22 @@ def test_a_fit_that_was_stopped_goes_on_by_the_same_command(folder, tmp_path):
     numbers = [event for event in events(out) if event["kind"] == "heard"]
     asked = len(pd.read_csv(out / "exchanges.csv")) - 1  # without that of the columns, at the hello
     assert len(numbers) == (asked - done) * len(hospitals.SIZES)  # what is in the log was not asked again
+
+
+def test_the_example_finds_the_four_features_that_matter(tmp_path):
+    [line] = [one for one in pages.commands("examples/hospitals/README.md") if one.startswith("cofed fit ")]
+    place = tmp_path / "hospitals"
+    shutil.copytree(pages.ROOT / "examples" / "hospitals", place)
+    words = [word for word in shlex.split(line)[1:] if word != "--watch"]
+    done = subprocess.run([sys.executable, "-m", "cofed", *words], cwd=place, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    [_, said] = [block.text.strip() for block in pages.blocks("examples/hospitals/README.md", "text")][::-1]
+    assert said in done.stdout
+    found = pd.read_csv(place / "readmitted" / "coefficients.csv").set_index("feature")
+    used = found.index[found["coef"] != 0]
+    assert set(used) == {"(intercept)", "age", "creatinine", "stays", "smoker[yes]"}
+    truth = {"age": 0.05, "creatinine": 0.02, "stays": 0.6, "smoker[yes]": 0.9}
+    assert all(found["low"][name] < value < found["high"][name] for name, value in truth.items())
 
 
 @pytest.mark.browser

@@ -14,10 +14,11 @@ import pytest
 
 from cofed import estimators
 from cofed.flower.local_sites import start_sites
-from cofed.flower.processes import MARK
-from cofed.sites import table_sites
+from cofed.flower.processes import MARK, free_ports
+from cofed.sites import SiteTable, table_sites
 from cofed.sites.exchange_log import read_log
 from cofed.sites.network import ChosenColumns
+from cofed.studies import approve, draft, write
 
 # The signal lets a test that hangs stop what it has started, which the thread that ends other tests would not.
 pytestmark = [pytest.mark.network, pytest.mark.timeout(900, method="signal")]
@@ -134,3 +135,32 @@ def test_a_site_with_a_table_that_cannot_be_read_says_so(tmp_path):
         pass
     assert "cork.csv" in str(caught.value)
     assert time.monotonic() - began < 300  # and not after `patience`
+
+
+def test_a_study_is_served_to_sites_that_were_there_first(tmp_path):
+    files, [port] = written(tmp_path), free_ports(1)
+    infos = {site: SiteTable(frame, site).info() for site, frame in tables().items()}
+    study = draft(infos, target="ill").study
+    one = study.analyses[0].model_copy(update={"alpha": 0.01, "cv": None, "select": None})
+    study = study.model_copy(update={"analyses": (one,)})
+    write(tmp_path / "study.toml", study)
+    approve(tmp_path / "kept" / "cork", study)
+    cofed, at = [sys.executable, "-m", "cofed"], f"127.0.0.1:{port}"
+    started = []
+    try:
+        for site, path in files.items():
+            own = ["--data", str(path), "--keep", str(tmp_path / "kept" / site), "--server", at, "--insecure"]
+            with open(tmp_path / f"{site}.log", "w") as log:
+                started.append(subprocess.Popen([*cofed, "site", *own], cwd=ROOT, stdout=log, stderr=log))
+        own = ["--host", "127.0.0.1", "--port", str(port), "--insecure", "--out", str(tmp_path / "out")]
+        command = [*cofed, "serve", str(tmp_path / "study.toml"), *own]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+    finally:
+        for process in started:
+            process.terminate()
+    assert [process.wait(120) for process in started] == [0, 0, 0]
+    found = pd.read_csv(tmp_path / "out" / "coefficients.csv").set_index("feature")["coef"]
+    near = table_sites(tables(), "ill", list(one.features))
+    expected = estimators.FederatedLogisticRegression(alpha=0.01).fit(near)
+    np.testing.assert_allclose(found[list(near.feature_names)], np.ravel(expected.coef_), rtol=1e-12)

@@ -18,6 +18,7 @@ from cofed.cli.help_pages import PlainCommand, flowing
 from cofed.cli.messages import CommandGroup
 from cofed.cli.report import report
 from cofed.cli.reproduce import reproduce
+from cofed.cli.serve import serve
 from cofed.cli.site import site
 from cofed.cli.study import study
 
@@ -68,7 +69,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # As --help lists them.
-COMMANDS = (demo, describe, fit, advise, algorithms, reproduce, run, tune, plan, init, report, federate, site)
+COMMANDS = (demo, describe, fit, advise, algorithms, reproduce, run, tune, plan, init, report, federate, site, serve)
 for command in COMMANDS:
     app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)
 app.add_typer(study, name="study")

@@ -4,7 +4,7 @@ import contextlib
 import importlib.util
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,18 +16,21 @@ from cofed.cli.messages import BAD_END, fail, refuse, stop
 from cofed.cli.options import MOST, between, names, private_out_folder
 
 if TYPE_CHECKING:
-    from cofed.fitting import PreparedFit
+    from cofed.fitting import FitEvents, FitJob, PreparedFit
+
+    Begun = Callable[[FitEvents], contextlib.AbstractContextManager[FitJob]]
 
 
 def fit(
     sites: Annotated[
         Path,
         typer.Argument(
-            help="A folder with a table per site (SITE.csv, .parquet, .feather, .xlsx); or one table, with --client.",
+            help="A folder with a table per site (SITE.csv, .parquet, .feather, .xlsx); one table, with --client; or a "
+            "study file, with --data.",
             show_default=False,
         ),
     ],
-    target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
+    target: Annotated[str | None, typer.Option(help="The column to predict.", show_default=False)] = None,
     family: Annotated[
         str | None,
         typer.Option(help="gaussian, binomial, multinomial or poisson; by default what the target suggests."),
@@ -58,6 +61,8 @@ def fit(
     client: Annotated[
         str | None, typer.Option(help="The column that says which site a row of one table is of.")
     ] = None,
+    data: Annotated[Path | None, typer.Option(help="The folder with the tables that a study file is about.")] = None,
+    analysis: Annotated[str | None, typer.Option(help="Which analysis of a study file, where it has several.")] = None,
     missing_values: Annotated[
         str, typer.Option(help="refuse them, drop their rows, or impute the mean or most frequent level of all sites.")
     ] = "refuse",
@@ -87,20 +92,32 @@ def fit(
 
     Example: cofed fit hospitals --target ill --family binomial --select 1se --infer --out ill
     """
-    from cofed.fitting import FitPlan, FitTables, prepare
+    from cofed.fitting import FitPlan, FitTables, drafted, prepare, prepare_study
+    from cofed.studies import write
 
     if missing not in ("end", "drop"):
         refuse(f"--missing must be end or drop, got {missing!r}")
     if in_process and secure:
         refuse("--secure is for sites in processes of their own: leave out --in-process")
+    study = sites.suffix == ".toml"
+    if study and (data is None or target is not None):
+        refuse(f"{sites} is a study, which says what to fit: give --data, the folder with the tables, and no --target")
+    if not study and (data is not None or analysis is not None or target is None):
+        refuse("--data and --analysis are for a study file" if target else "--target: give the column to predict")
     try:
-        chosen = (family or "gaussian", penalty, l1_ratio, alpha, cv, select, level if infer else None, seed, errors)
-        plan = FitPlan(*chosen)
-        tables = FitTables(sites, target, names(features), client, missing_values)
-        ready = prepare(plan, tables, guess=family is None)
+        if study:
+            assert data is not None
+            ready = prepare_study(sites, data, analysis)
+        else:
+            assert target is not None
+            intervals = level if infer else None
+            plan = FitPlan(family or "gaussian", penalty, l1_ratio, alpha, cv, select, intervals, seed, errors)
+            choice = FitTables(sites, target, names(features), client, missing_values)
+            ready = prepare(plan, choice, guess=family is None)
+            write(out / "study.toml", drafted(ready))
     except (ValueError, FileNotFoundError) as error:
         refuse(str(error))
-    if family is None:
+    if family is None and not study:
         say(f"Family: {ready.plan.family}, as {target} suggests; --family changes it.")
     if not in_process and not is_flower_there():
         if secure:
@@ -111,22 +128,41 @@ def fit(
 
 
 def run(ready: "PreparedFit", where: Placement, out: Path, *, watch: bool, drop: bool) -> None:
-    """Do a fit, show how it goes and how it ended."""
+    """Do a fit over these tables."""
+
+    @contextlib.contextmanager
+    def begun(events: "FitEvents") -> "Iterator[FitJob]":
+        if not where.in_process:
+            events.tell("waiting", words=f"starting {len(ready.tables)} sites, a process for each")
+        with opened(ready, out, where) as sites:
+            yield ready.job(sites, out, this_command(), drop)
+
+    perform(begun, out, watch=watch, resumable=not where.in_process)
+
+
+def this_command() -> str:
+    """The command that was given."""
+    return shlex.join(["cofed", *sys.argv[1:]])
+
+
+def perform(begun: "Begun", out: Path, *, watch: bool, resumable: bool) -> None:
+    """Do a fit, show how it goes and how it ended.
+
+    `begun` opens the sites and gives the job, for as long as it lasts; `resumable` says whether the same command goes
+    on from what was exchanged.
+    """
     from cofed.fitting import FitEvents, run_fit
     from cofed.fitting.show import shown
     from cofed.sites.network import SitesMissing
 
     screen, progress = Console(stderr=True), out / "progress.jsonl"
-    command = shlex.join(["cofed", *sys.argv[1:]])
     try:
         with shown(screen) as hear, watched(progress, watch):
             events = FitEvents(progress, hear)
-            if not where.in_process:
-                events.tell("waiting", words=f"starting {len(ready.tables)} sites, a process for each")
-            with events.to_the_end(), opened(ready, out, where) as sites:
-                done, files = run_fit(ready.job(sites, out, command, drop), events)
+            with events.to_the_end(), begun(events) as job:
+                done, files = run_fit(job, events)
     except KeyboardInterrupt:
-        on = "" if where.in_process else " The same command goes on from there."
+        on = " The same command goes on from there." if resumable else ""
         stop(f"Stopped. What was exchanged until then is in {out / 'exchanges.csv'}.{on}")
     except SitesMissing as error:
         fail(f"{error}. What was exchanged is kept, and the same command goes on from there")
@@ -140,7 +176,7 @@ def run(ready: "PreparedFit", where: Placement, out: Path, *, watch: bool, drop:
     for note in done.notes:
         screen.print(f"Note: {note}", highlight=False, soft_wrap=True, markup=False)
     say(f"Written to {out}: {', '.join(file.name for file in files)}")
-    if done.model.certificate_.outcome == "not converged" or (ready.plan.level and done.inferred is None):
+    if done.model.certificate_.outcome == "not converged" or (done.plan.level and done.inferred is None):
         raise typer.Exit(BAD_END)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from cofed.fitting import PreparedFit
     from cofed.sites import AbstractSites
 
@@ -45,9 +47,11 @@ def opened(ready: "PreparedFit", out: Path, where: Placement) -> "Iterator[Abstr
 
     choice, folder = ready.choice, out / "network"
     features = None if choice.features is None else tuple(choice.features)
-    columns = ChosenColumns(target=choice.target, features=features, missing=choice.missing)
+    columns = ChosenColumns(target=choice.target, features=features, missing=choice.missing, design=ready.design)
+    tables: dict[str, Path | pd.DataFrame] = {site: table.frame for site, table in ready.tables.items()}
+    tables |= {site: file for site, file in choice.files().items() if site in tables}
     started = start_sites(
-        choice.files() or {site: table.frame for site, table in ready.tables.items()},
+        tables,
         folder,
         columns,
         secure=where.secure,

@@ -180,8 +180,15 @@ class Grid:
             before = best.get((s, i))
             if before is None or one.gap + one.rounding < before[1].gap + before[1].rounding:
                 best[s, i] = m, one
+        worst = 0.0
         for (s, i), (m, one) in best.items():
-            self.sets[s].settle(i, m, self.sharpened(s, i, m, one))
+            seen = self.sharpened(s, i, m, one)
+            self.sets[s].settle(i, m, seen)
+            worst = max(worst, float(seen.gap)) if s == 0 else worst
+        whole = self.sets[0]
+        if any(s == 0 for s, _ in best) and np.isfinite(worst):  # for whoever follows the fit
+            scale = max(float(whole.problem.null.loss), np.finfo(float).tiny)
+            whole.problem.sites.exchanges.tell("gap", gap=worst / scale, target=whole.tol)
 
     def contenders(self, s: int) -> list[Positions]:
         """For every open strength of a training set, the models with the least objective, with a partner."""

@@ -9,10 +9,12 @@ from cofed.fitting.plan import FitPlan, one_of
 from cofed.fitting.run import FitJob, agreed_design
 from cofed.sites import (
     AbstractSites,
+    Design,
     SiteTable,
     TableInfo,
     TableSites,
     agree,
+    agree_on_fills,
     read_sites,
     read_table,
     site_files,
@@ -80,15 +82,20 @@ class PreparedFit:
         The tables by site.
     infos : dict of str to TableInfo
         What the sites tell of them.
+    design : Design or None
+        How the tables become numbers, where a study says it; None lets the sites agree.
     """
 
     plan: FitPlan
     choice: FitTables
     tables: dict[str, SiteTable]
     infos: dict[str, TableInfo]
+    design: Design | None = None
 
     def in_process(self) -> TableSites:
         """The sites, all in this process."""
+        if self.design is not None:
+            return by_design(self.tables, self.design)
         choice, frames = self.choice, {site: table.frame for site, table in self.tables.items()}
         classify = self.plan.classifies
         return table_sites(frames, choice.target, choice.features, classify=classify, missing=choice.missing)
@@ -103,6 +110,16 @@ class PreparedFit:
         }
         tables = pd.DataFrame({"rows_of_the_table": rows, "missing_values": missing})
         return FitJob(self.plan, sites, self.choice.target, tables, out, command, drop)
+
+
+def by_design(tables: dict[str, SiteTable], design: Design) -> TableSites:
+    """The sites in this process, by a design that they need not agree on, but for what stands for missing values."""
+    if not design.needs_fills:
+        return TableSites(tables, design)
+    asked = TableSites(tables, design.keeping_missing())
+    sites = TableSites(tables, agree_on_fills(design, asked))
+    sites.exchanges = asked.exchanges
+    return sites
 
 
 def prepare(plan: FitPlan, choice: FitTables, *, guess: bool = False) -> PreparedFit:

@@ -144,6 +144,7 @@ def await_sites(
     """
     out = private_folder(out.resolve())
     names = plain_names(list(names), "a site")
+    certificates = None if certificates is None else certificates.resolve()  # Flower takes absolute paths only
     absent = [] if certificates is None else [site for site in names if not public_key(certificates, site).exists()]
     if absent:
         raise ValueError(f"{certificates} has no public key of {absent[0]}: {absent[0]}.key.pub")
@@ -214,7 +215,7 @@ class LocalSites(LocalNetwork):
         security = ["--insecure"]
         if self.certificates is not None:
             security = ["--ca", str(self.root), "--key", str(self.certificates / f"{site}.key")]
-        command = [sys.executable, "-m", "cofed", "site", "--server", self.address, *own, *security]
+        command = [sys.executable, "-m", "cofed", "site", "--once", "--server", self.address, *own, *security]
         self.commands[site] = command
         self.start(site, *command)
 

@@ -1,15 +1,26 @@
 """`cofed site`: one process that is a site, from its table to its SuperNode."""
 
 import dataclasses
+import logging
+import os
 import secrets
+import signal
+import subprocess
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 from cofed._util.files import private_file, private_folder
 from cofed.flower.door import site_app
-from cofed.flower.processes import free_ports, toml
+from cofed.flower.processes import ending_in_order, free_ports, toml, undisturbed
 from cofed.flower.runtime import Runtime, be_supernode
 from cofed.sites.reading import read_table
+
+log = logging.getLogger("flwr")
+PARENT = "COFED_SITE_PARENT"  # the process that keeps a site running
+BAD_INPUT = 2  # exit code
+AGAIN = 5.0  # seconds until a site that ended is started again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +62,41 @@ class SiteOptions:
         return [*security, *here, *node]
 
 
+def keep_running(command: list[str]) -> int:
+    """Run a command again and again until it refuses its input, or a signal ends this process; gives the exit code.
+
+    A SuperNode ends by itself where the server is not there yet, does not know the site's key yet, or has not yet
+    missed the heartbeat of the process that was here before.
+    """
+    with ending_in_order():
+        while True:
+            process = subprocess.Popen(command, env=os.environ | {PARENT: str(os.getpid())})
+            try:
+                code = process.wait()
+                if code in (0, BAD_INPUT):
+                    return code
+                log.warning("cofed: the site ended; it starts again in %g s", AGAIN)
+                time.sleep(AGAIN)
+            except KeyboardInterrupt:
+                with undisturbed():
+                    process.terminate()
+                    process.wait()
+                return 0
+
+
+def end_with_parent() -> None:
+    """End this process when the one that keeps it running is gone, however that ended."""
+    parent = os.environ.get(PARENT)
+    while parent is not None:
+        if os.getppid() != int(parent):
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+        time.sleep(1)
+
+
 def run_site(options: SiteOptions) -> None:
     """Be a site until a signal ends it. The table is read first: what is wrong with it is said before anything."""
+    threading.Thread(target=end_with_parent, daemon=True).start()
     table = read_table(options.data)
     private_folder(options.keep)
     [port] = free_ports(1)

@@ -1,5 +1,6 @@
 """Rows in, sites out: rows that a user gives are checked, and go behind the door that an estimator asks at."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -114,10 +115,35 @@ def numbers(estimator: BaseEstimator, X: Features, *y: Labels, **how: bool | int
     try:
         return validate_data(estimator, X, *y, dtype=np.float64, **how)  # pyright: ignore
     except ValueError as error:
-        if "could not convert" not in str(error):
+        said = about_values(str(error), X)
+        if said is None:
             raise
-        what = "y" if is_numeric(X) else "X"
-        raise ValueError(f"{name}: {what} must be numbers, but {error}; encode text as numbers") from None
+        raise ValueError(f"{name}: {said}") from None
+
+
+def about_values(error: str, X: Features) -> str | None:
+    """What is wrong with values, and where, in place of scikit-learn's words and advice; None for other errors."""
+    if "could not convert" in error:
+        if is_numeric(X):
+            return f"y must be numbers, but {error}; encode text as numbers"
+        column = first_column(X, lambda values: not is_numeric(values))
+        return f"X must be numbers, but {'' if column is None else f'column {column}: '}{error}; encode text as numbers"
+    word = next((word for word in ("NaN", "infinity") if f" contains {word}" in error), None)
+    if word is None:
+        return None
+    if "Input y" in error:
+        return f"y contains {word}; leave those rows out"
+    test = np.isnan if word == "NaN" else np.isinf
+    column = first_column(X, lambda values: bool(test(np.asarray(values, np.float64)).any()))
+    return f"X contains {word}{'' if column is None else f' in column {column}'}; fill such values or drop the rows"
+
+
+def first_column(X: Features, wrong: Callable[[object], bool]) -> int | None:
+    """The position of the first column in which something is wrong."""
+    table = np.asarray(X, object)
+    if table.ndim != 2:
+        return None
+    return next((j for j in range(table.shape[1]) if wrong(table[:, j])), None)
 
 
 def encoded(estimator: BaseEstimator, X: Features) -> Features:

@@ -96,6 +96,9 @@ class ChosenColumns:
     def agreed(self, infos: Mapping[str, TableInfo], classify: bool | None = None) -> Design:
         """The design of all sites' tables."""
         if self.design is not None:
+            if classify is not None and classify != (self.design.classes is not None):
+                fixed, asked = ("a number", "a class") if classify else ("a class", "a number")
+                raise ValueError(f"the study says that the target is {fixed}, and this fit predicts {asked}")
             return self.design
         return agree(infos, self.target, self.features, factors=self.factors, classify=classify, missing=self.missing)
 

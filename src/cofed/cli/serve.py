@@ -1,0 +1,95 @@
+"""`cofed serve`"""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cofed.cli.fit import perform, this_command
+from cofed.cli.fit_sites import is_flower_there
+from cofed.cli.messages import refuse
+from cofed.cli.options import between, private_out_folder
+
+if TYPE_CHECKING:
+    from cofed.fitting import FitEvents, FitJob, FitPlan
+    from cofed.sites import Design
+
+
+def serve(
+    study: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A study file, which names the sites.")],
+    analysis: Annotated[
+        str | None, typer.Option(help="Which of its analyses; by default the only one.", show_default=False)
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "0.0.0.0",  # sites are elsewhere
+    port: Annotated[int, typer.Option(callback=between(1, 65535), help="The port to listen at.")] = 9092,
+    certificates: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="A folder with ca.crt, server.pem, server.key, SITE.key.pub."),
+    ] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Without TLS: for trials on one machine.")] = False,
+    patience: Annotated[int, typer.Option(callback=between(1), help="Seconds to wait for a silent site.")] = 600,
+    missing: Annotated[
+        str, typer.Option(help="Then end the fit, or drop the site: begin anew without it, and say so.")
+    ] = "end",
+    watch: Annotated[bool, typer.Option("--watch", help="Follow the fit on a page in the browser.")] = False,
+    out: Annotated[
+        Path, typer.Option(callback=private_out_folder, help="Folder for the model, the tables and the report.")
+    ] = Path("cofed-serve"),
+) -> None:
+    """Be the server of a study: await its sites, each a cofed site elsewhere, and fit (the extra cofed\\[flower]).
+
+    The study file says what is fitted; the sites that have approved it answer. A fit that was broken off goes on by the
+    same command. What is written to --out is that of cofed fit.
+
+    python -m cofed.flower.certificates makes certificates and keys, for trials. Give it --host 127.0.0.1 beside the
+    server's public name: the server also talks to itself.
+
+    Example: cofed serve study.toml --certificates certificates --out ill
+    """
+    if not is_flower_there():
+        refuse("Flower is not installed; pip install 'cofed[flower]' brings it")
+    if (certificates is None) != insecure:
+        refuse("give --certificates with a folder, or --insecure for a trial on one machine, and not both")
+    if missing not in ("end", "drop"):
+        refuse(f"--missing must be end or drop, got {missing!r}")
+    from cofed.fitting import FitTables, PreparedFit
+    from cofed.flower.local_sites import await_sites
+    from cofed.flower.processes import ending_in_order
+    from cofed.sites.network import ChosenColumns
+
+    try:
+        plan, target, design, names = read(study, analysis)
+    except ValueError as error:
+        refuse(str(error))
+
+    @contextlib.contextmanager
+    def begun(events: "FitEvents") -> "Iterator[FitJob]":
+        events.tell("waiting", words=f"listening at {host}:{port} for {', '.join(names)}")
+        columns, where = ChosenColumns(target=target, design=design), (host, port)
+        awaited = await_sites(
+            names, out / "network", columns, at=where, certificates=certificates, patience=float(patience)
+        )
+        with ending_in_order(), awaited as sites:
+            ready = PreparedFit(plan, FitTables(study, target), {}, sites.infos)
+            yield ready.job(sites, out, this_command(), missing == "drop")
+
+    perform(begun, out, watch=watch, resumable=True)
+
+
+def read(path: Path, name: str | None) -> "tuple[FitPlan, str, Design, list[str]]":
+    """What an analysis of a study fits: the plan, the target, the design, and the sites' names."""
+    from cofed.fitting import FitPlan
+    from cofed.studies import load
+
+    study = load(path)
+    if not study.sites:
+        raise ValueError(f"{path} names no sites: add [[sites]] with a name each")
+    if name is None and len(study.analyses) != 1:
+        found = ", ".join(one.name for one in study.analyses) or "none"
+        raise ValueError(f"{path} has {len(study.analyses)} analyses ({found}): give --analysis")
+    one = study.analyses[0] if name is None else study.analysis(name)
+    level = 0.95 if one.intervals else None
+    plan = FitPlan(one.family, one.penalty, one.l1_ratio, one.alpha, one.cv, one.select, level, one.seed)
+    return plan, one.target, study.design(one), [site.name for site in study.sites]

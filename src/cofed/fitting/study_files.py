@@ -1,0 +1,75 @@
+"""Fits and study files: a study says what to fit, and a fit without one drafts it."""
+
+from pathlib import Path
+
+from cofed._util import naming
+from cofed.fitting.plan import FitPlan
+from cofed.fitting.tables import FitTables, PreparedFit
+from cofed.sites import TableInfo, TableMismatch, read_sites
+from cofed.studies import Study, check, draft, load
+
+LEVEL = 0.95  # of a study's intervals
+
+
+def prepare_study(path: Path, data: Path, analysis: str | None = None) -> PreparedFit:
+    """Read a study and the tables that it is about, and refuse what does not fit together.
+
+    Parameters
+    ----------
+    path : Path
+        The study file.
+    data : Path
+        A folder with a table per site.
+    analysis : str, optional
+        Which of its analyses; not needed where there is one.
+
+    Returns
+    -------
+    PreparedFit
+        What to fit.
+    """
+    study = load(path)
+    names = [one.name for one in study.analyses]
+    if analysis is None and len(names) != 1:
+        known = naming.listed(names) if names else "none"
+        raise ValueError(f"{path} has {len(names)} analyses ({known}); give --analysis with the name of one")
+    one = study.analysis(analysis or names[0])
+    tables = read_sites(data)
+    wanted = [site.name for site in study.sites] or list(tables)
+    absent = [site for site in wanted if site not in tables]
+    if absent:
+        raise ValueError(f"{data} has no table of the site {naming.listed(absent)}, which the study {path} names")
+    tables = {site: tables[site] for site in sorted(wanted, key=naming.natural)}
+    findings = [finding for table in tables.values() for finding in check(study, table).findings]
+    if findings:
+        raise TableMismatch(findings)
+    level = LEVEL if one.intervals else None
+    plan = FitPlan(one.family, one.penalty, one.l1_ratio, one.alpha, one.cv, one.select, level, one.seed)
+    design = study.design(one)
+    choice = FitTables(data, one.target, [feature.name for feature in design.features], missing=one.missing)
+    infos = {site: table.info(study.markers) for site, table in tables.items()}
+    return PreparedFit(plan, choice, tables, infos, design)
+
+
+def drafted(ready: PreparedFit) -> Study:
+    """The study that a fit without one would be, over the columns that it uses."""
+    plan, choice = ready.plan, ready.choice
+    used = {choice.target, *(choice.features or ())}
+
+    def columns(info: TableInfo) -> TableInfo:
+        kept = [column for column in info.columns if choice.features is None or column.name in used]
+        return TableInfo(rows=info.rows, columns=tuple(kept))
+
+    infos = {site: columns(info) for site, info in ready.infos.items()}
+    study = draft(infos, choice.target, plan.family, f"{choice.target}").study  # type: ignore[arg-type]
+    settings = {
+        "penalty": plan.penalty,
+        "l1_ratio": plan.l1_ratio,
+        "alpha": plan.alpha,
+        "cv": plan.folds,
+        "select": plan.select,
+        "intervals": plan.level is not None,
+        "missing": choice.missing,
+        "seed": plan.seed,
+    }
+    return study.model_copy(update={"analyses": (study.analyses[0].model_copy(update=settings),)})

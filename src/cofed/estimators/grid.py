@@ -48,7 +48,6 @@ ANCHORS = 60  # the most Hessians in a message
 BYTES = 8e6  # the most that they may take
 WHOLE = 180  # parameters up to which Hessians are whole
 ROUGH = 4  # looks at large models before all of them are
-PART = 256  # the most parameters of one that is not
 
 
 class Grid:
@@ -84,7 +83,7 @@ class Grid:
     def look_at_start(self) -> None:
         """Learn the Hessians of the models without features, on the parameters that matter first."""
         models = [(s, 0, one.bundle.seen.w[0]) for s, one in enumerate(self.sets)]
-        size = min(self.start_size, *(one.size for one in self.sets))
+        size = min(self.part, self.sets[0].size)
         where = np.stack([self.sets[s].working_set(0, w, size) for s, _, w in models])
         self.keep(models, self.ask(models, np.arange(len(models)), where), np.arange(len(models)), where)
         for one in self.sets:
@@ -93,15 +92,16 @@ class Grid:
             one.anchors = []
 
     @property
-    def start_size(self) -> int:
-        """The parameters of a first Hessian."""
-        return min(PART, int(np.sqrt(2 * BYTES / 8 / len(self.sets))))
+    def part(self) -> int:
+        """The most parameters of a Hessian that is not whole, such that a message has five of each training set."""
+        return int(np.sqrt(BYTES / (4 * 5 * len(self.sets))))
 
     def look(self) -> None:
         """One exchange: all candidates, and the Hessians of some."""
         models = [(s, 0, self.sets[s].bundle.seen.w[0]) for s in self.unheld]
         # Large models are dear, and the first ones are rough: a part of the strengths serves the others as well.
-        every = 4 if self.sets[0].size > WHOLE and self.looks < ROUGH else 1
+        first = self.sets[0]
+        every = 4 if first.size > WHOLE and len(first.alphas) > 40 and self.looks < ROUGH else 1
         busy = [(s, one) for s, one in enumerate(self.sets) if not one.finished]
         models += [(s, i, w) for s, one in busy for i, w in one.candidates(every)]
         self.looks += 1
@@ -115,7 +115,7 @@ class Grid:
         size = max(one.size for one in self.sets)
         if size > WHOLE and self.sets[0].pieces is not None:
             support = max(int(np.count_nonzero(w)) for _, _, w in models)
-            size = min(size, max(128, support + support // 2 + 32), PART)
+            size = min(size, max(128, support + support // 2 + 32), self.part)
         share = max(2, int(min(ANCHORS, BYTES // (4 * size * size))) // max(1, len(busy)))
         chosen = [np.unique(np.linspace(0, len(which) - 1, share).round().astype(int)) for which in busy]
         closer = np.array([which[j] for which, some in zip(busy, chosen, strict=True) for j in some], np.int32)

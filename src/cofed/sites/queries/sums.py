@@ -49,17 +49,18 @@ class SumsQuery(AbstractQuery[Message]):
         return sum_rows(block, table, table.n_features + count + 2)
 
     def refuses(self, X: np.ndarray, y: np.ndarray, message: Message) -> str | None:
-        """Numbers whose squares float64 cannot hold would be lost without a word."""
+        """Numbers whose squares float64 cannot hold would be lost without a word. No value is told."""
         for what, values in (("X", X), ("y", y)):
             top = float(np.abs(values).max(initial=0)) if values.dtype.kind == "f" else 0.0
             if top > HUGE or 0 < top < 1 / HUGE:
+                way = "larger" if top > HUGE else "smaller"
                 return (
-                    f"{what} must be of a size between {1 / HUGE:g} and {HUGE:g}, but its largest value is "
-                    f"{top:g}; give it in other units"
+                    f"{what} must be of a size between {1 / HUGE:g} and {HUGE:g}, but its largest value is {way}; give "
+                    "it in other units"
                 )
         least = None if message.loss is None else message.loss.least_label
         if least is not None and y.min() < least:
-            return f"y must be >= {least:g}, but some value of y is {y.min():g}"
+            return f"y must be >= {least:g}, but {int(np.sum(y < least))} values of y are not"
         return None
 
 

@@ -1,6 +1,7 @@
 """`cofed federate` refuses what cannot work, in a sentence and before anything is started."""
 
 import signal
+import subprocess
 import sys
 import time
 
@@ -14,7 +15,7 @@ from cofed.cli import app
 from cofed.flower.federate import follow, pooled, site_files
 from cofed.flower.lock import exclusive
 from cofed.flower.privacy import noised
-from cofed.flower.processes import Processes, TerminationSignal, ending_in_order, free_ports, toml, undisturbed
+from cofed.flower.processes import Processes, TerminationSignal, ending_in_order, free_ports, marked, toml, undisturbed
 from cofed.flower.run_folder import RunFolder
 from cofed.flower.settings import NetworkSpec, ServeOptions
 
@@ -113,12 +114,32 @@ def test_what_is_started_is_stopped_also_what_it_has_detached(tmp_path):
     script = "import subprocess, sys, time; subprocess.Popen(['sleep', '900'], start_new_session=True); time.sleep(900)"
     with Processes(tmp_path) as processes:
         processes.start("one", sys.executable, "-c", script)
-        while len(processes.ours()) < 2:
+        while len(processes.ours()) < 3:  # the guardian is one
             time.sleep(0.05)
         found = processes.ours()
         assert processes.environment()["FLWR_TELEMETRY_ENABLED"] == "0"
     assert processes.ours() == []
     assert not any(process.is_running() and process.status() != "zombie" for process in found)
+
+
+def test_what_is_started_ends_also_where_the_one_who_started_it_is_killed(tmp_path):
+    script = """
+import sys, time
+from pathlib import Path
+from cofed.flower.processes import Processes, marked
+processes = Processes(Path(sys.argv[1]))
+processes.start("one", sys.executable, "-c", "import time; time.sleep(900)")
+print(processes.mark, flush=True)
+time.sleep(900)
+"""
+    with subprocess.Popen([sys.executable, "-c", script, tmp_path], stdout=subprocess.PIPE, text=True) as owner:
+        mark = owner.stdout.readline().strip()
+        assert len(marked(mark)) == 2
+        owner.kill()
+    began = time.monotonic()
+    while marked(mark):
+        assert time.monotonic() - began < 60
+        time.sleep(0.05)
 
 
 def test_a_signal_to_end_ends_in_order_and_does_not_break_off_the_stopping():

@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from cofed import estimators
-from cofed.flower.local_sites import start_sites
+from cofed.flower.local_sites import await_sites, start_sites
 from cofed.flower.processes import MARK, free_ports
+from cofed.flower.site_process import server_address
 from cofed.sites import SiteTable, table_sites
 from cofed.sites.exchange_log import read_log
 from cofed.sites.network import ChosenColumns
@@ -164,3 +165,41 @@ def test_a_study_is_served_to_sites_that_were_there_first(tmp_path):
     near = table_sites(tables(), "ill", list(one.features))
     expected = estimators.FederatedLogisticRegression(alpha=0.01).fit(near)
     np.testing.assert_allclose(found[list(near.feature_names)], np.ravel(expected.coef_), rtol=1e-12)
+
+
+def test_a_site_waits_for_a_server_and_for_the_next_one(tmp_path):
+    file, [port] = written(tmp_path)["cork"], free_ports(1)
+    own = ["--data", str(file), "--keep", str(tmp_path / "kept"), "--server", f"127.0.0.1:{port}", "--insecure"]
+    said = tmp_path / "said"
+    with said.open("w") as log:
+        site = subprocess.Popen([sys.executable, "-m", "cofed", "site", *own], cwd=ROOT, stdout=log, stderr=log)
+    try:
+        began = time.monotonic()
+        while f"no server answers at 127.0.0.1:{port}; trying again" not in said.read_text():
+            assert time.monotonic() - began < 300
+            time.sleep(0.1)
+        found = []
+        for out in ("first", "second"):
+            columns = ChosenColumns(target="ill")
+            with await_sites(["cork"], tmp_path / out, columns, at=("127.0.0.1", port), patience=300.0) as sites:
+                found.append(estimators.FederatedLogisticRegression(alpha=0.01).fit(sites).coef_.tobytes())
+        assert found[0] == found[1]
+        assert site.poll() is None
+        assert "looking for it again" in said.read_text()
+    finally:
+        site.terminate()
+        code = site.wait(120)
+    assert code == 0
+
+
+@pytest.mark.parametrize("server", ["nonsense", "example.org", "example.org:", "https://example.org:9092", "a:0"])
+def test_a_server_that_is_no_host_and_port_is_refused(server):
+    with pytest.raises(ValueError, match="--server must be a host and a port"):
+        server_address(server)
+
+
+def test_a_wrong_address_is_said_before_anything_starts(tmp_path):
+    command = [sys.executable, "-m", "cofed", "site", "--data", __file__, "--server", "nonsense", "--insecure"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 2
+    assert "Error: --server must be a host and a port, such as fl.example.org:9092, got 'nonsense'." in done.stderr

@@ -30,7 +30,7 @@ def site(
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Without TLS: for trials on one machine.")] = False,
     once: Annotated[
-        bool, typer.Option("--once", help="End where the server cannot be reached, and do not try again.")
+        bool, typer.Option("--once", help="End where the server is another one by now, and do not start again.")
     ] = False,
     keep: Annotated[
         Path, typer.Option(callback=private_out_folder, help="A folder of this site's own: its approved studies.")
@@ -38,9 +38,10 @@ def site(
 ) -> None:
     """Be a site: answer a server's questions from this site's table, which stays here (the extra cofed\\[flower]).
 
-    It runs until Ctrl-C, and waits for the server where that is not there. It answers a fixed list of questions with
-    sums over its rows; no code comes from the server, and what the server sends to be run is never opened. Once `cofed
-    study approve` has put a study into --keep, only what approved studies contain is answered.
+    It runs until Ctrl-C: it waits for the server where that is not there, and for the next one where it is gone. It
+    answers a fixed list of questions with sums over its rows; no code comes from the server, and what the server sends
+    to be run is never opened. Once `cofed study approve` has put a study into --keep, only what approved studies
+    contain is answered.
 
     Example: cofed site --data patients.csv --server fl.example.org:9092 --ca ca.crt --key oslo.key --name oslo
     """
@@ -48,10 +49,14 @@ def site(
         refuse("Flower is not installed; pip install 'cofed[flower]' brings it")
     if (ca is None) != insecure:
         refuse("give --ca with the authority's certificate, or --insecure for a trial on one machine, and not both")
-    from cofed.flower.site_process import SiteOptions, keep_running, run_site
+    from cofed.flower.site_process import SiteOptions, keep_running, run_site, server_address
 
+    try:
+        server_address(server)
+    except ValueError as error:
+        refuse(str(error))
     if not once:
-        raise typer.Exit(keep_running([sys.executable, "-m", "cofed", *sys.argv[1:], "--once"]))
+        raise typer.Exit(keep_running([sys.executable, "-m", "cofed", *sys.argv[1:], "--once"], server))
     try:
         run_site(SiteOptions(data, server, name or data.name.partition(".")[0], keep, ca, key))
     except ValueError as error:

@@ -3,6 +3,7 @@
 from .client import client_app as client_app
 from .door import site_app as site_app
 from .grid_sites import sites as sites
+from .local_sites import ChosenColumns as ChosenColumns
 from .local_sites import await_sites as await_sites
 from .local_sites import start_sites as start_sites
 from .privacy import Privacy as Privacy

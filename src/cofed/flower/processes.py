@@ -1,7 +1,8 @@
 """Flower's processes on this machine: a SuperLink, SuperNodes and a run, started and reliably stopped.
 
 Everything that is started carries a mark in its environment, and so do all its children, even those that Flower
-detaches: `Processes.stop` ends exactly the processes that carry the mark, by their ids.
+detaches: `Processes.stop` ends exactly the processes that carry the mark, by their ids. Where this process is killed, a
+guardian does it (`cofed.flower.guardian`).
 """
 
 import contextlib
@@ -34,6 +35,7 @@ class Processes:
         self.mark = uuid.uuid4().hex
         self.started: dict[str, subprocess.Popen] = {}
         self.replaced: list[subprocess.Popen] = []  # earlier ones of the same names
+        self.guardian: subprocess.Popen | None = None
         private_folder(folder)
         private_folder(folder / "logs")
 
@@ -62,6 +64,7 @@ class Processes:
 
     def start(self, name: str, *command: str, **environment: str) -> subprocess.Popen:
         """Start a program of Flower; its output goes to a log."""
+        self.guard()
         private_folder(self.folder / "flwr")
         with private_append(self.log(name), "ab") as log:
             process = subprocess.Popen(
@@ -77,6 +80,18 @@ class Processes:
             self.replaced.append(self.started[name])
         self.started[name] = process
         return process
+
+    def guard(self) -> None:
+        """Have everything ended also where this process is killed."""
+        if self.guardian is None:
+            self.guardian = subprocess.Popen(
+                [sys.executable, "-m", "cofed.flower.guardian"],
+                stdin=subprocess.PIPE,  # whose other end nobody but this process holds
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=self.environment(),
+                start_new_session=True,
+            )
 
     def log(self, name: str) -> Path:
         """The log of a process."""
@@ -125,6 +140,9 @@ class Processes:
                 number = signal.SIGKILL
         for process in (*self.started.values(), *self.replaced):
             process.wait()
+        if self.guardian is not None:
+            self.guardian.communicate()
+            self.guardian = None
 
 
 def marked(mark: str) -> list[Process]:

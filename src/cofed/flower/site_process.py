@@ -20,7 +20,8 @@ from cofed.sites.reading import read_table
 log = logging.getLogger("flwr")
 PARENT = "COFED_SITE_PARENT"  # the process that keeps a site running
 BAD_INPUT = 2  # exit code
-AGAIN = 5.0  # seconds until a site that ended is started again
+SOON, LATER = 1.0, 30.0  # seconds until a site that ended is started again: at first, and at most
+STEADY = 60.0  # seconds after which a site has been well, and its next start comes soon again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,26 +63,57 @@ class SiteOptions:
         return [*security, *here, *node]
 
 
-def keep_running(command: list[str]) -> int:
+def keep_running(command: list[str], server: str) -> int:
     """Run a command again and again until it refuses its input, or a signal ends this process; gives the exit code.
 
-    A SuperNode ends by itself where the server is not there yet, does not know the site's key yet, or has not yet
-    missed the heartbeat of the process that was here before.
+    A SuperNode ends by itself where the server was started anew and does not know it, does not know the site's key yet,
+    or has not yet missed the heartbeat of the process that was here before.
     """
+    pause = SOON
     with ending_in_order():
         while True:
+            began = time.monotonic()
             process = subprocess.Popen(command, env=os.environ | {PARENT: str(os.getpid())})
             try:
                 code = process.wait()
-                if code in (0, BAD_INPUT):
+                if code == BAD_INPUT:
                     return code
-                log.warning("cofed: the site ended; it starts again in %g s", AGAIN)
-                time.sleep(AGAIN)
+                pause = SOON if time.monotonic() - began > STEADY else pause
+                words = "is gone, or another one by now" if code == 0 else "could not be joined"
+                log.warning("cofed: the server at %s %s; looking for it again in %g s", server, words, pause)
+                time.sleep(pause)
+                pause = min(2 * pause, LATER)
             except KeyboardInterrupt:
                 with undisturbed():
                     process.terminate()
                     process.wait()
                 return 0
+
+
+class OwnWords(logging.Filter):
+    """Says in words of cofed's what Flower says of a server that does not answer."""
+
+    def __init__(self, server: str):
+        super().__init__()
+        self.server = server
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change Flower's words, and let everything through."""
+        words = str(record.msg)
+        if words.startswith("Connection attempt failed, retrying"):
+            record.msg = f"cofed: no server answers at {self.server}; trying again in %.1f s"
+        elif words.startswith("Connection successful after"):
+            record.msg, record.args = f"cofed: the server at {self.server} answers", ()
+        return True
+
+
+def server_address(text: str) -> str:
+    """A host and a port, refused where they are none."""
+    host, _, port = text.rpartition(":")
+    is_plain = bool(host) and not set(host) & set("/@ ") and (":" not in host or host[0] + host[-1] == "[]")
+    if not (is_plain and port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
+        raise ValueError(f"--server must be a host and a port, such as fl.example.org:9092, got {text!r}")
+    return text
 
 
 def end_with_parent() -> None:
@@ -97,6 +129,7 @@ def end_with_parent() -> None:
 def run_site(options: SiteOptions) -> None:
     """Be a site until a signal ends it. The table is read first: what is wrong with it is said before anything."""
     threading.Thread(target=end_with_parent, daemon=True).start()
+    log.addFilter(OwnWords(options.server))
     table = read_table(options.data)
     private_folder(options.keep)
     [port] = free_ports(1)

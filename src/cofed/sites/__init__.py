@@ -14,6 +14,7 @@ from cofed.sites.base import (
 from cofed.sites.columns import ColumnInfo, TableInfo
 from cofed.sites.design import Design, Feature, Target
 from cofed.sites.memory import MemorySites
+from cofed.sites.network import ChosenColumns
 from cofed.sites.reading import read_sites, read_table, site_files
 from cofed.sites.rows import SiteRows
 from cofed.sites.site_table import SiteTable, TableMismatch
@@ -23,6 +24,7 @@ from cofed.sites.table_sites import TableSites, sites_of_frame, table_sites
 __all__ = [
     "AbstractSites",
     "AbstractTraining",
+    "ChosenColumns",
     "ColumnInfo",
     "Design",
     "Exchange",

@@ -71,3 +71,27 @@ def test_scores_of_sites_are_those_of_the_rows():
     assert poisson.score(sites) == pytest.approx(poisson.score(X, y), rel=1e-10)
     with pytest.raises(ValueError, match="sites carry their own targets"):
         poisson.score(sites, y)
+
+
+def test_columns_of_sites_are_matched_by_name_in_scores():
+    X, y = hospitals.linear()
+    table = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]).assign(y=y, site=hospitals.SITES)
+    model = FederatedLasso(0.05).fit(sites_of_frame(table, "y", "site"))
+    right = model.score(sites_of_frame(table, "y", "site"))
+    assert model.score(sites_of_frame(table[table.columns[::-1]], "y", "site")) == pytest.approx(right, rel=1e-10)
+    with pytest.raises(ValueError, match="has no column 'x0'"):
+        model.score(sites_of_frame(table.rename(columns={"x0": "other"}), "y", "site"))
+    plain = FederatedLasso(0.05).fit(table.drop(columns=["y", "site"]), y, clients=hospitals.SITES)
+    with pytest.raises(ValueError, match=r"was fitted to the features 'x0', .* but those of the sites"):
+        plain.score(sites_of_frame(table[table.columns[::-1]], "y", "site"))
+
+
+def test_what_sites_cannot_do_is_said():
+    X, y = hospitals.linear()
+    table = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]).assign(y=y, site=hospitals.SITES)
+    with pytest.raises(ValueError, match="FederatedLasso: the sites have no target"):
+        FederatedLasso().fit(sites_of_frame(table.drop(columns="y"), None, "site"))
+    with pytest.raises(ValueError, match="FederatedLogisticRegression: y must be the labels of classes"):
+        FederatedLogisticRegression().fit(sites_of_frame(table, "y", "site"))
+    with pytest.raises(TypeError, match="those of sites stay there"):
+        FederatedLasso().fit(X, y).predict(sites_of_frame(table, "y", "site"))

@@ -240,7 +240,13 @@ def test_missing_values_are_refused_dropped_or_filled_in(table, tmp_path):
     assert refused.exit_code == 2
     assert "bergen" in refused.output
     assert "'age'" in refused.output
-    assert fit(*given, "--missing-values", "drop").exit_code == 0
+    assert "--missing-values" in refused.output
+    assert not (tmp_path / "out").exists()
+    dropped = fit(*given, "--missing-values", "drop")
+    assert dropped.exit_code == 0
+    said = "293 of 300 rows are used; 7 have missing values and are left out: 7 of 90 at bergen"
+    assert said in flat(dropped.output)
+    assert said in (tmp_path / "out" / "summary.txt").read_text()
     assert "bergen (83)" in (tmp_path / "out" / "summary.txt").read_text()
     page = (tmp_path / "out" / "report.html").read_text()
     assert '["bergen",83,90,7]' in page
@@ -259,6 +265,7 @@ REFUSALS = {
     "both": (["--alpha", 1, "--cv", 5], "--alpha sets the strength, --cv and --select choose it"),
     "folds": (["--select", "bic", "--cv", 5], "--select bic needs no folds"),
     "errors": (["--errors", "hc9"], "--errors must be model, hc1, hc3 or site, got 'hc9'"),
+    "alone": (["--errors", "hc3"], "--errors hc3 is for intervals: give --infer too"),
     "level": (["--infer", "--level", 1.0], "--level must be between 0 and 1, got 1"),
     "group": (["--penalty", "group", "--family", "gaussian"], "takes a strength: give --alpha"),
     "poisson": (["--penalty", "group", "--family", "poisson"], "not for poisson"),
@@ -301,6 +308,25 @@ def test_a_place_without_sites_is_refused(tmp_path, place, sentence):
     result = fit(tmp_path / place, "--target", "cost", "--out", tmp_path / "out", columns=200)
     assert result.exit_code == 2
     assert sentence in flat(result.output)
+
+
+def test_results_among_the_tables_are_neither_written_over_them_nor_read_as_a_site(table, tmp_path):
+    sites = hospitals.write(tmp_path / "sites", table)
+    (sites / "bergen.csv").rename(sites / "summary.csv")
+    before = (sites / "summary.csv").read_bytes()
+    given = (sites, "--target", "cost", "--features", FEATURES)
+    refused = fit(*given, "--out", sites, columns=200)
+    assert refused.exit_code == 2
+    assert "holds tables of the sites; give another folder" in flat(refused.output)
+    assert (sites / "summary.csv").read_bytes() == before
+    out = sites / "cofed-fit"
+    assert fit(*given, "--select", "bic", "--out", out).exit_code == 0
+    assert (out / "path.png").exists()
+    again = fit(*given, "--alpha", 0.1, "--out", out)
+    assert again.exit_code == 0, again.output
+    figures = pd.read_csv(out / "summary.csv").set_index("name")["value"]
+    assert figures["sites"] == "3"
+    assert {path.name for path in out.iterdir()} == FILES  # no picture of the fit before
 
 
 def test_ctrl_c_keeps_what_was_exchanged(folder, tmp_path):

@@ -97,6 +97,7 @@ def test_a_site_that_lacks_a_level_a_class_or_all_values_is_fine():
         (pd.to_datetime(["2024-01-01"] * 12), "site 'rome', column 'x' holds dates or times"),
         (["2024-01-01"] * 12, "site 'rome', column 'x' holds dates or times"),
         ([f"patient {i}" for i in range(12)], "site 'rome', column 'x' holds free text"),
+        (["12,5", "7"] * 6, "site 'rome', column 'x' holds text that looks like numbers with decimal commas; write"),
         ([1, "a"] * 6, "site 'rome', column 'x' holds values of several types"),
         (["high", "low"] * 6, r"column 'x' holds numbers at 'oslo', but text at 'rome' \('high', 'low'\)"),
         ([1.0, np.inf] * 6, "site 'rome', column 'x' is infinite in 6 rows"),
@@ -115,10 +116,12 @@ def test_all_findings_come_at_once():
     with pytest.raises(TableMismatch) as caught:
         agree(infos(oslo=oslo, rome=rome), "y")
     assert caught.value.findings == (
-        "column 'a' is 1 in every row of every site ('oslo', 'rome'); leave it out",
-        "column 'b' is 'u' in every row of every site; leave it out",
+        "column 'a' is 1 in every row of every site ('oslo', 'rome'); leave it out of the features "
+        "(--features on the command line)",
+        "column 'b' is 'u' in every row of every site; leave it out of the features (--features on the command line)",
         "column 'c' holds numbers at 'oslo', but text at 'rome' ('x', 'y')",
-        "column 'y' has missing values: 1 of 2 rows at 'rome'; drop such rows, or impute the values",
+        "column 'y' has missing values: 1 of 2 rows at 'rome'; leave such rows out (missing='drop', or "
+        "--missing-values drop)",
     )
 
 

@@ -242,8 +242,8 @@ def test_a_check_says_all_that_does_not_fit():
     assert check(study, lacking).findings[0].startswith("site 'oslo' has no column 'age'")
     gap = check(study, table(falls=[None, 1, 2]))
     assert gap.findings == (
-        "site 'oslo', column 'falls' has no value in 1 of 3 rows; drop such rows, or impute the values "
-        "(analysis 'falls')",
+        "site 'oslo', column 'falls' has no value in 1 of 3 rows; leave such rows out (missing='drop', or "
+        "--missing-values drop) (analysis 'falls')",
     )
 
 

@@ -77,7 +77,7 @@ def fit(
     ] = "end",
     watch: Annotated[bool, typer.Option("--watch", help="Follow the fit on a page in the browser.")] = False,
     out: Annotated[
-        Path, typer.Option(callback=private_out_folder, help="Folder for the model, the tables and the report.")
+        Path, typer.Option(help="Folder for the model, the tables and the report; not the one with the sites' tables.")
     ] = Path("cofed-fit"),
 ) -> None:
     """Fit a sparse model to the tables of several sites as if they were one table, and certify how exact it is.
@@ -92,9 +92,7 @@ def fit(
 
     Example: cofed fit hospitals --target ill --family binomial --select 1se --infer --out ill
     """
-    from cofed.fitting import FitPlan, FitTables, drafted, prepare, prepare_study
-    from cofed.sites import TableMismatch
-    from cofed.studies import write
+    from cofed.fitting import FitPlan, FitTables, prepare, prepare_study
 
     if missing not in ("end", "drop"):
         refuse(f"--missing must be end or drop, got {missing!r}")
@@ -115,8 +113,7 @@ def fit(
             plan = FitPlan(family or "gaussian", penalty, l1_ratio, alpha, cv, select, intervals, seed, errors)
             choice = FitTables(sites, target, names(features), client, missing_values)
             ready = prepare(plan, choice, guess=family is None)
-            with contextlib.suppress(TableMismatch):  # a study is stricter: no linear model of zeros and ones
-                write(out / "study.toml", drafted(ready))
+        ready.choice.require_elsewhere(out)
     except (ValueError, FileNotFoundError) as error:
         refuse(str(error))
     if family is None and not study:
@@ -126,7 +123,28 @@ def fit(
             refuse("--secure: Flower is not installed; pip install 'cofed[flower]' brings it")
         say(f"{ABSENT}.")
         in_process = True
+    require_watch(watch)
+    private_out_folder(out)  # made when all checks have passed
+    keep_study(ready, out / "study.toml")
     run(ready, Placement(in_process, secure, patience), out, watch=watch, drop=missing == "drop")
+
+
+def keep_study(ready: "PreparedFit", path: Path) -> None:
+    """Write the study that a fit without one would be; where there can be none, none of an earlier fit stays."""
+    if ready.design is not None:  # a study was given
+        return
+    from cofed.fitting import drafted
+    from cofed.sites import TableMismatch
+    from cofed.studies import write
+
+    try:
+        write(path, drafted(ready))
+    except TableMismatch:  # a study is stricter: no linear model of zeros and ones
+        path.unlink(missing_ok=True)
+    except ValueError as error:
+        refuse(str(error))
+    except OSError as error:
+        fail(f"{error}")
 
 
 def run(ready: "PreparedFit", where: Placement, out: Path, *, watch: bool, drop: bool) -> None:
@@ -174,7 +192,7 @@ def perform(begun: "Begun", out: Path, *, watch: bool, resumable: bool) -> None:
         refuse(str(error))
     except OSError as error:
         fail(f"{error}")
-    Console().print(done.model.summary(), highlight=False, soft_wrap=True, markup=False)
+    Console().print(done.summary(), highlight=False, soft_wrap=True, markup=False)
     for note in done.notes:
         screen.print(f"Note: {note}", highlight=False, soft_wrap=True, markup=False)
     say(f"Written to {out}: {', '.join(file.name for file in files)}")
@@ -187,14 +205,19 @@ def say(sentence: str) -> None:
     Console(stderr=True).print(sentence, highlight=False, soft_wrap=True, markup=False)
 
 
+def require_watch(asked: bool) -> None:
+    """Refuse to serve a page where what it needs is not installed."""
+    if asked and any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn")):
+        refuse("--watch: the page needs starlette and uvicorn; pip install 'cofed[watch]' brings them")
+
+
 @contextlib.contextmanager
 def watched(events: Path, asked: bool) -> Iterator[None]:
     """Serve the page that follows a fit, where it is asked for, and open it where there is a screen."""
     if not asked:
         yield
         return
-    if importlib.util.find_spec("starlette") is None or importlib.util.find_spec("uvicorn") is None:
-        refuse("--watch: the page needs starlette and uvicorn; pip install 'cofed[watch]' brings them")
+    require_watch(asked)
     from cofed.watch import WatchPage
 
     with WatchPage(events) as page:

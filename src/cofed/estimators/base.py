@@ -316,6 +316,8 @@ class FederatedLinearModel(BaseEstimator):
     def _rows(self, X: Features) -> np.ndarray:
         """New rows, checked against those of the fit; a client column is left out."""
         check_is_fitted(self)
+        if isinstance(X, AbstractSites):
+            raise TypeError(f"{type(self).__name__}: predictions are made of rows, and those of sites stay there")
         refuse_masked(type(self).__name__, "X", X)
         column = vars(self).get("client_column_")
         if column is not None and isinstance(X, pd.DataFrame) and column in X.columns:

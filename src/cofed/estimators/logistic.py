@@ -15,7 +15,7 @@ from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Logistic, Softmax
 from cofed.regularizers import AbstractRegularizer
-from cofed.sites import AbstractSites
+from cofed.sites import AbstractSites, QuestionRefused
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather
 
 PENALTIES = ("l1", "elasticnet", "group")
@@ -177,7 +177,10 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
 
     def _intake(self, X: FitFeatures, y: Labels, clients: Clients) -> AbstractSites:
         self.client_column_ = clients if isinstance(clients, str) else None
-        sites, self.classes_ = gather(self, X, y, clients, classifies=True).of_classes()
+        try:
+            sites, self.classes_ = gather(self, X, y, clients, classifies=True).of_classes()
+        except QuestionRefused as refused:
+            raise ValueError(f"{type(self).__name__}: {refused}") from None
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs rows of at least 2 classes, but the data contains only one class: "

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from cofed._util.types import Given
 from cofed.estimators.base import FederatedLinearModel
 from cofed.sites import AbstractSites, Scaling
-from cofed.sites.intake import FitFeatures, Labels
+from cofed.sites.intake import FitFeatures, Labels, aligned
 from cofed.sites.queries import Message, ScoreMessage, score, sums
 
 
@@ -44,10 +44,8 @@ class SiteScoreMixin:
 def score_of_sites(model: FederatedLinearModel, sites: AbstractSites) -> float:
     """Accuracy (one exchange), or one minus the ratio of the deviances of the model and of the mean (two)."""
     check_is_fitted(model)
-    name, p = type(model).__name__, vars(model)["n_features_in_"]
-    if sites.n_features != p:
-        raise ValueError(f"{name} was fitted to {p} features, but the sites have {sites.n_features}")
-    own, loss = model._labelled(sites), model._loss()
+    p = vars(model)["n_features_in_"]
+    own, loss = model._labelled(aligned(model, sites)), model._loss()
     coef, intercept = np.atleast_2d(model.coef_).T, np.reshape(np.asarray(model.intercept_), -1)
     constant = np.zeros_like(intercept)
     if not loss.has_accuracy:

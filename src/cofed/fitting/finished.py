@@ -84,6 +84,26 @@ class FinishedFit:
             keys = [f"{label}: {name}" for label, name in zip(whole["class"], keys, strict=True)]
         return pd.concat([whole, shown.reindex(keys).reset_index(drop=True)], axis=1)
 
+    def summary(self) -> str:
+        """The fit in words, and how many rows were left out."""
+        return "\n".join([self.model.summary(), *([self.left_out] if self.left_out else [])])
+
+    @property
+    def left_out(self) -> str:
+        """How many rows were left out for their missing values, in all and by site; empty where there are none."""
+        if "rows_of_the_table" not in self.sites:
+            return ""
+        rows, whole = self.sites["rows"].astype(int), self.sites["rows_of_the_table"].astype(int)
+        some = [
+            f"{had - used} of {had} at {site}"
+            for site, used, had in zip(self.sites["site"], rows, whole, strict=True)
+            if used < had
+        ]
+        return (
+            f"{rows.sum()} of {whole.sum()} rows are used; {whole.sum() - rows.sum()} have missing values and are left "
+            f"out: {', '.join(some)}"
+        )
+
     def summary_table(self) -> pd.DataFrame:
         """The fit in figures, one per row."""
         model, certificate = self.model, self.model.certificate_

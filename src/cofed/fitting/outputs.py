@@ -14,10 +14,13 @@ from cofed.plotting import save
 from cofed.report.assembly import assembled
 
 PICTURES = (".png", ".svg")
+DRAWN = ("path", "cv")  # the names of all pictures, of which a fit has some
 
 
 def write_fit(done: FinishedFit, folder: Path) -> list[Path]:
     """Write everything that a fit gives into a folder; the model first, since it is dearest.
+
+    Pictures of an earlier fit in the same folder, which this one does not draw, are removed.
 
     Parameters
     ----------
@@ -36,10 +39,12 @@ def write_fit(done: FinishedFit, folder: Path) -> list[Path]:
     tables = {"coefficients": done.coefficients(), "summary": done.summary_table()}
     for name, table in (tables | {"exchanges": exchange_table(done.exchanges)}).items():
         written.append(write_table(folder / f"{name}.csv", table))
-    written.append(write_text(folder / "summary.txt", f"{done.model.summary()}\n"))
+    written.append(write_text(folder / "summary.txt", f"{done.summary()}\n"))
     for name, figure in figures(done).items():
         for ending in PICTURES:
             written.append(save(figure, folder / f"{name}{ending}"))
+    for stale in {folder / f"{name}{ending}" for name in DRAWN for ending in PICTURES}.difference(written):
+        stale.unlink(missing_ok=True)
     page = assembled("fit.html", ("page.css", "fit.css"), "fit.js", content(done))
     written.append(write_text(folder / "report.html", page))
     return written

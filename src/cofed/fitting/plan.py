@@ -93,6 +93,8 @@ class FitPlan:
             raise ValueError("--alpha sets the strength, --cv and --select choose it: give one or the other")
         if self.folds is not None and self.select in ("aic", "bic"):
             raise ValueError(f"--select {self.select} needs no folds: leave out --cv")
+        if self.errors != "model" and self.level is None:
+            raise ValueError(f"--errors {self.errors} is for intervals: give --infer too")
         if self.penalty == "group" and self.family == "poisson":
             raise ValueError("--penalty group is for gaussian, binomial and multinomial, not for poisson")
         if self.penalty == "group" and self.family == "gaussian" and self.alpha is None:

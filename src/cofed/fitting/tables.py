@@ -53,6 +53,13 @@ class FitTables:
         """The file of each site; none where all sites are in one table."""
         return site_files(self.path) if self.path.is_dir() else {}
 
+    def require_elsewhere(self, out: Path) -> None:
+        """Refuse a folder for the results that holds a table, which a file of theirs could replace."""
+        whole = self.path if self.path.is_dir() else self.path.parent
+        folders = {whole, *(file.parent for file in self.files().values())}
+        if out.resolve() in {folder.resolve() for folder in folders}:
+            raise ValueError(f"--out: {out} holds tables of the sites; give another folder, such as {out / 'fit'}")
+
     def read(self) -> dict[str, SiteTable]:
         """The tables by site."""
         one_of("--missing-values", self.missing, MISSING)

@@ -12,8 +12,9 @@ from cofed.sites.columns import MOST_LEVELS, WORDS, ColumnInfo, Label, TableInfo
 from cofed.sites.design import POLICIES, Design, Feature, Target
 from cofed.sites.queries.observed import observed
 from cofed.sites.queries.sums import MomentsMessage
-from cofed.sites.site_table import TableMismatch
+from cofed.sites.site_table import POINTS, TableMismatch, remedy
 
+LEAVE = "leave it out of the features (--features on the command line)"
 Told = dict[str, ColumnInfo]  # by site, what it tells of one column
 
 
@@ -83,7 +84,7 @@ def agree(
     columns = [agreed_feature(name, told[name], name in factors, findings) for name in chosen]
     predicted = None if target is None else agreed_target(target, told[target], classify, findings)
     if missing == "refuse":
-        findings += [finding for name in wanted for finding in gaps(name, told[name], infos)]
+        findings += [finding for name in wanted for finding in gaps(name, told[name], infos, name == target)]
     if findings:
         raise TableMismatch(findings)
     return Design(features=tuple(columns), target=predicted, missing=missing)  # type: ignore[arg-type]
@@ -117,7 +118,7 @@ def absences(infos: Mapping[str, TableInfo], name: str) -> list[str]:
     if len(lacking) == len(infos):
         have = naming.listed(next(iter(infos.values())).by_name)
         return [f"no site has a column {name!r}; the first has {have}"]
-    return [f"site {naming.listed(lacking)} has no column {name!r}, which others have; add it there or leave it out"]
+    return [f"site {naming.listed(lacking)} has no column {name!r}, which others have; add it there or {LEAVE}"]
 
 
 def agreed_feature(name: str, told: Told, coded: bool, findings: list[str]) -> Feature:
@@ -127,12 +128,12 @@ def agreed_feature(name: str, told: Told, coded: bool, findings: list[str]) -> F
     if coded or any(info.kind == "text" for info in told.values() if info.kind != "empty"):
         levels = union(name, told, findings)
         if len(levels) == 1:
-            findings.append(f"column {name!r} is {levels[0]!r} in every row of every site; leave it out")
+            findings.append(f"column {name!r} is {levels[0]!r} in every row of every site; {LEAVE}")
         return Feature(name=name, levels=levels or None)
     values = [info.levels for info in told.values() if info.kind != "empty"]
     if all(levels is not None and len(levels) == 1 for levels in values) and len(set(values)) == 1:
         where = naming.listed(told)
-        findings.append(f"column {name!r} is {values[0][0]} in every row of every site ({where}); leave it out")  # type: ignore[index]
+        findings.append(f"column {name!r} is {values[0][0]} in every row of every site ({where}); {LEAVE}")  # type: ignore[index]
     return Feature(name=name)
 
 
@@ -161,11 +162,12 @@ def usable(name: str, told: Told, findings: list[str]) -> bool:
     """Whether a column holds numbers or levels at every site, and the same of the two."""
     before = len(findings)
     for site, info in told.items():
-        if info.kind in ("date", "mixed", "free text"):
+        if info.kind in ("date", "mixed", "free text", "decimal commas"):
             advice = {
-                "date": "turn them into numbers, such as days, or leave the column out",
+                "date": f"turn them into numbers, such as days, or {LEAVE}",
                 "mixed": "make them all numbers or all text",
-                "free text": f"a factor has at most {MOST_LEVELS} levels that come again; leave the column out",
+                "free text": f"a factor has at most {MOST_LEVELS} levels that come again; {LEAVE}",
+                "decimal commas": POINTS,
             }[info.kind]
             findings.append(f"site {site!r}, column {name!r} holds {WORDS[info.kind]}; {advice}")
         if info.infinite:
@@ -178,7 +180,7 @@ def usable(name: str, told: Told, findings: list[str]) -> bool:
             f"column {name!r} holds numbers at {naming.listed(numeric)}, but text at {naming.listed(text)} ({some})"
         )
     if not text and not numeric and len(findings) == before:
-        findings.append(f"column {name!r} has no value at any site; leave it out")
+        findings.append(f"column {name!r} has no value at any site; {LEAVE}")
     return len(findings) == before
 
 
@@ -196,14 +198,14 @@ def union(name: str, told: Told, findings: list[str]) -> tuple[str, ...]:
     return tuple(sorted(found, key=naming.natural))
 
 
-def gaps(name: str, told: Told, infos: Mapping[str, TableInfo]) -> list[str]:
+def gaps(name: str, told: Told, infos: Mapping[str, TableInfo], target: bool) -> list[str]:
     """The sites with missing values in a column."""
     counts = {site: info.missing for site, info in told.items() if info.missing}
     if not counts:
         return []
     where = ", ".join(f"{count} of {infos[site].rows} rows at {site!r}" for site, count in list(counts.items())[:10])
     more = f" and at {len(counts) - 10} more sites" if len(counts) > 10 else ""
-    return [f"column {name!r} has missing values: {where}{more}; drop such rows, or impute the values"]
+    return [f"column {name!r} has missing values: {where}{more}; {remedy(target)}"]
 
 
 def missing_values(infos: Mapping[str, TableInfo]) -> Frame:

@@ -17,7 +17,7 @@ from cofed._util import naming
 from cofed._util.pandas_types import Series
 
 Label: TypeAlias = bool | int | float | str  # a level of a factor, a class, or what stands for a missing value
-Kind: TypeAlias = Literal["number", "whole", "binary", "text", "free text", "date", "mixed", "empty"]
+Kind: TypeAlias = Literal["number", "whole", "binary", "text", "free text", "decimal commas", "date", "mixed", "empty"]
 NUMERIC = ("number", "whole", "binary")
 WORDS: dict[Kind, str] = {
     "number": "numbers",
@@ -25,6 +25,7 @@ WORDS: dict[Kind, str] = {
     "binary": "true or false",
     "text": "text",
     "free text": "free text",
+    "decimal commas": "text that looks like numbers with decimal commas",
     "date": "dates or times",
     "mixed": "values of several types",
     "empty": "nothing",
@@ -33,6 +34,7 @@ MOST_LEVELS = 50  # a text column with more different values is free text ...
 CERTAIN_LEVELS = 10  # ... and so is one with more than this whose values mostly stand there once, such as names
 FEW_NUMBERS = 20  # whole numbers with at most so many different values may be classes, or levels of a factor
 DATES = re.compile(r"\s*(\d{4}-\d{1,2}-\d{1,2}([T ].*)?|\d{1,2}([./])\d{1,2}\3\d{2,4}|\d{1,2}:\d{2}(:\d{2})?)\s*")
+COMMAS = re.compile(r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?")  # a number as much of Europe writes it
 TRUTH = {"true": 1.0, "false": 0.0}
 
 
@@ -50,7 +52,7 @@ class ColumnInfo(Agreed):
     name : str
         The column.
     kind : str
-        What it holds: "number", "whole", "binary", "text", "free text", "date", "mixed" or "empty".
+        What it holds: "number", "whole", "binary", "text", "free text", "decimal commas", "date", "mixed" or "empty".
     missing : int
         How many rows have no value.
     infinite : int
@@ -104,6 +106,12 @@ class Column:
         """Whether the values are numbers."""
         return self.kind in NUMERIC
 
+    @property
+    def has_decimal_commas(self) -> bool:
+        """Whether all values are texts such as 12,5."""
+        texts = set(self.values[~self.missing].tolist()) if self.kind == "text" else set()
+        return any("," in one for one in texts) and all(COMMAS.fullmatch(one) for one in texts)
+
     def taken(self, places: np.ndarray) -> "Column":
         """The column whose values are those at these places; -1 is a missing one."""
         nothing = np.array([np.nan if self.is_numeric else None], self.values.dtype)
@@ -131,7 +139,9 @@ class Column:
         kind, levels = self.kind, None
         if kind == "text":
             levels = tuple(sorted(set(present.tolist()), key=naming.natural))
-            if is_free(len(levels), len(present)):
+            if self.has_decimal_commas:
+                kind, levels = "decimal commas", None
+            elif is_free(len(levels), len(present)):
                 kind, levels = "free text", None
         elif self.is_numeric and not infinite:
             different = np.unique(present)

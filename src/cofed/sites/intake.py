@@ -34,12 +34,7 @@ def gather(
     name = type(estimator).__name__
     vars(estimator).pop("design_", None)  # of an earlier fit
     if isinstance(X, AbstractSites):
-        if y is not None or clients is not None:
-            raise ValueError(f"{name}: sites carry their own targets; leave y and clients out")
-        learn_names(estimator, X.n_features, X.feature_names)
-        if X.design is not None:
-            vars(estimator)["design_"] = X.design
-        return X
+        return as_given(estimator, X, y, clients, target)
     if isinstance(X, Federation):
         return from_federation(estimator, X, y, clients, target)
     X, clients = without_client_column(name, X, clients)
@@ -65,11 +60,46 @@ def gather(
     return MemorySites(SiteRows.of_sites(sites, [rows[r] for r in own], each), names)
 
 
+def as_given(
+    estimator: BaseEstimator, sites: AbstractSites, y: Labels, clients: Clients, target: bool
+) -> AbstractSites:
+    """Sites that carry everything themselves."""
+    name = type(estimator).__name__
+    if y is not None or clients is not None:
+        raise ValueError(f"{name}: sites carry their own targets; leave y and clients out")
+    if target and sites.design is not None and sites.design.target is None:
+        raise ValueError(f"{name}: the sites have no target; name its column where they are made")
+    learn_names(estimator, sites.n_features, sites.feature_names)
+    if sites.design is not None:
+        vars(estimator)["design_"] = sites.design
+    return sites
+
+
+def aligned(estimator: BaseEstimator, sites: AbstractSites) -> AbstractSites:
+    """Sites with the features of the fit: tables become numbers by its design, whatever the order of their columns."""
+    name, known = type(estimator).__name__, vars(estimator)
+    design = known.get("design_")
+    if design is not None and sites.design is not None:
+        return sites if sites.design == design else sites.with_design(design)
+    if sites.n_features != known["n_features_in_"]:
+        raise ValueError(
+            f"{name} was fitted to {known['n_features_in_']} features, but the sites have {sites.n_features}"
+        )
+    own = feature_names(estimator) if "feature_names_in_" in known else None
+    if own is not None and sites.feature_names is not None and own != list(sites.feature_names):
+        raise ValueError(
+            f"{name} was fitted to the features {naming.listed(own)}, but those of the sites are, in this order, "
+            f"{naming.listed(sites.feature_names)}"
+        )
+    return sites
+
+
 def learn_names(estimator: BaseEstimator, features: int, names: tuple[str, ...] | None) -> None:
     """Set what scikit-learn's checks of an array would set."""
     vars(estimator)["n_features_in_"] = features
     vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
     if names is not None:
+        naming.require_different(f"{type(estimator).__name__}: the names of features", names)
         vars(estimator)["feature_names_in_"] = np.array(names, dtype=object)
 
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
+from sklearn.utils.multiclass import check_classification_targets
 
 from cofed._util import naming, trees
 from cofed.algorithms.base import refusal
@@ -70,12 +71,18 @@ class MemorySites(AbstractSites):
         return answers
 
     def of_numbers(self) -> "MemorySites":
+        self.require_target()
         try:
             return self.with_labels(np.asarray(self.rows.y, np.float64))
         except ValueError as error:
             raise QuestionRefused(f"y must be numbers, but {error}; encode text as numbers") from None
 
     def of_classes(self) -> tuple["MemorySites", np.ndarray]:
+        self.require_target()
+        try:
+            check_classification_targets(self.rows.y)
+        except ValueError as error:
+            raise QuestionRefused(f"y must be the labels of classes, but: {error}") from None
         classes = np.unique(self.rows.y)
         return self.with_labels(np.searchsorted(classes, self.rows.y).astype(np.int32)), classes
 
@@ -84,6 +91,11 @@ class MemorySites(AbstractSites):
         other = MemorySites(dataclasses.replace(self.rows, cluster=cluster), self.feature_names)
         other.exchanges = self.exchanges
         return other
+
+    def require_target(self) -> None:
+        """Refuse sites whose rows have no labels."""
+        if len(self.rows.X) and not len(self.rows.y):
+            raise QuestionRefused("the sites have no target; name its column where they are made")
 
     def with_labels(self, y: np.ndarray) -> "MemorySites":
         """The same rows with other labels; what was asked counts on."""

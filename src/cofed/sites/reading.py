@@ -13,6 +13,7 @@ from cofed.federation import files
 from cofed.sites.site_table import SiteTable
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".xlsx")
+OUTPUTS = ("progress.jsonl", "exchanges.csv")  # a folder with these holds what a fit gave, and no site's table
 SEPARATORS = "\t;"  # and commas, which also stand within names
 
 
@@ -87,6 +88,8 @@ def ending_of(file: Path) -> str | None:
 def site_files(folder: str | Path) -> dict[str, Path]:
     """The file of each site: `SITE.csv`, `SITE.parquet` and so on, or the only such file in a folder `SITE`.
 
+    Folders that `cofed fit` has written are no sites.
+
     Parameters
     ----------
     folder : str or Path
@@ -103,6 +106,8 @@ def site_files(folder: str | Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for entry in sorted(place.iterdir()):
         if entry.name.startswith((".", "~$")):  # hidden, or the lock of an open Excel file
+            continue
+        if all((entry / name).is_file() for name in OUTPUTS):
             continue
         inside = sorted(f for f in entry.iterdir() if is_table(f)) if entry.is_dir() else []
         if len(inside) > 1:

@@ -13,6 +13,8 @@ from cofed.sites.columns import WORDS, Column, Label, TableInfo, level_text, num
 from cofed.sites.design import Design, Feature, Target
 from cofed.sites.rows import Latest, SiteRows
 
+POINTS = "write them with decimal points"
+
 
 class TableMismatch(ValueError):
     """A site's table does not fit what was agreed: all that does not fit, a line each."""
@@ -99,6 +101,8 @@ class SiteTable:
         if column.kind in ("date", "mixed"):
             return [f"{where} holds {WORDS[column.kind]}; turn them into numbers, such as days, or into levels"]
         if levels is None:
+            if column.has_decimal_commas:
+                return [f"{where} holds {WORDS['decimal commas']}; {POINTS}"]
             if not column.is_numeric:
                 odd = first_odd(column)
                 return [f"{where} must hold numbers, but has {odd!r}; correct it, or say that it marks a missing value"]
@@ -113,7 +117,7 @@ class SiteTable:
         missing = int(self.read(part.name, part.markers).missing.sum())
         return (
             f"site {self.site!r}, column {part.name!r} has no value in {missing} of {len(self.frame)} rows; "
-            "drop such rows, or impute the values"
+            f"{remedy(isinstance(part, Target))}"
         )
 
     def kept(self, design: Design) -> np.ndarray:
@@ -176,6 +180,13 @@ class SiteTable:
 def parts(design: Design) -> list[Feature | Target]:
     """The columns that a design is about."""
     return [*design.features, *([] if design.target is None else [design.target])]
+
+
+def remedy(target: bool) -> str:
+    """What can be done about missing values of the target or of a feature; an option and an argument are named."""
+    if target:
+        return "leave such rows out (missing='drop', or --missing-values drop)"
+    return "drop such rows or impute the values (missing='drop' or 'impute', or --missing-values)"
 
 
 def first_odd(column: Column) -> str:

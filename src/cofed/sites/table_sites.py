@@ -182,7 +182,9 @@ def as_tables(tables: Tables) -> dict[str, SiteTable]:
     """The sites' tables, from frames by name or from a folder."""
     if isinstance(tables, (str, Path)):
         return read_sites(tables)
-    if not isinstance(tables, Mapping) or not tables:
+    if isinstance(tables, Mapping) and not tables:
+        raise ValueError("tables must have at least one site, and has none")
+    if not isinstance(tables, Mapping):
         raise TypeError(f"tables must be a mapping of sites' names to tables, or a folder, got {type(tables).__name__}")
     named = sorted(tables, key=lambda name: naming.natural(naming.as_text("the names of sites", name)))
     return {str(name): SiteTable(tables[name], str(name)) for name in named}

@@ -90,7 +90,7 @@ def unusable(told: Mapping[str, ColumnInfo], infos: Mapping[str, TableInfo]) -> 
     absent = [site for site in infos if site not in told]
     if absent:
         return f"it is not there at {naming.listed(absent)}"
-    for kind in ("date", "free text", "mixed"):
+    for kind in ("date", "free text", "decimal commas", "mixed"):
         where = [site for site, info in told.items() if info.kind == kind]
         if where:
             return f"it holds {WORDS[kind]} at {naming.listed(where)}"

@@ -177,8 +177,9 @@ class LocalSites(LocalNetwork):
         """Start the SuperLink, and let it know the sites' keys."""
         atomically(self.secret, lambda name: Path(name).write_bytes(secrets.token_bytes(32)))
         self.superlink(secret=self.secret)
-        for site in names if self.certificates is not None else ():
-            self.register(site, public_key(self.certificates, site))
+        if self.certificates is not None:
+            for site in names:
+                self.register(site, public_key(self.certificates, site))
 
     @contextlib.contextmanager
     def sites(self, names: Sequence[str], columns: ChosenColumns, patience: float) -> Iterator[NetworkSites]:

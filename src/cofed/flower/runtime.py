@@ -158,7 +158,7 @@ def be_supernode(arguments: list[str], runtime: Runtime, app: ClientApp) -> None
     from flwr.supernode.cli.flower_supernode import flower_supernode
 
     pace = Pace()
-    vars(start_client_internal)["time"] = pace  # of which its loop uses `sleep`
+    start_client_internal.__dict__["time"] = pace  # of which its loop uses `sleep`
     threading.Thread(target=answer_messages, args=(runtime, app, pace), name="cofed-site", daemon=True).start()
     sys.argv = ["flower-supernode", *arguments]
     flower_supernode()

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from cofed.cli.fit_sites import ABSENT, Placement, is_flower_there, opened
 from cofed.cli.messages import BAD_END, fail, refuse, stop
-from cofed.cli.options import MOST, between, names, private_out_folder
+from cofed.cli.options import MOST, YEAR, between, names, private_out_folder
 
 if TYPE_CHECKING:
     from cofed.fitting import FitEvents, FitJob, PreparedFit
@@ -71,7 +71,7 @@ def fit(
         bool, typer.Option("--in-process", help="Read all tables in this process, and start none for the sites.")
     ] = False,
     secure: Annotated[bool, typer.Option("--secure", help="Over TLS, with authenticated sites.")] = False,
-    patience: Annotated[int, typer.Option(callback=between(1), help="Seconds to wait for a silent site.")] = 600,
+    patience: Annotated[int, typer.Option(callback=between(1, YEAR), help="Seconds to wait for a silent site.")] = 600,
     missing: Annotated[
         str, typer.Option(help="Then end the fit, or drop the site: begin anew without it, and say so.")
     ] = "end",
@@ -110,7 +110,9 @@ def fit(
         else:
             assert target is not None
             intervals = level if infer else None
-            plan = FitPlan(family or "gaussian", penalty, l1_ratio, alpha, cv, select, intervals, seed, errors)
+            plan = FitPlan(
+                "gaussian" if family is None else family, penalty, l1_ratio, alpha, cv, select, intervals, seed, errors
+            )
             choice = FitTables(sites, target, names(features), client, missing_values)
             ready = prepare(plan, choice, guess=family is None)
         ready.choice.require_elsewhere(out)

@@ -10,6 +10,7 @@ import typer
 from cofed.cli.messages import refuse
 
 MOST = 2**31 - 1  # counters and seeds have 32 bits (the same number is in cofed._util.checks, which loads NumPy)
+YEAR = 366 * 86_400  # seconds: longer than anybody waits
 
 
 def between(low: int, high: int | None = None) -> Callable[[int | None], int | None]:

@@ -10,7 +10,7 @@ import typer
 from cofed.cli.fit import perform, this_command
 from cofed.cli.fit_sites import is_flower_there
 from cofed.cli.messages import refuse
-from cofed.cli.options import between, private_out_folder
+from cofed.cli.options import YEAR, between, private_out_folder
 
 if TYPE_CHECKING:
     from cofed.fitting import FitEvents, FitJob, FitPlan
@@ -29,7 +29,7 @@ def serve(
         typer.Option(exists=True, file_okay=False, help="A folder with ca.crt, server.pem, server.key, SITE.key.pub."),
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Without TLS: for trials on one machine.")] = False,
-    patience: Annotated[int, typer.Option(callback=between(1), help="Seconds to wait for a silent site.")] = 600,
+    patience: Annotated[int, typer.Option(callback=between(1, YEAR), help="Seconds to wait for a silent site.")] = 600,
     missing: Annotated[
         str, typer.Option(help="Then end the fit, or drop the site: begin anew without it, and say so.")
     ] = "end",

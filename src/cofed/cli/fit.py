@@ -13,7 +13,7 @@ from rich.console import Console
 
 from cofed.cli.fit_sites import ABSENT, Placement, is_flower_there, opened
 from cofed.cli.messages import BAD_END, fail, refuse, stop
-from cofed.cli.options import MOST, YEAR, between, names, private_out_folder
+from cofed.cli.options import MOST, Missing, Patience, Watch, between, is_drop, names, private_out_folder
 
 if TYPE_CHECKING:
     from cofed.fitting import FitEvents, FitJob, PreparedFit
@@ -71,11 +71,9 @@ def fit(
         bool, typer.Option("--in-process", help="Read all tables in this process, and start none for the sites.")
     ] = False,
     secure: Annotated[bool, typer.Option("--secure", help="Over TLS, with authenticated sites.")] = False,
-    patience: Annotated[int, typer.Option(callback=between(1, YEAR), help="Seconds to wait for a silent site.")] = 600,
-    missing: Annotated[
-        str, typer.Option(help="Then end the fit, or drop the site: begin anew without it, and say so.")
-    ] = "end",
-    watch: Annotated[bool, typer.Option("--watch", help="Follow the fit on a page in the browser.")] = False,
+    patience: Patience = 600,
+    missing: Missing = "end",
+    watch: Watch = False,
     out: Annotated[
         Path, typer.Option(help="Folder for the model, the tables and the report; not the one with the sites' tables.")
     ] = Path("cofed-fit"),
@@ -94,8 +92,7 @@ def fit(
     """
     from cofed.fitting import FitPlan, FitTables, prepare, prepare_study
 
-    if missing not in ("end", "drop"):
-        refuse(f"--missing must be end or drop, got {missing!r}")
+    drop = is_drop(missing)
     if in_process and secure:
         refuse("--secure is for sites in processes of their own: leave out --in-process")
     study = sites.suffix == ".toml"
@@ -128,7 +125,7 @@ def fit(
     require_watch(watch)
     private_out_folder(out)  # made when all checks have passed
     keep_study(ready, out / "study.toml")
-    run(ready, Placement(in_process, secure, patience), out, watch=watch, drop=missing == "drop")
+    run(ready, Placement(in_process, secure, patience), out, watch=watch, drop=drop)
 
 
 def keep_study(ready: "PreparedFit", path: Path) -> None:

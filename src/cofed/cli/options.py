@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -64,3 +65,16 @@ def private_out_folder(path: Path) -> Path:
 def names(text: str | None) -> list[str] | None:
     """Names that were given with commas between them."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+# Options that several commands have.
+Patience = Annotated[int, typer.Option(callback=between(1, YEAR), help="Seconds to wait for a silent site.")]
+Missing = Annotated[str, typer.Option(help="Then end the fit, or drop the site: begin anew without it, and say so.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Follow the fit on a page in the browser.")]
+
+
+def is_drop(missing: str) -> bool:
+    """Whether `--missing` says that a site which does not answer is dropped; else it ends the fit."""
+    if missing not in ("end", "drop"):
+        refuse(f"--missing must be end or drop, got {missing!r}")
+    return missing == "drop"

@@ -10,7 +10,7 @@ import typer
 from cofed.cli.fit import perform, this_command
 from cofed.cli.fit_sites import is_flower_there
 from cofed.cli.messages import refuse
-from cofed.cli.options import YEAR, between, private_out_folder
+from cofed.cli.options import Missing, Patience, Watch, between, is_drop, private_out_folder
 
 if TYPE_CHECKING:
     from cofed.fitting import FitEvents, FitJob, FitPlan
@@ -29,11 +29,9 @@ def serve(
         typer.Option(exists=True, file_okay=False, help="A folder with ca.crt, server.pem, server.key, SITE.key.pub."),
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Without TLS: for trials on one machine.")] = False,
-    patience: Annotated[int, typer.Option(callback=between(1, YEAR), help="Seconds to wait for a silent site.")] = 600,
-    missing: Annotated[
-        str, typer.Option(help="Then end the fit, or drop the site: begin anew without it, and say so.")
-    ] = "end",
-    watch: Annotated[bool, typer.Option("--watch", help="Follow the fit on a page in the browser.")] = False,
+    patience: Patience = 600,
+    missing: Missing = "end",
+    watch: Watch = False,
     out: Annotated[
         Path, typer.Option(callback=private_out_folder, help="Folder for the model, the tables and the report.")
     ] = Path("cofed-serve"),
@@ -52,8 +50,7 @@ def serve(
         refuse("Flower is not installed; pip install 'cofed[flower]' brings it")
     if (certificates is None) != insecure:
         refuse("give --certificates with a folder, or --insecure for a trial on one machine, and not both")
-    if missing not in ("end", "drop"):
-        refuse(f"--missing must be end or drop, got {missing!r}")
+    drop = is_drop(missing)
     from cofed.fitting import FitTables, PreparedFit
     from cofed.flower.local_sites import await_sites
     from cofed.flower.processes import ending_in_order
@@ -73,23 +70,18 @@ def serve(
         )
         with ending_in_order(), awaited as sites:
             ready = PreparedFit(plan, FitTables(study, target), {}, sites.infos)
-            yield ready.job(sites, out, this_command(), missing == "drop")
+            yield ready.job(sites, out, this_command(), drop)
 
     perform(begun, out, watch=watch, resumable=True)
 
 
 def read(path: Path, name: str | None) -> "tuple[FitPlan, str, Design, list[str]]":
     """What an analysis of a study fits: the plan, the target, the design, and the sites' names."""
-    from cofed.fitting import FitPlan
+    from cofed.fitting import chosen_analysis, plan_of
     from cofed.studies import load
 
     study = load(path)
     if not study.sites:
         raise ValueError(f"{path} names no sites: add [[sites]] with a name each")
-    if name is None and len(study.analyses) != 1:
-        found = ", ".join(one.name for one in study.analyses) or "none"
-        raise ValueError(f"{path} has {len(study.analyses)} analyses ({found}): give --analysis")
-    one = study.analyses[0] if name is None else study.analysis(name)
-    level = 0.95 if one.intervals else None
-    plan = FitPlan(one.family, one.penalty, one.l1_ratio, one.alpha, one.cv, one.select, level, one.seed)
-    return plan, one.target, study.design(one), [site.name for site in study.sites]
+    one = chosen_analysis(study, path, name)
+    return plan_of(one), one.target, study.design(one), [site.name for site in study.sites]

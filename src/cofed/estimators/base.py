@@ -183,7 +183,7 @@ class FederatedLinearModel(BaseEstimator):
         check_same_rows(self, problem)
         found = infer(self, problem, coefficients, level, given.kind)
         self.inference_, self.inference_note_ = found.table, found.note
-        down, up = (sum(getattr(one, way) for one in problem.exchanges) for way in ("down", "up"))
+        down, up = sum(one.down for one in problem.exchanges), sum(one.up for one in problem.exchanges)
         spent = ExchangeTotal("inference", problem.n_rounds, down, up)
         self.n_rounds_, self.bytes_ = self.n_rounds_ + spent.rounds, self.bytes_ + spent.down + spent.up
         self.exchanges_ = (*self.exchanges_, spent)

@@ -15,8 +15,8 @@ from cofed.estimators.bundle import Vector
 from cofed.estimators.certificate import Assessment, FactoredHessian, factored
 from cofed.estimators.grid import Grid
 from cofed.estimators.standardized_problem import StandardizedProblem
-from cofed.estimators.survey import unpacked
 from cofed.estimators.training_set import TrainingSet
+from cofed.solvers.curvature import unpack
 
 ROUNDS = 6  # of candidates
 
@@ -79,7 +79,7 @@ class HeldOut:
         self.sum, self.label_sum = gram.X[k] / width, float(gram.labels[k][0]) / size
         self.label_square = float(gram.label_squares[k][0]) / size**2
         self.cross = gram.cross[k][:, 0] / width / size
-        self.products = unpacked(np.asarray(gram.products[k]), self.features) / width / width[:, None]
+        self.products = unpack(np.asarray(gram.products[k]), self.features) / width / width[:, None]
         self.curvature = float(problem.loss.curvature or 1)
 
     def losses(self, w: np.ndarray) -> Vector:

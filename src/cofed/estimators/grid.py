@@ -33,7 +33,6 @@ from cofed.estimators.certificate import (
     of_coefficients,
 )
 from cofed.estimators.standardized_problem import assess_known
-from cofed.estimators.survey import unpacked
 from cofed.estimators.training_set import TrainingSet, weights
 from cofed.losses import AbstractLoss
 from cofed.models import AbstractModel, Weights
@@ -41,6 +40,7 @@ from cofed.problem import Problem
 from cofed.regularizers import AbstractRegularizer, On
 from cofed.sites.queries import LookAnswer, LookMessage, look
 from cofed.sites.queries.base import few_sizes
+from cofed.solvers.curvature import unpack
 
 Positions = tuple[int, int, int, int]  # a training set, a strength, a model, and its partner
 
@@ -162,7 +162,7 @@ class Grid:
             for a, m in enumerate(closer):
                 if models[m][0] != s:
                     continue
-                matrix = unpacked(np.asarray(answer.hessian[a]), where.shape[1]) / n
+                matrix = unpack(np.asarray(answer.hessian[a]), where.shape[1]) / n
                 if np.isfinite(matrix).all() and np.isfinite(answer.loss[m]):
                     place = int(places[np.searchsorted(own, m)])
                     one.bundle.curvature[place] = Curvature(where[a], matrix)

@@ -50,7 +50,7 @@ def newton_batches(fit: FitProgress, w: Weights, seen: Assessment, most: int = 3
             new = newton_rounds(fit, algorithm, (w, seen.gradient), enough, min(fit.rounds_left, BATCH))
         else:  # the server knows the loss, and solves by itself
             quadratic = Quadratic(fit.hessian, seen.gradient, w, seen.loss)
-            new = refined(fit.problem.problem(fit.psi), fit.problem.null, quadratic, w)[0]
+            new = refined(fit.problem.problem(fit.psi).regularizer, quadratic, w)
         found = fit.assess(new)
         better, nearer = progress(fit, seen, found)
         if better or nearer:
@@ -115,7 +115,7 @@ def path_down(fit: FitProgress) -> Assessed | None:
     for k in range(steps, -1, -1):
         psi = fit.psi.scaled(4.0**k)
         if quadratic is not None:
-            w = refined(problem.problem(psi), problem.null, quadratic, w)[0]
+            w = refined(problem.problem(psi).regularizer, quadratic, w)
             continue
         near = FitProgress(problem, psi, 1e-6, fit.rounds_left)
         if k == steps:

@@ -1,12 +1,12 @@
-"""A squared loss that is wholly known to the server, which then solves and certifies by itself."""
+"""A squared loss that is wholly known to the server, which then solves by itself."""
 
 import equinox as eqx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from cofed.estimators.certificate import Assessment, FirstOrder, NullModel, assess
+from cofed.estimators.certificate import FirstOrder
 from cofed.models import Weights
-from cofed.problem import Problem
+from cofed.regularizers import AbstractRegularizer
 from cofed.solvers.quadratic import VectorPenalty, minimise
 
 
@@ -27,17 +27,10 @@ class Quadratic(eqx.Module):
 
 
 @eqx.filter_jit
-def assess_on_server(problem: Problem, null: NullModel, quadratic: Quadratic, w: Weights) -> Assessment:
-    """The certificate of w, without an exchange."""
-    return assess(problem, null, quadratic.at(w))
-
-
-@eqx.filter_jit
-def refined(problem: Problem, null: NullModel, quadratic: Quadratic, w: Weights) -> tuple[Weights, Assessment]:
-    """The minimiser of the quadratic loss + psi, sought from w, and its certificate."""
-    psi = problem.regularizer
+def refined(psi: AbstractRegularizer, quadratic: Quadratic, w: Weights) -> Weights:
+    """The minimiser of the quadratic loss + psi, sought from w."""
     v, back = ravel_pytree(w)
     g = ravel_pytree(quadratic.at(w).gradient)[0]
     prox = lambda u, step: ravel_pytree(psi.prox(back(u), step))[0]  # noqa: E731
     z = minimise(quadratic.hessian, g, v, VectorPenalty(prox, lambda u: psi.value(back(u)), psi.separable))
-    return back(z), assess(problem, null, quadratic.at(back(z)))
+    return back(z)

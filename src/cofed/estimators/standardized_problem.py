@@ -1,6 +1,7 @@
 """The problem that an estimator solves: rows in suitable units, a model, a loss, and the model without features."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -13,7 +14,7 @@ from cofed._util.programs import keep_programs
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.engine.job import traced
 from cofed.estimators.certificate import Assessment, FactoredHessian, FirstOrder, NullModel, assess
-from cofed.estimators.survey import PartMoments, Survey, unpacked
+from cofed.estimators.survey import PartMoments, Survey
 from cofed.estimators.units import Units, units
 from cofed.losses import AbstractLoss
 from cofed.models import Linear, Trace, Weights
@@ -21,6 +22,7 @@ from cofed.problem import PosedProblem, Problem
 from cofed.regularizers import AbstractRegularizer, On
 from cofed.sites import AbstractSites, ExchangeTotal, TrainingPlan, totals
 from cofed.sites.queries import LookAnswer, LookMessage, look
+from cofed.solvers.curvature import unpack
 
 Hessian = Float[Array, "d d"]
 GRIDS = 8  # the most times that a best constant is sought between two
@@ -129,9 +131,9 @@ class StandardizedProblem:
         """The loss, its gradient and its Hessian (of all parameters, or of some) at a model, by one exchange."""
         answer = self.look([w], [0], where)
         size = n_parameters(w) if where is None else len(where)
-        return self.seen(w, answer), jnp.asarray(unpacked(np.asarray(answer.hessian[0]), size) / self.n)
+        return self.seen(w, answer), jnp.asarray(unpack(np.asarray(answer.hessian[0]), size) / self.n)
 
-    @property
+    @functools.cached_property
     def hessian(self) -> Hessian | None:
         """The Hessian of a quadratic loss, which is the same everywhere, where the survey has asked for it."""
         moments = second_moments(self)
@@ -285,13 +287,14 @@ def around(seen: list[FirstOrder]) -> tuple[FirstOrder, FirstOrder] | None:
 
 def second_moments(problem: StandardizedProblem) -> np.ndarray | None:
     """The mean products of all that parameters are multiplied with, where the survey has asked for them."""
-    part, unit, centre = problem.survey.part(problem.without), problem.units, problem.survey.centre
-    if part.products is None:
+    survey, unit = problem.survey, problem.units
+    products = survey.products(problem.without)
+    if products is None:
         return None
     width, tilt = unit.scaling.width, np.asarray(problem.null.tilt)
-    off = centre - unit.mean
-    moved = np.outer(part.shift, off)
-    features = (part.products + moved + moved.T + np.outer(off, off)) / width / width[:, None]
+    off = survey.centre - unit.mean
+    moved = np.outer(survey.part(problem.without).shift, off)
+    features = (products + moved + moved.T + np.outer(off, off)) / width / width[:, None]
     if problem.start.intercept is None:
         return features
     return np.block([[features, tilt[:, None]], [tilt[None, :], np.ones((1, 1))]])

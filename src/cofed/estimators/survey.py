@@ -15,6 +15,7 @@ from cofed.estimators.moments import Moments
 from cofed.losses import AbstractLoss, LabelMoments
 from cofed.sites import AbstractSites, Folds
 from cofed.sites.queries import GramAnswer, GramMessage, Message, SumsAnswer, gram, sums
+from cofed.solvers.curvature import unpack
 
 PRODUCTS = {True: 2048, False: 512}  # the most features whose products are asked for, if the loss is quadratic or not
 
@@ -32,7 +33,6 @@ class PartMoments:
     saturated: float  # the mean loss of the saturated model
     covariance: np.ndarray  # of features (rows) and labels (columns)
     constant_loss: float  # the mean loss of the constant that was asked about
-    products: np.ndarray | None  # the mean products of the features around the centre
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,9 +62,6 @@ class Survey:
         mean = lambda values: np.sum(np.asarray(values)[keep], axis=0) / n  # noqa: E731
         shift, label_shift = mean(self.gram.X), mean(self.gram.labels)
         variances = np.maximum(mean(self.gram.squares) - shift**2, 0)
-        products = None
-        if self.gram.products.shape[1] and self.sites.n_features:
-            products = unpacked(mean(self.gram.products), self.sites.n_features)
         return PartMoments(
             n=n,
             columns=Moments(n, self.centre + shift, variances),
@@ -75,8 +72,15 @@ class Survey:
             saturated=float(mean(self.sums.saturated)),
             covariance=mean(self.gram.cross) - np.outer(shift, label_shift),
             constant_loss=float(mean(self.gram.loss)),
-            products=products,
         )
+
+    def products(self, without: int = -1) -> np.ndarray | None:
+        """The mean products of the features around the centre, where they were asked for; parts as in `part`."""
+        if not self.gram.products.shape[1]:
+            return None
+        keep = np.arange(len(self.sums.n)) != without
+        n = np.sum(np.asarray(self.sums.n)[keep])
+        return unpack(np.sum(np.asarray(self.gram.products)[keep], axis=0) / n, self.sites.n_features)
 
     @property
     def label_moments(self) -> LabelMoments:
@@ -85,13 +89,6 @@ class Survey:
         if len(part.labels) > 1:  # classes, whose labels have no mean
             return LabelMoments(part.n, 0.0, 1.0, part.saturated)
         return LabelMoments(part.n, float(part.labels[0]), float(part.label_var[0]), part.saturated)
-
-
-def unpacked(packed: np.ndarray, size: int) -> np.ndarray:
-    """The symmetric matrix of an upper triangle."""
-    upper = np.zeros((size, size))
-    upper[np.triu_indices(size)] = packed
-    return upper + np.triu(upper, 1).T
 
 
 def survey(

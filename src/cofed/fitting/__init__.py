@@ -5,7 +5,7 @@ from cofed.fitting.finished import FinishedFit
 from cofed.fitting.outputs import write_fit
 from cofed.fitting.plan import FitPlan
 from cofed.fitting.run import FitJob, run_fit
-from cofed.fitting.study_files import drafted, prepare_study
+from cofed.fitting.study_files import chosen_analysis, drafted, plan_of, prepare_study
 from cofed.fitting.tables import FitTables, PreparedFit, prepare
 
 __all__ = [
@@ -15,7 +15,9 @@ __all__ = [
     "FitPlan",
     "FitTables",
     "PreparedFit",
+    "chosen_analysis",
     "drafted",
+    "plan_of",
     "prepare",
     "prepare_study",
     "run_fit",

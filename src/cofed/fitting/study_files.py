@@ -6,7 +6,7 @@ from cofed._util import naming
 from cofed.fitting.plan import FitPlan
 from cofed.fitting.tables import FitTables, PreparedFit
 from cofed.sites import TableInfo, TableMismatch, read_sites
-from cofed.studies import Study, check, draft, load
+from cofed.studies import Analysis, Study, check, draft, load
 
 LEVEL = 0.95  # of a study's intervals
 
@@ -29,11 +29,7 @@ def prepare_study(path: Path, data: Path, analysis: str | None = None) -> Prepar
         What to fit.
     """
     study = load(path)
-    names = [one.name for one in study.analyses]
-    if analysis is None and len(names) != 1:
-        known = naming.listed(names) if names else "none"
-        raise ValueError(f"{path} has {len(names)} analyses ({known}); give --analysis with the name of one")
-    one = study.analysis(analysis or names[0])
+    one = chosen_analysis(study, path, analysis)
     tables = read_sites(data)
     wanted = [site.name for site in study.sites] or list(tables)
     absent = [site for site in wanted if site not in tables]
@@ -43,12 +39,25 @@ def prepare_study(path: Path, data: Path, analysis: str | None = None) -> Prepar
     findings = [finding for table in tables.values() for finding in check(study, table).findings]
     if findings:
         raise TableMismatch(findings)
-    level = LEVEL if one.intervals else None
-    plan = FitPlan(one.family, one.penalty, one.l1_ratio, one.alpha, one.cv, one.select, level, one.seed)
-    design = study.design(one)
+    plan, design = plan_of(one), study.design(one)
     choice = FitTables(data, one.target, [feature.name for feature in design.features], missing=one.missing)
     infos = {site: table.info(study.markers) for site, table in tables.items()}
     return PreparedFit(plan, choice, tables, infos, design)
+
+
+def chosen_analysis(study: Study, path: Path, name: str | None) -> Analysis:
+    """The analysis of a study that a user has named, or the only one."""
+    names = [one.name for one in study.analyses]
+    if name is None and len(names) != 1:
+        known = naming.listed(names) if names else "none"
+        raise ValueError(f"{path} has {len(names)} analyses ({known}); give --analysis with the name of one")
+    return study.analysis(name or names[0])
+
+
+def plan_of(analysis: Analysis) -> FitPlan:
+    """What an analysis of a study fits."""
+    one, level = analysis, LEVEL if analysis.intervals else None
+    return FitPlan(one.family, one.penalty, one.l1_ratio, one.alpha, one.cv, one.select, level, one.seed)
 
 
 def drafted(ready: PreparedFit) -> Study:

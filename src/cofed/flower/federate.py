@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 
 import cofed
-from cofed._util.files import atomically, plain_names, read_json, write_json
+from cofed._util.files import plain_names, read_json, write_json
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.serialization import decode, encode
 from cofed.federation import arrays
 from cofed.flower.agreement import agreement
+from cofed.flower.flower_app import write_app
 from cofed.flower.flwr_types import ClientApp, Context, Grid, ServerApp
 from cofed.flower.messages import SiteInfo
 from cofed.flower.processes import LocalNetwork, Processes
@@ -25,30 +26,7 @@ from cofed.flower.settings import NetworkSpec, ServeOptions
 from cofed.flower.site import Config
 
 KINDS = (".csv", ".parquet")
-PROJECT = """[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-
-[project]
-name = "federate"
-version = "1.0.0"
-description = "cofed federate"
-license = "Apache-2.0"
-dependencies = ["flwr>=1.40"]
-
-[tool.hatch.build.targets.wheel]
-packages = ["."]
-
-[tool.flwr.app]
-publisher = "cofed"
-
-[tool.flwr.app.components]
-serverapp = "federate.apps:server"
-clientapp = "federate.apps:client"
-
-[tool.flwr.app.config]
-definition = ""
-"""
+ABOUT = {"name": "federate", "description": "cofed federate", "module": "federate.apps"}
 APPS = '''"""Both ends of `cofed federate`, defined by a file."""
 
 from cofed.flower import federate
@@ -103,7 +81,7 @@ def read_site(path: Path, target: str) -> tuple[pd.DataFrame, pd.Series]:
 def pooled(files: dict[str, Path], target: str) -> cofed.Federation:
     """All sites' data in one federation, as `cofed.run` takes it; what does not fit together is refused.
 
-    ChosenColumns may stand in any order, and integers at one site may be floats at another.
+    Columns may stand in any order, and integers at one site may be floats at another.
     """
     tables = {site: read_site(path, target) for site, path in files.items()}
     columns, ordered = arrays.align([X for X, _ in tables.values()], list(tables), None)
@@ -207,9 +185,8 @@ def prepare(federation: LocalFederation) -> dict[str, Path]:
         },
     }
     write_json(federation.definition, content)
-    app = {"pyproject.toml": PROJECT, "federate/__init__.py": "", "federate/apps.py": APPS}
-    for name, text in app.items():
-        atomically(federation.out.resolve() / "app" / name, lambda file, text=text: Path(file).write_text(text))
+    code = {"federate/__init__.py": "", "federate/apps.py": APPS}
+    write_app(federation.out.resolve() / "app", ABOUT, code, config='definition = ""')
     return files
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from cofed._util.files import atomically, plain_names, private_folder
 from cofed.flower.certificates import make
+from cofed.flower.flower_app import write_app
 from cofed.flower.link import FlowerLink
 from cofed.flower.lock import exclusive
 from cofed.flower.processes import LocalNetwork, marked, send
@@ -22,28 +23,11 @@ from cofed.flower.runtime import Runtime, grid_of_run
 from cofed.sites.network import ChosenColumns, NetworkSites
 
 SOON, LATER = 2.0, 16.0  # seconds between two starts of a site that ends by itself: at first, and at most
-PROJECT = """[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-
-[project]
-name = "cofed-sites"
-version = "1.0.0"
-description = "The run that a fit's messages are of. Its code is never run: the server and the sites have their own."
-license = "Apache-2.0"
-dependencies = ["flwr>=1.40"]
-
-[tool.hatch.build.targets.wheel]
-packages = ["."]
-
-[tool.flwr.app]
-publisher = "cofed"
-
-[tool.flwr.app.components]
-serverapp = "cofed_sites:server"
-clientapp = "cofed_sites:client"
-"""
-APP = {"pyproject.toml": PROJECT, "cofed_sites/__init__.py": "server = client = None\n"}
+ABOUT = {
+    "name": "cofed-sites",
+    "description": "The run that a fit's messages are of. Its code is never run: server and sites have their own.",
+    "module": "cofed_sites",
+}
 
 
 @contextlib.contextmanager
@@ -184,8 +168,7 @@ class LocalSites(LocalNetwork):
     @contextlib.contextmanager
     def sites(self, names: Sequence[str], columns: ChosenColumns, patience: float) -> Iterator[NetworkSites]:
         """Start a run, take its Grid, and give the sites once they are there."""
-        for name, text in APP.items():
-            atomically(self.folder / "app" / name, lambda file, text=text: Path(file).write_text(text))
+        write_app(self.folder / "app", ABOUT, {"cofed_sites/__init__.py": "server = client = None\n"})
         self.run(self.folder / "app")
         runtime, log = Runtime(self.address, self.secret.read_bytes(), self.root), self.folder / "log"
         with quiet(), grid_of_run(runtime, patience, self.check_run) as grid:

@@ -42,10 +42,15 @@ class SiteRows:
         """The rows of each site."""
         return tuple(np.bincount(self.site, minlength=len(self.names)).tolist())
 
+    @functools.cached_property
+    def bounds(self) -> np.ndarray:
+        """Where each site's rows begin, and where the last one's end."""
+        return np.searchsorted(self.site, np.arange(len(self.names) + 1))
+
     def of_site(self, m: int) -> tuple[np.ndarray, np.ndarray]:
         """The features and labels of one site: views, as its rows are in one piece."""
-        begin, end = np.searchsorted(self.site, [m, m + 1])
-        return self.X[begin:end], self.y[begin:end]
+        own = slice(self.bounds[m], self.bounds[m + 1])
+        return self.X[own], self.y[own]
 
     def alone(self, m: int) -> "SiteRows":
         """The rows of one site, without the others'."""

@@ -3,6 +3,8 @@
 Coordinates are positions in the parameters laid out as one vector (`jax.flatten_util.ravel_pytree`).
 """
 
+from typing import TypeVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,7 @@ from cofed.models import Linear, Trace
 from cofed.problem import Problem
 
 Rows = Float[Array, "n ..."]
+Numbers = TypeVar("Numbers", np.ndarray, Array)
 
 
 def mean_hessian(
@@ -68,11 +71,12 @@ def pack(H: Float[Array, "s s"]) -> Float[Array, " packed"]:
     return H[np.triu_indices(H.shape[0])]
 
 
-def unpack(packed: Float[Array, " packed"], size: int) -> Float[Array, "s s"]:
-    """The symmetric matrix of an upper triangle.
+def unpack(packed: Numbers, size: int) -> Numbers:
+    """The symmetric matrix of an upper triangle, in JAX or in NumPy as the triangle is.
 
     >>> unpack(jnp.array([1.0, 2.0, 3.0]), 2).tolist()
     [[1.0, 2.0], [2.0, 3.0]]
     """
-    upper = jnp.zeros((size, size), packed.dtype).at[np.triu_indices(size)].set(packed)
-    return upper + upper.T - jnp.diag(jnp.diagonal(upper))
+    places = np.zeros((size, size), np.int32)
+    places[np.triu_indices(size)] = np.arange(size * (size + 1) // 2)
+    return packed[np.maximum(places, places.T)]

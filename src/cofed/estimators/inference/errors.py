@@ -16,8 +16,8 @@ import warnings
 import numpy as np
 
 from cofed.estimators.inference.likelihood import Likelihood
-from cofed.estimators.survey import unpacked
 from cofed.sites.queries import MeatAnswer, MeatMessage, meat
+from cofed.solvers.curvature import unpack
 
 FEW = 30  # clusters, below which their intervals are known to be too short
 ROBUST = {"hc1": "HC1", "hc3": "HC3"}
@@ -56,7 +56,7 @@ def spread(owner: str, likelihood: Likelihood, found: Estimates, errors: str) ->
         variance = found.dispersion * np.einsum("ms,st,mt->m", A, found.information, A)
         return Spread(np.sqrt(variance), found.freedom, "the model's standard errors")
     answer = ask(owner, likelihood, found, errors)
-    products = unpacked(np.asarray(answer.products), len(found.where)) * likelihood.weight**2
+    products = unpack(np.asarray(answer.products), len(found.where)) * likelihood.weight**2
     variance = np.einsum("ms,st,mt->m", A, products, A)
     n, free = likelihood.n, likelihood.n - found.rank
     if errors in ROBUST:

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from cofed.estimators.standardized_problem import StandardizedProblem, second_moments
-from cofed.estimators.survey import unpacked
 from cofed.models import Weights
+from cofed.solvers.curvature import unpack
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Likelihood:
         answer = self.problem.look([self.model(theta)], [0] if information is None else [], where)
         gradient = np.append(np.ravel(answer.gradient[0]), np.ravel(answer.slope[0]))[where]
         if information is None:
-            information = self.weight * unpacked(np.asarray(answer.hessian[0]), len(where))
+            information = self.weight * unpack(np.asarray(answer.hessian[0]), len(where))
         return LikelihoodPoint(theta, where, self.weight * float(answer.loss[0]), self.weight * gradient, information)
 
     def at_null(self, where: np.ndarray) -> LikelihoodPoint:
@@ -137,7 +137,7 @@ class Likelihood:
             return known
         where = np.arange(self.columns) * self.outputs
         answer = self.problem.look([self.problem.start], [0], where)
-        found = unpacked(np.asarray(answer.hessian[0]), self.columns)
+        found = unpack(np.asarray(answer.hessian[0]), self.columns)
         spread = np.asarray(self.problem.null.spread)
         largest = int(spread.argmax())
         return found * (spread[largest] ** 2 / found[largest, largest])

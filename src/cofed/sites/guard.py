@@ -1,0 +1,106 @@
+"""What stands at a site's door: whether a question is answered is decided here, by rules of the site's own."""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import numpy as np
+
+from cofed.sites.design import Design
+from cofed.sites.questions import Question
+from cofed.sites.rows import SiteRows
+from cofed.sites.site_table import SiteTable
+
+
+@dataclasses.dataclass(frozen=True)
+class SumOver:
+    """Over whom a site's answer will be added up; the answer itself is masked, and nobody sees it alone.
+
+    Attributes
+    ----------
+    study : str
+        The hash of the study; where there is none, of the sites' names and keys.
+    is_pinned : bool
+        Whether this site has approved the study, and so the others' keys.
+    run : str
+        Which fit it is.
+    rows : mapping of str to int
+        The sites of the sum and the rows of each, as its own signed card says.
+    released : frozenset of str
+        Sites that agree to sums with and without them, by a signature of their own.
+    """
+
+    study: str
+    is_pinned: bool
+    run: str
+    rows: Mapping[str, int]
+    released: frozenset[str] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """A question as a site's rules judge it, before anything is computed.
+
+    Attributes
+    ----------
+    question : Question
+        What is asked.
+    digest : str
+        The hash of the question alone, without over whom it is summed: the same question has the same.
+    design : Design
+        How the table becomes the rows that it is about.
+    table : SiteTable
+        The site's table.
+    over : SumOver or None
+        Over whom the answer is added up; None where the server sees this site's own answer.
+    """
+
+    question: Question
+    digest: str
+    design: Design
+    table: SiteTable
+    over: SumOver | None
+
+    @property
+    def rows(self) -> SiteRows:
+        """The rows that the question is about, in their own units."""
+        return self.table.rows(self.design)
+
+    @property
+    def kept(self) -> np.ndarray:
+        """Which rows of the table those are."""
+        return self.table.kept(self.design)
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """Why a question is not answered.
+
+    Attributes
+    ----------
+    rule : str
+        The rule's name, which is all that the server is told.
+    sentence : str
+        For the site's own log: what was asked, what is allowed, and what can be done.
+    is_silent : bool
+        Whether it depends on the rows' values, so that nobody else may know of it.
+    """
+
+    rule: str
+    sentence: str
+    is_silent: bool = False
+
+
+class AbstractGuard(ABC):
+    """The rules of a site."""
+
+    @abstractmethod
+    def refuses(self, asked: Asked) -> Refusal | None:
+        """Judge a question. Where it may be answered (None), what later judgements need is on disk when this returns."""
+
+
+class OpenGuard(AbstractGuard):
+    """No rules: for rows of one's own, as in tests and trials."""
+
+    def refuses(self, asked: Asked) -> Refusal | None:
+        return None

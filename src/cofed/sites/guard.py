@@ -96,7 +96,7 @@ class AbstractGuard(ABC):
 
     @abstractmethod
     def refuses(self, asked: Asked) -> Refusal | None:
-        """Judge a question. Where it may be answered (None), what later judgements need is on disk when this returns."""
+        """Judge a question; where it may be answered (None), what later judgements need is on disk by then."""
 
 
 class OpenGuard(AbstractGuard):

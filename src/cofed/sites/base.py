@@ -164,6 +164,9 @@ class AbstractSites(ABC):
         How the sites' tables became numbers, where they have tables.
     exchanges : Exchanges
         What has been asked so far, counted by whatever carries the messages.
+    sums_only : bool
+        Whether nobody sees a single site's answer, but the sum over all sites only: the sites then share the noise of
+        questions that have some.
     """
 
     names: tuple[str, ...]
@@ -172,6 +175,7 @@ class AbstractSites(ABC):
     feature_names: tuple[str, ...] | None
     design: Design | None = None
     exchanges: Exchanges
+    sums_only: bool = False
 
     def ask(self, query: AbstractQuery[M], message: M) -> PyTree:
         """Ask all sites one question.

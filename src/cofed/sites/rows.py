@@ -57,6 +57,11 @@ class SiteRows:
         X, y = self.of_site(m)
         return SiteRows.of_sites((self.names[m],), [X], [y])
 
+    @functools.cached_property
+    def each(self) -> tuple["SiteRows", ...]:
+        """The rows of every site, apart."""
+        return tuple(self.alone(m) for m in range(len(self.names)))
+
     def with_labels(self, y: np.ndarray) -> "SiteRows":
         """The same rows with other labels."""
         return dataclasses.replace(self, y=y)

@@ -1,0 +1,153 @@
+"""What a user asks for, and what was paid."""
+
+import dataclasses
+import math
+import numbers
+
+import numpy as np
+import numpy.typing as npt
+
+from cofed._util.types import Given
+
+ROUNDS = 8  # noised gradients of a fit that needs several
+
+
+@dataclasses.dataclass(frozen=True)
+class Privacy:
+    """Differential privacy of the rows of a fit: each row, replaced by any other, against all but its own site.
+
+    Whatever the server sees is noised at the sites, each of which adds its share. What the noise must hide is bounded
+    by public guesses of what rows are like, which must not come from the rows themselves: a code book, the
+    literature, an older study. Where they are wrong, the model is worse, and no less private.
+
+    Parameters
+    ----------
+    epsilon : float
+        The privacy loss of the whole fit.
+    delta : float, default=1e-6
+        The probability that goes with it: well below one over the number of rows.
+    centre, spread : float or array-like of shape (p,), default=0.0 and 1.0
+        Guesses of the features' means and standard deviations.
+    label_centre, label_spread : float, default=0.0 and 1.0
+        Guesses of the mean and standard deviation of y, of a linear model.
+    colluding : int, default=1
+        How many sites may tell the server their own noise and still not weaken the others' protection.
+    rounds : int, default=8
+        How many noised gradients a model takes that needs several; a linear model is fitted from one noised sum.
+
+    Examples
+    --------
+    >>> Privacy(epsilon=1, delta=1e-6).shares(sites=5)
+    4
+    """
+
+    epsilon: Given[float]
+    delta: Given[float] = 1e-6
+    centre: Given[npt.ArrayLike] = 0.0
+    spread: Given[npt.ArrayLike] = 1.0
+    label_centre: Given[float] = 0.0
+    label_spread: Given[float] = 1.0
+    colluding: Given[int] = 1
+    rounds: Given[int] = ROUNDS
+
+    def __post_init__(self):
+        for name in ("epsilon", "delta", "label_centre", "label_spread"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+                raise TypeError(f"Privacy: {name} must be a number, got {value!r}")
+            if not math.isfinite(value) or (name != "label_centre" and value <= 0):
+                raise ValueError(f"Privacy: {name} must be a finite number{positive(name)}, got {value!r}")
+            object.__setattr__(self, name, float(value))
+        if self.delta >= 1:
+            raise ValueError(f"Privacy: delta must be below 1, got {self.delta}")
+        for name in ("colluding", "rounds"):
+            value, least = getattr(self, name), 0 if name == "colluding" else 1
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+                raise TypeError(f"Privacy: {name} must be an integer, got {value!r}")
+            if not least <= value <= 10_000:
+                raise ValueError(f"Privacy: {name} must be an integer from {least} to 10000, got {value!r}")
+            object.__setattr__(self, name, int(value))
+        for name in ("centre", "spread"):
+            object.__setattr__(self, name, guess(name, getattr(self, name)))
+
+    def shares(self, sites: int) -> int:
+        """How many sites' shares of the noise must be enough, of so many sites in a sum.
+
+        Parameters
+        ----------
+        sites : int
+            The sites of the sum.
+
+        Returns
+        -------
+        int
+            At least 1, which is all of the noise from every site.
+        """
+        return max(1, sites - self.colluding)
+
+    def units(self, features: int) -> tuple[np.ndarray, np.ndarray]:
+        """The guesses for so many features.
+
+        Parameters
+        ----------
+        features : int
+            How many there are.
+
+        Returns
+        -------
+        centre, spread : ndarray of shape (features,)
+            One number for each.
+        """
+        found = []
+        for name in ("centre", "spread"):
+            value = np.asarray(getattr(self, name), np.float64)
+            if value.ndim and value.shape != (features,):
+                raise ValueError(
+                    f"Privacy: {name} must be one number, or one for each of {features} features, got {len(value)}"
+                )
+            found.append(np.broadcast_to(value, (features,)).copy())
+        return found[0], found[1]
+
+
+def positive(name: str) -> str:
+    """What else is asked of a number."""
+    return "" if name.endswith("centre") else " > 0"
+
+
+def guess(name: str, value: npt.ArrayLike) -> float | tuple[float, ...]:
+    """A number, or one for each feature, as Python holds them: so that settings can be compared."""
+    try:
+        numbers_of = np.asarray(value)
+        if numbers_of.dtype.kind not in "fiu" or numbers_of.ndim > 1:
+            raise ValueError
+    except ValueError:
+        raise TypeError(f"Privacy: {name} must be a number, or one for each feature, got {value!r}") from None
+    if not np.isfinite(numbers_of).all() or (name == "spread" and not (numbers_of > 0).all()):
+        raise ValueError(f"Privacy: {name} must be finite numbers{positive(name)}, got {value!r}")
+    return tuple(map(float, numbers_of)) if numbers_of.ndim else float(numbers_of)
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivacyReport:
+    """What a private fit has cost, and what it protects.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The privacy loss of all noised sums together.
+    level : str
+        What is protected: "row".
+    releases : tuple of str
+        The noised sums, with how many there were of each.
+    shares : int
+        How many sites' shares make up the noise; 1 where every site has added all of it.
+    sentence : str
+        What is not noised, and what the fit can therefore not tell.
+    """
+
+    epsilon: float
+    delta: float
+    level: str
+    releases: tuple[str, ...]
+    shares: int
+    sentence: str

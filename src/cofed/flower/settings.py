@@ -16,7 +16,7 @@ from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.engine.serialization import encode_or_none
 from cofed.flower import wire
-from cofed.flower.privacy import Privacy
+from cofed.flower.privacy import ClientPrivacy
 from cofed.problem import Problem
 
 Weights = str | npt.ArrayLike | Mapping[str, float]
@@ -40,7 +40,7 @@ class ServeOptions:
     w0: Given[PyTree] = None
     seed: Given[int] = 0
     evaluate_every: Given[int | None] = 1
-    privacy: Given[Privacy | None] = None
+    privacy: Given[ClientPrivacy | None] = None
 
     def settings(self) -> "ServerSettings":
         """The settings that these options make, or an error that says what is wrong with them."""
@@ -122,7 +122,7 @@ class NetworkSpec:
     settings: ServerSettings
     weights: Given[Weights] = "uniform"
     w0: PyTree = None
-    privacy: Privacy | None = None
+    privacy: ClientPrivacy | None = None
 
     @classmethod
     def checked(
@@ -175,8 +175,8 @@ def difference(part: str, was: object, value: object) -> str:
 
 
 def check_privacy(privacy: object) -> None:
-    """Refuse what is no `Privacy`."""
-    if privacy is not None and not isinstance(privacy, Privacy):
+    """Refuse what is no `ClientPrivacy`."""
+    if privacy is not None and not isinstance(privacy, ClientPrivacy):
         raise TypeError(f"privacy must be a cofed.flower.Privacy, got {type(privacy).__name__}")
 
 

@@ -32,7 +32,7 @@ from cofed.flower.client_state import ClientStates, Lost
 from cofed.flower.flwr_types import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from cofed.flower.local_work import RoundWork, evaluated, last_work, local_work
 from cofed.flower.messages import Identity, RoundInstructions, SiteInfo, stage_at, stand_in
-from cofed.flower.privacy import Privacy, privatised
+from cofed.flower.privacy import ClientPrivacy, privatised
 from cofed.flower.run_folder import save_model
 from cofed.problem import Problem
 
@@ -63,7 +63,7 @@ class Site:
     algorithm: Given[FromConfig[AbstractAlgorithm]]
     load: Given[Load]
     keep: Given[Keep | None] = None
-    privacy: Privacy | None = None
+    privacy: ClientPrivacy | None = None
 
     def answer(self, message: Message, context: Context) -> Message:
         """The reply to a message, or why there is none.
@@ -287,7 +287,7 @@ def require_finite(finite: Bool[Array, ""]) -> None:
         raise NotFinite(NOT_FINITE)
 
 
-def require_privacy(privacy: Privacy | None, instructions: RoundInstructions, evaluates: bool) -> None:
+def require_privacy(privacy: ClientPrivacy | None, instructions: RoundInstructions, evaluates: bool) -> None:
     """Refuse instructions that protect this site less than it insists on."""
     if privacy is None:
         return

@@ -40,9 +40,9 @@ class Release:
         Of the noise on every entry.
     """
 
-    l2: float
-    l1: float
-    variance: float
+    l2: float | int
+    l1: float | int
+    variance: float | int
 
     def divergences(self) -> np.ndarray:
         """Bounds on the Rényi divergences of `ORDERS`."""
@@ -83,7 +83,7 @@ def epsilon_at(divergences: np.ndarray, delta: float) -> float:
     return float(rdp.compute_epsilon(ORDERS.tolist(), divergences.tolist(), delta)[0])
 
 
-def check_budget(releases: Iterable[Release], epsilon: float, delta: float) -> float:
+def check_budget(releases: Iterable[Release], epsilon: float | int, delta: float) -> float:
     """Refuse releases that cost more than is allowed.
 
     Parameters
@@ -118,7 +118,7 @@ def check_budget(releases: Iterable[Release], epsilon: float, delta: float) -> f
 
 
 @functools.cache
-def sigma_for(epsilon: float, delta: float, rounds: float = 1, size: int = 1) -> float:
+def sigma_for(epsilon: float | int, delta: float, rounds: float | int = 1, size: int = 1) -> float:
     """The noise that a budget asks for, as a multiple of the sensitivity.
 
     Parameters

@@ -46,8 +46,8 @@ class NoisedSum:
     True
     """
 
-    sensitivity: float
-    sigma: float
+    sensitivity: float | int
+    sigma: float | int
     size: int
     shares: int = 1
 

@@ -2,14 +2,13 @@
 
 import dataclasses
 import math
-import numbers
 
 import numpy as np
 import numpy.typing as npt
 
 from cofed._util.types import Given
 
-ROUNDS = 8  # noised gradients of a fit that needs several
+ROUNDS = 20  # noised gradients of a fit that needs several
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Privacy:
         Guesses of the mean and standard deviation of y, of a linear model.
     colluding : int, default=1
         How many sites may tell the server their own noise and still not weaken the others' protection.
-    rounds : int, default=8
+    rounds : int, default=20
         How many noised gradients a model takes that needs several; a linear model is fitted from one noised sum.
 
     Examples
@@ -53,7 +52,7 @@ class Privacy:
     def __post_init__(self):
         for name in ("epsilon", "delta", "label_centre", "label_spread"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
                 raise TypeError(f"Privacy: {name} must be a number, got {value!r}")
             if not math.isfinite(value) or (name != "label_centre" and value <= 0):
                 raise ValueError(f"Privacy: {name} must be a finite number{positive(name)}, got {value!r}")
@@ -62,7 +61,7 @@ class Privacy:
             raise ValueError(f"Privacy: delta must be below 1, got {self.delta}")
         for name in ("colluding", "rounds"):
             value, least = getattr(self, name), 0 if name == "colluding" else 1
-            if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
                 raise TypeError(f"Privacy: {name} must be an integer, got {value!r}")
             if not least <= value <= 10_000:
                 raise ValueError(f"Privacy: {name} must be an integer from {least} to 10000, got {value!r}")
@@ -117,14 +116,14 @@ def positive(name: str) -> str:
 def guess(name: str, value: npt.ArrayLike) -> float | tuple[float, ...]:
     """A number, or one for each feature, as Python holds them: so that settings can be compared."""
     try:
-        numbers_of = np.asarray(value)
-        if numbers_of.dtype.kind not in "fiu" or numbers_of.ndim > 1:
+        values = np.asarray(value)
+        if values.dtype.kind not in "fiu" or values.ndim > 1:
             raise ValueError
     except ValueError:
         raise TypeError(f"Privacy: {name} must be a number, or one for each feature, got {value!r}") from None
-    if not np.isfinite(numbers_of).all() or (name == "spread" and not (numbers_of > 0).all()):
+    if not np.isfinite(values).all() or (name == "spread" and not (values > 0).all()):
         raise ValueError(f"Privacy: {name} must be finite numbers{positive(name)}, got {value!r}")
-    return tuple(map(float, numbers_of)) if numbers_of.ndim else float(numbers_of)
+    return tuple(map(float, values)) if values.ndim else float(values)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,7 +25,7 @@ from cofed.federation.rows import Rows, of_clients, tiers_of
 from cofed.models import Weights
 from cofed.sites.base import AbstractSites, AbstractTraining, Exchange, Exchanges, QuestionRefused, TrainingPlan
 from cofed.sites.queries.base import AbstractQuery, Message
-from cofed.sites.queries.private import AbstractPrivateQuery
+from cofed.sites.queries.private import AbstractPrivateQuery, PrivateMessage
 from cofed.sites.questions import question_bytes
 from cofed.sites.rows import SiteRows
 from cofed.sites.table import Scaling, padded_size
@@ -67,14 +67,14 @@ class MemorySites(AbstractSites):
             reason = query.refuses(*self.rows.of_site(m), message)
             if reason is not None:
                 raise QuestionRefused(f"{reason} (client {name!r})")
-        if isinstance(query, AbstractPrivateQuery):
+        if isinstance(query, AbstractPrivateQuery) and isinstance(message, PrivateMessage):
             answer = self.noised(query, message)
         else:
             answer = self.rows.answer(query, message)
         many = len(self.names)
         return answer, many * trees.nbytes(arrays_of(message)), many * trees.nbytes(answer)
 
-    def noised(self, query: AbstractPrivateQuery, message: Message) -> PyTree:
+    def noised(self, query: AbstractPrivateQuery, message: PrivateMessage) -> PyTree:
         """The sum of the sites' noised answers: each site rounds its own, and draws its own noise."""
         asked = question_bytes(query, message)
         parts = [

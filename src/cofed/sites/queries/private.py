@@ -5,7 +5,7 @@ sqrt(weight) z is no longer than the bound r, whatever the row: neither sum can 
 """
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,10 @@ class PrivateMessage(Message):
     shares: Numbers  # 1: how many sites' shares make up that noise
 
 
-class AbstractPrivateQuery(AbstractQuery[PrivateMessage]):
+P = TypeVar("P", bound=PrivateMessage)
+
+
+class AbstractPrivateQuery(AbstractQuery[P]):
     """A question whose answer is one array, which leaves its site with noise."""
 
     @abstractmethod
@@ -34,15 +37,15 @@ class AbstractPrivateQuery(AbstractQuery[PrivateMessage]):
         """How far the sum can move, in the l2 norm, where one row is replaced by any other."""
 
     @abstractmethod
-    def entries(self, message: PrivateMessage, n_features: int) -> int:
+    def entries(self, message: P, n_features: int) -> int:
         """How many entries of the answer one row can change."""
 
-    def noised_sum(self, message: PrivateMessage, n_features: int) -> NoisedSum:
+    def noised_sum(self, message: P, n_features: int) -> NoisedSum:
         """How the sum is noised, and so what it costs."""
         bound, sigma, shares = (float(np.asarray(one)[0]) for one in (message.bound, message.sigma, message.shares))
         return NoisedSum(self.sensitivity(bound), sigma, self.entries(message, n_features), int(shares))
 
-    def refuses(self, X: np.ndarray, y: np.ndarray, message: PrivateMessage) -> str | None:
+    def refuses(self, X: np.ndarray, y: np.ndarray, message: P) -> str | None:
         """Noise that cannot be drawn, or units that are not said: data must not choose them."""
         if message.scaling is None:
             return f"the question {self.name} must say the units of the rows"
@@ -56,7 +59,7 @@ class AbstractPrivateQuery(AbstractQuery[PrivateMessage]):
             return str(error)
         return None
 
-    def released(self, answer: np.ndarray, message: PrivateMessage, secret: bytes) -> np.ndarray:
+    def released(self, answer: np.ndarray, message: P, secret: bytes) -> np.ndarray:
         """The answer with this site's share of the noise."""
         features = 0 if message.scaling is None else len(message.scaling.centre)
         return self.noised_sum(message, features).part(answer, secret)
@@ -68,7 +71,7 @@ class PrivateMomentsMessage(PrivateMessage):
     labels: Numbers  # 1: 1 if it is, 0 if not
 
 
-class PrivateMomentsQuery(AbstractPrivateQuery):
+class PrivateMomentsQuery(AbstractPrivateQuery[PrivateMomentsMessage]):
     """The second moments of the rows z = (x, y, 1), by fold: all of a squared loss.
 
     They are packed such that the length of the vector is the Frobenius norm of the matrix: || z z' - v v' ||_F is at
@@ -82,7 +85,7 @@ class PrivateMomentsQuery(AbstractPrivateQuery):
     def sensitivity(self, bound: float) -> float:
         return float(np.sqrt(2)) * bound**2
 
-    def entries(self, message: PrivateMessage, n_features: int) -> int:
+    def entries(self, message: PrivateMomentsMessage, n_features: int) -> int:
         return (n_features + 2) * (n_features + 3) // 2
 
     def answer(self, table: Table, message: PrivateMomentsMessage) -> Float[Array, "K packed"]:
@@ -119,7 +122,7 @@ class PrivateGradientMessage(PrivateMessage):
     intercept: Numbers  # 1
 
 
-class PrivateGradientQuery(AbstractPrivateQuery):
+class PrivateGradientQuery(AbstractPrivateQuery[PrivateGradientMessage]):
     """The gradient of a loss whose slope is at most 1, by coefficients and then the intercept.
 
     A row's gradient is its weight times a slope of at most 1 times z, and no longer than r: two differ by at most 2 r.
@@ -133,10 +136,10 @@ class PrivateGradientQuery(AbstractPrivateQuery):
     def sensitivity(self, bound: float) -> float:
         return 2 * bound
 
-    def entries(self, message: PrivateMessage, n_features: int) -> int:
+    def entries(self, message: PrivateGradientMessage, n_features: int) -> int:
         return n_features + 1
 
-    def refuses(self, X: np.ndarray, y: np.ndarray, message: PrivateMessage) -> str | None:
+    def refuses(self, X: np.ndarray, y: np.ndarray, message: PrivateGradientMessage) -> str | None:
         if message.loss is None or n_outputs(message.loss) > 1:
             return f"the question {self.name} is about models with one output, and must say the loss"
         return super().refuses(X, y, message)

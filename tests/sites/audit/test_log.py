@@ -84,7 +84,7 @@ def test_a_log_with_a_damaged_end_is_not_continued(path, damage):
     AuditLog(path, "oslo").add(answer(0))
     with open(path, "ab") as file:
         file.write(damage)
-    with pytest.raises(AuditBroken, match="the last line of .* is damaged"):
+    with pytest.raises(AuditBroken, match=r"the last line of .* is damaged"):
         AuditLog(path, "oslo")
     assert path.read_bytes().endswith(damage)
 

@@ -294,6 +294,7 @@ class FederatedLinearModel(BaseEstimator):
 
     def _set_fitted(self, problem: StandardizedProblem, answer: CertifiedFit) -> None:
         """Set the fitted attributes."""
+        self.__dict__.pop("privacy_", None)  # of an earlier fit
         coef, intercept = problem.original(answer.w)
         self.coef_, self.intercept_ = self._output(coef + 0.0, intercept)  # no -0
         self.support_ = np.any(coef.reshape(len(coef), -1) != 0, axis=1)
@@ -371,7 +372,7 @@ def refuse_privacy(model: FederatedLinearModel, what: str, why: str) -> None:
 
 def forget_inference(model: FederatedLinearModel) -> None:
     """Intervals are of one fit."""
-    for name in ("inference_", "inference_note_", "privacy_"):
+    for name in ("inference_", "inference_note_"):
         vars(model).pop(name, None)
 
 

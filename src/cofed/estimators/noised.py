@@ -180,16 +180,34 @@ def plan(privacy: Privacy, sites: AbstractSites, units: PublicUnits, gradients: 
     """The noise of a fit: all of the budget for second moments, or most of it for gradients."""
     p, eps, delta = units.n_features, float(privacy.epsilon), float(privacy.delta)
     shares = privacy.shares(len(sites.names)) if sites.sums_only else 1
-    # What a row is as long as, on average, where the guesses are right.
-    bound = float(np.sqrt(p + 1 if gradients else p + 2))
+    rounds, size = int(privacy.rounds) if gradients else 0, (p + 2) * (p + 3) // 2
+    part = PART if gradients else 1.0
+    of_moments = sigma_for(eps, delta, 1 / part, size)
+    noise = of_moments * np.sqrt(len(sites.names) if shares == 1 else 1.0)
+    # Where the guesses are right, a row is so long on average.
+    bound = float(np.sqrt(p + 1)) if gradients else longest(p, noise / sum(sites.sizes))
 
-    def noised(query: AbstractPrivateQuery, size: int, rounds: float) -> NoisedSum:
+    def noised(query: AbstractPrivateQuery, size: int, multiplier: float) -> NoisedSum:
         sensitivity = query.sensitivity(bound)
-        return NoisedSum(sensitivity, sensitivity * sigma_for(eps, delta, rounds, size), size, shares)
+        return NoisedSum(sensitivity, sensitivity * multiplier, size, shares)
 
-    rounds = int(privacy.rounds) if gradients else 0
-    moments = noised(private_moments, (p + 2) * (p + 3) // 2, 1 / PART if gradients else 1)
-    gradient = noised(private_gradient, p + 1, rounds / (1 - PART)) if gradients else None
+    moments = noised(private_moments, size, of_moments)
+    gradient = None
+    if gradients:
+        gradient = noised(private_gradient, p + 1, sigma_for(eps, delta, rounds / (1 - part), p + 1))
     found = NoisePlan(units, bound, moments, gradient, rounds)
     check_budget([one.release for one in found.releases], eps, delta)
     return found
+
+
+def longest(p: int, noise: float) -> float:
+    """How long a row (x, y, 1) may be, where a mean has so much noise for each unit of sensitivity.
+
+    Rows that are weighted down for a long y bend the model (by 8% for three features, 4% for ten, where the bound is
+    the mean length), and room for longer ones costs noise. So the bound on the squared length is its mean plus 0 to 4
+    of its standard deviations, as those of normal numbers would be: more, the less noise there is. The numbers are from
+    trials with 3 to 30 features and 1,000 to 100,000 rows, and public.
+    """
+    matters = np.sqrt(2) * noise * (p + 2) * np.sqrt(2 * (p + 2))  # the noise's largest eigenvalue beside 1
+    room = np.clip(0.75 * np.log2(0.08 / matters), 0, 4)
+    return float(np.sqrt(p + 2 + room * np.sqrt(2 * (p + 1))))

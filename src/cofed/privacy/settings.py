@@ -113,7 +113,7 @@ def positive(name: str) -> str:
     return "" if name.endswith("centre") else " > 0"
 
 
-def guess(name: str, value: npt.ArrayLike) -> float | tuple[float, ...]:
+def guess(name: str, value: Given[npt.ArrayLike]) -> float | tuple[float, ...]:
     """A number, or one for each feature, as Python holds them: so that settings can be compared."""
     try:
         values = np.asarray(value)

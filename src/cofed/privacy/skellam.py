@@ -10,7 +10,7 @@ import hashlib
 
 import numpy as np
 
-LEAST_MEAN = 10  # below it the rejection method does not hold
+LEAST_MEAN = 1000  # for smaller ones Stirling's series would need more terms
 
 
 def skellam(seed: bytes, variance: int, size: int) -> np.ndarray:
@@ -21,7 +21,7 @@ def skellam(seed: bytes, variance: int, size: int) -> np.ndarray:
     seed : bytes
         A secret, used for nothing else: the same seed gives the same numbers.
     variance : int
-        Of each number: even, and at least 20.
+        Of each number: even, and at least 2000.
     size : int
         How many.
 

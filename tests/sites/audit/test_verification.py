@@ -123,6 +123,14 @@ def test_a_log_that_was_put_back_and_continued_is_noticed_by_the_others(logs):
     assert not verify(path, Signer("oslo").public, others(logs, "oslo")).holds
 
 
+def test_two_logs_of_one_site_must_be_one_log(logs, tmp_path):
+    path, copy = logs["oslo"], tmp_path / "copy.jsonl"
+    copy.write_bytes(b"".join(lines_of(path)[:4]))
+    assert verify(path, None, [copy]).holds  # it was longer later
+    AuditLog(copy, "oslo", Signer("oslo").sign).add(answer(10))
+    assert verify(path, None, [copy]).problems == (f"from line 5 on it differs from {copy}, another log of 'oslo'",)
+
+
 def test_two_answers_under_one_mask_are_noticed(tmp_path):
     own = AuditLog(tmp_path / "audit.jsonl", "oslo")
     own.add(answer(0))
@@ -142,7 +150,7 @@ def test_what_could_not_be_checked_is_said(tmp_path):
     assert verify(signed.path).notes[0] == "the signatures were not checked, for no key was given"
     assert verify(plain.path).notes[0] == "the lines are not signed"
     assert verify(plain.path).notes[1].startswith("lines cut off at the end would not show")
-    assert verify(plain.path, None, [signed.path]).notes[1] == "no log that was given holds a head of it"
+    assert verify(plain.path, None, [signed.path]).notes[1] == "no other site's log that was given holds a head of it"
 
 
 def test_a_log_of_two_sites_does_not_hold(tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from cofed._util.extras import imported
@@ -88,7 +89,7 @@ def verify(path: Path, public_key: str | None = None, others: Sequence[Path] = (
         The site's public key (Ed25519), as the study file has it: 64 hexadecimal digits. Without it signatures are not
         checked.
     others : sequence of Path
-        Logs of other sites.
+        Logs of other sites, or other copies of this one.
 
     Raises
     ------
@@ -115,6 +116,8 @@ def judge(log: LogOnDisk, public_key: str | None, others: Sequence[LogOnDisk]) -
     """The verdict on a log that has been read."""
     problems, notes = [log.problem] if log.problem else [], []
     bad = len(log.lines) + 1 if log.problem else None
+    if log.problem:
+        notes.append(f"only what stands before line {bad} was read, and is told here")
     if log.cut_off:
         notes.append(
             f"after the last line there are {log.cut_off} bytes of one that was being written when the site was "
@@ -124,7 +127,8 @@ def judge(log: LogOnDisk, public_key: str | None, others: Sequence[LogOnDisk]) -
         if sentence:
             problems.append(sentence)
             bad = number if bad is None else min(bad, number)
-    problems += unwitnessed(log, others, notes)
+    problems += unwitnessed(log, [other for other in others if other.site != log.site], notes)
+    problems += parted(log, [other for other in others if other.site == log.site and other is not log])
     head = log.hashes[-1] if log.hashes else NOTHING
     return AuditVerdict(log.path, log.site, log.lines, head, tuple(problems), tuple(notes), bad)
 
@@ -204,14 +208,12 @@ def repeated(log: LogOnDisk) -> tuple[int, str]:
 
 def unwitnessed(log: LogOnDisk, others: Sequence[LogOnDisk], notes: list[str]) -> list[str]:
     """What is wrong by the heads of this log that other sites' logs hold; only the first of each is named."""
-    known, problems = set(log.hashes), []
+    known, problems = {*log.hashes, NOTHING}, []
     seen, witnesses = set(), []
     for other in others:
-        if other.site == log.site:
-            continue
         held = [(line, line.heads[log.site]) for line in other.lines if log.site in line.heads]
-        lost = [line for line, head in held if head not in known and head != NOTHING]
-        seen |= {head for _, head in held} & known
+        lost = [line for line, head in held if head not in known]
+        seen |= {head for _, head in held} & set(log.hashes)
         if held:
             witnesses.append(other.site)
         if lost:
@@ -223,7 +225,17 @@ def unwitnessed(log: LogOnDisk, others: Sequence[LogOnDisk], notes: list[str]) -
     if witnesses:
         notes.append(f"{len(seen)} of its heads are in the logs of {', '.join(sorted(witnesses))}")
     elif others:
-        notes.append("no log that was given holds a head of it")
+        notes.append("no other site's log that was given holds a head of it")
     else:
         notes.append("lines cut off at the end would not show: give other sites' logs, too, which hold heads of it")
+    return problems
+
+
+def parted(log: LogOnDisk, copies: Sequence[LogOnDisk]) -> list[str]:
+    """Where this log says something else than another file with a log of the same site."""
+    problems = []
+    for copy in copies:
+        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(log.hashes, copy.hashes, strict=False)))
+        if alike < min(len(log.hashes), len(copy.hashes)):
+            problems.append(f"from line {alike + 1} on it differs from {copy.path}, another log of {log.site!r}")
     return problems

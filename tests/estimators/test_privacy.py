@@ -18,6 +18,7 @@ from cofed.estimators import (
     load,
 )
 from cofed.estimators.noised import longest, plan, public_units
+from cofed.privacy import noise_shares
 from cofed.sites import Folds, MemorySites, Scaling, SiteRows
 from cofed.sites.queries import (
     PrivateGradientMessage,
@@ -78,7 +79,7 @@ def test_without_noise_it_is_the_fit_to_weighted_rows(fit_intercept, standardize
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_without_noise_the_logistic_fit_is_that_to_weighted_rows(fit_intercept):
     X, y = classes()
-    privacy = Privacy(HARDLY_ANY, 1e-6, **UNITS, rounds=400)
+    privacy = Privacy(HARDLY_ANY, 1e-6, **UNITS, rounds=150)
     model = FederatedLogisticRegression(
         0.05, penalty="elasticnet", l1_ratio=0.0, fit_intercept=fit_intercept, standardize=False, privacy=privacy
     ).fit(X, y, clients=clients(len(y)))
@@ -289,4 +290,4 @@ def test_settings_that_mean_nothing_are_refused(given, sentence):
 
 @pytest.mark.parametrize(("sites", "colluding", "shares"), [(1, 1, 1), (2, 1, 1), (5, 1, 4), (5, 0, 5), (5, 9, 1)])
 def test_shares_leave_out_the_sites_that_may_collude(sites, colluding, shares):
-    assert Privacy(1, colluding=colluding).shares(sites) == shares
+    assert noise_shares(Privacy(1, colluding=colluding), sites) == shares

@@ -12,7 +12,7 @@ import numpy as np
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.units import Units
 from cofed.losses import AbstractLoss, LabelUnits
-from cofed.privacy import NoisedSum, Privacy, check_budget, sigma_for
+from cofed.privacy import NoisedSum, Privacy, check_budget, guesses, noise_shares, sigma_for
 from cofed.sites import AbstractSites, Folds, Scaling
 from cofed.sites.queries import (
     AbstractPrivateQuery,
@@ -80,7 +80,7 @@ class PublicUnits:
 
 def public_units(privacy: Privacy, features: int, fit_intercept: bool, standardize: bool, linear: bool) -> PublicUnits:
     """The units that the guesses make; standardised features are those divided by the guessed spreads."""
-    centre, spread = privacy.units(features)
+    centre, spread = guesses(privacy, features)
     size, at = (float(privacy.label_spread), float(privacy.label_centre)) if linear else (1.0, 0.0)
     labels = LabelUnits(at, size, size, at, size**2) if linear else LabelUnits()
     standard = spread if standardize else np.ones(features)
@@ -179,7 +179,7 @@ class NoisePlan:
 def plan(privacy: Privacy, sites: AbstractSites, units: PublicUnits, gradients: bool) -> NoisePlan:
     """The noise of a fit: all of the budget for second moments, or most of it for gradients."""
     p, eps, delta = units.n_features, float(privacy.epsilon), float(privacy.delta)
-    shares = privacy.shares(len(sites.names)) if sites.sums_only else 1
+    shares = noise_shares(privacy, len(sites.names)) if sites.sums_only else 1
     rounds, size = int(privacy.rounds) if gradients else 0, (p + 2) * (p + 3) // 2
     part = PART if gradients else 1.0
     of_moments = sigma_for(eps, delta, 1 / part, size)

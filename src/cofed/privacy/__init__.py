@@ -2,7 +2,7 @@
 
 from cofed.privacy.accounting import BudgetSpent, Release, check_budget, epsilon_of, sigma_for
 from cofed.privacy.noised_sum import NoisedSum
-from cofed.privacy.settings import Privacy, PrivacyReport
+from cofed.privacy.settings import Privacy, PrivacyReport, guesses, noise_shares
 from cofed.privacy.skellam import skellam
 
 __all__ = [
@@ -13,6 +13,8 @@ __all__ = [
     "Release",
     "check_budget",
     "epsilon_of",
+    "guesses",
+    "noise_shares",
     "sigma_for",
     "skellam",
 ]

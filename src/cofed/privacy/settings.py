@@ -1,7 +1,7 @@
 """What a user asks for, and what was paid."""
 
 import dataclasses
-import math
+import sys
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +36,13 @@ class Privacy:
 
     Examples
     --------
-    >>> Privacy(epsilon=1, delta=1e-6).shares(sites=5)
-    4
+    >>> from cofed.estimators import FederatedLasso
+    >>> rng = np.random.default_rng(0)
+    >>> X, sites = rng.normal(size=(5000, 3)), np.arange(5000) % 5
+    >>> y = X[:, 0] + rng.normal(size=5000)
+    >>> model = FederatedLasso(0.1, privacy=Privacy(epsilon=1, delta=1e-6)).fit(X, y, clients=sites)
+    >>> bool(abs(model.coef_[0] - 0.9) < 0.1), model.privacy_.epsilon <= 1, model.certificate_
+    (True, True, None)
     """
 
     epsilon: Given[float]
@@ -54,7 +59,7 @@ class Privacy:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
                 raise TypeError(f"Privacy: {name} must be a number, got {value!r}")
-            if not math.isfinite(value) or (name != "label_centre" and value <= 0):
+            if not abs(value) <= sys.float_info.max or (name != "label_centre" and value <= 0):
                 raise ValueError(f"Privacy: {name} must be a finite number{positive(name)}, got {value!r}")
             object.__setattr__(self, name, float(value))
         if self.delta >= 1:
@@ -69,43 +74,31 @@ class Privacy:
         for name in ("centre", "spread"):
             object.__setattr__(self, name, guess(name, getattr(self, name)))
 
-    def shares(self, sites: int) -> int:
-        """How many sites' shares of the noise must be enough, of so many sites in a sum.
 
-        Parameters
-        ----------
-        sites : int
-            The sites of the sum.
+def noise_shares(privacy: Privacy, sites: int) -> int:
+    """How many sites' shares of the noise must be enough, of so many sites in a sum; 1 is all of it from every site.
 
-        Returns
-        -------
-        int
-            At least 1, which is all of the noise from every site.
-        """
-        return max(1, sites - self.colluding)
+    >>> noise_shares(Privacy(1), sites=5), noise_shares(Privacy(1), sites=1)
+    (4, 1)
+    """
+    return max(1, sites - privacy.colluding)
 
-    def units(self, features: int) -> tuple[np.ndarray, np.ndarray]:
-        """The guesses for so many features.
 
-        Parameters
-        ----------
-        features : int
-            How many there are.
+def guesses(privacy: Privacy, features: int) -> tuple[np.ndarray, np.ndarray]:
+    """The guessed centres and spreads of so many features.
 
-        Returns
-        -------
-        centre, spread : ndarray of shape (features,)
-            One number for each.
-        """
-        found = []
-        for name in ("centre", "spread"):
-            value = np.asarray(getattr(self, name), np.float64)
-            if value.ndim and value.shape != (features,):
-                raise ValueError(
-                    f"Privacy: {name} must be one number, or one for each of {features} features, got {len(value)}"
-                )
-            found.append(np.broadcast_to(value, (features,)).copy())
-        return found[0], found[1]
+    >>> guesses(Privacy(1, spread=[1.0, 2.0]), 2)
+    (array([0., 0.]), array([1., 2.]))
+    """
+    found = []
+    for name in ("centre", "spread"):
+        value = np.asarray(getattr(privacy, name), np.float64)
+        if value.ndim and value.shape != (features,):
+            raise ValueError(
+                f"Privacy: {name} must be one number, or one for each of {features} features, got {len(value)}"
+            )
+        found.append(np.broadcast_to(value, (features,)).copy())
+    return found[0], found[1]
 
 
 def positive(name: str) -> str:
@@ -115,15 +108,17 @@ def positive(name: str) -> str:
 
 def guess(name: str, value: Given[npt.ArrayLike]) -> float | tuple[float, ...]:
     """A number, or one for each feature, as Python holds them: so that settings can be compared."""
+    if np.ma.isMaskedArray(value):
+        raise TypeError(f"Privacy: {name} must be numbers, none of them masked, got {value!r}")
     try:
-        values = np.asarray(value)
-        if values.dtype.kind not in "fiu" or values.ndim > 1:
-            raise ValueError
+        given = np.asarray(value)
     except ValueError:
-        raise TypeError(f"Privacy: {name} must be a number, or one for each feature, got {value!r}") from None
-    if not np.isfinite(values).all() or (name == "spread" and not (values > 0).all()):
+        given = np.zeros((0, 0))
+    if given.dtype.kind not in "fiu" or given.ndim > 1 or not given.size:
+        raise TypeError(f"Privacy: {name} must be a number, or one for each feature, got {value!r}")
+    if not np.isfinite(given).all() or (name == "spread" and not (given > 0).all()):
         raise ValueError(f"Privacy: {name} must be finite numbers{positive(name)}, got {value!r}")
-    return tuple(map(float, values)) if values.ndim else float(values)
+    return tuple(map(float, given)) if given.ndim else float(given)
 
 
 @dataclasses.dataclass(frozen=True)

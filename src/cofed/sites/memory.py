@@ -111,9 +111,7 @@ class MemorySites(AbstractSites):
 
     def with_clusters(self, cluster: np.ndarray) -> "MemorySites":
         """The same rows in groups, each of which is within a site; what was asked counts on."""
-        other = MemorySites(dataclasses.replace(self.rows, cluster=cluster), self.feature_names, self.secret)
-        other.exchanges = self.exchanges
-        return other
+        return self.with_rows(dataclasses.replace(self.rows, cluster=cluster))
 
     def require_target(self) -> None:
         """Refuse sites whose rows have no labels."""
@@ -122,8 +120,12 @@ class MemorySites(AbstractSites):
 
     def with_labels(self, y: np.ndarray) -> "MemorySites":
         """The same rows with other labels; what was asked counts on."""
-        other = MemorySites(self.rows.with_labels(y), self.feature_names, self.secret)
-        other.exchanges = self.exchanges
+        return self.with_rows(self.rows.with_labels(y))
+
+    def with_rows(self, rows: SiteRows) -> "MemorySites":
+        """The same sites with other rows; what was asked counts on."""
+        other = MemorySites(rows, self.feature_names, self.secret)
+        other.exchanges, other.sums_only = self.exchanges, self.sums_only
         return other
 
     def train(self, plan: TrainingPlan, w: Weights) -> "MemoryTraining":

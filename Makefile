@@ -27,7 +27,7 @@ browser:                       ## a browser and its driver, installed where they
 	  $$root timeout 900 apt-get install --yes --no-install-recommends chromium chromium-driver
 
 test-browser: .venv/installed browser  ## the pages in a real browser
-	CI=true $(BIN)/pytest -m browser tests/report tests/fitting tests/watch
+	CI=true $(BIN)/pytest -m browser tests/report tests/fitting tests/watch tests/sites/audit
 
 # Flower holds other packages back, so it has an environment of its own; FLWR=1.40 takes that version, in another one.
 FLWR ?=

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import logging
 import math
 import time
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from cofed.sites.audit import AuditEvent, AuditLog
 from cofed.sites.base import QuestionRefused
 from cofed.sites.columns import Label, TableInfo
 from cofed.sites.design import Design
@@ -97,6 +99,11 @@ class LocalSite:
         return self.load()
 
     @functools.cached_property
+    def audit(self) -> AuditLog | None:
+        """The log of what left."""
+        return None if self.keep is None else AuditLog(self.keep / "audit.jsonl", self.name, self.masks.keys.sign)
+
+    @functools.cached_property
     def masks(self) -> SiteMasks:
         """The site's part in sums of which nobody sees the parts."""
         keys = SiteKeys.new() if self.keep is None else SiteKeys.of_folder(self.keep)
@@ -108,12 +115,11 @@ class LocalSite:
         What is wrong with the request, and why it is refused, is said in the reply. The text of any other error may
         quote data, so it stays in the site's own log.
         """
-        began = time.perf_counter()
-        head: Head = {"site": self.name, "answers": question_hash(request), "kind": "", "trouble": ""}
-        arrays: dict[str, np.ndarray] = {}
+        began, mark = time.perf_counter(), question_hash(request)
+        head: Head = {"site": self.name, "answers": mark, "kind": "", "trouble": ""}
         try:
-            found, arrays = self.answered(request)
-            head |= found
+            found, arrays = self.audited(request, mark)
+            return pack(head | found | {"seconds": time.perf_counter() - began}, arrays)
         except (Malformed, QuestionRefused) as error:
             head |= {"kind": type(error).__name__, "trouble": str(error)}
             log.warning("cofed: %s", error)
@@ -121,23 +127,58 @@ class LocalSite:
             words = f"it failed with a {type(error).__name__}; the site's own log says more"
             head |= {"kind": "Failed", "trouble": words}
             log.exception("cofed: the site %s failed", self.name)
-        return pack(head | {"seconds": time.perf_counter() - began}, arrays)
+        return pack(head | {"seconds": time.perf_counter() - began}, {})
 
-    def answered(self, request: bytes) -> tuple[Head, dict[str, np.ndarray]]:
-        """What is said, and the arrays that are sent, where all goes well."""
+    def audited(self, request: bytes, mark: str) -> tuple[Head, dict[str, np.ndarray]]:
+        """The answer, once the log of what left speaks of it; where that cannot be written, nothing leaves."""
+        about: dict[str, object] = {"request": mark}  # what the log will say
+        try:
+            found, arrays = self.answered(request, about)
+        except Exception as error:
+            refused = isinstance(error, QuestionRefused)
+            about |= {"event": "refusal" if refused else "failure", "note": type(error).__name__}
+            self.note(about | {"decision": "refused" if refused else None})
+            raise
+        if about.get("event") is None:
+            return found, arrays
+        shapes = {name: array.shape for name, array in arrays.items()}
+        about |= {"shapes": shapes, "size": sum(array.nbytes for array in arrays.values())}
+        if about["event"] == "answer" and about.get("decision") == "allowed":
+            about["content"] = self.content_mark(arrays, bool(about.get("is_masked")))
+        newest = self.note(about)
+        return (found | {"log": newest} if newest else found), arrays
+
+    def note(self, about: Mapping[str, object]) -> str | None:
+        """Write a line into the log of what left, where the site has a folder for it; gives the log's newest hash."""
+        return None if self.audit is None else self.audit.add(AuditEvent.model_validate(about))
+
+    def content_mark(self, arrays: Mapping[str, np.ndarray], is_masked: bool) -> str:
+        """A hash of what leaves; of what is not masked only this site can make it, as others could try out data."""
+        data = b"".join(np.ascontiguousarray(arrays[name]).tobytes() for name in sorted(arrays))
+        return hashlib.sha256(data).hexdigest() if is_masked else self.masks.keys.mark(b"content", data).hex()
+
+    def answered(self, request: bytes, about: dict[str, object]) -> tuple[Head, dict[str, np.ndarray]]:
+        """What is said, and the arrays that are sent, where all goes well; `about` is told what the log will say."""
         jax.config.update("jax_enable_x64", True)
         head, _ = unpack(request)
         kind = head.get("kind")
         if kind == "hello":
+            about |= {"event": "hello"}
             return {"info": self.info().model_dump(mode="json"), "card": self.card(head)}, {}
         if kind == "rows":
+            about |= {"event": "answer", "query": "rows", "decision": "allowed"}
             return {"rows": len(self.rows(self.design(head.get("view"))).X)}, {}
         if kind == "end":
             return self.end(head), {}
         if kind != "question":
             raise Malformed(f"the request is of the kind {clipped(kind)}, which is not known here")
-        total = None if "sum" not in head else read_sum(head["sum"])
-        return self.to_question(read_question(request), total, question_hash(request))
+        question, total = read_question(request), None if "sum" not in head else read_sum(head["sum"])
+        about |= {"query": question.query.name, "version": question.query.version}
+        if total is not None:
+            ticket = "/".join(map(str, total.ticket))
+            about |= {"study": total.study, "run": total.run, "ticket": ticket, "sites": total.names}
+            about |= {"heads": {site: head for site, head in total.heads.items() if site != self.name}}
+        return self.to_question(question, total, about)
 
     # Who the site is
 
@@ -161,7 +202,7 @@ class LocalSite:
     # Questions
 
     def to_question(
-        self, question: Question, total: SumRequest | None, mark: str
+        self, question: Question, total: SumRequest | None, about: dict[str, object]
     ) -> tuple[Head, dict[str, np.ndarray]]:
         """The answer to a question, once it is known that it fits the rows and may be answered."""
         design = self.design(question.view, "" if total is None else total.study)
@@ -172,14 +213,17 @@ class LocalSite:
         if refusal is None and (reason := question.query.refuses(rows.X, rows.y, question.message)) is not None:
             refusal = Refusal("", reason, is_silent=True)
         if refusal is not None:
+            about["rule"] = refusal.rule
             log.warning("cofed: the question %s is not answered: %s", question.query.name, refusal.sentence)
             if total is None or not refusal.is_silent:
                 words = f"its rule {refusal.rule!r} forbids it" if refusal.rule else refusal.sentence
                 raise QuestionRefused(words)
+        about |= {"event": "answer", "is_masked": total is not None}
+        about["decision"] = "allowed" if refusal is None else "refused"
         arrays = {} if refusal is not None else answer_arrays(rows.answer(question.query, question.message))
         if total is None:
             return {"finite": all(np.isfinite(array).all() for array in arrays.values())}, arrays
-        return self.masked(question, total, mark, arrays)
+        return self.masked(question, total, str(about["request"]), arrays)
 
     def masked(
         self, question: Question, total: SumRequest, mark: str, arrays: Mapping[str, np.ndarray]

@@ -28,6 +28,7 @@ from cofed.sites.questions import question_hash, read_answer
 from cofed.sites.secure.cards import Card
 from cofed.sites.secure.invitation import PLAIN, Invitation
 from cofed.sites.secure.site_end import PadUsed, StaleCard
+from cofed.sites.secure.sum_request import LEAST_SITES
 
 T = TypeVar("T")
 Reply = tuple[Head, dict[str, np.ndarray]]
@@ -194,6 +195,11 @@ class NetworkSites(AbstractSites):
         """The sites that a link reaches, once they are all there and have agreed on what their tables hold."""
         began = time.perf_counter()
         infos = link.gather(wanted)
+        if link.invitation.is_masked and len(infos) < LEAST_SITES:
+            raise ValueError(
+                "the answers of a single site cannot be masked, as their sum would be its own; give plain=True (--plain) "
+                "where the server may see them"
+            )
         order = sorted(infos, key=naming.natural)
         told = sum(len(info.model_dump_json()) for info in infos.values())
         link.exchanges.append(Exchange("columns", 1, 0, told, time.perf_counter() - began))

@@ -76,7 +76,7 @@ def test_both_sites_of_a_pair_have_the_same_secret_and_nobody_else():
 
 
 def test_a_key_that_gives_nothing_secret_is_refused():
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="Error computing shared key"):
         pair_secret(RunKeys(None).private, "00" * 32, ["x"])
 
 

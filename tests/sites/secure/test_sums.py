@@ -1,5 +1,8 @@
 """Masked answers give the sums that plain ones give, to every estimator, and the server sees nothing else."""
 
+import hashlib
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ import pytest
 from cofed import estimators
 from cofed.losses import Poisson, Squared
 from cofed.sites import QuestionRefused, Scaling, table_sites
+from cofed.sites.audit import verify
 from cofed.sites.packing import unpack
 from cofed.sites.queries import LookMessage, Message, look, sums
 from tests.sites.secure.worlds import MaskedLink, over, tables
@@ -71,6 +75,23 @@ def test_a_site_that_cannot_answer_is_not_named():
     assert "rome" not in str(caught.value)
     told = {site: [unpack(reply)[0] for reply in replies] for site, replies in link.replies.items()}
     assert all(head["kind"] == head["trouble"] == "" for heads in told.values() for head in heads)
+
+
+def test_what_left_is_in_the_site_s_log(tmp_path):
+    link = MaskedLink(TABLES, tmp_path)
+    sites = over(link, target="cost", features=("a",)).of_numbers()
+    for _ in range(2):
+        sites.ask(sums, Message(loss=Squared()))
+    paths = {name: tmp_path / name / "audit.jsonl" for name in TABLES}
+    for name, path in paths.items():
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [line["event"] for line in lines] == ["hello", "answer", "answer"]
+        _, arrays = unpack(link.replies[name][-1])
+        assert lines[-1]["content"] == hashlib.sha256(arrays["masked"].tobytes()).hexdigest()
+        assert (lines[-1]["is_masked"], lines[-1]["sites"]) == (True, sorted(TABLES))
+        assert lines[-1]["size"] == arrays["masked"].nbytes
+        assert set(lines[-1]["heads"]) == set(TABLES) - {name}  # each site's log vouches for the others'
+        assert verify(path, link.sites[name].masks.keys.public).holds
 
 
 def test_the_answers_of_single_sites_are_not_to_be_had():

@@ -5,11 +5,11 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
-import cofed
 from cofed._util.files import atomically, private_file, private_folder
 from cofed.sites.base import QuestionRefused
 from cofed.sites.guard import SumOver
@@ -67,7 +67,7 @@ class SiteMasks:
     def run_keys(self, study: str, run: str, table: bytes) -> "RunKeys":
         """The keys of a fit, made where they are missing."""
         # Another version of cofed may compute other last digits.
-        parts = (study.encode(), run.encode(), table, cofed.__version__.encode())
+        parts = (study.encode(), run.encode(), table, version("cofed").encode())
         name = self.keys.mark(b"run", *parts).hex()[:32]
         if name not in self.runs:
             self.runs[name] = RunKeys(None if self.keep is None else self.keep / "runs" / name)

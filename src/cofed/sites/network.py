@@ -197,8 +197,8 @@ class NetworkSites(AbstractSites):
         infos = link.gather(wanted)
         if link.invitation.is_masked and len(infos) < LEAST_SITES:
             raise ValueError(
-                "the answers of a single site cannot be masked, as their sum would be its own; give plain=True (--plain) "
-                "where the server may see them"
+                "the answers of a single site cannot be masked, as their sum would be its own; give plain=True "
+                "(--plain) where the server may see them"
             )
         order = sorted(infos, key=naming.natural)
         told = sum(len(info.model_dump_json()) for info in infos.values())

@@ -1,8 +1,8 @@
 """Estimators under differential privacy: fits from noised sums alone, and what they may say of themselves.
 
 A linear model is known from its second moments: they are noised once, and path, choice of strength and model come from
-them. A logistic model takes noised gradients, in dual averaging: with H, a bound on the curvature from noised second
-moments, each gradient g at a model t tells a linear function g - H t, and the model is the minimiser of the mean of
+them. A logistic model takes noised gradients, in dual averaging: with H, the curvature as noised second moments tell
+it, each gradient g at a model t tells a linear function g - H t, and the next model is the minimiser of the mean of
 all, + t' H t / 2 + penalty. The noise of many gradients so averages out, and more rounds cost little but exchanges. It
 is independent from round to round: correlated noise gains nothing where every row is in every round (docs/privacy.md).
 """
@@ -10,6 +10,7 @@ is independent from round to round: correlated noise gains nothing where every r
 from typing import TypeVar
 
 import numpy as np
+from scipy.special import expit
 
 from cofed.estimators.base import FederatedLinearModel, forget_inference
 from cofed.estimators.cross_validation import CrossValidated
@@ -125,19 +126,32 @@ def along(model: FederatedLinearModel, loss: MeanQuadratic, units: PublicUnits, 
 def dual_averaging(
     model: FederatedLinearModel, sites: AbstractSites, noised: NoisePlan, moments: NoisedMoments
 ) -> np.ndarray:
-    """The parameters of a model whose gradients are asked for, later ones counting more."""
+    """The parameters of a logistic model, whose gradients are asked for; later ones count more."""
     loss, units, found = model._loss(), noised.units, moments.without()
     weights = units.weights(float(vars(model)["alpha"]), ratio_of(model))
     z = [*range(units.n_features), units.n_features + 1]
     rows, B = found[-1, -1], units.basis
-    assert loss.curvature is not None
-    H = loss.curvature * B.T @ found[np.ix_(z, z)] @ B / rows
-    t, state, total = np.zeros(B.shape[1]), np.zeros(B.shape[1]), 0
+    M = found[np.ix_(z, z)] / rows
+    t, gradients, models, total = np.zeros(B.shape[1]), np.zeros(B.shape[1]), np.zeros(B.shape[1]), 0
     for k in range(1, noised.rounds + 1):
-        gradient = B.T @ noised.ask_gradient(sites, B @ t + units.origin, loss) / rows
-        state, total = state + k**2 * (gradient - H @ t), total + k**2
-        t = MeanQuadratic(H, state / total).minimiser(*weights, t)
+        at = B @ t + units.origin
+        gradient = B.T @ noised.ask_gradient(sites, at, loss) / rows
+        gradients, models, total = gradients + k**2 * gradient, models + k**2 * t, total + k**2
+        H = curvature(at, M) * B.T @ M @ B
+        t = MeanQuadratic(H, (gradients - H @ models) / total).minimiser(*weights, t)
     return t
+
+
+def curvature(model: np.ndarray, M: np.ndarray) -> float:
+    """The mean second derivative of the logistic loss, if predictions are normal with these second moments.
+
+    It is at most 0.25, and here at least 0.1, so that no step is far too long.
+    """
+    mean = float(M[-1] @ model)
+    spread = np.sqrt(max(float(model @ M @ model) - mean**2, 0.0))
+    points, weight = np.polynomial.hermite_e.hermegauss(40)
+    chance = expit(mean + spread * points)
+    return max(float(weight @ (chance * (1 - chance)) / weight.sum()), 0.1)
 
 
 def strongest(loss: MeanQuadratic, units: PublicUnits, ratio: float) -> float:

@@ -138,7 +138,7 @@ def sigma_for(epsilon: float | int, delta: float, rounds: float | int = 1, size:
     Examples
     --------
     >>> round(sigma_for(1.0, 1e-6), 1), round(sigma_for(1.0, 1e-6, rounds=4), 1)
-    (4.8, 9.7)
+    (4.5, 9.1)
     """
 
     def cost(sigma: float) -> float:

@@ -136,12 +136,12 @@ def test_replacing_a_row_moves_no_sum_further_than_was_said(others, before, afte
         whole = [*others, row]
         X, y = np.array([x for x, _ in whole]), np.array([y for _, y in whole])
         at = SiteRows.of_sites(("a",), [X], [y])
-        moments = at.answer(private_moments, PrivateMomentsMessage(*common, np.ones(1), scaling=scaling))
+        moments = at.exact(private_moments, PrivateMomentsMessage(*common, np.ones(1), scaling=scaling))
         at = SiteRows.of_sites(("a",), [X], [(y > 0).astype(float)])
         message = PrivateGradientMessage(
             *common, np.array(model[:2]), np.array(model[2:]), scaling=scaling, loss=cofed.Logistic()
         )
-        return moments, at.answer(private_gradient, message)
+        return moments, at.exact(private_gradient, message)
 
     moved = [np.linalg.norm(a - b) for a, b in zip(answers(before), answers(after), strict=True)]
     assert moved[0] <= private_moments.sensitivity(bound) * (1 + 1e-9)
@@ -154,7 +154,7 @@ def test_the_worst_row_comes_near_the_bound():
     scaling, bound = Scaling(np.zeros(2), np.ones(2)), 1.7
     message = PrivateMomentsMessage(np.array([bound]), np.ones(1), np.ones(1), np.ones(1), scaling=scaling)
     ends = [
-        SiteRows.of_sites(("a",), [np.array([x])], [np.zeros(1)]).answer(private_moments, message)
+        SiteRows.of_sites(("a",), [np.array([x])], [np.zeros(1)]).exact(private_moments, message)
         for x in ([1e9, 0.0], [0.0, 1e9])
     ]
     assert np.linalg.norm(ends[0] - ends[1]) == pytest.approx(private_moments.sensitivity(bound), rel=1e-6)
@@ -214,8 +214,8 @@ def test_folds_are_disjoint_and_add_up():
     one = SiteRows.of_sites(("a",), [X], [y])
     common = np.array([9.0]), np.ones(1), np.ones(1), np.ones(1)
     scaling = Scaling(np.zeros(3), np.ones(3))
-    whole = one.answer(private_moments, PrivateMomentsMessage(*common, scaling=scaling))
-    parts = one.answer(private_moments, PrivateMomentsMessage(*common, scaling=scaling, folds=Folds(5)))
+    whole = one.exact(private_moments, PrivateMomentsMessage(*common, scaling=scaling))
+    parts = one.exact(private_moments, PrivateMomentsMessage(*common, scaling=scaling, folds=Folds(5)))
     assert parts.shape == (5, 15)
     assert parts.sum(axis=0) == pytest.approx(whole[0])
 

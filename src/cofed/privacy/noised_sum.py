@@ -87,13 +87,14 @@ class NoisedSum:
         values : ndarray
             The site's part of the sum. That it changes by no more than `sensitivity` is up to the caller.
         secret : bytes
-            Of this site and this question, and nobody else's: HMAC(the site's secret, the question).
+            HMAC(the site's own secret, all that tells this sum from others: what is asked, in which run and round, of
+            which sites). Two sums over other sites, or of other rounds, must not have noise in common.
 
         Returns
         -------
         ndarray
-            Multiples of `grid`. The noise depends on the secret and on the values: the same question about the same
-            data has the same answer, which cannot be averaged; about other data, it has other noise.
+            Multiples of `grid`. The noise depends on the secret and on the values: asked again, the same data have the
+            same answer, so that nothing can be averaged; other data have other noise.
         """
         whole = self.encoded(values)
         seed = hmac.new(secret, whole.tobytes(), hashlib.sha256).digest()

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import json
 import logging
 import math
 import time
@@ -20,6 +21,7 @@ from cofed.sites.columns import Label, TableInfo
 from cofed.sites.design import Design
 from cofed.sites.guard import AbstractGuard, Asked, OpenGuard, Refusal, SumOver
 from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
+from cofed.sites.queries import AbstractPrivateQuery
 from cofed.sites.questions import Question, answer_arrays, flat, question_hash, read_question
 from cofed.sites.rows import SiteRows
 from cofed.sites.secure.keys import SiteKeys
@@ -211,6 +213,9 @@ class LocalSite:
         rows = self.rows(design)
         check_fit(question, rows)
         refusal = self.guard.refuses(Asked(question, question.digest, design, self.table, over))
+        if refusal is None and isinstance(question.query, AbstractPrivateQuery):
+            lack = question.query.lacks(question.message, 1 if over is None else len(over.rows))
+            refusal = None if lack is None else Refusal("noise", lack)
         if refusal is None and (reason := question.query.refuses(rows.X, rows.y, question.message)) is not None:
             refusal = Refusal("", reason, is_silent=True)
         if refusal is not None:
@@ -221,10 +226,21 @@ class LocalSite:
                 raise QuestionRefused(words)
         about |= {"event": "answer", "is_masked": total is not None}
         about["decision"] = "allowed" if refusal is None else "refused"
-        arrays = {} if refusal is not None else answer_arrays(rows.answer(question.query, question.message))
+        arrays = {} if refusal is not None else self.released(question, total, rows)
         if total is None:
             return {"finite": all(np.isfinite(array).all() for array in arrays.values())}, arrays
         return self.masked(question, total, str(about["request"]), arrays)
+
+    def released(self, question: Question, total: SumRequest | None, rows: SiteRows) -> dict[str, np.ndarray]:
+        """The answer as it may leave: of some questions with noise.
+
+        Asked again in one fit, it has the same noise, so that nothing can be averaged. Over other sites, in another
+        fit, or after any site's table has changed (each has another key then), all sites have new noise: the
+        difference of two sums with some of their noise in common would tell of the others with too little.
+        """
+        sites = () if total is None else sorted((card.site, card.key) for card in total.cards)
+        noise = self.masks.keys.mark(b"noise", question.digest.encode(), json.dumps(sites).encode())
+        return answer_arrays(rows.answer(question.query, question.message, noise))
 
     def masked(
         self, question: Question, total: SumRequest, mark: str, arrays: Mapping[str, np.ndarray]

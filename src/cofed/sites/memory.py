@@ -25,7 +25,7 @@ from cofed.federation.rows import Rows, of_clients, tiers_of
 from cofed.models import Weights
 from cofed.sites.base import AbstractSites, AbstractTraining, Exchange, Exchanges, QuestionRefused, TrainingPlan
 from cofed.sites.queries.base import AbstractQuery, Message
-from cofed.sites.queries.private import AbstractPrivateQuery, PrivateMessage
+from cofed.sites.queries.private import AbstractPrivateQuery
 from cofed.sites.questions import question_bytes
 from cofed.sites.rows import SiteRows
 from cofed.sites.table import Scaling, padded_size
@@ -67,18 +67,16 @@ class MemorySites(AbstractSites):
             reason = query.refuses(*self.rows.of_site(m), message)
             if reason is not None:
                 raise QuestionRefused(f"{reason} (client {name!r})")
-        if isinstance(query, AbstractPrivateQuery) and isinstance(message, PrivateMessage):
-            answer = self.noised(query, message)
-        else:
-            answer = self.rows.answer(query, message)
+        private = isinstance(query, AbstractPrivateQuery)
+        answer = self.noised(query, message) if private else self.rows.answer(query, message)
         many = len(self.names)
         return answer, many * trees.nbytes(arrays_of(message)), many * trees.nbytes(answer)
 
-    def noised(self, query: AbstractPrivateQuery, message: PrivateMessage) -> PyTree:
+    def noised(self, query: AbstractPrivateQuery, message: Message) -> PyTree:
         """The sum of the sites' noised answers: each site rounds its own, and draws its own noise."""
         asked = question_bytes(query, message)
         parts = [
-            query.released(rows.answer(query, message), message, own_secret(self.secret, name, asked))
+            rows.answer(query, message, own_secret(self.secret, name, asked))
             for name, rows in zip(self.names, self.rows.each, strict=True)
         ]
         return np.sum(parts, axis=0)

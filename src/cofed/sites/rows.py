@@ -115,8 +115,12 @@ class SiteRows:
         weight, cluster = cache.fixed.get((), lambda: (filled(np.ones(n)), filled(groups)))
         return Table(X, y, weight, fold, cluster)
 
-    def answer(self, query: AbstractQuery, message: Message) -> PyTree:
-        """The answer to a question, in NumPy arrays."""
+    def answer(self, query: AbstractQuery, message: Message, secret: bytes | None = None) -> PyTree:
+        """The answer to a question as it may leave, in NumPy arrays; of some with noise, drawn from a secret."""
+        return query.released(self.exact(query, message), message, secret)
+
+    def exact(self, query: AbstractQuery, message: Message) -> PyTree:
+        """The answer to a question without noise."""
         if not isinstance(message, query.message):
             raise TypeError(f"the query {query.name} takes a {query.message.__name__}, got {type(message).__name__}")
         table = self.table(message.scaling, message.folds)

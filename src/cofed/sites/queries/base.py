@@ -80,7 +80,7 @@ class AbstractQuery(ABC, Generic[M]):
         """The answer to the message itself, from that to the padded one."""
         return answer
 
-    def released(self, answer: PyTree, message: M, secret: bytes) -> PyTree:
+    def released(self, answer: PyTree, message: M, secret: bytes | None) -> PyTree:
         """What leaves the site: the answer, of some questions with noise that is drawn from a secret of the site's."""
         return answer
 

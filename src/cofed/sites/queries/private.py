@@ -45,6 +45,17 @@ class AbstractPrivateQuery(AbstractQuery[P]):
         bound, sigma, shares = (float(np.asarray(one)[0]) for one in (message.bound, message.sigma, message.shares))
         return NoisedSum(self.sensitivity(bound), sigma, self.entries(message, n_features), int(shares))
 
+    def lacks(self, message: P, sites: int) -> str | None:
+        """Why the noise would be too little in a sum over so many sites; None where it is not.
+
+        Whoever asks says how many sites' shares make up the noise. A site counts on all but one of the others: the one
+        might tell its own noise. Where its answer is seen alone (one site), its noise must be enough alone.
+        """
+        shares, most = float(np.asarray(message.shares)[0]), max(1, sites - 1)
+        if shares <= most:
+            return None
+        return f"the question {self.name} counts on the noise of {shares:g} sites, of which there may be {most} at most"
+
     def refuses(self, X: np.ndarray, y: np.ndarray, message: P) -> str | None:
         """Noise that cannot be drawn, or units that are not said: data must not choose them."""
         if message.scaling is None:
@@ -59,8 +70,10 @@ class AbstractPrivateQuery(AbstractQuery[P]):
             return str(error)
         return None
 
-    def released(self, answer: np.ndarray, message: P, secret: bytes) -> np.ndarray:
+    def released(self, answer: np.ndarray, message: P, secret: bytes | None) -> np.ndarray:
         """The answer with this site's share of the noise."""
+        if secret is None:
+            raise ValueError(f"the question {self.name} is answered with noise, for which a site needs a secret")
         features = 0 if message.scaling is None else len(message.scaling.centre)
         return self.noised_sum(message, features).part(answer, secret)
 

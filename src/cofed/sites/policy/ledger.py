@@ -165,7 +165,8 @@ def row_marks(frame: Frame, secret: bytes) -> np.ndarray:
     >>> marks.shape, len({one.tobytes() for one in marks})
     ((3, 16), 3)
     """
-    content = pd.util.hash_pandas_object(frame, index=False).to_numpy(np.uint64)
+    hashed = pd.util.hash_pandas_object(frame, index=False)  # pyright: ignore[reportAttributeAccessIssue]
+    content = hashed.to_numpy(np.uint64)
     again = pd.Series(content).groupby(content).cumcount().to_numpy(np.uint64)
     parts = np.column_stack([content, again])
     names = "\0".join(frame.columns).encode()
@@ -203,6 +204,7 @@ def read_ledger(path: Path, secret: bytes) -> Ledger:
 def lost(path: Path, key: Path, why: str) -> str:
     """The sentence about a ledger that cannot be used."""
     return (
-        f"the record of what this site has answered, {path}, cannot be used ({why}), so nothing is answered; put a copy "
-        f"back, or, if what was answered so far may be forgotten, delete {path.name} and {key.name} in {path.parent}"
+        f"the record of what this site has answered, {path}, cannot be used ({why}), so nothing is answered; put a "
+        f"copy back, or, if what was answered so far may be forgotten, delete {path.name} and {key.name} in "
+        f"{path.parent}"
     )

@@ -17,7 +17,7 @@ from jaxtyping import Array
 
 from cofed.losses import AbstractLoss, Squared
 from cofed.sites.queries import LookMessage, MeatMessage, Message, ProductMessage, ScoreMessage, look
-from cofed.sites.queries.base import n_outputs
+from cofed.sites.queries.base import Numbers, n_outputs
 from cofed.sites.queries.look import by_prediction
 from cofed.sites.queries.meat import slopes
 
@@ -85,7 +85,7 @@ def multipliers(message: Message, X: np.ndarray, y: np.ndarray, fold: np.ndarray
 
 @eqx.filter_jit
 def of_models(
-    loss: AbstractLoss, coef: Array, intercept: Array, closer: Array, X: Array, y: Array
+    loss: AbstractLoss, coef: Numbers, intercept: Numbers, closer: np.ndarray, X: np.ndarray, y: np.ndarray
 ) -> tuple[Array, Array]:
     """The slopes of all models, n x M x k, and the bends of some, n x A x k (k + 1) / 2."""
     z = jnp.einsum("np,mpk->nmk", jnp.asarray(X), jnp.asarray(coef)) + jnp.asarray(intercept)[None]
@@ -159,6 +159,10 @@ def joined(factor: np.ndarray | None, new: np.ndarray) -> np.ndarray:
     both = new[:, known] / size[known]
     if factor is not None:
         both = np.hstack([factor, both])
+    if both.shape[1] > len(both):  # the smaller of the two matrices of products
+        values, vectors = np.linalg.eigh(both @ both.T)
+        known = values > FLOOR**2
+        return vectors[:, known] * np.sqrt(values[known])
     values, vectors = np.linalg.eigh(both.T @ both)
     return both @ vectors[:, values > FLOOR**2]
 

@@ -39,7 +39,8 @@ def sites(case: Case) -> Refusal | None:
         return None
     if case.site not in over.rows or len(over.rows) < least:
         own = "with" if case.site in over.rows else "without"
-        return Refusal("sites", f"the sum would be over {len(over.rows)} sites, {own} this one; at least {least} must be")
+        why = f"the sum would be over {len(over.rows)} sites, {own} this one"
+        return Refusal("sites", f"{why}; it must be over this and others, {least} at least (sums.sites)")
     case.ledger.sites[over.study], atoms = split_names(case.ledger.sites.get(over.study, {}), set(over.rows))
     for atom in atoms:
         if len(atom) < least and not atom <= over.released:
@@ -60,7 +61,7 @@ def queries(case: Case) -> Refusal | None:
     longest = max((len(text) for text in texts(case)), default=0)
     if longest > case.policy.questions.text:
         most = case.policy.questions.text
-        return Refusal("text", f"the question has a text of {longest} characters, at most {most} may be (questions.text)")
+        return Refusal("text", f"the question has a text of {longest} characters; {most} may be (questions.text)")
     return None
 
 
@@ -93,7 +94,7 @@ def rows(case: Case) -> Refusal | None:
     """Whether the site, each fold, and each level and class has enough rows."""
     least = case.policy.rows
     if case.rows < least.site:
-        return Refusal("rows", f"the question is about {case.rows} rows here; at least {least.site} must be (rows.site)")
+        return Refusal("rows", f"the question is about {case.rows} rows here; {least.site} must be (rows.site)")
     if case.message.folds is not None:
         smallest = int(np.bincount(case.fold, minlength=case.message.n_folds).min())
         if smallest < least.fold:

@@ -31,13 +31,14 @@ class PolicyPart(BaseModel):
 class RowRules(PolicyPart):
     """How many rows an answer, or a difference of answers, must stand for."""
 
-    site: Whole = Field(10, description="Rows that this site must have in what is asked about. Source: ours.")
+    site: Whole = Field(default=10, description="Rows that this site must have in what is asked about. Source: ours.")
     atom: Whole = Field(
-        3, description="Rows that any difference of answers must stand for. Source: DataSHIELD nfilter.subset, 3."
+        default=3,
+        description="Rows that any difference of answers must stand for. Source: DataSHIELD nfilter.subset, 3.",
     )
-    fold: Whole = Field(3, description="Rows of this site in every fold. Source: DataSHIELD nfilter.subset, 3.")
+    fold: Whole = Field(default=3, description="Rows of this site in every fold. Source: DataSHIELD nfilter.subset, 3.")
     cell: Whole = Field(
-        3, description="Rows of every level of a factor and of every class. Source: DataSHIELD nfilter.tab, 3."
+        default=3, description="Rows of every level of a factor and of every class. Source: DataSHIELD nfilter.tab, 3."
     )
 
 
@@ -45,55 +46,68 @@ class SumRules(PolicyPart):
     """Over whom answers are added up before anybody sees them."""
 
     masked: Literal["pinned", "required", "optional"] = Field(
-        "pinned",
+        default="pinned",
         description='"pinned": masked, with sites of an approved study; "required": masked; "optional": also plain.',
     )
-    sites: Whole = Field(3, description="Sites in a sum, and in a difference of sums. Source: vantage6, 3.")
+    sites: Whole = Field(default=3, description="Sites in a sum, and in a difference of sums. Source: vantage6, 3.")
     colluding: Annotated[int, Field(ge=0, le=31)] = Field(
-        1, description="Other sites that may work with the server: their rows protect nobody. Source: ours."
+        default=1, description="Other sites that may work with the server: their rows protect nobody. Source: ours."
     )
 
 
 class QuestionRules(PolicyPart):
     """What may be asked, and how often."""
 
-    queries: Names = Field(EVERYTHING, description='Queries that are answered; "*" is all.')
-    algorithms: Names = Field(EVERYTHING, description='Algorithms whose rounds are taken part in; "*" is all.')
-    per_day: Whole = Field(1000, description="Different questions answered in a day (UTC). Source: ours.")
-    in_all: Whole = Field(10000, description="Different questions answered in all. Source: ours.")
-    text: Whole = Field(80, description="Characters of a name in a question. Source: DataSHIELD nfilter.string, 80.")
+    queries: Names = Field(default=EVERYTHING, description='Queries that are answered; "*" is all.')
+    algorithms: Names = Field(default=EVERYTHING, description='Algorithms whose rounds are taken part in; "*" is all.')
+    per_day: Whole = Field(default=1000, description="Different questions answered in a day (UTC). Source: ours.")
+    in_all: Whole = Field(default=10000, description="Different questions answered in all. Source: ours.")
+    text: Whole = Field(
+        default=80, description="Characters of a name in a question. Source: DataSHIELD nfilter.string, 80."
+    )
 
 
 class ParameterRules(PolicyPart):
     """How many columns the products of columns are told for."""
 
     per_row: Share = Field(
-        0.33, description="Columns of Gram and Hessian matrices, per row of a fold. Source: DataSHIELD nfilter.glm, 0.33."
+        default=0.33,
+        description="Columns of Gram and Hessian matrices, per row (of a fold). Source: DataSHIELD nfilter.glm.",
     )
 
 
 class PointRules(PolicyPart):
     """How many models a site lets the others look at, and which."""
 
-    per_row: Share = Field(0.33, description="Points, per row of all sites, whatever they are. Source: as nfilter.glm.")
-    grid_rows: Whole = Field(500, description="Rows of all sites from which on a grid may have more. Source: ours.")
-    grid_per_row: Share = Field(5.0, description="Points of grids, per row of all sites. Source: ours, measured.")
-    grid_directions: Share = Field(
-        0.33, description="Directions in which these points differ, per row of all sites. Source: as nfilter.glm."
+    per_row: Share = Field(
+        default=0.33, description="Points, per row of all sites, whatever they are. Source: as nfilter.glm."
     )
-    size: Share = Field(50.0, description="The sum of a model's absolute coefficients, in units of 1 sd. Source: ours.")
+    grid_rows: Whole = Field(
+        default=500, description="Rows of all sites from which on a grid may have more. Source: ours."
+    )
+    grid_per_row: Share = Field(
+        default=5.0, description="Points of grids, per row of all sites. Source: ours, measured."
+    )
+    grid_directions: Share = Field(
+        default=0.33,
+        description="Directions in which these points differ, per row of all sites. Source: as nfilter.glm.",
+    )
+    size: Share = Field(
+        default=50.0, description="The sum of a model's absolute coefficients, in units of 1 sd. Source: ours."
+    )
     dominance: Annotated[float, Field(ge=1)] = Field(
-        3.0, description="Rows that must share a model's slopes: (sum |s|)^2 / sum s^2. Source: dominance rules, 3."
+        default=3.0,
+        description="Rows that must share a model's slopes: (sum |s|)^2 / sum s^2. Source: dominance rules, 3.",
     )
     leverage: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.9, description="The most of a row that combinations of points may isolate; 1 is off. Source: ours."
+        default=0.9, description="The most of a row that combinations of points may isolate; 1 is off. Source: ours."
     )
 
 
 class PrivacyRules(PolicyPart):
     """The budget of answers with noise."""
 
-    epsilon: Share = Field(10.0, description="Spent by all answers with noise together. Source: ours.")
+    epsilon: Share = Field(default=10.0, description="Spent by all answers with noise together. Source: ours.")
 
 
 class Policy(PolicyPart):
@@ -214,11 +228,11 @@ def default_policy_toml() -> str:
 
     Examples
     --------
-    >>> print(default_policy_toml()[:120])
-    # The policy of a site: what it answers. Keys that are not here have these defaults.
-    <BLANKLINE>
+    >>> for line in default_policy_toml().splitlines()[2:5]:
+    ...     print(line)
     [rows]
-    # Rows that this site mus
+    # Rows that this site must have in what is asked about. Source: ours.
+    site = 10
     """
     return policy_toml(Policy())
 

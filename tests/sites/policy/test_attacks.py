@@ -19,6 +19,7 @@ from tests.sites.policy.worlds import (
     federation,
     frame_of,
     logistic_rows,
+    models,
     over,
 )
 
@@ -26,15 +27,6 @@ from tests.sites.policy.worlds import (
 def one_site(X: np.ndarray, y: np.ndarray, policy: Policy) -> Guarded:
     """A site whose answers the server sees."""
     return federation(frame_of(X, y), design_of(X.shape[1]), 1, policy)
-
-
-def models(coef: np.ndarray, intercept: np.ndarray, hessians: bool = False, **about: object) -> LookMessage:
-    """A look at models, a row each."""
-    count, p = coef.shape
-    closer = np.arange(count if hessians else 0, dtype=np.int32)
-    where = np.tile(np.arange(p if hessians else 0, dtype=np.int32), (len(closer), 1))
-    without = np.full(count, -1, np.int32)
-    return LookMessage(coef[:, :, None], intercept[:, None], without, closer, where, loss=Logistic(), **about)
 
 
 def has_rows(found: np.ndarray, X: np.ndarray, error: float = 1e-6) -> int:

@@ -32,7 +32,8 @@ class Standing:
     best: np.ndarray  # positions in the bundle
     latest: np.ndarray  # the last candidates
     bound: Vector  # gap + rounding of the best
-    stayed: np.ndarray  # for how many looks the best has been the same
+    tried: np.ndarray  # whether there was a candidate in the last look
+    stayed: np.ndarray  # for how many looks at candidates the best has been the same
     done: np.ndarray
     seen: list[Assessment | None]
 
@@ -40,7 +41,7 @@ class Standing:
     def at_start(cls, strengths: int) -> "Standing":
         """All at the model without features."""
         zero = np.zeros(strengths, int)
-        return cls(zero, zero.copy(), np.full(strengths, np.inf), zero - 1, zero > 0, [None] * strengths)
+        return cls(zero, zero.copy(), np.full(strengths, np.inf), zero > 0, zero.copy(), zero > 0, [None] * strengths)
 
 
 class TrainingSet:
@@ -97,7 +98,10 @@ class TrainingSet:
         """
         found: list[tuple[int, Vector]] = []
         guess = None
-        for i in np.flatnonzero(~self.standing.done)[::every].tolist():
+        chosen = np.flatnonzero(~self.standing.done)[::every]
+        self.standing.tried[:] = False
+        self.standing.tried[chosen] = True
+        for i in chosen.tolist():
             x = self.bundle.seen.w[self.standing.best[i]]
             guess = self.minimiser(i, x, guess)
             stayed = int(self.standing.stayed[i])
@@ -179,7 +183,7 @@ class TrainingSet:
     def settle(self, i: int, best: int, seen: Assessment) -> None:
         """Take the best model of a strength, with its certificate."""
         now = self.standing
-        now.stayed[i] = now.stayed[i] + 1 if now.best[i] == best else 0
+        now.stayed[i] = now.stayed[i] + int(now.tried[i]) if now.best[i] == best else 0
         now.best[i], now.bound[i], now.seen[i] = best, float(seen.gap) + float(seen.rounding), seen
         # Where rounding leaves no better model, the Hessian may still make for a better certificate.
         at_rest = bool(seen.settled) and (best in self.bundle.curvature or now.stayed[i] > 1)

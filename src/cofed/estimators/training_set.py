@@ -146,22 +146,9 @@ class TrainingSet:
         return [(1 - t, known[before]), (t, known[after])]
 
     def curvature(self, i: int, own: np.ndarray) -> np.ndarray:
-        """The Hessian at the best model of a strength, on some parameters. Of what no Hessian tells, a diagonal that is
-        rather too large."""
-        parts = self.neighbours(i)
-        if all(len(one.where) == self.size for _, one in parts):
-            H = np.sum([t * one.matrix for t, one in parts], axis=0)
-            return H if len(own) == self.size else H[np.ix_(own, own)]
-        H, place = np.zeros((len(own), len(own))), np.full(self.size, -1)
-        place[own] = np.arange(len(own))
-        for t, one in parts:
-            inside = np.flatnonzero(place[one.where] >= 0)
-            inner = place[one.where[inside]]
-            H[np.ix_(inner, inner)] += t * one.matrix[np.ix_(inside, inside)]
-            unknown = np.ones(len(own), bool)
-            unknown[inner] = False
-            H[unknown, unknown] += 2 * t * float(one.matrix.diagonal().max())
-        return H
+        """The Hessian at the best model of a strength, on some parameters."""
+        parts = [one.on(own, self.size) if t == 1 else t * one.on(own, self.size) for t, one in self.neighbours(i)]
+        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
     def working_set(self, i: int, w: Vector, size: int) -> np.ndarray:
         """The parameters on which the Hessian at a candidate is worth most: those in use, then those nearly."""

@@ -115,7 +115,7 @@ class Grid:
         size = max(one.size for one in self.sets)
         if size > WHOLE and self.sets[0].pieces is not None:
             support = max(int(np.count_nonzero(w)) for _, _, w in models)
-            size = min(size, max(128, support + support // 2 + 32), self.part)
+            size = min(size, max(128, support + support // 8 + 16), self.part)
         share = max(2, int(min(ANCHORS, BYTES // (4 * size * size))) // max(1, len(busy)))
         chosen = [np.unique(np.linspace(0, len(which) - 1, share).round().astype(int)) for which in busy]
         closer = np.array([which[j] for which, some in zip(busy, chosen, strict=True) for j in some], np.int32)

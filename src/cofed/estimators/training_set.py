@@ -9,6 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
+from cofed._util.threads import one_thread
 from cofed.engine.job import traced
 from cofed.estimators.bundle import Bundle, Curvature, Looks, Vector
 from cofed.estimators.certificate import Assessment
@@ -101,15 +102,16 @@ class TrainingSet:
         chosen = np.flatnonzero(~self.standing.done)[::every]
         self.standing.tried[:] = False
         self.standing.tried[chosen] = True
-        for i in chosen.tolist():
-            x = self.bundle.seen.w[self.standing.best[i]]
-            guess = self.minimiser(i, x, guess)
-            stayed = int(self.standing.stayed[i])
-            if stayed > 0:
-                steps = SHORTER ** -(3.0 * (stayed - 1) + np.arange(1, 4))
-                found += [(i, x + t * (guess - x)) for t in steps]
-            else:
-                found.append((i, guess))
+        with one_thread():
+            for i in chosen.tolist():
+                x = self.bundle.seen.w[self.standing.best[i]]
+                guess = self.minimiser(i, x, guess)
+                stayed = int(self.standing.stayed[i])
+                if stayed > 0:
+                    steps = SHORTER ** -(3.0 * (stayed - 1) + np.arange(1, 4))
+                    found += [(i, x + t * (guess - x)) for t in steps]
+                else:
+                    found.append((i, guess))
         return found
 
     def minimiser(self, i: int, x: Vector, guess: Vector | None) -> Vector:

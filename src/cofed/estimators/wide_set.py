@@ -1,10 +1,10 @@
 """Training sets of a squared loss with so many features that their Gram matrix is not asked for as a whole.
 
-Columns of it are, by fold. With C the columns of the features S, and W their rows S, C W^+ C' is the whole matrix as far
-as S spans the features (Nystrom's approximation; a fold of n rows is spanned by any n columns that are independent),
-and is right on S in any case. What is missing elsewhere is added on the diagonal, which is known from the survey. So
-the server holds some rows that have the sites' products of features, at most as many as there are columns, and finds
-the models of all strengths by itself; a look at them says whether they are right.
+Columns of it are, by fold. With C the columns of the features S, and W their rows S, C W^+ C' is the whole matrix as
+far as S spans the features (Nystrom's approximation; a fold of n rows is spanned by any n columns that are
+independent), and is right on S in any case. What is missing elsewhere is added on the diagonal, which is known from
+the survey. So the server has rows of its own with the same products, no more than there are columns, and finds the
+models of all strengths by itself; a look at them says whether they are right.
 """
 
 from collections.abc import Sequence
@@ -90,7 +90,8 @@ class WideTrainingSet(TrainingSet):
     def minimiser(self, i: int, x: Vector, guess: Vector | None) -> Vector:
         """The minimiser of the penalised quadratic model at x, on the coefficients that come into use."""
         H, pieces = self.hessian, self.pieces
-        assert H is not None and pieces is not None
+        assert H is not None
+        assert pieces is not None
         g, alpha = self.bundle.seen.gradient[self.standing.best[i]], self.alphas[i]
         l1, ridge = alpha * pieces.l1, alpha * pieces.ridge
         z = x if guess is None else guess

@@ -16,7 +16,6 @@ from cofed.sites.queries.base import AbstractQuery, Message, Numbers, few_sizes,
 from cofed.sites.table import Table, sum_rows
 from cofed.solvers.curvature import pack
 
-
 FEW, MANY = 64, 128  # models that are looked at in one go where they are few, and where they are many
 CLOSER = 16  # Hessians in one go
 
@@ -88,11 +87,11 @@ class LookQuery(AbstractQuery[LookMessage]):
         return shown
 
     def joined(self, answers: list[LookAnswer], message: LookMessage) -> LookAnswer:
-        looks = [one._replace(hessian=np.zeros(0)) for one in answers if not len(one.hessian)]
         size = np.shape(message.where)[1]
-        triangles = [one.hessian for one in answers if len(one.hessian)]
-        hessian = np.concatenate([np.zeros((0, size * (size + 1) // 2)), *triangles])
-        return LookAnswer(*(np.concatenate(pieces) for pieces in zip(*looks, strict=True)))._replace(hessian=hessian)
+        nothing = np.zeros((0, size * (size + 1) // 2))
+        looks = [one._replace(hessian=nothing) for one in answers if not len(one.hessian)]
+        found = jax.tree.map(lambda *some: np.concatenate(some), *looks)
+        return found._replace(hessian=np.concatenate([nothing, *(one.hessian for one in answers if len(one.hessian))]))
 
     def padded(self, message: LookMessage) -> LookMessage:
         models, size = np.shape(message.coef)[0], np.shape(message.where)

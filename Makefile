@@ -8,7 +8,7 @@ BIN := .venv/bin
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test test-slow browser test-browser test-network test-network-heart check format bench bench-peers reproduce reproduce-full clean
+.PHONY: demo test test-slow browser test-browser test-network test-network-heart check format bench bench-peers reproduce reproduce-full lock site clean
 
 demo: .venv/installed          ## the curse of primal averaging, in under a minute
 	$(BIN)/cofed demo
@@ -27,7 +27,7 @@ browser:                       ## a browser and its driver, installed where they
 	  $$root timeout 900 apt-get install --yes --no-install-recommends chromium chromium-driver
 
 test-browser: .venv/installed browser  ## the pages in a real browser
-	CI=true $(BIN)/pytest -m browser tests/report tests/fitting tests/watch
+	CI=true $(BIN)/pytest -m browser tests/report tests/fitting tests/watch tests/sites/audit
 
 # Flower holds other packages back, so it has an environment of its own; FLWR=1.40 takes that version, in another one.
 FLWR ?=
@@ -73,5 +73,22 @@ reproduce: .venv/installed     ## every experiment of the papers, on its small s
 reproduce-full: .venv/installed ## the papers' sizes: hours; what is finished is kept, and the page is written
 	$(BIN)/cofed reproduce --all $(if $(DATA),--data $(DATA)) --page docs/results
 
+# What a site installs, with versions and hashes: for every system and Python, from pyproject.toml and what builds cofed.
+lock: .venv-lock/installed     ## requirements/site.txt anew
+	.venv-lock/bin/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])" \
+	  | .venv-lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --annotation-style line --custom-compile-command "make lock" --extra flower --extra privacy \
+	  --output-file requirements/site.txt pyproject.toml -
+
+.venv-lock/installed:
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/pip install --quiet uv
+	touch $@
+
+site:                          ## an environment with exactly what is locked, and cofed
+	$(PYTHON) -m venv .venv-site
+	.venv-site/bin/pip install --quiet --require-hashes --only-binary :all: -r requirements/site.txt
+	.venv-site/bin/pip install --quiet --no-deps --no-build-isolation .
+
 clean:
-	rm -rf .venv .venv-network* .venv-peers build dist
+	rm -rf .venv .venv-lock .venv-network* .venv-peers .venv-site build dist

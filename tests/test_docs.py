@@ -16,6 +16,7 @@ from tests import pages
 from tests.pages import PAGES, ROOT, blocks
 from tests.report import sample
 from tests.sites import worlds as tables
+from tests.sites.audit import worlds as audit_logs
 from tests.test_loaders import RUN, write_idx, write_mask, write_scans
 
 LANGUAGES = {"python", "sh", "toml", "json", "text"}
@@ -55,6 +56,7 @@ assert outside_approved("kept", study.design("main")) is None
 assert "not part of a study" in outside_approved("kept", sites.design)
 assert [variable.name for variable in found.variables] == list(tables["Oslo"].columns)
 """,
+    "docs/audit.md": "assert found.holds\nassert len(found.lines) == 1\n",
     "docs/runs.md": "assert positive(cofed.models.Weights(jnp.array([1.0, -1.0]))) == 0.5\n",
     "docs/compression.md": "assert method.compressor.bits == 1\n",
 }
@@ -63,6 +65,7 @@ WRITTEN = {
     "docs/disk.md": {"phones.parquet", "phones.parquet.cofed"},
     "docs/loggers.md": {"rows.csv", "runs"},
     "docs/studies.md": {"kept"},
+    "docs/audit.md": {"kept"},
     "docs/estimators.md": {"path.png", "cv.png", "diabetes.safetensors"},
     "docs/fit.md": {"hospitals"},
 }
@@ -168,6 +171,12 @@ def hospitals(folder):
     shutil.copy(folder / "hospitals" / "oslo.csv", folder)
 
 
+def logs(folder):
+    """The logs of two sites after a fit, and those in the folder of a site."""
+    paths = audit_logs.fit(folder)
+    shutil.copytree(paths["oslo"].parent, folder / "cofed-site")
+
+
 # What of it is run, and what it then has written; the rest takes hours, or Flower's processes, which have their tests.
 RUNS = {
     "README.md": (["cofed advise", "cofed fit"], ill, {"advice.html", "ill"}),
@@ -177,6 +186,7 @@ RUNS = {
         hospitals,
         {"study.toml", "cofed-site", "table1.csv", "table1.html"},
     ),
+    "docs/audit.md": (["cofed audit"], logs, {"audit.html"}),
     "docs/report.md": (["cofed report"], results, {"report.html", "comparison.html"}),
     "docs/experiments.md": (
         ["cofed reproduce --list", "cofed init", "cofed plan", "cofed tune", "cofed run"],

@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from cofed.cli import app
+from cofed.sites.audit import AuditEvent, AuditLog
 from tests.bad_inputs.judge import Case, TooLong, guarded
 
 FOLDER = Path(tempfile.mkdtemp())
@@ -22,6 +23,8 @@ RAGGED.write_text("site,age,ill\na,1,2,3,4\nb,1\n")
 EXAMPLE, STUDY = FOLDER / "example.toml", FOLDER / "study.toml"
 CliRunner().invoke(app, ["init", str(EXAMPLE)])
 CliRunner().invoke(app, ["study", "init", str(TABLE), "--out", str(STUDY)])
+LOG = FOLDER / "log.jsonl"
+AuditLog(LOG, "oslo").add(AuditEvent(event="hello"))
 
 TEXTS = {
     "empty": "",
@@ -105,6 +108,7 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
         ["describe", str(TABLE), "--client=site"],
         {"sites": nothing, "client": nothing, "csv": lambda text: text.endswith(".csv"), "html": nothing},
     ),
+    "audit": (["audit", str(LOG)], {"files": nothing, "key": nothing, "html": nothing}),
     "study init": (
         ["study", "init", str(TABLE), "--out", str(FOLDER / "new" / "study.toml")],
         {
@@ -166,7 +170,7 @@ def tried(command: str, base: list[str], parameter: click.Parameter, label: str,
         option = max(parameter.opts, key=len)
         arguments = [*without(arguments, option), f"{option}={text}"]
     else:
-        files = (str(TABLE), str(EXAMPLE), str(STUDY))
+        files = (str(TABLE), str(EXAMPLE), str(STUDY), str(LOG))
         arguments = [arguments[0], *(one for one in arguments[1:] if one not in files), "--", text]
     try:
         with guarded():

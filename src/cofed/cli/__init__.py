@@ -9,6 +9,7 @@ import typer
 
 from cofed.cli.advise import advise
 from cofed.cli.algorithms import algorithms
+from cofed.cli.audit import audit
 from cofed.cli.demo import demo
 from cofed.cli.describe import describe
 from cofed.cli.experiment_files import init, plan, run, tune
@@ -41,6 +42,8 @@ Try it:
 
 - [bold]cofed study init oslo.csv --target ill[/bold]  draft the file that all sites of a study agree on
 
+- [bold]cofed audit cofed-site/audit.jsonl[/bold]  check a site's log of what left, and show it
+
 - [bold]cofed algorithms[/bold]  which methods there are, and what each needs
 
 - [bold]cofed reproduce --list[/bold]  the papers' figures, as experiments to run
@@ -69,7 +72,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # As --help lists them.
-COMMANDS = (demo, describe, fit, advise, algorithms, reproduce, run, tune, plan, init, report, federate, site, serve)
+COMMANDS = (
+    *(demo, describe, fit, advise, algorithms, reproduce, run, tune, plan, init, report, federate, site, serve),
+    audit,
+)
 for command in COMMANDS:
     app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)
 app.add_typer(study, name="study")

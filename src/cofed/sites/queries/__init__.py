@@ -15,10 +15,12 @@ from cofed.sites.queries.private import (
 )
 from cofed.sites.queries.score import ScoreAnswer, ScoreMessage, score
 from cofed.sites.queries.sums import (
+    ColumnsMessage,
     GramAnswer,
     GramMessage,
     MomentsMessage,
     SumsAnswer,
+    columns,
     gram,
     moments,
     sums,
@@ -28,7 +30,7 @@ from cofed.sites.queries.sums import (
 QUERIES: dict[str, AbstractQuery] = {
     query.name: query
     for query in (
-        *(sums, moments, gram, look, product, score, meat, observed, histogram),
+        *(sums, moments, gram, columns, look, product, score, meat, observed, histogram),
         *(private_moments, private_gradient),
     )
 }
@@ -37,6 +39,7 @@ __all__ = [
     "QUERIES",
     "AbstractPrivateQuery",
     "AbstractQuery",
+    "ColumnsMessage",
     "GramAnswer",
     "GramMessage",
     "HistogramMessage",
@@ -55,6 +58,7 @@ __all__ = [
     "ScoreAnswer",
     "ScoreMessage",
     "SumsAnswer",
+    "columns",
     "gram",
     "histogram",
     "look",

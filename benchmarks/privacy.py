@@ -25,6 +25,7 @@ from cofed.sites import MemorySites, SiteRows
 ROWS, REPEATS = 20_000, 9
 TRUTH = np.array([1.0, -1.0, 0.7, 0.5] + [0.0] * 6)
 SITES, EPSILONS = (5, 20, 100), (0.1, 0.3, 1.0, 3.0, 10.0)
+TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 KINDS = {"lasso": (FederatedLasso, 0.02), "logistic regression": (FederatedLogisticRegression, 0.002)}
 
 
@@ -74,7 +75,7 @@ def main(figure: Path) -> None:
         panel.minorticks_off()
         panel.grid(alpha=0.3)
     panels[0].set(ylabel="relative error of the coefficients")
-    panels[0].set_yticks([0.02, 0.05, 0.1, 0.2, 0.5, 1], ["0.02", "0.05", "0.1", "0.2", "0.5", "1"])
+    panels[0].set_yticks(TICKS, [f"{one:g}" for one in TICKS])
     panels[1].legend(fontsize=7.5)
     drawing.savefig(figure, dpi=150)
 

@@ -149,6 +149,7 @@ class NoisePlan:
     moments: NoisedSum
     gradient: NoisedSum | None
     rounds: int  # gradients
+    excess: float  # the noise of a sum over all sites, beside that which would be enough
 
     @property
     def releases(self) -> list[NoisedSum]:
@@ -161,7 +162,8 @@ class NoisePlan:
             *self.numbers(self.moments), np.array([float(labels)]), scaling=self.units.scaling, folds=folds
         )
         packed = np.asarray(sites.ask(private_moments, message))
-        return NoisedMoments(np.stack([moments_of(one, self.units.n_features) for one in packed]), self.moments.sigma)
+        folded = np.stack([moments_of(one, self.units.n_features) for one in packed])
+        return NoisedMoments(folded, self.moments.sigma * self.excess)
 
     def ask_gradient(self, sites: AbstractSites, model: np.ndarray, loss: AbstractLoss) -> np.ndarray:
         """The noised gradient at a model; one exchange."""
@@ -183,9 +185,9 @@ def plan(privacy: Privacy, sites: AbstractSites, units: PublicUnits, gradients: 
     rounds, size = int(privacy.rounds) if gradients else 0, (p + 2) * (p + 3) // 2
     part = PART if gradients else 1.0
     of_moments = sigma_for(eps, delta, 1 / part, size)
-    noise = of_moments * np.sqrt(len(sites.names) if shares == 1 else 1.0)
+    excess = float(np.sqrt(len(sites.names) / shares))
     # Where the guesses are right, a row is so long on average.
-    bound = float(np.sqrt(p + 1)) if gradients else longest(p, noise / sum(sites.sizes))
+    bound = float(np.sqrt(p + 1)) if gradients else longest(p, of_moments * excess / sum(sites.sizes))
 
     def noised(query: AbstractPrivateQuery, size: int, multiplier: float) -> NoisedSum:
         sensitivity = query.sensitivity(bound)
@@ -195,7 +197,7 @@ def plan(privacy: Privacy, sites: AbstractSites, units: PublicUnits, gradients: 
     gradient = None
     if gradients:
         gradient = noised(private_gradient, p + 1, sigma_for(eps, delta, rounds / (1 - part), p + 1))
-    found = NoisePlan(units, bound, moments, gradient, rounds)
+    found = NoisePlan(units, bound, moments, gradient, rounds, excess)
     check_budget([one.release for one in found.releases], eps, delta)
     return found
 

@@ -126,19 +126,28 @@ def along(model: FederatedLinearModel, loss: MeanQuadratic, units: PublicUnits, 
 def dual_averaging(
     model: FederatedLinearModel, sites: AbstractSites, noised: NoisePlan, moments: NoisedMoments
 ) -> np.ndarray:
-    """The parameters of a logistic model, whose gradients are asked for; later ones count more."""
+    """The parameters of a logistic model, whose gradients are asked for; later ones count more.
+
+    A mean of gradients has noise of the standard deviation s, and a model from them noise of s / h, h the curvature. A
+    ridge of s^2 / h shrinks as much as is best where coefficients in these units are about 1; without noise it is 0.
+    """
+    assert noised.gradient is not None
     loss, units, found = model._loss(), noised.units, moments.without()
     weights = units.weights(float(vars(model)["alpha"]), ratio_of(model))
     z = [*range(units.n_features), units.n_features + 1]
     rows, B = found[-1, -1], units.basis
     M = found[np.ix_(z, z)] / rows
     t, gradients, models, total = np.zeros(B.shape[1]), np.zeros(B.shape[1]), np.zeros(B.shape[1]), 0
+    fourths = 0
     for k in range(1, noised.rounds + 1):
         at = B @ t + units.origin
         gradient = B.T @ noised.ask_gradient(sites, at, loss) / rows
         gradients, models, total = gradients + k**2 * gradient, models + k**2 * t, total + k**2
+        fourths += k**4
+        noise = noised.gradient.sigma * noised.excess / rows * np.sqrt(fourths) / total
         H = curvature(at, M) * B.T @ M @ B
-        t = MeanQuadratic(H, (gradients - H @ models) / total).minimiser(*weights, t)
+        shrunk = weights[1] + noise**2 / np.mean(np.diag(H))
+        t = MeanQuadratic(H, (gradients - H @ models) / total).minimiser(weights[0], shrunk, t)
     return t
 
 

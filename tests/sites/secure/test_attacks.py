@@ -113,7 +113,6 @@ def test_a_gradient_of_one_row_is_the_row_unless_it_is_masked():
     assert np.isfinite(found.gradient).all()
     _, arrays = unpack(link.replies["bern"][-1])
     read = SCALED.decode(arrays["masked"].view(np.uint64))
-    assert not np.isclose(read[1:4] / read[4], row, rtol=0.1).any()
     assert np.isinf(read).all()  # what is uniform among 2^192 integers is no number of this size
 
 
@@ -436,7 +435,7 @@ def test_a_card_is_what_its_site_has_signed(change):
     request = world.request(1).model_dump(mode="json")
     assert read_sum(request).names == list(NAMES)
     request["cards"][0] |= change
-    with pytest.raises(Malformed, match="is not signed by the key that it names|each once, by name"):
+    with pytest.raises(Malformed, match=r"is not signed by the key that it names|each once, by name"):
         read_sum(request)
 
 

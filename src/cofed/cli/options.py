@@ -72,7 +72,7 @@ Patience = Annotated[int, typer.Option(callback=between(1, YEAR), help="Seconds 
 Missing = Annotated[str, typer.Option(help="Then end the fit, or drop the site: begin anew without it, and say so.")]
 Plain = Annotated[
     bool,
-    typer.Option("--plain", help="Do not mask the sites' answers: the server then sees each site's, and the report says so."),
+    typer.Option("--plain", help="Do not mask: the server then sees each site's answers, and the report says so."),
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Follow the fit on a page in the browser.")]
 

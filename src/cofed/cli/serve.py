@@ -38,7 +38,7 @@ def serve(
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="A site's release (cofed study release), with which --missing drop goes on without it; may be repeated.",
+            help="A site's release (cofed study release): --missing drop goes on without it. May be repeated.",
         ),
     ] = None,
     watch: Watch = False,
@@ -106,8 +106,8 @@ def read(
     released = dict(read_release(release, study) for release in releases)
     if not plain and study.roster is None:
         raise ValueError(
-            f"{path} does not name the key of every site, so that nobody could pose as one: each runs cofed study key, and "
-            'its [[sites]] gets key = "..."; or give --plain, and the server sees each site\'s answers'
+            f"{path} does not name the key of every site, so that nobody could pose as one: each runs cofed study key, "
+            'and its [[sites]] gets key = "..."; or give --plain, and the server sees each site\'s answers'
         )
     invitation = PLAIN if plain else invitation_to(study, released)
     return plan_of(one), one.target, study.design(one), [site.name for site in study.sites], invitation

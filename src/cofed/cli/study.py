@@ -128,7 +128,9 @@ def release(
     study: StudyFile,
     site: Annotated[str, typer.Option("--site", help="This site's name in the study.")],
     keep: Keep = Path("cofed-site"),
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write; by default SITE.release.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write; by default SITE.release.json.")
+    ] = None,
 ) -> None:
     """Let a study's fits go on without this site, by a signed file for the server.
 

@@ -6,6 +6,7 @@ import pytest
 
 from cofed.sites.policy import TRIAL, Policy, PolicyError, default_policy_toml, load_policy, parse_policy, policy_toml
 from cofed.sites.queries import QUERIES
+from tests.pages import ROOT
 
 
 def test_the_printed_defaults_are_the_defaults():
@@ -69,3 +70,11 @@ def test_a_sum_is_over_two_sites_more_than_may_collude():
 def test_all_queries_can_be_named():
     names = ", ".join(f'"{name}"' for name in QUERIES)
     assert parse_policy(f"[questions]\nqueries = [{names}]").questions.queries == tuple(QUERIES)
+
+
+def test_the_page_names_every_key_and_its_default():
+    page = (ROOT / "docs/policy.md").read_text()
+    for name, part in Policy():
+        for key, value in part:
+            assert f"`{name}.{key}`" in page, f"{name}.{key}"
+            assert value in (("*",), "pinned") or f"{value:g}" in page.replace(",", ""), f"{name}.{key}"

@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import PyTree
 
+from cofed import Logistic
 from cofed.sites import Design, Feature, MemorySites, QuestionRefused, SiteRows, SiteTable, Target
 from cofed.sites.guard import AbstractGuard, Asked, Refusal, SumOver
 from cofed.sites.policy import Policy, PolicyGuard
-from cofed.sites.queries import Message
+from cofed.sites.queries import LookMessage, Message
 from cofed.sites.queries.base import AbstractQuery
 from cofed.sites.questions import question_bytes, question_hash, read_question
 
@@ -91,3 +92,12 @@ def logistic_rows(n: int, p: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray
     X = rng.normal(size=(n, p))
     slope = np.where(np.arange(p) < max(2, p // 5), rng.normal(size=p) * 0.7, 0)
     return X, (rng.random(n) < 1 / (1 + np.exp(-X @ slope))).astype(int)
+
+
+def models(coef: np.ndarray, intercept: np.ndarray, hessians: bool = False, **about: object) -> LookMessage:
+    """A look at models, a row each."""
+    count, p = coef.shape
+    closer = np.arange(count if hessians else 0, dtype=np.int32)
+    where = np.tile(np.arange(p if hessians else 0, dtype=np.int32), (len(closer), 1))
+    without = np.full(count, -1, np.int32)
+    return LookMessage(coef[:, :, None], intercept[:, None], without, closer, where, loss=Logistic(), **about)

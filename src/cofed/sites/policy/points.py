@@ -85,7 +85,7 @@ def multipliers(message: Message, X: np.ndarray, y: np.ndarray, fold: np.ndarray
 
 @eqx.filter_jit
 def of_models(
-    loss: AbstractLoss, coef: Numbers, intercept: Numbers, closer: np.ndarray, X: np.ndarray, y: np.ndarray
+    loss: AbstractLoss, coef: Numbers, intercept: Numbers, closer: Numbers, X: Numbers, y: Numbers
 ) -> tuple[Array, Array]:
     """The slopes of all models, n x M x k, and the bends of some, n x A x k (k + 1) / 2."""
     z = jnp.einsum("np,mpk->nmk", jnp.asarray(X), jnp.asarray(coef)) + jnp.asarray(intercept)[None]

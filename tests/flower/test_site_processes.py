@@ -25,6 +25,7 @@ from cofed.sites.policy import TRIAL, policy_toml
 from cofed.sites.secure.invitation import PLAIN
 from cofed.sites.secure.keys import SiteKeys
 from cofed.studies import approve, draft, write
+from cofed.studies.schema import StudySite
 
 # The signal lets a test that hangs stop what it has started, which the thread that ends other tests would not.
 pytestmark = [pytest.mark.network, pytest.mark.timeout(900, method="signal")]

@@ -14,9 +14,10 @@ from cofed.flower.client import check_function
 from cofed.flower.flwr_types import ClientApp, Context, Message
 from cofed.flower.link import content, payload
 from cofed.flower.site import Config, Keep, site_name
+from cofed.sites.guard import OpenGuard
 from cofed.sites.local import Consent, LocalSite, table_of_arrays
 from cofed.sites.packing import Malformed
-from cofed.sites.policy import Policy, PolicyGuard
+from cofed.sites.policy import TRIAL, Policy, PolicyGuard
 from cofed.sites.site_table import SiteTable
 from cofed.studies.consent import StudyConsent
 
@@ -86,7 +87,8 @@ def site_app(
         node = dict(settings)
         folder = None if keep is None else checks.folder("what keep gives", keep(node))
         consent = Consent() if folder is None else StudyConsent(folder)
-        guard = PolicyGuard(rules, folder, name)
+        # A trial's rows are the user's own: nothing has to be judged, nor to be kept for later judgements.
+        guard = OpenGuard() if rules == TRIAL else PolicyGuard(rules, folder, name)
         return LocalSite(name, lambda: table(name, node, folder), consent, guard, folder)
 
     @app.query()

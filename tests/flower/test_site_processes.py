@@ -19,6 +19,7 @@ from cofed.flower.site_process import server_address
 from cofed.sites import SiteTable, table_sites
 from cofed.sites.exchange_log import read_log
 from cofed.sites.network import ChosenColumns
+from cofed.sites.secure.invitation import PLAIN
 from cofed.studies import approve, draft, write
 
 # The signal lets a test that hangs stop what it has started, which the thread that ends other tests would not.
@@ -181,7 +182,8 @@ def test_a_site_waits_for_a_server_and_for_the_next_one(tmp_path):
         found = []
         for out in ("first", "second"):
             columns = ChosenColumns(target="ill")
-            with await_sites(["cork"], tmp_path / out, columns, at=("127.0.0.1", port), patience=300.0) as sites:
+            at = ("127.0.0.1", port)
+            with await_sites(["cork"], tmp_path / out, columns, at=at, patience=300.0, invitation=PLAIN) as sites:
                 found.append(estimators.FederatedLogisticRegression(alpha=0.01).fit(sites).coef_.tobytes())
         assert found[0] == found[1]
         assert site.poll() is None

@@ -160,12 +160,21 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_bad_answer_is_asked_for_again_and_then_named(name, tmp_path):
-    change, words = FAULTS[name]
-    good = sites(grid_of(fault=faulty(change, times=2)), **OPTIONS).of_numbers()
+MASKED_FAULTS = {
+    "other numbers": (with_arrays(lambda a: a + 1), "rome: the answer is not signed by rome"),
+    "shape": (with_arrays(lambda a: a[:0]), "expected int64[6, 16]"),
+    "float": (with_arrays(lambda a: a.astype(np.float64)), "expected int64[6, 16]"),
+    "cut": (with_bytes(lambda data: data[:-8]), "cut off"),
+}
+BAD = [(True, name) for name in FAULTS] + [(False, name) for name in MASKED_FAULTS]
+
+
+@pytest.mark.parametrize(("plain", "name"), BAD)
+def test_a_bad_answer_is_asked_for_again_and_then_named(plain, name, tmp_path):
+    change, words = (FAULTS if plain else MASKED_FAULTS)[name]
+    good = sites(grid_of(fault=faulty(change, times=2)), plain=plain, **OPTIONS).of_numbers()
     assert_same(good.ask(asked.sums, QUESTION), expected())
-    bad = sites(grid_of(fault=faulty(change)), log=tmp_path, **OPTIONS).of_numbers()
+    bad = sites(grid_of(fault=faulty(change)), plain=plain, log=tmp_path, **OPTIONS).of_numbers()
     with pytest.raises(SitesMissing, match="ended without rome after") as caught:
         bad.ask(asked.sums, QUESTION)
     assert words in str(caught.value)
@@ -222,7 +231,7 @@ def test_a_site_with_other_data_is_not_let_in():
 
 def test_what_a_site_refuses_is_said_at_once():
     tables = TABLES | {"rome": TABLES["rome"].assign(cost=1e200)}
-    far = sites(grid_of(tables), **OPTIONS).of_numbers()
+    far = sites(grid_of(tables), plain=True, **OPTIONS).of_numbers()
     with pytest.raises(QuestionRefused, match="the site rome does not answer: y must be of a size"):
         far.ask(asked.sums, QUESTION)
 
@@ -281,6 +290,8 @@ def test_a_killed_server_goes_on_to_the_same_bits(tmp_path, after):
         ({"missing": "forget"}, "missing must be"),
         ({"patience": -1.0}, "patience must be"),
         ({"log": 3}, "log must be"),
+        ({"study": "study.toml"}, "study must be a cofed.studies.Study"),
+        ({"plain": "no"}, "plain must be"),
     ],
 )
 def test_bad_arguments_are_refused_in_words(change, sentence):

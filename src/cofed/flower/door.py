@@ -35,9 +35,9 @@ def site_app(load: Given[Callable[[Config], Loaded]], *, keep: Given[Keep | None
         each row. The site's name is the entry `site` of the node's configuration, else its `partition-id`. It is
         called once per process.
     keep : callable, optional
-        From the node's configuration to a folder of this site's own, which holds compiled programs, so that a new
-        process answers faster, and the studies that the site has approved (`cofed study approve --keep`): once there is
-        one, only what approved studies contain is answered.
+        From the node's configuration to a folder of this site's own, which holds its keys, compiled programs, so that a
+        new process answers faster, and the studies that the site has approved (`cofed study approve --keep`): once
+        there is one, only what approved studies contain is answered.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def site_app(load: Given[Callable[[Config], Loaded]], *, keep: Given[Keep | None
         node = dict(settings)
         folder = None if keep is None else checks.folder("what keep gives", keep(node))
         consent = Consent() if folder is None else StudyConsent(folder)
-        return LocalSite(name, lambda: table(name, node, folder), consent)
+        return LocalSite(name, lambda: table(name, node, folder), consent, keep=folder)
 
     @app.query()
     def answer(message: Message, context: Context) -> Message:

@@ -12,6 +12,9 @@ from cofed.flower.run_folder import RunFolder
 from cofed.flower.settings import site_names
 from cofed.sites.design import Design
 from cofed.sites.network import ChosenColumns, NetworkSites
+from cofed.sites.secure.invitation import PLAIN
+from cofed.studies import Study
+from cofed.studies.consent import invitation_to
 
 
 def sites(
@@ -24,6 +27,8 @@ def sites(
     design: Given[Design | None] = None,
     patience: Given[float] = 600.0,
     log: Given[str | Path | None] = None,
+    study: Given[Study | None] = None,
+    plain: Given[bool] = False,
 ) -> NetworkSites:
     """The sites of a Flower Grid, for an estimator's `fit`.
 
@@ -47,6 +52,10 @@ def sites(
     log : str or Path, optional
         A folder for the log of exchanges. Started again with the same folder, the same fit takes the answers that it
         had from there, and goes on; it ends with the same bits.
+    study : Study, optional
+        The study that the sites have approved; with the sites' keys in it, nobody can pose as one of them.
+    plain : bool
+        Whether the server sees each site's answers. By default they are masked, and it learns sums over all sites only.
 
     Returns
     -------
@@ -81,5 +90,8 @@ def sites(
         raise TypeError(f"design must be a cofed.sites.Design, got {type(design).__name__}")
     chosen, policy = checks.optional_text("target", target), checks.text("missing", missing)
     columns = ChosenColumns(chosen, names, missing=policy, design=design)
-    link = FlowerLink(grid, checks.positive("patience", patience), ProgressLog(RunFolder(folder)))
+    if study is not None and not isinstance(study, Study):
+        raise TypeError(f"study must be a cofed.studies.Study, got {type(study).__name__}")
+    invitation = PLAIN if checks.flag("plain", plain) else invitation_to(study)
+    link = FlowerLink(grid, checks.positive("patience", patience), ProgressLog(RunFolder(folder)), invitation)
     return NetworkSites.open(link, wanted, columns, folder)

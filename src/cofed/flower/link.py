@@ -13,9 +13,12 @@ from cofed.flower.flwr_types import Grid, Message, RecordDict
 from cofed.flower.progress import Event, ProgressLog
 from cofed.sites.base import Exchanges
 from cofed.sites.columns import TableInfo
-from cofed.sites.network import AbstractLink, Replies, SitesMissing, opened, read_info
+from cofed.sites.network import AbstractLink, CardsChanged, Replies, SitesMissing, opened, read_info
 from cofed.sites.packing import Malformed, clipped, pack, unpack
 from cofed.sites.questions import question_hash
+from cofed.sites.secure.cards import Card
+from cofed.sites.secure.invitation import Invitation
+from cofed.sites.secure.site_end import StaleCard
 
 T = TypeVar("T")
 PART = "cofed-sites"  # of a message
@@ -23,9 +26,9 @@ PAUSE = 0.1  # seconds between two looks for replies
 LOOK_AROUND = 1.0  # seconds between two looks for nodes
 AGAIN = 3.0  # seconds before a site that answered badly is asked again
 SILENCE = 60.0  # seconds before a silent site is asked again, the first time
+FAREWELL = 5.0  # seconds in which sites may say that they have heard of the end
 MOST_BAD = 3  # bad answers of a site to one request
 LONGEST_NAME = 200  # characters
-HELLO = pack({"kind": "hello"}, {})
 
 
 class Sent(NamedTuple):
@@ -58,6 +61,8 @@ class FlowerLink(AbstractLink):
         Seconds to wait for a site.
     progress : ProgressLog
         Where it is told what happens.
+    invitation : Invitation
+        What sites are told at the beginning.
     check : callable, optional
         Called now and then while one waits, with the nodes of the sites that have joined. It gives the sites that were
         started anew, and what was sent to them is sent again; it may raise an error.
@@ -68,9 +73,13 @@ class FlowerLink(AbstractLink):
         grid: Grid,
         patience: float,
         progress: ProgressLog,
+        invitation: Invitation,
         check: Callable[[Mapping[str, int]], Collection[str]] = lambda joined: (),
     ):
         self.grid, self.patience, self.progress, self.check = grid, patience, progress, check
+        self.invitation = invitation
+        self.cards: dict[str, Card] = {}
+        self.changed: set[str] = set()  # sites whose cards are new since a request was made
         self.nodes: dict[str, int] = {}  # of each site
         self.infos: dict[str, TableInfo] = {}
         self.online: frozenset[int] = frozenset()
@@ -108,17 +117,18 @@ class FlowerLink(AbstractLink):
             return
         self.renewed |= set(self.check(self.nodes))
         self.looked, self.online = clock, frozenset(self.grid.get_node_ids())
-        new = self.online - self.greeted
+        new, hello = self.online - self.greeted, self.invitation.hello
         self.greeted = set(self.online)
         for node in new:
-            self.send(Sent(node, "", question_hash(HELLO)), HELLO)
+            self.send(Sent(node, "", question_hash(hello)), hello)
 
     def introduced(self, sent: Sent, message: Message) -> None:
         """Take in who a node says it is."""
         try:
             reply = payload(message)
             name = site_in(reply)
-            info = read_info(opened(name, sent.mark, reply)[0])
+            head = opened(name, sent.mark, reply)[0]
+            info, card = read_info(head), self.invitation.card(name, head)
         except ValueError as error:
             self.tell("refused", f"a node could not say who it is: {error}")
             return
@@ -129,6 +139,10 @@ class FlowerLink(AbstractLink):
             # A node that was killed counts as online until its heartbeat is missed: the newer one is the living one.
             self.tell("replaced", f"a second node calls itself {name}; the newer one is asked", name)
         self.nodes[name], self.infos[name] = sent.node, info
+        if card is not None:
+            if name in self.cards and self.cards[name] != card:
+                self.changed.add(name)
+            self.cards[name] = card
         self.renewed.add(name)  # it may be a new process at the same node
         self.tell("joined", f"{name} is there, with {info.rows} rows", name)
 
@@ -138,8 +152,11 @@ class FlowerLink(AbstractLink):
         began, mark = time.monotonic(), question_hash(request)
         waiting, found, up, down = {site: Waiting() for site in sites}, {}, 0, 0
         self.awaited = {key: sent for key, sent in self.awaited.items() if not sent.site}  # others are of the past
+        self.changed.clear()
         while waiting:
             self.look_around()
+            if self.changed & set(sites):
+                raise CardsChanged(f"the keys of {', '.join(sorted(self.changed))} are new")
             down += len(request) * sum(self.ask_where_due(site, one, request, mark) for site, one in waiting.items())
             for sent, message in self.replies():
                 if not sent.site:
@@ -152,7 +169,8 @@ class FlowerLink(AbstractLink):
                     up += len(reply)
                     found[sent.site] = read(sent.site, reply)
                 except Malformed as error:
-                    self.troubled(sent, waiting[sent.site], str(error), message.has_error())
+                    unknown = message.has_error() or isinstance(error, StaleCard)
+                    self.troubled(sent, waiting[sent.site], str(error), unknown)
                     continue
                 del waiting[sent.site]
                 self.tell("heard", f"exchange {self.number}: {sent.site} has answered", sent.site)
@@ -181,12 +199,12 @@ class FlowerLink(AbstractLink):
         self.tell("asked", f"exchange {self.number}: asked {site}", site)
         return True
 
-    def troubled(self, sent: Sent, waiting: Waiting, words: str, node_failed: bool) -> None:
-        """Take in that a site answered badly: it is asked again soon."""
+    def troubled(self, sent: Sent, waiting: Waiting, words: str, ask_who: bool) -> None:
+        """Take in that a site answered badly: it is asked again soon, and where that is due, who it is."""
         if waiting.words != words:
             self.tell("trouble", f"exchange {self.number}: {sent.site}: {words}", sent.site)
         waiting.words, waiting.again = words, time.monotonic() + AGAIN
-        if node_failed:
+        if ask_who:
             self.greeted.discard(sent.node)
         else:
             waiting.bad += 1
@@ -203,6 +221,19 @@ class FlowerLink(AbstractLink):
         if waiting and seconds > 10:
             words = f"exchange {self.number}: waiting for {', '.join(waiting)}"
             self.progress.remind(self.number, "silent", words)
+
+    def end(self, sites: Sequence[str]) -> None:
+        invitation = self.invitation
+        if invitation.is_masked:
+            words = pack({"kind": "end", "study": invitation.study, "run": invitation.run}, {})
+            self.awaited.clear()
+            for site in sites:
+                if self.nodes.get(site, -1) in self.online:
+                    self.send(Sent(self.nodes[site], site, question_hash(words)), words)
+            until = time.monotonic() + FAREWELL
+            while self.awaited and time.monotonic() < until:
+                self.replies()
+                time.sleep(PAUSE)
 
     # The wire
 

@@ -21,6 +21,7 @@ from cofed.flower.progress import ProgressLog
 from cofed.flower.run_folder import RunFolder
 from cofed.flower.runtime import Runtime, grid_of_run
 from cofed.sites.network import ChosenColumns, NetworkSites
+from cofed.sites.secure.invitation import PLAIN, Invitation
 
 SOON, LATER = 2.0, 16.0  # seconds between two starts of a site that ends by itself: at first, and at most
 ABOUT = {
@@ -37,6 +38,7 @@ def start_sites(
     columns: ChosenColumns,
     *,
     secure: bool = False,
+    plain: bool = False,
     patience: float = 600.0,
 ) -> Iterator[NetworkSites]:
     """Start a SuperLink and a process for each site on this machine, and give the sites, for an estimator's `fit`.
@@ -54,6 +56,8 @@ def start_sites(
         Which column is predicted from which, and what is done about missing values.
     secure : bool
         Whether over TLS, with authenticated sites.
+    plain : bool
+        Whether the server sees each site's answers; by default they are masked, and it learns sums only.
     patience : float
         Seconds to wait for a site.
 
@@ -84,7 +88,7 @@ def start_sites(
         network.begin(names)
         for site, table in tables.items():
             network.start_site(site, table)
-        with network.sites(names, columns, patience) as sites:
+        with network.sites(names, columns, patience, PLAIN if plain else Invitation.masked()) as sites:
             yield sites
 
 
@@ -97,6 +101,7 @@ def await_sites(
     at: tuple[str, int],
     certificates: Path | None = None,
     patience: float = 600.0,
+    invitation: Invitation | None = None,
 ) -> Iterator[NetworkSites]:
     """Start a SuperLink that sites elsewhere come to (`cofed site`), and give them, for an estimator's `fit`.
 
@@ -115,6 +120,9 @@ def await_sites(
         A folder as `cofed.flower.certificates` makes it, with the sites' public keys; None is no TLS.
     patience : float
         Seconds to wait for a site.
+    invitation : Invitation, optional
+        What the sites are told at the beginning, such as `invitation_to(study)`; by default, that their answers are
+        masked, and that there is no study.
 
     Yields
     ------
@@ -134,7 +142,7 @@ def await_sites(
         raise ValueError(f"{certificates} has no public key of {absent[0]}: {absent[0]}.key.pub")
     with exclusive(out), LocalSites(out, certificates, *at) as network:
         network.begin(names)
-        with network.sites(names, columns, patience) as sites:
+        with network.sites(names, columns, patience, invitation or Invitation.masked()) as sites:
             yield sites
 
 
@@ -166,14 +174,17 @@ class LocalSites(LocalNetwork):
                 self.register(site, public_key(self.certificates, site))
 
     @contextlib.contextmanager
-    def sites(self, names: Sequence[str], columns: ChosenColumns, patience: float) -> Iterator[NetworkSites]:
+    def sites(
+        self, names: Sequence[str], columns: ChosenColumns, patience: float, invitation: Invitation
+    ) -> Iterator[NetworkSites]:
         """Start a run, take its Grid, and give the sites once they are there."""
         write_app(self.folder / "app", ABOUT, {"cofed_sites/__init__.py": "server = client = None\n"})
         self.run(self.folder / "app")
         runtime, log = Runtime(self.address, self.secret.read_bytes(), self.root), self.folder / "log"
         with quiet(), grid_of_run(runtime, patience, self.check_run) as grid:
-            link = FlowerLink(grid, patience, ProgressLog(RunFolder(log)), self.check_sites)
+            link = FlowerLink(grid, patience, ProgressLog(RunFolder(log)), invitation, self.check_sites)
             yield NetworkSites.open(link, names, columns, log)
+            link.end(names)
 
     @property
     def root(self) -> Path | None:

@@ -1,21 +1,30 @@
 """A site's own end of the door: a request comes in as bytes, and an answer, or why there is none, goes out as bytes."""
 
+import dataclasses
 import functools
+import hashlib
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import jax
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from cofed.sites.audit import AuditEvent, AuditLog
 from cofed.sites.base import QuestionRefused
 from cofed.sites.columns import Label, TableInfo
 from cofed.sites.design import Design
+from cofed.sites.guard import AbstractGuard, Asked, OpenGuard, Refusal, SumOver
 from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
-from cofed.sites.questions import Question, answer_arrays, question_hash, read_question
+from cofed.sites.questions import Question, answer_arrays, flat, question_hash, read_question
 from cofed.sites.rows import SiteRows
+from cofed.sites.secure.keys import SiteKeys
+from cofed.sites.secure.site_end import SiteMasks, reply_words
+from cofed.sites.secure.sum_request import SumRequest, read_sum
 from cofed.sites.site_table import SiteTable, TableMismatch
 
 log = logging.getLogger("cofed")
@@ -25,8 +34,8 @@ TARGET = "y"  # the name of a target that has none
 class Consent:
     """What a site agrees to be asked; this one agrees to everything that it can answer."""
 
-    def refuses(self, design: Design) -> str | None:
-        """Why a question about such rows is not answered, in a sentence; None where it is."""
+    def refuses(self, design: Design, study: str = "") -> str | None:
+        """Why a question about such rows, of the study with this hash, is not answered; None where it is."""
         return None
 
     def tells(self, column: str) -> bool:
@@ -37,8 +46,17 @@ class Consent:
         """By column, what a missing value looks like beside an empty cell."""
         return {}
 
+    def roster(self, study: str) -> Mapping[str, str] | None:
+        """The long-term keys of the sites of the study with this hash; None where it was not approved, or has none."""
+        return None
+
+    def releasable(self, study: str) -> frozenset[str]:
+        """The sites of the study with this hash that agree to sums with and without them."""
+        return frozenset()
+
 
 ANYTHING = Consent()
+NO_RULES = OpenGuard()
 
 
 class LocalSite:
@@ -51,7 +69,11 @@ class LocalSite:
     load : callable
         Gives its table; called once, when it is first asked about.
     consent : Consent
-        What it agrees to be asked.
+        Which studies it agrees to be asked about.
+    guard : AbstractGuard
+        Its rules, for every question.
+    keep : Path, optional
+        A folder of its own for its keys; None is keys that end with the process.
 
     Examples
     --------
@@ -61,13 +83,31 @@ class LocalSite:
     2
     """
 
-    def __init__(self, name: str, load: Callable[[], SiteTable], consent: Consent = ANYTHING):
-        self.name, self.load, self.consent = name, load, consent
+    def __init__(
+        self,
+        name: str,
+        load: Callable[[], SiteTable],
+        consent: Consent = ANYTHING,
+        guard: AbstractGuard = NO_RULES,
+        keep: Path | None = None,
+    ):
+        self.name, self.load, self.consent, self.guard, self.keep = name, load, consent, guard, keep
 
     @functools.cached_property
     def table(self) -> SiteTable:
         """The site's table."""
         return self.load()
+
+    @functools.cached_property
+    def audit(self) -> AuditLog | None:
+        """The log of what left."""
+        return None if self.keep is None else AuditLog(self.keep / "audit.jsonl", self.name, self.masks.keys.sign)
+
+    @functools.cached_property
+    def masks(self) -> SiteMasks:
+        """The site's part in sums of which nobody sees the parts."""
+        keys = SiteKeys.new() if self.keep is None else SiteKeys.of_folder(self.keep)
+        return SiteMasks(self.name, keys, self.keep)
 
     def answer(self, request: bytes) -> bytes:
         """The reply to a request: this is the one door, and nothing goes out but through it.
@@ -75,12 +115,11 @@ class LocalSite:
         What is wrong with the request, and why it is refused, is said in the reply. The text of any other error may
         quote data, so it stays in the site's own log.
         """
-        began = time.perf_counter()
-        head: Head = {"site": self.name, "answers": question_hash(request), "kind": "", "trouble": ""}
-        arrays: dict[str, np.ndarray] = {}
+        began, mark = time.perf_counter(), question_hash(request)
+        head: Head = {"site": self.name, "answers": mark, "kind": "", "trouble": ""}
         try:
-            found, arrays = self.answered(request)
-            head |= found
+            found, arrays = self.audited(request, mark)
+            return pack(head | found | {"seconds": time.perf_counter() - began}, arrays)
         except (Malformed, QuestionRefused) as error:
             head |= {"kind": type(error).__name__, "trouble": str(error)}
             log.warning("cofed: %s", error)
@@ -88,46 +127,133 @@ class LocalSite:
             words = f"it failed with a {type(error).__name__}; the site's own log says more"
             head |= {"kind": "Failed", "trouble": words}
             log.exception("cofed: the site %s failed", self.name)
-        return pack(head | {"seconds": time.perf_counter() - began}, arrays)
+        return pack(head | {"seconds": time.perf_counter() - began}, {})
 
-    def answered(self, request: bytes) -> tuple[Head, dict[str, np.ndarray]]:
-        """What is said, and the arrays that are sent, where all goes well."""
+    def audited(self, request: bytes, mark: str) -> tuple[Head, dict[str, np.ndarray]]:
+        """The answer, once the log of what left speaks of it; where that cannot be written, nothing leaves."""
+        about: dict[str, object] = {"request": mark}  # what the log will say
+        try:
+            found, arrays = self.answered(request, about)
+        except Exception as error:
+            refused = isinstance(error, QuestionRefused)
+            about |= {"event": "refusal" if refused else "failure", "note": type(error).__name__}
+            self.note(about | {"decision": "refused" if refused else None})
+            raise
+        if about.get("event") is None:
+            return found, arrays
+        shapes = {name: array.shape for name, array in arrays.items()}
+        about |= {"shapes": shapes, "size": sum(array.nbytes for array in arrays.values())}
+        if about["event"] == "answer" and about.get("decision") == "allowed":
+            about["content"] = self.content_mark(arrays, bool(about.get("is_masked")))
+        newest = self.note(about)
+        return (found | {"log": newest} if newest else found), arrays
+
+    def note(self, about: Mapping[str, object]) -> str | None:
+        """Write a line into the log of what left, where the site has a folder for it; gives the log's newest hash."""
+        return None if self.audit is None else self.audit.add(AuditEvent.model_validate(about))
+
+    def content_mark(self, arrays: Mapping[str, np.ndarray], is_masked: bool) -> str:
+        """A hash of what leaves; of what is not masked only this site can make it, as others could try out data."""
+        data = b"".join(np.ascontiguousarray(arrays[name]).tobytes() for name in sorted(arrays))
+        return hashlib.sha256(data).hexdigest() if is_masked else self.masks.keys.mark(b"content", data).hex()
+
+    def answered(self, request: bytes, about: dict[str, object]) -> tuple[Head, dict[str, np.ndarray]]:
+        """What is said, and the arrays that are sent, where all goes well; `about` is told what the log will say."""
         jax.config.update("jax_enable_x64", True)
         head, _ = unpack(request)
         kind = head.get("kind")
         if kind == "hello":
-            return {"info": self.info().model_dump(mode="json")}, {}
+            about |= {"event": "hello"}
+            return {"info": self.info().model_dump(mode="json"), "card": self.card(head)}, {}
         if kind == "rows":
-            return {"rows": len(self.rows(head.get("view")).X)}, {}
+            about |= {"event": "answer", "query": "rows", "decision": "allowed"}
+            return {"rows": len(self.rows(self.design(head.get("view"))).X)}, {}
+        if kind == "end":
+            return self.end(head), {}
         if kind != "question":
             raise Malformed(f"the request is of the kind {clipped(kind)}, which is not known here")
-        return self.to_question(read_question(request))
+        question, total = read_question(request), None if "sum" not in head else read_sum(head["sum"])
+        about |= {"query": question.query.name, "version": question.query.version}
+        if total is not None:
+            ticket = "/".join(map(str, total.ticket))
+            about |= {"study": total.study, "run": total.run, "ticket": ticket, "sites": total.names}
+            about |= {"heads": {site: head for site, head in total.heads.items() if site != self.name}}
+        return self.to_question(question, total, about)
+
+    # Who the site is
 
     def info(self) -> TableInfo:
         """What the site tells of its table."""
         info = self.table.info(self.consent.markers())
         return TableInfo(rows=info.rows, columns=tuple(one for one in info.columns if self.consent.tells(one.name)))
 
-    def to_question(self, question: Question) -> tuple[Head, dict[str, np.ndarray]]:
-        """The answer to a question, once it is known that it fits the rows."""
-        query, message = question.query, question.message
-        rows = self.rows(question.view)
-        check_fit(question, rows)
-        reason = query.refuses(rows.X, rows.y, message)
-        if reason is not None:
-            raise QuestionRefused(reason)
-        arrays = answer_arrays(rows.answer(query, message))
-        return {"finite": all(np.isfinite(array).all() for array in arrays.values())}, arrays
+    def card(self, head: Head) -> Head | None:
+        """The site's card in the fit that a request begins; None where answers are not to be masked."""
+        study, run = head.get("study", ""), head.get("run", "")
+        if not isinstance(study, str) or not isinstance(run, str):
+            raise Malformed(f"the request is of the study {clipped(study)} and the fit {clipped(run)}")
+        return self.masks.card(study, run, len(self.table.frame), self.table.digest).model_dump() if run else None
 
-    def rows(self, view: object) -> SiteRows:
-        """The rows that a request is about: those that its design makes of the table."""
+    def end(self, head: Head) -> Head:
+        """Forget the keys of a fit that is over."""
+        self.masks.end(str(head.get("study", "")), str(head.get("run", "")), self.table.digest)
+        return {}
+
+    # Questions
+
+    def to_question(
+        self, question: Question, total: SumRequest | None, about: dict[str, object]
+    ) -> tuple[Head, dict[str, np.ndarray]]:
+        """The answer to a question, once it is known that it fits the rows and may be answered."""
+        design = self.design(question.view, "" if total is None else total.study)
+        over = None if total is None else self.over(total)
+        rows = self.rows(design)
+        check_fit(question, rows)
+        refusal = self.guard.refuses(Asked(question, question.digest, design, self.table, over))
+        if refusal is None and (reason := question.query.refuses(rows.X, rows.y, question.message)) is not None:
+            refusal = Refusal("", reason, is_silent=True)
+        if refusal is not None:
+            about["rule"] = refusal.rule
+            log.warning("cofed: the question %s is not answered: %s", question.query.name, refusal.sentence)
+            if total is None or not refusal.is_silent:
+                words = f"its rule {refusal.rule!r} forbids it" if refusal.rule else refusal.sentence
+                raise QuestionRefused(words)
+        about |= {"event": "answer", "is_masked": total is not None}
+        about["decision"] = "allowed" if refusal is None else "refused"
+        arrays = {} if refusal is not None else answer_arrays(rows.answer(question.query, question.message))
+        if total is None:
+            return {"finite": all(np.isfinite(array).all() for array in arrays.values())}, arrays
+        return self.masked(question, total, str(about["request"]), arrays)
+
+    def masked(
+        self, question: Question, total: SumRequest, mark: str, arrays: Mapping[str, np.ndarray]
+    ) -> tuple[Head, dict[str, np.ndarray]]:
+        """The answer under a mask; without arrays, that there is none."""
+        own = self.masks.run_keys(total.study, total.run, self.table.digest)
+        shape = question.query.shape(question.message, len(self.design(question.view).feature_names))
+        values = flat(arrays) if arrays else sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shape))
+        planes = self.masks.masked(total, mark, own, values)
+        return {"signature": self.masks.keys.sign(reply_words(mark, planes))}, {"masked": planes.view(np.int64)}
+
+    def over(self, total: SumRequest) -> SumOver:
+        """Over whom an answer is added up, checked."""
+        own = self.masks.card(total.study, total.run, len(self.table.frame), self.table.digest)
+        over = self.masks.over(total, own, self.consent.roster(total.study))
+        return dataclasses.replace(over, released=over.released | self.consent.releasable(total.study))
+
+    def design(self, view: object, study: str = "") -> Design:
+        """The design of a request, which this site agrees to be asked about."""
         try:
             design = Design.model_validate(view["design"] if isinstance(view, Mapping) else None)
         except (ValueError, KeyError):
             raise Malformed("the request has no design that can be read") from None
-        reason = self.consent.refuses(design)
+        reason = self.consent.refuses(design, study)
         if reason is not None:
             raise QuestionRefused(reason)
+        return design
+
+    def rows(self, design: Design) -> SiteRows:
+        """The rows that a request is about: those that its design makes of the table."""
         try:
             return self.table.rows(design)
         except TableMismatch as error:

@@ -1,11 +1,13 @@
 """Sites whose rows are elsewhere: the server's end of the door, whatever carries the messages."""
 
 import dataclasses
+import functools
 import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 import jax
@@ -14,6 +16,7 @@ from jaxtyping import PyTree
 
 from cofed._util import naming
 from cofed.models import Weights
+from cofed.sites.addition import AbstractAddition, MaskedAddition, PlainAddition, Posed, read_finite
 from cofed.sites.agreement import agree, agree_on_fills
 from cofed.sites.base import AbstractSites, Exchange, Exchanges, QuestionRefused, TrainingPlan
 from cofed.sites.columns import TableInfo
@@ -21,9 +24,15 @@ from cofed.sites.design import Design
 from cofed.sites.exchange_log import Entry, ExchangeLog
 from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
 from cofed.sites.queries.base import AbstractQuery, Message
-from cofed.sites.questions import answer_arrays, question_bytes, question_hash, read_answer
+from cofed.sites.questions import question_hash, read_answer
+from cofed.sites.secure.cards import Card
+from cofed.sites.secure.invitation import PLAIN, Invitation
+from cofed.sites.secure.site_end import PadUsed, StaleCard
+from cofed.sites.secure.sum_request import LEAST_SITES
 
 T = TypeVar("T")
+Reply = tuple[Head, dict[str, np.ndarray]]
+MOST_ATTEMPTS = 5  # at one exchange
 
 
 class SitesMissing(RuntimeError):
@@ -56,9 +65,15 @@ class AbstractLink(ABC):
     ----------
     exchanges : Exchanges
         Where those listen who want to know what the sites do.
+    invitation : Invitation
+        What it tells sites at the beginning.
+    cards : mapping of str to Card
+        The sites' cards, where answers are masked.
     """
 
     exchanges: Exchanges
+    invitation: Invitation = PLAIN
+    cards: Mapping[str, Card] = MappingProxyType({})
 
     @abstractmethod
     def gather(self, wanted: Sequence[str] | int) -> dict[str, TableInfo]:
@@ -72,8 +87,20 @@ class AbstractLink(ABC):
         """Send a request to these sites until each has given a reply that `read` takes.
 
         A reply for which `read` raises a `Malformed` does not count. Any other error of it ends the exchange.
-        Raises `SitesMissing` where one gives no such reply for long enough.
+        Raises `SitesMissing` where one gives no such reply for long enough, `CardsChanged` where one has a new card.
         """
+
+    def end(self, sites: Sequence[str]) -> None:
+        """Tell these sites, as far as they hear it, that the fit is over."""
+        return
+
+
+class NumbersChanged(Exception):
+    """A site would answer the same request with other numbers than before, which the same masks must not cover."""
+
+
+class CardsChanged(Exception):
+    """A site has a new card, since its keys are gone: it cannot answer a request that holds the old one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,8 +136,17 @@ class Network(NamedTuple):
     link: AbstractLink
     infos: Mapping[str, TableInfo]  # what each site tells of its table, in the order in which answers are added up
     columns: ChosenColumns
+    heads: dict[str, str]  # the newest lines of the sites' logs of what left, as they are heard of
     log: ExchangeLog | None = None
     left_out: tuple[str, ...] = ()
+
+    @property
+    def addition(self) -> AbstractAddition:
+        """How the sites' answers become a sum."""
+        invitation = self.link.invitation
+        if not invitation.is_masked:
+            return PlainAddition()
+        return MaskedAddition(invitation, {site: self.link.cards[site] for site in self.infos}, self.heads)
 
     def logged(self, folder: Path | None) -> "Network":
         """The network with its log in a folder, where one is given; refused where that is of another fit."""
@@ -159,10 +195,15 @@ class NetworkSites(AbstractSites):
         """The sites that a link reaches, once they are all there and have agreed on what their tables hold."""
         began = time.perf_counter()
         infos = link.gather(wanted)
+        if link.invitation.is_masked and len(infos) < LEAST_SITES:
+            raise ValueError(
+                "the answers of a single site cannot be masked, as their sum would be its own; give plain=True "
+                "(--plain) where the server may see them"
+            )
         order = sorted(infos, key=naming.natural)
         told = sum(len(info.model_dump_json()) for info in infos.values())
         link.exchanges.append(Exchange("columns", 1, 0, told, time.perf_counter() - began))
-        return cls.begin(Network(link, {site: infos[site] for site in order}, columns).logged(log))
+        return cls.begin(Network(link, {site: infos[site] for site in order}, columns, {}).logged(log))
 
     @classmethod
     def begin(cls, network: Network) -> "NetworkSites":
@@ -173,27 +214,52 @@ class NetworkSites(AbstractSites):
     # Exchanges
 
     def exchange(self, query: AbstractQuery, message: Message) -> tuple[PyTree, int, int]:
+        posed = self.posed(query, message)
+        what, mark, log = (query.name, query.version), question_hash(posed.bytes), self.network.log
+        if log is not None and (known := log.recall(query.name, mark)) is not None:
+            done, arrays = known
+            return read_answer(arrays, posed.shape), done.down, done.up
+        began = time.perf_counter()
+        replies, arrays = self.added(posed)
+        done = Entry(0, *what, mark, replies.down, replies.up, time.perf_counter() - began, self.names)
+        if log is not None:
+            log.add(done, arrays)
+        return read_answer(arrays, posed.shape), done.down, done.up
+
+    def posed(self, query: AbstractQuery, message: Message) -> Posed:
+        """A question about the sites' tables."""
         jax.config.update("jax_enable_x64", True)
-        shape = query.shape(message, self.n_features)
+        return Posed(query, message, self.view, query.shape(message, self.n_features))
 
-        def read(head: Head, arrays: Mapping[str, np.ndarray]) -> PyTree:
-            return read_finite(head, arrays, shape)
+    def added(self, posed: Posed) -> tuple[Replies[PyTree], dict[str, np.ndarray]]:
+        """The replies of all sites, and their sum. An attempt that cannot lead to a sum is followed by another."""
+        for attempt in range(MOST_ATTEMPTS):
+            addition = self.network.addition
+            request = addition.request(posed, (len(self.exchanges), attempt))
+            try:
+                replies = self.replies(request, functools.partial(addition.read, posed))
+            except (CardsChanged, NumbersChanged) as error:
+                self.exchanges.tell("again", words=f"the question {posed.query.name} is asked anew: {error}")
+                continue
+            return replies, addition.total(posed, [replies.by_site[site] for site in self.names])
+        raise RuntimeError(
+            f"the question {posed.query.name} was asked {MOST_ATTEMPTS} times, and the sites' keys or numbers changed "
+            "each time; give each site a folder to keep its keys in (keep=)"
+        )
 
-        def combine(answers: list[PyTree]) -> tuple[Head, dict[str, np.ndarray]]:
-            return {}, answer_arrays(summed(answers))
-
-        request = question_bytes(query, message, self.view)
-        done, arrays = self.asked(request, (query.name, query.version), read, combine)
-        return read_answer(arrays, shape), done.down, done.up
+    def replies(self, request: bytes, read: Callable[[str, str, Reply], T]) -> Replies[T]:
+        """What was read of all sites' replies to a request."""
+        mark = question_hash(request)
+        return self.network.link.ask_all(
+            request, self.names, lambda site, reply: read(site, mark, opened(site, mark, reply))
+        )
 
     def ask_each(self, query: AbstractQuery, message: Message) -> dict[str, PyTree]:
-        jax.config.update("jax_enable_x64", True)
-        began, shape = time.perf_counter(), query.shape(message, self.n_features)
-        request = question_bytes(query, message, self.view)
-        mark = question_hash(request)
-        replies = self.network.link.ask_all(
-            request, self.names, lambda site, reply: read_finite(*opened(site, mark, reply), shape)
-        )
+        if self.network.link.invitation.is_masked:
+            raise QuestionRefused("the sites' answers are masked: nobody learns more than their sum")
+        posed = self.posed(query, message)
+        began = time.perf_counter()
+        replies = self.replies(posed.bytes, lambda site, mark, reply: read_finite(*reply, posed.shape))
         seconds = time.perf_counter() - began
         self.exchanges.append(Exchange(query.name, 1, replies.down, replies.up, seconds))
         return {site: replies.by_site[site] for site in self.names}
@@ -202,36 +268,21 @@ class NetworkSites(AbstractSites):
         """How many rows each site has in the design, where rows with missing values are dropped."""
         began = time.perf_counter()
         request = pack({"kind": "rows", "view": self.view}, {})
-        done, _ = self.asked(
-            request, ("rows", 1), lambda head, _: whole_number(head.get("rows")), lambda rows: ({"rows": rows}, {})
-        )
+        mark, log = question_hash(request), self.network.log
+        known = None if log is None else log.recall("rows", mark)
+        if known is not None:
+            done = known[0]
+        else:
+            replies = self.replies(request, lambda site, mark, reply: whole_number(reply[0].get("rows")))
+            said: Head = {"rows": [replies.by_site[site] for site in self.names]}
+            seconds = time.perf_counter() - began
+            done = Entry(0, "rows", 1, mark, replies.down, replies.up, seconds, self.names, said)
+            if log is not None:
+                log.add(done, {})
         self.exchanges.append(Exchange("rows", 1, done.down, done.up, time.perf_counter() - began))
         rows = done.said["rows"]
         assert isinstance(rows, list)
         return tuple(whole_number(one) for one in rows)
-
-    def asked(
-        self,
-        request: bytes,
-        what: tuple[str, int],
-        read: Callable[[Head, Mapping[str, np.ndarray]], T],
-        combine: Callable[[list[T]], tuple[Head, dict[str, np.ndarray]]],
-    ) -> tuple[Entry, dict[str, np.ndarray]]:
-        """One exchange: from the log where it has happened, else with the sites, and then into the log.
-
-        `read` takes a site's reply, and `combine` what was read of all, in the sites' order.
-        """
-        mark, log = question_hash(request), self.network.log
-        if log is not None and (known := log.recall(what[0], mark)) is not None:
-            return known
-        began = time.perf_counter()
-        replies = self.network.link.ask_all(request, self.names, lambda site, reply: read(*opened(site, mark, reply)))
-        said, arrays = combine([replies.by_site[site] for site in self.names])
-        seconds = time.perf_counter() - began
-        done = Entry(0, *what, mark, replies.down, replies.up, seconds, self.names, said)
-        if log is not None:
-            log.add(done, arrays)
-        return done, arrays
 
     # Views
 
@@ -308,22 +359,6 @@ class NetworkSites(AbstractSites):
         )
 
 
-def summed(answers: list[PyTree]) -> PyTree:
-    """The sum of answers, added up in this order."""
-    total = answers[0]
-    for answer in answers[1:]:
-        total = jax.tree.map(np.add, total, answer)
-    return total
-
-
-def read_finite(head: Head, arrays: Mapping[str, np.ndarray], shape: PyTree) -> PyTree:
-    """A site's answer, which says itself whether it is finite."""
-    finite = all(np.isfinite(array).all() for array in arrays.values())
-    if head.get("finite") is not finite:  # a site says so where a model is so far off that a sum overflows
-        raise Malformed(f"the answer {'says that it is not' if finite else 'is not'} finite")
-    return read_answer(arrays, shape)
-
-
 def opened(site: str, mark: str, reply: bytes) -> tuple[Head, dict[str, np.ndarray]]:
     """The head and arrays of a site's reply to the request with this hash."""
     head, arrays = unpack(reply)
@@ -333,6 +368,10 @@ def opened(site: str, mark: str, reply: bytes) -> tuple[Head, dict[str, np.ndarr
     words = trouble[:400] if trouble.isprintable() else clipped(trouble, 400)
     if kind == QuestionRefused.__name__:
         raise QuestionRefused(f"the site {site} does not answer: {words}")
+    if kind == PadUsed.__name__:
+        raise NumbersChanged(f"{site} would answer the same request with other numbers than before")
+    if kind == StaleCard.__name__:
+        raise StaleCard(words)
     if kind or trouble:
         raise Malformed(words)
     if head.get("answers") != mark or head.get("site") != site:

@@ -7,6 +7,7 @@ against the shapes that the query has (`AbstractQuery.shape`).
 
 import dataclasses
 import hashlib
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -34,8 +35,18 @@ class Question(NamedTuple):
     message: Message
     view: Mapping[str, object]  # what of the site's table it is about
 
+    @property
+    def digest(self) -> str:
+        """The hash of the question alone, whoever else is asked it, and whenever."""
+        return question_hash(question_bytes(self.query, self.message, self.view))
 
-def question_bytes(query: AbstractQuery, message: Message, view: Mapping[str, object] | None = None) -> bytes:
+
+def question_bytes(
+    query: AbstractQuery,
+    message: Message,
+    view: Mapping[str, object] | None = None,
+    total: Mapping[str, object] | None = None,
+) -> bytes:
     """The one form of a question as bytes: query, version, every field and array of the message, and the view.
 
     Parameters
@@ -46,6 +57,8 @@ def question_bytes(query: AbstractQuery, message: Message, view: Mapping[str, ob
         What the question says.
     view : mapping, optional
         What of a site's table it is about, as JSON holds it.
+    total : mapping, optional
+        Over whom masked answers are added up, as JSON holds it.
 
     Returns
     -------
@@ -83,7 +96,7 @@ def question_bytes(query: AbstractQuery, message: Message, view: Mapping[str, ob
         else:
             fields[field.name] = encoded(query, field.name, value)
     head = {"kind": "question", "query": query.name, "version": query.version, "fields": fields, "view": view or {}}
-    return pack(head, arrays)
+    return pack(head if total is None else head | {"sum": total}, arrays)
 
 
 def encoded(query: AbstractQuery, name: str, value: object) -> object:
@@ -170,6 +183,21 @@ def typed(value: object, kinds: tuple[type, ...]) -> tuple[Any, ...]:
 def answer_arrays(answer: PyTree) -> dict[str, np.ndarray]:
     """The arrays of an answer, by name."""
     return dict(zip(leaf_names(answer), map(np.asarray, jax.tree.leaves(answer)), strict=True))
+
+
+def flat(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The numbers of an answer's arrays one after another; float64, since whole numbers below 2^53 are exact in it."""
+    return np.concatenate([np.asarray(array, np.float64).ravel() for array in arrays.values()])
+
+
+def unflat(numbers: np.ndarray, shape: PyTree) -> dict[str, np.ndarray]:
+    """The arrays of an answer of these shapes, from its numbers one after another."""
+    found, start = {}, 0
+    for name, leaf in zip(leaf_names(shape), jax.tree.leaves(shape), strict=True):
+        stop = start + math.prod(leaf.shape)
+        found[name] = numbers[start:stop].reshape(leaf.shape).astype(leaf.dtype)
+        start = stop
+    return found
 
 
 def read_answer(arrays: Mapping[str, np.ndarray], shape: PyTree) -> PyTree:

@@ -1,6 +1,9 @@
 """A site's own table: what it tells of it, and the rows of numbers that a design makes of it."""
 
-from collections.abc import Mapping, Sequence
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -57,6 +60,19 @@ class SiteTable:
         self.frame: Frame = frame.set_axis(names, axis=1)
         self.columns: dict[tuple[str, tuple[Label, ...]], Column] = {}
         self.encoded: Latest[SiteRows] = Latest()
+
+    @functools.cached_property
+    def row_hashes(self) -> np.ndarray:
+        """A hash of each row, for the site alone: the same for the same content, wherever the row stands."""
+        cells: Callable[..., pd.Series] = pd.util.hash_pandas_object  # pyright: ignore[reportAttributeAccessIssue]
+        return cells(self.frame, index=False).to_numpy()
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """A hash of all that the table holds, for the site alone: it would tell whoever can guess the table."""
+        names = json.dumps([*self.frame.columns, *map(str, self.frame.dtypes)]).encode()
+        cells = self.row_hashes
+        return hashlib.sha256(names + cells.tobytes()).digest()
 
     def info(self, markers: Mapping[str, Sequence[Label]] | None = None) -> TableInfo:
         """What the site tells of its table.

@@ -72,7 +72,7 @@ def withdraw(keep: str | Path, study: Study) -> bool:
     return there
 
 
-def outside_approved(keep: str | Path, design: Design) -> str | None:
+def outside_approved(keep: str | Path, design: Design, study: str = "") -> str | None:
     """Why a question with this design is in no study that the site has approved; None where it is in one.
 
     Parameters
@@ -81,13 +81,17 @@ def outside_approved(keep: str | Path, design: Design) -> str | None:
         The folder in which the site keeps what it must not forget.
     design : Design
         How the question would have the table become numbers.
+    study : str
+        The hash of the study that it is said to be of; empty is any.
     """
     studies = approved_studies(keep)
-    if any(study.contains(design) for study in studies):
+    if any(one.contains(design) for one in studies if study in ("", one.digest)):
         return None
+    if study and study not in [one.digest for one in studies]:
+        return f"this site has not approved the study {study[:12]}: `cofed study approve` does"
     if not studies:
         return "this site has approved no study: `cofed study approve` does"
-    names = ", ".join(repr(study.name) for study in studies)
+    names = ", ".join(repr(one.name) for one in studies)
     return f"the question is not part of a study that this site has approved ({names})"
 
 

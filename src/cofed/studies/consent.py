@@ -1,12 +1,30 @@
 """What a site agrees to be asked, by the studies that it has approved."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 from cofed.sites.columns import Label
 from cofed.sites.design import Design
 from cofed.sites.local import Consent
+from cofed.sites.secure.invitation import Invitation
 from cofed.studies.approval import approved_studies, has_approved, outside_approved
+from cofed.studies.schema import Study
+
+
+def invitation_to(study: Study | None, releases: Mapping[str, str] | None = None) -> Invitation:
+    """What a server tells the sites of a study, or of none, at the beginning of a fit whose answers are masked.
+
+    Parameters
+    ----------
+    study : Study, optional
+        The study.
+    releases : mapping of str to str, optional
+        By site, its signature that sums with and without it may be told.
+    """
+    if study is None:
+        return Invitation.masked(releases=releases)
+    return Invitation.masked(study.digest, study.roster, releases)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,11 +47,18 @@ class StudyConsent(Consent):
 
     keep: Path
 
-    def refuses(self, design: Design) -> str | None:
-        return outside_approved(self.keep, design) if has_approved(self.keep) else None
+    def refuses(self, design: Design, study: str = "") -> str | None:
+        return outside_approved(self.keep, design, study) if has_approved(self.keep) else None
 
     def tells(self, column: str) -> bool:
         return not has_approved(self.keep) or column in self.markers()
+
+    def roster(self, study: str) -> Mapping[str, str] | None:
+        found = [one for one in approved_studies(self.keep) if one.digest == study]
+        return found[0].roster if found else None
+
+    def releasable(self, study: str) -> frozenset[str]:
+        return frozenset(s for one in approved_studies(self.keep) if one.digest == study for s in one.releasable)
 
     def markers(self) -> dict[str, tuple[Label, ...]]:
         known: dict[str, tuple[Label, ...]] = {}

@@ -106,9 +106,27 @@ class Variable(StudyPart):
 
 
 class StudySite(StudyPart):
-    """A site that takes part."""
+    """A site that takes part.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    key : str, optional
+        The public half of its long-term key, which `cofed study key` prints at the site. With the keys of all sites,
+        no server can invent a site or take the place of one.
+    releasable : bool
+        Whether sums with and without it may be told, so that a fit can go on without it (`--missing drop`).
+
+    Examples
+    --------
+    >>> StudySite(name="oslo").releasable
+    False
+    """
 
     name: Text
+    key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    releasable: bool = False
 
 
 class StudyHead(StudyPart):
@@ -233,6 +251,17 @@ class Study(StudyPart):
         return hashlib.sha256(f"cofed study 1 {canonical}".encode()).hexdigest()
 
     @property
+    def roster(self) -> dict[str, str] | None:
+        """The sites' long-term keys by name; None where one has none."""
+        keys = {site.name: site.key for site in self.sites if site.key is not None}
+        return keys if keys and len(keys) == len(self.sites) else None
+
+    @property
+    def releasable(self) -> frozenset[str]:
+        """The sites that agree to sums with and without them."""
+        return frozenset(site.name for site in self.sites if site.releasable)
+
+    @property
     def markers(self) -> dict[str, tuple[Label, ...]]:
         """By variable, what a missing value looks like."""
         return {name: variable.missing for name, variable in self.variables.items()}
@@ -279,6 +308,10 @@ class Study(StudyPart):
         for name, variable in self.variables.items():
             for place, why in variable.mistakes():
                 yield ("variables", name, *place), why
+        keys = [site.key for site in self.sites]
+        for i, key in enumerate(keys):
+            if key is not None and key in keys[:i]:
+                yield ("sites", i, "key"), "another site has the same key; each makes its own (cofed study key)"
         for key, names in (("sites", [s.name for s in self.sites]), ("analyses", [a.name for a in self.analyses])):
             for i, name in enumerate(names):
                 if name in names[:i]:

@@ -19,6 +19,10 @@ VARIABLES = """\
 # May be added: unit = "years", range = [18, 110], missing = [-99, "unknown"] (an empty cell is always missing),
 # description = "...". The first level of a factor is the reference that others are compared with.
 """
+SITES = """\
+# Sites. May be added: key = "..." (each site prints its own: cofed study key), so that no one can pose as a site;
+# releasable = true, where a fit may go on without the site (the server then learns what the site had added).
+"""
 ANALYSES = """\
 # Analyses. family: gaussian, binomial, multinomial or poisson; penalty: l1, elasticnet (with l1_ratio) or group.
 # The strength is chosen by cross-validation (cv = 5, select = "1se" or "min"), or set: alpha = 0.1.
@@ -60,7 +64,9 @@ def to_toml(study: Study, notes: Mapping[str, str] | None = None) -> str:
     if notes:
         lines = [f"#   {comment(name)}: {comment(why)}" for name, why in notes.items()]
         parts.append("\n".join(["# Columns that are left out:", *lines]) + "\n")
-    parts += [entries("[[sites]]", {"name": site.name}) for site in study.sites]
+    if study.sites:
+        parts.append(SITES)
+    parts += [entries("[[sites]]", site.model_dump(exclude_defaults=True)) for site in study.sites]
     if study.analyses:
         parts.append(ANALYSES)
     parts += [entries("[[analyses]]", given(analysis)) for analysis in study.analyses]

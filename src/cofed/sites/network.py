@@ -267,7 +267,8 @@ class NetworkSites(AbstractSites):
     def rows_in_design(self) -> tuple[int, ...]:
         """How many rows each site has in the design, where rows with missing values are dropped."""
         began = time.perf_counter()
-        request = pack({"kind": "rows", "view": self.view}, {})
+        study = self.network.link.invitation.study
+        request = pack({"kind": "rows", "study": study, "view": self.view}, {})
         mark, log = question_hash(request), self.network.log
         known = None if log is None else log.recall("rows", mark)
         if known is not None:

@@ -51,10 +51,10 @@ class AbstractPrivateQuery(AbstractQuery[P]):
         Whoever asks says how many sites' shares make up the noise. A site counts on all but one of the others: the one
         might tell its own noise. Where its answer is seen alone (one site), its noise must be enough alone.
         """
-        shares, most = float(np.asarray(message.shares)[0]), max(1, sites - 1)
-        if shares <= most:
+        shares, most = np.asarray(message.shares), max(1, sites - 1)
+        if shares.shape == (1,) and shares[0] <= most:
             return None
-        return f"the question {self.name} counts on the noise of {shares:g} sites, of which there may be {most} at most"
+        return f"the question {self.name} counts on the noise of {shares.tolist()} sites; at most {most} may be"
 
     def refuses(self, X: np.ndarray, y: np.ndarray, message: P) -> str | None:
         """Noise that cannot be drawn, or units that are not said: data must not choose them."""

@@ -91,8 +91,10 @@ def test_a_site_counts_on_all_but_one_of_the_others():
 
 @pytest.mark.parametrize("given", [{"sigma": np.nan}, {"sigma": 0.0}, {"bound": -1.0}, {"bound": np.inf}])
 def test_noise_that_means_nothing_is_refused(given):
-    with pytest.raises(QuestionRefused, match="must be one finite number > 0"):
-        asked(MaskedLink(TABLES, invitation=PLAIN), 1, **given)
+    for invitation in (PLAIN, Invitation.masked()):
+        with pytest.raises(QuestionRefused, match="its rule 'noise' forbids it"):
+            asked(MaskedLink(TABLES, invitation=invitation), 1, **given)
+    assert "must be one finite number > 0" in str(private_moments.wrong(message(1, **given)))
 
 
 def test_rows_answer_no_private_question_without_a_secret():

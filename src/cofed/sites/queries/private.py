@@ -51,13 +51,13 @@ class AbstractPrivateQuery(AbstractQuery[P]):
         Whoever asks says how many sites' shares make up the noise. A site counts on all but one of the others: the one
         might tell its own noise. Where its answer is seen alone (one site), its noise must be enough alone.
         """
-        shares, most = np.asarray(message.shares), max(1, sites - 1)
-        if shares.shape == (1,) and shares[0] <= most:
-            return None
-        return f"the question {self.name} counts on the noise of {shares.tolist()} sites; at most {most} may be"
+        wrong, most = self.wrong(message), max(1, sites - 1)
+        if wrong is not None or np.asarray(message.shares)[0] <= most:
+            return wrong
+        return f"the question {self.name} counts on the noise of more than {most} sites, which is the most that may be"
 
-    def refuses(self, X: np.ndarray, y: np.ndarray, message: P) -> str | None:
-        """Noise that cannot be drawn, or units that are not said: data must not choose them."""
+    def wrong(self, message: P) -> str | None:
+        """What is wrong with a message, whatever the rows: no units, which data must not choose, or no such noise."""
         if message.scaling is None:
             return f"the question {self.name} must say the units of the rows"
         for name in ("bound", "sigma", "shares"):
@@ -65,10 +65,13 @@ class AbstractPrivateQuery(AbstractQuery[P]):
             if value.shape != (1,) or not np.isfinite(value).all() or not value[0] > 0:
                 return f"the {name} of the question {self.name} must be one finite number > 0"
         try:
-            self.noised_sum(message, X.shape[1])
+            self.noised_sum(message, len(message.scaling.centre))
         except ValueError as error:
             return str(error)
         return None
+
+    def refuses(self, X: np.ndarray, y: np.ndarray, message: P) -> str | None:
+        return self.wrong(message)
 
     def released(self, answer: np.ndarray, message: P, secret: bytes | None) -> np.ndarray:
         """The answer with this site's share of the noise."""
@@ -152,10 +155,10 @@ class PrivateGradientQuery(AbstractPrivateQuery[PrivateGradientMessage]):
     def entries(self, message: PrivateGradientMessage, n_features: int) -> int:
         return n_features + 1
 
-    def refuses(self, X: np.ndarray, y: np.ndarray, message: PrivateGradientMessage) -> str | None:
+    def wrong(self, message: PrivateGradientMessage) -> str | None:
         if message.loss is None or n_outputs(message.loss) > 1:
             return f"the question {self.name} is about models with one output, and must say the loss"
-        return super().refuses(X, y, message)
+        return super().wrong(message)
 
     def answer(self, table: Table, message: PrivateGradientMessage) -> Float[Array, " d"]:
         loss = message.half_deviance

@@ -4,7 +4,8 @@
 
 Certified: how many of the 100 models of the path have a gap of at most 1e-12 of the null model's loss; the others are
 limited by rounding. Largest: the largest gap of the path beside that loss. CPU seconds are of this process, all its
-threads, with compilation where COFED_CACHE=off. The last columns are of one fit, at a hundredth of the largest strength.
+threads, with compilation where COFED_CACHE=off. The last columns are of one fit, at a hundredth of the largest
+strength.
 """
 
 import sys

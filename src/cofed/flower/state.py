@@ -250,13 +250,12 @@ class NetworkState:
         }
         return self.with_history(dataclasses.replace(self.log.history, rows=[*self.rows, row]))
 
-    def evaluated(self, scores: Mapping[str, Mapping[str, float]]) -> tuple["NetworkState", list[Event]]:
-        """The state with what the sites say of the model in its row."""
-        found = self.mean_scores(scores)
+    def evaluated(self, found: Mapping[str, float]) -> tuple["NetworkState", list[Event]]:
+        """The state with the means of what the sites say of the model in its row."""
         if "loss" not in found:
             return self, []
         objective = found["loss"] + float(self.stage.problem.regularizer.value(self.model))
-        row = self.rows[-1] | found | {"objective": objective}
+        row = self.rows[-1] | dict(found) | {"objective": objective}
         words = f"objective {objective:.6g} after round {row['round']}"
         history = dataclasses.replace(self.log.history, rows=[*self.rows[:-1], row])
         return self.with_history(history), [Event("evaluated", words, row)]

@@ -4,13 +4,13 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
-from cofed._util.files import atomically, private_file, private_folder
+from cofed._util.files import atomically, private_file, private_folder, write_json
 from cofed.sites.base import QuestionRefused
 from cofed.sites.guard import SumOver
 from cofed.sites.packing import Malformed
@@ -20,6 +20,7 @@ from cofed.sites.secure.masks import KeyStream, mask, neighbours, pair_secret
 from cofed.sites.secure.sum_request import SumRequest
 from cofed.sites.secure.wide import add
 
+SITES = "sites.json"  # a file beside a fit's keys
 LANES = 2  # numbers behind those of an answer: 1 of every site, and 1 of a site that could not answer
 
 
@@ -143,7 +144,12 @@ class SiteMasks:
 
     def end(self, study: str, run: str, table: bytes) -> None:
         """Forget the keys of a fit: what was sent in it can never be unmasked from here."""
-        self.run_keys(study, run, table).forget()
+        self.end_run(self.run_keys(study, run, table))
+
+    def end_run(self, own: "RunKeys") -> None:
+        """Forget these keys of a fit; where it is asked about again, there are new ones."""
+        own.forget()
+        self.runs = {name: keys for name, keys in self.runs.items() if keys is not own}
 
 
 class RunKeys:
@@ -160,6 +166,7 @@ class RunKeys:
         self.private = secrets.token_bytes(SIZE)
         self.used: dict[str, str] = {}  # by the request's hash, a mark of what was answered
         self.shared: dict[tuple[str, ...], bytes] = {}
+        self.sites: list[str] | None = None  # of all sums, where they have to be the same
         if folder is not None:
             self.recall(private_folder(folder))
 
@@ -175,6 +182,8 @@ class RunKeys:
             atomically(key, lambda name: Path(name).write_bytes(self.private))
         lines = pads.read_text().split("\n")[:-1] if pads.exists() else []
         self.used = dict(json.loads(line) for line in lines)
+        if (folder / SITES).exists():
+            self.sites = json.loads((folder / SITES).read_text())
 
     @property
     def public(self) -> str:
@@ -202,12 +211,24 @@ class RunKeys:
                 os.fsync(file.fileno())
         self.used[mark] = payload.hex()
 
+    def stay_with(self, sites: Sequence[str]) -> None:
+        """Refuse a sum over other sites than the first one of the fit was over: the two would tell the difference."""
+        if self.sites is None:
+            self.sites = list(sites)
+            if self.folder is not None:
+                write_json(self.folder / SITES, self.sites)
+        if self.sites != list(sites):
+            raise QuestionRefused(
+                f"the sum is over {len(sites)} sites, but this run began with others or another number of them "
+                f"({len(self.sites)}), and two such sums would tell the difference"
+            )
+
     def forget(self) -> None:
         """Delete the keys."""
         self.private, self.shared = secrets.token_bytes(SIZE), {}
-        self.used = {}
+        self.used, self.sites = {}, None
         if self.folder is not None:
-            for name in ("key", "pads.jsonl"):
+            for name in ("key", "pads.jsonl", SITES):
                 (self.folder / name).unlink(missing_ok=True)
             self.folder.rmdir()
             self.folder = None

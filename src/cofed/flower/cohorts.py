@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cofed._util import naming
+from cofed._util import checks, naming
 from cofed.sites.secure.wide import MOST_SITES
 
 LEAST = 3  # sites in a cohort that was chosen: of two, each knows the other's part of the sum
@@ -25,7 +25,8 @@ def read_cohorts(given: object) -> Cohorts:
         given = [part.replace(",", " ").split() for part in given.split(";")]
     if not isinstance(given, (list, tuple)) or not given or not all(is_names(one) for one in given):
         raise ValueError(
-            f"cohorts must be lists of sites' names, such as [['a', 'b', 'c'], ['d', 'e', 'f']], got {given!r}"
+            "cohorts must be lists of sites' names, such as [['a', 'b', 'c'], ['d', 'e', 'f']], "
+            f"got {checks.shown(given)}"
         )
     for one in given:
         if not LEAST <= len(one) <= MOST_SITES:
@@ -75,5 +76,5 @@ def check_rounds(sizes: Sequence[int], asked: int, quorum: int) -> None:
         )
     if asked - min(sizes) < quorum < asked:
         raise ValueError(
-            f"quorum is {quorum}, but masked updates count in whole cohorts, and so each round needs all {asked}; {ways}"
+            f"quorum is {quorum}, but masked updates count in whole cohorts, so each round needs all {asked}; {ways}"
         )

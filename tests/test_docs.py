@@ -37,6 +37,10 @@ assert by_digit.X.shape[2:] == (28, 28)
 assert held_out.n_clients == 14
 assert scans.source.startswith("Haxby 2001, ")
 """,
+    "docs/policy.md": """
+from cofed.sites.policy import Policy, parse_policy
+assert parse_policy(default_policy_toml()) == Policy()
+""",
     "docs/loggers.md": "assert result.history['round'][-1] < 100_000\n",
     "docs/experiments.md": "assert len(EXPERIMENTS) == 1\nassert ahead.seconds > 0\n",
     "docs/adding-an-algorithm.md": """

@@ -108,7 +108,7 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
         ["describe", str(TABLE), "--client=site"],
         {"sites": nothing, "client": nothing, "csv": lambda text: text.endswith(".csv"), "html": nothing},
     ),
-    "audit": (["audit", str(LOG)], {"files": nothing, "key": nothing, "html": nothing}),
+    "audit": (["audit", str(LOG)], {"files": nothing, "key": nothing, "study": nothing, "html": nothing}),
     "study init": (
         ["study", "init", str(TABLE), "--out", str(FOLDER / "new" / "study.toml")],
         {

@@ -16,6 +16,8 @@ from cofed.estimators import (
     FederatedPoisson,
     FederatedPoissonCV,
 )
+from cofed.estimators.grid import Grid
+from cofed.estimators.training_set import TrainingSet
 from cofed.sites import Folds
 from cofed.sites.folds import deal
 
@@ -170,3 +172,17 @@ def test_wide_data_take_at_most_twenty_exchanges():
     model = FederatedLogisticRegressionCV(eps=0.05, cv=3).fit(X, y, clients=np.arange(120) % 4)
     assert model.n_rounds_ <= 20
     assert model.certificate_.outcome != "not converged"
+
+
+def test_a_strength_that_is_not_tried_does_not_count_as_stuck():
+    X = features()
+    estimator = FederatedLogisticRegression()
+    problem = estimator._standardized(estimator._intake(X, labels(X), SITES))
+    alphas = np.geomspace(0.1, 0.01, 5)
+    one = TrainingSet(problem, estimator._penalty(problem, 1.0), alphas, np.ones(5, bool), 1e-12)
+    grid = Grid([one])
+    grid.judge()
+    assert [i for i, _ in one.candidates(every=4)] == [0, 4]
+    before = one.standing.stayed.copy()
+    grid.judge()
+    assert (one.standing.stayed - before).tolist() == [1, 0, 0, 0, 1]

@@ -31,23 +31,27 @@ def audit(
             show_default=False,
         ),
     ] = None,
+    study: Annotated[
+        Path | None, typer.Option(help="A study file that names the sites' keys, instead of --key.", show_default=False)
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write the page, with every line, to this HTML file.")] = None,
 ) -> None:
     """Check a site's log of what left, and show it.
 
-    The chain of hashes shows a line that was changed or taken out; signatures, that the site itself wrote it; the logs
-    of other sites, which hold this one's hashes, that none was cut off or written anew: give them, too.
+    The chain of hashes shows a line that was changed or taken out; signatures (--study or --key), that the site itself
+    wrote it; the logs of other sites, which hold this one's hashes, that none was cut off or written anew: give them,
+    too.
 
     Exit codes: 0 every log holds, 1 one does not, 2 bad input.
 
-    Example: cofed audit oslo/audit.jsonl rome/audit.jsonl --html audit.html
+    Example: cofed audit oslo/audit.jsonl rome/audit.jsonl --study study.toml --html audit.html
     """
     from cofed.sites.audit.show import content, terminal
     from cofed.sites.audit.verification import judge
 
     check_file(html, (".html", ".htm"), "--html")
-    keys = checked_keys(key, len(files))
     logs = [read(path) for path in files]
+    keys = checked_keys(key, len(files)) if study is None else keys_in(study, key, logs)
     try:
         verdicts = [judge(log, own, logs) for log, own in zip(logs, keys, strict=True)]
     except ImportError as error:
@@ -88,6 +92,22 @@ def checked_keys(given: list[str] | None, many: int) -> list[str | None]:
     if len(given) != many:
         refuse(f"--key: {len(given)} given for {many} file{'' if many == 1 else 's'}; one for each, in their order")
     return list(given)
+
+
+def keys_in(study: Path, given: list[str] | None, logs: "list[LogOnDisk]") -> list[str | None]:
+    """The keys that a study names for the sites of these logs."""
+    from cofed import studies
+
+    if given:
+        refuse("--key and --study both say which keys sign; give one of them")
+    try:
+        known = {site.name: site.key for site in studies.load(study).sites}
+    except (ValueError, OSError) as error:
+        refuse(str(error))
+    for log in logs:
+        if known.get(log.site) is None:
+            refuse(f"--study: {study} names no key for the site {log.site!r}, whose log is {log.path}")
+    return [known[log.site] for log in logs]
 
 
 def write_page(path: Path, shown: object) -> None:

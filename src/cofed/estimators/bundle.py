@@ -4,6 +4,7 @@ Models are laid out as vectors: coefficients by feature and output, then the int
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -16,6 +17,23 @@ class Curvature:
 
     where: np.ndarray  # positions of the parameters
     matrix: np.ndarray
+
+    @functools.cached_property
+    def beside_nothing(self) -> np.ndarray:
+        """The matrix with one more row and column, of zeros: of parameters that it does not tell of."""
+        return np.pad(self.matrix, (0, 1))
+
+    def on(self, own: np.ndarray, size: int) -> np.ndarray:
+        """The Hessian on some of `size` parameters. Of what it does not tell, a diagonal that is rather too large."""
+        if len(self.where) == len(own) == size:
+            return self.matrix
+        place = np.full(size, len(self.where))
+        place[self.where] = np.arange(len(self.where))
+        inner = place[own]
+        found = self.beside_nothing.take(inner, axis=0).take(inner, axis=1)
+        unknown = np.flatnonzero(inner == len(self.where))
+        found[unknown, unknown] = 2 * float(self.matrix.diagonal().max())
+        return found
 
 
 @dataclasses.dataclass(frozen=True)

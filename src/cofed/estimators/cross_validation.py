@@ -133,7 +133,7 @@ class CrossValidated(FederatedLinearModel):
         self.alpha_ = float(self.alphas_[chosen])
         answer, psi = answers[chosen], self._penalty(problem, self.alpha_)
         fit = FitProgress(problem, psi, float(self.tol), int(self.max_rounds))
-        if answer.certificate.converged and problem.loss.quadratic:
+        if answer.certificate.converged and problem.hessian is not None:
             # A path is known from products of features; the model that is taken is looked at itself.
             answer = fit.finished(answer.w, fit.assess(answer.w), answer.algorithm)
         if not answer.certificate.converged:

@@ -39,7 +39,6 @@ from cofed.models import AbstractModel, Weights
 from cofed.problem import Problem
 from cofed.regularizers import AbstractRegularizer, On
 from cofed.sites.queries import LookAnswer, LookMessage, look
-from cofed.sites.queries.base import few_sizes
 from cofed.solvers.curvature import unpack
 
 Positions = tuple[int, int, int, int]  # a training set, a strength, a model, and its partner
@@ -48,6 +47,7 @@ ANCHORS = 60  # the most Hessians in a message
 BYTES = 8e6  # the most that they may take
 WHOLE = 180  # parameters up to which Hessians are whole
 ROUGH = 4  # looks at large models before all of them are
+TOGETHER = 128  # certificates that are computed at once
 
 
 class Grid:
@@ -115,7 +115,7 @@ class Grid:
         size = max(one.size for one in self.sets)
         if size > WHOLE and self.sets[0].pieces is not None:
             support = max(int(np.count_nonzero(w)) for _, _, w in models)
-            size = min(size, max(128, support + support // 2 + 32), self.part)
+            size = min(size, max(128, support + support // 8 + 16), self.part)
         share = max(2, int(min(ANCHORS, BYTES // (4 * size * size))) // max(1, len(busy)))
         chosen = [np.unique(np.linspace(0, len(which) - 1, share).round().astype(int)) for which in busy]
         closer = np.array([which[j] for which, some in zip(busy, chosen, strict=True) for j in some], np.int32)
@@ -209,7 +209,11 @@ class Grid:
 
     def certified(self, pairs: list[Positions]) -> list[Assessment]:
         """The certificates of models."""
-        padded = np.array(pairs + [pairs[0]] * (few_sizes(len(pairs)) - len(pairs)))
+        return [one for first in range(0, len(pairs), TOGETHER) for one in self.some(pairs[first : first + TOGETHER])]
+
+    def some(self, pairs: list[Positions]) -> list[Assessment]:
+        """The certificates of so many models that one compiled program serves always."""
+        padded = np.array(pairs + [pairs[0]] * (TOGETHER - len(pairs)))
         seen = [one.bundle.seen for one in self.sets]
 
         def first_orders(column: int) -> FirstOrders:

@@ -8,11 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from cofed.estimators.bundle import Vector
+from cofed.estimators.column_grid import ColumnGrid
 from cofed.estimators.gram_path import GramGrid
 from cofed.estimators.grid import Grid
 from cofed.estimators.progress import CertifiedFit, FitProgress
 from cofed.estimators.standardized_problem import StandardizedProblem, n_parameters
-from cofed.estimators.training_set import TrainingSet
+from cofed.estimators.training_set import TrainingSet, elastic_pieces
+from cofed.estimators.wide_set import WideTrainingSet
 from cofed.models import Linear
 from cofed.regularizers import AbstractRegularizer
 
@@ -40,8 +42,15 @@ def serves(problem: StandardizedProblem, psi: AbstractRegularizer) -> bool:
     if not (psi.convex and psi.coercive and psi.has_conjugate):
         return False
     if problem.loss.quadratic:
-        return problem.hessian is not None
+        return problem.hessian is not None or is_wide(problem, psi)
     return isinstance(problem.model, Linear) and (psi.sparsifying or n_parameters(problem.start) <= LARGEST)
+
+
+def is_wide(problem: StandardizedProblem, psi: AbstractRegularizer) -> bool:
+    """Whether columns of the Gram matrix are asked for: a squared loss of too many features for all of it."""
+    if not problem.loss.quadratic or problem.hessian is not None or not isinstance(problem.model, Linear):
+        return False
+    return psi.sparsifying and elastic_pieces(psi, problem.start) is not None
 
 
 def solve_paths(
@@ -52,9 +61,10 @@ def solve_paths(
     Strengths are above 0, the strongest first; `most` is how many exchanges there may be.
     """
     every, asked = np.append(alphas, alphas[-1] * BELOW), np.arange(len(alphas) + len(BELOW)) < len(alphas)
-    sets = [TrainingSet(parts[0], penalty(parts[0], 1.0), every, asked, tol)]
+    kind = WideTrainingSet if is_wide(parts[0], penalty(parts[0], 1.0)) else TrainingSet
+    sets = [kind(parts[0], penalty(parts[0], 1.0), every, asked, tol)]
     for part in parts[1:]:
-        sets.append(TrainingSet(part, penalty(part, 1.0), alphas, np.ones(len(alphas), bool), FOLDS))
+        sets.append(kind(part, penalty(part, 1.0), alphas, np.ones(len(alphas), bool), FOLDS))
     left = run(sets, most)
     answers = [finished(one, lambda a, one=one: penalty(one.problem, a), left) for one in sets]
     held = [one.bundle.seen.held[one.standing.best] for one in sets[1:]]
@@ -73,6 +83,9 @@ def solve_one(problem: StandardizedProblem, psi: AbstractRegularizer, tol: float
 
 def run(sets: list[TrainingSet], most: int) -> int:
     """Solve for all; how many exchanges there may be still."""
+    wide = [one for one in sets if isinstance(one, WideTrainingSet)]
+    if wide:
+        return most - ColumnGrid(wide).run(min(most, LOOKS))
     if sets[0].problem.loss.quadratic:
         GramGrid(sets).run(0)
         return most

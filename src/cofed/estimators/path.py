@@ -1,7 +1,8 @@
 """Whole paths of models, from the strength at which nothing is used down to a fraction of it.
 
 A squared loss is known from the survey, so where there are not too many features (2048) the server finds the whole
-path, and its certificates, by itself. For other losses the models of all strengths, and of all folds, are looked at
+path, and its certificates, by itself; of more features it asks for columns of their products, and then looks at all
+models together. For other losses the models of all strengths, and of all folds, are looked at
 together, in some ten exchanges. Where neither serves, strengths are solved one after another.
 """
 

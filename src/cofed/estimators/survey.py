@@ -97,8 +97,12 @@ def survey(
     fit_intercept: bool,
     check: Callable[[SumsAnswer], None],
     folds: Folds | None = None,
+    most: int | None = None,
 ) -> Survey:
-    """Ask the sites for what every fit needs: two exchanges. `check` refuses sums that nothing can be fitted to."""
+    """Ask the sites for what every fit needs: two exchanges. `check` refuses sums that nothing can be fitted to.
+
+    Products are asked for of at most so many features, by default as PRODUCTS says; of more, of none.
+    """
     before, p = len(sites.exchanges), sites.n_features
     found: SumsAnswer = sites.ask(sums, Message(loss=loss, folds=folds))
     check(found)
@@ -108,6 +112,7 @@ def survey(
     if fit_intercept and loss.has_link:
         one = label_centre[0] if len(label_centre) == 1 else label_centre
         constant = np.reshape(np.asarray(loss.link(jnp.asarray(one))), -1)
-    where = np.arange(p if p <= PRODUCTS[loss.quadratic] else 0, dtype=np.int32)
+    limit = PRODUCTS[loss.quadratic] if most is None else most
+    where = np.arange(p if p <= limit else 0, dtype=np.int32)
     products = sites.ask(gram, GramMessage(centre, label_centre, where, constant, loss=loss, folds=folds))
     return Survey(sites, loss, folds, fit_intercept, before, found, products, centre, label_centre, constant)

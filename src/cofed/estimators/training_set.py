@@ -9,6 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
+from cofed._util.threads import one_thread
 from cofed.engine.job import traced
 from cofed.estimators.bundle import Bundle, Curvature, Looks, Vector
 from cofed.estimators.certificate import Assessment
@@ -32,7 +33,8 @@ class Standing:
     best: np.ndarray  # positions in the bundle
     latest: np.ndarray  # the last candidates
     bound: Vector  # gap + rounding of the best
-    stayed: np.ndarray  # for how many looks the best has been the same
+    tried: np.ndarray  # whether there was a candidate in the last look
+    stayed: np.ndarray  # for how many looks at candidates the best has been the same
     done: np.ndarray
     seen: list[Assessment | None]
 
@@ -40,7 +42,7 @@ class Standing:
     def at_start(cls, strengths: int) -> "Standing":
         """All at the model without features."""
         zero = np.zeros(strengths, int)
-        return cls(zero, zero.copy(), np.full(strengths, np.inf), zero - 1, zero > 0, [None] * strengths)
+        return cls(zero, zero.copy(), np.full(strengths, np.inf), zero > 0, zero.copy(), zero > 0, [None] * strengths)
 
 
 class TrainingSet:
@@ -97,15 +99,19 @@ class TrainingSet:
         """
         found: list[tuple[int, Vector]] = []
         guess = None
-        for i in np.flatnonzero(~self.standing.done)[::every].tolist():
-            x = self.bundle.seen.w[self.standing.best[i]]
-            guess = self.minimiser(i, x, guess)
-            stayed = int(self.standing.stayed[i])
-            if stayed > 0:
-                steps = SHORTER ** -(3.0 * (stayed - 1) + np.arange(1, 4))
-                found += [(i, x + t * (guess - x)) for t in steps]
-            else:
-                found.append((i, guess))
+        chosen = np.flatnonzero(~self.standing.done)[::every]
+        self.standing.tried[:] = False
+        self.standing.tried[chosen] = True
+        with one_thread():
+            for i in chosen.tolist():
+                x = self.bundle.seen.w[self.standing.best[i]]
+                guess = self.minimiser(i, x, guess)
+                stayed = int(self.standing.stayed[i])
+                if stayed > 0:
+                    steps = SHORTER ** -(3.0 * (stayed - 1) + np.arange(1, 4))
+                    found += [(i, x + t * (guess - x)) for t in steps]
+                else:
+                    found.append((i, guess))
         return found
 
     def minimiser(self, i: int, x: Vector, guess: Vector | None) -> Vector:
@@ -142,22 +148,9 @@ class TrainingSet:
         return [(1 - t, known[before]), (t, known[after])]
 
     def curvature(self, i: int, own: np.ndarray) -> np.ndarray:
-        """The Hessian at the best model of a strength, on some parameters. Of what no Hessian tells, a diagonal that is
-        rather too large."""
-        parts = self.neighbours(i)
-        if all(len(one.where) == self.size for _, one in parts):
-            H = np.sum([t * one.matrix for t, one in parts], axis=0)
-            return H if len(own) == self.size else H[np.ix_(own, own)]
-        H, place = np.zeros((len(own), len(own))), np.full(self.size, -1)
-        place[own] = np.arange(len(own))
-        for t, one in parts:
-            inside = np.flatnonzero(place[one.where] >= 0)
-            inner = place[one.where[inside]]
-            H[np.ix_(inner, inner)] += t * one.matrix[np.ix_(inside, inside)]
-            unknown = np.ones(len(own), bool)
-            unknown[inner] = False
-            H[unknown, unknown] += 2 * t * float(one.matrix.diagonal().max())
-        return H
+        """The Hessian at the best model of a strength, on some parameters."""
+        parts = [one.on(own, self.size) if t == 1 else t * one.on(own, self.size) for t, one in self.neighbours(i)]
+        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
     def working_set(self, i: int, w: Vector, size: int) -> np.ndarray:
         """The parameters on which the Hessian at a candidate is worth most: those in use, then those nearly."""
@@ -179,7 +172,7 @@ class TrainingSet:
     def settle(self, i: int, best: int, seen: Assessment) -> None:
         """Take the best model of a strength, with its certificate."""
         now = self.standing
-        now.stayed[i] = now.stayed[i] + 1 if now.best[i] == best else 0
+        now.stayed[i] = now.stayed[i] + int(now.tried[i]) if now.best[i] == best else 0
         now.best[i], now.bound[i], now.seen[i] = best, float(seen.gap) + float(seen.rounding), seen
         # Where rounding leaves no better model, the Hessian may still make for a better certificate.
         at_rest = bool(seen.settled) and (best in self.bundle.curvature or now.stayed[i] > 1)

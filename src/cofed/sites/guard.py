@@ -28,6 +28,8 @@ class SumOver:
         The sites of the sum and the rows of each, as its own signed card says.
     released : frozenset of str
         Sites that agree to sums with and without them, by a signature of their own.
+    varying : mapping of str to int
+        At how many of the sites a column has more than one value; columns that were not counted are not there.
     """
 
     study: str
@@ -35,6 +37,7 @@ class SumOver:
     run: str
     rows: Mapping[str, int]
     released: frozenset[str] = frozenset()
+    varying: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -141,10 +141,10 @@ class LocalSite:
             raise
         if about.get("event") is None:
             return found, arrays
-        shapes = {name: array.shape for name, array in arrays.items()}
-        about |= {"shapes": shapes, "size": sum(array.nbytes for array in arrays.values())}
-        if about["event"] == "answer" and about.get("decision") == "allowed":
-            about["content"] = self.content_mark(arrays, bool(about.get("is_masked")))
+        said = pack(found, {})
+        about["shapes"] = {name: array.shape for name, array in arrays.items()}
+        about["size"] = sum(array.nbytes for array in arrays.values()) or len(said)
+        about["content"] = self.content_mark(said, arrays, bool(about.get("is_masked")))
         newest = self.note(about)
         return (found | {"log": newest} if newest else found), arrays
 
@@ -152,10 +152,10 @@ class LocalSite:
         """Write a line into the log of what left, where the site has a folder for it; gives the log's newest hash."""
         return None if self.audit is None else self.audit.add(AuditEvent.model_validate(about))
 
-    def content_mark(self, arrays: Mapping[str, np.ndarray], is_masked: bool) -> str:
+    def content_mark(self, said: bytes, arrays: Mapping[str, np.ndarray], is_masked: bool) -> str:
         """A hash of what leaves; of what is not masked only this site can make it, as others could try out data."""
         data = b"".join(np.ascontiguousarray(arrays[name]).tobytes() for name in sorted(arrays))
-        return hashlib.sha256(data).hexdigest() if is_masked else self.masks.keys.mark(b"content", data).hex()
+        return hashlib.sha256(data).hexdigest() if is_masked else self.masks.keys.mark(b"content", said, data).hex()
 
     def answered(self, request: bytes, about: dict[str, object]) -> tuple[Head, dict[str, np.ndarray]]:
         """What is said, and the arrays that are sent, where all goes well; `about` is told what the log will say."""
@@ -163,10 +163,11 @@ class LocalSite:
         head, _ = unpack(request)
         kind = head.get("kind")
         if kind == "hello":
-            about |= {"event": "hello"}
-            return {"info": self.info().model_dump(mode="json"), "card": self.card(head)}, {}
+            found: Head = {"info": self.info().model_dump(mode="json"), "card": self.card(head)}
+            about |= {"event": "hello", "study": head.get("study", ""), "run": head.get("run", "")}
+            return found, {}
         if kind == "rows":
-            about |= {"event": "answer", "query": "rows", "decision": "allowed"}
+            about |= {"event": "hello", "query": "rows"}
             return {"rows": len(self.rows(self.design(head.get("view"))).X)}, {}
         if kind == "end":
             return self.end(head), {}

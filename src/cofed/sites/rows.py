@@ -118,8 +118,11 @@ class SiteRows:
         # The table is in these units and folds already: other units and seeds share a program.
         dealt = None if message.folds is None else Folds(message.folds.count)
         bare = dataclasses.replace(message, scaling=None, folds=dealt)
-        found = compiled(query, table, query.padded(bare))
-        return query.trimmed(jax.tree.map(np.asarray, found), message)
+        found = []
+        for part in query.parts(bare):
+            answer = compiled(query, table, query.padded(part))
+            found.append(query.trimmed(jax.tree.map(np.asarray, answer), part))
+        return found[0] if len(found) == 1 else query.joined(found, message)
 
 
 @eqx.filter_jit

@@ -62,7 +62,7 @@ def minimise(q: ElasticQuadratic, z: Vector) -> Vector:
 def free_only(q: ElasticQuadratic, kinked: np.ndarray) -> Vector:
     """The minimiser where all coordinates with a kink are zero."""
     z, free = np.zeros_like(q.x), np.flatnonzero(~kinked)
-    z[free] = solve(q.H[np.ix_(free, free)], q.ridge[free], -q.slope(z)[free])
+    z[free] = solve(block(q.H, free), q.ridge[free], -q.slope(z)[free])
     return z
 
 
@@ -95,7 +95,7 @@ def block_step(q: ElasticQuadratic, pull: Vector, used: Vector, new: Vector, cal
     strongest, new = np.argmax(np.where(new, np.abs(pull), -1)), new.copy()
     while True:
         active = np.flatnonzero(used | new)
-        step = solve(q.H[np.ix_(active, active)], q.ridge[active], pull[active])
+        step = solve(block(q.H, active), q.ridge[active], pull[active])
         wrong = new[active] & (step * pull[active] <= 0)
         if not wrong.any():
             return active, step
@@ -104,17 +104,21 @@ def block_step(q: ElasticQuadratic, pull: Vector, used: Vector, new: Vector, cal
             new[strongest], calm = True, False
 
 
-def solve(H: np.ndarray, ridge: Vector, b: Vector) -> Vector:
-    """(H + diag(ridge))^{-1} b, of a matrix that is a little larger; more so where it is singular still."""
+def block(H: np.ndarray, active: Vector) -> np.ndarray:
+    """A copy of some rows and columns."""
+    return H.take(active, axis=0).take(active, axis=1)
+
+
+def solve(M: np.ndarray, ridge: Vector, b: Vector) -> Vector:
+    """(M + diag(ridge))^{-1} b, of a matrix that is a little larger; more so where it is singular still. M is lost."""
     if not b.size:
         return b
-    M = H.copy()
     diagonal = M.reshape(-1)[:: len(b) + 1]
     diagonal += ridge
     lift = LIFT * np.maximum(diagonal, 1e-8 * max(float(diagonal.max()), np.finfo(float).tiny))
     while True:
         diagonal += lift
-        _, found, failed = dposv(M, b, lower=1)
+        _, found, failed = dposv(M.T, b, lower=1)  # symmetric, and in LAPACK's own order when transposed
         if not failed:
             return found
         lift *= 100

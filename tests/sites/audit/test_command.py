@@ -36,6 +36,33 @@ def test_whole_logs_end_well(logs, tmp_path):
     assert (tmp_path / "a.html").exists()
 
 
+STUDY = """
+[study]
+name = "stroke"
+
+[variables.age]
+kind = "number"
+"""
+
+
+def write_study(path, *sites):
+    """A study file that names the keys of these sites."""
+    path.write_text(STUDY + "".join(f'[[sites]]\nname = "{s}"\nkey = "{Signer(s).public}"\n' for s in sites))
+
+
+def test_keys_come_from_the_study_file(logs, tmp_path):
+    write_study(tmp_path / "study.toml", "oslo", "rome")
+    done = invoke(logs["rome"], logs["oslo"], "--study", tmp_path / "study.toml")
+    assert done.exit_code == 0, done.output
+    assert flat(done.output).count("Every line is signed with the site's key.") == 2
+    done = invoke(logs["bern"], "--study", tmp_path / "study.toml")
+    assert done.exit_code == 2
+    assert "names no key for the site 'bern'" in flat(done.output)
+    done = invoke(logs["oslo"], "--study", tmp_path / "study.toml", *keys("oslo"))
+    assert done.exit_code == 2
+    assert "--key and --study both say which keys sign" in flat(done.output)
+
+
 def test_a_changed_line_ends_with_one_and_its_number(logs, tmp_path):
     path = logs["oslo"]
     lines = path.read_bytes().splitlines(keepends=True)
@@ -66,6 +93,7 @@ def test_a_cut_log_ends_with_one_beside_another_sites(logs):
         (["."], "audit.jsonl cannot be read: No such file or directory"),
         (["oslo", "--key", "ab"], "--key must be 64 hexadecimal digits (0-9, a-f), as in the study file, got 'ab'"),
         (["oslo", "rome", "--key", "ab" * 32], "--key: 1 given for 2 files; one for each, in their order"),
+        (["oslo", "--study", "none.toml"], "none.toml"),
         (["oslo", "--html", "a.txt"], "--html: a.txt must end in .html or .htm"),
     ],
 )

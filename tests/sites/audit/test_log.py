@@ -73,7 +73,7 @@ def test_a_line_that_was_cut_off_is_mended_and_said(path, caplog):
 
 
 def test_a_first_line_that_was_cut_off_is_mended(path):
-    path.parent.mkdir()
+    AuditLog(path, "oslo")
     path.write_bytes(b"{")
     AuditLog(path, "oslo")
     assert [line.event for line in verify(path).lines] == ["mended"]
@@ -93,6 +93,13 @@ def test_a_log_of_another_site_is_not_continued(path):
     AuditLog(path, "oslo").add(answer(0))
     with pytest.raises(AuditBroken, match="is the log of the site 'oslo', not of 'rome'"):
         AuditLog(path, "rome")
+
+
+def test_a_log_that_others_can_read_is_not_continued(path):
+    AuditLog(path, "oslo").add(answer(0))
+    path.chmod(0o640)
+    with pytest.raises(AuditBroken, match="can be read or changed by others than its owner"):
+        AuditLog(path, "oslo")
 
 
 @pytest.mark.parametrize("change", ["gone", "emptied", "cut", "rewritten"])

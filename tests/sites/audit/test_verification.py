@@ -126,6 +126,7 @@ def test_a_log_that_was_put_back_and_continued_is_noticed_by_the_others(logs):
 def test_two_logs_of_one_site_must_be_one_log(logs, tmp_path):
     path, copy = logs["oslo"], tmp_path / "copy.jsonl"
     copy.write_bytes(b"".join(lines_of(path)[:4]))
+    copy.chmod(0o600)
     assert verify(path, None, [copy]).holds  # it was longer later
     AuditLog(copy, "oslo", Signer("oslo").sign).add(answer(10))
     assert verify(path, None, [copy]).problems == (f"from line 5 on it differs from {copy}, another log of 'oslo'",)

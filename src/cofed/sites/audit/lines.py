@@ -48,8 +48,8 @@ class AuditEvent(BaseModel):
     is_masked : bool
         Whether it was masked, so that nobody can read it alone.
     decision, rule : str
-        What the site's rules decided, and by which rule. An answer that they refused is one without content: noise,
-        sent where the refusal itself would have told of the data.
+        What the site's rules decided, and by which rule. An answer that they refused is noise, sent where the refusal
+        itself would have told of the data.
     epsilon : float
         What the answer took of the privacy budget.
     heads : mapping of str to str

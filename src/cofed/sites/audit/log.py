@@ -6,6 +6,7 @@ import fcntl
 import logging
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -47,7 +48,7 @@ class AuditLog:
     Raises
     ------
     AuditBroken
-        Where the file does not end in a line of this site's log.
+        Where the file does not end in a line of this site's log, or others can read it.
 
     Examples
     --------
@@ -83,11 +84,13 @@ class AuditLog:
         if not self.path.exists():
             if self.seen:
                 raise AuditBroken(f"{self.path} is gone; nothing leaves this site without a log")
-            private_folder(self.path.parent)
             with contextlib.suppress(FileExistsError):  # another process was faster
-                private_file(self.path)
+                private_file(private_folder(self.path.parent) / self.path.name)
+                keep_name(self.path.parent)
         file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         try:
+            if os.fstat(file).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise AuditBroken(f"{self.path} can be read or changed by others than its owner: chmod 600 it")
             fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
             yield file
         finally:
@@ -155,6 +158,15 @@ class AuditLog:
             raise
         self.seen, self.head = before + len(data), line_hash(data)
         return self.head
+
+
+def keep_name(folder: Path) -> None:
+    """Let the names of a folder's new files outlast a loss of power."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def last_line(file: int, end: int) -> tuple[bytes, int]:

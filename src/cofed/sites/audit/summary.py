@@ -57,7 +57,7 @@ def what_left(lines: Sequence[AuditLine]) -> list[WhatLeft]:
     groups: dict[tuple[str, str, str], list[AuditLine]] = {}
     for line in lines:
         if line.event in ("hello", "answer", "refusal", "failure"):
-            asked = "hello" if line.event == "hello" else line.question
+            asked = line.question or line.event
             groups.setdefault((line.study, line.run, asked), []).append(line)
     return [added_up(*key, group) for key, group in groups.items()]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cofed._util.extras import imported
 from cofed.sites.audit.lines import NOTHING, AuditLine, BadLine, line_hash, read_line
+from cofed.sites.secure.keys import is_signed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,17 +175,11 @@ def unsigned(log: LogOnDisk, public_key: str | None, notes: list[str]) -> tuple[
         some = any(line.signature for line in log.lines)
         notes.append("the signatures were not checked, for no key was given" if some else "the lines are not signed")
         return 0, ""
-    ed25519 = imported(
-        "cryptography.hazmat.primitives.asymmetric.ed25519", "Checking signatures", "cryptography", "flower"
-    )
-    exceptions = imported("cryptography.exceptions", "Checking signatures", "cryptography", "flower")
-    key = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
+    imported("cryptography", "Checking signatures", "cryptography", "flower")
     for line in log.lines:
         if not line.signature:
             return line.seq, f"line {line.seq} is not signed"
-        try:
-            key.verify(bytes.fromhex(line.signature), line.to_sign())
-        except exceptions.InvalidSignature:
+        if not is_signed(public_key, line.to_sign(), line.signature):
             return line.seq, f"line {line.seq} is not signed with the site's key"
     if log.lines:
         notes.append("every line is signed with the site's key")

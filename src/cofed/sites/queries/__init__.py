@@ -6,10 +6,12 @@ from cofed.sites.queries.meat import MeatAnswer, MeatMessage, meat
 from cofed.sites.queries.observed import HistogramMessage, ObservedAnswer, histogram, observed
 from cofed.sites.queries.score import ScoreAnswer, ScoreMessage, score
 from cofed.sites.queries.sums import (
+    ColumnsMessage,
     GramAnswer,
     GramMessage,
     MomentsMessage,
     SumsAnswer,
+    columns,
     gram,
     moments,
     sums,
@@ -17,12 +19,13 @@ from cofed.sites.queries.sums import (
 
 # Everything that a site can be asked, by name.
 QUERIES: dict[str, AbstractQuery] = {
-    query.name: query for query in (sums, moments, gram, look, product, score, meat, observed, histogram)
+    query.name: query for query in (sums, moments, gram, columns, look, product, score, meat, observed, histogram)
 }
 
 __all__ = [
     "QUERIES",
     "AbstractQuery",
+    "ColumnsMessage",
     "GramAnswer",
     "GramMessage",
     "HistogramMessage",
@@ -38,6 +41,7 @@ __all__ = [
     "ScoreAnswer",
     "ScoreMessage",
     "SumsAnswer",
+    "columns",
     "gram",
     "histogram",
     "look",

@@ -72,6 +72,14 @@ class AbstractQuery(ABC, Generic[M]):
         """Why these rows, in their own units, cannot be asked about, in a sentence; None where they can."""
         return None
 
+    def parts(self, message: M) -> list[M]:
+        """The message as several, where those are answered by fewer compiled programs."""
+        return [message]
+
+    def joined(self, answers: list[PyTree], message: M) -> PyTree:
+        """The answer to the message, from those to its parts, of which there are several."""
+        raise NotImplementedError(f"{type(self).__name__} has no parts to be joined")
+
     def padded(self, message: M) -> M:
         """The message with room, so that messages of similar size share a compiled program."""
         return message

@@ -16,6 +16,9 @@ from cofed.sites.queries.base import AbstractQuery, Message, Numbers, few_sizes,
 from cofed.sites.table import Table, sum_rows
 from cofed.solvers.curvature import pack
 
+FEW, MANY = 64, 128  # models that are looked at in one go where they are few, and where they are many
+CLOSER = 16  # Hessians in one go
+
 
 class LookMessage(Message):
     """M models with k outputs, of which A are looked at more closely, on s parameters each."""
@@ -70,9 +73,29 @@ class LookQuery(AbstractQuery[LookMessage]):
         found = sum_rows(block, table, 4 * models * k + p)
         return found._replace(hessian=hessians(table, message))
 
+    def parts(self, message: LookMessage) -> list[LookMessage]:
+        models, closer = np.shape(message.coef)[0], np.asarray(message.closer)
+        if models <= FEW and len(closer) <= CLOSER:
+            return [message]
+        nobody, nothing = closer[:0], np.zeros((0, 0), np.int32)
+        places = np.arange(models)
+        shown = [some_models(message, places[i : i + MANY], nobody, nothing) for i in range(0, models, MANY)]
+        for first in range(0, len(closer), CLOSER):
+            which = closer[first : first + CLOSER]
+            where = np.asarray(message.where)[first : first + CLOSER]
+            shown.append(some_models(message, which, np.arange(len(which), dtype=closer.dtype), where))
+        return shown
+
+    def joined(self, answers: list[LookAnswer], message: LookMessage) -> LookAnswer:
+        size = np.shape(message.where)[1]
+        nothing = np.zeros((0, size * (size + 1) // 2))
+        looks = [one._replace(hessian=nothing) for one in answers if not len(one.hessian)]
+        found = jax.tree.map(lambda *some: np.concatenate(some), *looks)
+        return found._replace(hessian=np.concatenate([nothing, *(one.hessian for one in answers if len(one.hessian))]))
+
     def padded(self, message: LookMessage) -> LookMessage:
         models, size = np.shape(message.coef)[0], np.shape(message.where)
-        more = few_sizes(models) - models
+        more = (MANY if FEW < models <= MANY else few_sizes(models)) - models
         closer, wide = few_sizes(size[0]) - size[0], 0
         if size[1] > 32:
             wide = -size[1] % 16
@@ -99,6 +122,15 @@ class LookQuery(AbstractQuery[LookMessage]):
             answer.held[:models],
             answer.hessian[:closer][:, keep],
         )
+
+
+def some_models(message: LookMessage, which: np.ndarray, closer: np.ndarray, where: np.ndarray) -> LookMessage:
+    """The same question about some of the models."""
+    return eqx.tree_at(
+        lambda m: (m.coef, m.intercept, m.without, m.closer, m.where),
+        message,
+        (*(np.asarray(a)[which] for a in (message.coef, message.intercept, message.without)), closer, where),
+    )
 
 
 def room_of(packed: int) -> int:

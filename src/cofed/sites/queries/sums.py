@@ -3,13 +3,14 @@
 from functools import partial
 from typing import ClassVar, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from cofed.losses import AbstractLoss
-from cofed.sites.queries.base import AbstractQuery, Message, Numbers, by_fold, n_outputs, statistic
+from cofed.sites.queries.base import AbstractQuery, Message, Numbers, by_fold, few_sizes, n_outputs, statistic
 from cofed.sites.table import Table, sum_rows
 from cofed.solvers.curvature import pack
 
@@ -135,6 +136,42 @@ class GramQuery(AbstractQuery[GramMessage]):
         return sum_rows(block, table, 2 * table.n_features + 2 * size + count)
 
 
+class ColumnsMessage(Message):
+    """The features whose products with all features are asked for."""
+
+    where: Numbers  # positions of features
+
+
+class ColumnsQuery(AbstractQuery[ColumnsMessage]):
+    """Products of some features with all of them, in the message's units, by fold: columns of a Gram matrix."""
+
+    name: ClassVar[str] = "columns"
+    version: ClassVar[int] = 1
+    message: ClassVar[type[Message]] = ColumnsMessage
+
+    def answer(self, table: Table, message: ColumnsMessage) -> Float[Array, "K s p"]:
+        where = jnp.asarray(message.where, jnp.int32)
+
+        def block(rows: Table) -> Array:
+            some = rows.X[:, where]
+            return jax.lax.map(lambda weight: (some * weight[:, None]).T @ rows.X, by_fold(rows, message.n_folds).T)
+
+        return sum_rows(block, table, table.n_features + 2 * np.shape(where)[0])
+
+    def refuses(self, X: np.ndarray, y: np.ndarray, message: ColumnsMessage) -> str | None:
+        where = np.asarray(message.where)
+        if where.min(initial=0) < 0 or where.max(initial=0) >= X.shape[1]:
+            return f"products are asked of a feature that is not there: there are {X.shape[1]}"
+        return None
+
+    def padded(self, message: ColumnsMessage) -> ColumnsMessage:
+        where = np.asarray(message.where, np.int32)
+        return eqx.tree_at(lambda m: m.where, message, np.pad(where, (0, few_sizes(len(where)) - len(where))))
+
+    def trimmed(self, answer: np.ndarray, message: ColumnsMessage) -> np.ndarray:
+        return answer[:, : len(message.where)]
+
+
 def constant_losses(loss: AbstractLoss, constant: Numbers, y: Array) -> Array:
     """The loss of every row where all have one prediction."""
     prediction = jnp.asarray(constant) if n_outputs(loss) > 1 else jnp.asarray(constant)[0]
@@ -144,3 +181,4 @@ def constant_losses(loss: AbstractLoss, constant: Numbers, y: Array) -> Array:
 sums = SumsQuery()
 moments = MomentsQuery()
 gram = GramQuery()
+columns = ColumnsQuery()

@@ -1,0 +1,25 @@
+"""How many threads linear algebra takes."""
+
+import functools
+from contextlib import AbstractContextManager
+
+from threadpoolctl import ThreadpoolController
+
+
+@functools.cache
+def libraries() -> ThreadpoolController:
+    """The libraries of this process that have threads: looked for once, as that takes a while."""
+    return ThreadpoolController()
+
+
+def one_thread() -> AbstractContextManager:
+    """Within it NumPy's and SciPy's linear algebra takes one thread.
+
+    For many small systems: several threads wait for one another longer than they work, ten times longer where others
+    use the machine too.
+
+    >>> with one_thread():
+    ...     sorted({one["num_threads"] for one in libraries().info() if one["user_api"] == "blas"})
+    [1]
+    """
+    return libraries().limit(limits=1, user_api="blas")

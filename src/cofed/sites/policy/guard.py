@@ -1,0 +1,96 @@
+"""A site's policy as what stands at its door."""
+
+import datetime
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from cofed._util.files import NotWritten
+from cofed.sites.guard import AbstractGuard, Asked, Refusal
+from cofed.sites.policy.case import Case
+from cofed.sites.policy.ledger import Ledger, LedgerLost, row_marks
+from cofed.sites.policy.rules import RULES
+from cofed.sites.policy.schema import Policy
+from cofed.sites.site_table import SiteTable
+
+log = logging.getLogger("cofed")
+
+
+def today() -> str:
+    """The day in UTC."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+class PolicyGuard(AbstractGuard):
+    """The rules of a policy, and the record of what was answered.
+
+    Parameters
+    ----------
+    policy : Policy
+        The site's rules.
+    keep : Path or None
+        The folder in which the site keeps what it must not forget; None forgets at the end of the process.
+    site : str
+        The site's name.
+    day : callable
+        Gives the day, by which questions are counted.
+
+    Examples
+    --------
+    >>> guard = PolicyGuard(Policy(), None, "oslo")
+    >>> guard.refuses_algorithm("FedAvg") is None, guard.refuses_noise(11.0).rule
+    (True, 'epsilon')
+    """
+
+    def __init__(self, policy: Policy, keep: Path | None, site: str, day: Callable[[], str] = today):
+        self.policy, self.keep, self.site, self.day = policy, keep, site, day
+        self.ledger: Ledger | None = None
+        self.marked: tuple[SiteTable, np.ndarray] | None = None
+
+    def refuses(self, asked: Asked) -> Refusal | None:
+        refusal = self.judged(asked)
+        if refusal is not None:
+            name = asked.question.query.name
+            log.warning("cofed: the query %s is refused by the rule %r: %s", name, refusal.rule, refusal.sentence)
+        return refusal
+
+    def judged(self, asked: Asked) -> Refusal | None:
+        """Why a question is not answered; where it is, the ledger is on disk."""
+        try:
+            ledger = self.ledger or Ledger.open(self.keep)
+            self.ledger = ledger
+            case = Case(asked, self.policy, ledger.draft(), self.marks(asked.table, ledger), self.site, self.day())
+            for rule in RULES:
+                refusal = rule(case)
+                if refusal is not None:
+                    return refusal
+            case.ledger.digests[asked.digest] = None
+            case.ledger.save()
+        except (LedgerLost, NotWritten) as error:
+            return Refusal("ledger", str(error))
+        self.ledger = case.ledger
+        return None
+
+    def marks(self, table: SiteTable, ledger: Ledger) -> np.ndarray:
+        """The hashes of a table's rows, which are made once."""
+        if self.marked is None or self.marked[0] is not table:
+            self.marked = table, row_marks(table.frame, ledger.secret)
+        return self.marked[1]
+
+    def refuses_algorithm(self, name: str) -> Refusal | None:
+        """Whether the site takes no part in rounds of this algorithm."""
+        allowed = self.policy.questions.algorithms
+        if "*" in allowed or name in allowed:
+            return None
+        words = ", ".join(allowed) or "none"
+        return Refusal("algorithms", f"{name} is not among the algorithms of questions.algorithms: {words}")
+
+    def refuses_noise(self, epsilon: float) -> Refusal | None:
+        """Whether answers with noise would have spent more than the budget, if they had spent `epsilon` together."""
+        most = self.policy.privacy.epsilon
+        if epsilon <= most:
+            return None
+        why = f"answers with noise would have spent an epsilon of {epsilon:.3g} together"
+        return Refusal("epsilon", f"{why}; {most:g} may be (privacy.epsilon)")

@@ -1,0 +1,210 @@
+"""What a site has answered so far, as far as its rules must know: which rows, which sites, how many points.
+
+It holds no values: a row is a keyed hash of its content. One file, written whole before an answer is given, so that a
+site that is killed in between has counted too much rather than too little.
+"""
+
+import dataclasses
+import hmac
+import json
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from cofed._util.files import atomically
+from cofed._util.pandas_types import Frame
+
+FOLDER, LEDGER, SECRET = "policy", "ledger.safetensors", "ledger.key"
+ROWS = "rows"  # the sets of whole rows, beside those of a column's own
+MARK = 16  # bytes of a row's hash
+FORMAT = "1"
+
+
+class LedgerLost(RuntimeError):
+    """The ledger is not there, or damaged, and so what was answered is not known."""
+
+
+@dataclasses.dataclass
+class TargetRecord:
+    """What was told about one target.
+
+    Attributes
+    ----------
+    points : int
+        Models that were looked at.
+    columns : frozenset of str
+        Columns whose products were told.
+    public : array or None
+        The directions of the points on reference rows.
+    own : array or None
+        The directions of the points on the site's rows and on reference rows.
+    own_mark : str
+        Of which rows `own` is.
+    """
+
+    points: int = 0
+    columns: frozenset[str] = frozenset()
+    public: np.ndarray | None = None
+    own: np.ndarray | None = None
+    own_mark: str = ""
+
+
+@dataclasses.dataclass
+class Ledger:
+    """The record of a site.
+
+    Attributes
+    ----------
+    secret : bytes
+        What rows' hashes are keyed with.
+    ids : array of shape (n, 16), uint8
+        The hashes of all rows that there ever were.
+    labels : dict of str to array of shape (n,)
+        By kind of set, the atom of each of them; 0 is in no set so far.
+    sites : dict
+        By study, the atom of each site.
+    digests : dict of str to None
+        The questions that were answered.
+    days : dict of str to int
+        How many on each day.
+    analyses : dict of str to TargetRecord
+        What was told about each target.
+    path : Path or None
+        The file; None keeps it in memory.
+    """
+
+    secret: bytes
+    ids: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, MARK), np.uint8))
+    labels: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    sites: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    digests: dict[str, None] = dataclasses.field(default_factory=dict)
+    days: dict[str, int] = dataclasses.field(default_factory=dict)
+    analyses: dict[str, TargetRecord] = dataclasses.field(default_factory=dict)
+    path: Path | None = None
+
+    @classmethod
+    def open(cls, keep: Path | None) -> "Ledger":
+        """The ledger in a site's folder, begun where there is none.
+
+        Raises
+        ------
+        LedgerLost
+            Where it was begun, but is no longer there or cannot be read.
+        """
+        if keep is None:
+            return cls(secrets.token_bytes(32))
+        path, key = keep / FOLDER / LEDGER, keep / FOLDER / SECRET
+        if not key.exists():
+            if path.exists():
+                raise LedgerLost(lost(path, key, f"{key.name} is missing"))
+            new = cls(secrets.token_bytes(32), path=path)
+            new.save()  # first: where the key is there, so is the ledger
+            atomically(key, lambda name: Path(name).write_bytes(new.secret))
+            return new
+        secret = key.read_bytes()
+        try:
+            return read_ledger(path, secret)
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise LedgerLost(lost(path, key, f"{type(error).__name__}: {error}")) from error
+
+    def save(self) -> None:
+        """Put it on the disk, whole or not at all."""
+        if self.path is None:
+            return
+        arrays = {"ids": self.ids} | {f"labels {name}": array for name, array in self.labels.items()}
+        for name, one in self.analyses.items():
+            arrays |= {f"public {name}": one.public} if one.public is not None else {}
+            arrays |= {f"own {name}": one.own} if one.own is not None else {}
+        told = {name: [a.points, sorted(a.columns), a.own_mark] for name, a in self.analyses.items()}
+        said = {"sites": self.sites, "digests": list(self.digests), "days": self.days, "analyses": told}
+        text = json.dumps(said, sort_keys=True)
+        head = {"format": FORMAT, "said": text, "seal": seal(self.secret, text, arrays)}
+        whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        atomically(self.path, lambda name: save_file(whole, name, head))
+
+    def draft(self) -> "Ledger":
+        """A copy to be changed while a question is judged. Arrays are replaced in it, never written to."""
+        return dataclasses.replace(
+            self,
+            labels=dict(self.labels),
+            sites={study: dict(atoms) for study, atoms in self.sites.items()},
+            digests=dict(self.digests),
+            days=dict(self.days),
+            analyses={name: dataclasses.replace(one) for name, one in self.analyses.items()},
+        )
+
+    def places(self, marks: np.ndarray) -> np.ndarray:
+        """Where these rows stand in the ledger; those that are new are added, in no set so far."""
+        known = {one.tobytes(): place for place, one in enumerate(self.ids)}
+        new = [one for one in marks if one.tobytes() not in known]
+        if new:
+            known |= {one.tobytes(): len(self.ids) + i for i, one in enumerate(new)}
+            self.ids = np.concatenate([self.ids, np.array(new, np.uint8)])
+            self.labels = {name: np.pad(atoms, (0, len(new))) for name, atoms in self.labels.items()}
+        return np.array([known[one.tobytes()] for one in marks], np.int64)
+
+    def atoms(self, kind: str) -> np.ndarray:
+        """The atoms of a kind of sets; sets of a column's own begin with those of whole rows."""
+        rows = self.labels.get(ROWS, np.zeros(len(self.ids), np.int32))
+        return self.labels.get(kind, rows)
+
+    def analysis(self, target: str) -> TargetRecord:
+        """What was told about a target."""
+        return self.analyses.setdefault(target, TargetRecord())
+
+
+def row_marks(frame: Frame, secret: bytes) -> np.ndarray:
+    """Keyed hashes of rows: the same for the same content, and different for rows of the same content.
+
+    >>> marks = row_marks(pd.DataFrame({"age": [61, 52, 61]}), b"secret")
+    >>> marks.shape, len({one.tobytes() for one in marks})
+    ((3, 16), 3)
+    """
+    hashed = pd.util.hash_pandas_object(frame, index=False)  # pyright: ignore[reportAttributeAccessIssue]
+    content = hashed.to_numpy(np.uint64)
+    again = pd.Series(content).groupby(content).cumcount().to_numpy(np.uint64)
+    parts = np.column_stack([content, again])
+    names = "\0".join(frame.columns).encode()
+    key = hmac.digest(secret, names, "sha256")
+    found = b"".join(hmac.digest(key, one.tobytes(), "sha256")[:MARK] for one in parts)
+    return np.frombuffer(found, np.uint8).reshape(-1, MARK)
+
+
+def seal(secret: bytes, text: str, arrays: Mapping[str, np.ndarray]) -> str:
+    """A keyed hash of all that the ledger says, by which damage shows."""
+    code = hmac.new(secret, text.encode(), "sha256")
+    for name in sorted(arrays):
+        code.update(f"{name} {arrays[name].shape} ".encode() + np.ascontiguousarray(arrays[name]).tobytes())
+    return code.hexdigest()
+
+
+def read_ledger(path: Path, secret: bytes) -> Ledger:
+    """The ledger in a file; any error where it is not what was written."""
+    with safe_open(path, "np") as file:
+        head = file.metadata()
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it has no iterator
+    text = head["said"]
+    if head["format"] != FORMAT or not hmac.compare_digest(head["seal"], seal(secret, text, arrays)):
+        raise ValueError("its content is not what was written")
+    said = json.loads(text)
+    analyses = {
+        name: TargetRecord(points, frozenset(columns), arrays.get(f"public {name}"), arrays.get(f"own {name}"), mark)
+        for name, (points, columns, mark) in said["analyses"].items()
+    }
+    labels = {name.removeprefix("labels "): array for name, array in arrays.items() if name.startswith("labels ")}
+    digests = dict.fromkeys(said["digests"])
+    return Ledger(secret, arrays["ids"], labels, said["sites"], digests, said["days"], analyses, path)
+
+
+def lost(path: Path, key: Path, why: str) -> str:
+    """The sentence about a ledger that cannot be used."""
+    return (
+        f"the record of what this site has answered, {path}, cannot be used ({why}), so nothing is answered; put a "
+        f"copy back, or, if what was answered so far may be forgotten, delete {path.name} and {key.name} in "
+        f"{path.parent}"
+    )

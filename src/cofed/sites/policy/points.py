@@ -1,0 +1,178 @@
+"""What a look at a model multiplies each row with, and in how many directions such multipliers differ.
+
+The gradient of a model is the sum of the rows, each times the slope of its loss; a Hessian is the sum of the rows'
+products, each times the bend of its loss. Whoever has several such sums can combine them, and so weigh the rows with
+any combination of the slopes and bends: where a combination is large for one row alone, that row is read out.
+"""
+
+import functools
+import hashlib
+from collections.abc import Iterator
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from cofed.losses import AbstractLoss, Squared
+from cofed.sites.queries import LookMessage, MeatMessage, Message, ProductMessage, ScoreMessage, look
+from cofed.sites.queries.base import Numbers, n_outputs
+from cofed.sites.queries.look import by_prediction
+from cofed.sites.queries.meat import slopes
+
+# A direction counts from this size on, where each point has the size 1. To use it, an attacker must scale what the
+# points have in common, and all that he does not know of the rows, by a hundred.
+LEAST_SIZE = 0.01
+FLOOR = LEAST_SIZE / 10  # smaller parts are forgotten
+MOST_REFERENCES = 1024  # rows that stand for those of other sites
+BLOCK = 1 << 21  # multipliers that are made at a time
+
+
+def is_squared(loss: AbstractLoss | None) -> bool:
+    """Whether slopes are linear in the rows, so that any number of points tells what the Gram matrix tells."""
+    return isinstance(loss, Squared)
+
+
+def count_points(message: Message) -> int:
+    """How many multipliers of rows a question has: one for each model and output, and more for Hessians."""
+    match message:
+        case LookMessage():
+            models, _, k = np.shape(message.coef)
+            return models * k + len(message.closer) * k * (k + 1) // 2
+        case ProductMessage():
+            return int(np.size(message.direction_intercept))
+        case MeatMessage() | ScoreMessage():
+            return int(np.size(message.intercept))
+    return 0
+
+
+def coefficients(message: Message) -> np.ndarray | None:
+    """The models of a question that tells gradients or curvature, a column each; None where it tells none."""
+    if isinstance(message, LookMessage):
+        return np.moveaxis(np.asarray(message.coef), 1, 0).reshape(np.shape(message.coef)[1], -1)
+    return np.asarray(message.coef) if isinstance(message, (ProductMessage, MeatMessage)) else None
+
+
+def multipliers(message: Message, X: np.ndarray, y: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """What each row is multiplied with, a column for each point.
+
+    Parameters
+    ----------
+    message : LookMessage, ProductMessage or MeatMessage
+        What the question says.
+    X, y, fold : arrays
+        Rows in the question's units, and their folds.
+    """
+    jax.config.update("jax_enable_x64", True)
+    loss = message.half_deviance
+    if isinstance(message, LookMessage):
+        models, closer = np.shape(message.coef)[0], len(message.closer)
+        few = look.padded(message)
+        near = np.asarray(few.closer)
+        slope, bend = of_models(loss, few.coef, few.intercept, near, X, y)
+        learns = fold[:, None] != np.asarray(message.without)[None, :]
+        own = np.asarray(slope)[:, :models] * learns[:, :, None]
+        bent = np.asarray(bend)[:, :closer] * learns[:, np.asarray(message.closer)][:, :, None]
+        return np.hstack([own.reshape(len(X), -1), bent.reshape(len(X), -1)])
+    assert isinstance(message, (ProductMessage, MeatMessage))
+    slope, bend = slopes(loss, jnp.asarray(X @ message.coef + message.intercept[None, :]), jnp.asarray(y))
+    if isinstance(message, MeatMessage):
+        return np.asarray(slope) ** 2
+    moved = np.einsum("np,vpk->nvk", X, message.direction) + np.asarray(message.direction_intercept)[None]
+    return np.einsum("nkl,nvl->nvk", np.asarray(bend), moved).reshape(len(X), -1)
+
+
+@eqx.filter_jit
+def of_models(
+    loss: AbstractLoss, coef: Numbers, intercept: Numbers, closer: Numbers, X: Numbers, y: Numbers
+) -> tuple[Array, Array]:
+    """The slopes of all models, n x M x k, and the bends of some, n x A x k (k + 1) / 2."""
+    z = jnp.einsum("np,mpk->nmk", jnp.asarray(X), jnp.asarray(coef)) + jnp.asarray(intercept)[None]
+    slope = by_prediction(loss, z, jnp.asarray(y))[1]
+    k = z.shape[2]
+    bend = jax.vmap(lambda one: slopes(loss, one, jnp.asarray(y))[1], in_axes=1, out_axes=1)(z[:, closer])
+    return slope, bend[:, :, *np.triu_indices(k)]
+
+
+def in_blocks(message: Message, X: np.ndarray, y: np.ndarray, fold: np.ndarray) -> Iterator[np.ndarray]:
+    """The multipliers, some rows at a time."""
+    size = max(64, BLOCK // max(count_points(message), 1))
+    for first in range(0, len(X), size):
+        rows = slice(first, first + size)
+        yield multipliers(message, X[rows], y[rows], fold[rows])
+
+
+@functools.lru_cache(maxsize=4)
+def reference_rows(features: tuple[str, ...], rows: int) -> np.ndarray:
+    """Rows that stand for those that nobody here may see: normal numbers, the same for a feature in every question."""
+    return np.column_stack([normal(f"feature {name}", rows) for name in features])
+
+
+def reference_labels(loss: AbstractLoss, rows: int) -> np.ndarray:
+    """Labels of such rows: classes, 0 and 1, or normal numbers."""
+    u = generator("labels").random(rows)
+    k = n_outputs(loss)
+    if k > 1:
+        return (u * k).astype(np.int32)
+    if loss.has_accuracy or loss.least_label is not None:
+        return (u < 0.5).astype(float)
+    return normal("number", rows)
+
+
+def normal(what: str, rows: int) -> np.ndarray:
+    """Normal numbers, always the same ones for the same purpose; those of fewer rows are the first of those of more."""
+    return generator(what).standard_normal(rows)
+
+
+def generator(what: str) -> np.random.Generator:
+    """Random numbers for a purpose."""
+    return np.random.default_rng(np.frombuffer(hashlib.sha256(f"cofed reference {what}".encode()).digest(), np.uint32))
+
+
+def reference_multipliers(message: Message, features: tuple[str, ...], rows: int) -> np.ndarray:
+    """What a question multiplies the reference rows with."""
+    assert message.loss is not None
+    X, y = reference_rows(features, rows), reference_labels(message.loss, rows)
+    return multipliers(message, X, y, np.arange(rows) % message.n_folds)
+
+
+def joined(factor: np.ndarray | None, new: np.ndarray) -> np.ndarray:
+    """The directions of earlier points and of new ones together.
+
+    Parameters
+    ----------
+    factor : array of shape (rows, r) or None
+        Orthogonal columns, each as long as the points together reach into its direction.
+    new : array of shape (rows, points)
+        The multipliers of new points, which count as having the size 1.
+
+    Returns
+    -------
+    array of shape (rows, any)
+        The same for all points, without what is too small to matter.
+    """
+    size = np.linalg.norm(new, axis=0)
+    known = size > 0
+    if not np.isfinite(size).all():
+        raise ValueError("the multipliers of rows are not finite")
+    both = new[:, known] / size[known]
+    if factor is not None:
+        both = np.hstack([factor, both])
+    if both.shape[1] > len(both):  # the smaller of the two matrices of products
+        values, vectors = np.linalg.eigh(both @ both.T)
+        known = values > FLOOR**2
+        return vectors[:, known] * np.sqrt(values[known])
+    values, vectors = np.linalg.eigh(both.T @ both)
+    return both @ vectors[:, values > FLOOR**2]
+
+
+def directions(factor: np.ndarray) -> int:
+    """How many directions the points differ in."""
+    return int((np.linalg.norm(factor, axis=0) > LEAST_SIZE).sum())
+
+
+def leverages(factor: np.ndarray) -> np.ndarray:
+    """How much of each row combinations of the points isolate: 1 is all of it."""
+    size = np.linalg.norm(factor, axis=0)
+    return ((factor / np.maximum(size, LEAST_SIZE)) ** 2)[:, size > LEAST_SIZE].sum(axis=1)

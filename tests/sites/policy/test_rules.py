@@ -1,0 +1,143 @@
+"""Each rule of a policy: what it refuses, in which words, and what it lets through."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from cofed import Logistic, Squared
+from cofed.sites import Folds, SiteTable
+from cofed.sites.policy import TRIAL, Policy, PolicyGuard
+from cofed.sites.queries import HistogramMessage, LookMessage, Message, histogram, look, sums
+from tests.sites.policy.worlds import alone, asked, design_of, frame_of, logistic_rows, over
+
+X, Y = logistic_rows(60, 3)
+TABLE, DESIGN = SiteTable(frame_of(X, Y), "oslo"), design_of(3)
+ROWS = {"oslo": 60, "rome": 60, "bonn": 60}
+
+
+def judged(policy: Policy, whom=None, query=sums, message: Message | None = None, design=DESIGN, table=TABLE):
+    return PolicyGuard(policy, None, "oslo").refuses(asked(table, design, query, message or Message(), whom))
+
+
+@pytest.mark.parametrize(
+    ("policy", "whom", "rule"),
+    [
+        (Policy(), over(ROWS), None),
+        (Policy(), None, "masked"),
+        (Policy(), over(ROWS, is_pinned=False), "masked"),
+        (Policy(sums={"masked": "required"}), over(ROWS, is_pinned=False), None),
+        (Policy(sums={"masked": "required"}), None, "masked"),
+        (Policy(sums={"masked": "optional"}), None, None),
+        (Policy(), over({"oslo": 60, "rome": 60}), "sites"),
+        (Policy(), over({"rome": 60, "bonn": 60, "lima": 60}), "sites"),
+        (Policy(sums={"colluding": 2}), over(ROWS), "sites"),
+        (Policy(rows={"site": 61}), over(ROWS), "rows"),
+        (Policy(rows={"cell": 40}), over(ROWS), "cells"),
+        (Policy(questions={"queries": ["gram"]}), over(ROWS), "queries"),
+        (Policy(questions={"queries": ["gram", "sums"]}), over(ROWS), None),
+        (Policy(questions={"text": 1}), over(ROWS), "text"),
+    ],
+)
+def test_who_and_what(policy, whom, rule):
+    refusal = judged(policy, whom)
+    assert (None if refusal is None else refusal.rule) == rule
+
+
+def test_a_site_without_a_file_answers_nobody_who_sees_its_answer():
+    assert judged(Policy()).sentence.startswith("the server would see this site's own answer")
+
+
+def test_a_trial_answers_everything():
+    few = SiteTable(frame_of(X[:2], Y[:2]), "oslo")
+    assert judged(TRIAL, table=few, message=Message(folds=Folds(2))) is None
+
+
+def test_the_sentence_goes_to_the_site_s_own_log(caplog):
+    with caplog.at_level(logging.WARNING, "cofed"):
+        refusal = judged(Policy(rows={"site": 61}), over(ROWS))
+    assert refusal.sentence == "the question is about 60 rows here; 61 must be (rows.site)"
+    assert caplog.messages == [f"cofed: the query sums is refused by the rule 'rows': {refusal.sentence}"]
+
+
+def test_exchanges_are_counted_by_day_and_in_all():
+    days = iter("aaaabbbbbb")
+    guard = PolicyGuard(alone(questions={"per_day": 2, "in_all": 3}), None, "oslo", lambda: next(days))
+    one, two, three, four = (asked(TABLE, DESIGN, sums, Message(folds=Folds(k))) for k in (1, 2, 4, 8))
+    five = asked(TABLE, DESIGN, sums, Message())
+    rules = [guard.refuses(question) for question in (one, one, five, two, two, one)]
+    assert [None if refusal is None else refusal.rule for refusal in rules] == [
+        *(None, None, None, "exchanges"),  # the same question again was free; the day is over
+        *(None, None),
+    ]
+    assert guard.refuses(four).rule == "exchanges"  # for good
+    assert guard.refuses(three).rule == "exchanges"
+    assert guard.refuses(one) is None
+
+
+def a_look(models: int, loss=None, p: int = 3, seed: int = 0, size: float = 0.1) -> LookMessage:
+    rng = np.random.default_rng(seed)
+    nothing = np.zeros(0, np.int32)
+    return LookMessage(
+        rng.normal(size=(models, p, 1)) * size,
+        rng.normal(size=(models, 1)) * size,
+        np.full(models, -1, np.int32),
+        nothing,
+        nothing.reshape(0, 0),
+        loss=loss or Logistic(),
+    )
+
+
+def test_points_of_all_questions_count_together():
+    guard = PolicyGuard(Policy(), None, "oslo")
+    limit = int(0.33 * 120)  # without the largest of the others
+    first = asked(TABLE, DESIGN, look, a_look(limit - 1), over(ROWS))
+    assert guard.refuses(first) is None
+    assert guard.refuses(first) is None
+    assert guard.refuses(asked(TABLE, DESIGN, look, a_look(1, seed=1), over(ROWS))) is None
+    refusal = guard.refuses(asked(TABLE, DESIGN, look, a_look(1, seed=2), over(ROWS)))
+    assert refusal.rule == "points"
+    assert "39 points were told about this target, and 1 are asked for; of 120 rows of all sites 39" in refusal.sentence
+
+
+def test_points_of_a_squared_loss_are_the_gram_matrix():
+    table, design = SiteTable(frame_of(X, X[:, 0] - 0.3), "oslo"), design_of(3, None)
+    assert judged(Policy(), over(ROWS), look, a_look(500, Squared()), design, table) is None
+    refusal = judged(Policy(parameters={"per_row": 0.02}), over(ROWS), look, a_look(500, Squared()), design, table)
+    assert refusal.rule == "parameters"
+
+
+def test_columns_of_products_count_by_fold():
+    message = a_look(1)
+    wide = LookMessage(
+        message.coef, message.intercept, message.without, np.zeros(1, np.int32), np.array([[0, 1, 2, 3]], np.int32),
+        loss=Logistic(), folds=Folds(10),
+    )  # fmt: skip
+    assert judged(Policy(), over(ROWS), look, wide) is None  # 12 rows of a fold, 3 columns, and the intercept
+    assert judged(Policy(parameters={"per_row": 0.24}), over(ROWS), look, wide).rule == "parameters"
+
+
+def test_bins_of_a_histogram():
+    def question(bins: int):
+        return HistogramMessage(np.zeros(1, np.int32), np.linspace(-1, 1, bins - 1)[None])
+
+    assert judged(Policy(), over(ROWS), histogram, question(39)) is None
+    assert judged(Policy(), over(ROWS), histogram, question(40)).rule == "bins"
+
+
+def test_algorithms_and_noise_have_their_rules():
+    guard = PolicyGuard(Policy(questions={"algorithms": ["FedDualAvg"]}, privacy={"epsilon": 2.0}), None, "oslo")
+    assert guard.refuses_algorithm("FedDualAvg") is None
+    assert guard.refuses_algorithm("FedAvg").rule == "algorithms"
+    assert guard.refuses_noise(2.0) is None
+    assert "3" in guard.refuses_noise(3.0).sentence
+    assert guard.refuses_noise(float("nan")).rule == "epsilon"
+
+
+def test_a_refused_question_leaves_no_trace(tmp_path):
+    guard = PolicyGuard(Policy(), tmp_path, "oslo")
+    assert guard.refuses(asked(TABLE, DESIGN, sums, Message(), over(ROWS))) is None
+    before = guard.ledger
+    assert guard.refuses(asked(TABLE, DESIGN, look, a_look(1000), over(ROWS))).rule == "points"
+    assert guard.ledger is before
+    assert before.analyses["y"].points == 0

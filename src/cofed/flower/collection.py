@@ -12,6 +12,7 @@ from cofed.engine import history
 from cofed.flower.cohorts import Cohorts
 from cofed.flower.flwr_types import RecordDict
 from cofed.flower.membership import Membership
+from cofed.flower.messages import SCORES
 from cofed.flower.settings import ServerSettings
 from cofed.flower.transport import Trouble
 
@@ -189,4 +190,4 @@ def is_finite(update: PyTree) -> bool:
 def read_scores(content: RecordDict) -> dict[str, float]:
     """A site's evaluation of the model, where its reply has one."""
     found = content.metric_records.get("metrics", {})
-    return {name: score for name in ("loss", "accuracy") if isinstance(score := found.get(name), float)}
+    return {name: score for name in SCORES if isinstance(score := found.get(name), float)}

@@ -22,6 +22,7 @@ from cofed.sites.packing import Malformed
 from cofed.sites.secure.sum_request import SumRequest, read_sum
 
 LONGEST_NAME = 200  # characters
+SCORES = ("loss", "accuracy")  # what a site says of a model, in the order in which masked sums have them
 SCALARS = {"int": int, "str": str, "bool": bool, "float": float}
 R = TypeVar("R", bound="HeadRecord")
 

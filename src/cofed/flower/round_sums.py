@@ -23,7 +23,7 @@ from cofed.flower import wire
 from cofed.flower.cohorts import Cohorts
 from cofed.flower.collection import Collection, read_scores
 from cofed.flower.flwr_types import ArrayRecord, RecordDict
-from cofed.flower.messages import SumTerms
+from cofed.flower.messages import SCORES, SumTerms
 from cofed.flower.progress import Event
 from cofed.flower.server_io import RoundArrays, ServerIO
 from cofed.flower.state import NetworkState
@@ -252,7 +252,7 @@ class MaskedRoundSum(AbstractRoundSum):
         """What the sites say of the model."""
         if not (state.agreed.settings.due(state.round) or self.arrays.only_model):
             return []
-        return ["loss", "accuracy"] if state.stage.problem.loss.has_accuracy else ["loss"]
+        return list(SCORES if state.stage.problem.loss.has_accuracy else SCORES[:1])
 
 
 def ask(io: ServerIO, state: NetworkState, site: str, message: RoundMessage) -> NetworkState:

@@ -35,6 +35,7 @@ from cofed.flower.local_work import RoundWork, evaluated, last_work, local_work
 from cofed.flower.messages import Identity, RoundInstructions, SiteInfo, SumTerms, stage_at, stand_in
 from cofed.flower.privacy import Privacy, privatised
 from cofed.flower.run_folder import save_model
+from cofed.flower.site_audit import write_line
 from cofed.flower.site_sums import SiteSum, card_in_run
 from cofed.problem import Problem
 from cofed.sites.base import QuestionRefused
@@ -76,12 +77,12 @@ class Site:
     in_memory: dict[str, SiteMasks] = dataclasses.field(default_factory=dict)  # keys, by site, without `keep`
 
     def answer(self, message: Message, context: Context) -> Message:
-        """The reply to a message, or why there is none.
+        """The reply to a message, or why there is none, once the site's log of what left speaks of it.
 
         What is wrong with the message itself, or with the kept state, is said in the reply. Any other error may quote
         data, so its text stays in the site's own log.
         """
-        from flwr.app import ConfigRecord, Message, RecordDict
+        from flwr.app import Message
 
         began, name = time.perf_counter(), site_name(context)
         answers = {"query": self.introduce, "train": self.work, "evaluate": self.evaluate}
@@ -97,8 +98,23 @@ class Site:
             log.exception("cofed: the site %s failed", name)
         head = answer.head | {"format": wire.FORMAT, "site": name, "kind": kind, "trouble": trouble}
         head["seconds"] = time.perf_counter() - began
-        content = RecordDict({"cofed": ConfigRecord(head), **answer.records})  # pyright: ignore[reportArgumentType]
-        return Message(content, reply_to=message)
+        return Message(self.logged(message, context, Answer(head, answer.records)), reply_to=message)
+
+    def logged(self, message: Message, context: Context, answer: Answer) -> RecordDict:
+        """What is sent, once the log of what left speaks of it; where that cannot be written, nothing leaves."""
+        from flwr.app import ConfigRecord, RecordDict
+
+        content = RecordDict({"cofed": ConfigRecord(answer.head), **answer.records})  # pyright: ignore
+        try:
+            folder = self.folder(context)
+            if folder is not None:
+                write_line(folder, message.metadata.message_type, message.content, content)
+        except Exception as error:
+            log.exception("cofed: the log of what left cannot be written")
+            words = f"its log of what left cannot be written ({type(error).__name__}); the site's own log says more"
+            head = {name: answer.head[name] for name in ("format", "site", "seconds")}
+            content = RecordDict({"cofed": ConfigRecord(head | {"kind": "Failed", "trouble": words})})  # pyright: ignore
+        return content
 
     def introduce(self, content: RecordDict, context: Context) -> Answer:
         """Who the site is, to a server that runs the same algorithm on the same problem."""

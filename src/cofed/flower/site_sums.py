@@ -10,7 +10,7 @@ from jaxtyping import PyTree
 
 from cofed.federation import Federation
 from cofed.flower import wire
-from cofed.flower.messages import SumTerms
+from cofed.flower.messages import SCORES, SumTerms
 from cofed.sites.base import QuestionRefused
 from cofed.sites.secure.cards import Card
 from cofed.sites.secure.site_end import RunKeys, SiteMasks, reply_words
@@ -81,7 +81,7 @@ class SiteSum:
         kind, weight = self.terms.total.kind, self.terms.weight(self.masks.site)
         parts = [np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(up)]
         update = weight * np.concatenate([np.zeros(0), *parts])
-        said = weight * np.array(list(scores.values()), np.float64)
+        said = weight * np.array([scores[name] for name in SCORES if name in scores], np.float64)
         fits = is_finite and bool((np.abs(update) <= kind.most).all())
         values = np.concatenate([update, said]) if fits else update.size + said.size
         planes = self.masks.masked(self.terms.total, self.mark, self.keys, values)

@@ -18,7 +18,7 @@ from cofed.engine.history import History, LeftOut, Log, Outcome
 from cofed.flower.agreement import Agreement
 from cofed.flower.local_work import RoundWork
 from cofed.flower.membership import Membership
-from cofed.flower.messages import RoundInstructions, stage_at
+from cofed.flower.messages import SCORES, RoundInstructions, stage_at
 from cofed.flower.progress import Event
 from cofed.flower.run_folder import NetworkCheckpoint
 from cofed.flower.transport import Trouble
@@ -269,7 +269,7 @@ class NetworkState:
         part = part / part.sum()
         return {
             name: float(part @ [score[name] for score in known.values()])
-            for name in ("loss", "accuracy")
+            for name in SCORES
             if all(name in score for score in known.values())
         }
 

@@ -1,5 +1,6 @@
 """Sites in processes of their own on loopback: the same coefficients as in this process, whoever is killed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -17,10 +18,14 @@ from cofed.flower.local_sites import await_sites, start_sites
 from cofed.flower.processes import MARK, free_ports
 from cofed.flower.site_process import server_address
 from cofed.sites import SiteTable, table_sites
+from cofed.sites.audit import verify
 from cofed.sites.exchange_log import read_log
 from cofed.sites.network import ChosenColumns
+from cofed.sites.policy import TRIAL, policy_toml
 from cofed.sites.secure.invitation import PLAIN
+from cofed.sites.secure.keys import SiteKeys
 from cofed.studies import approve, draft, write
+from cofed.studies.schema import StudySite
 
 # The signal lets a test that hangs stop what it has started, which the thread that ends other tests would not.
 pytestmark = [pytest.mark.network, pytest.mark.timeout(900, method="signal")]
@@ -40,10 +45,13 @@ with start_sites(files, where / "out", ChosenColumns(target="ill")) as sites:
 """
 
 
-def tables():
+MANY = 8  # times the rows: the rules of a site let nobody look at many models of few rows
+
+
+def tables(times=1):
     """Three sites with a factor, in columns of different orders."""
     rng, found = np.random.default_rng(0), {}
-    for site, n in (("aachen", 60), ("basel", 45), ("cork", 52)):
+    for site, n in (("aachen", 60 * times), ("basel", 45 * times), ("cork", 52 * times)):
         age, sex = rng.normal(50, 9, n), rng.choice(["female", "male"], n)
         odds = (age - 50) / 9 + (sex == "male") + rng.normal(size=n)
         frame = pd.DataFrame(
@@ -53,10 +61,10 @@ def tables():
     return found
 
 
-def written(folder):
+def written(folder, times=1):
     """A file for each site."""
     (folder / "tables").mkdir()
-    for site, frame in tables().items():
+    for site, frame in tables(times).items():
         frame.to_csv(folder / "tables" / f"{site}.csv", index=False)
     return {path.stem: path for path in sorted((folder / "tables").iterdir())}
 
@@ -140,13 +148,16 @@ def test_a_site_with_a_table_that_cannot_be_read_says_so(tmp_path):
 
 
 def test_a_study_is_served_to_sites_that_were_there_first(tmp_path):
-    files, [port] = written(tmp_path), free_ports(1)
-    infos = {site: SiteTable(frame, site).info() for site, frame in tables().items()}
+    files, [port] = written(tmp_path, MANY), free_ports(1)
+    infos = {site: SiteTable(frame, site).info() for site, frame in tables(MANY).items()}
     study = draft(infos, target="ill").study
     one = study.analyses[0].model_copy(update={"alpha": 0.01, "cv": None, "select": None})
-    study = study.model_copy(update={"analyses": (one,)})
+    keys = {site: SiteKeys.of_folder(tmp_path / "kept" / site).public for site in files}
+    named = tuple(StudySite(name=site, key=key) for site, key in keys.items())
+    study = study.model_copy(update={"analyses": (one,), "sites": named})
     write(tmp_path / "study.toml", study)
-    approve(tmp_path / "kept" / "cork", study)
+    for site in files:
+        approve(tmp_path / "kept" / site, study)
     cofed, at = [sys.executable, "-m", "cofed"], f"127.0.0.1:{port}"
     started = []
     try:
@@ -163,14 +174,24 @@ def test_a_study_is_served_to_sites_that_were_there_first(tmp_path):
             process.terminate()
     assert [process.wait(120) for process in started] == [0, 0, 0]
     found = pd.read_csv(tmp_path / "out" / "coefficients.csv").set_index("feature")["coef"]
-    near = table_sites(tables(), "ill", list(one.features))
+    near = table_sites(tables(MANY), "ill", list(one.features))
     expected = estimators.FederatedLogisticRegression(alpha=0.01).fit(near)
-    np.testing.assert_allclose(found[list(near.feature_names)], np.ravel(expected.coef_), rtol=1e-12)
+    np.testing.assert_allclose(found[list(near.feature_names)], np.ravel(expected.coef_), rtol=1e-10)
+    assert "The sites' answers were masked" in done.stdout
+    logs = [tmp_path / "kept" / site / "audit.jsonl" for site in files]
+    for path, key in zip(logs, keys.values(), strict=True):
+        verdict = verify(path, key, [other for other in logs if other != path])
+        assert verdict.holds
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert {line["is_masked"] for line in lines if line["event"] == "answer"} == {True}
+    assert not list((tmp_path / "kept").glob("*/runs/*/key"))  # the fit is over, and its masks can never be made again
 
 
 def test_a_site_waits_for_a_server_and_for_the_next_one(tmp_path):
     file, [port] = written(tmp_path)["cork"], free_ports(1)
+    (tmp_path / "policy.toml").write_text(policy_toml(TRIAL))
     own = ["--data", str(file), "--keep", str(tmp_path / "kept"), "--server", f"127.0.0.1:{port}", "--insecure"]
+    own += ["--policy", str(tmp_path / "policy.toml")]
     said = tmp_path / "said"
     with said.open("w") as log:
         site = subprocess.Popen([sys.executable, "-m", "cofed", "site", *own], cwd=ROOT, stdout=log, stderr=log)

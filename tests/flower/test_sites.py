@@ -15,6 +15,7 @@ from cofed.sites import Folds, QuestionRefused, SiteTable, TableMismatch, table_
 from cofed.sites import queries as asked
 from cofed.sites.network import SitesMissing
 from cofed.sites.packing import pack, unpack
+from cofed.sites.policy import TRIAL
 from cofed.studies import approve, draft
 from tests.flower.loopback import Loopback
 
@@ -45,7 +46,7 @@ def grid_of(tables=TABLES, fault=None):
     """A Grid with a node for each site."""
     grid = Loopback(fault)
     for name, rows in tables.items():
-        grid.add(site_app(lambda node, rows=rows: rows), site=name)
+        grid.add(site_app(lambda node, rows=rows: rows, policy=TRIAL), site=name)
     return grid
 
 
@@ -107,7 +108,7 @@ def test_rows_may_be_arrays():
     grid = Loopback()
     for name, rows in TABLES.items():
         X, y = rows[["a", "b", "c"]].to_numpy(), rows["cost"].to_numpy()
-        grid.add(site_app(lambda node, X=X, y=y: (X, y)), site=name)
+        grid.add(site_app(lambda node, X=X, y=y: (X, y), policy=TRIAL), site=name)
     far = sites(grid, clients=3)
     assert far.feature_names == ("x0", "x1", "x2")
     total = far.of_numbers().ask(asked.sums, asked.Message(loss=Squared()))
@@ -212,7 +213,7 @@ def test_a_site_that_comes_back_at_another_node_is_asked_there():
         looks.append(1)
         if len(looks) == 5:  # a new process of rome, while one waits for the old
             grid.fault = lambda site, message, reply: reply
-            grid.add(site_app(lambda node: TABLES["rome"]), site="rome")
+            grid.add(site_app(lambda node: TABLES["rome"], policy=TRIAL), site="rome")
         return pull(numbers)
 
     grid.pull_messages = pulled
@@ -305,6 +306,16 @@ def test_an_app_needs_functions():
         site_app(3)
     with pytest.raises(TypeError, match="keep must be a function"):
         site_app(lambda node: None, keep="folder")
+    with pytest.raises(TypeError, match=r"policy must be a cofed.sites.policy.Policy, got str"):
+        site_app(lambda node: None, policy="policy.toml")
+
+
+def test_a_site_without_a_policy_goes_by_strict_rules():
+    grid = Loopback()
+    for name, rows in TABLES.items():
+        grid.add(site_app(lambda node, rows=rows: rows), site=name)
+    with pytest.raises(QuestionRefused, match="its rule 'masked' forbids it"):
+        sites(grid, **OPTIONS).of_numbers().ask(asked.sums, QUESTION)
 
 
 def test_a_site_answers_only_what_it_has_approved(tmp_path):
@@ -312,7 +323,7 @@ def test_a_site_answers_only_what_it_has_approved(tmp_path):
     approve(tmp_path / "rome", draft(infos, target="cost").study)
     grid = grid_of({name: rows for name, rows in TABLES.items() if name != "rome"})
     rows = TABLES["rome"].assign(secret=1.0)
-    grid.add(site_app(lambda node: rows, keep=lambda node: tmp_path / node["site"]), site="rome")
+    grid.add(site_app(lambda node: rows, keep=lambda node: tmp_path / node["site"], policy=TRIAL), site="rome")
     far = sites(grid, **OPTIONS)
     assert "secret" not in far.infos["rome"].by_name
     assert_same(far.of_numbers().ask(asked.sums, QUESTION), expected())

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from cofed.cli.fit_sites import ABSENT, Placement, is_flower_there, opened
 from cofed.cli.messages import BAD_END, fail, refuse, stop
-from cofed.cli.options import MOST, Missing, Patience, Watch, between, is_drop, names, private_out_folder
+from cofed.cli.options import MOST, Missing, Patience, Plain, Watch, between, is_drop, names, private_out_folder
 
 if TYPE_CHECKING:
     from cofed.fitting import FitEvents, FitJob, PreparedFit
@@ -71,6 +71,11 @@ def fit(
         bool, typer.Option("--in-process", help="Read all tables in this process, and start none for the sites.")
     ] = False,
     secure: Annotated[bool, typer.Option("--secure", help="Over TLS, with authenticated sites.")] = False,
+    plain: Plain = False,
+    policy: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A policy.toml that every site goes by, to rehearse a study."),
+    ] = None,
     patience: Patience = 600,
     missing: Missing = "end",
     watch: Watch = False,
@@ -82,8 +87,8 @@ def fit(
 
     No step sizes: the strength of the penalty is chosen by cross-validation with folds inside each site, or by --alpha.
     Every site is a process of its own on this machine, over Flower (the extra cofed\\[flower]), which reads its own
-    table and answers questions with sums over its rows; --in-process does without. A fit that was broken off goes on by
-    the same command.
+    table and answers questions with sums over its rows, masked so that only the sum over all sites can be known;
+    --in-process does without. A fit that was broken off goes on by the same command.
 
     Written to --out: model.safetensors (cofed.estimators.load reads it), coefficients.csv, summary.txt and .csv,
     figures of the path and the cross-validation, exchanges.csv, and report.html, one page with all of it.
@@ -93,8 +98,10 @@ def fit(
     from cofed.fitting import FitPlan, FitTables, prepare, prepare_study
 
     drop = is_drop(missing)
-    if in_process and secure:
-        refuse("--secure is for sites in processes of their own: leave out --in-process")
+    given = {"--secure": secure, "--plain": plain, "--policy": policy is not None}
+    if in_process and any(given.values()):
+        option = next(name for name, is_given in given.items() if is_given)
+        refuse(f"{option} is for sites in processes of their own: leave out --in-process")
     study = sites.suffix == ".toml"
     if study and (data is None or target is not None):
         refuse(f"{sites} is a study, which says what to fit: give --data, the folder with the tables, and no --target")
@@ -118,14 +125,15 @@ def fit(
     if family is None and not study:
         say(f"Family: {ready.plan.family}, as {target} suggests; --family changes it.")
     if not in_process and not is_flower_there():
-        if secure:
-            refuse("--secure: Flower is not installed; pip install 'cofed[flower]' brings it")
+        if any(given.values()):
+            option = next(name for name, is_given in given.items() if is_given)
+            refuse(f"{option}: Flower is not installed; pip install 'cofed[flower]' brings it")
         say(f"{ABSENT}.")
         in_process = True
     require_watch(watch)
     private_out_folder(out)  # made when all checks have passed
     keep_study(ready, out / "study.toml")
-    run(ready, Placement(in_process, secure, patience), out, watch=watch, drop=drop)
+    run(ready, Placement(in_process, secure, plain, policy, patience), out, watch=watch, drop=drop)
 
 
 def keep_study(ready: "PreparedFit", path: Path) -> None:

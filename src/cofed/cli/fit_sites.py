@@ -23,6 +23,8 @@ class Placement:
 
     in_process: bool
     secure: bool = False  # whether over TLS, with authenticated sites
+    plain: bool = False  # whether the server sees each site's answers
+    policy: Path | None = None  # what every site goes by
     patience: int = 600  # seconds to wait for a silent site
 
 
@@ -55,6 +57,8 @@ def opened(ready: "PreparedFit", out: Path, where: Placement) -> "Iterator[Abstr
         folder,
         columns,
         secure=where.secure,
+        plain=where.plain,
+        policy=where.policy,
         patience=float(where.patience),
     )
     with ending_in_order(), started as sites:

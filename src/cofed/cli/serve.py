@@ -10,11 +10,12 @@ import typer
 from cofed.cli.fit import perform, this_command
 from cofed.cli.fit_sites import is_flower_there
 from cofed.cli.messages import refuse
-from cofed.cli.options import Missing, Patience, Watch, between, is_drop, private_out_folder
+from cofed.cli.options import Missing, Patience, Plain, Watch, between, is_drop, private_out_folder
 
 if TYPE_CHECKING:
     from cofed.fitting import FitEvents, FitJob, FitPlan
     from cofed.sites import Design
+    from cofed.sites.secure.invitation import Invitation
 
 
 def serve(
@@ -31,6 +32,15 @@ def serve(
     insecure: Annotated[bool, typer.Option("--insecure", help="Without TLS: for trials on one machine.")] = False,
     patience: Patience = 600,
     missing: Missing = "end",
+    plain: Plain = False,
+    release: Annotated[
+        list[Path] | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="A site's release (cofed study release): --missing drop goes on without it. May be repeated.",
+        ),
+    ] = None,
     watch: Watch = False,
     out: Annotated[
         Path, typer.Option(callback=private_out_folder, help="Folder for the model, the tables and the report.")
@@ -57,7 +67,7 @@ def serve(
     from cofed.sites.network import ChosenColumns
 
     try:
-        plan, target, design, names = read(study, analysis)
+        plan, target, design, names, invitation = read(study, analysis, plain, release or [])
     except ValueError as error:
         refuse(str(error))
 
@@ -66,7 +76,13 @@ def serve(
         events.tell("waiting", words=f"listening at {host}:{port} for {', '.join(names)}")
         columns, where = ChosenColumns(target=target, design=design), (host, port)
         awaited = await_sites(
-            names, out / "network", columns, at=where, certificates=certificates, patience=float(patience)
+            names,
+            out / "network",
+            columns,
+            at=where,
+            certificates=certificates,
+            patience=float(patience),
+            invitation=invitation,
         )
         with ending_in_order(), awaited as sites:
             ready = PreparedFit(plan, FitTables(study, target), {}, sites.infos)
@@ -75,13 +91,23 @@ def serve(
     perform(begun, out, watch=watch, resumable=True)
 
 
-def read(path: Path, name: str | None) -> "tuple[FitPlan, str, Design, list[str]]":
-    """What an analysis of a study fits: the plan, the target, the design, and the sites' names."""
+def read(
+    path: Path, name: str | None, plain: bool, releases: list[Path]
+) -> "tuple[FitPlan, str, Design, list[str], Invitation]":
+    """What an analysis of a study fits: the plan, the target, the design, the sites' names, and what they are told."""
     from cofed.fitting import chosen_analysis, plan_of
-    from cofed.studies import load
+    from cofed.sites.secure.invitation import PLAIN
+    from cofed.studies import invitation_to, load, read_release
 
     study = load(path)
     if not study.sites:
         raise ValueError(f"{path} names no sites: add [[sites]] with a name each")
     one = chosen_analysis(study, path, name)
-    return plan_of(one), one.target, study.design(one), [site.name for site in study.sites]
+    released = dict(read_release(release, study) for release in releases)
+    if not plain and study.roster is None:
+        raise ValueError(
+            f"{path} does not name the key of every site, so that nobody could pose as one: each runs cofed study key, "
+            'and its [[sites]] gets key = "..."; or give --plain, and the server sees each site\'s answers'
+        )
+    invitation = PLAIN if plain else invitation_to(study, released)
+    return plan_of(one), one.target, study.design(one), [site.name for site in study.sites], invitation

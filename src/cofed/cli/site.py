@@ -35,13 +35,22 @@ def site(
     keep: Annotated[
         Path, typer.Option(callback=private_out_folder, help="A folder of this site's own: its approved studies.")
     ] = Path("cofed-site"),
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="This site's rules, a policy.toml (cofed study policy); without one the strict defaults hold.",
+        ),
+    ] = None,
 ) -> None:
     """Be a site: answer a server's questions from this site's table, which stays here (the extra cofed\\[flower]).
 
     It runs until Ctrl-C: it waits for the server where that is not there, and for the next one where it is gone. It
     answers a fixed list of questions with sums over its rows; no code comes from the server, and what the server sends
     to be run is never opened. Once `cofed study approve` has put a study into --keep, only what approved studies
-    contain is answered.
+    contain is answered. By default its answers are masked, so that only the sum over the sites of an approved study can
+    be known; --policy changes the rules. What left is in the log --keep/audit.jsonl, which cofed audit shows.
 
     Example: cofed site --data patients.csv --server fl.example.org:9092 --ca ca.crt --key oslo.key --name oslo
     """
@@ -50,14 +59,16 @@ def site(
     if (ca is None) != insecure:
         refuse("give --ca with the authority's certificate, or --insecure for a trial on one machine, and not both")
     from cofed.flower.site_process import SiteOptions, keep_running, run_site, server_address
+    from cofed.sites.policy import Policy, load_policy
 
     try:
         server_address(server)
+        rules = Policy() if policy is None else load_policy(policy)
     except ValueError as error:
         refuse(str(error))
     if not once:
         raise typer.Exit(keep_running([sys.executable, "-m", "cofed", *sys.argv[1:], "--once"], server))
     try:
-        run_site(SiteOptions(data, server, name or data.name.partition(".")[0], keep, ca, key))
+        run_site(SiteOptions(data, server, name or data.name.partition(".")[0], keep, rules, ca, key))
     except ValueError as error:
         refuse(str(error))

@@ -1,4 +1,4 @@
-"""`cofed study init`, `check` and `approve`: what sites agree on, as a file."""
+"""`cofed study init`, `check`, `key`, `approve`, `policy` and `release`: what sites agree on, as files."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,9 +15,13 @@ from cofed.cli.options import private_out_folder
 
 if TYPE_CHECKING:
     from cofed.sites import SiteTable
+    from cofed.studies import Study
 
 StudyFile = Annotated[Path, typer.Argument(help="A study file; `cofed study init` drafts one.", show_default=False)]
 Data = Annotated[Path, typer.Option(help="The site's table: .csv, .parquet, .feather or .xlsx.", show_default=False)]
+Keep = Annotated[
+    Path, typer.Option(callback=private_out_folder, help="The folder in which the site keeps its keys and approvals.")
+]
 SiteName = Annotated[str | None, typer.Option("--site", help="The site's name; by default the table's.")]
 
 
@@ -76,14 +80,14 @@ def approve(
     study: StudyFile,
     data: Data,
     site: SiteName = None,
-    keep: Annotated[
-        Path, typer.Option(callback=private_out_folder, help="The folder in which the site keeps what it approved.")
-    ] = Path("cofed-site"),
+    keep: Keep = Path("cofed-site"),
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the approval back instead.")] = False,
 ) -> None:
     """Approve a study at a site: from then on, it answers questions that the study contains, and no others.
 
-    The site's table must fit. What is kept is the study and its hash; another word in it is another study.
+    The site's table must fit. What is kept is the study and its hash; another word in it is another study. Where the
+    study names keys, this site's must be its own, and the others' fingerprints are shown: compare them with those that
+    cofed study key prints there.
 
     Example: cofed study approve study.toml --data oslo.csv --keep cofed-site
     """
@@ -96,11 +100,70 @@ def approve(
         say("Withdrawn." if there else f"It was not approved in {keep}.")
         return
     wanted = checked(study, data, site)
+    show_keys(wanted, keep, site or data.name.split(".")[0])
     try:
         path = studies.approve(keep, wanted)
     except OSError as error:
         fail(f"{error}")
     say(f"Approved: {wanted.name}, {wanted.digest[:12]}, in {path}.")
+
+
+def key(keep: Keep = Path("cofed-site")) -> None:
+    """Print this site's public key, which the study file names; the key is made where there is none yet.
+
+    Read the fingerprint to the other sites over the telephone: where all compare it with cofed study approve's, nobody
+    can pose as a site. The private half stays in --keep.
+
+    Example: cofed study key --keep cofed-site
+    """
+    from cofed.sites.secure.keys import SiteKeys, fingerprint
+
+    with input_checked():
+        public = SiteKeys.of_folder(keep).public
+    Console().print(f'key = "{public}"', highlight=False, soft_wrap=True, markup=False)
+    say(f"Fingerprint: {fingerprint(public)}")
+
+
+def release(
+    study: StudyFile,
+    site: Annotated[str, typer.Option("--site", help="This site's name in the study.")],
+    keep: Keep = Path("cofed-site"),
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write; by default SITE.release.json.")
+    ] = None,
+) -> None:
+    """Let a study's fits go on without this site, by a signed file for the server.
+
+    Sums with and without a site tell what it has added, so the others answer without it only where it agrees: by this
+    file, or by releasable = true in the study.
+
+    Example: cofed study release study.toml --site oslo
+    """
+    from cofed import studies
+
+    path = out or Path(f"{site}.release.json")
+    with input_checked():
+        studies.write_release(path, keep, studies.load(study), site)
+    say(f"Written: {path}. Whoever has it can begin fits without {site}, and learn what it had added to earlier sums.")
+
+
+def policy(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("policy.toml"),
+) -> None:
+    """Write the rules that a site goes by where it has no others, with comments: a first draft of its own.
+
+    Example: cofed study policy, then cofed site --policy policy.toml ...
+    """
+    from cofed._util.files import atomically
+    from cofed.sites.policy import default_policy_toml
+
+    if out.exists():
+        refuse(f"--out: {out} exists already; give another name")
+    try:
+        atomically(out, lambda name: Path(name).write_text(default_policy_toml(), encoding="utf-8"), shown=True)
+    except OSError as error:
+        fail(f"{error}")
+    say(f"Written: {out}. What is left out of it, or as it is, holds anyway.")
 
 
 def checked(study: Path, data: Path, site: str | None):
@@ -118,6 +181,19 @@ def checked(study: Path, data: Path, site: str | None):
     many = len(wanted.variables)
     say(f"{data} fits the study {wanted.name}: {len(table.frame)} rows, {many} variable{'s' if many > 1 else ''}.")
     return wanted
+
+
+def show_keys(study: "Study", keep: Path, site: str) -> None:
+    """Show the fingerprints of the sites' keys, once it is known that this site's own is right."""
+    from cofed.sites.secure.keys import SiteKeys, fingerprint
+    from cofed.studies import require_own_key
+
+    if study.roster is None:
+        return
+    with input_checked():
+        require_own_key(study, site, SiteKeys.of_folder(keep).public)
+    for name, public in study.roster.items():
+        say(f"Key of {name}: {fingerprint(public)}")
 
 
 def site_table(path: Path, site: str | None) -> "SiteTable":
@@ -148,8 +224,14 @@ A study is a file that all sites agree on: variables, sites, analyses.
 
 - [bold]cofed study check study.toml --data rome.csv[/bold]  at each site: what does not fit
 
+- [bold]cofed study key[/bold]  at each site: the key that the study file names
+
 - [bold]cofed study approve study.toml --data rome.csv[/bold]  the site answers what it has approved
+
+- [bold]cofed study policy[/bold]  at a site: a draft of its own rules
+
+- [bold]cofed study release study.toml --site rome[/bold]  fits may go on without the site
 """
 study = typer.Typer(cls=PlainGroup, help=flowing(HELP), no_args_is_help=True, rich_markup_mode="rich")
-for command in (init, check, approve):
+for command in (init, check, key, approve, policy, release):
     study.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)

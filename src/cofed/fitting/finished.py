@@ -38,6 +38,8 @@ class FinishedFit:
         What was warned of on the way.
     command : str
         The command that does the same again; empty where there was none.
+    is_masked : bool or None
+        Whether the server learnt sums over all sites only; None where all was in one process.
     """
 
     model: FederatedLinearModel
@@ -49,6 +51,16 @@ class FinishedFit:
     seconds: float
     notes: tuple[str, ...] = ()
     command: str = ""
+    is_masked: bool | None = None
+
+    @property
+    def seen(self) -> str:
+        """What the server has seen of the sites' answers, in a sentence; empty where there was none."""
+        if self.is_masked is None:
+            return ""
+        if self.is_masked:
+            return "The sites' answers were masked: the server has seen sums over all sites, and nothing else."
+        return "NOT MASKED: the server has seen the answers of each site (--plain)."
 
     @property
     def inferred(self) -> pd.DataFrame | None:
@@ -85,8 +97,9 @@ class FinishedFit:
         return pd.concat([whole, shown.reindex(keys).reset_index(drop=True)], axis=1)
 
     def summary(self) -> str:
-        """The fit in words, and how many rows were left out."""
-        return "\n".join([self.model.summary(), *([self.left_out] if self.left_out else [])])
+        """The fit in words, what the server has seen, and how many rows were left out."""
+        first, last = (self.seen, "") if self.is_masked is False else ("", self.seen)
+        return "\n".join(part for part in (first, self.model.summary(), self.left_out, last) if part)
 
     @property
     def left_out(self) -> str:
@@ -122,6 +135,7 @@ class FinishedFit:
             "gap": certificate.gap,
             "gap_rounding": certificate.rounding,
             "null_loss": certificate.scale,
+            "answers": {None: "in one process", True: "masked", False: "not masked"}[self.is_masked],
             "exchanges": sum(one.rounds for one in self.exchanges),
             "bytes_down": sum(one.down for one in self.exchanges),
             "bytes_up": sum(one.up for one in self.exchanges),

@@ -52,7 +52,9 @@ def content(done: FinishedFit) -> JSON:
     alpha = vars(model).get("alpha_", plan.alpha)
     sent = sum(one.down + one.up for one in done.exchanges)
     return {
-        "over": f"{len(done.sites)} sites, whose rows stay where they are",
+        "over": " ".join(
+            part for part in (f"{len(done.sites)} sites, whose rows stay where they are.", done.seen) if part
+        ),
         "title": title(plan, done.target),
         "facts": [
             f"alpha {alpha:.4g}, {'given' if plan.alpha is not None else 'by ' + CHOICES[plan.select or 'min']}",

@@ -108,7 +108,16 @@ def run_fit(job: FitJob, events: FitEvents) -> tuple[FinishedFit, list[Path]]:
         seconds = time.perf_counter() - began
         notes = (*job.notes, *warned)
         done = FinishedFit(
-            model, job.plan, job.target, names, job.known(), tuple(exchanges), seconds, notes, job.command
+            model,
+            job.plan,
+            job.target,
+            names,
+            job.known(),
+            tuple(exchanges),
+            seconds,
+            notes,
+            job.command,
+            job.sites.is_masked,
         )
         files = write_fit(done, job.out)
     except BaseException:

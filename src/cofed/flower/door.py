@@ -14,15 +14,19 @@ from cofed.flower.client import check_function
 from cofed.flower.flwr_types import ClientApp, Context, Message
 from cofed.flower.link import content, payload
 from cofed.flower.site import Config, Keep, site_name
+from cofed.sites.guard import OpenGuard
 from cofed.sites.local import Consent, LocalSite, table_of_arrays
 from cofed.sites.packing import Malformed
+from cofed.sites.policy import TRIAL, Policy, PolicyGuard
 from cofed.sites.site_table import SiteTable
 from cofed.studies.consent import StudyConsent
 
 Loaded = pd.DataFrame | tuple[npt.ArrayLike | pd.DataFrame, npt.ArrayLike | pd.Series]
 
 
-def site_app(load: Given[Callable[[Config], Loaded]], *, keep: Given[Keep | None] = None) -> ClientApp:
+def site_app(
+    load: Given[Callable[[Config], Loaded]], *, keep: Given[Keep | None] = None, policy: Given[Policy | None] = None
+) -> ClientApp:
     """Make a Flower ClientApp that answers an estimator's questions from one site's rows.
 
     It is the same app for every fit, so it is reviewed once: what it answers is the fixed list
@@ -38,6 +42,8 @@ def site_app(load: Given[Callable[[Config], Loaded]], *, keep: Given[Keep | None
         From the node's configuration to a folder of this site's own, which holds its keys, compiled programs, so that a
         new process answers faster, and the studies that the site has approved (`cofed study approve --keep`): once
         there is one, only what approved studies contain is answered.
+    policy : Policy, optional
+        The site's rules. By default the strict ones: masked answers, summed over the sites of an approved study.
 
     Returns
     -------
@@ -62,6 +68,9 @@ def site_app(load: Given[Callable[[Config], Loaded]], *, keep: Given[Keep | None
     check_function("load", load, "this site's table")
     if keep is not None:
         check_function("keep", keep, "a folder of this site's own")
+    rules = Policy() if policy is None else policy
+    if not isinstance(rules, Policy):
+        raise TypeError(f"policy must be a cofed.sites.policy.Policy, got {type(rules).__name__}")
     app = ClientApp()
 
     def table(name: str, node: Config, folder: Path | None) -> SiteTable:
@@ -78,7 +87,9 @@ def site_app(load: Given[Callable[[Config], Loaded]], *, keep: Given[Keep | None
         node = dict(settings)
         folder = None if keep is None else checks.folder("what keep gives", keep(node))
         consent = Consent() if folder is None else StudyConsent(folder)
-        return LocalSite(name, lambda: table(name, node, folder), consent, keep=folder)
+        # A trial's rows are the user's own: nothing has to be judged, nor to be kept for later judgements.
+        guard = OpenGuard() if rules == TRIAL else PolicyGuard(rules, folder, name)
+        return LocalSite(name, lambda: table(name, node, folder), consent, guard, folder)
 
     @app.query()
     def answer(message: Message, context: Context) -> Message:

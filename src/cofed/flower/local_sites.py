@@ -21,6 +21,7 @@ from cofed.flower.progress import ProgressLog
 from cofed.flower.run_folder import RunFolder
 from cofed.flower.runtime import Runtime, grid_of_run
 from cofed.sites.network import ChosenColumns, NetworkSites
+from cofed.sites.policy import TRIAL, policy_toml
 from cofed.sites.secure.invitation import PLAIN, Invitation
 
 SOON, LATER = 2.0, 16.0  # seconds between two starts of a site that ends by itself: at first, and at most
@@ -39,6 +40,7 @@ def start_sites(
     *,
     secure: bool = False,
     plain: bool = False,
+    policy: Path | None = None,
     patience: float = 600.0,
 ) -> Iterator[NetworkSites]:
     """Start a SuperLink and a process for each site on this machine, and give the sites, for an estimator's `fit`.
@@ -58,6 +60,8 @@ def start_sites(
         Whether over TLS, with authenticated sites.
     plain : bool
         Whether the server sees each site's answers; by default they are masked, and it learns sums only.
+    policy : Path, optional
+        The rules of every site, a `policy.toml`; by default everything is answered, as the rows are one's own.
     patience : float
         Seconds to wait for a site.
 
@@ -87,7 +91,7 @@ def start_sites(
     with exclusive(out), LocalSites(out, certificates_in(out, names) if secure else None) as network:
         network.begin(names)
         for site, table in tables.items():
-            network.start_site(site, table)
+            network.start_site(site, table, policy)
         with network.sites(names, columns, patience, PLAIN if plain else Invitation.masked()) as sites:
             yield sites
 
@@ -199,14 +203,18 @@ class LocalSites(LocalNetwork):
                 send(process, signal.SIGKILL)
         atomically(file, lambda name: Path(name).write_text(self.mark))
 
-    def start_site(self, site: str, table: Path | pd.DataFrame) -> None:
+    def start_site(self, site: str, table: Path | pd.DataFrame, policy: Path | None) -> None:
         """Start a site's process."""
+        if policy is None:
+            policy = self.folder / "policy.toml"
+            atomically(policy, lambda name: Path(name).write_text(policy_toml(TRIAL), encoding="utf-8"))
         if isinstance(table, pd.DataFrame):
             path = self.folder / "tables" / f"{site}.parquet"
             atomically(path, lambda name: table.to_parquet(name))
         else:
             path = table.resolve()
         own = ["--data", str(path), "--name", site, "--keep", str(self.folder / "sites" / site)]
+        own += ["--policy", str(policy.resolve())]
         security = ["--insecure"]
         if self.certificates is not None:
             security = ["--ca", str(self.root), "--key", str(self.certificates / f"{site}.key")]

@@ -15,6 +15,7 @@ from cofed._util.files import private_file, private_folder
 from cofed.flower.door import site_app
 from cofed.flower.processes import ending_in_order, free_ports, toml, undisturbed
 from cofed.flower.runtime import Runtime, be_supernode
+from cofed.sites.policy import Policy
 from cofed.sites.reading import read_table
 
 log = logging.getLogger("flwr")
@@ -38,6 +39,8 @@ class SiteOptions:
         The site's name.
     keep : Path
         A folder of the site's own.
+    policy : Policy
+        Its rules.
     root_certificates : Path, optional
         The authority's certificate; None is no TLS.
     key : Path, optional
@@ -48,6 +51,7 @@ class SiteOptions:
     server: str
     name: str
     keep: Path
+    policy: Policy
     root_certificates: Path | None = None
     key: Path | None = None
 
@@ -137,6 +141,5 @@ def run_site(options: SiteOptions) -> None:
         secret = private_file(Path(folder) / "secret")
         secret.write_bytes(secrets.token_bytes(32))
         runtime = Runtime(f"127.0.0.1:{port}", secret.read_bytes())
-        be_supernode(
-            options.arguments(port, secret), runtime, site_app(lambda node: table, keep=lambda node: options.keep)
-        )
+        app = site_app(lambda node: table, keep=lambda node: options.keep, policy=options.policy)
+        be_supernode(options.arguments(port, secret), runtime, app)

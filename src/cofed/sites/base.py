@@ -162,6 +162,8 @@ class AbstractSites(ABC):
         Their names; None where they have none.
     design : Design or None
         How the sites' tables became numbers, where they have tables.
+    is_masked : bool or None
+        Whether a server elsewhere learns sums over all sites only; None where all is in this process.
     exchanges : Exchanges
         What has been asked so far, counted by whatever carries the messages.
     """
@@ -171,6 +173,7 @@ class AbstractSites(ABC):
     n_features: int
     feature_names: tuple[str, ...] | None
     design: Design | None = None
+    is_masked: bool | None = None
     exchanges: Exchanges
 
     def ask(self, query: AbstractQuery[M], message: M) -> PyTree:

@@ -19,7 +19,7 @@ class SumOver:
     Attributes
     ----------
     study : str
-        The hash of the study; where there is none, of the sites' names and keys.
+        The hash of the study; empty where there is none.
     is_pinned : bool
         Whether this site has approved the study, and so the others' keys.
     run : str

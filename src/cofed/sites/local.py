@@ -5,7 +5,6 @@ import functools
 import hashlib
 import logging
 import math
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -20,8 +19,10 @@ from cofed.sites.columns import Label, TableInfo
 from cofed.sites.design import Design
 from cofed.sites.guard import AbstractGuard, Asked, OpenGuard, Refusal, SumOver
 from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
+from cofed.sites.queries import Message, sums
 from cofed.sites.questions import Question, answer_arrays, flat, question_hash, read_question
 from cofed.sites.rows import SiteRows
+from cofed.sites.secure.cards import RUN
 from cofed.sites.secure.keys import SiteKeys
 from cofed.sites.secure.site_end import SiteMasks, reply_words
 from cofed.sites.secure.sum_request import SumRequest, read_sum
@@ -115,11 +116,11 @@ class LocalSite:
         What is wrong with the request, and why it is refused, is said in the reply. The text of any other error may
         quote data, so it stays in the site's own log.
         """
-        began, mark = time.perf_counter(), question_hash(request)
+        mark = question_hash(request)
         head: Head = {"site": self.name, "answers": mark, "kind": "", "trouble": ""}
         try:
             found, arrays = self.audited(request, mark)
-            return pack(head | found | {"seconds": time.perf_counter() - began}, arrays)
+            return pack(head | found, arrays)
         except (Malformed, QuestionRefused) as error:
             head |= {"kind": type(error).__name__, "trouble": str(error)}
             log.warning("cofed: %s", error)
@@ -127,7 +128,7 @@ class LocalSite:
             words = f"it failed with a {type(error).__name__}; the site's own log says more"
             head |= {"kind": "Failed", "trouble": words}
             log.exception("cofed: the site %s failed", self.name)
-        return pack(head | {"seconds": time.perf_counter() - began}, {})
+        return pack(head, {})
 
     def audited(self, request: bytes, mark: str) -> tuple[Head, dict[str, np.ndarray]]:
         """The answer, once the log of what left speaks of it; where that cannot be written, nothing leaves."""
@@ -167,8 +168,7 @@ class LocalSite:
             about |= {"event": "hello", "study": head.get("study", ""), "run": head.get("run", "")}
             return found, {}
         if kind == "rows":
-            about |= {"event": "hello", "query": "rows"}
-            return {"rows": len(self.rows(self.design(head.get("view"))).X)}, {}
+            return self.count(head, about), {}
         if kind == "end":
             return self.end(head), {}
         if kind != "question":
@@ -191,7 +191,7 @@ class LocalSite:
     def card(self, head: Head) -> Head | None:
         """The site's card in the fit that a request begins; None where answers are not to be masked."""
         study, run = head.get("study", ""), head.get("run", "")
-        if not isinstance(study, str) or not isinstance(run, str):
+        if not isinstance(study, str) or not isinstance(run, str) or not (run == "" or RUN.fullmatch(run)):
             raise Malformed(f"the request is of the study {clipped(study)} and the fit {clipped(run)}")
         return self.masks.card(study, run, len(self.table.frame), self.table.digest).model_dump() if run else None
 
@@ -208,33 +208,69 @@ class LocalSite:
         """The answer to a question, once it is known that it fits the rows and may be answered."""
         design = self.design(question.view, "" if total is None else total.study)
         over = None if total is None else self.over(total)
-        rows = self.rows(design)
-        check_fit(question, rows)
-        refusal = self.guard.refuses(Asked(question, question.digest, design, self.table, over))
-        if refusal is None and (reason := question.query.refuses(rows.X, rows.y, question.message)) is not None:
-            refusal = Refusal("", reason, is_silent=True)
+        check_fit(question, len(design.feature_names))
+        asked = Asked(question, question.digest, design, self.table, over)
+        refusal, arrays = self.judged(asked)
         if refusal is not None:
             about["rule"] = refusal.rule
             log.warning("cofed: the question %s is not answered: %s", question.query.name, refusal.sentence)
             if total is None or not refusal.is_silent:
-                words = f"its rule {refusal.rule!r} forbids it" if refusal.rule else refusal.sentence
-                raise QuestionRefused(words)
+                raise QuestionRefused(told(refusal))
         about |= {"event": "answer", "is_masked": total is not None}
         about["decision"] = "allowed" if refusal is None else "refused"
-        arrays = {} if refusal is not None else answer_arrays(rows.answer(question.query, question.message))
         if total is None:
             return {"finite": all(np.isfinite(array).all() for array in arrays.values())}, arrays
-        return self.masked(question, total, str(about["request"]), arrays)
+        return self.masked(asked, total, str(about["request"]), None if refusal is not None else arrays)
+
+    def judged(self, asked: Asked) -> tuple[Refusal | None, dict[str, np.ndarray]]:
+        """Why a question is not answered, and its answer.
+
+        Where the answer is masked, nobody else may know of a refusal that depends on the rows. So it is computed all
+        the same, as the time that it takes would tell, and whatever goes wrong is such a refusal.
+        """
+        query, message = asked.question.query, asked.question.message
+        try:
+            refusal = self.guard.refuses(asked)
+            if refusal is not None and (asked.over is None or not refusal.is_silent):
+                return refusal, {}
+            rows = self.rows(asked.design)
+            if refusal is None and (reason := query.refuses(rows.X, rows.y, message)) is not None:
+                refusal = Refusal("", reason, is_silent=True)
+            return refusal, answer_arrays(rows.answer(query, message))
+        except Exception as error:
+            if asked.over is None or isinstance(error, Malformed):
+                raise
+            log.exception("cofed: the site %s failed", self.name)
+            return Refusal("", f"it failed with a {type(error).__name__}", is_silent=True), {}
 
     def masked(
-        self, question: Question, total: SumRequest, mark: str, arrays: Mapping[str, np.ndarray]
+        self, asked: Asked, total: SumRequest, mark: str, arrays: Mapping[str, np.ndarray] | None
     ) -> tuple[Head, dict[str, np.ndarray]]:
-        """The answer under a mask; without arrays, that there is none."""
+        """The answer under a mask; None is that there is none."""
         own = self.masks.run_keys(total.study, total.run, self.table.digest)
-        shape = question.query.shape(question.message, len(self.design(question.view).feature_names))
-        values = flat(arrays) if arrays else sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shape))
+        shape = asked.question.query.shape(asked.question.message, len(asked.design.feature_names))
+        values = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shape)) if arrays is None else flat(arrays)
         planes = self.masks.masked(total, mark, own, values)
         return {"signature": self.masks.keys.sign(reply_words(mark, planes))}, {"masked": planes.view(np.int64)}
+
+    def count(self, head: Head, about: dict[str, object]) -> Head:
+        """How many rows a design keeps, where the site has approved its study, or may tell a sum over them openly.
+
+        A server that chooses what marks a missing value could count any rows so.
+        """
+        study, view = str(head.get("study", "")), head.get("view")
+        about |= {"query": "rows", "study": study}
+        design = self.design(view, study)
+        if self.consent.roster(study) is None:
+            question = Question(sums, Message(), view if isinstance(view, Mapping) else {})
+            refusal = self.guard.refuses(Asked(question, question.digest, design, self.table, None))
+            if refusal is not None:
+                about["rule"] = refusal.rule
+                log.warning("cofed: how many rows there are is not told: %s", refusal.sentence)
+                raise QuestionRefused(told(refusal))
+        found: Head = {"rows": len(self.rows(design).X)}
+        about |= {"event": "hello"}
+        return found
 
     def over(self, total: SumRequest) -> SumOver:
         """Over whom an answer is added up, checked."""
@@ -263,10 +299,15 @@ class LocalSite:
             raise QuestionRefused("its table does not fit the design; the site's own log says what does not") from None
 
 
-def check_fit(question: Question, rows: SiteRows) -> None:
-    """Refuse a message whose arrays do not fit the rows or one another, before anything is computed."""
+def told(refusal: Refusal) -> str:
+    """What the server is told of a refusal."""
+    return f"its rule {refusal.rule!r} forbids it" if refusal.rule else refusal.sentence
+
+
+def check_fit(question: Question, p: int) -> None:
+    """Refuse a message whose arrays do not fit p features or one another, before anything is computed."""
     query, message = question.query, question.message
-    p, scaling = rows.X.shape[1], message.scaling
+    scaling = message.scaling
     if scaling is not None and not (scaling.centre.shape == scaling.width.shape == (p,)):
         raise Malformed(f"the question's units are for {scaling.centre.shape} features, but there are {p} here")
     if message.folds is not None and message.folds.count < 1:

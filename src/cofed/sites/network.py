@@ -182,7 +182,7 @@ class NetworkSites(AbstractSites):
 
     def __init__(self, network: Network, design: Design, sizes: tuple[int, ...], exchanges: Exchanges):
         self.network, self.design, self.sizes, self.exchanges = network, design, sizes, exchanges
-        self.agreed = design
+        self.agreed, self.is_masked = design, network.link.invitation.is_masked
         self.left_out = network.left_out
         self.names, self.feature_names = tuple(network.infos), design.feature_names
         self.n_features = len(design.feature_names)
@@ -255,7 +255,7 @@ class NetworkSites(AbstractSites):
         )
 
     def ask_each(self, query: AbstractQuery, message: Message) -> dict[str, PyTree]:
-        if self.network.link.invitation.is_masked:
+        if self.is_masked:
             raise QuestionRefused("the sites' answers are masked: nobody learns more than their sum")
         posed = self.posed(query, message)
         began = time.perf_counter()
@@ -267,7 +267,8 @@ class NetworkSites(AbstractSites):
     def rows_in_design(self) -> tuple[int, ...]:
         """How many rows each site has in the design, where rows with missing values are dropped."""
         began = time.perf_counter()
-        request = pack({"kind": "rows", "view": self.view}, {})
+        study = self.network.link.invitation.study
+        request = pack({"kind": "rows", "study": study, "view": self.view}, {})
         mark, log = question_hash(request), self.network.log
         known = None if log is None else log.recall("rows", mark)
         if known is not None:

@@ -5,12 +5,15 @@ drafting    a first draft from what sites tell of their tables
 writing     a study as a TOML file with comments
 checking    what of a site's table does not fit a study
 approval    which studies a site has approved
+consent     what a site answers by that, and what a server tells the sites of a study
+release     a site's word that a fit may go on without it
 """
 
 from cofed.studies.approval import approve, approved, outside_approved, withdraw
 from cofed.studies.checking import TableCheck, check
-from cofed.studies.consent import StudyConsent
+from cofed.studies.consent import StudyConsent, invitation_to
 from cofed.studies.drafting import Draft, draft
+from cofed.studies.release import read_release, require_own_key, write_release
 from cofed.studies.schema import Analysis, Study, StudyError, Variable, load
 from cofed.studies.writing import to_toml, write
 
@@ -26,9 +29,13 @@ __all__ = [
     "approved",
     "check",
     "draft",
+    "invitation_to",
     "load",
     "outside_approved",
+    "read_release",
+    "require_own_key",
     "to_toml",
     "withdraw",
     "write",
+    "write_release",
 ]

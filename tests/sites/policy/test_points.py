@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from cofed import Logistic, Poisson, Softmax
 from cofed.estimators import FederatedLogisticRegressionCV
-from cofed.sites import Folds
+from cofed.sites import Folds, SiteRows
 from cofed.sites.policy import Policy, points
-from cofed.sites.queries import LookMessage
+from cofed.sites.queries import LookMessage, ProductMessage, look, product
+from cofed.solvers.curvature import unpack
 from tests.sites.policy.worlds import design_of, federation, frame_of, logistic_rows, models
 
 
@@ -102,3 +104,31 @@ def test_folds_and_hessians_are_points():
     assert found[:, 0] == pytest.approx(0.5 - y)
     assert found[:, 1] == pytest.approx(np.where(fold == 0, 0, 0.5 - y))
     assert found[:, 3] == pytest.approx(np.where(fold == 0, 0, 0.25))
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Poisson(), Softmax(3)], ids=lambda loss: type(loss).__name__)
+def test_multipliers_are_what_the_answers_weigh_the_rows_with(loss):
+    rng = np.random.default_rng(5)
+    k = 3 if isinstance(loss, Softmax) else 1
+    X, y = rng.normal(size=(30, 4)), rng.integers(0, max(k, 2), 30)
+    y = y.astype(np.int32) if k > 1 else y.astype(float)
+    rows = SiteRows.of_sites(("oslo",), [X], [y])
+    folds = Folds(3)
+    coef, intercept = rng.normal(size=(5, 4, k)) * 0.5, rng.normal(size=(5, k))
+    without = np.array([-1, 0, 1, 2, -1], np.int32)
+    closer, where = np.array([4, 1], np.int32), np.tile(np.arange(4 * k, dtype=np.int32), (2, 1))
+    message = LookMessage(coef, intercept, without, closer, where, loss=loss, folds=folds)
+    found, answer = points.multipliers(message, X, y, rows.folds(folds)), rows.answer(look, message)
+    assert found.shape == (30, points.count_points(message))
+    slopes = found[:, : 5 * k].reshape(30, 5, k)
+    assert np.einsum("nmk,np->mpk", slopes, X) == pytest.approx(answer.gradient)
+    assert slopes.sum(axis=0) == pytest.approx(answer.slope)
+    bends = found[:, 5 * k :].reshape(30, 2, -1)
+    first = np.einsum("na,np,nq->apq", bends[:, :, 0], X, X)  # those of the first output
+    hessians = np.stack([unpack(one, 4 * k) for one in answer.hessian])
+    assert first == pytest.approx(hessians[:, ::k, ::k])
+
+    direction = rng.normal(size=(2, 4, k))
+    product_message = ProductMessage(coef[0], intercept[0], direction, np.zeros((2, k)), loss=loss)
+    bent = points.multipliers(product_message, X, y, np.zeros(30)).reshape(30, 2, k)
+    assert np.einsum("nvk,np->vpk", bent, X) == pytest.approx(rows.answer(product, product_message).coef)

@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 
-from cofed import Logistic, Squared
+from cofed import Logistic, Poisson, Squared
 from cofed.sites import Folds, SiteTable
 from cofed.sites.policy import TRIAL, Policy, PolicyGuard
 from cofed.sites.queries import HistogramMessage, LookMessage, Message, histogram, look, sums
@@ -141,3 +141,30 @@ def test_a_refused_question_leaves_no_trace(tmp_path):
     assert guard.refuses(asked(TABLE, DESIGN, look, a_look(1000), over(ROWS))).rule == "points"
     assert guard.ledger is before
     assert before.analyses["y"].points == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "level"),
+    [
+        ([0] * 58 + [1] * 2, "1"),
+        ([2.5] * 59 + [-1], "-1"),
+        ([1] * 57 + [0] * 3, None),
+        ([7] * 60, None),
+        (list(range(60)), None),
+        ([0] * 58 + [1, 2], None),  # numbers are not levels, but where there are two
+    ],
+)
+def test_columns_of_two_values_have_cells(values, level):
+    table = SiteTable(frame_of(X, Y).assign(x1=values), "oslo")
+    refusal = judged(alone(), table=table)
+    if level is None:
+        assert refusal is None
+    else:
+        assert (refusal.rule, f"is {level!r} in" in refusal.sentence) == ("cells", True)
+
+
+def test_models_whose_slopes_overflow_are_refused():
+    table, design = SiteTable(frame_of(X, np.arange(60) % 5), "oslo"), design_of(3, None)
+    wide = Policy(points={"size": 1e6, "grid_rows": 50})
+    refusal = judged(wide, over(ROWS), look, a_look(2, Poisson(), size=1e4), design, table)
+    assert refusal.rule == "size"

@@ -62,7 +62,7 @@ def test_a_reply_says_nothing_but_masked_words():
     over(link, target="cost", features=("a",)).of_numbers().ask(sums, Message(loss=Squared()))
     for replies in link.replies.values():
         head, arrays = unpack(replies[-1])
-        assert set(head) == {"site", "answers", "kind", "trouble", "seconds", "signature"}
+        assert set(head) == {"site", "answers", "kind", "trouble", "signature"}
         assert list(arrays) == ["masked"]
 
 

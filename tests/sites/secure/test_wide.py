@@ -75,18 +75,27 @@ def test_a_sum_is_that_of_exact_addition_to_the_last_digit(x):
 
 @KINDS
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300, -1e300])
-def test_what_is_not_finite_is_infinite_in_any_sum(kind, bad):
-    # One among as many of the lowest numbers as there can be, and as many as there can be.
-    alone, lowest = kind.encode(np.array([bad])), kind.encode(np.array([-kind.most]))
-    few = many = alone
-    for _ in range(MOST_SITES - 1):
-        few, many = add(few, lowest), add(many, alone)
-    assert kind.decode(few) == kind.decode(many) == np.inf
+def test_what_no_integer_stands_for_is_refused(kind, bad):
+    assert not kind.fits(np.array([bad]))
+    with pytest.raises(ValueError, match="numbers must be finite and at most"):
+        kind.encode(np.array([1.0, bad]))
+
+
+@KINDS
+def test_the_largest_sums_are_numbers_and_all_beyond_is_infinite(kind):
+    lowest = kind.encode(np.array([-kind.most]))
     least = lowest
     for _ in range(MOST_SITES - 1):
         least = add(least, lowest)
     assert kind.decode(least) == -kind.most * MOST_SITES
     assert kind.decode(negated(least)) == kind.most * MOST_SITES
+    assert kind.decode(add(least, lowest)) == kind.decode(negated(add(least, lowest))) == np.inf
+
+
+@KINDS
+def test_random_words_are_no_sum(kind):
+    words = np.random.default_rng(0).integers(0, 2**64, (kind.limbs, 100_000), np.uint64)
+    assert np.isinf(kind.decode(words)).all()
 
 
 def test_raw_numbers_of_any_unit_keep_their_digits():

@@ -23,8 +23,8 @@ class Case:
         The site's rules.
     ledger : Ledger
         A draft, which the rules write to.
-    marks : array of shape (n, 16)
-        The hashes of the table's rows.
+    places : array of shape (n,)
+        Where the table's rows stand in the ledger.
     site, day : str
         The site's name, and the day.
     """
@@ -32,7 +32,7 @@ class Case:
     asked: Asked
     policy: Policy
     ledger: Ledger
-    marks: np.ndarray
+    places: np.ndarray
     site: str
     day: str
 

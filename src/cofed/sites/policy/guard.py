@@ -47,7 +47,7 @@ class PolicyGuard(AbstractGuard):
     def __init__(self, policy: Policy, keep: Path | None, site: str, day: Callable[[], str] = today):
         self.policy, self.keep, self.site, self.day = policy, keep, site, day
         self.ledger: Ledger | None = None
-        self.marked: tuple[SiteTable, np.ndarray] | None = None
+        self.placed: tuple[SiteTable, np.ndarray] | None = None
 
     def refuses(self, asked: Asked) -> Refusal | None:
         refusal = self.judged(asked)
@@ -61,23 +61,25 @@ class PolicyGuard(AbstractGuard):
         try:
             ledger = self.ledger or Ledger.open(self.keep)
             self.ledger = ledger
-            case = Case(asked, self.policy, ledger.draft(), self.marks(asked.table, ledger), self.site, self.day())
+            draft = ledger.draft()
+            places = self.places(asked.table, draft)
+            case = Case(asked, self.policy, draft, places, self.site, self.day())
             for rule in RULES:
                 refusal = rule(case)
                 if refusal is not None:
                     return refusal
-            case.ledger.digests[asked.digest] = None
-            case.ledger.save()
+            draft.digests[asked.digest] = None
+            draft.save()
         except (LedgerLost, NotWritten) as error:
             return Refusal("ledger", str(error))
-        self.ledger = case.ledger
+        self.ledger, self.placed = draft, (asked.table, places)
         return None
 
-    def marks(self, table: SiteTable, ledger: Ledger) -> np.ndarray:
-        """The hashes of a table's rows, which are made once."""
-        if self.marked is None or self.marked[0] is not table:
-            self.marked = table, row_marks(table.frame, ledger.secret)
-        return self.marked[1]
+    def places(self, table: SiteTable, draft: Ledger) -> np.ndarray:
+        """Where a table's rows stand in the ledger, to which new ones are added. They stay where they are."""
+        if self.placed is None or self.placed[0] is not table:
+            return draft.places(row_marks(table.frame, draft.secret))
+        return self.placed[1]
 
     def refuses_algorithm(self, name: str) -> Refusal | None:
         """Whether the site takes no part in rounds of this algorithm."""

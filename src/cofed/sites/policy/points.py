@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 from jaxtyping import Array
 
 from cofed.losses import AbstractLoss, Squared
@@ -159,12 +160,10 @@ def joined(factor: np.ndarray | None, new: np.ndarray) -> np.ndarray:
     both = new[:, known] / size[known]
     if factor is not None:
         both = np.hstack([factor, both])
-    if both.shape[1] > len(both):  # the smaller of the two matrices of products
-        values, vectors = np.linalg.eigh(both @ both.T)
-        known = values > FLOOR**2
-        return vectors[:, known] * np.sqrt(values[known])
-    values, vectors = np.linalg.eigh(both.T @ both)
-    return both @ vectors[:, values > FLOOR**2]
+    is_wide = both.shape[1] > len(both)
+    products = both @ both.T if is_wide else both.T @ both  # the smaller one
+    values, vectors = scipy.linalg.eigh(products, subset_by_value=(FLOOR**2, np.inf))
+    return vectors * np.sqrt(values) if is_wide else both @ vectors
 
 
 def directions(factor: np.ndarray) -> int:

@@ -1,13 +1,13 @@
 """The rules of a policy. Each says why a question is not answered, or notes in the ledger's draft that it was."""
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import numpy as np
 
-from cofed.sites.columns import level_text
+from cofed.sites.columns import Label, level_text
+from cofed.sites.design import Feature
 from cofed.sites.guard import Refusal
 from cofed.sites.policy import points
 from cofed.sites.policy.atoms import split, split_names
@@ -109,11 +109,15 @@ def cells(case: Case) -> Refusal | None:
     least, keep = case.policy.rows.cell, case.asked.kept
     for part in parts(case.asked.design):
         column = case.asked.table.read(part.name, part.markers)
-        values = column.texts()[keep & ~column.missing]
-        counts = Counter(values.tolist())
-        is_discrete = getattr(part, "levels", None) is not None or getattr(part, "classes", None) is not None
-        if (is_discrete or len(counts) == 2) and min(counts.values(), default=least) < least:
-            level, rare = min(counts.items(), key=lambda pair: pair[1])
+        levels = part.levels if isinstance(part, Feature) else part.classes
+        if levels is not None:
+            codes = column.codes(levels)[keep]
+            counts = np.bincount(codes[codes >= 0], minlength=len(levels))
+        else:
+            values = column.values[keep & ~column.missing]
+            levels, counts = two_values(values)
+        if (rare := counts[counts > 0].min(initial=least)) < least:
+            level = level_text(levels[int(np.argmax(counts == rare))])
             return Refusal(
                 "cells",
                 f"the column {part.name!r} is {level!r} in {rare} of the rows; each level must be in {least} "
@@ -122,10 +126,19 @@ def cells(case: Case) -> Refusal | None:
     return None
 
 
+def two_values(values: np.ndarray) -> tuple[list[Label], np.ndarray]:
+    """The values of a column that has two, and how often each is there; nothing for all others."""
+    first = values[:1]
+    others = values[values != first] if len(first) else first
+    if not len(others) or (others != others[0]).any():
+        return [], np.zeros(0, int)
+    return [first[0], others[0]], np.array([len(values) - len(others), len(others)])
+
+
 def row_sets(case: Case) -> Refusal | None:
     """Whether some combination of this and earlier answers would stand for too few rows."""
     ledger, least = case.ledger, case.policy.rows.atom
-    place, kept = ledger.places(case.marks), case.asked.kept
+    place, kept = case.places, case.asked.kept
     part = np.zeros(len(ledger.ids), np.int64)
     part[place[kept]] = case.fold + 1
     wanted = {ROWS: part}
@@ -211,10 +224,15 @@ def is_gram(case: Case) -> bool:
     return points.is_squared(message.loss) and 0 < p <= points.count_points(message)
 
 
+def tells_gradients(case: Case) -> bool:
+    """Whether sums of rows are told, each times what a model makes of it, and not the Gram matrix in other words."""
+    return points.coefficients(case.message) is not None and not points.is_squared(case.message.loss)
+
+
 def sizes(case: Case) -> Refusal | None:
     """Whether a model is so large that few rows decide what it tells, in the question's units or in the rows' own."""
     coef, most = points.coefficients(case.message), case.policy.points.size
-    if coef is None or points.is_squared(case.message.loss):
+    if coef is None or not tells_gradients(case):
         return None
     size = np.abs(coef).sum(axis=0).max(initial=0)
     if case.message.scaling is not None and not size <= most:
@@ -240,10 +258,12 @@ def many_points(case: Case) -> Refusal | None:
         return None
     before, record.points = record.points, record.points + new
     told = f"{before} points were told about this target, and {new} are asked for"
-    is_grid = honest >= rules.grid_rows and points.coefficients(case.message) is not None
-    if is_grid:
-        record.public = points.joined(record.public, reference(case))
     few = int(rules.per_row * honest)
+    if honest >= rules.grid_rows and rules.grid_per_row > rules.per_row and tells_gradients(case):
+        new_ones = reference(case)
+        if not np.isfinite(new_ones).all():
+            return Refusal("size", "a model is so large that its slopes are not finite for usual rows")
+        record.public = points.joined(record.public, new_ones)
     if record.points <= few:
         return None
     if honest < rules.grid_rows:
@@ -284,7 +304,7 @@ def own_rows(case: Case) -> Refusal | None:
     Both depend on the rows' values, so nobody else hears of it.
     """
     rules, message = case.policy.points, case.message
-    if case.is_known or points.coefficients(message) is None or points.is_squared(message.loss):
+    if case.is_known or not tells_gradients(case) or (rules.dominance <= 1 and rules.leverage >= 1):
         return None
     total = squares = np.zeros(())
     for block in points.in_blocks(message, case.X, case.y, case.fold):
@@ -308,7 +328,7 @@ def leverage(case: Case) -> Refusal | None:
     if count:
         far = points.reference_multipliers(case.message, case.asked.design.feature_names, count)
         mine = np.vstack([mine, far * np.sqrt(others / count)])
-    place = case.ledger.places(case.marks)[case.asked.kept]
+    place = case.places[case.asked.kept]
     mark = f"{len(mine)} {hashlib.sha256(place.tobytes()).hexdigest()}"
     record.own = points.joined(record.own if record.own_mark == mark else None, mine)
     record.own_mark = mark

@@ -100,7 +100,7 @@ class PointRules(PolicyPart):
         description="Rows that must share a model's slopes: (sum |s|)^2 / sum s^2. Source: dominance rules, 3.",
     )
     leverage: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.9, description="The most of a row that combinations of points may isolate; 1 is off. Source: ours."
+        default=0.99, description="The most of a row that combinations of points may isolate; 1 is off. Source: ours."
     )
 
 

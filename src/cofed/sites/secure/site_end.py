@@ -1,5 +1,6 @@
 """A site's own end of a sum: its card, and its answers, masked."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -7,10 +8,11 @@ import secrets
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
-from cofed._util.files import atomically, private_file, private_folder, write_json
+from cofed._util.files import atomically, private_file, private_folder
 from cofed.sites.base import QuestionRefused
 from cofed.sites.guard import SumOver
 from cofed.sites.packing import Malformed
@@ -20,7 +22,6 @@ from cofed.sites.secure.masks import KeyStream, mask, neighbours, pair_secret
 from cofed.sites.secure.sum_request import SumRequest
 from cofed.sites.secure.wide import add
 
-SITES = "sites.json"  # a file beside a fit's keys
 LANES = 2  # numbers behind those of an answer: 1 of every site, and 1 of a site that could not answer
 
 
@@ -96,7 +97,7 @@ class SiteMasks:
                 require_roster(card, roster)
         identities = {card.site: card.identity for card in request.cards}
         return SumOver(
-            study=request.study or hashlib.sha256(json.dumps(identities, sort_keys=True).encode()).hexdigest(),
+            study=request.study,
             is_pinned=roster is not None,
             run=request.run,
             rows={card.site: card.rows for card in request.cards},
@@ -115,8 +116,9 @@ class SiteMasks:
         own : RunKeys
             This site's keys in the fit.
         values : ndarray or int
-            The numbers; or how many there would be, where the site cannot answer: random ones are sent then. Zeros
-            would make the sum one without this site, and a repeated question would tell the difference.
+            The numbers; or how many there would be, where the site cannot answer. Random words are sent then, and for
+            each number that no integer stands for: with anything that the server knows, such as zeros, the sum would be
+            one without this site, and a repeated question would tell the difference.
 
         Returns
         -------
@@ -124,10 +126,10 @@ class SiteMasks:
             Rows of words, with two more numbers than the answer.
         """
         kind, failed = request.kind, isinstance(values, int)
-        if isinstance(values, int):
-            words = KeyStream(self.keys.mark(b"failed", mark.encode()), mark).words(kind.limbs, values)
-        else:
-            words = kind.encode(values)
+        numbers = np.full(values, np.nan) if isinstance(values, int) else values
+        known = kind.fits(numbers)
+        noise = KeyStream(self.keys.mark(b"noise", mark.encode()), mark).words(kind.limbs, len(numbers))
+        words = np.where(known, kind.encode(np.where(known, numbers, 0.0)), noise)
         payload = np.concatenate([words, kind.encode(np.array([1.0, float(failed)]))], axis=1)
         own.use(mark, self.keys.mark(b"payload", mark.encode(), payload.tobytes()))
         return add(payload, mask(self.secrets(request, own), mark, kind, payload.shape[1]))
@@ -165,25 +167,22 @@ class RunKeys:
         self.folder = folder
         self.private = secrets.token_bytes(SIZE)
         self.used: dict[str, str] = {}  # by the request's hash, a mark of what was answered
+        self.read = 0  # bytes of the record that `used` speaks of
         self.shared: dict[tuple[str, ...], bytes] = {}
-        self.sites: list[str] | None = None  # of all sums, where they have to be the same
         if folder is not None:
             self.recall(private_folder(folder))
 
     def recall(self, folder: Path) -> None:
         """Take the keys from the folder, or put them there."""
         key, pads = folder / "key", folder / "pads.jsonl"
-        if key.exists():
+        if key.exists() and pads.exists():
             self.private = key.read_bytes()
         else:
             # A key without its record, or a record without its key, is of no use: begin anew.
+            key.unlink(missing_ok=True)
             pads.unlink(missing_ok=True)
             private_file(pads)
             atomically(key, lambda name: Path(name).write_bytes(self.private))
-        lines = pads.read_text().split("\n")[:-1] if pads.exists() else []
-        self.used = dict(json.loads(line) for line in lines)
-        if (folder / SITES).exists():
-            self.sites = json.loads((folder / SITES).read_text())
 
     @property
     def public(self) -> str:
@@ -200,35 +199,50 @@ class RunKeys:
 
     def use(self, mark: str, payload: bytes) -> None:
         """Note what a request is answered with, before it is sent; refuse to answer it with anything else."""
-        if mark in self.used:
-            if self.used[mark] != payload.hex():
-                raise PadUsed("this request has been answered with other numbers before")
-            return
-        if self.folder is not None:
-            with open(self.folder / "pads.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps([mark, payload.hex()]) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-        self.used[mark] = payload.hex()
+        if self.folder is None:
+            known = self.used.setdefault(mark, payload.hex())
+        else:
+            with open(self.folder / "pads.jsonl", "rb+") as file:  # it is missing where the record is lost: no answer
+                fcntl.flock(file, fcntl.LOCK_EX)  # of all processes of the site, one at a time
+                known = self.noted(file, mark, payload.hex())
+        if known != payload.hex():
+            raise PadUsed("this request has been answered with other numbers before")
+
+    def noted(self, file: IO[bytes], mark: str, payload: str) -> str:
+        """What a request is answered with by the record on disk, where it is noted now if it was not before."""
+        if file.seek(0, os.SEEK_END) < self.read:
+            raise RuntimeError("the record of what was answered is not the one that this process wrote to")
+        file.seek(self.read)
+        found = file.read()
+        whole = found[: found.rfind(b"\n") + 1]
+        self.used |= dict(json.loads(line) for line in whole.splitlines())
+        self.read += len(whole)
+        if mark not in self.used:
+            line = json.dumps([mark, payload]).encode() + b"\n"
+            file.seek(self.read)
+            file.truncate()  # of a line that was being written when the site was killed: its answer did not leave
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+            self.used[mark], self.read = payload, self.read + len(line)
+        return self.used[mark]
 
     def stay_with(self, sites: Sequence[str]) -> None:
         """Refuse a sum over other sites than the first one of the fit was over: the two would tell the difference."""
-        if self.sites is None:
-            self.sites = list(sites)
-            if self.folder is not None:
-                write_json(self.folder / SITES, self.sites)
-        if self.sites != list(sites):
+        try:
+            self.use("sites", hashlib.sha256(joined(*(site.encode() for site in sites))).digest())
+        except PadUsed:
             raise QuestionRefused(
-                f"the sum is over {len(sites)} sites, but this run began with others or another number of them "
-                f"({len(self.sites)}), and two such sums would tell the difference"
-            )
+                f"the sum is over {len(sites)} sites, and this run began with others: two such sums would tell the "
+                "difference"
+            ) from None
 
     def forget(self) -> None:
         """Delete the keys."""
         self.private, self.shared = secrets.token_bytes(SIZE), {}
-        self.used, self.sites = {}, None
+        self.used, self.read = {}, 0
         if self.folder is not None:
-            for name in ("key", "pads.jsonl", SITES):
+            for name in ("key", "pads.jsonl"):
                 (self.folder / name).unlink(missing_ok=True)
             self.folder.rmdir()
             self.folder = None

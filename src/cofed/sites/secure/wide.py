@@ -4,8 +4,9 @@ A float64 x becomes the integer rint(x 2^fraction) in two's complement, in `limb
 list of numbers is an array with a row for each word. Sums are modulo 2^(64 limbs), with carries: sums word by word
 would tell how many carries there were.
 
-What no such integer stands for (NaN, an infinity, a number beyond `WideFormat.most`) becomes one huge number, always
-with the same sign, so that the sum is beyond all sums of others: it decodes to infinity.
+What no such integer stands for (NaN, an infinity, a number beyond `WideFormat.most`) is sent as random words, which
+only its site can make. The sum is random too then, and in all but one of 2^40 cases beyond every sum of numbers: it
+decodes to infinity. One fixed huge number would not do: less that number, the sum is the sum of the other sites.
 """
 
 import dataclasses
@@ -14,6 +15,7 @@ import numpy as np
 
 MOST_SITES = 256  # in one sum
 BITS = 64
+SPARE = 40  # bits: random words look like a sum of numbers once in 2^SPARE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,24 +31,24 @@ class WideFormat:
 
     Examples
     --------
-    >>> numbers = np.array([0.5, -3.0, np.inf])
-    >>> total = add(SCALED.encode(numbers), SCALED.encode(np.array([1.0, 1.0, -np.inf])))
+    >>> total = add(SCALED.encode(np.array([0.5, -3.0])), SCALED.encode(np.array([1.0, 1.0])))
     >>> SCALED.decode(total).tolist()
-    [1.5, -2.0, inf]
+    [1.5, -2.0]
+    >>> SCALED.fits(np.array([0.5, np.inf, 1e300])).tolist()
+    [True, False, False]
     """
 
     limbs: int
     fraction: int
 
     @property
-    def top(self) -> int:
-        """The power of two that stands for what is not finite: `MOST_SITES` of it still fit, with a bit to spare."""
-        return BITS * self.limbs - self.fraction - 2 - MOST_SITES.bit_length()
-
-    @property
     def most(self) -> float:
-        """The largest number: sums of `MOST_SITES` such numbers are far below what stands for infinity."""
-        return 2.0 ** (self.top - 2 - MOST_SITES.bit_length())
+        """The largest number: sums of `MOST_SITES` of them use all but a sign and `SPARE` bits."""
+        return 2.0 ** (BITS * self.limbs - 1 - SPARE - self.fraction) / MOST_SITES
+
+    def fits(self, x: np.ndarray) -> np.ndarray:
+        """Which numbers an integer stands for; not so NaN, infinities, and what is larger than `most`."""
+        return np.abs(x) <= self.most
 
     def encode(self, x: np.ndarray) -> np.ndarray:
         """Numbers as wide integers.
@@ -54,7 +56,7 @@ class WideFormat:
         Parameters
         ----------
         x : ndarray of float64
-            n numbers.
+            n numbers that fit.
 
         Returns
         -------
@@ -62,8 +64,8 @@ class WideFormat:
             `limbs` rows of n words.
         """
         x = np.asarray(x, np.float64).ravel()
-        usual = np.abs(x) <= self.most  # not so for NaN
-        x = np.where(usual, x, 2.0**self.top)
+        if not self.fits(x).all():
+            raise ValueError(f"numbers must be finite and at most {self.most:g} to become wide integers")
         # A number is a whole number below 2^53 times a power of two. Where that power is below the last bit, it is
         # rounded: rint of the scaled number, which is then small enough to be exact.
         fine = np.ldexp(np.abs(x), min(self.fraction, 1000))
@@ -89,7 +91,7 @@ class WideFormat:
         Returns
         -------
         ndarray of float64
-            n numbers.
+            n numbers; infinite where it is no sum of numbers that fit.
         """
         negative = planes[-1] >> np.uint64(BITS - 1) == 1
         size = np.where(negative, negated(planes), planes)
@@ -97,11 +99,11 @@ class WideFormat:
         for limb in range(self.limbs):  # from the smallest part on
             x += np.ldexp(size[limb].astype(np.float64), BITS * limb - self.fraction)
         x = np.where(negative, -x, x)
-        return np.where(x >= 2.0 ** (self.top - 1), np.inf, x)
+        return np.where(np.abs(x) <= MOST_SITES * self.most, x, np.inf)
 
 
-SCALED = WideFormat(3, 110)  # of questions in scaled units: from 2^-110 to 2^60
-RAW = WideFormat(6, 180)  # of questions in the units of the tables: from 2^-180 to 2^182
+SCALED = WideFormat(3, 92)  # of questions in scaled units: from 2^-92 to 2^51
+RAW = WideFormat(6, 160)  # of questions in the units of the tables: from 2^-160 to 2^175
 FORMATS = (SCALED, RAW)
 
 

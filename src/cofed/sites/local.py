@@ -22,7 +22,7 @@ from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
 from cofed.sites.queries import Message, sums
 from cofed.sites.questions import Question, answer_arrays, flat, question_hash, read_question
 from cofed.sites.rows import SiteRows
-from cofed.sites.secure.cards import RUN
+from cofed.sites.secure.cards import RUN, Card
 from cofed.sites.secure.keys import SiteKeys
 from cofed.sites.secure.site_end import SiteMasks, reply_words
 from cofed.sites.secure.sum_request import SumRequest, read_sum
@@ -193,7 +193,18 @@ class LocalSite:
         study, run = head.get("study", ""), head.get("run", "")
         if not isinstance(study, str) or not isinstance(run, str) or not (run == "" or RUN.fullmatch(run)):
             raise Malformed(f"the request is of the study {clipped(study)} and the fit {clipped(run)}")
-        return self.masks.card(study, run, len(self.table.frame), self.table.digest).model_dump() if run else None
+        return self.own_card(study, run).model_dump() if run else None
+
+    def own_card(self, study: str, run: str) -> Card:
+        """The site's card in a fit: what it tells of its table there is also in `info`."""
+        told = tuple(name for name in self.constant if self.consent.tells(name))
+        return self.masks.card(study, run, len(self.table.frame), self.table.digest, told)
+
+    @functools.cached_property
+    def constant(self) -> tuple[str, ...]:
+        """The columns that have one value, or none."""
+        columns = self.table.info(self.consent.markers()).columns
+        return tuple(one.name for one in columns if one.kind == "empty" or (one.levels and len(one.levels) == 1))
 
     def end(self, head: Head) -> Head:
         """Forget the keys of a fit that is over."""
@@ -274,7 +285,7 @@ class LocalSite:
 
     def over(self, total: SumRequest) -> SumOver:
         """Over whom an answer is added up, checked."""
-        own = self.masks.card(total.study, total.run, len(self.table.frame), self.table.digest)
+        own = self.own_card(total.study, total.run)
         over = self.masks.over(total, own, self.consent.roster(total.study))
         return dataclasses.replace(over, released=over.released | self.consent.releasable(total.study))
 

@@ -90,6 +90,18 @@ def exchanges(case: Case) -> Refusal | None:
     return None
 
 
+def failures(case: Case) -> Refusal | None:
+    """Whether the study has failed so often for reasons that the rows' values have to do with.
+
+    Each time the server learns that some site failed, and so a little about the rows.
+    """
+    most, found = case.policy.questions.failures, case.ledger.failures.get(case.study, 0)
+    if found < most:
+        return None
+    why = f"{found} questions of this study were refused silently, for reasons that the rows' values have to do with"
+    return Refusal("failures", f"{why}; after {most} nothing is answered: look into it, then raise questions.failures")
+
+
 def rows(case: Case) -> Refusal | None:
     """Whether the site, each fold, and each level and class has enough rows."""
     least = case.policy.rows
@@ -356,6 +368,6 @@ def histograms(case: Case) -> Refusal | None:
 
 # In this order: what is public and cheap comes first.
 RULES: tuple[Rule, ...] = (
-    *(masked, sites, queries, exchanges, rows, columns, row_sets),
+    *(masked, sites, queries, failures, exchanges, rows, columns, row_sets),
     *(parameters, histograms, sizes, many_points, own_rows),
 )

@@ -61,6 +61,7 @@ assert outside_approved("kept", study.design("main")) is None
 assert "not part of a study" in outside_approved("kept", sites.design)
 assert [variable.name for variable in found.variables] == list(tables["Oslo"].columns)
 """,
+    "docs/privacy.md": "assert model.privacy_.shares == 19\nassert 0.015 < model.coef_[0] < 0.025\n",
     "docs/audit.md": "assert found.holds\nassert len(found.lines) == 1\n",
     "docs/runs.md": "assert positive(cofed.models.Weights(jnp.array([1.0, -1.0]))) == 0.5\n",
     "docs/compression.md": "assert method.compressor.bits == 1\n",

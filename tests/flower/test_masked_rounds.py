@@ -9,7 +9,7 @@ from flwr.app import Array, ArrayRecord
 from safetensors.numpy import load_file
 
 import cofed
-from cofed.flower import Privacy, client_app, read_saved, serve, wire
+from cofed.flower import ClientPrivacy, client_app, read_saved, serve, wire
 from cofed.sites.audit import verify
 from cofed.sites.secure.keys import SiteKeys
 from cofed.sites.secure.wide import SCALED
@@ -488,7 +488,7 @@ def test_noise_of_the_sites_own_goes_with_masks_and_is_the_same_when_a_message_i
         return reply
 
     grid, _ = network(PROBLEM, METHOD, WORLD, fault=fault)
-    result = serve(grid, PROBLEM, METHOD, privacy=Privacy(clip=0.1, noise=4.0), **OPTIONS)
+    result = serve(grid, PROBLEM, METHOD, privacy=ClientPrivacy(clip=0.1, noise=4.0), **OPTIONS)
     assert result.outcome is cofed.Outcome.COMPLETED
     again = next(reply for site, message, reply in grid.seen if site == "c" and is_round(message, 1))
     [first], [second] = (list(reply.content["masked"].values()) for reply in (lost[0], again))

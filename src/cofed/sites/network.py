@@ -185,6 +185,7 @@ class NetworkSites(AbstractSites):
         self.left_out = network.left_out
         self.names, self.feature_names = tuple(network.infos), design.feature_names
         self.n_features = len(design.feature_names)
+        self.sums_only = network.link.invitation.is_masked
         self.view = {"design": design.model_dump(mode="json")}
 
     @classmethod

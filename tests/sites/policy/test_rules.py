@@ -6,7 +6,7 @@ import pytest
 from cofed import Logistic, Poisson, Squared
 from cofed.sites import Folds, SiteTable
 from cofed.sites.policy import TRIAL, Policy, PolicyGuard
-from cofed.sites.queries import HistogramMessage, LookMessage, Message, histogram, look, sums
+from cofed.sites.queries import ColumnsMessage, HistogramMessage, LookMessage, Message, columns, histogram, look, sums
 from tests.sites.policy.worlds import alone, asked, design_of, frame_of, logistic_rows, over
 
 X, Y = logistic_rows(60, 3)
@@ -127,6 +127,9 @@ def test_columns_of_products_count_by_fold():
     )  # fmt: skip
     assert judged(Policy(), over(ROWS), look, wide) is None  # 12 rows of a fold, 3 columns, and the intercept
     assert judged(Policy(parameters={"per_row": 0.24}), over(ROWS), look, wide).rule == "parameters"
+    some = ColumnsMessage(np.arange(3, dtype=np.int32), folds=Folds(10))
+    assert judged(Policy(), over(ROWS), columns, some) is None
+    assert judged(Policy(parameters={"per_row": 0.24}), over(ROWS), columns, some).rule == "parameters"
 
 
 def test_bins_of_a_histogram():

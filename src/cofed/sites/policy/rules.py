@@ -13,7 +13,7 @@ from cofed.sites.policy import points
 from cofed.sites.policy.atoms import split, split_names
 from cofed.sites.policy.case import Case
 from cofed.sites.policy.ledger import ROWS, TargetRecord
-from cofed.sites.queries import GramMessage, HistogramMessage, LookMessage, MeatMessage
+from cofed.sites.queries import ColumnsMessage, GramMessage, HistogramMessage, LookMessage, MeatMessage
 from cofed.sites.site_table import parts
 
 Rule: TypeAlias = Callable[[Case], Refusal | None]
@@ -217,7 +217,7 @@ def product_columns(case: Case) -> np.ndarray:
     """The features of which products are told, as positions; the intercept is none."""
     message, p = case.message, len(case.asked.design.feature_names)
     match message:
-        case GramMessage():
+        case GramMessage() | ColumnsMessage():
             found = np.asarray(message.where)
         case LookMessage():
             found = np.asarray(message.where).ravel() // np.shape(message.coef)[2]

@@ -36,8 +36,8 @@ def load(node):
         return file["X"], file["y"]
 
 
-server = server_app(problem, algorithm, local_steps=10, evaluate_every=None, rounds=1, clients=1)
-client = client_app(problem, algorithm, load, keep=lambda node: Path(node["data"]).with_suffix(".kept"))
+server = server_app(problem, algorithm, local_steps=10, evaluate_every=None, rounds=1, clients=1, plain=True)
+client = client_app(problem, algorithm, load, keep=lambda node: Path(node["data"]).with_suffix(".kept"), plain=True)
 '''
 CONFIG = '[tool.flwr.app.config]\nrounds = 1\nclients = 1\ncheckpoint = ""\ndeadline = 600.0\npatience = 900.0\n'
 

@@ -209,7 +209,7 @@ LONG_SIGNATURES = {
     *("run", "resume", "tune", "forecast", "serve", "regularization_path", "plot_history", "from_parquet"),
     *("bao_sparse", "chen_logistic", "haxby", "liang_linear", "liang_linear_stream", "liang_logistic"),
     *("liang_logistic_stream", "yuan_fmri_like", "yuan_lasso", "yuan_low_rank", "zhang_logistic"),
-    *("advise", "await_sites", "federate", "fit", "reproduce", "serve", "site", "sites", "start_sites"),
+    *("advise", "await_sites", "client_app", "federate", "fit", "reproduce", "serve", "site", "sites", "start_sites"),
 }
 
 

@@ -71,7 +71,7 @@ def served(**given: Any) -> Any:
 
 
 HERE = object()  # stands for a grid with the two sites
-RUN = {"grid": HERE, "problem": PROBLEM, "algorithm": METHOD, "rounds": 1, "clients": 2}
+RUN = {"grid": HERE, "problem": PROBLEM, "algorithm": METHOD, "rounds": 1, "clients": 2, "plain": True}
 CALLS = {
     "serve": Call(
         served,
@@ -89,6 +89,7 @@ CALLS = {
                 "seed": 0,
                 "evaluate_every": 1,
                 "privacy": None,
+                "cohorts": None,
                 "deadline": 2.0,
                 "patience": 2.0,
             }
@@ -112,6 +113,8 @@ CALLS = {
             "seed": {"zero", "one"},
             "evaluate_every": {"nothing", "one"},
             "privacy": {"nothing"},
+            "plain": {"true"},
+            "cohorts": {"nothing"},
         },
     ),
     "server_app": Call(
@@ -128,6 +131,7 @@ CALLS = {
             "privacy": None,
             "w0": None,
             "checkpoint": None,
+            "plain": True,
         },
         {
             "problem": {"a function"},
@@ -141,6 +145,7 @@ CALLS = {
             "privacy": {"nothing"},
             "w0": set(VALUES),  # whose shape the sites' data decide
             "checkpoint": {"nothing", "a text"},
+            "plain": {"true"},
         },
     ),
     "client_app": Call(
@@ -151,6 +156,8 @@ CALLS = {
             "load": lambda node: DATA["oslo"],
             "keep": None,
             "privacy": None,
+            "plain": False,
+            "roster": None,
             "mods": None,
         },
         {
@@ -159,6 +166,8 @@ CALLS = {
             "load": {"a function"},
             "keep": {"nothing", "a function"},
             "privacy": {"nothing"},
+            "plain": {"true"},
+            "roster": {"nothing"},
             "mods": {"nothing", "an empty list"},
         },
     ),

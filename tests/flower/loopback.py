@@ -79,14 +79,14 @@ if importlib.util.find_spec("flwr.supercore.task_identity"):  # newer versions a
 
 
 def network(problem: Any, algorithm: Any, federation: cofed.Federation, folder: Any = None, fault: Any = None):
-    """A grid with a node for every client of a federation, and its one app."""
+    """A grid with a node for every client of a federation, and its one app, which answers plainly or under masks."""
 
     def load(node: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
         return federation.client(node["site"])
 
     keep = None if folder is None else lambda node: folder / node["site"]
     grid = Loopback(fault)
-    app = client_app(problem, algorithm, load, keep=keep)
+    app = client_app(problem, algorithm, load, keep=keep, plain=True)
     for name in federation.names:
         grid.add(app, site=name)
     return grid, app

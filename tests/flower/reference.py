@@ -22,5 +22,14 @@ def faulty_run(method: str, faults: str, rounds: int, quorum: int) -> Any:
 
     grid, _ = network(problem, algorithm, harness.data(), fault=fault)
     return serve(
-        grid, problem, algorithm, clients=3, rounds=rounds, quorum=quorum, deadline=0.5, patience=5.0, **apps.SETTINGS
+        grid,
+        problem,
+        algorithm,
+        clients=3,
+        rounds=rounds,
+        quorum=quorum,
+        deadline=0.5,
+        patience=5.0,
+        plain=True,
+        **apps.SETTINGS,
     )

@@ -130,7 +130,7 @@ def test_a_load_that_gives_no_data_leaves_its_site_out_and_its_words_in_the_log(
     grid = Loopback()
     grid.add(client_app(bad_inputs.PROBLEM, bad_inputs.METHOD, lambda node: gives), site="oslo")
     with pytest.raises(RuntimeError, match="only 0 of 1 sites have told their names"):
-        serve(grid, bad_inputs.PROBLEM, bad_inputs.METHOD, rounds=1, clients=1, deadline=0.3, patience=0.3)
+        serve(grid, bad_inputs.PROBLEM, bad_inputs.METHOD, rounds=1, clients=1, deadline=0.3, patience=0.3, plain=True)
     [first, *_] = [record for record in caplog.records if record.exc_info]
     assert "oslo failed" in first.getMessage()
     assert isinstance(first.exc_info[1], (TypeError, ValueError))

@@ -42,9 +42,8 @@ def test_every_algorithm_has_the_same_trajectory(algorithm, psi, tmp_path):
     problem, federation = worlds.problem(psi), worlds.linear(sizes=(4, 9, 6), names=NAMES)
     grid, _ = network(problem, algorithm, federation, tmp_path / "sites")
     options = SCHEDULE | {"w0": worlds.start(), "weights": "samples"}
-    found = serve(
-        grid, problem, algorithm, clients=3, deadline=5.0, patience=5.0, checkpoint=tmp_path / "run", **options
-    )
+    network_options = {"clients": 3, "deadline": 5.0, "patience": 5.0, "plain": True}
+    found = serve(grid, problem, algorithm, checkpoint=tmp_path / "run", **network_options, **options)
     expected = cofed.run(problem, federation, algorithm, **options)
     np.testing.assert_allclose(found.model.coef, expected.model.coef, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(found.history["objective"], expected.history["objective"], rtol=1e-12)

@@ -15,7 +15,7 @@ from tests import worlds
 from tests.flower.loopback import network
 
 NAMES = ["a", "b", "c"]
-OPTIONS = {"rounds": 4, "clients": 3, "local_steps": 2, "deadline": 0.2, "patience": 1.0}
+OPTIONS = {"rounds": 4, "clients": 3, "local_steps": 2, "deadline": 0.2, "patience": 1.0, "plain": True}
 WORLD = worlds.linear(sizes=(4, 9, 6), names=NAMES)
 
 
@@ -408,7 +408,7 @@ def test_a_killed_server_does_not_forget_what_was_spent(tmp_path):
 def test_a_site_that_insists_on_privacy_answers_nobody_who_offers_less(offered):
     algorithm, wanted = cofed.FedDualAvg(0.02), Privacy(clip=0.1, noise=4.0)
     grid, _ = network(PROBLEM, algorithm, WORLD)
-    app = client_app(PROBLEM, algorithm, lambda node: WORLD.client(node["site"]), privacy=wanted)
+    app = client_app(PROBLEM, algorithm, lambda node: WORLD.client(node["site"]), privacy=wanted, plain=True)
     grid.nodes = {number: (app, context) for number, (_, context) in grid.nodes.items()}
     result = serve(grid, PROBLEM, algorithm, privacy=offered, **OPTIONS)
     assert result.outcome is cofed.Outcome.STARVED

@@ -18,7 +18,7 @@ INFO = SiteInfo.of("a", PROBLEM, worlds.linear(sizes=(5,), names=["a"]))
 
 
 def membership(**options):
-    spec = NetworkSpec.checked(PROBLEM, METHOD, ServeOptions(rounds=2, **options))
+    spec = NetworkSpec.checked(PROBLEM, METHOD, ServeOptions(rounds=2, plain=True, **options))
     return Membership.begin(spec, {})
 
 

@@ -51,7 +51,7 @@ def test_compressed_updates_travel_compressed(compressor, expected, tmp_path):
     problem, method = worlds.problem(cofed.L1(0.1)), cofed.FedDualAvg(1e-4)
     wrapped = cofed.Compressed(method, compressor)
     grid, _ = network(problem, wrapped, federation, tmp_path)
-    result = serve(grid, problem, wrapped, clients=2, rounds=3, local_steps=2, deadline=20.0, patience=20.0)
+    result = serve(grid, problem, wrapped, clients=2, rounds=3, local_steps=2, deadline=20.0, patience=20.0, plain=True)
     assert result.outcome is cofed.Outcome.COMPLETED
     size, replies = 0, [reply for _, message, reply in grid.seen if "up" in reply.content.array_records]
     assert len(replies) == 6
@@ -81,7 +81,9 @@ def test_a_compressed_update_of_another_size_is_refused(tmp_path):
         return reply
 
     grid, _ = network(problem, method, federation, tmp_path, larger)
-    result = serve(grid, problem, method, clients=2, quorum=1, rounds=2, local_steps=2, deadline=0.5, patience=5.0)
+    result = serve(
+        grid, problem, method, clients=2, quorum=1, rounds=2, local_steps=2, deadline=0.5, patience=5.0, plain=True
+    )
     assert {event.client for event in result.history.left_out} == {"b"}
     assert result.outcome is cofed.Outcome.COMPLETED
 

@@ -40,6 +40,16 @@ def federate(
     weights: Annotated[str, typer.Option(help="uniform: sites count alike; samples: by their sizes.")] = "samples",
     seed: Annotated[int, typer.Option(callback=between(0, MOST), help="Of the batches and the start.")] = 0,
     secure: Annotated[bool, typer.Option("--secure", help="Over TLS, with authenticated nodes.")] = False,
+    cohorts: Annotated[
+        str | None,
+        typer.Option(
+            help='Sites whose updates are masked together, at least 3 each, such as "a b c; d e f"; by default all.',
+            show_default=False,
+        ),
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Without masks: the server sees each site's own updates.")
+    ] = False,
     out: Annotated[
         Path,
         typer.Option(
@@ -69,6 +79,8 @@ def federate(
         "patience": float(patience),
         "weights": weights,
         "seed": seed,
+        "cohorts": cohorts,
+        "plain": plain,
     }
     try:
         problem, method = parse_problem(loss, regularizer, intercept), parse(algorithm, "an algorithm")

@@ -1,5 +1,8 @@
 """The sites' end: a Flower ClientApp that answers for one site."""
 
+from collections.abc import Mapping
+
+from cofed._util import checks
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.flower.flwr_types import ClientApp, Context, Message, Mod
@@ -7,6 +10,7 @@ from cofed.flower.privacy import ClientPrivacy
 from cofed.flower.settings import check_ends, check_privacy
 from cofed.flower.site import FromConfig, Keep, Load, Site
 from cofed.problem import Problem
+from cofed.sites.secure.cards import KEY
 
 
 def client_app(
@@ -16,6 +20,8 @@ def client_app(
     *,
     keep: Given[Keep | None] = None,
     privacy: Given[ClientPrivacy | None] = None,
+    plain: Given[bool] = False,
+    roster: Given[Mapping[str, str] | None] = None,
     mods: Given[list[Mod] | None] = None,
 ) -> ClientApp:
     """Make a Flower ClientApp for one site.
@@ -35,6 +41,12 @@ def client_app(
         site's personal model and the last model. Without it, a restarted node has lost its state.
     privacy : ClientPrivacy, optional
         The clip and noise that this site insists on: it then answers no server that asks for less, or for evaluations.
+    plain : bool
+        Whether this site also answers a server that sees its own updates. By default it sends them under masks only,
+        so that the server sees sums over all sites of its cohort. The keys are in `keep`; without it, in memory.
+    roster : mapping of str to str, optional
+        By name, the long-term keys of the sites that this one's updates may be added up with, itself included: it then
+        answers for exactly these. Without it, a site knows the others' keys from the server alone.
     mods : list of callable, optional
         Flower's own mods around every message, such as its `message_size_mod`.
 
@@ -66,7 +78,9 @@ def client_app(
     if mods is not None and not (isinstance(mods, list) and all(callable(mod) for mod in mods)):
         raise TypeError(f"mods must be a list of Flower's mods, which are functions, got {mods!r}")
     check_privacy(privacy)
-    app, site = ClientApp(mods=mods), Site(problem, algorithm, load, keep, privacy)
+    check_roster(roster)
+    masking = {"plain": checks.flag("plain", plain), "roster": roster}
+    app, site = ClientApp(mods=mods), Site(problem, algorithm, load, keep, privacy, **masking)
 
     @app.query()
     def introduce(message: Message, context: Context) -> Message:
@@ -87,3 +101,15 @@ def check_function(name: str, value: object, gives: str) -> None:
     """Refuse what is no function of a node's configuration."""
     if not callable(value) or isinstance(value, type):
         raise TypeError(f"{name} must be a function from the node's configuration to {gives}, got {value!r}")
+
+
+def check_roster(roster: object) -> None:
+    """Refuse what is no mapping of sites' names to their keys."""
+    if roster is None:
+        return
+    keys = roster.items() if isinstance(roster, Mapping) and len(roster) > 1 else [(None, None)]
+    if not all(isinstance(name, str) and isinstance(key, str) and KEY.fullmatch(key) for name, key in keys):
+        raise ValueError(
+            "roster must map the names of at least two sites to their long-term keys of 64 hexadecimal digits, "
+            f"got {checks.shown(roster)}"
+        )

@@ -9,13 +9,16 @@ import numpy as np
 from jaxtyping import PyTree
 
 from cofed.engine import history
+from cofed.flower.cohorts import Cohorts
 from cofed.flower.flwr_types import RecordDict
 from cofed.flower.membership import Membership
+from cofed.flower.messages import SCORES
 from cofed.flower.settings import ServerSettings
 from cofed.flower.transport import Trouble
 
 AGAIN = 5.0  # seconds before a site that answered badly is asked again, where the quorum needs it
 LATE, ABSENT = Trouble("Silent", "it did not answer in time"), Trouble("Absent", "it is absent")
+NOT_WHOLE = Trouble("Cohort", "its cohort was not whole, and masked updates count together or not at all")
 SILENT, NOT_FINITE = Trouble("Silent", "it did not answer"), Trouble("NotFinite", history.NOT_FINITE)
 
 
@@ -27,6 +30,8 @@ class Collection:
     ----------
     sites : tuple of str
         The sites whose updates are wanted.
+    cohorts : tuple of tuple of str
+        Those that count together or not at all; none: each counts for itself.
     updates : mapping of str to pytree
         The updates that count.
     scores : mapping of str to mapping
@@ -39,15 +44,19 @@ class Collection:
         When a site is asked again.
     interval : mapping of str to float
         How long it is then waited for.
+    attempts : mapping of tuple to int
+        How often a cohort was asked anew, with other masks.
     """
 
     sites: tuple[str, ...]
+    cohorts: Cohorts = ()
     updates: Mapping[str, PyTree] = dataclasses.field(default_factory=dict)
     scores: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
     troubles: Mapping[str, Trouble] = dataclasses.field(default_factory=dict)
     nodes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     ask_again: Mapping[str, float] = dataclasses.field(default_factory=dict)
     interval: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    attempts: Mapping[tuple[str, ...], int] = dataclasses.field(default_factory=dict)
 
     # Whom to ask
 
@@ -97,7 +106,40 @@ class Collection:
         """The collection in which a site is asked again now."""
         return dataclasses.replace(self, ask_again={**self.ask_again, site: -math.inf})
 
+    def failed(self, cohort: tuple[str, ...], trouble: Trouble) -> "Collection":
+        """The collection after a whole cohort has answered without a sum; to ask it again would give the same."""
+        never = dict.fromkeys(cohort, math.inf)
+        found = dataclasses.replace(self.without(cohort), ask_again={**self.ask_again, **never})
+        return dataclasses.replace(found, troubles={**found.troubles, **dict.fromkeys(cohort, trouble)})
+
+    def anew(self, cohort: tuple[str, ...]) -> "Collection":
+        """The collection in which a cohort is asked anew, now and with other masks; what it has sent is of no use."""
+        found = self.without(cohort)
+        nodes = {site: node for site, node in self.nodes.items() if site not in cohort}
+        return dataclasses.replace(found, nodes=nodes, attempts={**self.attempts, cohort: self.attempt(cohort) + 1})
+
+    def without(self, cohort: tuple[str, ...]) -> "Collection":
+        """The collection without what these sites have said."""
+        updates, scores, troubles = (
+            {site: value for site, value in part.items() if site not in cohort}
+            for part in (self.updates, self.scores, self.troubles)
+        )
+        return dataclasses.replace(self, updates=updates, scores=scores, troubles=troubles)
+
     # Where it stands
+
+    def attempt(self, cohort: tuple[str, ...]) -> int:
+        """How often a cohort was asked anew."""
+        return self.attempts.get(cohort, 0)
+
+    def cohort_of(self, site: str) -> tuple[str, ...]:
+        """The sites that a site counts together with, itself included."""
+        return next((cohort for cohort in self.cohorts if site in cohort), (site,))
+
+    @property
+    def counting(self) -> list[str]:
+        """The sites whose updates count: all of their cohort have come."""
+        return [site for site in self.sites if all(other in self.updates for other in self.cohort_of(site))]
 
     @property
     def missing(self) -> list[str]:
@@ -110,22 +152,39 @@ class Collection:
         kinds = [trouble.kind for trouble in self.troubles.values()]
         return len(kinds) == len(self.sites) and all(kind == NOT_FINITE.kind for kind in kinds)
 
+    def is_short(self, quorum: int) -> bool:
+        """Whether too few updates have come, and none of the missing sites will be asked again."""
+        gone = all(site in self.troubles and self.ask_again.get(site) == math.inf for site in self.missing)
+        return gone and len(self.counting) < quorum
+
     def silent(self, there: Set[str]) -> list[str]:
-        """The sites that are there and have said nothing."""
-        return [site for site in self.missing if site in there and site not in self.troubles]
+        """The sites that are there and have said nothing, if all of their cohort are there."""
+        return [
+            site
+            for site in self.missing
+            if site not in self.troubles and all(one in there or one in self.updates for one in self.cohort_of(site))
+        ]
 
     def done(self, there: Set[str], settings: ServerSettings, seconds: float) -> bool:
         """Whether the round can go on after so many seconds, with these sites there."""
-        return len(self.updates) >= settings.quorum and (seconds > settings.deadline or not self.silent(there))
+        return len(self.counting) >= settings.quorum and (seconds > settings.deadline or not self.silent(there))
 
     def waiting(self, there: Set[str], settings: ServerSettings, seconds: float) -> bool:
         """Whether it is held up by sites that are late or missing, which a user wants to know of."""
-        return seconds > settings.deadline or (len(self.updates) < settings.quorum and not self.silent(there))
+        return seconds > settings.deadline or (len(self.counting) < settings.quorum and not self.silent(there))
 
-    def closed(self) -> "Collection":
-        """The collection at the end of the round, in which every missing update has a reason."""
-        troubles = {site: self.troubles.get(site, LATE if site in self.nodes else ABSENT) for site in self.missing}
-        return dataclasses.replace(self, troubles=troubles)
+    def closed(self, there: Set[str] = frozenset()) -> "Collection":
+        """The collection at the end of the round: whose update does not count has a reason, and no update."""
+        counting = set(self.counting)
+        troubles = {site: self.reason(site, there) for site in self.sites if site not in counting}
+        updates = {site: update for site, update in self.updates.items() if site in counting}
+        return dataclasses.replace(self, updates=updates, troubles=troubles)
+
+    def reason(self, site: str, there: Set[str]) -> Trouble:
+        """Why a site's update does not count, where these sites are there."""
+        if site in self.updates or (site in there and site not in self.nodes and site not in self.troubles):
+            return NOT_WHOLE
+        return self.troubles.get(site, LATE if site in self.nodes else ABSENT)
 
 
 def is_finite(update: PyTree) -> bool:
@@ -136,4 +195,4 @@ def is_finite(update: PyTree) -> bool:
 def read_scores(content: RecordDict) -> dict[str, float]:
     """A site's evaluation of the model, where its reply has one."""
     found = content.metric_records.get("metrics", {})
-    return {name: score for name in ("loss", "accuracy") if isinstance(score := found.get(name), float)}
+    return {name: score for name in SCORES if isinstance(score := found.get(name), float)}

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import time
-from collections.abc import Mapping
 
 import jax
 import numpy as np
@@ -12,11 +11,12 @@ from cofed._util import trees
 from cofed.engine.ending import blow_up
 from cofed.engine.history import Communication, Outcome, Result
 from cofed.flower import wire
-from cofed.flower.collection import ABSENT, LATE, read_scores
+from cofed.flower.collection import Collection
 from cofed.flower.progress import Event
-from cofed.flower.server_io import RoundArrays, ServerIO, ask
+from cofed.flower.round_sums import AbstractRoundSum, ask, round_sum
+from cofed.flower.server_io import RoundArrays, ServerIO
 from cofed.flower.state import NetworkState
-from cofed.flower.transport import Reply, Request, pause
+from cofed.flower.transport import Reply, Request, Trouble, pause
 
 
 def conclude(io: ServerIO, state: NetworkState) -> NetworkState:
@@ -24,15 +24,16 @@ def conclude(io: ServerIO, state: NetworkState) -> NetworkState:
     algorithm = state.stage.algorithm
     if algorithm.ends_locally or algorithm.is_personal or state.agreed.settings.due(state.round):
         state = see_who_is_there(io, state)
-        arrays = RoundArrays(state)
+        sums = round_sum(io.transport, state, RoundArrays(state), last=True)
+        found = Collection(state.agreed.sites, sums.cohorts(state))
         for site in sorted(state.membership.present):
-            state = ask(io, state, site, arrays, last=True)
-        replies = last_replies(io, state, "train")
-        missing = {site: ABSENT for site in state.agreed.sites if site not in state.membership.present}
-        missing |= {site: reply.trouble for site, reply in replies.items() if reply.content is None}
-        missing |= {site: LATE for site in sorted(state.membership.present) if site not in replies}
-        state, evaluated = state.evaluated(scores_in(replies))
-        state, left_out = state.left_out(missing)
+            message = sums.message(state, found, site)
+            if message is not None:
+                found = found.asked(site, state.membership.nodes[site], 0.0, math.inf)
+                state = ask(io, state, site, message)
+        found = last_replies(io, state, sums, found, "train").closed(state.membership.present)
+        state, evaluated = state.evaluated(sums.scores(state, found))
+        state, left_out = state.left_out(found.troubles)
         io.tell(state, [*evaluated, *left_out])
     words = blow_up(state.agreed.spec, state.log.history, lambda column: at_default_start(io, state, column))
     if words is None:
@@ -46,26 +47,34 @@ def see_who_is_there(io: ServerIO, state: NetworkState) -> NetworkState:
     return state.with_membership(dataclasses.replace(state.membership, online=io.transport.online()))
 
 
-def last_replies(io: ServerIO, state: NetworkState, kind: str) -> dict[str, Reply]:
-    """The replies by the deadline of all sites that are there, each of which was just sent a message of this kind."""
-    began, found = time.monotonic(), {}
-    pending = set(state.membership.present)
+def last_replies(io: ServerIO, state: NetworkState, sums: AbstractRoundSum, found: Collection, kind: str) -> Collection:
+    """What all sites answer by the deadline that were asked just now, in a message of this kind."""
+    began, pending = time.monotonic(), set(found.nodes)
     while pending:
         late = time.monotonic() - began > state.agreed.settings.deadline
         for reply in io.transport.replies():
             site, request = reply.request.site, reply.request
             if site in pending and (request.round, request.kind) == (state.round, kind):
                 pending.discard(site)
-                found[site] = reply
+                found = taken(state, sums, found, reply)
         if late:
             break
         pause()
     return found
 
 
-def scores_in(replies: Mapping[str, Reply]) -> dict[str, dict[str, float]]:
-    """The scores that the sites have sent."""
-    return {site: read_scores(reply.content) for site, reply in replies.items() if reply.content is not None}
+def taken(state: NetworkState, sums: AbstractRoundSum, found: Collection, reply: Reply) -> Collection:
+    """The collection after a reply to the last message."""
+    site, trouble = reply.request.site, reply.trouble
+    assert site is not None
+    if reply.content is not None:
+        try:
+            got = sums.read(state, site, reply.request.mark, reply.content)
+        except wire.WireError as error:
+            trouble = Trouble("WireError", str(error))
+        else:
+            return sums.judged(state, found.heard(site, got.update, got.scores), site)
+    return found.troubled(site, trouble, math.inf)
 
 
 def at_default_start(io: ServerIO, state: NetworkState, column: str) -> float:
@@ -76,11 +85,17 @@ def at_default_start(io: ServerIO, state: NetworkState, column: str) -> float:
     if state.agreed.spec.w0 is None:  # then the run began there
         return float(state.rows[0][column])
     w = state.agreed.spec.default_start()
-    state, model = see_who_is_there(io, state), {"model": wire.pack(w)}
-    for site in state.membership.present:
-        request = Request(state.membership.nodes[site], site, state.round, "evaluate")
-        io.transport.send(request, state.instructions(site).entries(), model, state.agreed.settings.patience)
-    loss = state.mean_scores(scores_in(last_replies(io, state, "evaluate"))).get("loss", math.inf)
+    state = see_who_is_there(io, state)
+    sums = round_sum(io.transport, state, RoundArrays(state, w))
+    found = Collection(state.agreed.sites, sums.cohorts(state))
+    for site in sorted(state.membership.present):
+        message, node = sums.message(state, found, site), state.membership.nodes[site]
+        if message is not None:
+            request = Request(node, site, state.round, "evaluate", message.mark)
+            io.transport.send(request, message.head, message.arrays, state.agreed.settings.patience)
+            found = found.asked(site, node, 0.0, math.inf)
+    found = last_replies(io, state, sums, found, "evaluate")
+    loss = sums.scores(state, found).get("loss", math.inf)
     return loss + float(state.stage.problem.regularizer.value(w)) if column == "objective" else loss
 
 
@@ -98,7 +113,7 @@ def finish(io: ServerIO, state: NetworkState) -> Result:
         average=stage.algorithm.average(stage.problem, state.server),
     )
     epsilon = None if privacy is None else privacy.epsilon(max(state.spent.values(), default=0))
-    io.folder.finish(result, w, epsilon)
+    io.folder.finish(result, w, epsilon, is_masked=not state.agreed.settings.plain)
     words = f"{outcome.name.lower()} after round {state.round}: {outcome.value}"
     io.tell(state, [Event("end", words, {"outcome": outcome.name})])
     return result

@@ -8,31 +8,26 @@ engine's own: the weighted mean of the updates, then `algorithm.aggregate`.
 import time
 import uuid
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PyTree
 
-from cofed._util import trees
-from cofed.algorithms import base
-from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.engine import sampling
 from cofed.engine.history import Outcome, Result
-from cofed.engine.server_rounds import weighted_mean
 from cofed.flower import wire
-from cofed.flower.collection import AGAIN, NOT_FINITE, SILENT, Collection, is_finite, read_scores
+from cofed.flower.collection import AGAIN, NOT_FINITE, SILENT, Collection, is_finite
 from cofed.flower.conclusion import conclude, finish
 from cofed.flower.flwr_types import Grid
 from cofed.flower.membership import Membership
 from cofed.flower.messages import Identity, SiteInfo
 from cofed.flower.progress import Event, ProgressLog
+from cofed.flower.round_sums import AbstractRoundSum, ask, round_sum
 from cofed.flower.run_folder import RunFolder
-from cofed.flower.server_io import RoundArrays, ServerIO, ask
+from cofed.flower.server_io import RoundArrays, ServerIO
 from cofed.flower.settings import NetworkSpec
-from cofed.flower.state import NetworkState, ServerStage
+from cofed.flower.state import NetworkState
 from cofed.flower.transport import Reply, Request, Transport, Trouble, pause
-from cofed.problem import Problem
+from cofed.sites.secure.site_end import PadUsed, StaleCard
 
 
 def coordinate(grid: Grid, spec: NetworkSpec, folder: RunFolder) -> Result:
@@ -44,7 +39,7 @@ def coordinate(grid: Grid, spec: NetworkSpec, folder: RunFolder) -> Result:
         run = str(before["run"])
         infos = {info.site: info for info in map(SiteInfo.read, before["cards"])}
     io = ServerIO(Transport(grid, Identity.of(spec.problem, spec.algorithm), run), folder, ProgressLog(folder))
-    membership = gather(io, Membership.begin(spec, infos))
+    membership = gather(io, Membership.begin(spec, infos, run))
     state = first_state(io, membership)
     while state.outcome is None and state.round < spec.settings.rounds:
         state = one_round(io, state)
@@ -85,7 +80,8 @@ def look_around(io: ServerIO, membership: Membership) -> Membership:
     """Look which nodes are online, and ask those that are new who they are."""
     membership, new = membership.look_around(io.transport.online())
     for node in new:
-        io.transport.send(Request(node), {}, {}, membership.settings.patience)
+        head: wire.Head = {"masked": not membership.settings.plain}
+        io.transport.send(Request(node), head, {}, membership.settings.patience)
     return membership
 
 
@@ -110,19 +106,15 @@ def one_round(io: ServerIO, state: NetworkState) -> NetworkState:
     """Do one round. The run ends if the round would make the model non-finite, or if too few sites answer."""
     state = state.current_stage()
     began = time.monotonic()
-    ids = participants(state)
-    sites = tuple(state.agreed.sites[i] for i in ids)
-    state, found = collect(io, state, sites, began)
+    sites, sums = participants(state), round_sum(io.transport, state, RoundArrays(state))
+    state, found = collect(io, state, sites, sums)
     if state.outcome is not None:
         return state
-    heard = jnp.asarray([site in found.updates for site in sites])
-    weights = state.agreed.weights[np.asarray(ids, np.int32)]
-    stage, updates = state.stage, stacked(found, state.stage)
-    new, finite = aggregated(stage.algorithm, stage.problem, state.server, updates, weights, heard)
-    state, evaluated = state.evaluated(found.scores)
+    new, finite = sums.step(state, found)
+    state, evaluated = state.evaluated(sums.scores(state, found))
     state, left_out = state.left_out(found.troubles)
     io.tell(state, [*evaluated, *left_out])
-    if not bool(finite):
+    if not finite:
         return state.ended(Outcome.DIVERGED)
     state = state.finished_round(new, list(found.updates), len(found.troubles), time.monotonic() - began)
     words = f"round {state.round} of {state.agreed.spec.rounds}: {len(found.updates)} of {len(sites)} sites"
@@ -131,38 +123,46 @@ def one_round(io: ServerIO, state: NetworkState) -> NetworkState:
     return state
 
 
-def participants(state: NetworkState) -> list[int]:
-    """The ids of the sites that are asked in this round: the same that the engine draws."""
-    plan = state.agreed.plans[state.stage.number]
+def participants(state: NetworkState) -> tuple[str, ...]:
+    """The sites that are asked in this round: the same that the engine draws, or whole cohorts, drawn likewise."""
+    plan, sites, cohorts = state.agreed.plans[state.stage.number], state.agreed.sites, state.agreed.settings.cohorts
     if plan.everyone:
-        return list(range(plan.clients))
+        return sites
     seed = jax.random.key(state.agreed.spec.seed)
     key = sampling.round_key(seed, jnp.asarray(state.round, jnp.int32))
-    return np.asarray(sampling.participants(key, plan.clients, plan.participants)).tolist()
+    units = cohorts or tuple((site,) for site in sites)
+    drawn = sampling.participants(key, len(units), plan.participants // len(units[0]))
+    return tuple(site for place in np.asarray(drawn).tolist() for site in units[place])
 
 
-def collect(io: ServerIO, state: NetworkState, sites: tuple[str, ...], began: float) -> tuple[NetworkState, Collection]:
+def collect(
+    io: ServerIO, state: NetworkState, sites: tuple[str, ...], sums: AbstractRoundSum
+) -> tuple[NetworkState, Collection]:
     """Ask these sites for their updates until the round can be closed, or the run must end."""
-    settings, arrays, found = state.agreed.settings, RoundArrays(state), Collection(sites)
+    settings, began = state.agreed.settings, time.monotonic()
+    found = Collection(sites, tuple(cohort for cohort in sums.cohorts(state) if cohort[0] in sites))
     io.transport.forget(state.round)
     while True:
         state = state.with_membership(look_around(io, state.membership))
+        found = sums.current(state, found)
         there, clock = (
             state.membership.present,
             time.monotonic(),
         )  # a site that joins below is first waited for next time
         for site in found.due(state.membership, clock):
-            found = found.asked(site, state.membership.nodes[site], clock, settings.deadline)
-            state = ask(io, state, site, arrays)
+            message = sums.message(state, found, site)
+            if message is not None:
+                found = found.asked(site, state.membership.nodes[site], clock, settings.deadline)
+                state = ask(io, state, site, message)
         for reply in io.transport.replies():
-            state, found = take(io, state, found, reply)
+            state, found = take(io, state, sums, found, reply)
         seconds = clock - began
         if found.hopeless:
             return end_hopeless(io, state, found), found
         if found.done(there, settings, seconds):
-            return state, found.closed()
-        if seconds > settings.patience:
-            return end_starved(io, state, found), found
+            return state, found.closed(there)
+        if seconds > settings.patience or found.is_short(settings.quorum):
+            return end_starved(io, state, found, seconds), found
         if found.waiting(there, settings, seconds):
             io.progress.remind(state.round, "quorum", f"{so_far(state, found)}; waiting")
         pause()
@@ -171,7 +171,7 @@ def collect(io: ServerIO, state: NetworkState, sites: tuple[str, ...], began: fl
 def so_far(state: NetworkState, found: Collection) -> str:
     """How many sites have answered."""
     needed = state.agreed.settings.quorum
-    return f"round {state.round}: {len(found.updates)} of {needed} sites that it needs have answered"
+    return f"round {state.round}: {len(found.counting)} of {needed} sites that it needs have answered"
 
 
 def end_hopeless(io: ServerIO, state: NetworkState, found: Collection) -> NetworkState:
@@ -181,40 +181,55 @@ def end_hopeless(io: ServerIO, state: NetworkState, found: Collection) -> Networ
     return state.ended(Outcome.DIVERGED)
 
 
-def end_starved(io: ServerIO, state: NetworkState, found: Collection) -> NetworkState:
-    """End a run whose quorum was not reached in time."""
-    patience = state.agreed.settings.patience
-    words = f"{so_far(state, found)} in {patience:g} s; missing: {', '.join(found.missing)}"
+def end_starved(io: ServerIO, state: NetworkState, found: Collection, seconds: float) -> NetworkState:
+    """End a run whose quorum was not reached in time, or cannot be."""
+    words = f"{so_far(state, found)} in {seconds:.0f} s; missing: {', '.join(found.missing)}"
     state, events = state.left_out({site: found.troubles.get(site, SILENT) for site in found.missing})
     io.tell(state, [*events, Event("stopped", words)])
     return state.ended(Outcome.STARVED)
 
 
-def take(io: ServerIO, state: NetworkState, found: Collection, reply: Reply) -> tuple[NetworkState, Collection]:
+def take(
+    io: ServerIO, state: NetworkState, sums: AbstractRoundSum, found: Collection, reply: Reply
+) -> tuple[NetworkState, Collection]:
     """Take in a reply: a site's update, why there is none, or who a node is."""
     membership, site = heard_from(state.membership, reply), reply.request.site
     state = state.with_membership(membership)
     if site is None:
         return introduced(io, state, reply), found
-    if reply.request.round != state.round or site in found.updates:
+    message = sums.message(state, found, site)
+    if reply.request.round != state.round or site in found.updates or message is None:
+        return state, found
+    if reply.request.mark != message.mark:  # the cohort has been asked anew since
         return state, found
     trouble = reply.trouble
     if reply.content is not None:
         try:
-            update = wire.unpack(reply.content, "up", state.stage.up_shape)
+            got = sums.read(state, site, message.mark, reply.content)
         except wire.WireError as error:
             trouble = Trouble("WireError", str(error))
         else:
-            state = state.received(wire.array_bytes(reply.content.array_records["up"]))
-            if is_finite(update):
+            state = state.received(got.size)
+            if is_finite(got.update):
                 details = {"site": site, "work": wire.head_of(reply.content).get("seconds")}
                 io.tell(state, [Event("heard", f"round {state.round}: {site} has answered", details)])
-                return state, found.heard(site, update, read_scores(reply.content))
+                return state, sums.judged(state, found.heard(site, got.update, got.scores), site)
             trouble = NOT_FINITE
     if trouble.kind == "Lost" and state.counted[site] >= 0:
         state, events = state.lost(site, trouble.words)
         io.tell(state, events)
         return state, found.ask_at_once(site)
+    return troubled(io, state, found, site, trouble)
+
+
+def troubled(
+    io: ServerIO, state: NetworkState, found: Collection, site: str, trouble: Trouble
+) -> tuple[NetworkState, Collection]:
+    """The state after a site has answered badly, and what is asked for then."""
+    if trouble.kind == PadUsed.__name__:  # the same masks must not cover other numbers
+        return state, found.anew(found.cohort_of(site))
+    if trouble.kind == StaleCard.__name__:  # its keys are gone: it is asked for its card again
+        return state.with_membership(state.membership.node_failed(state.membership.nodes[site])), found
     if found.troubles.get(site) != trouble:
         io.tell(state, [Event("trouble", f"round {state.round}: {site}: {trouble.words}", {"site": site})])
     again = time.monotonic() + min(AGAIN, state.agreed.settings.deadline)
@@ -233,25 +248,3 @@ def introduced(io: ServerIO, state: NetworkState, reply: Reply) -> NetworkState:
         io.write_definition(membership)
     io.tell(state, events)
     return state.with_membership(membership)
-
-
-def stacked(found: Collection, stage: ServerStage) -> PyTree:
-    """The updates of all sites that were asked, with zeros for those that are missing."""
-    empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), stage.up_shape)
-    updates = [found.updates.get(site, empty) for site in found.sites]
-    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *updates)
-
-
-@eqx.filter_jit
-def aggregated(
-    algorithm: AbstractServerAlgorithm,
-    problem: Problem,
-    server: PyTree,
-    updates: PyTree,
-    weights: Float[Array, " asked"],
-    heard: Bool[Array, " asked"],
-) -> tuple[PyTree, Bool[Array, ""]]:
-    """The server's step on the updates that were heard, and whether it is finite."""
-    mean, share = weighted_mean(base.expanded(algorithm, updates), weights, heard)
-    new = algorithm.aggregate(problem, server, mean, share)
-    return trees.where(share > 0, new, server), trees.all_finite(new)

@@ -142,7 +142,10 @@ def client() -> ClientApp:
         X, y = read_site(Path(str(node["data"])), table["target"])
         return X.loc[:, table["columns"]].astype(table["dtype"]), y.astype(table["label_dtype"])
 
-    return client_app(problem, algorithm, load, keep=lambda node: str(node["keep"]))
+    def keep(node: Config) -> str:
+        return str(node["keep"])
+
+    return client_app(problem, algorithm, load, keep=keep, plain=True)  # all sites are the user's own, on one machine
 
 
 def server() -> ServerApp:

@@ -4,14 +4,19 @@ Everything here is data: a function returns the new membership and the events to
 """
 
 import dataclasses
+import json
 from collections.abc import Mapping, Set
 
 from cofed.flower import wire
 from cofed.flower.agreement import Agreement, agreement
+from cofed.flower.flwr_types import RecordDict
 from cofed.flower.messages import SiteInfo
 from cofed.flower.progress import Event
 from cofed.flower.settings import NetworkSpec, ServerSettings
 from cofed.flower.transport import Reply
+from cofed.sites.packing import Malformed
+from cofed.sites.secure.cards import Card
+from cofed.sites.secure.invitation import Invitation
 
 SETTLE = 10.0  # seconds without a new site after which a run of unknown size begins with those that are there
 
@@ -36,6 +41,10 @@ class Membership:
         The nodes that were asked who they are.
     online : set of int
         The nodes that Flower saw at the last look.
+    run : str
+        Which run it is.
+    cards : mapping of str to Card
+        The sites' signed cards, where updates are masked.
     """
 
     spec: NetworkSpec
@@ -45,13 +54,15 @@ class Membership:
     nodes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     greeted: frozenset[int] = frozenset()
     online: frozenset[int] = frozenset()
+    run: str = ""
+    cards: Mapping[str, Card] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def begin(cls, spec: NetworkSpec, infos: Mapping[str, SiteInfo]) -> "Membership":
+    def begin(cls, spec: NetworkSpec, infos: Mapping[str, SiteInfo], run: str = "") -> "Membership":
         """The membership at the start of the server; `infos` are those of a run that goes on."""
         if not infos:
-            return cls(spec, infos)
-        return cls(spec, infos, resumed=True).settle()
+            return cls(spec, infos, run=run)
+        return cls(spec, infos, resumed=True, run=run).settle()
 
     def settle(self) -> "Membership":
         """The sites that have come are the sites of the run."""
@@ -106,7 +117,8 @@ class Membership:
             return self, [Event("refused", f"a node could not say who it is: {reply.trouble.words}")]
         try:
             info = SiteInfo.read(wire.head_of(reply.content))
-        except wire.WireError as error:
+            cards = self.cards if self.settings.plain else {**self.cards, info.site: self.card(info, reply.content)}
+        except (wire.WireError, Malformed) as error:
             return self, [Event("refused", f"a node's card was refused: {error}")]
         site, node, events = {"site": info.site}, reply.request.node, []
         try:
@@ -119,7 +131,21 @@ class Membership:
             words = f"a second node calls itself {info.site}; the newer one is asked"
             events.append(Event("replaced", words, site))
         events.append(Event("joined", f"{info.site} is there, with {info.samples} samples", site))
-        return dataclasses.replace(new, nodes={**self.nodes, info.site: node}), events
+        return dataclasses.replace(new, nodes={**self.nodes, info.site: node}, cards=cards), events
+
+    def card(self, info: SiteInfo, content: RecordDict) -> Card:
+        """The signed card in a site's reply, which must be of this site, run and data."""
+        try:
+            head = json.loads(str(wire.head_of(content).get("card")))
+        except ValueError:
+            raise wire.WireError(
+                "it has no card to mask updates with; it may have an earlier version of cofed"
+            ) from None
+        card = Invitation(self.run).card(info.site, {"card": head})
+        assert card is not None
+        if card.rows != info.samples:
+            raise wire.WireError(f"its card speaks of {card.rows} rows, and its info of {info.samples}")
+        return card
 
     def admit(self, info: SiteInfo) -> "Membership":
         """Let a site in, or refuse it with a `ValueError`.

@@ -1,6 +1,7 @@
 """What the heads of messages say: who a site is, and what it is to do in a round. Each is checked when it is read."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 from typing import NamedTuple, TypeVar, cast
@@ -17,8 +18,11 @@ from cofed.federation import Federation
 from cofed.federation.rows import Rows
 from cofed.flower.wire import FORMAT, Head, WireError, clipped, definition
 from cofed.problem import Problem
+from cofed.sites.packing import Malformed
+from cofed.sites.secure.sum_request import SumRequest, read_sum
 
 LONGEST_NAME = 200  # characters
+SCORES = ("loss", "accuracy")  # what a site says of a model, in the order in which masked sums have them
 SCALARS = {"int": int, "str": str, "bool": bool, "float": float}
 R = TypeVar("R", bound="HeadRecord")
 
@@ -156,6 +160,51 @@ class RoundInstructions(HeadRecord):
     def outline(self) -> StageOutline:
         """The stage that the round is of."""
         return StageOutline(self.stage, self.rounds, self.local_steps or None, self.plan, self.everyone)
+
+
+@dataclasses.dataclass(frozen=True)
+class SumTerms(HeadRecord):
+    """What a message says of a masked sum, the same to all sites of a cohort, so that one hash stands for all of it.
+
+    The lists are in the order of the sum's sites.
+    """
+
+    sum: str  # a SumRequest, as JSON
+    ids: list[int]  # as `RoundInstructions.id`
+    counts: list[int]  # as `RoundInstructions.counted`
+    weighting: str  # "uniform" or "samples": a site takes its weight from the cards, and from nobody's word
+    ends: bool  # whether the run ends with this message, so that its keys are of no more use
+
+    @classmethod
+    def read(cls, head: Head) -> "SumTerms":
+        """The terms in a head; those that make no sense are refused."""
+        terms = super().read(head)
+        if terms.weighting not in ("uniform", "samples"):
+            raise WireError(f"the head's entry weighting is {clipped(terms.weighting)}, expected uniform or samples")
+        try:
+            names = terms.total.names
+        except (Malformed, ValueError, RecursionError) as error:
+            raise WireError(str(error) if isinstance(error, Malformed) else "the head's sum is not JSON") from None
+        if not len(names) == len(terms.ids) == len(terms.counts):
+            raise WireError(f"the head's lists are of {len(terms.ids)} and {len(terms.counts)} of {len(names)} sites")
+        return terms
+
+    @functools.cached_property
+    def total(self) -> SumRequest:
+        """Over whom updates are added up, and how they are written as integers."""
+        return read_sum(json.loads(self.sum))
+
+    def of_site(self, site: str) -> Head:
+        """The entries of the instructions that are this site's own."""
+        if site not in self.total.names:
+            raise WireError("this site is not part of the sum")
+        place = self.total.names.index(site)
+        return {"id": self.ids[place], "counted": self.counts[place]}
+
+    def weight(self, site: str) -> float:
+        """What a site's update is multiplied by."""
+        [card] = [card for card in self.total.cards if card.site == site]
+        return float(card.rows) if self.weighting == "samples" else 1.0
 
 
 def stage_at(

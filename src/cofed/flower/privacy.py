@@ -2,15 +2,13 @@
 
 What is sent is  centre + clip(up - centre, C) + N(0, (sigma C)^2),  where the centre is what a client without any
 gradient would send: it depends on the server's message alone. Parts of the update that depend on no gradient at all
-(the elapsed time of dual averaging) are sent as the centre has them. The noise comes from the operating system, not
-from the run's seed, which the server knows.
+(the elapsed time of dual averaging) are sent as the centre has them. The noise's seed is a secret of the site's (from
+the operating system, or, under masks, from its keys and the message), not the run's, which the server knows.
 
 Two updates of one site, on whatever data, differ by at most 2 C after clipping, so a round is one Gaussian mechanism
 with noise multiplier sigma/2, and the rounds compose. This protects all of a site's data at once (client level, one
 client's data replaced by any other), against everybody who sees its messages, the server included.
 """
-
-import secrets
 
 import equinox as eqx
 import jax
@@ -99,13 +97,14 @@ def probed(work: RoundWork, first_state: PyTree, steps: int, value: float) -> Py
     return work.algorithm.local(work.problem, work.down, first_state, probe)[0]
 
 
-def privatised(work: RoundWork, first_state: PyTree, instructions: RoundInstructions, up: PyTree) -> PyTree:
-    """The update as it may be sent; `first_state` is what a client keeps before its first round."""
+def privatised(work: RoundWork, first_state: PyTree, instructions: RoundInstructions, up: PyTree, seed: int) -> PyTree:
+    """The update as it may be sent; `first_state` is what a client keeps before its first round.
+
+    The seed of the noise is the site's secret.
+    """
     centre, other = (probed(work, first_state, instructions.steps, value) for value in (0.0, 1.0))
     moves = jax.tree.map(lambda a, b: not np.array_equal(a, b), centre, other)
-    return noised(
-        centre, moves, up, instructions.clip, instructions.noise, np.random.default_rng(secrets.randbits(256))
-    )
+    return noised(centre, moves, up, instructions.clip, instructions.noise, np.random.default_rng(seed))
 
 
 def noised(centre: PyTree, moves: PyTree, up: PyTree, clip: float, noise: float, rng: np.random.Generator) -> PyTree:

@@ -48,6 +48,8 @@ class SavedRun:
         Which sites' updates did not count in which rounds, and why.
     epsilon : float, optional
         The largest privacy loss of any site, where the run was differentially private.
+    is_masked : bool
+        Whether updates were masked, so that the server saw sums over cohorts only.
     """
 
     model: dict[str, np.ndarray]
@@ -55,6 +57,7 @@ class SavedRun:
     outcome: str
     left_out: list[LeftOut]
     epsilon: float | None = None
+    is_masked: bool = False
 
 
 def read_saved(folder: Given[str | Path]) -> SavedRun:
@@ -91,6 +94,7 @@ def read_saved(folder: Given[str | Path]) -> SavedRun:
             outcome=result["outcome"],
             left_out=[LeftOut(*event) for event in result["left_out"]],
             epsilon=result["epsilon"],
+            is_masked=result.get("masked", False),  # which earlier versions did not have
         )
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{folder} holds a run whose files are damaged or not all there: {error}") from error
@@ -167,7 +171,7 @@ class RunFolder:
             with private_append(self.path / "progress.jsonl") as file:
                 file.write(json.dumps(line) + "\n")
 
-    def finish(self, result: Result, w: PyTree, epsilon: float | None) -> None:
+    def finish(self, result: Result, w: PyTree, epsilon: float | None, is_masked: bool) -> None:
         """Write what the run ended with."""
         if self.path is None:
             return
@@ -180,6 +184,7 @@ class RunFolder:
                 "left_out": [dataclasses.astuple(event) for event in result.history.left_out],
                 "communication": dataclasses.asdict(result.communication),
                 "epsilon": epsilon,
+                "masked": is_masked,
             },
         )
 

@@ -41,6 +41,8 @@ def serve(
     seed: Given[int] = 0,
     evaluate_every: Given[int | None] = 1,
     privacy: Given[ClientPrivacy | None] = None,
+    plain: Given[bool] = False,
+    cohorts: Given[str | Sequence[Sequence[str]] | None] = None,
 ) -> Result:
     """Run an algorithm over the sites of a Flower Grid; this is what `server_app` does when it is started.
 
@@ -79,6 +81,12 @@ def serve(
         Rounds between evaluations at the sites; None: never. A model is evaluated along with the next round.
     privacy : ClientPrivacy, optional
         Clip and noise of every update. There are then no evaluations, which would tell of the data too.
+    plain : bool
+        Whether the server sees each site's own updates and evaluations. By default they are masked, and it sees their
+        sum over all sites of a cohort; a cohort then counts whole or not at all.
+    cohorts : sequence of sequence of str, or str, optional
+        The sites that are masked together, at least three each, such as `[["a", "b", "c"], ["d", "e", "f"]]` or
+        `"a b c; d e f"`. None is everybody together, and each round needs all sites.
 
     Returns
     -------
@@ -116,6 +124,8 @@ def serve(
         seed=seed,
         evaluate_every=evaluate_every,
         privacy=privacy,
+        plain=plain,
+        cohorts=cohorts,
     )
     spec = NetworkSpec.checked(problem, algorithm, options)
     from flwr.serverapp import Grid
@@ -139,6 +149,9 @@ def check_early(problem: object, algorithm: object, settings: Mapping[str, objec
     known = {"rounds": 1, **settings}
     if known.get("clients") is None and known.get("quorum") is None:
         known["quorum"] = 1
+    checks.flag("plain", known.get("plain", False))
+    if known.get("clients") is None and known.get("cohorts") is None:
+        known["plain"] = True  # who is masked together is known when the clients are
     ServeOptions(**known).settings()  # pyright: ignore[reportArgumentType]  # it checks what it is given
 
 

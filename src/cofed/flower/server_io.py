@@ -1,8 +1,10 @@
-"""What the server's loop acts through (the network, the disk, the log), and the message that it sends to a site."""
+"""What the server's loop acts through (the network, the disk, the log), and the arrays that it sends to sites."""
 
 import dataclasses
 import functools
 from collections.abc import Iterable
+
+from jaxtyping import PyTree
 
 from cofed.flower import wire
 from cofed.flower.flwr_types import ArrayRecord
@@ -11,7 +13,7 @@ from cofed.flower.messages import RoundInstructions
 from cofed.flower.progress import Event, ProgressLog
 from cofed.flower.run_folder import RunFolder
 from cofed.flower.state import NetworkState
-from cofed.flower.transport import Request, Transport
+from cofed.flower.transport import Transport
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +43,12 @@ class RoundArrays:
     """The arrays of a round's messages: each is packed once for all sites, when it is first needed."""
 
     state: NetworkState
+    other: PyTree = None  # a model to evaluate instead of a round's work
+
+    @property
+    def only_model(self) -> bool:
+        """Whether there is nothing to do but to evaluate a model."""
+        return self.other is not None
 
     @functools.cached_property
     def down(self) -> ArrayRecord:
@@ -55,26 +63,15 @@ class RoundArrays:
     @functools.cached_property
     def model(self) -> ArrayRecord:
         """The model to evaluate."""
-        return wire.pack(self.state.model)
+        return wire.pack(self.other if self.only_model else self.state.model)
 
     def for_site(self, instructions: RoundInstructions) -> dict[str, ArrayRecord]:
         """The arrays that a site with these instructions needs."""
+        if self.only_model:
+            return {"model": self.model}
         arrays = {"down": self.down}
         if self.state.stage.keeps_state and (instructions.counted < 0 or instructions.clip):
             arrays["start"] = self.start
         if instructions.evaluate or instructions.last:
             arrays["model"] = self.model
         return arrays
-
-
-def ask(io: ServerIO, state: NetworkState, site: str, arrays: RoundArrays, last: bool = False) -> NetworkState:
-    """Ask a site for its work in the round, or, with `last`, for the piece of work after the last round."""
-    instructions = state.instructions(site, last=last)
-    parts = arrays.for_site(instructions)
-    state = state.asked(site, sum(wire.array_bytes(record) for record in parts.values()))
-    if state.membership.spec.privacy is not None:
-        io.folder.spend(state.spent)  # before the message goes out: a killed server must not forget it
-    request = Request(state.membership.nodes[site], site, state.round, "train")
-    io.transport.send(request, instructions.entries(), parts, state.agreed.settings.patience)
-    io.tell(state, [Event("asked", f"round {state.round}: asked {site}", {"site": site})])
-    return state

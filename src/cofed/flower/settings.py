@@ -16,6 +16,7 @@ from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.engine.serialization import encode_or_none
 from cofed.flower import wire
+from cofed.flower.cohorts import Cohorts, check_rounds, everybody_in, read_cohorts
 from cofed.flower.privacy import ClientPrivacy
 from cofed.problem import Problem
 
@@ -41,15 +42,25 @@ class ServeOptions:
     seed: Given[int] = 0
     evaluate_every: Given[int | None] = 1
     privacy: Given[ClientPrivacy | None] = None
+    plain: Given[bool] = False
+    cohorts: Given[str | Sequence[Sequence[str]] | None] = None
 
     def settings(self) -> "ServerSettings":
         """The settings that these options make, or an error that says what is wrong with them."""
+        plain, cohorts = checks.flag("plain", self.plain), read_cohorts(self.cohorts)
         names = site_names(self.clients)
+        if cohorts:
+            names = self.named_in(cohorts, names)
         count = len(names) if names else checks.optional_integer("clients", self.clients) or 0
         asked = checks.optional_integer("clients_per_round", self.clients_per_round) or 0
         needed = checks.optional_integer("quorum", self.quorum) or 0
         if not count and not needed:
             raise ValueError("give clients= (how many sites there are, or their names), or quorum= (how many it needs)")
+        if not count and not plain:
+            raise ValueError(
+                "give clients= (how many sites there are, or their names): whose updates are masked together is known "
+                "before the run; or plain=True (--plain)"
+            )
         self.check_seconds()
         check_privacy(self.privacy)
         check_weights(self.weights, names)
@@ -71,9 +82,22 @@ class ServeOptions:
             batch_size=checks.optional_integer("batch_size", self.batch_size),
             seed=checks.seed("seed", self.seed),
             evaluate_every=checks.optional_integer("evaluate_every", every),
+            plain=plain,
+            cohorts=cohorts,
         )
         settings.settled(count or asked or needed)  # which refuses now what it would refuse when the sites are there
         return settings
+
+    def named_in(self, cohorts: Cohorts, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The sites of the cohorts, which must be the clients."""
+        everybody = everybody_in(cohorts)
+        if self.plain:
+            raise ValueError("cohorts are of masked updates, and with plain=True none are masked; give one of the two")
+        if names not in ((), everybody) or (isinstance(self.clients, int) and self.clients != len(everybody)):
+            raise ValueError(
+                f"cohorts must hold each of the clients once: {list(everybody)}, and clients={self.clients!r}"
+            )
+        return everybody
 
     def check_seconds(self) -> None:
         """Refuse times to wait that are none."""
@@ -98,6 +122,8 @@ class ServerSettings:
     batch_size: int | None
     seed: int
     evaluate_every: int | None
+    plain: bool  # whether the server sees each site's own updates
+    cohorts: Cohorts  # whose updates are masked together; none: everybody's
 
     def due(self, round: int) -> bool:
         """Whether the model after this many rounds is evaluated."""
@@ -110,7 +136,10 @@ class ServerSettings:
             raise ValueError(f"clients_per_round is {asked}, but there are only {clients} clients")
         if self.quorum > asked:
             raise ValueError(f"quorum is {self.quorum}, but only {asked} clients are asked in a round")
-        return dataclasses.replace(self, clients=clients, clients_per_round=asked, quorum=self.quorum or asked)
+        quorum = self.quorum or asked
+        if not self.plain:
+            check_rounds([len(cohort) for cohort in self.cohorts] or [clients], asked, quorum)
+        return dataclasses.replace(self, clients=clients, clients_per_round=asked, quorum=quorum)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,18 +165,31 @@ class NetworkSpec:
             raise ValueError(f"{algorithm.name} has no server, and so cannot run over Flower")
         if options.privacy is not None and algorithm.is_compressed:
             raise ValueError("privacy clips and noises whole updates: it does not go with compressed ones")
-        return cls(problem, algorithm, options.settings(), options.weights, options.w0, options.privacy)
+        settings = options.settings()
+        if not settings.plain and algorithm.is_compressed:
+            raise ValueError(
+                "compressed updates cannot be masked, as which entries are sent tells of the data; give another "
+                "algorithm, or plain=True (--plain)"
+            )
+        if not settings.plain and not isinstance(options.weights, str):
+            raise ValueError(
+                "weights must be 'uniform' or 'samples' where updates are masked, as any others would let the server "
+                "choose how much of a sum is one site's; or give plain=True (--plain)"
+            )
+        return cls(problem, algorithm, settings, options.weights, options.w0, options.privacy)
 
     def description(self) -> dict[str, object]:
         """What makes this run the same as another, as JSON holds it. How long to wait is free to change."""
         settings = dataclasses.asdict(self.settings)
         settings["asked"] = settings.pop("clients_per_round")  # its name in the file
+        plain, cohorts = settings.pop("plain"), settings.pop("cohorts")
         content = {
             "algorithm": type(self.algorithm).__name__,
             "definition": wire.definition(self.problem, self.algorithm),
             "settings": {name: value for name, value in settings.items() if name not in ("deadline", "patience")},
             "weights": encode_or_none(self.weights),
             "privacy": None if self.privacy is None else dataclasses.asdict(self.privacy),
+            "masked": None if plain else {"cohorts": cohorts},
         }
         return json.loads(json.dumps(content))
 
@@ -168,6 +210,9 @@ def difference(part: str, was: object, value: object) -> str:
         return f"is of {was}, and this one is of {value}"
     if part == "definition":
         return "is of another problem, or of an algorithm with other numbers"
+    if part == "masked":
+        kinds = ["is plain" if one is None else "has masked updates" for one in (was, value)]
+        return " and this one ".join(kinds) if kinds[0] != kinds[1] else "has other cohorts than this one"
     if part == "settings" and isinstance(was, dict) and isinstance(value, dict):
         changed = [name for name in value if was.get(name) != value[name]]
         return "has " + ", ".join(f"{name} {was.get(name)!r} (and not {value[name]!r})" for name in changed)

@@ -20,6 +20,8 @@ STATES = {"joined": "there", "asked": "working", "heard": "answered", "left out"
 # Kinds of events that stay on the screen: above the live table, and without a terminal, where lines replace the table.
 LASTING = ("trouble", "left out", "evaluated", "resumed", "stopped", "refused", "replaced")
 PLAIN = (*LASTING, "joined", "waiting", "round", "end")
+MASKED = "Updates were masked: the server saw sums over sites, and no update or evaluation of a site alone."
+UNMASKED = "Updates were not masked (--plain): the server saw each site's own."
 
 
 class Board:
@@ -81,6 +83,7 @@ def watch(federation: LocalFederation, files: dict[str, Path], screen: Console) 
 def report(saved: SavedRun, out: Path) -> int:
     """Say how it ended."""
     screen, last = Console(), saved.history.iloc[-1]
+    screen.print(MASKED if saved.is_masked else UNMASKED, highlight=False, soft_wrap=True)
     model = {name: array.shape for name, array in saved.model.items()}
     screen.print(
         f"{saved.outcome.lower()} after {int(last['round'])} rounds, objective {last['objective']:.6g}; "

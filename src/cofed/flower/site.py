@@ -6,6 +6,7 @@
 import dataclasses
 import functools
 import logging
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Array, Bool, PyTree
+from jaxtyping import Array, PyTree
 
 from cofed._util import checks
 from cofed._util.programs import keep_programs
@@ -31,10 +32,17 @@ from cofed.flower import wire
 from cofed.flower.client_state import ClientStates, Lost
 from cofed.flower.flwr_types import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from cofed.flower.local_work import RoundWork, evaluated, last_work, local_work
-from cofed.flower.messages import Identity, RoundInstructions, SiteInfo, stage_at, stand_in
+from cofed.flower.messages import Identity, RoundInstructions, SiteInfo, SumTerms, stage_at, stand_in
 from cofed.flower.privacy import ClientPrivacy, privatised
 from cofed.flower.run_folder import save_model
+from cofed.flower.site_audit import write_line
+from cofed.flower.site_sums import SiteSum, card_in_run
 from cofed.problem import Problem
+from cofed.sites.base import QuestionRefused
+from cofed.sites.packing import Malformed
+from cofed.sites.secure.cards import RUN
+from cofed.sites.secure.keys import SiteKeys
+from cofed.sites.secure.site_end import SiteMasks
 
 log = logging.getLogger("flwr")
 T = TypeVar("T")
@@ -64,21 +72,24 @@ class Site:
     load: Given[Load]
     keep: Given[Keep | None] = None
     privacy: ClientPrivacy | None = None
+    plain: bool = False
+    roster: Mapping[str, str] | None = None
+    in_memory: dict[str, SiteMasks] = dataclasses.field(default_factory=dict)  # keys, by site, without `keep`
 
     def answer(self, message: Message, context: Context) -> Message:
-        """The reply to a message, or why there is none.
+        """The reply to a message, or why there is none, once the site's log of what left speaks of it.
 
         What is wrong with the message itself, or with the kept state, is said in the reply. Any other error may quote
         data, so its text stays in the site's own log.
         """
-        from flwr.app import ConfigRecord, Message, RecordDict
+        from flwr.app import Message
 
         began, name = time.perf_counter(), site_name(context)
         answers = {"query": self.introduce, "train": self.work, "evaluate": self.evaluate}
         answer, kind, trouble = Answer({}), "", ""
         try:
             answer = answers[message.metadata.message_type](message.content, context)
-        except (wire.WireError, Lost, NotFinite) as error:
+        except (wire.WireError, Lost, NotFinite, Malformed, QuestionRefused) as error:
             kind, trouble = type(error).__name__, str(error)
             log.warning("cofed: %s", error)
         except Exception as error:
@@ -87,66 +98,90 @@ class Site:
             log.exception("cofed: the site %s failed", name)
         head = answer.head | {"format": wire.FORMAT, "site": name, "kind": kind, "trouble": trouble}
         head["seconds"] = time.perf_counter() - began
-        content = RecordDict({"cofed": ConfigRecord(head), **answer.records})  # pyright: ignore[reportArgumentType]
-        return Message(content, reply_to=message)
+        return Message(self.logged(message, context, Answer(head, answer.records)), reply_to=message)
+
+    def logged(self, message: Message, context: Context, answer: Answer) -> RecordDict:
+        """What is sent, once the log of what left speaks of it; where that cannot be written, nothing leaves."""
+        from flwr.app import ConfigRecord, RecordDict
+
+        content = RecordDict({"cofed": ConfigRecord(answer.head), **answer.records})  # pyright: ignore
+        try:
+            folder = self.folder(context)
+            if folder is not None:
+                write_line(folder, message.metadata.message_type, message.content, content)
+        except Exception as error:
+            log.exception("cofed: the log of what left cannot be written")
+            words = f"its log of what left cannot be written ({type(error).__name__}); the site's own log says more"
+            head = {name: answer.head[name] for name in ("format", "site", "seconds")}
+            content = RecordDict({"cofed": ConfigRecord(head | {"kind": "Failed", "trouble": words})})  # pyright: ignore
+        return content
 
     def introduce(self, content: RecordDict, context: Context) -> Answer:
         """Who the site is, to a server that runs the same algorithm on the same problem."""
         problem, algorithm = self.defined(context)
         identity = Identity.of(problem, algorithm).entries()
-        wire.check_head(content, **identity)
+        head = wire.check_head(content, **identity)
         data = self.data(context)
         problem.check(data)
-        return Answer(identity | SiteInfo.of(site_name(context), problem, data).entries())
+        said = identity | SiteInfo.of(site_name(context), problem, data).entries()
+        if head.get("masked") is True:
+            said["card"] = card_in_run(self.masks(context), run_in(head), data).model_dump_json()
+        return Answer(said)
 
     def work(self, content: RecordDict, context: Context) -> Answer:
         """The site's update in a round, or the last piece of work."""
         opened = self.open(content, context)
-        instructions, work, states = opened.instructions, opened.work(), opened.states
-        records: dict[str, ArrayRecord | MetricRecord] = {}
-        if instructions.evaluate:
-            records["metrics"] = opened.scores()
+        instructions, work = opened.instructions, opened.work()
+        scores = opened.scores() if instructions.evaluate else {}
         if instructions.last:
-            self.finish(opened, work)
-            return Answer(opened.reply_head(), records)
+            return opened.answer(None, scores, self.finish(opened, work))
         up, kept, finite = local_work(work)
-        require_finite(finite)
-        states.keep(instructions.round, kept, instructions.counted)
-        if instructions.clip:
-            up = privatised(work, opened.first_state(), instructions, up)
-        records["up"] = wire.pack(up)
-        return Answer(opened.reply_head(), records)
+        if bool(finite):
+            opened.states.keep(instructions.round, kept, instructions.counted)
+            if instructions.clip:
+                up = privatised(work, opened.first_state(), instructions, up, opened.noise_seed())
+        return opened.answer(up, scores, bool(finite))
 
-    def finish(self, opened: "OpenedRound", work: RoundWork) -> None:
-        """The piece of work after the last round; the models go into the site's folder."""
+    def finish(self, opened: "OpenedRound", work: RoundWork) -> bool:
+        """The piece of work after the last round, and whether it is finite; the models go into the site's folder."""
         kept, algorithm = work.kept, opened.algorithm
         if algorithm.ends_locally:
             kept, finite = last_work(work)
-            require_finite(finite)
+            if not bool(finite):
+                return False
         if opened.folder is None:
-            return
+            return True
         w = opened.part("model", opened.model_shape)
         save_model(opened.folder / "model.safetensors", w)
         if algorithm.is_personal:
             # The server's state is not here; what stands for it is a server that begins at the last model.
             own = algorithm.personal_model(algorithm.init(opened.problem, w), kept)
             save_model(opened.folder / "personal.safetensors", own)
+        return True
 
     def evaluate(self, content: RecordDict, context: Context) -> Answer:
         """The loss of the model in the message, and its accuracy where the loss has one."""
         opened = self.open(content, context, evaluates=True)
-        return Answer(opened.reply_head(), {"metrics": opened.scores()})
+        return opened.answer(None, opened.scores(), True)
 
     def open(self, content: RecordDict, context: Context, evaluates: bool = False) -> "OpenedRound":
         """A message of a round: checked, and put together with the site's data."""
         problem, algorithm = self.defined(context)
         identity = Identity.of(problem, algorithm)
         head = wire.check_head(content, **identity.entries())
+        federation, total = self.data(context), None
+        if "sum" in head:
+            total = self.part_in_sum(content, context, federation)
+            head |= total.terms.of_site(site_name(context))
+        elif not self.plain:
+            raise wire.WireError(
+                "the server asks for this site's own numbers, but this site sends them under masks only "
+                "(client_app(..., plain=True) would send them)"
+            )
         instructions = RoundInstructions.read(head)
         require_privacy(self.privacy, instructions, evaluates or instructions.evaluate)
         folder = self.folder(context)
         keep_programs(None if folder is None else folder / "compiled")  # Flower has a new process for every message
-        federation = self.data(context)
         data = padded(federation, instructions)
         info = SiteInfo.of(site_name(context), problem, federation)
         alike = stand_in([dataclasses.replace(info, outputs=instructions.outputs)])
@@ -160,8 +195,26 @@ class Site:
             data=data,
             model_shape=jax.eval_shape(lambda: problem.start(alike, None, instructions.seed)),
             folder=folder,
-            states=ClientStates(context, folder, str(head.get("run"))),
+            states=ClientStates(context, folder, run_in(head)),
+            total=total,
         )
+
+    def part_in_sum(self, content: RecordDict, context: Context, federation: Federation) -> SiteSum:
+        """The site's part in the masked sum that a message is about."""
+        head = wire.head_of(content)
+        terms = SumTerms.read(head)
+        if terms.total.run != head.get("run"):
+            raise wire.WireError("the message is of one run, and its sum of another")
+        return SiteSum.checked(self.masks(context), terms, wire.digest(content), federation, self.roster)
+
+    def masks(self, context: Context) -> SiteMasks:
+        """The site's keys: those in its folder, or in memory."""
+        folder, name = self.folder(context), site_name(context)
+        if folder is not None:
+            return SiteMasks(name, SiteKeys.of_folder(folder), folder)
+        if name not in self.in_memory:
+            self.in_memory[name] = SiteMasks(name, SiteKeys.new())
+        return self.in_memory[name]
 
     def defined(self, context: Context) -> tuple[Problem, AbstractAlgorithm]:
         """The problem and the algorithm of this run."""
@@ -194,6 +247,7 @@ class OpenedRound:
     model_shape: PyTree
     folder: Path | None
     states: ClientStates
+    total: SiteSum | None  # None: the server sees what this site sends
 
     def part(self, name: str, shape: PyTree) -> PyTree:
         """A pytree of the message."""
@@ -238,12 +292,34 @@ class OpenedRound:
             return shape
         return self.algorithm.init_client(self.problem, self.part("start", self.model_shape))
 
-    def scores(self) -> MetricRecord:
+    def scores(self) -> dict[str, float]:
         """What the model in the message gives on the site's data."""
+        scores = evaluated(self.problem, self.data, self.part("model", self.model_shape))
+        return {name: float(value) for name, value in scores.items()}
+
+    def noise_seed(self) -> int:
+        """A seed for noise that nobody else knows."""
+        return secrets.randbits(256) if self.total is None else self.total.noise_seed()
+
+    def answer(self, up: PyTree | None, scores: Mapping[str, float], is_finite: bool) -> Answer:
+        """The reply with an update and what the model in the message gives: plain, or under masks."""
         from flwr.app import MetricRecord
 
-        scores = evaluated(self.problem, self.data, self.part("model", self.model_shape))
-        return MetricRecord({name: float(value) for name, value in scores.items()})
+        if self.total is not None:
+            planes, signature = self.total.masked(up, scores, is_finite)
+            if not is_finite:
+                log.warning("cofed: %s", NOT_FINITE)
+            self.total.end()
+            masked = wire.pack(planes.view(np.int64))
+            return Answer(self.reply_head() | {"signature": signature}, {"masked": masked})
+        if not is_finite:
+            raise NotFinite(NOT_FINITE)
+        records: dict[str, ArrayRecord | MetricRecord] = {}
+        if scores:
+            records["metrics"] = MetricRecord(dict(scores))
+        if up is not None:
+            records["up"] = wire.pack(up)
+        return Answer(self.reply_head(), records)
 
     def reply_head(self) -> wire.Head:
         """What the head of the reply says of the round that it belongs to."""
@@ -281,10 +357,12 @@ def padded(federation: Federation, instructions: RoundInstructions) -> Data:
     return Data(X, pad(own_y), n * one, id * one, one.astype(X.dtype))
 
 
-def require_finite(finite: Bool[Array, ""]) -> None:
-    """Refuse to send work that has diverged."""
-    if not bool(finite):
-        raise NotFinite(NOT_FINITE)
+def run_in(head: wire.Head) -> str:
+    """The run that a message is of; it becomes a file's name."""
+    run = head.get("run")
+    if not isinstance(run, str) or not RUN.fullmatch(run):
+        raise wire.WireError(f"the message is of the run {wire.clipped(run)}, expected 32 hexadecimal digits")
+    return run
 
 
 def require_privacy(privacy: ClientPrivacy | None, instructions: RoundInstructions, evaluates: bool) -> None:

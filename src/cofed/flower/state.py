@@ -18,7 +18,7 @@ from cofed.engine.history import History, LeftOut, Log, Outcome
 from cofed.flower.agreement import Agreement
 from cofed.flower.local_work import RoundWork
 from cofed.flower.membership import Membership
-from cofed.flower.messages import RoundInstructions, stage_at
+from cofed.flower.messages import SCORES, RoundInstructions, stage_at
 from cofed.flower.progress import Event
 from cofed.flower.run_folder import NetworkCheckpoint
 from cofed.flower.transport import Trouble
@@ -250,13 +250,12 @@ class NetworkState:
         }
         return self.with_history(dataclasses.replace(self.log.history, rows=[*self.rows, row]))
 
-    def evaluated(self, scores: Mapping[str, Mapping[str, float]]) -> tuple["NetworkState", list[Event]]:
-        """The state with what the sites say of the model in its row."""
-        found = self.mean_scores(scores)
+    def evaluated(self, found: Mapping[str, float]) -> tuple["NetworkState", list[Event]]:
+        """The state with the means of what the sites say of the model in its row."""
         if "loss" not in found:
             return self, []
         objective = found["loss"] + float(self.stage.problem.regularizer.value(self.model))
-        row = self.rows[-1] | found | {"objective": objective}
+        row = self.rows[-1] | dict(found) | {"objective": objective}
         words = f"objective {objective:.6g} after round {row['round']}"
         history = dataclasses.replace(self.log.history, rows=[*self.rows[:-1], row])
         return self.with_history(history), [Event("evaluated", words, row)]
@@ -270,7 +269,7 @@ class NetworkState:
         part = part / part.sum()
         return {
             name: float(part @ [score[name] for score in known.values()])
-            for name in ("loss", "accuracy")
+            for name in SCORES
             if all(name in score for score in known.values())
         }
 

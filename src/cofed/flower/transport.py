@@ -30,6 +30,7 @@ class Request:
     site: str | None = None  # None: the node is asked who it is
     round: int = -1
     kind: str = "query"  # Flower's message type
+    mark: str = ""  # the hash of the whole message, where updates are masked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,11 +59,10 @@ class Transport:
 
     def send(self, request: Request, head: wire.Head, arrays: Mapping[str, ArrayRecord], seconds: float) -> None:
         """Send one message, which Flower drops where nobody has taken it in so many seconds."""
-        from flwr.app import ConfigRecord, Message, RecordDict
+        from flwr.app import Message
 
-        head = self.identity.entries() | {"run": self.run, "round": request.round} | head
         message = Message(
-            RecordDict({"cofed": ConfigRecord(head), **arrays}),  # pyright: ignore[reportArgumentType]
+            self.content(request.round, head, arrays),
             dst_node_id=request.node,
             message_type=request.kind,
             ttl=seconds,
@@ -71,6 +71,13 @@ class Transport:
         for message_id in self.grid.push_messages([message]):
             if message_id:  # Flower gives an empty one for a message that it could not take
                 self.awaited[message_id] = request
+
+    def content(self, round: int, head: wire.Head, arrays: Mapping[str, ArrayRecord]) -> RecordDict:
+        """What a message of a round says."""
+        from flwr.app import ConfigRecord, RecordDict
+
+        head = self.identity.entries() | {"run": self.run, "round": round} | head
+        return RecordDict({"cofed": ConfigRecord(head), **arrays})  # pyright: ignore[reportArgumentType]
 
     def replies(self) -> list[Reply]:
         """What has come back since the last look."""

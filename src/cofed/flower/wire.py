@@ -4,6 +4,7 @@
     down    ArrayRecord: what the algorithm broadcasts     up     ArrayRecord: what it sends back
     start   ArrayRecord: where a client without a state begins (sent to such clients only)
     model   ArrayRecord: a model to evaluate (sent in rounds that ask for it only)
+    masked  ArrayRecord: in the place of `up` and of what a site says of the model, where updates are masked
 
 Nothing is unpickled. Before an array's numbers are read, its name, dtype, shape and size must be those that the
 algorithm makes on its own (`jax.eval_shape`), both in Flower's description and in the array's own header.
@@ -23,6 +24,7 @@ from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.serialization import NotOurs, encode
 from cofed.flower.flwr_types import ArrayRecord, FlowerArray, RecordDict
 from cofed.problem import Problem
+from cofed.sites.secure.keys import joined
 
 FORMAT = 1  # of messages; both ends must speak the same
 MOST_HEADER = 4096  # bytes of an array's own header
@@ -85,6 +87,22 @@ def read(array: FlowerArray, shape: tuple[int, ...], dtype: np.dtype, what: str)
     if header != (tuple(shape), False, dtype) or len(array.data) - file.tell() != size:
         raise WireError(f"{what} has a head that says {clipped(header)}, expected {dtype}{list(shape)}")
     return np.frombuffer(array.data, dtype, offset=file.tell()).reshape(shape)
+
+
+def digest(content: RecordDict) -> str:
+    """A hash of all that a message says: every entry of its heads, and every array with its name, dtype and shape."""
+    whole = hashlib.sha256()
+    for name, record in sorted(content.config_records.items()):
+        try:
+            text = json.dumps(dict(record), sort_keys=True)
+        except TypeError:
+            raise WireError(f"the head {clipped(name)} holds what no message of cofed's does") from None
+        whole.update(joined(b"head", name.encode(), text.encode()))
+    for name, record in sorted(content.array_records.items()):
+        for leaf, array in record.items():
+            about = json.dumps([leaf, array.stype, array.dtype, list(array.shape)])
+            whole.update(joined(b"array", name.encode(), about.encode(), array.data))
+    return whole.hexdigest()
 
 
 def array_bytes(record: ArrayRecord) -> int:

@@ -79,11 +79,7 @@ def unmasked(kind: WideFormat, answers: Sequence[np.ndarray], what: str) -> np.n
     QuestionRefused
         Where some sites could not answer. Nobody knows which, and there is no sum.
     """
-    total = answers[0]
-    for answer in answers[1:]:
-        total = add(total, answer)
-    numbers = kind.decode(total)
-    ones, failed = numbers[-LANES:]
+    numbers, ones, failed = summed(kind, answers)
     if ones != len(answers):
         raise RuntimeError(
             f"the masks of the {len(answers)} answers to {what} do not cancel: the sites were asked different things, "
@@ -92,4 +88,25 @@ def unmasked(kind: WideFormat, answers: Sequence[np.ndarray], what: str) -> np.n
     if failed:
         many = "one site" if failed == 1 else f"{int(failed)} sites"
         raise QuestionRefused(f"{many} of {len(answers)} could not answer the question {what}; its own log says why")
-    return numbers[:-LANES]
+    return numbers
+
+
+def summed(kind: WideFormat, answers: Sequence[np.ndarray]) -> tuple[np.ndarray, float, float]:
+    """The sum of masked answers, how many sites it is of, and how many of these could not answer.
+
+    Where the number of sites is not that of the answers, their masks do not cancel, and the sum tells nothing. Where
+    some could not answer, the sum is noise.
+
+    Parameters
+    ----------
+    kind : WideFormat
+        The kind of integers.
+    answers : sequence of ndarray
+        The masked answers of all sites.
+    """
+    total = answers[0]
+    for answer in answers[1:]:
+        total = add(total, answer)
+    numbers = kind.decode(total)
+    ones, failed = numbers[-LANES:]
+    return numbers[:-LANES], float(ones), float(failed)

@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO
@@ -159,7 +159,12 @@ class SiteMasks:
 
     def end(self, study: str, run: str, table: bytes) -> None:
         """Forget the keys of a fit: what was sent in it can never be unmasked from here."""
-        self.run_keys(study, run, table).forget()
+        self.end_run(self.run_keys(study, run, table))
+
+    def end_run(self, own: "RunKeys") -> None:
+        """Forget these keys of a fit; where it is asked about again, there are new ones."""
+        own.forget()
+        self.runs = {name: keys for name, keys in self.runs.items() if keys is not own}
 
 
 class RunKeys:
@@ -234,6 +239,16 @@ class RunKeys:
             os.fsync(file.fileno())
             self.used[mark], self.read = payload, self.read + len(line)
         return self.used[mark]
+
+    def stay_with(self, sites: Sequence[str]) -> None:
+        """Refuse a sum over other sites than the first one of the fit was over: the two would tell the difference."""
+        try:
+            self.use("sites", hashlib.sha256(joined(*(site.encode() for site in sites))).digest())
+        except PadUsed:
+            raise QuestionRefused(
+                f"the sum is over {len(sites)} sites, and this run began with others: two such sums would tell the "
+                "difference"
+            ) from None
 
     def forget(self) -> None:
         """Delete the keys."""

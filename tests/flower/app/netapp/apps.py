@@ -41,7 +41,7 @@ def keep(node):
     return Path(node["data"]) / "kept" / node["site"]
 
 
-server = server_app(problem, algorithm, clients=3, **SETTINGS)
+server = server_app(problem, algorithm, clients=3, plain=True, **SETTINGS)
 
 
 def faulty(message, context, call_next):
@@ -80,4 +80,4 @@ def arrays(reply):
     return {name: array.numpy() for name, array in reply.content["up"].items()}
 
 
-client = client_app(problem, algorithm, load, keep=keep, mods=[faulty])
+client = client_app(problem, algorithm, load, keep=keep, plain=True, mods=[faulty])

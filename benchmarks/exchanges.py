@@ -70,7 +70,7 @@ def problems(seed=0):
     X = correlated(rng, 1000, 20, 0.3)
     score = X[:, :6] @ rng.normal(size=(6, 4)) + rng.gumbel(size=(1000, 4))
     yield "multinomial 1000 x 20, 4 classes", LOGISTIC, X, score.argmax(axis=1)
-    for n, p in ((1000, 50), (2000, 500), (4000, 1000)):
+    for n, p in ((1000, 50), (2000, 500), (4000, 1000), (1000, 5000)):
         X = correlated(rng, n, p, 0.5)
         yield f"linear {n} x {p}", LINEAR, X, X @ some(rng, p, 10) + 3 * rng.normal(size=n)
 

@@ -1,5 +1,6 @@
 """The code on the pages of the documentation runs as it stands there."""
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -60,6 +61,7 @@ assert outside_approved("kept", study.design("main")) is None
 assert "not part of a study" in outside_approved("kept", sites.design)
 assert [variable.name for variable in found.variables] == list(tables["Oslo"].columns)
 """,
+    "docs/privacy.md": "assert model.privacy_.shares == 19\nassert 0.015 < model.coef_[0] < 0.025\n",
     "docs/audit.md": "assert found.holds\nassert len(found.lines) == 1\n",
     "docs/runs.md": "assert positive(cofed.models.Weights(jnp.array([1.0, -1.0]))) == 0.5\n",
     "docs/compression.md": "assert method.compressor.bits == 1\n",
@@ -95,6 +97,22 @@ def test_all_code_is_between_fences_that_name_its_language(page):
     assert {block.language for block in blocks(page)} <= LANGUAGES
     outside = "".join(part for place, part in enumerate(text.split("```")) if place % 2 == 0)
     assert not [line for line in outside.split("\n") if line.startswith("    ")]
+
+
+def anchors(path):
+    """The places on a page that a link can name."""
+    heads = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_to_our_own_pages_lead_there(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", (ROOT / page).read_text()):
+        name, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / name if name else ROOT / page
+        if "://" not in link:
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python") and page not in ELSEWHERE])

@@ -36,6 +36,8 @@ ARROWS = {
     "compressors": set(),
     "metrics": set(),
     "mirrors": {"regularizers"},
+    # Noise and what it costs.
+    "privacy": set(),
     # Data.
     "federation": set(),
     "disk": {"federation"},
@@ -76,15 +78,15 @@ ARROWS = {
     "report": {"plotting", "plotting.styles"},
     # Where the rows are: questions in, sums out. In memory an algorithm's rounds are the engine's.
     "sites": {
-        *("algorithms.base", "engine", "engine.serialization", "federation", "losses", "models", "problem"),
-        "solvers",
+        *("algorithms.base", "engine", "engine.serialization", "federation", "losses", "models", "privacy"),
+        *("problem", "solvers"),
     },
     # Files on which sites agree before they answer.
     "studies": {"sites"},
     "table_one": {"sites", "studies"},
     "estimators": {
         *("algorithms", "algorithms.base", "engine", "engine.serialization", "losses", "models"),
-        *("plotting", "plotting.styles", "problem", "regularizers", "sites", "solvers"),
+        *("plotting", "plotting.styles", "privacy", "problem", "regularizers", "sites", "solvers"),
     },
     # A fit from tables to files, and the page that follows it.
     "fitting": {"estimators", "plotting", "report", "sites", "studies"},

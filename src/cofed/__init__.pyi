@@ -71,6 +71,7 @@ from .models import MLP as MLP
 from .models import AbstractModel as AbstractModel
 from .models import Linear as Linear
 from .models import Trace as Trace
+from .privacy import Privacy as Privacy
 from .problem import Problem as Problem
 from .regularizers import L1 as L1
 from .regularizers import MCP as MCP

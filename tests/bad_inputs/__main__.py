@@ -16,11 +16,12 @@ VERDICTS = ("refused", "right", "raw", "silent")
 
 
 def main(arguments: list[str]) -> int:
-    """Print the counts, by verdict, and what went wrong; with --json as one line for programs."""
+    """Print the counts, by verdict, and what went wrong; --json is one line for programs, --every=4 tries a quarter."""
     from tests.bad_inputs.calls import CALLS
     from tests.bad_inputs.judge import Case, cases, limit_memory
 
     as_json = "--json" in arguments
+    every = int(next((one.partition("=")[2] for one in arguments if one.startswith("--every=")), "1"))
     parts = [part for part in PARTS if part in arguments] or list(PARTS)
     wanted = [one for one in arguments if not one.startswith("--") and one not in PARTS]
     for part in parts:
@@ -33,14 +34,14 @@ def main(arguments: list[str]) -> int:
     for name in names:
         began = time.perf_counter()
         os.chdir(tempfile.mkdtemp())  # what a case writes under an odd name goes there
-        done += cases(name, CALLS[name]())
+        done += cases(name, CALLS[name](), every)
         if not as_json:
             print(f"{name}: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
     if "commands" in parts and not wanted:
         from tests.bad_inputs import commands
 
         os.chdir(tempfile.mkdtemp())
-        done += commands.cases()
+        done += commands.cases(every)
     counts = Counter(case.verdict for case in done)
     bad = [case for case in done if case.verdict in ("raw", "silent")]
     if as_json:

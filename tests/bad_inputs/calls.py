@@ -302,6 +302,19 @@ for psi in REGULARIZERS:
                 radius=k.nonnegative,
             )
 enrol(
+    "Privacy",
+    cofed.Privacy,
+    {"epsilon": 1.0},
+    epsilon=k.positive,
+    delta=k.real(1e-300, 0.999),
+    centre=k.guess(k.finite),
+    spread=k.guess(k.positive),
+    label_centre=k.finite,
+    label_spread=k.positive,
+    colluding=k.whole(0, 10_000),
+    rounds=k.whole(1, 10_000),
+)
+enrol(
     "Problem",
     cofed.Problem,
     {},

@@ -128,6 +128,17 @@ def one_per(count: int, low: float = -math.inf) -> Kind:
     return accepts
 
 
+def guess(kind: Kind) -> Kind:
+    """A number of this kind, or a list or array of them."""
+
+    def accepts(value: Any) -> bool:
+        if isinstance(value, (bool, np.bool_)) or not plain(value) or np.asarray(value).dtype.kind == "b":
+            return False
+        return np.ndim(value) <= 1 and np.size(value) > 0 and all(kind(float(one)) for one in np.ravel(value))
+
+    return accepts
+
+
 def empty_list(value: Any) -> bool:
     """A list with nothing in it."""
     if isinstance(value, (np.ndarray, pd.DataFrame)):

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cofed.solvers.active_set import ElasticQuadratic, minimise
+from cofed.solvers.active_set import ElasticQuadratic, by_coordinates, minimise
 
 
 def violation(q, z):
@@ -54,3 +54,23 @@ def test_directions_without_curvature_are_followed_to_a_kink():
     H = np.ones((2, 2))
     q = ElasticQuadratic(H, np.array([-3.0, -3.0]), np.zeros(2), np.array([1.0, 2.0]), np.zeros(2))
     np.testing.assert_allclose(minimise(q, np.array([0.0, 1.5])), [2.0, 0.0], atol=1e-9)
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 10**6), ridge=st.sampled_from([0.0, 0.3]), free=st.booleans(), many=st.booleans())
+def test_coordinate_descent_gives_a_good_guess_from_any(seed, ridge, free, many):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(20, 40 if many else 8))
+    y = X[:, 0] + rng.normal(size=20)
+    l1 = np.full(X.shape[1], 0.1 * np.abs(X.T @ y).max() / 20)
+    l1[0] *= not free
+    x = rng.normal(size=len(l1))
+    q = ElasticQuadratic(X.T @ X / 20, X.T @ (X @ x - y) / 20, x, l1, ridge * l1)
+    best, far = q.value(minimise(q, np.zeros(len(l1)))), 10 * rng.normal(size=len(l1))
+    assert q.value(by_coordinates(q, far)) - best <= 1e-6 * (q.value(far) - best)
+
+
+def test_a_penalty_that_is_no_elastic_net_keeps_its_guess():
+    q = ElasticQuadratic(np.eye(2), -np.ones(2), np.zeros(2), np.ones(2), np.array([0.0, 1.0]))
+    guess = np.array([3.0, -1.0])
+    assert by_coordinates(q, guess) is guess

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from cofed import studies
 from cofed.cli import app
+from cofed.sites.policy import Policy, load_policy
 from tests.sites import worlds
 
 
@@ -75,3 +76,72 @@ def test_bad_input_is_refused(files, arguments, code, said):
     done = invoke(*arguments)
     assert done.exit_code == code
     assert said in flat(done.output)
+
+
+@pytest.fixture
+def keyed(files):
+    """A study of two sites whose keys it names, and the fingerprints."""
+    assert invoke("init", ".", "-o", "study.toml").exit_code == 0
+    lines, prints = {}, {}
+    for site in ("oslo", "rome"):
+        done = invoke("key", "--keep", site)
+        assert done.exit_code == 0, done.output
+        lines[site], prints[site] = (line.strip() for line in done.output.splitlines())
+        assert re.fullmatch('key = "[0-9a-f]{64}"', lines[site])
+        assert invoke("key", "--keep", site).output == done.output  # it is kept
+    text = (files / "study.toml").read_text()
+    for site, line in lines.items():
+        text = text.replace(f'name = "{site}"', f'name = "{site}"\n{line}')
+    (files / "study.toml").write_text(text)
+    return prints
+
+
+def test_approving_shows_all_keys_and_refuses_another_than_one_s_own(files, keyed):
+    done = invoke("approve", "study.toml", "--data", "rome.parquet", "--keep", "rome")
+    assert done.exit_code == 0, done.output
+    for site, words in keyed.items():
+        assert f"Key of {site}: {words.partition(': ')[2]}" in flat(done.output)
+    done = invoke("approve", "study.toml", "--data", "rome.parquet", "--keep", "another")
+    assert done.exit_code == 2
+    assert "the study names another key of 'rome' than the one in its folder" in flat(done.output)
+    done = invoke("approve", "study.toml", "--data", "rome.parquet", "--site", "bern", "--keep", "rome")
+    assert done.exit_code == 2
+    assert "'bern' is not one of the study's sites: oslo, rome" in flat(done.output)
+
+
+def test_a_release_is_of_this_study_and_by_this_site(files, keyed):
+    study = studies.load(files / "study.toml")
+    done = invoke("release", "study.toml", "--site", "rome", "--keep", "rome")
+    assert done.exit_code == 0, done.output
+    path = files / "rome.release.json"
+    assert studies.read_release(path, study)[0] == "rome"
+    other = study.model_copy(update={"analyses": (), "study": study.study.model_copy(update={"name": "other"})})
+    with pytest.raises(ValueError, match="is a release of another study"):
+        studies.read_release(path, other)
+    path.write_text(path.read_text().replace('"rome"', '"oslo"'))
+    with pytest.raises(ValueError, match="is not signed by the key that the study names for 'oslo'"):
+        studies.read_release(path, study)
+    path.write_text("[]")
+    with pytest.raises(ValueError, match="is not a site's release"):
+        studies.read_release(path, study)
+    done = invoke("release", "study.toml", "--site", "rome", "--keep", "oslo")
+    assert done.exit_code == 2
+    assert "the study names another key of 'rome'" in flat(done.output)
+
+
+def test_a_draft_of_a_policy_is_the_default_one(files):
+    done = invoke("policy")
+    assert done.exit_code == 0, done.output
+    assert load_policy(files / "policy.toml") == Policy()
+    assert invoke("policy").exit_code == 2  # it is there already
+
+
+def test_two_sites_cannot_have_one_key(files, keyed):
+    text = (files / "study.toml").read_text()
+    one, two = re.findall('key = "([0-9a-f]{64})"', text)
+    (files / "study.toml").write_text(text.replace(two, one))
+    done = invoke("check", "study.toml", "--data", "oslo.csv")
+    assert done.exit_code == 2
+    assert "another site has the same key" in flat(done.output)
+    (files / "study.toml").write_text(text.replace(two, "nonsense"))
+    assert invoke("check", "study.toml", "--data", "oslo.csv").exit_code == 2

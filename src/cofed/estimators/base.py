@@ -20,6 +20,7 @@ from cofed.estimators.solver import DENSE, check_algorithm, solve
 from cofed.estimators.standardized_problem import StandardizedProblem, require_duality, standardized
 from cofed.estimators.survey import Survey, survey
 from cofed.losses import AbstractLoss
+from cofed.privacy import Privacy
 from cofed.regularizers import AbstractRegularizer
 from cofed.sites import AbstractSites, ExchangeTotal, Folds, QuestionRefused
 from cofed.sites.clusters import asked_errors, in_clusters
@@ -82,6 +83,8 @@ class FederatedLinearModel(BaseEstimator):
         """
         self._check_parameters()
         sites = self._intake(X, y, clients)
+        if vars(self).get("privacy") is not None:
+            return self._fit_privately(sites)
         problem = self._standardized(sites)
         forget_inference(self)
         psi = self._penalty(problem, float(vars(self).get("alpha", 0)))
@@ -176,6 +179,7 @@ class FederatedLinearModel(BaseEstimator):
         from cofed.estimators.inference import infer
 
         check_is_fitted(self)
+        refuse_privacy(self, "intervals", "their sums would not be noised")
         other, owner = copy.copy(self), type(self).__name__  # taking in rows sets what is known of features and classes
         given = asked_errors(owner, X, errors)
         sites = in_clusters(owner, other._intake(given.X, y, clients), given, clients)
@@ -214,6 +218,13 @@ class FederatedLinearModel(BaseEstimator):
 
         check_is_fitted(self)
         save(self, path)
+
+    def _fit_privately(self: Model, sites: AbstractSites) -> Model:
+        """Fit to noised sums only."""
+        from cofed.estimators import private
+
+        self.__dict__.pop("_surveyed", None)
+        return private.fit(self, sites)
 
     def _loss(self) -> AbstractLoss:
         """The loss of a row; called after `_intake`."""
@@ -283,6 +294,7 @@ class FederatedLinearModel(BaseEstimator):
 
     def _set_fitted(self, problem: StandardizedProblem, answer: CertifiedFit) -> None:
         """Set the fitted attributes."""
+        self.__dict__.pop("privacy_", None)  # of an earlier fit
         coef, intercept = problem.original(answer.w)
         self.coef_, self.intercept_ = self._output(coef + 0.0, intercept)  # no -0
         self.support_ = np.any(coef.reshape(len(coef), -1) != 0, axis=1)
@@ -312,6 +324,9 @@ class FederatedLinearModel(BaseEstimator):
         if "l1_ratio" in given:
             check_number(name, "l1_ratio", given["l1_ratio"], low=0, high=1)
         check_algorithm(name, self.algorithm)
+        privacy = given.get("privacy")
+        if privacy is not None and not isinstance(privacy, Privacy):
+            raise TypeError(f"{name}: privacy must be a cofed.Privacy, got {privacy!r}")
 
     def _rows(self, X: Features) -> np.ndarray:
         """New rows, checked against those of the fit; a client column is left out."""
@@ -347,6 +362,12 @@ class FederatedRegressor(FederatedLinearModel):
             X coef + intercept.
         """
         return self._linear(X)
+
+
+def refuse_privacy(model: FederatedLinearModel, what: str, why: str) -> None:
+    """Refuse what would ask the sites for sums without noise."""
+    if vars(model).get("privacy") is not None:
+        raise ValueError(f"{type(model).__name__}: with privacy there are no {what}: {why}")
 
 
 def forget_inference(model: FederatedLinearModel) -> None:

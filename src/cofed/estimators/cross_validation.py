@@ -86,7 +86,10 @@ class CrossValidated(FederatedLinearModel):
         folds = None
         if self.criterion in ("min", "1se"):
             folds = Folds(int(self.cv), int(self.random_state), self._classifies)
-        problem = self._standardized(self._intake(X, y, clients), folds)
+        sites = self._intake(X, y, clients)
+        if vars(self).get("privacy") is not None:
+            return self._fit_privately(sites)
+        problem = self._standardized(sites, folds)
         self.alphas_ = strengths(self, problem, int(self.n_alphas), float(self.eps)) if given is None else given
         found = solve_paths(self, problem, self.alphas_, folds is not None)
         warn(found.models)

@@ -8,6 +8,7 @@ from cofed.estimators.cross_validation import CrossValidated
 from cofed.estimators.elastic_net import FederatedElasticNet, FederatedLasso
 from cofed.estimators.logistic import FederatedLogisticRegression
 from cofed.estimators.poisson import FederatedPoisson
+from cofed.privacy import Privacy
 
 
 class FederatedLassoCV(CrossValidated, FederatedLasso):
@@ -39,6 +40,9 @@ class FederatedLassoCV(CrossValidated, FederatedLasso):
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    privacy : Privacy, optional
+        Differential privacy of the rows (`cofed.Privacy`): the sites noise what they send, and the model comes from
+        that alone. There is no certificate then, and there are no intervals.
 
     Attributes
     ----------
@@ -58,8 +62,8 @@ class FederatedLassoCV(CrossValidated, FederatedLasso):
         The intercept.
     support_ : ndarray of bool
         True where a feature is used.
-    certificate_ : Certificate
-        How far from optimal the fit can be.
+    certificate_ : Certificate or None
+        How far from optimal the fit can be; None with privacy.
     n_rounds_, bytes_ : int
         The exchanges between the server and its clients, and their size (both ways, all clients).
     exchanges_ : tuple of ExchangeTotal
@@ -68,6 +72,8 @@ class FederatedLassoCV(CrossValidated, FederatedLasso):
         The clients' names, and how many rows each has.
     algorithm_ : str
         The algorithm that was used.
+    privacy_ : PrivacyReport
+        What the fit has cost; with privacy only.
 
     Examples
     --------
@@ -95,6 +101,7 @@ class FederatedLassoCV(CrossValidated, FederatedLasso):
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        privacy: Given[Privacy | None] = None,
     ):
         self.alphas = alphas
         self.n_alphas = n_alphas
@@ -107,6 +114,7 @@ class FederatedLassoCV(CrossValidated, FederatedLasso):
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.privacy = privacy
 
 
 class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
@@ -140,6 +148,9 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    privacy : Privacy, optional
+        Differential privacy of the rows (`cofed.Privacy`): the sites noise what they send, and the model comes from
+        that alone. There is no certificate then, and there are no intervals.
 
     Attributes
     ----------
@@ -159,8 +170,8 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
         The intercept.
     support_ : ndarray of bool
         True where a feature is used.
-    certificate_ : Certificate
-        How far from optimal the fit can be.
+    certificate_ : Certificate or None
+        How far from optimal the fit can be; None with privacy.
     n_rounds_, bytes_ : int
         The exchanges between the server and its clients, and their size (both ways, all clients).
     exchanges_ : tuple of ExchangeTotal
@@ -169,6 +180,8 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
         The clients' names, and how many rows each has.
     algorithm_ : str
         The algorithm that was used.
+    privacy_ : PrivacyReport
+        What the fit has cost; with privacy only.
 
     Examples
     --------
@@ -196,6 +209,7 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        privacy: Given[Privacy | None] = None,
     ):
         self.l1_ratio = l1_ratio
         self.alphas = alphas
@@ -209,6 +223,7 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.privacy = privacy
 
 
 class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression):

@@ -10,6 +10,7 @@ from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Squared
+from cofed.privacy import Privacy
 
 
 class FederatedElasticNet(SiteScoreMixin, RegressorMixin, FederatedRegressor):
@@ -34,6 +35,9 @@ class FederatedElasticNet(SiteScoreMixin, RegressorMixin, FederatedRegressor):
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    privacy : Privacy, optional
+        Differential privacy of the rows (`cofed.Privacy`): the sites noise what they send, and the model comes from
+        that alone. There is no certificate then, and there are no intervals.
 
     Attributes
     ----------
@@ -43,8 +47,8 @@ class FederatedElasticNet(SiteScoreMixin, RegressorMixin, FederatedRegressor):
         The intercept.
     support_ : ndarray of bool
         True where a feature is used.
-    certificate_ : Certificate
-        How far from optimal the fit can be.
+    certificate_ : Certificate or None
+        How far from optimal the fit can be; None with privacy.
     n_rounds_, bytes_ : int
         The exchanges between the server and its clients, and their size (both ways, all clients).
     exchanges_ : tuple of ExchangeTotal
@@ -53,6 +57,8 @@ class FederatedElasticNet(SiteScoreMixin, RegressorMixin, FederatedRegressor):
         The clients' names, and how many rows each has.
     algorithm_ : str
         The algorithm that was used.
+    privacy_ : PrivacyReport
+        What the fit has cost; with privacy only.
 
     Examples
     --------
@@ -73,6 +79,7 @@ class FederatedElasticNet(SiteScoreMixin, RegressorMixin, FederatedRegressor):
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        privacy: Given[Privacy | None] = None,
     ):
         self.alpha = alpha
         self.l1_ratio = l1_ratio
@@ -81,6 +88,7 @@ class FederatedElasticNet(SiteScoreMixin, RegressorMixin, FederatedRegressor):
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.privacy = privacy
 
     def _loss(self) -> Squared:
         return Squared()
@@ -112,6 +120,9 @@ class FederatedLasso(FederatedElasticNet):
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    privacy : Privacy, optional
+        Differential privacy of the rows (`cofed.Privacy`): the sites noise what they send, and the model comes from
+        that alone. There is no certificate then, and there are no intervals.
 
     Attributes
     ----------
@@ -121,8 +132,8 @@ class FederatedLasso(FederatedElasticNet):
         The intercept.
     support_ : ndarray of bool
         True where a feature is used.
-    certificate_ : Certificate
-        How far from optimal the fit can be.
+    certificate_ : Certificate or None
+        How far from optimal the fit can be; None with privacy.
     n_rounds_, bytes_ : int
         The exchanges between the server and its clients, and their size (both ways, all clients).
     exchanges_ : tuple of ExchangeTotal
@@ -131,6 +142,8 @@ class FederatedLasso(FederatedElasticNet):
         The clients' names, and how many rows each has.
     algorithm_ : str
         The algorithm that was used.
+    privacy_ : PrivacyReport
+        What the fit has cost; with privacy only.
 
     Examples
     --------
@@ -150,6 +163,7 @@ class FederatedLasso(FederatedElasticNet):
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        privacy: Given[Privacy | None] = None,
     ):
         self.alpha = alpha
         self.fit_intercept = fit_intercept
@@ -157,6 +171,7 @@ class FederatedLasso(FederatedElasticNet):
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.privacy = privacy
 
     def _penalty(self, problem: StandardizedProblem, alpha: float) -> WeightedElasticNet:
         return elastic_net(alpha, 1.0, problem.units)

@@ -77,7 +77,8 @@ def solve_one(problem: StandardizedProblem, psi: AbstractRegularizer, tol: float
     top = max(float(psi.zeroing_factor(problem.null.gradient.coef)), 1.0)
     way = np.geomspace(top, 1, DOWN + 1)[1:] if np.isfinite(top) else 2.0 ** np.arange(DOWN - 1, -1, -1)
     alphas = np.append(way, BELOW)
-    one = TrainingSet(problem, psi, alphas, np.arange(len(alphas)) == DOWN - 1, tol)
+    kind = WideTrainingSet if is_wide(problem, psi) else TrainingSet
+    one = kind(problem, psi, alphas, np.arange(len(alphas)) == DOWN - 1, tol)
     return finished(one, psi.scaled, run([one], most))[0]
 
 

@@ -14,6 +14,7 @@ from cofed.estimators.penalty import elastic_net
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Logistic, Softmax
+from cofed.privacy import Privacy
 from cofed.regularizers import AbstractRegularizer
 from cofed.sites import AbstractSites, QuestionRefused
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather
@@ -49,6 +50,9 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    privacy : Privacy, optional
+        Differential privacy of the rows (`cofed.Privacy`): the sites noise what they send, and the model comes from
+        that alone. There is no certificate then, and there are no intervals.
 
     Attributes
     ----------
@@ -58,8 +62,8 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         The intercept.
     support_ : ndarray of bool
         True where a feature is used.
-    certificate_ : Certificate
-        How far from optimal the fit can be.
+    certificate_ : Certificate or None
+        How far from optimal the fit can be; None with privacy.
     n_rounds_, bytes_ : int
         The exchanges between the server and its clients, and their size (both ways, all clients).
     exchanges_ : tuple of ExchangeTotal
@@ -68,6 +72,8 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         The clients' names, and how many rows each has.
     algorithm_ : str
         The algorithm that was used.
+    privacy_ : PrivacyReport
+        What the fit has cost; with privacy only.
     classes_ : ndarray
         The labels of the classes.
 
@@ -95,6 +101,7 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        privacy: Given[Privacy | None] = None,
     ):
         self.alpha = alpha
         self.penalty = penalty
@@ -105,6 +112,7 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.privacy = privacy
 
     def decision_function(self, X: Features) -> np.ndarray:
         """The scores of the classes.

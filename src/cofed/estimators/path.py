@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from cofed._util.rounding import EPS
 from cofed._util.types import Given
 from cofed.estimators import lock_step
-from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.base import FederatedLinearModel, refuse_privacy
 from cofed.estimators.checks import check_count, check_number
 from cofed.estimators.lock_step import PathsAnswer
 from cofed.estimators.progress import CertifiedFit
@@ -168,6 +168,7 @@ def regularization_path(
     if not isinstance(estimator, FederatedLinearModel) or "alpha" not in estimator.get_params():
         raise ValueError(f"{name} has no strength alpha, and so no path")
     estimator._check_parameters()
+    refuse_privacy(estimator, "paths", "every strength would cost; the CV estimators give a path_ for the price of one")
     check_count(name, "n_alphas", n_alphas, high=MOST)
     check_number(name, "eps", eps, low=0, high=1, strict=True)
     given = None if alphas is None else ordered(name, alphas)

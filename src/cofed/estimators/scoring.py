@@ -6,7 +6,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from cofed._util.types import Given
-from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.base import FederatedLinearModel, refuse_privacy
 from cofed.sites import AbstractSites, Scaling
 from cofed.sites.intake import FitFeatures, Labels, aligned
 from cofed.sites.queries import Message, ScoreMessage, score, sums
@@ -44,6 +44,7 @@ class SiteScoreMixin:
 def score_of_sites(model: FederatedLinearModel, sites: AbstractSites) -> float:
     """Accuracy (one exchange), or one minus the ratio of the deviances of the model and of the mean (two)."""
     check_is_fitted(model)
+    refuse_privacy(model, "scores of sites", "their sums would not be noised")
     p = vars(model)["n_features_in_"]
     own, loss = model._labelled(aligned(model, sites)), model._loss()
     coef, intercept = np.atleast_2d(model.coef_).T, np.reshape(np.asarray(model.intercept_), -1)

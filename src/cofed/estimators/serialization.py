@@ -16,12 +16,19 @@ from cofed.engine.serialization import decode, encode
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.certificate import Certificate
 from cofed.estimators.regularization_path import RegularizationPath
+from cofed.privacy import Privacy, PrivacyReport
 from cofed.sites import Design, ExchangeTotal
 
 JSON = dict[str, Any] | list[Any] | str | int | float | bool | None
 FORMAT = 1
 # Dataclasses by the names that they have in files.
-RECORDS = {"Certificate": Certificate, "Exchange": ExchangeTotal, "RegularizationPath": RegularizationPath}
+RECORDS = {
+    "Certificate": Certificate,
+    "Exchange": ExchangeTotal,
+    "RegularizationPath": RegularizationPath,
+    "Privacy": Privacy,
+    "PrivacyReport": PrivacyReport,
+}
 RENAMED = {"seed": "random_state", "selection": "criterion"}  # parameters of older files
 
 
@@ -99,7 +106,7 @@ def written(value: object, arrays: dict[str, np.ndarray]) -> JSON:
     if isinstance(value, pd.DataFrame):
         columns = {str(name): written(column.to_numpy(), arrays) for name, column in value.items()}
         return {"table": columns, "index": [str(name) for name in value.index]}
-    if isinstance(value, (Certificate, ExchangeTotal, RegularizationPath)):
+    if isinstance(value, (Certificate, ExchangeTotal, RegularizationPath, Privacy, PrivacyReport)):
         record = next(name for name, kind in RECORDS.items() if isinstance(value, kind))
         fields = {field.name: written(getattr(value, field.name), arrays) for field in dataclasses.fields(value)}
         return {"record": record, "fields": fields}

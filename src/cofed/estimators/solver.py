@@ -69,7 +69,7 @@ def solve(
         name = choose(problem, psi) if algorithm == "auto" else algorithm
         if fit.done(seen):
             return fit.finished(w, seen, name)
-        if name == "newton" and warm is None and not problem.loss.quadratic and serves(problem, psi):
+        if name == "newton" and warm is None and problem.hessian is None and serves(problem, psi):
             answer = solve_one(problem, psi, tol, max_rounds)
             if answer.certificate.outcome != "not converged":
                 return answer

@@ -18,10 +18,8 @@ def summary(model: FederatedLinearModel) -> str:
     """Coefficients in use (with intervals, where there are any), the certificate, sites, rounds and bytes."""
     table = coefficients(model)
     left_out = len(table) - MOST
-    certificate = model.certificate_
     sites = ", ".join(f"{name} ({n})" for name, n in zip(model.clients_[:8], model.client_sizes_[:8], strict=True))
     more = len(model.clients_) - 8
-    gap = "none known" if np.isinf(certificate.gap) else f"{certificate.gap:.2e}"
     lines = [
         f"{type(model).__name__}: {int(model.support_.sum())} of {len(model.support_)} features in use",
         "",
@@ -29,16 +27,32 @@ def summary(model: FederatedLinearModel) -> str:
         *([f"... and {left_out} more"] if left_out > 0 else []),
         "",
         *intervals(model),
-        f"objective     {certificate.objective:.8g}",
-        f"duality gap   {gap} (prox-gradient {certificate.prox_gradient:.2e}; "
-        f"{'within' if certificate.converged else 'NOT within'} tol = {certificate.tol:g} of {certificate.scale:.4g})",
-        f"outcome       {OUTCOMES[certificate.outcome]}",
+        *exactness(model),
         f"clients       {len(model.clients_)}: {sites}{f' and {more} more' if more > 0 else ''}",
         f"algorithm     {model.algorithm_}",
         f"exchanged     {model.n_rounds_} rounds, {model.bytes_:,} bytes: "
         + ", ".join(f"{one.what} {one.rounds}" for one in model.exchanges_),
     ]
     return "\n".join(lines)
+
+
+def exactness(model: FederatedLinearModel) -> list[str]:
+    """The certificate; or what a private fit has cost, and why it has none."""
+    certificate, privacy = model.certificate_, vars(model).get("privacy_")
+    if privacy is not None:
+        cost = f"epsilon {privacy.epsilon:.3g} at delta {privacy.delta:g}"
+        noise = "all of it from every site" if privacy.shares == 1 else f"in shares, of which {privacy.shares} suffice"
+        return [
+            f"privacy       of each {privacy.level}: {cost}; noise: {noise}",
+            f"certificate   none: {privacy.sentence}",
+        ]
+    gap = "none known" if np.isinf(certificate.gap) else f"{certificate.gap:.2e}"
+    return [
+        f"objective     {certificate.objective:.8g}",
+        f"duality gap   {gap} (prox-gradient {certificate.prox_gradient:.2e}; "
+        f"{'within' if certificate.converged else 'NOT within'} tol = {certificate.tol:g} of {certificate.scale:.4g})",
+        f"outcome       {OUTCOMES[certificate.outcome]}",
+    ]
 
 
 def intervals(model: FederatedLinearModel) -> list[str]:

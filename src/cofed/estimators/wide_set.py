@@ -22,6 +22,7 @@ from cofed.solvers.active_set import ElasticQuadratic
 FLAT = 1e-11  # curvature, beside the largest, that may be rounding
 SLIGHT = 1e-9  # of a diagonal entry, which may lack that much by rounding
 NEARLY = 0.9  # of the slope at which a coefficient is used
+SOME = 128  # coefficients that come into use at once, where few are
 ROUNDS = 50  # of coefficients that come into use, at most
 
 
@@ -95,8 +96,8 @@ class WideTrainingSet(TrainingSet):
         g, alpha = self.bundle.seen.gradient[self.standing.best[i]], self.alphas[i]
         l1, ridge = alpha * pieces.l1, alpha * pieces.ridge
         z = x if guess is None else guess
-        slope = g + H.times(z - x) + ridge * z
-        inside = (x != 0) | (z != 0) | (np.abs(slope) >= NEARLY * l1)
+        inside = (x != 0) | (z != 0) | (l1 == 0)
+        inside |= strongest(~inside, g + H.times(z - x) + ridge * z, NEARLY * l1)
         for _ in range(ROUNDS):
             own = np.flatnonzero(inside)
             q = ElasticQuadratic(H.block(own), g[own], x[own], l1[own], ridge[own])
@@ -104,12 +105,20 @@ class WideTrainingSet(TrainingSet):
             z = np.zeros_like(x)
             z[own] = active_set.minimise(q, min(starts, key=q.value))
             slope = g + H.times(z - x) + ridge * z
-            noise = 64 * EPS * (np.abs(g) + l1)
-            outside = ~inside & (np.abs(slope) > l1 + noise)
-            if not outside.any():
+            more = strongest(~inside, slope, l1 + 64 * EPS * (np.abs(g) + l1))
+            if not more.any():
                 break
-            inside |= outside
+            inside |= more
         return z
+
+
+def strongest(among: np.ndarray, slope: Vector, least: Vector) -> np.ndarray:
+    """Of some coefficients those whose slope is above the least, the strongest, about as many as the others are."""
+    pull = np.where(among, np.abs(slope), 0) / np.where(least > 0, least, 1)
+    order = np.argsort(-pull, kind="stable")[: max(SOME, int(np.sum(~among)))]
+    found = np.zeros(len(slope), bool)
+    found[order] = pull[order] > 1
+    return found
 
 
 def fold_sums(problem: StandardizedProblem) -> tuple[np.ndarray, np.ndarray]:

@@ -6,6 +6,7 @@ from .grid_sites import sites as sites
 from .local_sites import ChosenColumns as ChosenColumns
 from .local_sites import await_sites as await_sites
 from .local_sites import start_sites as start_sites
+from .privacy import ClientPrivacy as ClientPrivacy
 from .privacy import Privacy as Privacy
 from .run_folder import SavedRun as SavedRun
 from .run_folder import read_saved as read_saved

@@ -6,7 +6,7 @@ from cofed._util import checks
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.flower.flwr_types import ClientApp, Context, Message, Mod
-from cofed.flower.privacy import Privacy
+from cofed.flower.privacy import ClientPrivacy
 from cofed.flower.settings import check_ends, check_privacy
 from cofed.flower.site import FromConfig, Keep, Load, Site
 from cofed.problem import Problem
@@ -19,7 +19,7 @@ def client_app(
     load: Given[Load],
     *,
     keep: Given[Keep | None] = None,
-    privacy: Given[Privacy | None] = None,
+    privacy: Given[ClientPrivacy | None] = None,
     plain: Given[bool] = False,
     roster: Given[Mapping[str, str] | None] = None,
     mods: Given[list[Mod] | None] = None,
@@ -39,7 +39,7 @@ def client_app(
         From the node's configuration to a folder of this site's own. It holds what the site keeps between rounds (so
         that it can be stopped and come back), the compiled programs (so that each round's process starts fast), the
         site's personal model and the last model. Without it, a restarted node has lost its state.
-    privacy : Privacy, optional
+    privacy : ClientPrivacy, optional
         The clip and noise that this site insists on: it then answers no server that asks for less, or for evaluations.
     plain : bool
         Whether this site also answers a server that sees its own updates. By default it sends them under masks only,

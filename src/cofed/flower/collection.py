@@ -152,6 +152,11 @@ class Collection:
         kinds = [trouble.kind for trouble in self.troubles.values()]
         return len(kinds) == len(self.sites) and all(kind == NOT_FINITE.kind for kind in kinds)
 
+    def is_short(self, quorum: int) -> bool:
+        """Whether too few updates have come, and none of the missing sites will be asked again."""
+        gone = all(site in self.troubles and self.ask_again.get(site) == math.inf for site in self.missing)
+        return gone and len(self.counting) < quorum
+
     def silent(self, there: Set[str]) -> list[str]:
         """The sites that are there and have said nothing, if all of their cohort are there."""
         return [

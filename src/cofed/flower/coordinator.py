@@ -161,8 +161,8 @@ def collect(
             return end_hopeless(io, state, found), found
         if found.done(there, settings, seconds):
             return state, found.closed(there)
-        if seconds > settings.patience:
-            return end_starved(io, state, found), found
+        if seconds > settings.patience or found.is_short(settings.quorum):
+            return end_starved(io, state, found, seconds), found
         if found.waiting(there, settings, seconds):
             io.progress.remind(state.round, "quorum", f"{so_far(state, found)}; waiting")
         pause()
@@ -181,10 +181,9 @@ def end_hopeless(io: ServerIO, state: NetworkState, found: Collection) -> Networ
     return state.ended(Outcome.DIVERGED)
 
 
-def end_starved(io: ServerIO, state: NetworkState, found: Collection) -> NetworkState:
-    """End a run whose quorum was not reached in time."""
-    patience = state.agreed.settings.patience
-    words = f"{so_far(state, found)} in {patience:g} s; missing: {', '.join(found.missing)}"
+def end_starved(io: ServerIO, state: NetworkState, found: Collection, seconds: float) -> NetworkState:
+    """End a run whose quorum was not reached in time, or cannot be."""
+    words = f"{so_far(state, found)} in {seconds:.0f} s; missing: {', '.join(found.missing)}"
     state, events = state.left_out({site: found.troubles.get(site, SILENT) for site in found.missing})
     io.tell(state, [*events, Event("stopped", words)])
     return state.ended(Outcome.STARVED)

@@ -24,7 +24,7 @@ from cofed.flower.local_work import RoundWork
 from cofed.flower.messages import RoundInstructions
 
 
-class Privacy(eqx.Module):
+class ClientPrivacy(eqx.Module):
     """Client-level differential privacy of the sites' updates.
 
     Parameters
@@ -38,9 +38,9 @@ class Privacy(eqx.Module):
 
     Examples
     --------
-    >>> from cofed.flower import Privacy
-    >>> Privacy(clip=1.0, noise=8.0, delta=1e-6)
-    Privacy(clip=1.0, noise=8.0, delta=1e-06)
+    >>> from cofed.flower import ClientPrivacy
+    >>> ClientPrivacy(clip=1.0, noise=8.0, delta=1e-6)
+    ClientPrivacy(clip=1.0, noise=8.0, delta=1e-06)
     """
 
     clip: float
@@ -70,8 +70,8 @@ class Privacy(eqx.Module):
 
         Examples
         --------
-        >>> from cofed.flower import Privacy
-        >>> Privacy(clip=1.0, noise=8.0).epsilon(0)
+        >>> from cofed.flower import ClientPrivacy
+        >>> ClientPrivacy(clip=1.0, noise=8.0).epsilon(0)
         0.0
         """
         if isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or not 0 <= rounds < 2**31:
@@ -84,6 +84,9 @@ class Privacy(eqx.Module):
         accountant = rdp.RdpAccountant(neighboring_relation=privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE)
         accountant.compose(dp_event.GaussianDpEvent(self.noise / 2), rounds)
         return float(accountant.get_epsilon(self.delta))
+
+
+Privacy = ClientPrivacy  # its name in earlier versions; cofed.Privacy is that of rows
 
 
 @eqx.filter_jit

@@ -14,7 +14,7 @@ from cofed.engine.history import Result
 from cofed.flower.coordinator import coordinate
 from cofed.flower.flwr_types import Context, Grid, ServerApp
 from cofed.flower.lock import exclusive
-from cofed.flower.privacy import Privacy
+from cofed.flower.privacy import ClientPrivacy
 from cofed.flower.run_folder import RunFolder
 from cofed.flower.settings import NetworkSpec, ServeOptions, Weights, check_ends
 from cofed.flower.site import FromConfig, from_config
@@ -40,7 +40,7 @@ def serve(
     w0: Given[PyTree] = None,
     seed: Given[int] = 0,
     evaluate_every: Given[int | None] = 1,
-    privacy: Given[Privacy | None] = None,
+    privacy: Given[ClientPrivacy | None] = None,
     plain: Given[bool] = False,
     cohorts: Given[str | Sequence[Sequence[str]] | None] = None,
     robust: Given[str | None] = None,
@@ -80,7 +80,7 @@ def serve(
         As in `cofed.run`.
     evaluate_every : int, optional
         Rounds between evaluations at the sites; None: never. A model is evaluated along with the next round.
-    privacy : Privacy, optional
+    privacy : ClientPrivacy, optional
         Clip and noise of every update. There are then no evaluations, which would tell of the data too.
     plain : bool
         Whether the server sees each site's own updates and evaluations. By default they are masked, and it sees their

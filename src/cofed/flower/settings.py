@@ -17,7 +17,7 @@ from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.engine.serialization import encode_or_none
 from cofed.flower import wire
 from cofed.flower.cohorts import Cohorts, check_rounds, everybody_in, read_cohorts
-from cofed.flower.privacy import Privacy
+from cofed.flower.privacy import ClientPrivacy
 from cofed.flower.robust import check_robust
 from cofed.problem import Problem
 
@@ -42,7 +42,7 @@ class ServeOptions:
     w0: Given[PyTree] = None
     seed: Given[int] = 0
     evaluate_every: Given[int | None] = 1
-    privacy: Given[Privacy | None] = None
+    privacy: Given[ClientPrivacy | None] = None
     plain: Given[bool] = False
     cohorts: Given[str | Sequence[Sequence[str]] | None] = None
     robust: Given[str | None] = None
@@ -155,7 +155,7 @@ class NetworkSpec:
     settings: ServerSettings
     weights: Given[Weights] = "uniform"
     w0: PyTree = None
-    privacy: Privacy | None = None
+    privacy: ClientPrivacy | None = None
 
     @classmethod
     def checked(
@@ -225,8 +225,8 @@ def difference(part: str, was: object, value: object) -> str:
 
 
 def check_privacy(privacy: object) -> None:
-    """Refuse what is no `Privacy`."""
-    if privacy is not None and not isinstance(privacy, Privacy):
+    """Refuse what is no `ClientPrivacy`."""
+    if privacy is not None and not isinstance(privacy, ClientPrivacy):
         raise TypeError(f"privacy must be a cofed.flower.Privacy, got {type(privacy).__name__}")
 
 

@@ -33,7 +33,7 @@ from cofed.flower.client_state import ClientStates, Lost
 from cofed.flower.flwr_types import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from cofed.flower.local_work import RoundWork, evaluated, last_work, local_work
 from cofed.flower.messages import Identity, RoundInstructions, SiteInfo, SumTerms, stage_at, stand_in
-from cofed.flower.privacy import Privacy, privatised
+from cofed.flower.privacy import ClientPrivacy, privatised
 from cofed.flower.run_folder import save_model
 from cofed.flower.site_audit import write_line
 from cofed.flower.site_sums import SiteSum, card_in_run
@@ -71,7 +71,7 @@ class Site:
     algorithm: Given[FromConfig[AbstractAlgorithm]]
     load: Given[Load]
     keep: Given[Keep | None] = None
-    privacy: Privacy | None = None
+    privacy: ClientPrivacy | None = None
     plain: bool = False
     roster: Mapping[str, str] | None = None
     in_memory: dict[str, SiteMasks] = dataclasses.field(default_factory=dict)  # keys, by site, without `keep`
@@ -365,7 +365,7 @@ def run_in(head: wire.Head) -> str:
     return run
 
 
-def require_privacy(privacy: Privacy | None, instructions: RoundInstructions, evaluates: bool) -> None:
+def require_privacy(privacy: ClientPrivacy | None, instructions: RoundInstructions, evaluates: bool) -> None:
     """Refuse instructions that protect this site less than it insists on."""
     if privacy is None:
         return

@@ -20,7 +20,7 @@ const dress = (column, cell) => (column === "bytes" && cell !== null ? h("span",
 
 function log({ site, facts, verdict: found, problems, words: said, notes, tiles: shown, left, lines, said: sentences, earlier }) {
   return [
-    data.logs.length > 1 ? h("div", { class: "title" }, h("h2", {}, site, " ", verdict(found)), h("p", { class: "facts" }, facts.join(" · "))) : null,
+    data.logs.length > 1 ? h("div", { class: "title log" }, h("h2", {}, site, " ", verdict(found)), h("p", { class: "facts" }, facts.join(" · "))) : null,
     problems.length ? h("div", { class: "notice" }, h("ul", {}, problems.map((problem) => h("li", {}, problem)))) : null,
     tiles(shown),
     sheet("summary", "By study, fit and question", words(said), left.rows.length ? table(left, `What left ${site}, by question`, dress) : null),

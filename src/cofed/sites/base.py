@@ -166,6 +166,9 @@ class AbstractSites(ABC):
         Whether a server elsewhere learns sums over all sites only; None where all is in this process.
     exchanges : Exchanges
         What has been asked so far, counted by whatever carries the messages.
+    sums_only : bool
+        Whether nobody sees a single site's answer, but the sum over all sites only: the sites then share the noise of
+        questions that have some.
     """
 
     names: tuple[str, ...]
@@ -175,6 +178,7 @@ class AbstractSites(ABC):
     design: Design | None = None
     is_masked: bool | None = None
     exchanges: Exchanges
+    sums_only: bool = False
 
     def ask(self, query: AbstractQuery[M], message: M) -> PyTree:
         """Ask all sites one question.

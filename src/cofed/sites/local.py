@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import json
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -19,10 +20,10 @@ from cofed.sites.columns import Label, TableInfo
 from cofed.sites.design import Design
 from cofed.sites.guard import AbstractGuard, Asked, OpenGuard, Refusal, SumOver
 from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
-from cofed.sites.queries import Message, sums
+from cofed.sites.queries import AbstractPrivateQuery, Message, sums
 from cofed.sites.questions import Question, answer_arrays, flat, question_hash, read_question
 from cofed.sites.rows import SiteRows
-from cofed.sites.secure.cards import RUN
+from cofed.sites.secure.cards import RUN, Card
 from cofed.sites.secure.keys import SiteKeys
 from cofed.sites.secure.site_end import SiteMasks, reply_words
 from cofed.sites.secure.sum_request import SumRequest, read_sum
@@ -193,7 +194,18 @@ class LocalSite:
         study, run = head.get("study", ""), head.get("run", "")
         if not isinstance(study, str) or not isinstance(run, str) or not (run == "" or RUN.fullmatch(run)):
             raise Malformed(f"the request is of the study {clipped(study)} and the fit {clipped(run)}")
-        return self.masks.card(study, run, len(self.table.frame), self.table.digest).model_dump() if run else None
+        return self.own_card(study, run).model_dump() if run else None
+
+    def own_card(self, study: str, run: str) -> Card:
+        """The site's card in a fit: what it tells of its table there is also in `info`."""
+        told = tuple(name for name in self.constant if self.consent.tells(name))
+        return self.masks.card(study, run, len(self.table.frame), self.table.digest, told)
+
+    @functools.cached_property
+    def constant(self) -> tuple[str, ...]:
+        """The columns that have one value, or none."""
+        columns = self.table.info(self.consent.markers()).columns
+        return tuple(one.name for one in columns if one.kind == "empty" or (one.levels and len(one.levels) == 1))
 
     def end(self, head: Head) -> Head:
         """Forget the keys of a fit that is over."""
@@ -210,7 +222,7 @@ class LocalSite:
         over = None if total is None else self.over(total)
         check_fit(question, len(design.feature_names))
         asked = Asked(question, question.digest, design, self.table, over)
-        refusal, arrays = self.judged(asked)
+        refusal, arrays = self.judged(asked, self.noise_secret(question, total))
         if refusal is not None:
             about["rule"] = refusal.rule
             log.warning("cofed: the question %s is not answered: %s", question.query.name, refusal.sentence)
@@ -222,26 +234,36 @@ class LocalSite:
             return {"finite": all(np.isfinite(array).all() for array in arrays.values())}, arrays
         return self.masked(asked, total, str(about["request"]), None if refusal is not None else arrays)
 
-    def judged(self, asked: Asked) -> tuple[Refusal | None, dict[str, np.ndarray]]:
-        """Why a question is not answered, and its answer.
+    def judged(self, asked: Asked, noise: bytes) -> tuple[Refusal | None, dict[str, np.ndarray]]:
+        """Why a question is not answered, and its answer, of some with noise from this secret.
 
         Where the answer is masked, nobody else may know of a refusal that depends on the rows. So it is computed all
         the same, as the time that it takes would tell, and whatever goes wrong is such a refusal.
         """
         query, message = asked.question.query, asked.question.message
         try:
-            refusal = self.guard.refuses(asked)
+            refusal = too_little_noise(asked) or self.guard.refuses(asked)
             if refusal is not None and (asked.over is None or not refusal.is_silent):
                 return refusal, {}
             rows = self.rows(asked.design)
             if refusal is None and (reason := query.refuses(rows.X, rows.y, message)) is not None:
                 refusal = Refusal("", reason, is_silent=True)
-            return refusal, answer_arrays(rows.answer(query, message))
+            return refusal, answer_arrays(rows.answer(query, message, noise))
         except Exception as error:
             if asked.over is None or isinstance(error, Malformed):
                 raise
             log.exception("cofed: the site %s failed", self.name)
             return Refusal("", f"it failed with a {type(error).__name__}", is_silent=True), {}
+
+    def noise_secret(self, question: Question, total: SumRequest | None) -> bytes:
+        """What the noise of an answer is drawn from.
+
+        Asked again in one fit, a question has the same noise, so that nothing can be averaged. Over other sites, in
+        another fit, or after any site's table has changed (each has another key then), all sites have new noise: the
+        difference of two sums with some of their noise in common would tell of the others with too little.
+        """
+        sites = () if total is None else sorted((card.site, card.key) for card in total.cards)
+        return self.masks.keys.mark(b"noise", question.digest.encode(), json.dumps(sites).encode())
 
     def masked(
         self, asked: Asked, total: SumRequest, mark: str, arrays: Mapping[str, np.ndarray] | None
@@ -274,7 +296,7 @@ class LocalSite:
 
     def over(self, total: SumRequest) -> SumOver:
         """Over whom an answer is added up, checked."""
-        own = self.masks.card(total.study, total.run, len(self.table.frame), self.table.digest)
+        own = self.own_card(total.study, total.run)
         over = self.masks.over(total, own, self.consent.roster(total.study))
         return dataclasses.replace(over, released=over.released | self.consent.releasable(total.study))
 
@@ -302,6 +324,15 @@ class LocalSite:
 def told(refusal: Refusal) -> str:
     """What the server is told of a refusal."""
     return f"its rule {refusal.rule!r} forbids it" if refusal.rule else refusal.sentence
+
+
+def too_little_noise(asked: Asked) -> Refusal | None:
+    """Refuse a noised question that counts on the noise of too many sites."""
+    query, message = asked.question.query, asked.question.message
+    if not isinstance(query, AbstractPrivateQuery):
+        return None
+    lack = query.lacks(message, 1 if asked.over is None else len(asked.over.rows))
+    return None if lack is None else Refusal("noise", lack)
 
 
 def check_fit(question: Question, p: int) -> None:

@@ -1,6 +1,9 @@
 """Sites whose rows are all in this process."""
 
 import dataclasses
+import hashlib
+import hmac
+import secrets
 import time
 
 import equinox as eqx
@@ -22,6 +25,8 @@ from cofed.federation.rows import Rows, of_clients, tiers_of
 from cofed.models import Weights
 from cofed.sites.base import AbstractSites, AbstractTraining, Exchange, Exchanges, QuestionRefused, TrainingPlan
 from cofed.sites.queries.base import AbstractQuery, Message
+from cofed.sites.queries.private import AbstractPrivateQuery
+from cofed.sites.questions import question_bytes
 from cofed.sites.rows import SiteRows
 from cofed.sites.table import Scaling, padded_size
 
@@ -35,6 +40,9 @@ class MemorySites(AbstractSites):
         The sites' rows.
     feature_names : tuple of str, optional
         The names of the features.
+    secret : bytes, optional
+        What the sites' noise is drawn from, of questions with noise; None is a new one. Who knows it can take the
+        noise off, so a fixed one is for trials.
 
     Examples
     --------
@@ -45,8 +53,11 @@ class MemorySites(AbstractSites):
     ([5.0], 32)
     """
 
-    def __init__(self, rows: SiteRows, feature_names: tuple[str, ...] | None = None):
+    sums_only = True  # nobody looks at a single site's answer
+
+    def __init__(self, rows: SiteRows, feature_names: tuple[str, ...] | None = None, secret: bytes | None = None):
         self.rows = rows
+        self.secret = secrets.token_bytes(32) if secret is None else secret
         self.names, self.sizes, self.n_features = rows.names, rows.sizes, rows.X.shape[1]
         self.feature_names = feature_names
         self.exchanges = Exchanges()
@@ -56,9 +67,19 @@ class MemorySites(AbstractSites):
             reason = query.refuses(*self.rows.of_site(m), message)
             if reason is not None:
                 raise QuestionRefused(f"{reason} (client {name!r})")
-        answer = self.rows.answer(query, message)
+        private = isinstance(query, AbstractPrivateQuery)
+        answer = self.noised(query, message) if private else self.rows.answer(query, message)
         many = len(self.names)
         return answer, many * trees.nbytes(arrays_of(message)), many * trees.nbytes(answer)
+
+    def noised(self, query: AbstractPrivateQuery, message: Message) -> PyTree:
+        """The sum of the sites' noised answers: each site rounds its own, and draws its own noise."""
+        asked = question_bytes(query, message)
+        parts = [
+            rows.answer(query, message, own_secret(self.secret, name, asked))
+            for name, rows in zip(self.names, self.rows.each, strict=True)
+        ]
+        return np.sum(parts, axis=0)
 
     def ask_each(self, query: AbstractQuery, message: Message) -> dict[str, PyTree]:
         began = time.perf_counter()
@@ -88,9 +109,7 @@ class MemorySites(AbstractSites):
 
     def with_clusters(self, cluster: np.ndarray) -> "MemorySites":
         """The same rows in groups, each of which is within a site; what was asked counts on."""
-        other = MemorySites(dataclasses.replace(self.rows, cluster=cluster), self.feature_names)
-        other.exchanges = self.exchanges
-        return other
+        return self.with_rows(dataclasses.replace(self.rows, cluster=cluster))
 
     def require_target(self) -> None:
         """Refuse sites whose rows have no labels."""
@@ -99,8 +118,12 @@ class MemorySites(AbstractSites):
 
     def with_labels(self, y: np.ndarray) -> "MemorySites":
         """The same rows with other labels; what was asked counts on."""
-        other = MemorySites(self.rows.with_labels(y), self.feature_names)
-        other.exchanges = self.exchanges
+        return self.with_rows(self.rows.with_labels(y))
+
+    def with_rows(self, rows: SiteRows) -> "MemorySites":
+        """The same sites with other rows; what was asked counts on."""
+        other = MemorySites(rows, self.feature_names, self.secret)
+        other.exchanges, other.sums_only = self.exchanges, self.sums_only
         return other
 
     def train(self, plan: TrainingPlan, w: Weights) -> "MemoryTraining":
@@ -137,6 +160,11 @@ def rounds_up_to(task: ServerTask, state: State, stop: Array) -> State:
     return jax.lax.while_loop(
         lambda state: (state.round < stop) & (state.failed_at < 0), lambda state: task.one_round(state)[0], state
     )
+
+
+def own_secret(secret: bytes, site: str, question: bytes) -> bytes:
+    """What a site's noise on an answer is drawn from: the same question has the same."""
+    return hmac.new(secret, site.encode() + b"\0" + question, hashlib.sha256).digest()
 
 
 def arrays_of(message: Message) -> PyTree:

@@ -7,7 +7,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 import jax
@@ -73,7 +72,7 @@ class AbstractLink(ABC):
 
     exchanges: Exchanges
     invitation: Invitation = PLAIN
-    cards: Mapping[str, Card] = MappingProxyType({})
+    cards: dict[str, Card]
 
     @abstractmethod
     def gather(self, wanted: Sequence[str] | int) -> dict[str, TableInfo]:
@@ -186,6 +185,7 @@ class NetworkSites(AbstractSites):
         self.left_out = network.left_out
         self.names, self.feature_names = tuple(network.infos), design.feature_names
         self.n_features = len(design.feature_names)
+        self.sums_only = network.link.invitation.is_masked
         self.view = {"design": design.model_dump(mode="json")}
 
     @classmethod

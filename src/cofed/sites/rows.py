@@ -57,6 +57,11 @@ class SiteRows:
         X, y = self.of_site(m)
         return SiteRows.of_sites((self.names[m],), [X], [y])
 
+    @functools.cached_property
+    def each(self) -> tuple["SiteRows", ...]:
+        """The rows of every site, apart."""
+        return tuple(self.alone(m) for m in range(len(self.names)))
+
     def with_labels(self, y: np.ndarray) -> "SiteRows":
         """The same rows with other labels."""
         return dataclasses.replace(self, y=y)
@@ -110,8 +115,12 @@ class SiteRows:
         weight, cluster = cache.fixed.get((), lambda: (filled(np.ones(n)), filled(groups)))
         return Table(X, y, weight, fold, cluster)
 
-    def answer(self, query: AbstractQuery, message: Message) -> PyTree:
-        """The answer to a question, in NumPy arrays."""
+    def answer(self, query: AbstractQuery, message: Message, secret: bytes | None = None) -> PyTree:
+        """The answer to a question as it may leave, in NumPy arrays; of some with noise, drawn from a secret."""
+        return query.released(self.exact(query, message), message, secret)
+
+    def exact(self, query: AbstractQuery, message: Message) -> PyTree:
+        """The answer to a question without noise."""
         if not isinstance(message, query.message):
             raise TypeError(f"the query {query.name} takes a {query.message.__name__}, got {type(message).__name__}")
         table = self.table(message.scaling, message.folds)

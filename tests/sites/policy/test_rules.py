@@ -1,14 +1,12 @@
 """Each rule of a policy: what it refuses, in which words, and what it lets through."""
 
-import logging
-
 import numpy as np
 import pytest
 
 from cofed import Logistic, Poisson, Squared
 from cofed.sites import Folds, SiteTable
 from cofed.sites.policy import TRIAL, Policy, PolicyGuard
-from cofed.sites.queries import HistogramMessage, LookMessage, Message, histogram, look, sums
+from cofed.sites.queries import ColumnsMessage, HistogramMessage, LookMessage, Message, columns, histogram, look, sums
 from tests.sites.policy.worlds import alone, asked, design_of, frame_of, logistic_rows, over
 
 X, Y = logistic_rows(60, 3)
@@ -53,11 +51,25 @@ def test_a_trial_answers_everything():
     assert judged(TRIAL, table=few, message=Message(folds=Folds(2))) is None
 
 
-def test_the_sentence_goes_to_the_site_s_own_log(caplog):
-    with caplog.at_level(logging.WARNING, "cofed"):
-        refusal = judged(Policy(rows={"site": 61}), over(ROWS))
+def test_the_sentence_says_what_is_asked_and_what_is_allowed():
+    refusal = judged(Policy(rows={"site": 61}), over(ROWS))
     assert refusal.sentence == "the question is about 60 rows here; 61 must be (rows.site)"
-    assert caplog.messages == [f"cofed: the query sums is refused by the rule 'rows': {refusal.sentence}"]
+
+
+def test_silent_refusals_end_a_study(tmp_path):
+    """Each tells the server a little: that some site has a row there."""
+    steep = asked(TABLE, DESIGN, look, a_look(1, size=1e3), over(ROWS))
+    other = over(ROWS, study="another")
+    for _ in range(3):  # also after a restart
+        refusal = PolicyGuard(Policy(), tmp_path, "oslo").refuses(steep)
+        assert (refusal.rule, refusal.is_silent) == ("size", True)
+    guard = PolicyGuard(Policy(), tmp_path, "oslo")
+    for question in (steep, asked(TABLE, DESIGN, sums, Message(), over(ROWS))):
+        refusal = guard.refuses(question)
+        assert (refusal.rule, refusal.is_silent) == ("failures", False)
+    assert guard.refuses(asked(TABLE, DESIGN, sums, Message(), other)) is None
+    raised = PolicyGuard(Policy(questions={"failures": 4}), tmp_path, "oslo")
+    assert raised.refuses(asked(TABLE, DESIGN, sums, Message(), over(ROWS))) is None
 
 
 def test_exchanges_are_counted_by_day_and_in_all():
@@ -115,6 +127,9 @@ def test_columns_of_products_count_by_fold():
     )  # fmt: skip
     assert judged(Policy(), over(ROWS), look, wide) is None  # 12 rows of a fold, 3 columns, and the intercept
     assert judged(Policy(parameters={"per_row": 0.24}), over(ROWS), look, wide).rule == "parameters"
+    some = ColumnsMessage(np.arange(3, dtype=np.int32), folds=Folds(10))
+    assert judged(Policy(), over(ROWS), columns, some) is None
+    assert judged(Policy(parameters={"per_row": 0.24}), over(ROWS), columns, some).rule == "parameters"
 
 
 def test_bins_of_a_histogram():

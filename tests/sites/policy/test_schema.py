@@ -17,7 +17,7 @@ def test_the_printed_defaults_are_the_defaults():
 def test_every_key_says_what_it_is_and_where_its_default_comes_from():
     said = default_policy_toml().splitlines()
     keys = [(name, key) for name, table in tomllib.loads(default_policy_toml()).items() for key in table]
-    assert len(keys) == sum(" = " in line and not line.startswith("#") for line in said) == 21
+    assert len(keys) == sum(" = " in line and not line.startswith("#") for line in said) == 22
     for line, before in zip(said[1:], said, strict=False):
         if line and line[0] not in "#[":
             assert before.startswith("# ")

@@ -17,7 +17,7 @@ from cofed.losses import Logistic, Squared
 from cofed.sites import Design, Feature, Scaling, SiteTable
 from cofed.sites.addition import MaskedAddition
 from cofed.sites.audit import verify
-from cofed.sites.local import Consent, LocalSite
+from cofed.sites.local import LocalSite
 from cofed.sites.network import opened
 from cofed.sites.packing import Malformed, pack, unpack
 from cofed.sites.queries import LookMessage, Message, look, sums
@@ -30,20 +30,10 @@ from cofed.sites.secure.server_end import sum_request, unmasked
 from cofed.sites.secure.site_end import PadUsed, RunKeys, SiteMasks, StaleCard
 from cofed.sites.secure.sum_request import SumRequest, read_sum
 from cofed.sites.secure.wide import RAW, SCALED, add, negated
-from tests.sites.secure.worlds import MaskedLink, over, tables
+from tests.sites.secure.worlds import MaskedLink, over, pin, tables
 
 NAMES = ("bern", "cork", "oslo", "rome")
 ROWS = 20
-
-
-@dataclasses.dataclass
-class Signed(Consent):
-    """A site that has approved a study with these keys."""
-
-    keys: Mapping[str, str]
-
-    def roster(self, study):
-        return self.keys
 
 
 class Sums:
@@ -149,7 +139,7 @@ def test_a_server_that_gives_a_site_keys_of_its_own_under_the_others_names(swapp
         assert np.isinf(read).all()
 
     # The same to a site that has approved a study with the others' long-term keys.
-    link.sites["rome"].consent = Signed({name: site.masks.keys.public for name, site in link.sites.items()})
+    pin(link)
     with pytest.raises(Malformed, match="is signed by another key than the study names"):
         reply_of(link.sites["rome"], request)
 

@@ -1,6 +1,7 @@
 """Sites in this process, reached by bytes alone, whose answers are masked."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,24 @@ class MaskedLink(AbstractLink):
             except Malformed as error:
                 raise SitesMissing(f"{site}: {error}", {site: str(error)}) from None
         return Replies(found, len(request) * len(sites), up)
+
+
+@dataclasses.dataclass
+class Pinned(Consent):
+    """A site that has approved a study with these keys of its sites."""
+
+    keys: Mapping[str, str]
+
+    def roster(self, study: str) -> Mapping[str, str]:
+        return self.keys
+
+
+def pin(link: MaskedLink) -> MaskedLink:
+    """Let every site know the long-term keys of all."""
+    keys = {name: site.masks.keys.public for name, site in link.sites.items()}
+    for site in link.sites.values():
+        site.consent = Pinned(keys)
+    return link
 
 
 def over(link: MaskedLink, log: Path | None = None, **columns) -> NetworkSites:

@@ -79,6 +79,11 @@ class Case:
         return self.rows + sum(others[self.policy.sums.colluding :])
 
     @property
+    def study(self) -> str:
+        """The hash of the study; empty where there is none."""
+        return "" if self.asked.over is None else self.asked.over.study
+
+    @property
     def record(self) -> TargetRecord:
         """What was told so far about the target."""
         target = self.asked.design.target

@@ -1,7 +1,6 @@
 """A site's policy as what stands at its door."""
 
 import datetime
-import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from cofed.sites.policy.ledger import Ledger, LedgerLost, row_marks
 from cofed.sites.policy.rules import RULES
 from cofed.sites.policy.schema import Policy
 from cofed.sites.site_table import SiteTable
-
-log = logging.getLogger("cofed")
 
 
 def today() -> str:
@@ -50,30 +47,29 @@ class PolicyGuard(AbstractGuard):
         self.placed: tuple[SiteTable, np.ndarray] | None = None
 
     def refuses(self, asked: Asked) -> Refusal | None:
-        refusal = self.judged(asked)
-        if refusal is not None:
-            name = asked.question.query.name
-            log.warning("cofed: the query %s is refused by the rule %r: %s", name, refusal.rule, refusal.sentence)
-        return refusal
-
-    def judged(self, asked: Asked) -> Refusal | None:
-        """Why a question is not answered; where it is, the ledger is on disk."""
         try:
-            ledger = self.ledger or Ledger.open(self.keep)
-            self.ledger = ledger
-            draft = ledger.draft()
-            places = self.places(asked.table, draft)
-            case = Case(asked, self.policy, draft, places, self.site, self.day())
-            for rule in RULES:
-                refusal = rule(case)
-                if refusal is not None:
-                    return refusal
-            draft.digests[asked.digest] = None
-            draft.save()
+            self.ledger = self.ledger or Ledger.open(self.keep)
+            return self.judged(asked, self.ledger)
         except (LedgerLost, NotWritten) as error:
             return Refusal("ledger", str(error))
-        self.ledger, self.placed = draft, (asked.table, places)
-        return None
+
+    def judged(self, asked: Asked, ledger: Ledger) -> Refusal | None:
+        """Why a question is not answered; what later judgements need is on disk."""
+        draft = ledger.draft()
+        places = self.places(asked.table, draft)
+        case = Case(asked, self.policy, draft, places, self.site, self.day())
+        refusal = next((found for rule in RULES if (found := rule(case)) is not None), None)
+        if refusal is None:
+            draft.digests[asked.digest] = None
+            self.placed = asked.table, places
+        elif refusal.is_silent:
+            draft = ledger.draft()  # of the question nothing remains but that it failed
+            draft.failures[case.study] = draft.failures.get(case.study, 0) + 1
+        else:
+            return refusal
+        draft.save()
+        self.ledger = draft
+        return refusal
 
     def places(self, table: SiteTable, draft: Ledger) -> np.ndarray:
         """Where a table's rows stand in the ledger, to which new ones are added. They stay where they are."""

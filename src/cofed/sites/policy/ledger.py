@@ -72,6 +72,8 @@ class Ledger:
         The questions that were answered.
     days : dict of str to int
         How many on each day.
+    failures : dict of str to int
+        How often a question of each study was refused silently.
     analyses : dict of str to TargetRecord
         What was told about each target.
     path : Path or None
@@ -84,6 +86,7 @@ class Ledger:
     sites: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     digests: dict[str, None] = dataclasses.field(default_factory=dict)
     days: dict[str, int] = dataclasses.field(default_factory=dict)
+    failures: dict[str, int] = dataclasses.field(default_factory=dict)
     analyses: dict[str, TargetRecord] = dataclasses.field(default_factory=dict)
     path: Path | None = None
 
@@ -121,8 +124,8 @@ class Ledger:
             arrays |= {f"public {name}": one.public} if one.public is not None else {}
             arrays |= {f"own {name}": one.own} if one.own is not None else {}
         told = {name: [a.points, sorted(a.columns), a.own_mark] for name, a in self.analyses.items()}
-        said = {"sites": self.sites, "digests": list(self.digests), "days": self.days, "analyses": told}
-        text = json.dumps(said, sort_keys=True)
+        said = {"sites": self.sites, "days": self.days, "failures": self.failures, "analyses": told}
+        text = json.dumps(said | {"digests": list(self.digests)}, sort_keys=True)
         head = {"format": FORMAT, "said": text, "seal": seal(self.secret, text, arrays)}
         whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         atomically(self.path, lambda name: save_file(whole, name, head))
@@ -135,6 +138,7 @@ class Ledger:
             sites={study: dict(atoms) for study, atoms in self.sites.items()},
             digests=dict(self.digests),
             days=dict(self.days),
+            failures=dict(self.failures),
             analyses={name: dataclasses.replace(one) for name, one in self.analyses.items()},
         )
 
@@ -197,8 +201,17 @@ def read_ledger(path: Path, secret: bytes) -> Ledger:
         for name, (points, columns, mark) in said["analyses"].items()
     }
     labels = {name.removeprefix("labels "): array for name, array in arrays.items() if name.startswith("labels ")}
-    digests = dict.fromkeys(said["digests"])
-    return Ledger(secret, arrays["ids"], labels, said["sites"], digests, said["days"], analyses, path)
+    return Ledger(
+        secret=secret,
+        ids=arrays["ids"],
+        labels=labels,
+        sites=said["sites"],
+        digests=dict.fromkeys(said["digests"]),
+        days=said["days"],
+        failures=said["failures"],
+        analyses=analyses,
+        path=path,
+    )
 
 
 def lost(path: Path, key: Path, why: str) -> str:

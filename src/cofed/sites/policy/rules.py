@@ -13,7 +13,7 @@ from cofed.sites.policy import points
 from cofed.sites.policy.atoms import split, split_names
 from cofed.sites.policy.case import Case
 from cofed.sites.policy.ledger import ROWS, TargetRecord
-from cofed.sites.queries import GramMessage, HistogramMessage, LookMessage, MeatMessage
+from cofed.sites.queries import ColumnsMessage, GramMessage, HistogramMessage, LookMessage, MeatMessage
 from cofed.sites.site_table import parts
 
 Rule: TypeAlias = Callable[[Case], Refusal | None]
@@ -88,6 +88,18 @@ def exchanges(case: Case) -> Refusal | None:
         )
     ledger.days[case.day] = today + 1
     return None
+
+
+def failures(case: Case) -> Refusal | None:
+    """Whether the study has failed so often for reasons that the rows' values have to do with.
+
+    Each time the server learns that some site failed, and so a little about the rows.
+    """
+    most, found = case.policy.questions.failures, case.ledger.failures.get(case.study, 0)
+    if found < most:
+        return None
+    why = f"{found} questions of this study were refused silently, for reasons that the rows' values have to do with"
+    return Refusal("failures", f"{why}; after {most} nothing is answered: look into it, then raise questions.failures")
 
 
 def rows(case: Case) -> Refusal | None:
@@ -205,7 +217,7 @@ def product_columns(case: Case) -> np.ndarray:
     """The features of which products are told, as positions; the intercept is none."""
     message, p = case.message, len(case.asked.design.feature_names)
     match message:
-        case GramMessage():
+        case GramMessage() | ColumnsMessage():
             found = np.asarray(message.where)
         case LookMessage():
             found = np.asarray(message.where).ravel() // np.shape(message.coef)[2]
@@ -356,6 +368,6 @@ def histograms(case: Case) -> Refusal | None:
 
 # In this order: what is public and cheap comes first.
 RULES: tuple[Rule, ...] = (
-    *(masked, sites, queries, exchanges, rows, columns, row_sets),
+    *(masked, sites, queries, failures, exchanges, rows, columns, row_sets),
     *(parameters, histograms, sizes, many_points, own_rows),
 )

@@ -62,6 +62,9 @@ class QuestionRules(PolicyPart):
     algorithms: Names = Field(default=EVERYTHING, description='Algorithms whose rounds are taken part in; "*" is all.')
     per_day: Whole = Field(default=1000, description="Different questions answered in a day (UTC). Source: ours.")
     in_all: Whole = Field(default=10000, description="Different questions answered in all. Source: ours.")
+    failures: Whole = Field(
+        default=3, description="Silent refusals in a study, after which nothing more is answered. Source: ours."
+    )
     text: Whole = Field(
         default=80, description="Characters of a name in a question. Source: DataSHIELD nfilter.string, 80."
     )
@@ -151,7 +154,7 @@ class Policy(PolicyPart):
 TRIAL = Policy(
     rows=RowRules(site=1, atom=1, fold=1, cell=1),
     sums=SumRules(masked="optional", sites=1, colluding=0),
-    questions=QuestionRules(per_day=10**9, in_all=10**9, text=10**6),
+    questions=QuestionRules(per_day=10**9, in_all=10**9, failures=10**9, text=10**6),
     parameters=ParameterRules(per_row=1e9),
     points=PointRules(per_row=1e9, size=1e300, dominance=1.0, leverage=1.0),
     privacy=PrivacyRules(epsilon=1e9),

@@ -4,6 +4,15 @@ from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, ProductMessage, look, product
 from cofed.sites.queries.meat import MeatAnswer, MeatMessage, meat
 from cofed.sites.queries.observed import HistogramMessage, ObservedAnswer, histogram, observed
+from cofed.sites.queries.private import (
+    AbstractPrivateQuery,
+    PrivateGradientMessage,
+    PrivateMessage,
+    PrivateMomentsMessage,
+    moments_of,
+    private_gradient,
+    private_moments,
+)
 from cofed.sites.queries.score import ScoreAnswer, ScoreMessage, score
 from cofed.sites.queries.sums import (
     ColumnsMessage,
@@ -19,11 +28,16 @@ from cofed.sites.queries.sums import (
 
 # Everything that a site can be asked, by name.
 QUERIES: dict[str, AbstractQuery] = {
-    query.name: query for query in (sums, moments, gram, columns, look, product, score, meat, observed, histogram)
+    query.name: query
+    for query in (
+        *(sums, moments, gram, columns, look, product, score, meat, observed, histogram),
+        *(private_moments, private_gradient),
+    )
 }
 
 __all__ = [
     "QUERIES",
+    "AbstractPrivateQuery",
     "AbstractQuery",
     "ColumnsMessage",
     "GramAnswer",
@@ -36,6 +50,9 @@ __all__ = [
     "Message",
     "MomentsMessage",
     "ObservedAnswer",
+    "PrivateGradientMessage",
+    "PrivateMessage",
+    "PrivateMomentsMessage",
     "ProductAnswer",
     "ProductMessage",
     "ScoreAnswer",
@@ -47,7 +64,10 @@ __all__ = [
     "look",
     "meat",
     "moments",
+    "moments_of",
     "observed",
+    "private_gradient",
+    "private_moments",
     "product",
     "score",
     "sums",

@@ -88,6 +88,10 @@ class AbstractQuery(ABC, Generic[M]):
         """The answer to the message itself, from that to the padded one."""
         return answer
 
+    def released(self, answer: PyTree, message: M, secret: bytes | None) -> PyTree:
+        """What leaves the site: the answer, of some questions with noise that is drawn from a secret of the site's."""
+        return answer
+
     def shape(self, message: M, n_features: int) -> PyTree:
         """The shapes of the answer, known before anybody is asked."""
         label = jnp.int32 if is_classes(message.loss) else float

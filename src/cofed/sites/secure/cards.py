@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cofed.sites.packing import Head, Malformed
 from cofed.sites.secure.keys import SiteKeys, is_signed, joined
@@ -29,6 +30,8 @@ class Card(BaseModel):
         The public half of its key for this fit (X25519).
     identity : str
         The public half of its long-term key (Ed25519).
+    constant : tuple of str
+        The columns of its table that have one value, so that sums about them tell of other sites.
     signature : str
         Of all that, by the long-term key.
     """
@@ -41,12 +44,13 @@ class Card(BaseModel):
     run: str
     key: str
     identity: str
+    constant: Annotated[tuple[str, ...], Field(strict=False)] = ()
     signature: str = ""
 
     @property
     def words(self) -> bytes:
         """What is signed."""
-        texts = (self.study, self.run, self.site, str(self.rows), self.key, self.identity)
+        texts = (self.study, self.run, self.site, str(self.rows), self.key, self.identity, *self.constant)
         return joined(b"cofed/card/1", *(text.encode() for text in texts))
 
     def signed(self, keys: SiteKeys) -> "Card":

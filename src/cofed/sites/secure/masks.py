@@ -15,11 +15,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cofed.sites.secure.keys import joined
-from cofed.sites.secure.wide import WideFormat, add, negated
+from cofed.sites.secure.wide import WideFormat
 
 COMPLETE = 33  # up to so many sites, each masks with all the others
 REACH = 16  # beyond, with so many before and after it in an order that nobody chooses
 BLOCK = 1 << 14  # numbers whose masks are made at a time
+HALF, LOW = 32, (1 << 32) - 1  # bits of half a word, and all of them
 
 
 def neighbours(site: str, sites: Sequence[str], study: str) -> list[str]:
@@ -95,14 +96,39 @@ def mask(secrets: Mapping[str, tuple[bytes, bool]], request: str, kind: WideForm
     ndarray of uint64
         `kind.limbs` rows of `count` words.
     """
-    total = np.zeros((kind.limbs, count), np.uint64)
-    for secret, adds in secrets.values():
-        stream = KeyStream(secret, request)
-        for start in range(0, count, BLOCK):
-            part = slice(start, min(start + BLOCK, count))
-            words = stream.words(kind.limbs, part.stop - part.start)
-            total[:, part] = add(total[:, part], words if adds else negated(words))
+    streams = [(KeyStream(secret, request), adds) for secret, adds in secrets.values()]
+    total = np.empty((kind.limbs, count), np.uint64)
+    for start in range(0, count, BLOCK):
+        part = slice(start, min(start + BLOCK, count))
+        # Halves of words, which int64 adds up without carries, as there are fewer than 2^31 of them.
+        halves = np.zeros((kind.limbs, part.stop - part.start, 2), np.int64)
+        for stream, adds in streams:
+            combine = np.add if adds else np.subtract
+            combine(halves, stream.halves(kind.limbs, part.stop - part.start), out=halves)
+        total[:, part] = carried(halves)
     return total
+
+
+def carried(halves: np.ndarray) -> np.ndarray:
+    """Wide integers from sums of the low and high halves of their words.
+
+    Parameters
+    ----------
+    halves : ndarray of int64
+        A row for each word, of pairs.
+
+    Examples
+    --------
+    >>> carried(np.array([[[-1, 0]], [[1, 0]]])).T.tolist() == [[2**64 - 1, 0]]
+    True
+    """
+    words, carry = np.empty(halves.shape[:2], np.uint64), np.zeros(halves.shape[1], np.int64)
+    for limb, pairs in enumerate(halves):
+        low = pairs[:, 0] + carry
+        high = pairs[:, 1] + (low >> HALF)  # which rounds down, also below zero
+        carry = high >> HALF
+        words[limb] = (low & LOW).astype(np.uint64) | (high & LOW).astype(np.uint64) << np.uint64(HALF)
+    return words
 
 
 class KeyStream:
@@ -119,7 +145,11 @@ class KeyStream:
         # The key is for this stream alone, so the counter may begin at zero.
         self.encryptor = Cipher(AES256(key), CTR(bytes(16))).encryptor()
 
+    def halves(self, limbs: int, count: int) -> np.ndarray:
+        """The next words, as rows for wide integers: the low and the high half of each."""
+        data = self.encryptor.update(bytes(8 * limbs * count))
+        return np.frombuffer(data, "<u4").reshape(limbs, count, 2)
+
     def words(self, limbs: int, count: int) -> np.ndarray:
         """The next words, as rows for wide integers."""
-        data = self.encryptor.update(bytes(8 * limbs * count))
-        return np.frombuffer(data, "<u8").reshape(limbs, count).astype(np.uint64, copy=False)
+        return carried(self.halves(limbs, count).astype(np.int64))

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import secrets
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -50,7 +51,7 @@ class SiteMasks:
         self.site, self.keys, self.keep = site, keys, keep
         self.runs: dict[str, RunKeys] = {}
 
-    def card(self, study: str, run: str, rows: int, table: bytes) -> Card:
+    def card(self, study: str, run: str, rows: int, table: bytes, constant: tuple[str, ...] = ()) -> Card:
         """The site's card in a fit.
 
         Parameters
@@ -61,9 +62,19 @@ class SiteMasks:
             How many rows the table has.
         table : bytes
             What the table holds, as a hash: another table has other keys, so no mask is used for the numbers of both.
+        constant : tuple of str
+            The columns of the table that have one value.
         """
         own = self.run_keys(study, run, table)
-        card = Card(site=self.site, rows=rows, study=study, run=run, key=own.public, identity=self.keys.public)
+        card = Card(
+            site=self.site,
+            rows=rows,
+            study=study,
+            run=run,
+            key=own.public,
+            identity=self.keys.public,
+            constant=constant,
+        )
         return card.signed(self.keys)
 
     def run_keys(self, study: str, run: str, table: bytes) -> "RunKeys":
@@ -90,18 +101,20 @@ class SiteMasks:
         mine = [card for card in request.cards if card.site == self.site]
         if not mine:
             raise QuestionRefused("this site is not part of the sum")
-        if mine[0].key != own.key or mine[0].identity != own.identity or mine[0].rows != own.rows:
+        if mine[0].words != own.words:
             raise StaleCard("the card in the request is not this site's present one")
         if roster is not None:
             for card in request.cards:
                 require_roster(card, roster)
         identities = {card.site: card.identity for card in request.cards}
+        constant = Counter(name for card in request.cards for name in set(card.constant))
         return SumOver(
             study=request.study,
             is_pinned=roster is not None,
             run=request.run,
             rows={card.site: card.rows for card in request.cards},
             released=request.released(identities if roster is None else roster),
+            varying={name: len(request.cards) - found for name, found in constant.items()},
         )
 
     def masked(self, request: SumRequest, mark: str, own: "RunKeys", values: np.ndarray | int) -> np.ndarray:

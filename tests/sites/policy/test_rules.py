@@ -4,9 +4,21 @@ import numpy as np
 import pytest
 
 from cofed import Logistic, Poisson, Squared
-from cofed.sites import Folds, SiteTable
+from cofed.privacy import sigma_for
+from cofed.sites import Folds, Scaling, SiteTable
 from cofed.sites.policy import TRIAL, Policy, PolicyGuard
-from cofed.sites.queries import ColumnsMessage, HistogramMessage, LookMessage, Message, columns, histogram, look, sums
+from cofed.sites.queries import (
+    ColumnsMessage,
+    HistogramMessage,
+    LookMessage,
+    Message,
+    PrivateMomentsMessage,
+    columns,
+    histogram,
+    look,
+    private_moments,
+    sums,
+)
 from tests.sites.policy.worlds import alone, asked, design_of, frame_of, logistic_rows, over
 
 X, Y = logistic_rows(60, 3)
@@ -147,6 +159,26 @@ def test_algorithms_and_noise_have_their_rules():
     assert guard.refuses_noise(2.0) is None
     assert "3" in guard.refuses_noise(3.0).sentence
     assert guard.refuses_noise(float("nan")).rule == "epsilon"
+
+
+def a_noised_question(sigma: float, shares: int) -> PrivateMomentsMessage:
+    numbers = np.array([2.0]), np.array([sigma]), np.array([float(shares)]), np.ones(1)
+    return PrivateMomentsMessage(*numbers, scaling=Scaling(np.zeros(3), np.ones(3)))
+
+
+def test_answers_with_noise_have_a_budget_that_is_kept(tmp_path):
+    """Without it, a question with next to no noise would be a Gram matrix that no other rule knows."""
+    policy = Policy(privacy={"epsilon": 3.0})
+    told = lambda sigma, shares=2: PolicyGuard(policy, tmp_path, "oslo").refuses(  # noqa: E731
+        asked(TABLE, DESIGN, private_moments, a_noised_question(sigma, shares), over(ROWS))
+    )
+    assert told(1e-9).rule == "epsilon"
+    enough = private_moments.sensitivity(2.0) * sigma_for(3.0, 1e-6, rounds=4, size=15)
+    answers = [told(enough) for _ in range(5)]
+    assert [one is None for one in answers] == [True] * 4 + [False]
+    assert "spent an epsilon of 3." in answers[-1].sentence
+    assert told(1e9) is None  # next to nothing more
+    assert told(1e9, shares=3).rule == "noise"
 
 
 def test_a_refused_question_leaves_no_trace(tmp_path):

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from cofed.losses import Logistic, Squared
+from cofed.privacy import NoisedSum
 from cofed.sites import Design, Feature, Scaling, SiteTable
 from cofed.sites.addition import MaskedAddition
 from cofed.sites.audit import verify
@@ -366,6 +367,18 @@ def test_an_old_answer_is_not_taken_for_a_new_one():
         opened("rome", mark, old)
     with pytest.raises(Malformed, match="the answer is not signed by rome"):
         addition.read(posed, "rome", mark, ({**head, "answers": mark}, arrays))
+
+
+def test_repeats_of_an_answer_with_noise_do_not_average():
+    """With new noise each time, the mean of 400 answers has a twentieth of it; noise by the question stays."""
+    noised, value = NoisedSum(sensitivity=2.0, sigma=10.0, size=1), numbers(0.25)
+    site = SiteKeys(bytes(32), bytes(range(32)))
+    tries = [str(i).encode() for i in range(400)]
+    fresh = np.mean([noised.part(value, site.mark(b"noise", one)) for one in tries])
+    once = noised.part(value, site.mark(b"noise", b"question"))
+    again = np.mean([noised.part(value, site.mark(b"noise", b"question")) for _ in tries])
+    assert abs(fresh - value) < 2
+    assert again == once != value
 
 
 # Sites that work together with the server

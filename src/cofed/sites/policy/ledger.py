@@ -76,6 +76,8 @@ class Ledger:
         How often a question of each study was refused silently.
     analyses : dict of str to TargetRecord
         What was told about each target.
+    releases : list of tuple
+        The answers with noise: how far each can move, in the l2 and the l1 norm, and the noise's variance.
     path : Path or None
         The file; None keeps it in memory.
     """
@@ -88,6 +90,7 @@ class Ledger:
     days: dict[str, int] = dataclasses.field(default_factory=dict)
     failures: dict[str, int] = dataclasses.field(default_factory=dict)
     analyses: dict[str, TargetRecord] = dataclasses.field(default_factory=dict)
+    releases: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)
     path: Path | None = None
 
     @classmethod
@@ -125,7 +128,8 @@ class Ledger:
             arrays |= {f"own {name}": one.own} if one.own is not None else {}
         told = {name: [a.points, sorted(a.columns), a.own_mark] for name, a in self.analyses.items()}
         said = {"sites": self.sites, "days": self.days, "failures": self.failures, "analyses": told}
-        text = json.dumps(said | {"digests": list(self.digests)}, sort_keys=True)
+        said |= {"digests": list(self.digests), "releases": self.releases}
+        text = json.dumps(said, sort_keys=True)
         head = {"format": FORMAT, "said": text, "seal": seal(self.secret, text, arrays)}
         whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         atomically(self.path, lambda name: save_file(whole, name, head))
@@ -210,6 +214,7 @@ def read_ledger(path: Path, secret: bytes) -> Ledger:
         days=said["days"],
         failures=said["failures"],
         analyses=analyses,
+        releases=[(l2, l1, variance) for l2, l1, variance in said.get("releases", [])],
         path=path,
     )
 

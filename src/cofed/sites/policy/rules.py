@@ -13,6 +13,7 @@ from cofed.sites.policy import points
 from cofed.sites.policy.atoms import split, split_names
 from cofed.sites.policy.case import Case
 from cofed.sites.policy.ledger import ROWS, TargetRecord
+from cofed.sites.policy.noise import noise
 from cofed.sites.queries import ColumnsMessage, GramMessage, HistogramMessage, LookMessage, MeatMessage
 from cofed.sites.site_table import parts
 
@@ -369,5 +370,5 @@ def histograms(case: Case) -> Refusal | None:
 # In this order: what is public and cheap comes first.
 RULES: tuple[Rule, ...] = (
     *(masked, sites, queries, failures, exchanges, rows, columns, row_sets),
-    *(parameters, histograms, sizes, many_points, own_rows),
+    *(noise, parameters, histograms, sizes, many_points, own_rows),
 )

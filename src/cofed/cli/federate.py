@@ -50,6 +50,10 @@ def federate(
     plain: Annotated[
         bool, typer.Option("--plain", help="Without masks: the server sees each site's own updates.")
     ] = False,
+    robust: Annotated[
+        str | None,
+        typer.Option(help="median or trimmed, instead of the mean of updates; needs --plain.", show_default=False),
+    ] = None,
     out: Annotated[
         Path,
         typer.Option(
@@ -81,6 +85,7 @@ def federate(
         "seed": seed,
         "cohorts": cohorts,
         "plain": plain,
+        "robust": robust,
     }
     try:
         problem, method = parse_problem(loss, regularizer, intercept), parse(algorithm, "an algorithm")

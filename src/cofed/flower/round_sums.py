@@ -25,6 +25,7 @@ from cofed.flower.collection import Collection, read_scores
 from cofed.flower.flwr_types import ArrayRecord, RecordDict
 from cofed.flower.messages import SCORES, SumTerms
 from cofed.flower.progress import Event
+from cofed.flower.robust import robust_mean
 from cofed.flower.server_io import RoundArrays, ServerIO
 from cofed.flower.state import NetworkState
 from cofed.flower.transport import Request, Transport, Trouble
@@ -128,8 +129,12 @@ class PlainRoundSum(AbstractRoundSum):
     def step(self, state: NetworkState, found: Collection) -> tuple[PyTree, bool]:
         stage = state.stage
         updates = stacked(found, stage.up_shape)
-        weights, heard = weights_of(state, found)
-        new, finite = aggregated(stage.algorithm, stage.problem, state.server, updates, weights, heard)
+        (weights, heard), kind = weights_of(state, found), state.agreed.settings.robust
+        if kind is not None:
+            mean, share = robust_mean(kind, base.expanded(stage.algorithm, updates), weights, heard)
+            new, finite = advanced(stage.algorithm, stage.problem, state.server, mean, share)
+        else:
+            new, finite = aggregated(stage.algorithm, stage.problem, state.server, updates, weights, heard)
         return new, bool(finite)
 
     def scores(self, state: NetworkState, found: Collection) -> dict[str, float]:

@@ -43,6 +43,7 @@ def serve(
     privacy: Given[ClientPrivacy | None] = None,
     plain: Given[bool] = False,
     cohorts: Given[str | Sequence[Sequence[str]] | None] = None,
+    robust: Given[str | None] = None,
 ) -> Result:
     """Run an algorithm over the sites of a Flower Grid; this is what `server_app` does when it is started.
 
@@ -87,6 +88,9 @@ def serve(
     cohorts : sequence of sequence of str, or str, optional
         The sites that are masked together, at least three each, such as `[["a", "b", "c"], ["d", "e", "f"]]` or
         `"a b c; d e f"`. None is everybody together, and each round needs all sites.
+    robust : str, optional
+        "median" or "trimmed" (the mean without the lowest and the highest fifth), number by number, instead of the
+        mean: a few poisoned updates then move the model little. It needs `plain=True`, as masks hide single updates.
 
     Returns
     -------
@@ -126,6 +130,7 @@ def serve(
         privacy=privacy,
         plain=plain,
         cohorts=cohorts,
+        robust=robust,
     )
     spec = NetworkSpec.checked(problem, algorithm, options)
     from flwr.serverapp import Grid

@@ -18,6 +18,7 @@ from cofed.engine.serialization import encode_or_none
 from cofed.flower import wire
 from cofed.flower.cohorts import Cohorts, check_rounds, everybody_in, read_cohorts
 from cofed.flower.privacy import ClientPrivacy
+from cofed.flower.robust import check_robust
 from cofed.problem import Problem
 
 Weights = str | npt.ArrayLike | Mapping[str, float]
@@ -44,6 +45,7 @@ class ServeOptions:
     privacy: Given[ClientPrivacy | None] = None
     plain: Given[bool] = False
     cohorts: Given[str | Sequence[Sequence[str]] | None] = None
+    robust: Given[str | None] = None
 
     def settings(self) -> "ServerSettings":
         """The settings that these options make, or an error that says what is wrong with them."""
@@ -84,6 +86,7 @@ class ServeOptions:
             evaluate_every=checks.optional_integer("evaluate_every", every),
             plain=plain,
             cohorts=cohorts,
+            robust=check_robust(self.robust, plain, self.weights),
         )
         settings.settled(count or asked or needed)  # which refuses now what it would refuse when the sites are there
         return settings
@@ -124,6 +127,7 @@ class ServerSettings:
     evaluate_every: int | None
     plain: bool  # whether the server sees each site's own updates
     cohorts: Cohorts  # whose updates are masked together; none: everybody's
+    robust: str | None  # which mean of plain updates that a few bad ones cannot move far; None: the weighted one
 
     def due(self, round: int) -> bool:
         """Whether the model after this many rounds is evaluated."""
@@ -182,7 +186,7 @@ class NetworkSpec:
         """What makes this run the same as another, as JSON holds it. How long to wait is free to change."""
         settings = dataclasses.asdict(self.settings)
         settings["asked"] = settings.pop("clients_per_round")  # its name in the file
-        plain, cohorts = settings.pop("plain"), settings.pop("cohorts")
+        plain, cohorts, robust = settings.pop("plain"), settings.pop("cohorts"), settings.pop("robust")
         content = {
             "algorithm": type(self.algorithm).__name__,
             "definition": wire.definition(self.problem, self.algorithm),
@@ -190,6 +194,7 @@ class NetworkSpec:
             "weights": encode_or_none(self.weights),
             "privacy": None if self.privacy is None else dataclasses.asdict(self.privacy),
             "masked": None if plain else {"cohorts": cohorts},
+            "robust mean": robust,
         }
         return json.loads(json.dumps(content))
 

@@ -50,10 +50,10 @@ class ClientPrivacy(eqx.Module):
     def __check_init__(self):
         for name, value in (("clip", self.clip), ("noise", self.noise), ("delta", self.delta)):
             if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not np.isrealobj(value):
-                raise TypeError(f"Privacy: {name} must be a number, got {value!r}")
-        require_positive("Privacy", clip=self.clip, noise=self.noise, delta=self.delta)
+                raise TypeError(f"ClientPrivacy: {name} must be a number, got {value!r}")
+        require_positive("ClientPrivacy", clip=self.clip, noise=self.noise, delta=self.delta)
         if self.delta >= 1:
-            raise ValueError(f"Privacy: delta must be below 1, got {self.delta}")
+            raise ValueError(f"ClientPrivacy: delta must be below 1, got {self.delta}")
 
     def epsilon(self, rounds: Given[int]) -> float:
         """The privacy loss of a site that takes part in so many rounds, by the package dp-accounting.

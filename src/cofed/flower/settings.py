@@ -227,7 +227,7 @@ def difference(part: str, was: object, value: object) -> str:
 def check_privacy(privacy: object) -> None:
     """Refuse what is no `ClientPrivacy`."""
     if privacy is not None and not isinstance(privacy, ClientPrivacy):
-        raise TypeError(f"privacy must be a cofed.flower.Privacy, got {type(privacy).__name__}")
+        raise TypeError(f"privacy must be a cofed.flower.ClientPrivacy, got {type(privacy).__name__}")
 
 
 def check_weights(weights: object, names: tuple[str, ...] = ()) -> None:

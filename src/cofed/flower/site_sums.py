@@ -70,7 +70,7 @@ class SiteSum:
 
     def noise_seed(self) -> int:
         """A seed that is this site's and this message's alone: a repeated message gets the same noise."""
-        return int.from_bytes(self.masks.keys.mark(b"noise", self.mark.encode()))
+        return int.from_bytes(self.masks.keys.mark(b"noise of an update", self.mark.encode()))
 
     def masked(self, up: PyTree, scores: Mapping[str, float], is_finite: bool) -> tuple[np.ndarray, str]:
         """The weighted update and scores under masks, and the site's signature.

@@ -263,7 +263,7 @@ class LocalSite:
         difference of two sums with some of their noise in common would tell of the others with too little.
         """
         sites = () if total is None else sorted((card.site, card.key) for card in total.cards)
-        return self.masks.keys.mark(b"noise", question.digest.encode(), json.dumps(sites).encode())
+        return self.masks.keys.mark(b"noise of an answer", question.digest.encode(), json.dumps(sites).encode())
 
     def masked(
         self, asked: Asked, total: SumRequest, mark: str, arrays: Mapping[str, np.ndarray] | None

@@ -61,7 +61,7 @@ def test_the_masks_of_many_numbers_do_not_repeat():
     np.testing.assert_array_equal(words, again)
 
 
-@pytest.mark.parametrize("many", [2, 33, 34, 60, 200])
+@pytest.mark.parametrize("many", [2, 33, 34, 60, pytest.param(200, marks=pytest.mark.slow)])
 def test_whoever_knows_the_masks_of_31_sites_finds_the_others_connected(many):
     names = [f"site {i}" for i in range(many)]
     graph = nx.Graph([(name, other) for name in names for other in neighbours(name, names, "study")])

@@ -141,7 +141,7 @@ class SiteMasks:
         kind, failed = request.kind, isinstance(values, int)
         numbers = np.full(values, np.nan) if isinstance(values, int) else values
         known = kind.fits(numbers)
-        noise = KeyStream(self.keys.mark(b"noise", mark.encode()), mark).words(kind.limbs, len(numbers))
+        noise = KeyStream(self.keys.mark(b"not finite", mark.encode()), mark).words(kind.limbs, len(numbers))
         words = np.where(known, kind.encode(np.where(known, numbers, 0.0)), noise)
         payload = np.concatenate([words, kind.encode(np.array([1.0, float(failed)]))], axis=1)
         own.use(mark, self.keys.mark(b"payload", mark.encode(), payload.tobytes()))

@@ -10,6 +10,7 @@ from cofed.flower.privacy import ClientPrivacy
 from cofed.flower.settings import check_ends, check_privacy
 from cofed.flower.site import FromConfig, Keep, Load, Site
 from cofed.problem import Problem
+from cofed.sites.policy import Policy
 from cofed.sites.secure.cards import KEY
 
 
@@ -22,6 +23,7 @@ def client_app(
     privacy: Given[ClientPrivacy | None] = None,
     plain: Given[bool] = False,
     roster: Given[Mapping[str, str] | None] = None,
+    policy: Given[Policy | None] = None,
     mods: Given[list[Mod] | None] = None,
 ) -> ClientApp:
     """Make a Flower ClientApp for one site.
@@ -47,6 +49,9 @@ def client_app(
     roster : mapping of str to str, optional
         By name, the long-term keys of the sites that this one's updates may be added up with, itself included: it then
         answers for exactly these. Without it, a site knows the others' keys from the server alone.
+    policy : Policy, optional
+        The site's rules: it then takes part only in rounds that they allow, and its log says why not in others. The
+        record of what it has answered is in `keep`; without it, in memory. By default there are no such rules.
     mods : list of callable, optional
         Flower's own mods around every message, such as its `message_size_mod`.
 
@@ -79,7 +84,9 @@ def client_app(
         raise TypeError(f"mods must be a list of Flower's mods, which are functions, got {mods!r}")
     check_privacy(privacy)
     check_roster(roster)
-    masking = {"plain": checks.flag("plain", plain), "roster": roster}
+    if policy is not None and not isinstance(policy, Policy):
+        raise TypeError(f"policy must be a cofed.sites.policy.Policy, got {type(policy).__name__}")
+    masking = {"plain": checks.flag("plain", plain), "roster": roster, "policy": policy}
     app, site = ClientApp(mods=mods), Site(problem, algorithm, load, keep, privacy, **masking)
 
     @app.query()

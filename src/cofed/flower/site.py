@@ -36,10 +36,13 @@ from cofed.flower.messages import Identity, RoundInstructions, SiteInfo, SumTerm
 from cofed.flower.privacy import ClientPrivacy, privatised
 from cofed.flower.run_folder import save_model
 from cofed.flower.site_audit import write_line
+from cofed.flower.site_policy import RoundRefused, require_policy
 from cofed.flower.site_sums import SiteSum, card_in_run
 from cofed.problem import Problem
 from cofed.sites.base import QuestionRefused
 from cofed.sites.packing import Malformed
+from cofed.sites.policy import Policy, PolicyGuard
+from cofed.sites.policy.rounds import AskedRound
 from cofed.sites.secure.cards import RUN
 from cofed.sites.secure.keys import SiteKeys
 from cofed.sites.secure.site_end import SiteMasks
@@ -74,6 +77,8 @@ class Site:
     privacy: ClientPrivacy | None = None
     plain: bool = False
     roster: Mapping[str, str] | None = None
+    policy: Policy | None = None
+    guards: dict[str, PolicyGuard] = dataclasses.field(default_factory=dict)  # by site, without `keep`
     in_memory: dict[str, SiteMasks] = dataclasses.field(default_factory=dict)  # keys, by site, without `keep`
 
     def answer(self, message: Message, context: Context) -> Message:
@@ -86,17 +91,18 @@ class Site:
 
         began, name = time.perf_counter(), site_name(context)
         answers = {"query": self.introduce, "train": self.work, "evaluate": self.evaluate}
-        answer, kind, trouble = Answer({}), "", ""
+        answer, kind, trouble, rule = Answer({}), "", "", ""
         try:
             answer = answers[message.metadata.message_type](message.content, context)
         except (wire.WireError, Lost, NotFinite, Malformed, QuestionRefused) as error:
             kind, trouble = type(error).__name__, str(error)
+            rule = error.rule if isinstance(error, RoundRefused) else ""
             log.warning("cofed: %s", error)
         except Exception as error:
             kind = "Failed"
             trouble = f"it failed with a {type(error).__name__}; the site's own log says more"
             log.exception("cofed: the site %s failed", name)
-        head = answer.head | {"format": wire.FORMAT, "site": name, "kind": kind, "trouble": trouble}
+        head = answer.head | {"format": wire.FORMAT, "site": name, "kind": kind, "trouble": trouble, "rule": rule}
         head["seconds"] = time.perf_counter() - began
         return Message(self.logged(message, context, Answer(head, answer.records)), reply_to=message)
 
@@ -180,6 +186,10 @@ class Site:
             )
         instructions = RoundInstructions.read(head)
         require_privacy(self.privacy, instructions, evaluates or instructions.evaluate)
+        guard, over = self.guard(context), None if total is None else total.over
+        if guard is not None:
+            asked = AskedRound(identity.algorithm, wire.digest(content), federation.n_samples, over)
+            require_policy(guard, asked)
         folder = self.folder(context)
         keep_programs(None if folder is None else folder / "compiled")  # Flower has a new process for every message
         data = padded(federation, instructions)
@@ -215,6 +225,14 @@ class Site:
         if name not in self.in_memory:
             self.in_memory[name] = SiteMasks(name, SiteKeys.new())
         return self.in_memory[name]
+
+    def guard(self, context: Context) -> PolicyGuard | None:
+        """The site's rules, with the record of what it has answered: the one in its folder, or in memory."""
+        if self.policy is None:
+            return None
+        name = site_name(context)
+        guard = PolicyGuard(self.policy, self.folder(context), name)
+        return guard if guard.keep is not None else self.guards.setdefault(name, guard)
 
     def defined(self, context: Context) -> tuple[Problem, AbstractAlgorithm]:
         """The problem and the algorithm of this run."""

@@ -8,6 +8,7 @@ import numpy as np
 from cofed.flower import wire
 from cofed.flower.flwr_types import RecordDict
 from cofed.flower.messages import SumTerms
+from cofed.flower.site_policy import RoundRefused
 from cofed.sites.audit import AuditEvent, AuditLog
 from cofed.sites.base import QuestionRefused
 from cofed.sites.secure.keys import SiteKeys
@@ -33,11 +34,12 @@ def write_line(folder: Path, kind: str, request: RecordDict, reply: RecordDict) 
     keys, head = SiteKeys.of_folder(folder), reply.config_records["cofed"]
     trouble = str(head["kind"])
     if trouble:
-        is_refusal = trouble == QuestionRefused.__name__
+        is_refusal = trouble in (QuestionRefused.__name__, RoundRefused.__name__)
         event = AuditEvent(
             event="refusal" if is_refusal else "failure",
             query=QUERIES.get(kind, ""),
             decision="refused" if is_refusal else None,
+            rule=str(head["rule"]),
             note=trouble,
         )
     elif kind == "query":

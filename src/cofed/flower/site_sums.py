@@ -12,6 +12,7 @@ from cofed.federation import Federation
 from cofed.flower import wire
 from cofed.flower.messages import SCORES, SumTerms
 from cofed.sites.base import QuestionRefused
+from cofed.sites.guard import SumOver
 from cofed.sites.secure.cards import Card
 from cofed.sites.secure.site_end import RunKeys, SiteMasks, reply_words
 
@@ -40,6 +41,7 @@ class SiteSum:
     keys: RunKeys
     terms: SumTerms
     mark: str  # the hash of the whole message
+    over: SumOver
 
     @classmethod
     def checked(
@@ -63,10 +65,10 @@ class SiteSum:
         total = terms.total
         if roster is not None and set(total.names) != set(roster):
             raise QuestionRefused(f"the sum is over {wire.clipped(total.names)}, which are not the sites of its roster")
-        masks.over(total, card_in_run(masks, total.run, federation), roster)
+        over = masks.over(total, card_in_run(masks, total.run, federation), roster)
         keys = masks.run_keys(STUDY, total.run, data_digest(federation))
         keys.stay_with(total.names)
-        return cls(masks, keys, terms, mark)
+        return cls(masks, keys, terms, mark, over)
 
     def noise_seed(self) -> int:
         """A seed that is this site's and this message's alone: a repeated message gets the same noise."""

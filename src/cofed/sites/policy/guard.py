@@ -10,6 +10,7 @@ from cofed._util.files import NotWritten
 from cofed.sites.guard import AbstractGuard, Asked, Refusal
 from cofed.sites.policy.case import Case
 from cofed.sites.policy.ledger import Ledger, LedgerLost, row_marks
+from cofed.sites.policy.rounds import AskedRound, round_refusal
 from cofed.sites.policy.rules import RULES
 from cofed.sites.policy.schema import Policy
 from cofed.sites.site_table import SiteTable
@@ -37,8 +38,8 @@ class PolicyGuard(AbstractGuard):
     Examples
     --------
     >>> guard = PolicyGuard(Policy(), None, "oslo")
-    >>> guard.refuses_algorithm("FedAvg") is None, guard.refuses_noise(11.0).rule
-    (True, 'epsilon')
+    >>> guard.refuses_round(AskedRound("FedAvg", "5f0c", rows=60, over=None)).rule
+    'masked'
     """
 
     def __init__(self, policy: Policy, keep: Path | None, site: str, day: Callable[[], str] = today):
@@ -76,6 +77,20 @@ class PolicyGuard(AbstractGuard):
         if self.placed is None or self.placed[0] is not table:
             return draft.places(row_marks(table.frame, draft.secret))
         return self.placed[1]
+
+    def refuses_round(self, asked: AskedRound) -> Refusal | None:
+        """Why the site takes no part in a round of an algorithm; where it does, that is on disk."""
+        try:
+            self.ledger = self.ledger or Ledger.open(self.keep)
+            draft = self.ledger.draft()
+            refusal = self.refuses_algorithm(asked.algorithm)
+            refusal = refusal or round_refusal(asked, self.policy, draft, self.site, self.day())
+            if refusal is None:
+                draft.save()
+                self.ledger = draft
+            return refusal
+        except (LedgerLost, NotWritten) as error:
+            return Refusal("ledger", str(error))
 
     def refuses_algorithm(self, name: str) -> Refusal | None:
         """Whether the site takes no part in rounds of this algorithm."""

@@ -8,12 +8,13 @@ import numpy as np
 
 from cofed.sites.columns import Label, level_text
 from cofed.sites.design import Feature
-from cofed.sites.guard import Refusal
+from cofed.sites.guard import Refusal, SumOver
 from cofed.sites.policy import points
 from cofed.sites.policy.atoms import split, split_names
 from cofed.sites.policy.case import Case
-from cofed.sites.policy.ledger import ROWS, TargetRecord
+from cofed.sites.policy.ledger import ROWS, Ledger, TargetRecord
 from cofed.sites.policy.noise import noise
+from cofed.sites.policy.schema import Policy, QuestionRules
 from cofed.sites.queries import ColumnsMessage, GramMessage, HistogramMessage, LookMessage, MeatMessage
 from cofed.sites.site_table import parts
 
@@ -35,14 +36,18 @@ def masked(case: Case) -> Refusal | None:
 
 def sites(case: Case) -> Refusal | None:
     """Whether enough sites are in the sum, and in the difference to each other sum of the study."""
-    over, least = case.asked.over, case.policy.least_sites
-    if over is None:
-        return None
-    if case.site not in over.rows or len(over.rows) < least:
-        own = "with" if case.site in over.rows else "without"
+    over = case.asked.over
+    return None if over is None else sums_tell(over, case.policy, case.ledger, case.site)
+
+
+def sums_tell(over: SumOver, policy: Policy, ledger: Ledger, site: str) -> Refusal | None:
+    """Whether a sum, or its difference to one of the same study before, tells of too few sites."""
+    least = policy.least_sites
+    if site not in over.rows or len(over.rows) < least:
+        own = "with" if site in over.rows else "without"
         why = f"the sum would be over {len(over.rows)} sites, {own} this one"
         return Refusal("sites", f"{why}; it must be over this and others, {least} at least (sums.sites)")
-    case.ledger.sites[over.study], atoms = split_names(case.ledger.sites.get(over.study, {}), set(over.rows))
+    ledger.sites[over.study], atoms = split_names(ledger.sites.get(over.study, {}), set(over.rows))
     for atom in atoms:
         if len(atom) < least and not atom <= over.released:
             names = ", ".join(sorted(atom - over.released))
@@ -77,17 +82,19 @@ def texts(case: Case) -> Iterator[str]:
 
 def exchanges(case: Case) -> Refusal | None:
     """Whether the site has answered enough for today, or for good. The same question again is free."""
-    ledger, rules = case.ledger, case.policy.questions
-    if case.is_known:
-        return None
-    today, all_days = ledger.days.get(case.day, 0), sum(ledger.days.values())
+    return None if case.is_known else answered_enough(case.ledger, case.policy.questions, case.day)
+
+
+def answered_enough(ledger: Ledger, rules: QuestionRules, day: str) -> Refusal | None:
+    """Whether no more questions are answered on this day; where one is, it is counted."""
+    today, all_days = ledger.days.get(day, 0), sum(ledger.days.values())
     if today >= rules.per_day or all_days >= rules.in_all:
         return Refusal(
             "exchanges",
             f"{today} questions were answered today and {all_days} in all; allowed are {rules.per_day} a day "
             f"(questions.per_day) and {rules.in_all} in all (questions.in_all)",
         )
-    ledger.days[case.day] = today + 1
+    ledger.days[day] = today + 1
     return None
 
 

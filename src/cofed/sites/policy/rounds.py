@@ -1,0 +1,72 @@
+"""The rules of a policy for rounds of algorithms: what is told is an update of a model, over and over again."""
+
+import dataclasses
+
+from cofed.sites.guard import Refusal, SumOver
+from cofed.sites.policy.ledger import Ledger
+from cofed.sites.policy.rules import answered_enough, sums_tell
+from cofed.sites.policy.schema import Policy
+
+
+@dataclasses.dataclass(frozen=True)
+class AskedRound:
+    """A message of a round, or of what comes after the last, as a site's rules judge it.
+
+    Attributes
+    ----------
+    algorithm : str
+        The algorithm's name.
+    digest : str
+        The hash of the whole message.
+    rows : int
+        How many rows this site has.
+    over : SumOver or None
+        Over whom the update is added up; None where the server sees this site's own.
+    """
+
+    algorithm: str
+    digest: str
+    rows: int
+    over: SumOver | None
+
+
+def round_refusal(asked: AskedRound, policy: Policy, draft: Ledger, site: str, day: str) -> Refusal | None:
+    """Why a site takes no part in a round of an algorithm that it allows; where it does, the ledger's draft says so.
+
+    Parameters
+    ----------
+    asked : AskedRound
+        The round.
+    policy : Policy
+        The site's rules.
+    draft : Ledger
+        What was answered, which is written to.
+    site, day : str
+        The site's name, and the day.
+    """
+    refusal = masked(asked, policy)
+    if refusal is None and asked.over is not None:
+        refusal = sums_tell(asked.over, policy, draft, site)
+    if refusal is None and asked.rows < policy.rows.site:
+        why = f"this site has {asked.rows} rows"
+        refusal = Refusal("rows", f"{why}; {policy.rows.site} must take part in a round (rows.site)")
+    if refusal is not None:
+        return refusal
+    # Under masks, a message that is asked again gets the same numbers. An update that is seen may have other noise.
+    if asked.over is not None and asked.digest in draft.digests:
+        return None
+    refusal = answered_enough(draft, policy.questions, day)
+    draft.digests[asked.digest] = None
+    return refusal
+
+
+def masked(asked: AskedRound, policy: Policy) -> Refusal | None:
+    """Whether the update is seen alone, or in a sum with sites whom this one cannot tell from others."""
+    wanted, over = policy.sums.masked, asked.over
+    if wanted != "optional" and over is None:
+        why = "the server would see this site's own update; the policy (sums.masked) wants it masked"
+        return Refusal("masked", f"{why}, so that only the sum over all sites is seen")
+    if wanted == "pinned" and over is not None and not over.is_pinned:
+        why = "the other sites' keys are known from the server alone"
+        return Refusal("masked", f"{why}; give client_app their keys (roster=), or set sums.masked to required")
+    return None

@@ -1,0 +1,169 @@
+"""A site's policy in rounds of algorithms: what it forbids is not answered, whatever the server asks for."""
+
+import numpy as np
+import pytest
+
+import cofed
+from cofed.flower import client_app, serve
+from cofed.sites.audit import verify
+from cofed.sites.policy import Policy, PolicyGuard
+from cofed.sites.policy.ledger import Ledger
+from cofed.sites.secure.keys import SiteKeys
+from tests import worlds
+from tests.flower.loopback import Loopback
+from tests.flower.test_faults import is_round
+
+# Patience is for hangs only; where a run is to end without an answer, it is short.
+OPTIONS = {"rounds": 2, "local_steps": 2, "deadline": 0.2, "patience": 60.0, "batch_size": 3}
+WORLD = worlds.linear(sizes=(12, 15, 11, 14), names=list("abcd"))
+PROBLEM, METHOD = worlds.problem(), cofed.FedDualAvg(0.02, 1.2)
+STEPS = OPTIONS["rounds"] + 1  # messages to a site: one in each round, one at the end
+
+
+class Sites:
+    """The sites of a test, each with a folder, and a grid of those of them that take part."""
+
+    def __init__(self, folder, **options):
+        self.folder, self.options = folder, options
+
+    def roster(self, names="abc"):
+        return {name: SiteKeys.of_folder(self.folder / name).public for name in names}
+
+    def grid(self, names="abc"):
+        grid = Loopback()
+        keep = {"keep": lambda node: self.folder / node["site"]}
+        app = client_app(PROBLEM, METHOD, lambda node: WORLD.client(node["site"]), **keep | self.options)
+        for name in names:
+            grid.add(app, site=name)
+        return grid
+
+    def run(self, names="abc", **options):
+        """The run, and what was said and sent in it."""
+        grid = self.grid(names)
+        return serve(grid, PROBLEM, METHOD, clients=len(names), **OPTIONS | options), grid
+
+    def refused(self, rule, names="abc", **options):
+        """A run in which nothing leaves the sites, for a rule of theirs."""
+        result, grid = self.run(names, patience=0.5, **options)
+        assert result.outcome is cofed.Outcome.STARVED
+        assert {event.why for event in result.history.left_out} == {f"its rule {rule!r} forbids it"}
+        assert not any(reply.content.array_records or reply.content.metric_records for _, _, reply in grid.seen)
+
+
+def test_the_strict_policy_allows_rounds_with_a_roster_and_they_give_the_same_model(tmp_path):
+    sites = Sites(tmp_path)
+    whole, _ = sites.run()
+    strict, grid = Sites(tmp_path, policy=Policy(), roster=sites.roster()).run()
+    assert strict.outcome is cofed.Outcome.COMPLETED
+    np.testing.assert_array_equal(strict.model.coef, whole.model.coef)
+    assert len(grid.seen) == 3 * (1 + STEPS)
+
+
+@pytest.mark.parametrize(
+    ("rule", "policy", "words"),
+    [
+        ("algorithms", {"questions": {"algorithms": ["FedAvg"]}}, "FedDualAvg is not among the algorithms of"),
+        ("sites", {"sums": {"sites": 4}}, "the sum would be over 3 sites, with this one"),
+        ("sites", {"sums": {"colluding": 2}}, "4 at least (sums.sites)"),
+        ("rows", {"rows": {"site": 16}}, "this site has 15 rows; 16 must take part in a round (rows.site)"),
+    ],
+)
+def test_a_rule_is_told_by_its_name_and_explained_in_the_sites_own_log(rule, policy, words, tmp_path, caplog):
+    roster = Sites(tmp_path).roster()
+    Sites(tmp_path, policy=Policy.model_validate(policy), roster=roster).refused(rule)
+    assert words in caplog.text
+    found = verify(tmp_path / "b" / "audit.jsonl", SiteKeys.of_folder(tmp_path / "b").public)
+    assert found.holds, found.problems
+    refusals = [line for line in found.lines if line.event != "hello"]
+    assert refusals
+    assert {(line.event, line.decision, line.query, line.rule) for line in refusals} == {
+        ("refusal", "refused", "update", rule)
+    }
+
+
+def test_an_algorithm_that_is_named_is_allowed(tmp_path):
+    policy = Policy(questions={"algorithms": ["FedDualAvg"]})
+    result, _ = Sites(tmp_path, policy=policy, roster=Sites(tmp_path).roster()).run()
+    assert result.outcome is cofed.Outcome.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("masked", "roster", "plain", "is_allowed"),
+    [
+        ("pinned", True, False, True),
+        ("pinned", False, False, False),
+        ("required", False, False, True),
+        ("required", False, True, False),
+        ("optional", False, True, True),
+    ],
+)
+def test_updates_are_masked_and_pinned_as_the_policy_asks(masked, roster, plain, is_allowed, tmp_path):
+    keys = Sites(tmp_path).roster() if roster else None
+    # The app would send plain updates; it is the policy that forbids it.
+    sites = Sites(tmp_path, policy=Policy(sums={"masked": masked}), roster=keys, plain=True)
+    if is_allowed:
+        assert sites.run(plain=plain)[0].outcome is cofed.Outcome.COMPLETED
+    else:
+        sites.refused("masked", plain=plain)
+
+
+@pytest.mark.parametrize("key", ["per_day", "in_all"])
+@pytest.mark.parametrize("is_kept", [True, False], ids=["on disk", "in memory"])
+def test_rounds_are_counted_over_runs(key, is_kept, tmp_path, monkeypatch):
+    """A run and a round of the next are allowed: also where a new process answers, if the count is on disk."""
+    days = ["2026-01-01"]
+    monkeypatch.setattr(PolicyGuard.__init__, "__defaults__", (lambda: days[-1],))
+    options = {"policy": Policy(sums={"masked": "required"}, questions={key: STEPS + 1})}
+    sites = Sites(tmp_path, **options if is_kept else options | {"keep": None})
+    grid = sites.grid()
+    assert serve(grid, PROBLEM, METHOD, clients=3, **OPTIONS).outcome is cofed.Outcome.COMPLETED
+    grid = sites.grid() if is_kept else grid
+    before = len(grid.seen)
+    result = serve(grid, PROBLEM, METHOD, clients=3, **OPTIONS | {"patience": 0.5})
+    assert result.outcome is cofed.Outcome.STARVED
+    assert int(result.history["round"][-1]) == 1
+    assert {event.why for event in result.history.left_out} == {"its rule 'exchanges' forbids it"}
+    sent = [message for _, message, reply in grid.seen[before:] if reply.content.array_records]
+    assert len(sent) == 3
+    assert all(is_round(message, 0) for message in sent)
+    days.append("2026-01-02")
+    result = serve(grid, PROBLEM, METHOD, clients=3, **OPTIONS | {"patience": 0.5})
+    assert result.outcome is (cofed.Outcome.COMPLETED if key == "per_day" else cofed.Outcome.STARVED)
+
+
+def test_a_message_that_is_asked_again_counts_once_under_masks_and_twice_where_it_is_seen(tmp_path):
+    for plain, counted in ((False, STEPS), (True, STEPS + 1)):
+        folder, lost = tmp_path / str(plain), []
+        sites = Sites(folder, policy=Policy(sums={"masked": "optional"}), plain=True)
+        grid = sites.grid()
+
+        def fault(site, message, reply, lost=lost):
+            if site == "c" and is_round(message, 1) and not lost:
+                lost.append(reply)
+                return None
+            return reply
+
+        grid.fault = fault
+        result = serve(grid, PROBLEM, METHOD, clients=3, plain=plain, **OPTIONS)
+        assert (result.outcome, len(lost)) == (cofed.Outcome.COMPLETED, 1)
+        assert sum(Ledger.open(folder / "c").days.values()) == counted
+        assert sum(Ledger.open(folder / "a").days.values()) == STEPS
+
+
+def test_runs_with_and_without_a_site_are_refused_as_they_differ_by_its_update(tmp_path):
+    sites = Sites(tmp_path, policy=Policy(sums={"masked": "required"}))
+    assert sites.run("abcd")[0].outcome is cofed.Outcome.COMPLETED
+    sites.refused("site sets")
+
+
+def test_a_lost_ledger_ends_all_answers(tmp_path):
+    sites = Sites(tmp_path, policy=Policy(sums={"masked": "required"}))
+    assert sites.run()[0].outcome is cofed.Outcome.COMPLETED
+    for name in "abc":
+        (tmp_path / name / "policy" / "ledger.safetensors").unlink()
+    sites.refused("ledger")
+
+
+def test_a_policy_that_is_none_is_refused(tmp_path):
+    with pytest.raises(TypeError, match=r"policy must be a cofed\.sites\.policy\.Policy, got dict"):
+        Sites(tmp_path, policy={"rows": {"site": 3}}).grid()

@@ -1,5 +1,7 @@
 """A site's policy in rounds of algorithms: what it forbids is not answered, whatever the server asks for."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -112,7 +114,7 @@ def test_updates_are_masked_and_pinned_as_the_policy_asks(masked, roster, plain,
 def test_rounds_are_counted_over_runs(key, is_kept, tmp_path, monkeypatch):
     """A run and a round of the next are allowed: also where a new process answers, if the count is on disk."""
     days = ["2026-01-01"]
-    monkeypatch.setattr(PolicyGuard.__init__, "__defaults__", (lambda: days[-1],))
+    monkeypatch.setattr("cofed.flower.site.PolicyGuard", functools.partial(PolicyGuard, day=lambda: days[-1]))
     options = {"policy": Policy(sums={"masked": "required"}, questions={key: STEPS + 1})}
     sites = Sites(tmp_path, **options if is_kept else options | {"keep": None})
     grid = sites.grid()
@@ -127,7 +129,8 @@ def test_rounds_are_counted_over_runs(key, is_kept, tmp_path, monkeypatch):
     assert len(sent) == 3
     assert all(is_round(message, 0) for message in sent)
     days.append("2026-01-02")
-    result = serve(grid, PROBLEM, METHOD, clients=3, **OPTIONS | {"patience": 0.5})
+    patience = {"patience": OPTIONS["patience"] if key == "per_day" else 0.5}
+    result = serve(grid, PROBLEM, METHOD, clients=3, **OPTIONS | patience)
     assert result.outcome is (cofed.Outcome.COMPLETED if key == "per_day" else cofed.Outcome.STARVED)
 
 

@@ -13,7 +13,7 @@ from jaxtyping import PyTree
 from cofed.sites.packing import Head, Malformed
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.questions import answer_arrays, question_bytes, read_answer, unflat
-from cofed.sites.secure.cards import Card
+from cofed.sites.secure.cards import Card, is_signed_head
 from cofed.sites.secure.invitation import Invitation
 from cofed.sites.secure.server_end import read_masked, sum_request, unmasked
 from cofed.sites.secure.site_end import LANES
@@ -116,8 +116,10 @@ class MaskedAddition(AbstractAddition):
         count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(posed.shape))
         planes = read_masked(self.cards[site], mark, head, arrays, (kind_of(posed.message).limbs, count + LANES))
         newest = head.get("log")
-        if isinstance(newest, str) and len(newest) == 64:
-            self.heads[site] = newest
+        if newest is not None:
+            if not is_signed_head(self.cards[site], newest):
+                raise Malformed(f"the newest line of the log of {site} is not signed by it")
+            self.heads[site] = str(newest)
         return planes
 
     def total(self, posed: Posed, answers: Sequence[PyTree]) -> dict[str, np.ndarray]:

@@ -23,7 +23,7 @@ from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
 from cofed.sites.queries import AbstractPrivateQuery, Message, sums
 from cofed.sites.questions import Question, answer_arrays, flat, question_hash, read_question
 from cofed.sites.rows import SiteRows
-from cofed.sites.secure.cards import RUN, Card
+from cofed.sites.secure.cards import DIGITS, RUN, Card, log_words
 from cofed.sites.secure.keys import SiteKeys
 from cofed.sites.secure.site_end import SiteMasks, reply_words
 from cofed.sites.secure.sum_request import SumRequest, read_sum
@@ -148,7 +148,11 @@ class LocalSite:
         about["size"] = sum(array.nbytes for array in arrays.values()) or len(said)
         about["content"] = self.content_mark(said, arrays, bool(about.get("is_masked")))
         newest = self.note(about)
-        return (found | {"log": newest} if newest else found), arrays
+        if newest is None or not about.get("is_masked"):
+            return found, arrays
+        # The others' logs will hold it, so that this one cannot be cut without their noticing.
+        signature = self.masks.keys.sign(log_words(str(about["run"]), self.name, newest))
+        return found | {"log": newest + signature}, arrays
 
     def note(self, about: Mapping[str, object]) -> str | None:
         """Write a line into the log of what left, where the site has a folder for it; gives the log's newest hash."""
@@ -179,7 +183,7 @@ class LocalSite:
         if total is not None:
             ticket = "/".join(map(str, total.ticket))
             about |= {"study": total.study, "run": total.run, "ticket": ticket, "sites": total.names}
-            about |= {"heads": {site: head for site, head in total.heads.items() if site != self.name}}
+            about |= {"heads": {site: head[:DIGITS] for site, head in total.heads.items() if site != self.name}}
         return self.to_question(question, total, about)
 
     # Who the site is

@@ -1,5 +1,6 @@
 """Masked answers give the sums that plain ones give, to every estimator, and the server sees nothing else."""
 
+import functools
 import hashlib
 import json
 
@@ -11,7 +12,8 @@ from cofed import estimators
 from cofed.losses import Poisson, Squared
 from cofed.sites import QuestionRefused, Scaling, table_sites
 from cofed.sites.audit import verify
-from cofed.sites.packing import unpack
+from cofed.sites.network import SitesMissing
+from cofed.sites.packing import pack, unpack
 from cofed.sites.queries import LookMessage, Message, look, sums
 from tests.sites.secure.worlds import MaskedLink, over, tables
 
@@ -92,6 +94,22 @@ def test_what_left_is_in_the_site_s_log(tmp_path):
         assert lines[-1]["size"] == arrays["masked"].nbytes
         assert set(lines[-1]["heads"]) == set(TABLES) - {name}  # each site's log vouches for the others'
         assert verify(path, link.sites[name].masks.keys.public).holds
+
+
+def test_a_server_cannot_make_up_the_newest_line_of_a_log(tmp_path):
+    link = MaskedLink(TABLES, tmp_path)
+    sites = over(link, target="cost", features=("a",)).of_numbers()
+    sites.ask(sums, Message(loss=Squared()))
+    true = sites.network.heads["rome"]
+
+    def replaced(made_up, site, request):
+        head, arrays = unpack(request)
+        return pack(head | {"sum": head["sum"] | {"heads": {"rome": made_up}}}, arrays)
+
+    for made_up in ("0" * 64 + true[64:], true[:64], sites.network.heads["oslo"]):
+        link.tamper = functools.partial(replaced, made_up)
+        with pytest.raises(SitesMissing, match="the newest line of the log of 'rome' is not signed by it"):
+            sites.ask(sums, Message(loss=Squared()))
 
 
 def test_the_answers_of_single_sites_are_not_to_be_had():

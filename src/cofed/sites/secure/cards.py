@@ -10,6 +10,7 @@ from cofed.sites.packing import Head, Malformed
 from cofed.sites.secure.keys import SiteKeys, is_signed, joined
 
 KEY = re.compile(r"[0-9a-f]{64}")  # a public key of 32 bytes
+DIGITS = 64  # of a hash
 RUN = re.compile(r"[0-9a-f]{32}")
 
 
@@ -95,6 +96,17 @@ def require_roster(card: Card, roster: Mapping[str, str]) -> None:
         raise Malformed(f"{card.site!r} is not one of the study's sites, or the study names no key for it")
     if known != card.identity:
         raise Malformed(f"the card of {card.site!r} is signed by another key than the study names")
+
+
+def log_words(run: str, site: str, head: str) -> bytes:
+    """What a site signs of the newest line of its log of what left."""
+    return joined(b"cofed/log/1", run.encode(), site.encode(), head.encode())
+
+
+def is_signed_head(card: Card, signed: object) -> bool:
+    """Whether this is the hash of a line of a site's log, with the signature of the site with this card behind it."""
+    text = str(signed)
+    return is_signed(card.identity, log_words(card.run, card.site, text[:DIGITS]), text[DIGITS:])
 
 
 def release_words(study: str, site: str) -> bytes:

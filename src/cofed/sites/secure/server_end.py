@@ -6,7 +6,7 @@ import numpy as np
 
 from cofed.sites.base import QuestionRefused
 from cofed.sites.packing import Head, Malformed
-from cofed.sites.secure.cards import Card
+from cofed.sites.secure.cards import Card, is_signed_head
 from cofed.sites.secure.invitation import Invitation
 from cofed.sites.secure.keys import is_signed
 from cofed.sites.secure.site_end import LANES, reply_words
@@ -44,7 +44,8 @@ def sum_request(
         fraction=kind.fraction,
         cards=tuple(cards[name] for name in sorted(cards)),
         releases=dict(invitation.releases),
-        heads={site: head for site, head in sorted(heads.items()) if site in cards},
+        # One that was signed with a key that a site has lost since is of no use any more.
+        heads={site: head for site, head in heads.items() if site in cards and is_signed_head(cards[site], head)},
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cofed.sites.packing import Malformed
-from cofed.sites.secure.cards import Card, read_card, release_words
+from cofed.sites.secure.cards import Card, is_signed_head, read_card, release_words
 from cofed.sites.secure.keys import is_signed
 from cofed.sites.secure.wide import FORMATS, MOST_SITES, WideFormat
 
@@ -31,7 +31,8 @@ class SumRequest(BaseModel):
     releases : dict of str to str
         By site, its signature that sums with and without it may be told.
     heads : dict of str to str
-        By site, the newest line of its log of what left, as far as the server has heard of it.
+        By site, the hash of the newest line of its log of what left, as far as the server has heard of it, and behind
+        it the site's signature.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -83,6 +84,10 @@ def read_sum(head: object) -> SumRequest:
         read_card(card.model_dump())
         if (card.study, card.run) != (request.study, request.run):
             raise Malformed(f"the card of {card.site!r} is of another study or fit")
+    cards = {card.site: card for card in request.cards}
+    for site, signed in request.heads.items():
+        if site not in cards or not is_signed_head(cards[site], signed):
+            raise Malformed(f"the newest line of the log of {site!r} is not signed by it")
     keys = [card.key for card in request.cards] + [card.identity for card in request.cards]
     if len(set(keys)) < len(keys):
         raise Malformed("two cards have the same key")

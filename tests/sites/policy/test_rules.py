@@ -152,13 +152,10 @@ def test_bins_of_a_histogram():
     assert judged(Policy(), over(ROWS), histogram, question(40)).rule == "bins"
 
 
-def test_algorithms_and_noise_have_their_rules():
-    guard = PolicyGuard(Policy(questions={"algorithms": ["FedDualAvg"]}, privacy={"epsilon": 2.0}), None, "oslo")
+def test_algorithms_have_their_rule():
+    guard = PolicyGuard(Policy(questions={"algorithms": ["FedDualAvg"]}), None, "oslo")
     assert guard.refuses_algorithm("FedDualAvg") is None
     assert guard.refuses_algorithm("FedAvg").rule == "algorithms"
-    assert guard.refuses_noise(2.0) is None
-    assert "3" in guard.refuses_noise(3.0).sentence
-    assert guard.refuses_noise(float("nan")).rule == "epsilon"
 
 
 def a_noised_question(sigma: float, shares: int) -> PrivateMomentsMessage:

@@ -99,11 +99,3 @@ class PolicyGuard(AbstractGuard):
             return None
         words = ", ".join(allowed) or "none"
         return Refusal("algorithms", f"{name} is not among the algorithms of questions.algorithms: {words}")
-
-    def refuses_noise(self, epsilon: float) -> Refusal | None:
-        """Whether answers with noise would have spent more than the budget, if they had spent `epsilon` together."""
-        most = self.policy.privacy.epsilon
-        if epsilon <= most:
-            return None
-        why = f"answers with noise would have spent an epsilon of {epsilon:.3g} together"
-        return Refusal("epsilon", f"{why}; {most:g} may be (privacy.epsilon)")

@@ -123,6 +123,12 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
         ["study", "approve", str(STUDY), f"--data={TABLE}"],
         {"study": nothing, "data": nothing, "keep": folder},
     ),
+    "study key": (["study", "key"], {"keep": folder}),
+    "study policy": (["study", "policy"], {}),
+    "study release": (
+        ["study", "release", str(STUDY), "--site=oslo"],
+        {"study": nothing, "site": nothing, "keep": folder},
+    ),
 }
 SKIPPED = {"federate", "site", "serve"}  # need Flower, which has an environment of its own
 

@@ -48,6 +48,7 @@ BAD = {
     "eps": [*NO_NUMBER, 0.0, 2.0],
     "cv": [*NO_COUNT, 1, 61],
     "criterion": NO_WORD,
+    "privacy": ["a", "", 1.0, True, [], {}, (1.0, 1e-6), np.nan, object()],
     "random_state": [None, "a", -1, 2.5, np.nan, [], True, 10**30],
 }
 SETTING = {  # what makes a parameter matter

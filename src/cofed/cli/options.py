@@ -69,7 +69,10 @@ def names(text: str | None) -> list[str] | None:
 
 # Options that several commands have.
 Patience = Annotated[int, typer.Option(callback=between(1, YEAR), help="Seconds to wait for a silent site.")]
-Missing = Annotated[str, typer.Option(help="Then end the fit, or drop the site: begin anew without it, and say so.")]
+Missing = Annotated[
+    str,
+    typer.Option(help="Then end the fit, or drop a site that falls silent in it: begin anew without it, and say so."),
+]
 Plain = Annotated[
     bool,
     typer.Option("--plain", help="Do not mask: the server then sees each site's answers, and the report says so."),

@@ -33,7 +33,8 @@ def site(
         bool, typer.Option("--once", help="End where the server is another one by now, and do not start again.")
     ] = False,
     keep: Annotated[
-        Path, typer.Option(callback=private_out_folder, help="A folder of this site's own: its approved studies.")
+        Path,
+        typer.Option(callback=private_out_folder, help="This site's folder: keys, approved studies, log."),
     ] = Path("cofed-site"),
     policy: Annotated[
         Path | None,

@@ -78,7 +78,9 @@ def check(study: StudyFile, data: Data, site: SiteName = None) -> None:
 
 def approve(
     study: StudyFile,
-    data: Data,
+    data: Annotated[
+        Path | None, typer.Option(help="The site's table; not needed to withdraw.", show_default=False)
+    ] = None,
     site: SiteName = None,
     keep: Keep = Path("cofed-site"),
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the approval back instead.")] = False,
@@ -99,6 +101,8 @@ def approve(
         there = studies.withdraw(keep, wanted)
         say("Withdrawn." if there else f"It was not approved in {keep}.")
         return
+    if data is None:
+        refuse("--data: give the site's table, which is held against the study")
     wanted = checked(study, data, site)
     show_keys(wanted, keep, site or data.name.split(".")[0])
     try:
@@ -188,7 +192,11 @@ def show_keys(study: "Study", keep: Path, site: str) -> None:
     from cofed.sites.secure.keys import SiteKeys, fingerprint
     from cofed.studies import require_own_key
 
+    named = [one.name for one in study.sites]
+    if named and site not in named:
+        say(f"Note: {site!r} is not one of the study's sites: {', '.join(named)}; --site says which one this is.")
     if study.roster is None:
+        say("Note: the study does not name the key of every site, so the strict rules of a site refuse its fits.")
         return
     with input_checked():
         require_own_key(study, site, SiteKeys.of_folder(keep).public)

@@ -59,7 +59,7 @@ class FinishedFit:
         if self.is_masked is None:
             return ""
         if self.is_masked:
-            return "The sites' answers were masked: the server has seen sums over all sites, and nothing else."
+            return "The sites' answers were masked: the server has seen their sums over all sites, and no site's own."
         return "NOT MASKED: the server has seen the answers of each site (--plain)."
 
     @property

@@ -79,6 +79,7 @@ class FlowerLink(AbstractLink):
         self.grid, self.patience, self.progress, self.check = grid, patience, progress, check
         self.invitation = invitation
         self.cards: dict[str, Card] = {}
+        self.refused: dict[str, str] = {}  # by site, why it could not say who it is
         self.changed: set[str] = set()  # sites whose cards are new since a request was made
         self.nodes: dict[str, int] = {}  # of each site
         self.infos: dict[str, TableInfo] = {}
@@ -106,7 +107,9 @@ class FlowerLink(AbstractLink):
             words = f"{len(here)} sites are there ({', '.join(sorted(here)) or 'none'})"
             words += f"; waiting for {', '.join(missing) if missing else f'{wanted} in all'}"
             if time.monotonic() - began > self.patience:
-                raise SitesMissing(f"after {self.patience:g} s, {words}", dict.fromkeys(missing, "it did not come"))
+                why = {site: self.refused.get(site, "it did not come") for site in missing}
+                said = "".join(f"; {self.refused[site]}" for site in missing if site in self.refused)
+                raise SitesMissing(f"after {self.patience:g} s, {words}{said}", why)
             self.progress.remind(self.number, "sites", words)
             time.sleep(PAUSE)
 
@@ -124,14 +127,17 @@ class FlowerLink(AbstractLink):
 
     def introduced(self, sent: Sent, message: Message) -> None:
         """Take in who a node says it is."""
+        name = ""
         try:
             reply = payload(message)
             name = site_in(reply)
             head = opened(name, sent.mark, reply)[0]
             info, card = read_info(head), self.invitation.card(name, head)
         except ValueError as error:
-            self.tell("refused", f"a node could not say who it is: {error}")
+            self.refused[name] = str(error)
+            self.tell("refused", f"{name or 'a node'} could not say who it is: {error}")
             return
+        self.refused.pop(name, None)
         if name in self.infos and self.infos[name] != info:
             self.tell("refused", f"{name} was refused: its data are not those of before", name)
             return

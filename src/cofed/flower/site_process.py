@@ -1,6 +1,7 @@
 """`cofed site`: one process that is a site, from its table to its SuperNode."""
 
 import dataclasses
+import hashlib
 import logging
 import os
 import secrets
@@ -15,8 +16,11 @@ from cofed._util.files import private_file, private_folder
 from cofed.flower.door import site_app
 from cofed.flower.processes import ending_in_order, free_ports, toml, undisturbed
 from cofed.flower.runtime import Runtime, be_supernode
-from cofed.sites.policy import Policy
+from cofed.sites.audit import AuditBroken, AuditEvent, AuditLog, verify
+from cofed.sites.policy import TRIAL, LedgerLost, Policy
+from cofed.sites.policy.ledger import Ledger
 from cofed.sites.reading import read_table
+from cofed.sites.secure.keys import SiteKeys
 
 log = logging.getLogger("flwr")
 PARENT = "COFED_SITE_PARENT"  # the process that keeps a site running
@@ -130,12 +134,29 @@ def end_with_parent() -> None:
         time.sleep(1)
 
 
+def check_folder(options: SiteOptions) -> None:
+    """Refuse keys that others can read, and a damaged log or record; then log the start, and by which rules."""
+    keys, path = SiteKeys.of_folder(private_folder(options.keep)), options.keep / "audit.jsonl"
+    if path.exists():
+        verdict = verify(path, keys.public)
+        if not verdict.holds:
+            raise ValueError(f"{path}: {verdict.findings[0]}; keep it for whoever looks into it, and begin a new one")
+    try:
+        if options.policy != TRIAL:
+            Ledger.open(options.keep)
+        rules = hashlib.sha256(options.policy.model_dump_json().encode()).hexdigest()
+        started = AuditEvent(event="started", note=f"the policy's hash is {rules}")
+        AuditLog(path, options.name, keys.sign).add(started)
+    except (LedgerLost, AuditBroken) as error:
+        raise ValueError(str(error)) from None
+
+
 def run_site(options: SiteOptions) -> None:
     """Be a site until a signal ends it. The table is read first: what is wrong with it is said before anything."""
     threading.Thread(target=end_with_parent, daemon=True).start()
     log.addFilter(OwnWords(options.server))
     table = read_table(options.data)
-    private_folder(options.keep)
+    check_folder(options)
     [port] = free_ports(1)
     with tempfile.TemporaryDirectory() as folder:  # which its owner alone can look into
         secret = private_file(Path(folder) / "secret")

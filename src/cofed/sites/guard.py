@@ -97,6 +97,10 @@ class Refusal:
 class AbstractGuard(ABC):
     """The rules of a site."""
 
+    def refuses_hello(self, is_pinned: bool) -> Refusal | None:
+        """Judge whether a server may hear of the table: it asks for an approved study with keys, or it does not."""
+        return None
+
     @abstractmethod
     def refuses(self, asked: Asked) -> Refusal | None:
         """Judge a question; where it may be answered (None), what later judgements need is on disk by then."""

@@ -40,8 +40,8 @@ class Consent:
         """Why a question about such rows, of the study with this hash, is not answered; None where it is."""
         return None
 
-    def tells(self, column: str) -> bool:
-        """Whether the site tells what kind of column this is."""
+    def tells(self, column: str, study: str = "") -> bool:
+        """Whether the site tells what kind of column this is, to a server that asks for the study with this hash."""
         return True
 
     def markers(self) -> dict[str, tuple[Label, ...]]:
@@ -169,9 +169,15 @@ class LocalSite:
         head, _ = unpack(request)
         kind = head.get("kind")
         if kind == "hello":
-            found: Head = {"info": self.info().model_dump(mode="json"), "card": self.card(head)}
-            about |= {"event": "hello", "study": head.get("study", ""), "run": head.get("run", "")}
-            return found, {}
+            card, study = self.card(head), str(head.get("study", ""))
+            about |= {"study": study, "run": head.get("run", "")}
+            refusal = self.guard.refuses_hello(self.consent.roster(study) is not None)
+            if refusal is not None:
+                about["rule"] = refusal.rule
+                log.warning("cofed: a server is not told what the table is like: %s", refusal.sentence)
+                raise QuestionRefused(told(refusal))
+            about["event"] = "hello"
+            return {"info": self.info(study).model_dump(mode="json"), "card": card}, {}
         if kind == "rows":
             return self.count(head, about), {}
         if kind == "end":
@@ -188,10 +194,11 @@ class LocalSite:
 
     # Who the site is
 
-    def info(self) -> TableInfo:
-        """What the site tells of its table."""
+    def info(self, study: str = "") -> TableInfo:
+        """What the site tells of its table to a server that asks for the study with this hash."""
         info = self.table.info(self.consent.markers())
-        return TableInfo(rows=info.rows, columns=tuple(one for one in info.columns if self.consent.tells(one.name)))
+        columns = tuple(one for one in info.columns if self.consent.tells(one.name, study))
+        return TableInfo(rows=info.rows, columns=columns)
 
     def card(self, head: Head) -> Head | None:
         """The site's card in the fit that a request begins; None where answers are not to be masked."""
@@ -202,7 +209,7 @@ class LocalSite:
 
     def own_card(self, study: str, run: str) -> Card:
         """The site's card in a fit: what it tells of its table there is also in `info`."""
-        told = tuple(name for name in self.constant if self.consent.tells(name))
+        told = tuple(name for name in self.constant if self.consent.tells(name, study))
         return self.masks.card(study, run, len(self.table.frame), self.table.digest, told)
 
     @functools.cached_property

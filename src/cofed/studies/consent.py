@@ -50,8 +50,11 @@ class StudyConsent(Consent):
     def refuses(self, design: Design, study: str = "") -> str | None:
         return outside_approved(self.keep, design, study) if has_approved(self.keep) else None
 
-    def tells(self, column: str) -> bool:
-        return not has_approved(self.keep) or column in self.markers()
+    def tells(self, column: str, study: str = "") -> bool:
+        if not has_approved(self.keep):
+            return True
+        asked = [one for one in approved_studies(self.keep) if study in ("", one.digest)]
+        return any(column in one.variables for one in asked)
 
     def roster(self, study: str) -> Mapping[str, str] | None:
         found = [one for one in approved_studies(self.keep) if one.digest == study]

@@ -30,7 +30,7 @@ def write_release(path: Path, keep: Path, study: Study, site: str) -> None:
     keys = SiteKeys.of_folder(keep)
     require_own_key(study, site, keys.public)
     signature = keys.sign(release_words(study.digest, site))
-    write_json(path, {"study": study.digest, "site": site, "signature": signature}, shown=True)
+    write_json(path, {"study": study.digest, "site": site, "signature": signature})
 
 
 def require_own_key(study: Study, site: str, public: str) -> None:

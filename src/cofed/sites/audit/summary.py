@@ -100,6 +100,8 @@ def in_words(found: AuditVerdict) -> list[str]:
     plain = sum(is_plain(line) for line in answers)
     if not answers:
         masked = "No answer has left."
+    elif plain == 0 and not found.holds:
+        masked = f"{counted(len(answers), 'answer')} left by these lines, all masked; but the log does not hold."
     elif plain == 0:
         masked = f"{counted(len(answers), 'answer')} left, all masked: nobody saw them but as part of a sum."
     else:

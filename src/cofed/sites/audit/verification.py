@@ -122,7 +122,7 @@ def judge(log: LogOnDisk, public_key: str | None, others: Sequence[LogOnDisk]) -
     if log.cut_off:
         notes.append(
             f"after the last line there are {log.cut_off} bytes of one that was being written when the site was "
-            "stopped; its answer did not leave"
+            "stopped, and then its answer did not leave; or the file was cut"
         )
     for number, sentence in (unsigned(log, public_key, notes), repeated(log)):
         if sentence:

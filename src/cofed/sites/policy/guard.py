@@ -47,6 +47,12 @@ class PolicyGuard(AbstractGuard):
         self.ledger: Ledger | None = None
         self.placed: tuple[SiteTable, np.ndarray] | None = None
 
+    def refuses_hello(self, is_pinned: bool) -> Refusal | None:
+        if is_pinned or self.policy.sums.masked != "pinned":
+            return None
+        why = "a server asks what the table is like, and not for a study with keys that this site has approved"
+        return Refusal("masked", f"{why}; approve the study, or set sums.masked to required")
+
     def refuses(self, asked: Asked) -> Refusal | None:
         try:
             self.ledger = self.ledger or Ledger.open(self.keep)

@@ -183,6 +183,7 @@ class RunKeys:
         self.read = 0  # bytes of the record that `used` speaks of
         self.shared: dict[tuple[str, ...], bytes] = {}
         if folder is not None:
+            private_folder(folder.parent)
             self.recall(private_folder(folder))
 
     def recall(self, folder: Path) -> None:

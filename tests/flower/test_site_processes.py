@@ -1,5 +1,6 @@
 """Sites in processes of their own on loopback: the same coefficients as in this process, whoever is killed."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -16,12 +17,12 @@ import pytest
 from cofed import estimators
 from cofed.flower.local_sites import await_sites, start_sites
 from cofed.flower.processes import MARK, free_ports
-from cofed.flower.site_process import server_address
+from cofed.flower.site_process import SiteOptions, check_folder, server_address
 from cofed.sites import SiteTable, table_sites
 from cofed.sites.audit import verify
 from cofed.sites.exchange_log import read_log
 from cofed.sites.network import ChosenColumns
-from cofed.sites.policy import TRIAL, policy_toml
+from cofed.sites.policy import TRIAL, Policy, policy_toml
 from cofed.sites.secure.invitation import PLAIN
 from cofed.sites.secure.keys import SiteKeys
 from cofed.studies import approve, draft, write
@@ -213,6 +214,36 @@ def test_a_site_waits_for_a_server_and_for_the_next_one(tmp_path):
         site.terminate()
         code = site.wait(120)
     assert code == 0
+
+
+def started_keep(folder, policy=TRIAL):
+    """The options of a site that has been started once in a folder."""
+    options = SiteOptions(folder / "cork.csv", "127.0.0.1:1", "cork", folder / "keep", policy)
+    check_folder(options)
+    return options
+
+
+def test_a_site_logs_its_start_and_by_which_rules(tmp_path):
+    options = started_keep(tmp_path)
+    check_folder(dataclasses.replace(options, policy=Policy()))
+    lines = [json.loads(line) for line in (options.keep / "audit.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["started", "started"]
+    assert lines[0]["note"] != lines[1]["note"]
+    assert verify(options.keep / "audit.jsonl", SiteKeys.of_folder(options.keep).public).holds
+
+
+def test_a_site_does_not_start_with_keys_for_all_to_read_or_a_damaged_log(tmp_path):
+    options = started_keep(tmp_path)
+    check_folder(options)
+    log = options.keep / "audit.jsonl"
+    whole = log.read_text()
+    log.write_text(whole.replace('"started"', '"ended"', 1))
+    with pytest.raises(ValueError, match="begin a new one"):
+        check_folder(options)
+    log.write_text(whole)
+    (options.keep / "secret.key").chmod(0o644)
+    with pytest.raises(ValueError, match="can be read or changed by others"):
+        check_folder(options)
 
 
 @pytest.mark.parametrize("server", ["nonsense", "example.org", "example.org:", "https://example.org:9092", "a:0"])

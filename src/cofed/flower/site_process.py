@@ -140,7 +140,7 @@ def check_folder(options: SiteOptions) -> None:
     if path.exists():
         verdict = verify(path, keys.public)
         if not verdict.holds:
-            raise ValueError(f"{path}: {verdict.findings[0]}; keep it for whoever looks into it, and begin a new one")
+            raise ValueError(f"{path}: {verdict.problems[0]}; keep it for whoever looks into it, and begin a new one")
     try:
         if options.policy != TRIAL:
             Ledger.open(options.keep)

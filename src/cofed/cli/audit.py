@@ -69,10 +69,10 @@ def audit(
 
 def read(path: Path) -> "LogOnDisk":
     """A log, from its file or from the folder that holds it."""
-    from cofed.sites.audit.log import NAME
+    from cofed.sites.audit import AUDIT_LOG
     from cofed.sites.audit.verification import read_lines
 
-    file = path / NAME if path.is_dir() else path
+    file = path / AUDIT_LOG if path.is_dir() else path
     try:
         log = read_lines(file)
     except (OSError, ValueError) as error:  # a name with a zero byte in it is a ValueError

@@ -99,8 +99,8 @@ def fit(
 
     drop = is_drop(missing)
     given = {"--secure": secure, "--plain": plain, "--policy": policy is not None}
-    if in_process and any(given.values()):
-        option = next(name for name, is_given in given.items() if is_given)
+    option = next((name for name, is_given in given.items() if is_given), None)  # for sites in processes of their own
+    if in_process and option is not None:
         refuse(f"{option} is for sites in processes of their own: leave out --in-process")
     study = sites.suffix == ".toml"
     if study and (data is None or target is not None):
@@ -125,8 +125,7 @@ def fit(
     if family is None and not study:
         say(f"Family: {ready.plan.family}, as {target} suggests; --family changes it.")
     if not in_process and not is_flower_there():
-        if any(given.values()):
-            option = next(name for name, is_given in given.items() if is_given)
+        if option is not None:
             refuse(f"{option}: Flower is not installed; pip install 'cofed[flower]' brings it")
         say(f"{ABSENT}.")
         in_process = True

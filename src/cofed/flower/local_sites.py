@@ -90,8 +90,11 @@ def start_sites(
     names = plain_names(list(tables), "a site")
     with exclusive(out), LocalSites(out, certificates_in(out, names) if secure else None) as network:
         network.begin(names)
+        rules = out / "policy.toml" if policy is None else policy.resolve()
+        if policy is None:
+            atomically(rules, lambda name: Path(name).write_text(policy_toml(TRIAL), encoding="utf-8"))
         for site, table in tables.items():
-            network.start_site(site, table, policy)
+            network.start_site(site, table, rules)
         with network.sites(names, columns, patience, PLAIN if plain else Invitation.masked()) as sites:
             yield sites
 
@@ -203,18 +206,15 @@ class LocalSites(LocalNetwork):
                 send(process, signal.SIGKILL)
         atomically(file, lambda name: Path(name).write_text(self.mark))
 
-    def start_site(self, site: str, table: Path | pd.DataFrame, policy: Path | None) -> None:
+    def start_site(self, site: str, table: Path | pd.DataFrame, policy: Path) -> None:
         """Start a site's process."""
-        if policy is None:
-            policy = self.folder / "policy.toml"
-            atomically(policy, lambda name: Path(name).write_text(policy_toml(TRIAL), encoding="utf-8"))
         if isinstance(table, pd.DataFrame):
             path = self.folder / "tables" / f"{site}.parquet"
             atomically(path, lambda name: table.to_parquet(name))
         else:
             path = table.resolve()
         own = ["--data", str(path), "--name", site, "--keep", str(self.folder / "sites" / site)]
-        own += ["--policy", str(policy.resolve())]
+        own += ["--policy", str(policy)]
         security = ["--insecure"]
         if self.certificates is not None:
             security = ["--ca", str(self.root), "--key", str(self.certificates / f"{site}.key")]

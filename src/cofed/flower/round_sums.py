@@ -149,6 +149,7 @@ class MaskedRoundSum(AbstractRoundSum):
     last: bool
     transport: Transport
     made: dict[tuple[str, ...], "MadeMessage"] = dataclasses.field(default_factory=dict)  # by cohort
+    sums: dict[tuple[str, ...], np.ndarray] = dataclasses.field(default_factory=dict)  # of whole cohorts
 
     def cohorts(self, state: NetworkState) -> Cohorts:
         return state.agreed.settings.cohorts or (state.agreed.sites,)
@@ -204,7 +205,7 @@ class MaskedRoundSum(AbstractRoundSum):
         cohort = found.cohort_of(site)
         if not all(one in found.updates for one in cohort):
             return found
-        _, ones, failed = summed(SCALED, [found.updates[one] for one in cohort])
+        self.sums[cohort], ones, failed = summed(SCALED, [found.updates[one] for one in cohort])
         if ones != len(cohort):
             words = "the masks of its cohort do not cancel: one of its sites does not follow the protocol"
             return found.failed(cohort, Trouble("Masks", words))
@@ -236,9 +237,8 @@ class MaskedRoundSum(AbstractRoundSum):
         """The weighted mean of what the sites of all whole cohorts have sent."""
         counting = set(found.counting)
         whole = [cohort for cohort in found.cohorts if counting.issuperset(cohort)]
-        sums = [summed(SCALED, [found.updates[site] for site in cohort])[0] for cohort in whole]
         weight = sum(self.weight(state, site) for cohort in whole for site in cohort)
-        return np.sum(sums, axis=0) / weight
+        return np.sum([self.sums[cohort] for cohort in whole], axis=0) / weight
 
     def weight(self, state: NetworkState, site: str) -> float:
         """What a site has multiplied its update by."""

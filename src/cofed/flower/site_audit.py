@@ -9,7 +9,7 @@ from cofed.flower import wire
 from cofed.flower.flwr_types import RecordDict
 from cofed.flower.messages import SumTerms
 from cofed.flower.site_policy import RoundRefused
-from cofed.sites.audit import AuditEvent, AuditLog
+from cofed.sites.audit import AUDIT_LOG, AuditEvent, AuditLog
 from cofed.sites.base import QuestionRefused
 from cofed.sites.secure.keys import SiteKeys
 
@@ -46,7 +46,7 @@ def write_line(folder: Path, kind: str, request: RecordDict, reply: RecordDict) 
         event = AuditEvent(event="hello", run=str(request.config_records["cofed"]["run"]))
     else:
         event = answer_line(QUERIES[kind], request, reply, keys)
-    AuditLog(folder / "audit.jsonl", str(head["site"]), keys.sign).add(event)
+    AuditLog(folder / AUDIT_LOG, str(head["site"]), keys.sign).add(event)
 
 
 def answer_line(query: str, request: RecordDict, reply: RecordDict, keys: SiteKeys) -> AuditEvent:

@@ -16,7 +16,7 @@ from cofed._util.files import private_file, private_folder
 from cofed.flower.door import site_app
 from cofed.flower.processes import ending_in_order, free_ports, toml, undisturbed
 from cofed.flower.runtime import Runtime, be_supernode
-from cofed.sites.audit import AuditBroken, AuditEvent, AuditLog, verify
+from cofed.sites.audit import AUDIT_LOG, AuditBroken, AuditEvent, AuditLog, verify
 from cofed.sites.policy import TRIAL, LedgerLost, Policy
 from cofed.sites.policy.ledger import Ledger
 from cofed.sites.reading import read_table
@@ -136,7 +136,7 @@ def end_with_parent() -> None:
 
 def check_folder(options: SiteOptions) -> None:
     """Refuse keys that others can read, and a damaged log or record; then log the start, and by which rules."""
-    keys, path = SiteKeys.of_folder(private_folder(options.keep)), options.keep / "audit.jsonl"
+    keys, path = SiteKeys.of_folder(private_folder(options.keep)), options.keep / AUDIT_LOG
     if path.exists():
         verdict = verify(path, keys.public)
         if not verdict.holds:

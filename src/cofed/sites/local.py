@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import jax
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from cofed.sites.audit import AuditEvent, AuditLog
+from cofed.sites.audit import AUDIT_LOG, AuditEvent, AuditLog
 from cofed.sites.base import QuestionRefused
 from cofed.sites.columns import Label, TableInfo
 from cofed.sites.design import Design
@@ -40,9 +40,9 @@ class Consent:
         """Why a question about such rows, of the study with this hash, is not answered; None where it is."""
         return None
 
-    def tells(self, column: str, study: str = "") -> bool:
-        """Whether the site tells what kind of column this is, to a server that asks for the study with this hash."""
-        return True
+    def told(self, columns: Iterable[str], study: str = "") -> frozenset[str]:
+        """Which of these columns the site tells of, to a server that asks for the study with this hash."""
+        return frozenset(columns)
 
     def markers(self) -> dict[str, tuple[Label, ...]]:
         """By column, what a missing value looks like beside an empty cell."""
@@ -103,7 +103,7 @@ class LocalSite:
     @functools.cached_property
     def audit(self) -> AuditLog | None:
         """The log of what left."""
-        return None if self.keep is None else AuditLog(self.keep / "audit.jsonl", self.name, self.masks.keys.sign)
+        return None if self.keep is None else AuditLog(self.keep / AUDIT_LOG, self.name, self.masks.keys.sign)
 
     @functools.cached_property
     def masks(self) -> SiteMasks:
@@ -197,8 +197,8 @@ class LocalSite:
     def info(self, study: str = "") -> TableInfo:
         """What the site tells of its table to a server that asks for the study with this hash."""
         info = self.table.info(self.consent.markers())
-        columns = tuple(one for one in info.columns if self.consent.tells(one.name, study))
-        return TableInfo(rows=info.rows, columns=columns)
+        told = self.consent.told((one.name for one in info.columns), study)
+        return TableInfo(rows=info.rows, columns=tuple(one for one in info.columns if one.name in told))
 
     def card(self, head: Head) -> Head | None:
         """The site's card in the fit that a request begins; None where answers are not to be masked."""
@@ -209,8 +209,9 @@ class LocalSite:
 
     def own_card(self, study: str, run: str) -> Card:
         """The site's card in a fit: what it tells of its table there is also in `info`."""
-        told = tuple(name for name in self.constant if self.consent.tells(name, study))
-        return self.masks.card(study, run, len(self.table.frame), self.table.digest, told)
+        told = self.consent.told(self.constant, study)
+        constant = tuple(name for name in self.constant if name in told)
+        return self.masks.card(study, run, len(self.table.frame), self.table.digest, constant)
 
     @functools.cached_property
     def constant(self) -> tuple[str, ...]:

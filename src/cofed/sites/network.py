@@ -57,6 +57,14 @@ class Replies(Generic[T]):
     up: int  # bytes from all sites
 
 
+class Asking(NamedTuple):
+    """What an exchange with the sites has given, for its log."""
+
+    replies: Replies
+    said: Head  # what was learnt beside arrays
+    arrays: dict[str, np.ndarray]
+
+
 class AbstractLink(ABC):
     """What carries requests to sites and their replies back.
 
@@ -215,16 +223,28 @@ class NetworkSites(AbstractSites):
 
     def exchange(self, query: AbstractQuery, message: Message) -> tuple[PyTree, int, int]:
         posed = self.posed(query, message)
-        what, mark, log = (query.name, query.version), question_hash(posed.bytes), self.network.log
-        if log is not None and (known := log.recall(query.name, mark)) is not None:
-            done, arrays = known
-            return read_answer(arrays, posed.shape), done.down, done.up
-        began = time.perf_counter()
-        replies, arrays = self.added(posed)
-        done = Entry(0, *what, mark, replies.down, replies.up, time.perf_counter() - began, self.names)
-        if log is not None:
-            log.add(done, arrays)
+
+        def ask() -> Asking:
+            replies, arrays = self.added(posed)
+            return Asking(replies, {}, arrays)
+
+        done, arrays = self.once((query.name, query.version), question_hash(posed.bytes), ask)
         return read_answer(arrays, posed.shape), done.down, done.up
+
+    def once(
+        self, what: tuple[str, int], mark: str, ask: Callable[[], "Asking"]
+    ) -> tuple[Entry, dict[str, np.ndarray]]:
+        """One exchange: from the log where it has happened, else with the sites, and then into the log."""
+        log = self.network.log
+        if log is not None and (known := log.recall(what[0], mark)) is not None:
+            return known
+        began = time.perf_counter()
+        asked = ask()
+        seconds = time.perf_counter() - began
+        done = Entry(0, *what, mark, asked.replies.down, asked.replies.up, seconds, self.names, asked.said)
+        if log is not None:
+            log.add(done, asked.arrays)
+        return done, asked.arrays
 
     def posed(self, query: AbstractQuery, message: Message) -> Posed:
         """A question about the sites' tables."""
@@ -269,17 +289,12 @@ class NetworkSites(AbstractSites):
         began = time.perf_counter()
         study = self.network.link.invitation.study
         request = pack({"kind": "rows", "study": study, "view": self.view}, {})
-        mark, log = question_hash(request), self.network.log
-        known = None if log is None else log.recall("rows", mark)
-        if known is not None:
-            done = known[0]
-        else:
+
+        def ask() -> Asking:
             replies = self.replies(request, lambda site, mark, reply: whole_number(reply[0].get("rows")))
-            said: Head = {"rows": [replies.by_site[site] for site in self.names]}
-            seconds = time.perf_counter() - began
-            done = Entry(0, "rows", 1, mark, replies.down, replies.up, seconds, self.names, said)
-            if log is not None:
-                log.add(done, {})
+            return Asking(replies, {"rows": [replies.by_site[site] for site in self.names]}, {})
+
+        done, _ = self.once(("rows", 1), question_hash(request), ask)
         self.exchanges.append(Exchange("rows", 1, done.down, done.up, time.perf_counter() - began))
         rows = done.said["rows"]
         assert isinstance(rows, list)

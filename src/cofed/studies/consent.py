@@ -1,7 +1,7 @@
 """What a site agrees to be asked, by the studies that it has approved."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from cofed.sites.columns import Label
@@ -50,11 +50,11 @@ class StudyConsent(Consent):
     def refuses(self, design: Design, study: str = "") -> str | None:
         return outside_approved(self.keep, design, study) if has_approved(self.keep) else None
 
-    def tells(self, column: str, study: str = "") -> bool:
+    def told(self, columns: Iterable[str], study: str = "") -> frozenset[str]:
         if not has_approved(self.keep):
-            return True
+            return frozenset(columns)
         asked = [one for one in approved_studies(self.keep) if study in ("", one.digest)]
-        return any(column in one.variables for one in asked)
+        return frozenset(columns) & {name for one in asked for name in one.variables}
 
     def roster(self, study: str) -> Mapping[str, str] | None:
         found = [one for one in approved_studies(self.keep) if one.digest == study]

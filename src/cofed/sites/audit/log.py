@@ -15,7 +15,7 @@ from cofed._util.files import NotWritten, private_file, private_folder
 from cofed.sites.audit.lines import FORMAT, NOTHING, AuditEvent, AuditLine, BadLine, line_hash, read_line
 
 log = logging.getLogger("cofed")
-NAME = "audit.jsonl"  # in the folder that a site keeps
+AUDIT_LOG = "audit.jsonl"  # in the folder that a site keeps
 BLOCK = 1 << 16  # bytes that are read at once from the end of the file
 
 

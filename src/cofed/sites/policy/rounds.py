@@ -4,7 +4,7 @@ import dataclasses
 
 from cofed.sites.guard import Refusal, SumOver
 from cofed.sites.policy.ledger import Ledger
-from cofed.sites.policy.rules import answered_enough, sums_tell
+from cofed.sites.policy.rules import answered_enough, seen_alone, sums_tell
 from cofed.sites.policy.schema import Policy
 
 
@@ -44,7 +44,8 @@ def round_refusal(asked: AskedRound, policy: Policy, draft: Ledger, site: str, d
     site, day : str
         The site's name, and the day.
     """
-    refusal = masked(asked, policy)
+    unknown = "the other sites' keys are known from the server alone; give client_app their keys (roster=)"
+    refusal = seen_alone(asked.over, policy, "update", unknown)
     if refusal is None and asked.over is not None:
         refusal = sums_tell(asked.over, policy, draft, site)
     if refusal is None and asked.rows < policy.rows.site:
@@ -58,15 +59,3 @@ def round_refusal(asked: AskedRound, policy: Policy, draft: Ledger, site: str, d
     refusal = answered_enough(draft, policy.questions, day)
     draft.digests[asked.digest] = None
     return refusal
-
-
-def masked(asked: AskedRound, policy: Policy) -> Refusal | None:
-    """Whether the update is seen alone, or in a sum with sites whom this one cannot tell from others."""
-    wanted, over = policy.sums.masked, asked.over
-    if wanted != "optional" and over is None:
-        why = "the server would see this site's own update; the policy (sums.masked) wants it masked"
-        return Refusal("masked", f"{why}, so that only the sum over all sites is seen")
-    if wanted == "pinned" and over is not None and not over.is_pinned:
-        why = "the other sites' keys are known from the server alone"
-        return Refusal("masked", f"{why}; give client_app their keys (roster=), or set sums.masked to required")
-    return None

@@ -24,13 +24,21 @@ MOST_ROWS = 5000  # of a site whose rows' leverages are computed: with more, one
 
 def masked(case: Case) -> Refusal | None:
     """Whether the answer is seen alone."""
-    wanted, over = case.policy.sums.masked, case.asked.over
+    unknown = "the other sites' keys are not those of a study that this site has approved; approve the study"
+    return seen_alone(case.asked.over, case.policy, "answer", unknown)
+
+
+def seen_alone(over: SumOver | None, policy: Policy, what: str, unknown: str) -> Refusal | None:
+    """Whether something is seen alone, or in a sum with sites whom this one cannot tell from others.
+
+    `unknown` says of the latter why, and what else can be done than to change the policy.
+    """
+    wanted = policy.sums.masked
     if wanted != "optional" and over is None:
-        why = "the server would see this site's own answer; the policy (sums.masked) wants it masked"
+        why = f"the server would see this site's own {what}; the policy (sums.masked) wants it masked"
         return Refusal("masked", f"{why}, so that only the sum over all sites is seen")
     if wanted == "pinned" and over is not None and not over.is_pinned:
-        why = "the other sites' keys are not those of a study that this site has approved"
-        return Refusal("masked", f"{why}; approve the study, or set sums.masked to required")
+        return Refusal("masked", f"{unknown}, or set sums.masked to required")
     return None
 
 

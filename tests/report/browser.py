@@ -19,6 +19,9 @@ OPTIONS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-dev-shm-usage"
 )
+# Charts are drawn in the frame after the page is loaded; those in a closed part of the page are not drawn at all.
+DRAWN = """return document.readyState === 'complete' && [...document.querySelectorAll('.plot')]
+    .every(plot => !plot.clientWidth || plot.querySelector('.labels'))"""
 WIDE, NARROW = (1400, 1000), (390, 844)
 
 
@@ -59,9 +62,10 @@ class Page:
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
 
     def open(self, run: str = "") -> None:
-        """A run's page, freshly loaded, with its first chart in sight."""
+        """A run's page, freshly loaded and drawn, with its first chart in sight."""
         self.browser.get("about:blank")
         self.browser.get(f"{self.path.as_uri()}#{run}")
+        self.until(lambda: self.browser.execute_script(DRAWN))
         if run:
             self.until(lambda: self.paths())
             self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", self.plot())

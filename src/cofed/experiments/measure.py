@@ -195,7 +195,9 @@ def tune(
     """A method's whole grid, ranked. `kept` is the folder from which an interrupted tuning goes on."""
     every, score = vars(numbers).get("tune_every"), method.score or what.score
     given: dict[str, Any] = arguments(setup, method, seed) | {"evaluate_every": every}
-    over = max(1, vars(numbers).get("tuned_over", 1) // (every or max(1, given["rounds"] // 20)))
+    # The same part of the rounds for a method that has more or fewer of them than the others.
+    last = vars(numbers).get("tuned_over", 1) * given["rounds"] // numbers.rounds
+    over = max(1, last // (every or max(1, given["rounds"] // 20)))
     choices, grid, found = method.choices(), method.algorithms(), {}
     for places in same_problem(method):
         number = len(found)

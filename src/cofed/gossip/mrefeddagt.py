@@ -79,7 +79,9 @@ class MReFedDAGT(AbstractStagedAlgorithm):
         if rounds < count:
             raise ValueError(f"MReFedDAGT has {count} stages and needs as many rounds at least, got rounds={rounds}")
         if self.steps_growth > 1 and local_steps is None:
-            raise ValueError(f"MReFedDAGT: steps_growth={self.steps_growth} multiplies local_steps, so give local_steps")
+            raise ValueError(
+                f"MReFedDAGT: steps_growth={self.steps_growth} multiplies local_steps, so give local_steps"
+            )
         return [
             Stage(
                 ReFedDAGT(

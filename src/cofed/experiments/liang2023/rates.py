@@ -181,7 +181,7 @@ HETEROGENEITY = Experiment(
     takes the client rate of a grid that is there first, at every heterogeneity anew. On the chains the rate is fixed, as
     in Theorem B.2, which asks for at most the order of 1/(tau^2 L K): with the longer steps of a grid DFedDA-GT spends
     its rounds on mixing, and without heterogeneity there is nothing to mix (its trackers begin at one exchange of
-    gradients, exact all to all, but not on a chain). On the chain of 16 (tau = 189) the rate 0.001 is 1/(tau L K); on
+    gradients, exact all to all, but not on a chain). On the chain of 16 (tau = 188) the rate 0.001 is 1/(tau L K); on
     the chain of 8 (tau = 40) it is 1/(tau^2 L K), with a constant of 1. In the p-norm (p = 2 ln d) the features are
     orthonormal, so that the optimum is the same sparse w* at every heterogeneity.""",
 )

@@ -4,7 +4,7 @@ Problem     min_w  mean_m F_m(w) + psi(w), psi convex; node m talks to its neigh
 Notation    W the gossip matrix, W~ = (I + W)/2; a = client_lr; g_k = G(x_k)
 Start       z_1 = x_0 - a g_0
 Round       z_{k+1} = z_k - x_k + W~ (2 x_k - x_{k-1} - a (g_k - g_{k-1}))
-Model       of a node x_k = prox_{a psi}(z_k), exactly as sparse as psi makes it; of the federation mean_m x_k
+Model       of a node x_k = prox_{a psi}(z_k); of the federation mean_m x_k
 Assumes     W symmetric; one step per round; a < 2/L, L the largest of the nodes' own smoothness constants.
 Reference   Li, Shi, Yan 2019, IEEE Transactions on Signal Processing, NIDS (arXiv 1704.07807).
 Deviations  All nodes begin at one w_0. The first round sends x_0, which all nodes have: so every round is alike.

@@ -204,6 +204,9 @@ def test_a_configuration_off_the_grid_runs_beside_the_tuned_one(tmp_path):
     assert results.read(tmp_path / "tiny-fig1" / "claims.json")[0]["measured"] == "FedDualAvg, FedMiD"
     extra = results.read(tmp_path / "tiny-fig1" / "config.json")["algorithms"][-1]
     assert (extra["beside"], extra["hyperparameters"], extra["tuned"]) == ("FedMiD", {"client_lr": 0.02}, False)
+    styles = figure.distinct(["FedMiD", "FedMiD, fast"], {"FedMiD, fast": "FedMiD"})
+    assert styles["FedMiD"][0] == styles["FedMiD, fast"][0]
+    assert styles["FedMiD"][1] != styles["FedMiD, fast"][1]
     assert "FedMiD, fast" in set(pd.read_parquet(tmp_path / "tiny-fig1" / "numbers.parquet")["algorithm"])
 
 

@@ -232,7 +232,7 @@ def hardware() -> dict[str, Any]:
 def measurements(table: pd.DataFrame, config: dict[str, Any]) -> Measurements:
     """The numbers with what config.json says about them; older ones have the references of the first seed alone."""
     by_seed = {int(seed): references for seed, references in config.get("references_by_seed", {}).items()}
-    beside = {entry["label"] for entry in config["algorithms"] if entry.get("beside")}
+    beside = {entry["label"]: entry["beside"] for entry in config["algorithms"] if entry.get("beside")}
     return Measurements(table, config["references"], config["data"].get("source", ""), by_seed, beside)
 
 

@@ -40,8 +40,9 @@ def draw(experiment: Experiment, seen: Measurements, size: str) -> Figure:
     x = experiment.measure.x if isinstance(experiment.measure, Sweep) else looks.WORDS["round"]
     for place, view in zip(places, views, strict=False):
         panel(place, view, seen, styles, x)
-    if seen.source:
-        whole.supxlabel(f"Data: {seen.source}", fontsize=looks.SMALL, color=looks.REFERENCE)
+    said = [f"{name}: {text}" for name, text in (("Data", seen.source), ("Diverged", seen.diverged)) if text]
+    if said:
+        whole.supxlabel("\n".join(said), fontsize=looks.SMALL, color=looks.REFERENCE)
     for place in places[len(views) :]:
         place.set_visible(False)
     sizes = {"quick": ", quick size", "full": "", "user": ""}

@@ -25,6 +25,8 @@ class Measurements:
         The references of each seed's own data, by seed.
     beside
         The labels of further configurations, each with that of its method; `labels` leaves them out.
+    diverged
+        Which runs diverged, in words. Where a run stopped early, means go on with the other seeds.
 
     Examples
     --------
@@ -42,12 +44,14 @@ class Measurements:
         source: str = "",
         by_seed: Mapping[int, References] | None = None,
         beside: Mapping[str, str] | None = None,
+        diverged: str = "",
     ):
         self.table = table
         self.source = source
         self.references = references
         self.by_seed = by_seed or {}
         self.beside = beside or {}
+        self.diverged = diverged
         self.axis = "x" if "x" in table else "round"
 
     @property

@@ -176,8 +176,9 @@ def real_data(finished: Sequence[Finished]) -> list[str]:
         return []
     lines = ["## Data that are read", "", row(["experiment", "ran on", "looks for", "run it with"]), row(["---"] * 4)]
     for form in reading:
-        source = form.config["data"].get("source", "")
-        lines.append(row([form.experiment.id, source, places(form.experiment), command(form.experiment)]))
+        lines.append(
+            row([form.experiment.id, results.source(form.config), places(form.experiment), command(form.experiment)])
+        )
     return [*lines, ""]
 
 

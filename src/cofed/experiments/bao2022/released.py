@@ -84,11 +84,12 @@ def released_low_rank(n: Numbers, seed: int) -> Setup:
     return from_normal(setup, (n.d, n.d), seed)
 
 
-NOTE = """Settings of the authors' code: constant weights, gamma = L without the factor K, start N(0, I), stages of 250,
-250 and the other rounds from the last model, FedMiD's server threshold without K, client_lr 0.001. Not carried over: their
-Fast-FedDA counts the last model of a round twice in its sum of models, FedDA's threshold runs one round ahead, and the
-script of figure 2 takes the prox before the gradient. Their balls (radius 5000 and less) are left out: no model comes near
-their boundary. "FedDualAvg, step 1/550" is FedDA with the step of Fast-FedDA, which with mu = 0 is the same method."""
+NOTE = """Settings of the authors' code: constant weights, gamma = L without the factor K, start N(0, I), stages of
+250, 250 and the other rounds from the last model, FedMiD's server threshold without K, client_lr 0.001. Not carried
+over: their Fast-FedDA counts the last model of a round twice in its sum of models, FedDA's threshold runs one round
+ahead, and the script of figure 2 takes the prox before the gradient. Their balls (radius 5000 and less) are left out:
+no model comes near their boundary. "FedDualAvg, step 1/550" is FedDA with the step of Fast-FedDA, which with mu = 0 is
+the same method."""
 
 FIG1 = Experiment(
     id="bao2022-fig1-released",

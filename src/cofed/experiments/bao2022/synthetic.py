@@ -173,9 +173,9 @@ def speed_claim(column: str, why: str = "") -> Claim:
         quick=False,
         why=why,
         quote="our proposed three algorithms show faster convergence than FedDA and FedMiD",
-        criterion=f"""The first round in which the {column.replace("_", " ")} is at most 1.1 times the exact solution's (or
-        the best of the five in the end, where none comes that close): each of the three before both baselines. Within
-        10 % the curves of the figure are flat.""",
+        criterion=f"""The first round in which the {column.replace("_", " ")} is at most 1.1 times the exact solution's
+        (or the best of the five in the end, where none comes that close): each of the three before both baselines.
+        Within 10 % the curves of the figure are flat.""",
     )
 
 
@@ -199,7 +199,7 @@ def rank_claim(why: str = "") -> Claim:
         quick=False,
         why=why,
         quote="Except FedMiD, other methods all recover the true rank of W*.",
-        criterion="The rank in the last round is 16 for each of the four and another for FedMiD: an integer, no tolerance.",
+        criterion="The rank in the last round is 16 for each of the four and another for FedMiD, with no tolerance.",
     )
 
 
@@ -211,8 +211,8 @@ LOW_RANK_VIEWS = (
     View("objective", label="training loss"),
 )
 NOTE = """Squared loss with the half. C-FedDA and MC-FedDA have L = 600/K, since the printed prox has a factor K. Rounds
-and start are not stated in the paper; here the start is 0. "FastFedDA, constant weights" is the method with growth = 0 and
-all else equal."""
+and start are not stated in the paper; here the start is 0. "FastFedDA, constant weights" has growth = 0, and all else
+is equal."""
 
 FIG1 = Experiment(
     id="bao2022-fig1",

@@ -54,8 +54,8 @@ def methods(n: Numbers) -> list[Method]:
         Method("MCFedDA", stages, constrained),
         Method("FedDualAvg", cofed.FedDualAvg, rates),
         Method("FedMiD", ReleasedFedMiD, rates),
-        Method(SAME_STEP, cofed.FedDualAvg, {"client_lr": (1 / 550,), "server_lr": (1.0,)}),
-        Method(FROM_ZERO, stages, constrained, run={"w0": None}),
+        Method(SAME_STEP, cofed.FedDualAvg, {"client_lr": (1 / 550,), "server_lr": (1.0,)}, beside="FedDualAvg"),
+        Method(FROM_ZERO, stages, constrained, run={"w0": None}, beside="MCFedDA"),
     ]
 
 

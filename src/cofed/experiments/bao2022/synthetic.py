@@ -43,7 +43,7 @@ def five(n: Numbers) -> list[Method]:
         Method("MCFedDA", partial(cofed.MCFedDA, strengths=n.strengths), fixed, third | {"strengths": n.strengths}),
         Method("FedDualAvg", cofed.FedDualAvg, rates, found),
         Method("FedMiD", cofed.FedMiD, rates, found),
-        Method(CONSTANT, partial(cofed.FastFedDA, growth=0.0), {"mu": (0.1,), "L": (550.0,)}),
+        Method(CONSTANT, partial(cofed.FastFedDA, growth=0.0), {"mu": (0.1,), "L": (550.0,)}, beside="FastFedDA"),
     ]
 
 
@@ -92,6 +92,11 @@ def low_rank_truth(n: Numbers) -> np.ndarray:
     return np.diag((np.arange(n.d) < n.d // 2).astype(float))
 
 
+def everything(seen: Measurements) -> list[str]:
+    """The five methods, and what was measured beside them."""
+    return list(dict.fromkeys(seen.table["algorithm"]))
+
+
 def near_perfect_support(seen: Measurements) -> Verdict:
     """F1 of at least 0.97 in the end for all but FedMiD, and less for FedMiD."""
     f1 = {label: seen.last(label, "f1") for label in (*OURS, *BASELINES)}
@@ -106,7 +111,7 @@ def near_perfect_support(seen: Measurements) -> Verdict:
 
 def true_rank(rank: int, seen: Measurements) -> Verdict:
     """The true rank in the end for all but FedMiD."""
-    ranks = {label: seen.last(label, "recovered_rank") for label in seen.labels()}
+    ranks = {label: seen.last(label, "recovered_rank") for label in everything(seen)}
     pooled = seen.reference("pooled", "recovered_rank")
     exact = {label for label in (*OURS, *BASELINES) if abs(ranks[label] - rank) < 1e-6}
     return Verdict(
@@ -118,7 +123,7 @@ def true_rank(rank: int, seen: Measurements) -> Verdict:
 
 def fewer_rounds(column: str, seen: Measurements) -> Verdict:
     """Rounds until the error is within 10 % of the pooled solution's, or of the best of the five."""
-    ends = {label: seen.last(label, column) for label in seen.labels()}
+    ends = {label: seen.last(label, column) for label in everything(seen)}
     level = 1.1 * max(seen.reference("pooled", column), min(ends[label] for label in (*OURS, *BASELINES)))
     rounds = {label: seen.first(label, column, at_most=level) for label in ends}
     theirs = [rounds[label] for label in BASELINES if rounds[label] is not None]
@@ -137,7 +142,7 @@ def fewer_rounds(column: str, seen: Measurements) -> Verdict:
 
 def one_after_first_stage(seen: Measurements) -> Verdict:
     """MC-FedDA's F1 in the last round of its first stage is 1, in 32 bits."""
-    f1 = {label: after_first_stage(seen, label) for label in seen.labels() if label.startswith("MCFedDA")}
+    f1 = {label: after_first_stage(seen, label) for label in everything(seen) if label.startswith("MCFedDA")}
     return Verdict(
         f1["MCFedDA"] >= 1 - 1e-6,
         f"F1 in the last round of the first stage: {each(f1, '{:.4f}')}.",

@@ -7,7 +7,8 @@ code has no such factor, and 600 without it is 60 with it. Rounds and start are 
 
 from cofed.experiments.bao2022.released import RELEASED
 from cofed.experiments.bao2022.speedup import SPEEDUP
+from cofed.experiments.bao2022.stages import STAGES
 from cofed.experiments.bao2022.synthetic import FIG1, FIG2
 from cofed.experiments.bao2022.writers import FIG3, FIG4
 
-EXPERIMENTS = [FIG1, FIG2, FIG3, FIG4, SPEEDUP, *RELEASED]
+EXPERIMENTS = [FIG1, FIG2, FIG3, FIG4, SPEEDUP, STAGES, *RELEASED]

@@ -71,7 +71,7 @@ class FastFedDA(AbstractServerAlgorithm):
     --------
     >>> import cofed
     >>> cofed.FastFedDA(mu=0.1, L=550.0)
-    FastFedDA(mu=0.1, L=550.0, growth=1.0)
+    FastFedDA(mu=0.1, L=550.0)
     """
 
     mu: Hyperparameter = eqx.field(converter=number)

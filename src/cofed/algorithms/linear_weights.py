@@ -12,9 +12,9 @@ class LinearWeights(NamedTuple):
 
     Examples
     --------
-    >>> LinearWeights(1.0).at(3), LinearWeights(1.0).sum(3)
+    >>> LinearWeights(1.0).at(3.0), LinearWeights(1.0).sum(3.0)
     (4.0, 10.0)
-    >>> LinearWeights(0.0).at(3), LinearWeights(0.0).sum(3)
+    >>> LinearWeights(0.0).at(3.0), LinearWeights(0.0).sum(3.0)
     (1.0, 4.0)
     """
 

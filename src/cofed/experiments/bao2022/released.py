@@ -9,11 +9,10 @@ import dataclasses
 from functools import partial
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 import cofed
 from cofed._util import trees
-from cofed.algorithms.fedmid import Server, Up
 from cofed.experiments.bao2022.synthetic import (
     LOCAL_STEPS,
     LOW_RANK_VIEWS,
@@ -36,9 +35,9 @@ NUMERICAL = 1e-5  # 32 x the rounding of 32 bits x the norm, about 1, with a mar
 class ReleasedFedMiD(cofed.FedMiD):
     """FedMiD whose server thresholds by eta_s eta_c lambda, for one step, and not for the K of a round."""
 
-    def aggregate(self, problem: cofed.Problem, server: Server, up: Up, share: Float[Array, ""]) -> Server:
+    def aggregate(self, problem: cofed.Problem, server: PyTree, up: PyTree, share: Float[Array, ""]) -> PyTree:
         moved = trees.axpy(self.server_lr, up.delta, server.w)
-        return Server(problem.regularizer.prox(moved, self.server_lr * self.client_lr))
+        return server._replace(w=problem.regularizer.prox(moved, self.server_lr * self.client_lr))
 
 
 def methods(n: Numbers) -> list[Method]:

@@ -7,7 +7,7 @@ import numpy as np
 import cofed
 from cofed.experiments.chen2021.common import LOCAL, PROBLEM, PROX, SHARED, data
 from cofed.experiments.measurements import Measurements, each
-from cofed.experiments.specification import Claim, Experiment, Method, Numbers, Sweep, Verdict, View
+from cofed.experiments.specification import Claim, Experiment, Numbers, Sweep, Verdict, View
 from cofed.solvers.joint import joint_path
 
 EXACT = "FedProx, exact"
@@ -135,7 +135,6 @@ FEDPROX = Experiment(
         "R",
         lambda n: [(*federation, R) for federation in n.federations for R in n.R],
         risks,
-        lambda n: [Method(PROX, cofed.FedProx, {})],
     ),
     full={
         "federations": FEDERATIONS,

@@ -22,7 +22,14 @@ def reproduce(
     everything: Annotated[bool, typer.Option("--all", help="All experiments.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="The small setup: a minute or less for each.")] = False,
-    seeds: Annotated[int, typer.Option(callback=between(1, 1000), help="Repetitions; mean and spread are drawn.")] = 1,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            callback=between(1, 1000),
+            help="Repetitions; mean and spread are drawn. By default 5, and 1 with --quick.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the results; by default cofed-results/quick or /full.", show_default=False),
@@ -35,6 +42,7 @@ def reproduce(
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Run also what is finished.")] = False,
     judge: Annotated[bool, typer.Option("--judge", help="Run nothing; judge and draw again what is finished.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Run nothing; measure what it would take here.")] = False,
     page: Annotated[
         Path | None,
         typer.Option(
@@ -62,12 +70,16 @@ def reproduce(
     if quick:
         programs.compile_sooner()
     size = "quick" if quick else "full"
+    count = work.SEEDS[size] if seeds is None else seeds
     target = out or Path("cofed-results") / size
     if judge and not target.is_dir():
         refuse(f"--judge: there is no folder {target} with results to judge")
     target = writable_folder(target)
+    if plan:
+        say_what_it_takes(chosen, target, size, count)
+        return
     try:
-        became = work.judge_again(chosen, target) if judge else work.reproduce(chosen, target, size, seeds, again)
+        became = work.judge_again(chosen, target) if judge else work.reproduce(chosen, target, size, count, again)
     except KeyboardInterrupt:
         stop(f"Stopped. What is done is kept in {target}; the same command goes on from there.")
     except ValueError as error:
@@ -80,6 +92,21 @@ def reproduce(
         publish(target, page, list(known.values()))
     if len(chosen) == 1 and became[chosen[0].id] not in ("done", "kept"):
         raise typer.Exit(BAD_END)
+
+
+def say_what_it_takes(experiments: "list[Experiment]", out: Path, size: str, seeds: int) -> None:
+    """Forecast the experiments, and say what was found."""
+    from cofed.experiments import expected
+
+    try:
+        found = expected.expect(experiments, out, size, seeds)
+    except KeyboardInterrupt:
+        stop(f"Stopped. What was found is kept in {out}.")
+    except ValueError as error:
+        refuse(str(error))
+    except OSError as error:
+        fail(str(error))
+    Console().print(expected.table(found))
 
 
 def choose(known: "dict[str, Experiment]", ids: list[str], everything: bool) -> "list[Experiment]":

@@ -12,9 +12,9 @@ Rounding    mean c_i of a round is that of the round before, so what rounding ad
             of rounds. Hence clients send how far they moved, which is not rounded to the model's size, and the server
             gives the next x what rounding took from this one (compensated summation).
 Assumes     the same K on all clients.
-Reference   zhang2025, Algorithm 1 (the paper gives the method no name; this one is ours). Its convex precursor is Zhang,
-            Hu, Johansson (2024), Composite federated learning with heterogeneous data, ICASSP (arXiv 2309.01795): the
-            same algorithm for strongly convex F.
+Reference   zhang2025, Algorithm 1 (the paper gives the method no name; this one is ours). Its convex precursor is
+            Zhang, Hu, Johansson (2024), Composite federated learning with heterogeneous data, ICASSP (arXiv
+            2309.01795): the same algorithm for strongly convex F.
 
 Extension   Partial participation is not in the paper. There the server sends its mean direction d too, keeps it as
             d <- d + share (mean_S(p - zhat)/(eta_c K) - d), and a participant takes c_i = d - its last mean gradient

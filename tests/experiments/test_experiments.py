@@ -405,9 +405,14 @@ def test_the_page_has_both_forms_of_an_experiment_side_by_side(done, tmp_path):
     written = page.publish(docs, docs, [TINY, theirs, lacks]).read_text()
     assert "Of 3 experiments 2 ran" in written
     assert (
-        "| as released | 1 | 0 | 0 | 0 |\n\nOf the claims that do not hold as printed, 1 hold as released." in written
+        "| as released | 1 | 0 | 0 | 0 |\n\nOf the claims that do not hold as printed, 1 hold in another form."
+        in written
     )
-    assert "| [tiny-fig1](#tiny-fig1) | Pigs fly. | **does not hold** | **holds** |" in written
+    assert "| [tiny-fig1](#tiny-fig1) | Pigs fly. | **does not hold** | as released: **holds** |" in written
+    scaled = dataclasses.replace(theirs, form="features scaled")
+    other = page.publish(docs, docs, [TINY, scaled, lacks]).read_text()
+    assert "| **does not hold** | features scaled: **holds** |" in other
+    assert "| features scaled | 1 | 0 | 0 | 0 |" in other
     assert "![tiny-fig1-released](tiny-fig1-released/figure.png)" in written
     assert "## tiny-fig1-released" not in written
     assert "| tiny-fig2 | A tiny comparison | no data: it reads MNIST (`mnist/*-ubyte*`) |" in written

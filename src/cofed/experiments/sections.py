@@ -11,7 +11,7 @@ from cofed.experiments.specification import Experiment
 from cofed.experiments.verdicts import FAILS, HOLDS, UNDECIDED, UNJUDGED, one_line, word_of
 
 VERDICTS = {HOLDS: "**holds**", FAILS: "**does not hold**", UNDECIDED: "**undecided**", UNJUDGED: "not judged"}
-PRINTED, RELEASED = "as printed", "as released"
+PRINTED = "as printed"
 SIZES = {"full": "the paper's size", "quick": "the quick size"}
 
 
@@ -25,8 +25,8 @@ class Finished(NamedTuple):
 
     @property
     def form(self) -> str:
-        """Whether the settings are those that the paper prints, or those of the authors' public code."""
-        return RELEASED if self.experiment.released_form_of else PRINTED
+        """Whose settings these are: those that the paper prints, or others."""
+        return self.experiment.form if self.experiment.released_form_of else PRINTED
 
     @property
     def seeds(self) -> int:

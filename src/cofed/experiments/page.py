@@ -103,7 +103,7 @@ def counts(experiments: Sequence[Experiment], finished: Sequence[Finished]) -> l
     earlier = sum(bool(form.earlier) for form in finished)
     said = f"Of {counted(len(experiments), 'experiment')} {len(finished)} ran"
     details = [f"{few} of them with fewer than five seeds"] * bool(few)
-    details += [f"{earlier} in an earlier form"] * bool(earlier)
+    details += [f"{earlier} in an earlier version"] * bool(earlier)
     said += f" ({', '.join(details)})" if details else ""
     lines = [f"{said}, {len(experiments) - len(finished)} are missing.", ""]
     heads = ("claims", "hold", "do not hold", "undecided", "not judged")
@@ -149,7 +149,7 @@ def overview(mains: Sequence[Experiment], forms: dict[str, list[Finished]]) -> l
 
 def verdict(claim: Mapping[str, Any], form: Finished) -> str:
     """A verdict, with what a reader must know to weigh it."""
-    return VERDICTS[word_of(claim)] + ", 1 seed" * (form.seeds == 1) + ", earlier form" * bool(form.earlier)
+    return VERDICTS[word_of(claim)] + ", 1 seed" * (form.seeds == 1) + ", earlier version" * bool(form.earlier)
 
 
 def missing(absent: Sequence[Experiment], folder: Path) -> list[str]:

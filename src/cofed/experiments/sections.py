@@ -21,7 +21,7 @@ class Finished(NamedTuple):
     experiment: Experiment
     config: Mapping[str, Any]
     claims: Sequence[Mapping[str, Any]]
-    earlier: str  # what differs from the experiment as it is now, where its results are of an earlier form
+    earlier: str  # what differs from the experiment as it is now, where its results are of an earlier version
 
     @property
     def form(self) -> str:
@@ -61,7 +61,7 @@ def ran(form: Finished, named: bool) -> list[str]:
     title = f"{form.form.capitalize()}: " if named else ""
     lines = [capital(f"{title}{', '.join(part for part in said if part)}."), ""]
     if form.earlier:
-        lines += [f"These results are of an earlier form of the experiment: {form.earlier}.", ""]
+        lines += [f"These results are of an earlier version of the experiment: {form.earlier}.", ""]
     if source := results.source(config):
         lines += [f"Data: {source}.", ""]
     if diverged := results.diverged(config):

@@ -425,16 +425,21 @@ def test_the_page_has_both_forms_of_an_experiment_side_by_side(done, tmp_path):
     written = page.publish(docs, docs, [TINY, theirs, lacks]).read_text()
     assert "Of 3 experiments 2 ran" in written
     assert (
-        "| as released | 1 | 0 | 0 | 0 |\n\nOf the claims that do not hold as printed, 1 hold as released." in written
+        "| as released | 1 | 0 | 0 | 0 |\n\nOf the claims that do not hold as printed, 1 hold in another form."
+        in written
     )
-    assert "| [tiny-fig1](#tiny-fig1) | Pigs fly. | **does not hold** | **holds** |" in written
+    assert "| [tiny-fig1](#tiny-fig1) | Pigs fly. | **does not hold** | as released: **holds** |" in written
+    scaled = dataclasses.replace(theirs, form="features scaled")
+    other = page.publish(docs, docs, [TINY, scaled, lacks]).read_text()
+    assert "| **does not hold** | features scaled: **holds** |" in other
+    assert "| features scaled | 1 | 0 | 0 | 0 |" in other
     assert "![tiny-fig1-released](tiny-fig1-released/figure.png)" in written
     assert "## tiny-fig1-released" not in written
     assert "| tiny-fig2 | A tiny comparison | no data: it reads MNIST (`mnist/*-ubyte*`) |" in written
     assert "| `cofed reproduce tiny-fig2 --data DIR` |" in written
 
 
-def test_the_page_shows_results_of_one_seed_and_of_earlier_forms_as_such(tmp_path):
+def test_the_page_shows_results_of_one_seed_and_of_earlier_versions_as_such(tmp_path):
     docs = tmp_path / "docs"
     go(docs, size="quick", seeds=1)
     config, claims = (results.read(docs / "tiny-fig1" / name) for name in ("config.json", "claims.json"))
@@ -451,8 +456,8 @@ def test_the_page_shows_results_of_one_seed_and_of_earlier_forms_as_such(tmp_pat
     assert f"The quick size, 1 seed, {config['seconds']:.0f} s, {config['created'][:10]}, cofed" in written
     changed = dataclasses.replace(TINY, quick={"rounds": 6})
     written = page.publish(docs, docs, [changed]).read_text()
-    assert "of an earlier form of the experiment: rounds was 4 and is now 6." in written
-    assert "| It converges. | **holds**, 1 seed, earlier form |  |" in written
+    assert "of an earlier version of the experiment: rounds was 4 and is now 6." in written
+    assert "| It converges. | **holds**, 1 seed, earlier version |  |" in written
     fewer = dataclasses.replace(TINY, claims=TINY.claims[:1])
     assert "other claims were judged" in page.publish(docs, docs, [fewer]).read_text()
 

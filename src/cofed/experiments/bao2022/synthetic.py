@@ -208,7 +208,7 @@ def rank_claim(why: str = "") -> Claim:
     )
 
 
-FOUND_BY_ALL = """FedMiD reaches it too, and not for its doubled penalty: F1 is 1 in the end whether its server thresholds
+FOUND_BY_ALL = """FedMiD reaches it too, not for its doubled penalty: F1 is 1 in the end whether its server thresholds
 for the K steps of a round (as printed), for one (as released) or not at all. The support is easy on these data: the
 exact solutions have it at lambda and at twice lambda, so whatever comes near them has it."""
 SLOWER = """With growing weights a step is 1/L on the present gradient while the start keeps the weight L/t: a ridge

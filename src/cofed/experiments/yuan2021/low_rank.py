@@ -27,9 +27,8 @@ def low_rank(n: Numbers, seed: int) -> Setup:
 
 def exact_rank_within(rank: int, rounds: int, seen: Measurements) -> Verdict:
     """The true rank before a round, and from then on."""
-    there = {"at_least": rank - 1e-6, "at_most": rank + 1e-6}
-    at = seen.first("FedDualAvg", "recovered_rank", **there)
-    stays = seen.first("FedDualAvg", "recovered_rank", **there, stays=True)
+    at = seen.first("FedDualAvg", "recovered_rank", at_least=rank - 1e-6, at_most=rank + 1e-6)
+    stays = seen.first("FedDualAvg", "recovered_rank", at_least=rank - 1e-6, at_most=rank + 1e-6, stays=True)
     pooled = seen.reference("pooled", "recovered_rank")
     return Verdict(
         stays is not None and stays < rounds,

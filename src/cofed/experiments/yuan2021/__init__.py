@@ -12,5 +12,6 @@ from cofed.experiments.yuan2021.constraints import CONSTRAINTS
 from cofed.experiments.yuan2021.fmri import FIG5, FIG12
 from cofed.experiments.yuan2021.lasso import LASSOS, lasso
 from cofed.experiments.yuan2021.low_rank import NUCLEARS
+from cofed.experiments.yuan2021.theorems import THEOREMS
 
-EXPERIMENTS = [*LASSOS[:2], *NUCLEARS[:2], FIG5, *LASSOS[2:], *NUCLEARS[2:], FIG12, *CONSTRAINTS]
+EXPERIMENTS = [*LASSOS[:2], *NUCLEARS[:2], FIG5, *LASSOS[2:], *NUCLEARS[2:], FIG12, *CONSTRAINTS, *THEOREMS]

@@ -9,9 +9,10 @@ belong together (see lasso.py): figures 3, 4 and 6 to 11 have a second form, wit
 
 from cofed.experiments.yuan2021.common import four
 from cofed.experiments.yuan2021.constraints import CONSTRAINTS
+from cofed.experiments.yuan2021.feasibility import FEASIBLE
 from cofed.experiments.yuan2021.fmri import FIG5, FIG12
 from cofed.experiments.yuan2021.lasso import LASSOS, lasso
 from cofed.experiments.yuan2021.low_rank import NUCLEARS
 from cofed.experiments.yuan2021.theorems import THEOREMS
 
-EXPERIMENTS = [*LASSOS[:2], *NUCLEARS[:2], FIG5, *LASSOS[2:], *NUCLEARS[2:], FIG12, *CONSTRAINTS, *THEOREMS]
+EXPERIMENTS = [*LASSOS[:2], *NUCLEARS[:2], FIG5, *LASSOS[2:], *NUCLEARS[2:], FIG12, *CONSTRAINTS, FEASIBLE, *THEOREMS]

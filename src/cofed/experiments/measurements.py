@@ -118,7 +118,7 @@ class Measurements:
         return float(np.polyfit(np.log(curve.index.to_numpy(float)), np.log(curve.to_numpy()), 1)[0])
 
 
-def each(values: Mapping[str, float | None], form: str = "{:.3g}") -> str:
+def each(values: Mapping[str, float | int | None], form: str = "{:.3g}") -> str:
     """The figures of several methods, for a sentence.
 
     >>> each({"FedMiD": 0.91234, "FedDualAvg": None})

@@ -231,9 +231,7 @@ def yuan_fmri_like(
     return Synthetic(train, {"coef": coef, "intercept": 0.0}, test=test)
 
 
-def _shifted(
-    coef: np.ndarray, scale: float, counts: tuple[int, int], samples: int, seed: int, dtype: str
-) -> Synthetic:
+def _shifted(coef: np.ndarray, scale: float, counts: tuple[int, int], samples: int, seed: int, dtype: str) -> Synthetic:
     """Clients to train on and fresh ones to test on; `counts` says how many of each."""
     rng = np.random.default_rng(seed)
     intercept = float(rng.standard_normal())

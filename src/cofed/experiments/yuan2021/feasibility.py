@@ -34,7 +34,7 @@ clients too take their first gradient there; FedDualAvg projects before it takes
 four with no point outside."""
 
 
-class WatchedSteps:
+class NormedSteps:
     """A client's local steps, which keep the largest norm of the points at which gradients are taken."""
 
     def __init__(self, steps: LocalSteps, norm: Callable[[PyTree], Float[Array, ""]], largest: Float[Array, ""]):
@@ -44,6 +44,10 @@ class WatchedSteps:
     @property
     def key(self) -> PRNGKeyArray:
         return self.steps.key
+
+    @property
+    def shared_key(self) -> PRNGKeyArray:
+        return self.steps.shared_key
 
     def gradient(self, w: PyTree, k: Float[Array, ""]) -> PyTree:
         self.here = self.norm(w)
@@ -81,7 +85,7 @@ class Watched(AbstractServerAlgorithm):
         return self.algorithm.broadcast(server)
 
     def local(self, problem: Problem, down: PyTree, client: Float[Array, ""], steps: LocalSteps):
-        watched = WatchedSteps(steps, self.norm, client)
+        watched = NormedSteps(steps, self.norm, client)
         up, _ = self.algorithm.local(problem, down, (), watched)
         return up, watched.largest
 

@@ -2,6 +2,7 @@
 
 from cofed.estimators.certificate import Certificate
 from cofed.estimators.constrained import FederatedConstrained
+from cofed.estimators.cox import FederatedCox
 from cofed.estimators.cv import (
     FederatedElasticNetCV,
     FederatedLassoCV,
@@ -20,6 +21,7 @@ from cofed.estimators.trace import FederatedTraceRegression
 __all__ = [
     "Certificate",
     "FederatedConstrained",
+    "FederatedCox",
     "FederatedElasticNet",
     "FederatedElasticNetCV",
     "FederatedGroupLasso",

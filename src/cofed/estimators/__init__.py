@@ -3,6 +3,7 @@
 from cofed.estimators.certificate import Certificate
 from cofed.estimators.constrained import FederatedConstrained
 from cofed.estimators.cox import FederatedCox
+from cofed.estimators.cox_cv import FederatedCoxCV
 from cofed.estimators.cv import (
     FederatedElasticNetCV,
     FederatedLassoCV,
@@ -22,6 +23,7 @@ __all__ = [
     "Certificate",
     "FederatedConstrained",
     "FederatedCox",
+    "FederatedCoxCV",
     "FederatedElasticNet",
     "FederatedElasticNetCV",
     "FederatedGroupLasso",

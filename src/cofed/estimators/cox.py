@@ -5,9 +5,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from sklearn.utils import Tags
 
 from cofed._util.types import Given
-from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.base import FederatedLinearModel, treated_apart
 from cofed.estimators.checks import check_choice
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
@@ -91,7 +91,7 @@ class FederatedCox(FederatedLinearModel):
         l1_ratio: Given[float] = 1.0,
         ties: Given[str] = "efron",
         standardize: Given[bool] = True,
-        algorithm: Given[str | AbstractServerAlgorithm] = "auto",
+        algorithm: Given[str] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
     ):
@@ -150,6 +150,12 @@ class FederatedCox(FederatedLinearModel):
         if not isinstance(errors, str) or errors != "model":
             raise ValueError(f"{type(self).__name__}: errors must be 'model', got {errors!r}")
         return super().infer(X, y, clients, coefficients=coefficients, level=level)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.positive_only = True
+        return tags
 
     def _intake(self, X: FitFeatures, y: Labels, clients: Clients) -> AbstractSites:
         self.client_column_ = clients if isinstance(clients, str) else None

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Scalar
 
 from cofed.losses.base import AbstractLoss, Label, Prediction
-from cofed.losses.risk_sets import RiskSets, Values, risk_sets
+from cofed.losses.risk_sets import Logs, RiskSets, Sums, Values, risk_sets
 
 
 class PartialTerms(NamedTuple):
@@ -26,11 +26,11 @@ class PartialTerms(NamedTuple):
 
     value: Float[Array, " m"]  # the loss
     slope: Values  # its derivatives by the predictions
-    risk: Values  # exp(z), but for a factor that is the same for a stratum; 0 for rows that do not count
+    logs: Values  # the predictions; -inf for rows that do not count
     events: Values  # 1 for an event
     thinned: Values | None  # the part of tied events that is no longer at risk; None is none
-    size: Values  # the sum over those at risk, at events
-    hazard: Values  # what each row has passed, times its risk: the expected number of its events
+    log_size: Values  # the logarithm of the sum over those at risk, at events
+    expected: Values  # the expected number of each row's events, by the hazards that it has passed
 
 
 class AbstractPartialLikelihood(AbstractLoss):
@@ -58,23 +58,24 @@ class AbstractPartialLikelihood(AbstractLoss):
 
         `counts` is 1 where a model learns from a row, else 0; `event` is 1 for an event.
         """
-        there = counts > 0
-        top = risk.largest(jnp.where(there, z, -jnp.inf))
-        z = jnp.where(there, z - jnp.where(jnp.isfinite(top), top, 0), 0)
-        e = jnp.where(there, jnp.exp(z), 0)
-        events = jnp.where(there, event[:, None], 0)
+        there, one = counts > 0, jnp.ones_like(z)
+        logs, events = jnp.where(there, z, -jnp.inf), jnp.where(there, event[:, None], 0)
         happens = events > 0
-        size, tied, thinned = risk.at_risk(e), risk.tied(events), self.thinned(risk, events)
+        thinned, tied = self.thinned(risk, events), risk.ranks(events)[1]
+        size, top = risk.at_risk(one, logs)
         if thinned is not None:
-            size, tied = size - thinned * risk.tied(e * events), tied * (1 - thinned)
+            also, tied_top = risk.tied(events, logs)
+            size = size - jnp.where(happens, thinned * also * jnp.exp(tied_top - top), 0)
+            tied = tied * (1 - thinned)
+        # A sum that is too small for float64 beside the others makes a model infinitely bad.
+        log_size = jnp.where(happens, jnp.where(size > 0, top + jnp.log(jnp.where(size > 0, size, 1)), jnp.inf), 0)
         # The saturated model has the events of a time alone at risk, with one prediction.
-        safe, least = jnp.where(happens, size, 1), jnp.where(happens, tied, 1)
-        value = jnp.sum(jnp.where(happens, jnp.log(safe / least) - z, 0), axis=0)
-        rate = jnp.where(happens, 1 / safe, 0)
-        passed = risk.passed(rate)
+        value = jnp.sum(jnp.where(happens, log_size - jnp.log(jnp.where(happens, tied, 1)) - z, 0), axis=0)
+        rates = jnp.where(happens, -log_size, -jnp.inf)
+        expected = times_risk(logs, risk.passed(one, rates))
         if thinned is not None:
-            passed = passed - events * risk.tied(thinned * rate)
-        return PartialTerms(value, e * passed - events, e, events, thinned, safe, e * passed)
+            expected = expected - events * times_risk(logs, risk.tied(thinned, rates))
+        return PartialTerms(value, expected - events, logs, events, thinned, log_size, expected)
 
     @property
     def curvature(self) -> float:
@@ -119,8 +120,15 @@ class Efron(AbstractPartialLikelihood):
 
     def thinned(self, risk: RiskSets, events: Values) -> Values:
         """Of d tied events 0, 1/d, 2/d, ..."""
-        before = risk.within_ties(events) - events
-        return jnp.where(events > 0, before / jnp.where(events > 0, risk.tied(events), 1), 0)
+        before, tied = risk.ranks(events)
+        return jnp.where(events > 0, before / jnp.where(events > 0, tied, 1), 0)
+
+
+def times_risk(logs: Logs, sums: Sums) -> Values:
+    """Sums times exp(log), 0 for rows that do not count."""
+    total, top = sums
+    there = ~jnp.isneginf(logs) & ~jnp.isneginf(top)
+    return jnp.where(there, total * jnp.exp(jnp.where(there, logs + top, 0)), 0)
 
 
 def follow_up(y: Float[Array, "n q"], stratum: Array) -> tuple[Array, RiskSets]:

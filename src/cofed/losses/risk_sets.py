@@ -1,8 +1,12 @@
 """Who is at risk when: sums over risk sets, within strata, of rows that are in the order of their times.
 
 A row is at risk at a time t if it is followed until t or longer and, where rows are followed from an entry on only,
-from before t. A row whose weight is 0 must come with values of 0, wherever it is sorted to; then it changes nothing.
+from before t. Sums are of values times exp(log), with a log of -inf for a row that does not count, wherever it stands.
+They come as a pair: the sum divided by exp(top), and top, the largest log so far. So nothing overflows, however much
+the logs differ.
 """
+
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -10,25 +14,32 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 Values = Float[Array, "n m"]
+Logs = Float[Array, "n k"]  # as many columns as the values, or one for all
+Sums = tuple[Values, Logs]  # the sum is the first times exp(the second)
 ENTRIES = 1 << 22  # who is at risk when, that many pairs at a time
 
 
-def running(values: Values, begins: Bool[Array, " n"], backwards: bool = False) -> Values:
+def running(values: Values, logs: Logs, begins: Bool[Array, " n"], backwards: bool = False) -> Sums:
     """Sums from the row that begins (backwards: ends) a piece up to each row, without the rounding of n additions.
 
-    >>> running(jnp.ones((4, 1)), jnp.array([True, False, True, False]))[:, 0].tolist()
+    >>> begins = jnp.array([True, False, True, False])
+    >>> running(jnp.ones((4, 1)), jnp.zeros((4, 1)), begins)[0][:, 0].tolist()
     [1.0, 2.0, 1.0, 2.0]
     """
 
-    def step(state: tuple[Array, Array], row: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
-        (total, lost), (value, begin) = state, row
-        total, lost = jnp.where(begin, 0, total), jnp.where(begin, 0, lost)
-        added = value - lost  # Kahan's summation
+    def step(state: tuple[Array, Array, Array], row: tuple[Array, Array, Array]) -> tuple:
+        (total, lost, top), (value, log, begin) = state, row
+        top = jnp.where(begin, -jnp.inf, top)
+        new_top = jnp.maximum(top, log)
+        scale = jnp.where(begin, 0, jnp.where(top == new_top, 1, jnp.exp(top - new_top)))
+        total, lost = total * scale, lost * scale
+        added = jnp.where(jnp.isneginf(log), 0, value * jnp.exp(log - new_top)) - lost  # Kahan's summation
         new = total + added
-        return (new, (new - total) - added), new
+        return (new, (new - total) - added, new_top), (new, new_top)
 
     nothing = jnp.zeros_like(values[0])
-    return jax.lax.scan(step, (nothing, nothing), (values, begins), reverse=backwards)[1]
+    start = (nothing, nothing, jnp.full_like(logs[0], -jnp.inf))
+    return jax.lax.scan(step, start, (values, logs, begins), reverse=backwards)[1]
 
 
 class RiskSets(eqx.Module):
@@ -51,25 +62,27 @@ class RiskSets(eqx.Module):
     begins: Bool[Array, " n"]
     ends: Bool[Array, " n"]
 
-    def at_risk(self, values: Values) -> Values:
+    def at_risk(self, values: Values, logs: Logs) -> Sums:
         """For each row, the sum over all rows that are at risk at its time."""
-        return running(values, self.ends, backwards=True)[self.first]
+        return self.at(self.first, running(values, logs, self.ends, backwards=True))
 
-    def passed(self, values: Values) -> Values:
+    def passed(self, values: Values, logs: Logs) -> Sums:
         """For each row, the sum over all rows at whose times it is at risk."""
-        return running(values, self.begins)[self.last]
+        return self.at(self.last, running(values, logs, self.begins))
 
-    def tied(self, values: Values) -> Values:
+    def tied(self, values: Values, logs: Logs) -> Sums:
         """For each row, the sum over all rows of its stratum with its time."""
-        return self.within_ties(values)[self.last]
+        return self.at(self.last, running(values, logs, self.first == jnp.arange(len(self.first))))
 
-    def within_ties(self, values: Values) -> Values:
-        """For each row, the sum over the rows of its stratum with its time, up to itself."""
-        return running(values, self.first == jnp.arange(len(self.first)))
+    def ranks(self, counted: Values) -> tuple[Values, Values]:
+        """For each row, those that are counted (1 or 0) among the rows of its stratum with its time: before it, all."""
+        found = running(counted, jnp.zeros_like(counted), self.first == jnp.arange(len(self.first)))[0]
+        return found - counted, found[self.last]
 
-    def largest(self, values: Values) -> Values:
-        """For each row, the largest value in its stratum."""
-        return jax.ops.segment_max(values, self.stratum, len(self.stratum))[self.stratum]
+    @staticmethod
+    def at(rows: Int[Array, " n"], sums: Sums) -> Sums:
+        """The sums at other rows."""
+        return sums[0][rows], sums[1][rows]
 
 
 class TruncatedRiskSets(RiskSets):
@@ -86,33 +99,34 @@ class TruncatedRiskSets(RiskSets):
     time: Float[Array, " n"]
     entry: Float[Array, " n"]
 
-    def at_risk(self, values: Values) -> Values:
-        def block(some: Array) -> Array:
+    def at_risk(self, values: Values, logs: Logs) -> Sums:
+        def there(some: Array) -> Array:
             at = self.time[some][:, None]
-            there = (self.entry[None, :] < at) & (at <= self.time[None, :])
-            return self.pairs(some, there).astype(values.dtype) @ values
+            return (self.entry[None, :] < at) & (at <= self.time[None, :])
 
-        return self.in_blocks(block, values)
+        return self.over_pairs(there, values, logs)
 
-    def passed(self, values: Values) -> Values:
-        def block(some: Array) -> Array:
+    def passed(self, values: Values, logs: Logs) -> Sums:
+        def there(some: Array) -> Array:
             at = self.time[None, :]
-            there = (self.entry[some][:, None] < at) & (at <= self.time[some][:, None])
-            return self.pairs(some, there).astype(values.dtype) @ values
+            return (self.entry[some][:, None] < at) & (at <= self.time[some][:, None])
 
-        return self.in_blocks(block, values)
+        return self.over_pairs(there, values, logs)
 
-    def pairs(self, some: Int[Array, " b"], there: Bool[Array, "b n"]) -> Bool[Array, "b n"]:
-        """Those of the pairs that are of one stratum."""
-        return there & (self.stratum[some][:, None] == self.stratum[None, :])
-
-    def in_blocks(self, block: eqx.Partial, values: Values) -> Values:
-        """The rows of an answer, so many at a time that there is room for their pairs."""
+    def over_pairs(self, there: Callable[[Array], Array], values: Values, logs: Logs) -> Sums:
+        """Sums over the pairs of a stratum that are there, so many rows at a time that there is room for the pairs."""
         n = len(self.time)
+        top = jax.ops.segment_max(logs, self.stratum, n)[self.stratum]
+        scaled = jnp.where(jnp.isneginf(logs), 0, values * jnp.exp(logs - jnp.where(jnp.isneginf(top), 0, top)))
+
+        def block(some: Array) -> Array:
+            pairs = there(some) & (self.stratum[some][:, None] == self.stratum[None, :])
+            return pairs.astype(values.dtype) @ scaled
+
         size = n
         while size % 2 == 0 and size * n > ENTRIES:
             size //= 2
-        return jax.lax.map(block, jnp.arange(n).reshape(-1, size)).reshape(values.shape)
+        return jax.lax.map(block, jnp.arange(n).reshape(-1, size)).reshape(scaled.shape), top
 
 
 def risk_sets(
@@ -121,7 +135,8 @@ def risk_sets(
     """The order of rows by stratum and time, and the risk sets of the rows in that order.
 
     >>> order, risk = risk_sets(jnp.array([2.0, 1.0, 2.0]), jnp.zeros(3, int))
-    >>> risk.at_risk(jnp.ones((3, 1)))[:, 0].tolist(), risk.passed(jnp.ones((3, 1)))[:, 0].tolist()
+    >>> one, zero = jnp.ones((3, 1)), jnp.zeros((3, 1))
+    >>> risk.at_risk(one, zero)[0][:, 0].tolist(), risk.passed(one, zero)[0][:, 0].tolist()
     ([3.0, 2.0, 2.0], [1.0, 3.0, 3.0])
     """
     order = jnp.lexsort((time, stratum))

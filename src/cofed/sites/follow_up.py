@@ -8,7 +8,7 @@ from cofed._util.types import Given
 
 FORM = (
     "y must have two columns, time and event (1, or 0 for a row that was followed up to its time without one), or "
-    "three, entry, time and event"
+    "three, entry, time and event; one column is times that all end with an event"
 )
 
 
@@ -19,8 +19,9 @@ def survival_labels(owner: str, y: Given[npt.ArrayLike | pd.DataFrame | None]) -
     ----------
     owner : str
         Whose y it is, for sentences.
-    y : array-like of shape (n, 2) or (n, 3), pandas.DataFrame or structured array
-        The labels. A structured array has two fields, of which the truth value is the event, as in scikit-survival.
+    y : array-like of shape (n, 2), (n, 3) or (n,), pandas.DataFrame or structured array
+        The labels; times alone all end with an event. A structured array has two fields, of which the truth value is
+        the event, as in scikit-survival.
 
     Returns
     -------
@@ -43,7 +44,9 @@ def survival_labels(owner: str, y: Given[npt.ArrayLike | pd.DataFrame | None]) -
     try:
         labels = np.asarray(given, np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{owner}: {FORM}, all numbers; got {type(y).__name__}") from None
+        raise ValueError(f"{owner}: {FORM}; all are numbers, got {type(y).__name__}") from None
+    if labels.ndim == 1 or labels.shape[1:] == (1,):
+        labels = np.column_stack([labels.reshape(-1), np.ones(len(labels))])
     if labels.ndim != 2 or labels.shape[1] not in (2, 3):
         raise ValueError(f"{owner}: {FORM}; got the shape {labels.shape}")
     wrong = mistake(labels)

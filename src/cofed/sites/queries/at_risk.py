@@ -86,11 +86,13 @@ def partial_hessians(table: Table, message: "LookMessage") -> Float[Array, "A pa
         model, where = chosen
         A = rows.rows.X[:, where]
         found = rows.terms((rows.rows.X @ coef[model])[:, None], without[model][None])
-        mean = rows.risk.at_risk(found.risk * A)
+        total, top = rows.risk.at_risk(A, found.logs)
+        mean = total * jnp.exp(top - found.log_size)
         if found.thinned is not None:
-            mean = mean - found.thinned * rows.risk.tied(found.risk * found.events * A)
-        mean = jnp.where(found.events > 0, mean / found.size, 0)
-        return pack(A.T @ (A * found.hazard) - mean.T @ mean)
+            total, top = rows.risk.tied(A * found.events, found.logs)
+            mean = mean - found.thinned * total * jnp.exp(top - found.log_size)
+        mean = jnp.where(found.events > 0, mean, 0)
+        return pack(A.T @ (A * found.expected) - mean.T @ mean)
 
     return jax.lax.map(one, (jnp.asarray(message.closer, jnp.int32), jnp.asarray(message.where, jnp.int32)))
 

@@ -48,7 +48,7 @@ def pooled(coef, X, y, sites, ties):
 
 
 def least(X, y, sites, ties, l1, ridge, steps=60):
-    """The minimiser of the mean loss + sum l1 |w| + ridge w^2 / 2: proximal Newton steps, halved where they overshoot."""
+    """The minimiser of the mean loss + sum l1 |w| + ridge w^2 / 2: proximal Newton steps, or parts of them."""
     w = np.zeros(X.shape[1])
 
     def objective(w):

@@ -138,7 +138,7 @@ def test_certificates_are_never_below_the_truth(seed, alpha, ratio):
         for known in (None, curved):
             found = assess_known(psi, problem.null, at, known)
             assert true <= float(found.gap) + float(found.rounding) + 1e-15 * value
-        if seed == 0 and size <= 1e-3:
+        if seed == 0 and size <= 1e-6:
             assert float(found.gap) <= 3 * true + 1e-12
 
 
@@ -219,7 +219,7 @@ def test_many_rows_of_few_features_by_accelerated_gradients():
 WRONG = {
     "all rows are censored": lambda y: y * [1, 0],
     "times must be >= 0, but 60 of 60": lambda y: y * [-1, 1] - [1, 0],
-    "events must be 1, or 0": lambda y: y + [0, 1],
+    "events must be 1, or 0": lambda y: np.add(y, [0, 1]),
     "finite numbers": lambda y: np.where(y == y[3], np.nan, y),
     r"two columns.*got the shape \(60, 4\)": lambda y: np.hstack([y, y]),
     "two columns.*got None": lambda y: None,

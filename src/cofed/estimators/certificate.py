@@ -236,7 +236,7 @@ def sharper_gap(problem: Problem, null: NullModel, at: FirstOrder, curved: Facto
 def decrement_gap(
     psi: AbstractRegularizer, null: NullModel, at: FirstOrder, curved: FactoredHessian, err: Weights
 ) -> Scalar:
-    """The gap at a model without an intercept, from Newton's decrement, as the file's head says; inf where that is large."""
+    """The gap of a model without an intercept by Newton's decrement: see the file's head; inf where that is large."""
     off = psi.excess(at.w.coef, at.gradient.coef)
     d = curved.solve(off)
     Hd = curved.hessian @ d

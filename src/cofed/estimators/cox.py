@@ -1,7 +1,5 @@
 """Cox's model of proportional hazards, with a baseline hazard for each site."""
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -12,13 +10,11 @@ from cofed.estimators.base import FederatedLinearModel, treated_apart
 from cofed.estimators.checks import check_choice
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.standardized_problem import StandardizedProblem
-from cofed.federation import Federation
 from cofed.losses import AbstractPartialLikelihood, Breslow, Efron
 from cofed.sites import AbstractSites, QuestionRefused
-from cofed.sites.follow_up import survival_labels
-from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather
-from cofed.sites.memory import MemorySites
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels
 from cofed.sites.queries import SumsAnswer
+from cofed.sites.time_intake import gather_times
 
 TIES: dict[str, AbstractPartialLikelihood] = {"breslow": Breslow(), "efron": Efron()}
 
@@ -78,11 +74,11 @@ class FederatedCox(FederatedLinearModel):
     >>> death, end = rng.exponential(np.exp(-X[:, 0]) / (1 + site)), rng.exponential(1.0, 200)
     >>> y = np.column_stack([np.minimum(death, end), death <= end])
     >>> model = FederatedCox(alpha=0.1).fit(X, y, clients=site)
-    >>> model.support_.tolist(), model.n_events_ == y[:, 1].sum()
+    >>> model.support_.tolist(), model.n_events_ == int(y[:, 1].sum())
     ([True, False, False], True)
     """
 
-    fit_intercept: ClassVar[bool] = False
+    fit_intercept: bool = False  # and no parameter
 
     def __init__(
         self,
@@ -159,16 +155,7 @@ class FederatedCox(FederatedLinearModel):
 
     def _intake(self, X: FitFeatures, y: Labels, clients: Clients) -> AbstractSites:
         self.client_column_ = clients if isinstance(clients, str) else None
-        owner = type(self).__name__
-        if isinstance(X, Federation):
-            raise ValueError(f"{owner}: a Federation has one number for a target; give X, y and clients, or sites")
-        if isinstance(X, AbstractSites):
-            return self._labelled(gather(self, X, y, clients))
-        labels = survival_labels(owner, y)
-        # Each row's position stands for its label, and comes back by client.
-        sites = gather(self, X, np.arange(len(labels)), clients)
-        assert isinstance(sites, MemorySites)
-        return sites.with_labels(labels[sites.rows.y.astype(int)])
+        return self._labelled(gather_times(self, X, y, clients))
 
     def _labelled(self, sites: AbstractSites) -> AbstractSites:
         try:
@@ -179,7 +166,11 @@ class FederatedCox(FederatedLinearModel):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_choice(type(self).__name__, "ties", self.ties, tuple(TIES))
-        check_choice(type(self).__name__, "algorithm", self.algorithm, ("auto", "newton", "fista"))
+        if self.algorithm not in ("auto", "newton", "fista"):
+            raise ValueError(
+                f"{type(self).__name__}: algorithm must be one of auto, newton, fista, got {self.algorithm!r}: the "
+                "steps of others are for losses that are sums over rows"
+            )
 
     def _check_sums(self, found: SumsAnswer) -> None:
         super()._check_sums(found)

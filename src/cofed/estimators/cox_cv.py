@@ -80,7 +80,7 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
     >>> rng = np.random.default_rng(0)
     >>> X, site = rng.normal(size=(200, 4)), np.arange(200) % 4
     >>> y = np.column_stack([rng.exponential(np.exp(-X[:, 0])), np.ones(200)])
-    >>> model = FederatedCoxCV(criterion="bic", n_alphas=10).fit(X, y, clients=site)
+    >>> model = FederatedCoxCV(criterion="1se", cv=3, n_alphas=10).fit(X, y, clients=site)
     >>> model.support_.tolist()
     [True, False, False, False]
     """

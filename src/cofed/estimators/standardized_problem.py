@@ -245,7 +245,7 @@ def null_model(found: Survey, part: PartMoments, loss: AbstractLoss, unit: Units
 
 
 def look_at_null(found: Survey, unit: Units) -> LookAnswer:
-    """The model without features, of all rows and without each fold, with Hessians where those are small: one exchange."""
+    """A look at the model without features, of all rows and without each fold; at Hessians unless they are large."""
     parts, p = found.n_folds + 1, len(unit.mean)
     closer = parts if p <= SMALL else 0
     message = LookMessage(

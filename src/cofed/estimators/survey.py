@@ -49,7 +49,7 @@ class Survey:
     centre: np.ndarray  # the columns' means
     label_centre: np.ndarray  # the means of the labels' statistic
     constant: np.ndarray  # the best constant prediction, or 0
-    # Of a loss that is no sum over rows: what was seen of the model without features, of all rows and without each fold.
+    # Of a loss that is no sum over rows: a look at the model without features, of all rows and without each fold.
     null: LookAnswer | None = None
 
     @property

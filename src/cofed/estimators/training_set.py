@@ -207,7 +207,7 @@ def elastic_pieces(psi: AbstractRegularizer, like: Weights) -> Pieces | None:
 
 
 def null_curvature(problem: StandardizedProblem) -> np.ndarray | None:
-    """The Hessian at the model without features, from the products of features, where those are known, or it was seen."""
+    """The Hessian at the model without features, where it was seen, or the products of features are known."""
     seen = problem.survey.null
     if seen is not None:
         size = n_parameters(problem.start)

@@ -213,6 +213,7 @@ enrol(
     radius_squared=rate,
     sparsity=k.whole(),
     stages_count=k.whole(),
+    steps_growth=k.whole(),
 )
 enrol(
     "FedProx",

@@ -124,6 +124,26 @@ def test_the_numbers_are_those_of_the_tuned_runs(done):
     np.testing.assert_array_equal(rows["objective"], alone.history["objective"])
 
 
+def test_a_method_may_have_a_regularizer_of_its_own_and_tune_it(tmp_path):
+    grid = {"client_lr": (0.001, 0.02), "strength": (10.0, 0.01)}
+    lasso = Method("FedMiD", cofed.FedMiD, grid, regularizer=cofed.L1, score="loss")
+    experiment = dataclasses.replace(TINY, measure=Comparison(setup, lambda n: [lasso]), claims=())
+    assert go(tmp_path, experiment, seeds=1) == {"tiny-fig1": "done"}
+    made, alone = setup(TINY.numbers("full"), 0), {}
+    for place, choice in enumerate(lasso.choices()):
+        problem = dataclasses.replace(made.problem, regularizer=cofed.L1(choice["strength"]))
+        method = cofed.FedMiD(choice["client_lr"])
+        alone[place] = cofed.run(problem, made.federation, method, **made.run, seed=0).history["loss"]
+    tuning = pd.read_parquet(tmp_path / "tiny-fig1" / "tuning.parquet")
+    np.testing.assert_allclose(tuning["score"], [losses[-1] for losses in alone.values()], rtol=1e-9)
+    best = int(tuning["score"].idxmin())
+    entry = json.loads((tmp_path / "tiny-fig1" / "config.json").read_text())["algorithms"][0]
+    assert entry["hyperparameters"] == lasso.choices()[best]
+    assert entry["reached"]["column"] == "loss"
+    table = pd.read_parquet(tmp_path / "tiny-fig1" / "numbers.parquet")
+    np.testing.assert_array_equal(table["loss"], alone[best])
+
+
 def test_claims_are_judged_and_explained(done):
     first, second, third = json.loads((done / "tiny-fig1" / "claims.json").read_text())
     assert first["holds"] is True

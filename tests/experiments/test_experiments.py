@@ -405,6 +405,9 @@ def test_seeds_are_drawn_as_a_band(done):
     drawn = figure.draw(TINY, Measurements(table, {}, "a tiny set"), "full")
     assert [axes.get_ylabel() for axes in drawn.axes] == ["objective", "F1 of the support"]
     assert len(drawn.axes[0].collections) == 2  # a band for each method
+    both = {"": {"pooled": {"objective": 0.5}, "twice": {"objective": 0.5}, "half": {"objective": 0.2}}}
+    drawn = figure.draw(TINY, Measurements(table, both, "a tiny set"), "full")
+    assert [text.get_text() for text in drawn.axes[0].texts] == ["pooled; twice", "half"]
     assert "a tiny set" in drawn._supxlabel.get_text()
 
 
@@ -471,7 +474,7 @@ def test_the_page_shows_results_of_one_seed_and_of_earlier_versions_as_such(tmp_
     (docs / "tiny-fig1" / "claims.json").write_text(json.dumps(older))
     written = page.publish(docs, docs, [TINY]).read_text()
     assert "| It converges. | **holds**, 1 seed |  |" in written
-    assert "| as printed | **does not hold** | 0 of 1 seed | They do not. |  |" in written
+    assert "| as printed | **does not hold** | 0 of 1 seed | They do not. | not found yet |" in written
     assert f"The quick size, 1 seed, {config['seconds']:.0f} s, {config['created'][:10]}, cofed" in written
     changed = dataclasses.replace(TINY, quick={"rounds": 6})
     written = page.publish(docs, docs, [changed]).read_text()

@@ -107,8 +107,8 @@ def claim(text: str, forms: Sequence[Finished]) -> list[str]:
     lines += [line for criterion in criteria for line in (f"Criterion: {criterion}", "")]
     lines += ["| form | verdict | holds for | measured | why |", "| --- | --- | --- | --- | --- |"]
     for form, own in found:
-        cells = (form.form, VERDICTS[word_of(own)], for_seeds(own, form.seeds), own["measured"], own["why"])
-        lines.append(row(cells))
+        why = own["why"] or ("not found yet" if word_of(own) == FAILS else "")
+        lines.append(row((form.form, VERDICTS[word_of(own)], for_seeds(own, form.seeds), own["measured"], why)))
     return [*lines, ""]
 
 

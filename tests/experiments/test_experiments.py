@@ -14,7 +14,7 @@ from tests.pages import blocks
 import cofed
 from cofed import experiments
 from cofed.engine import execution, tune
-from cofed.experiments import figure, measure, page, reproduce, results
+from cofed.experiments import figure, measure, page, reproduce, results, verdicts
 from cofed.experiments.measurements import Measurements
 from cofed.experiments.parts import Parts
 from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Setup, Sweep, Verdict, View
@@ -53,7 +53,13 @@ TINY = Experiment(
     views=(View("objective"), View("f1")),
     claims=(
         Claim("It converges.", converges),
-        Claim("Pigs\n fly.", lambda seen: Verdict(False, "They do not.", {"pigs": None}), why="No\n wings."),
+        Claim(
+            "Pigs\n fly.",
+            lambda seen: Verdict(False, "They do not.", {"pigs": None}),
+            why="No\n wings.",
+            quote="Given wings,\n they fly.",
+            criterion="Any\n pig.",
+        ),
         Claim("Only in full.", lambda seen: Verdict(True, "So.", {}), quick=False),
     ),
     note="A note\n over lines.",
@@ -123,7 +129,11 @@ def test_claims_are_judged_and_explained(done):
     assert first["figures"]["gap"] > 0.99
     assert second == {
         "claim": "Pigs\n fly.",
+        "quote": "Given wings, they fly.",
+        "criterion": "Any pig.",
         "holds": False,
+        "verdict": "does not hold",
+        "seeds": {"0": False, "1": False},
         "measured": "They do not.",
         "figures": {"pigs": None},
         "why": "No wings.",
@@ -131,12 +141,78 @@ def test_claims_are_judged_and_explained(done):
     assert third["holds"] is True
 
 
+@pytest.mark.parametrize(
+    ("errors", "word"),
+    [
+        ((0.1, 0.1, 0.1, 0.1, 0.1), "holds"),
+        ((0.1, 0.1, 3.0, 0.1, 0.1), "holds"),  # one unlucky seed, and the mean is still below 1
+        ((0.1, 0.1, 9.0, 0.1, 0.1), "undecided"),  # the mean is above 1, and four seeds are not
+        ((0.1, 0.1, 2.0, 2.0, 0.1), "undecided"),
+        ((2.0, 2.0, 0.1, 2.0, 2.0), "does not hold"),
+        ((2.0, 0.1), "undecided"),
+        ((2.0,), "does not hold"),
+    ],
+)
+def test_a_verdict_needs_four_in_five_seeds(errors, word):
+    rows = [
+        {"panel": "", "algorithm": "A", "seed": seed, "round": 1, "error": error} for seed, error in enumerate(errors)
+    ]
+    small = Claim("It is small.", lambda seen: Verdict(seen.last("A", "error") < 1, "So.", {}), why="Large.")
+    found = verdicts.judged(small, Measurements(pd.DataFrame(rows), {}), "full")
+    assert found["verdict"] == word
+    assert found["holds"] == {"holds": True, "does not hold": False}.get(word)
+    assert found["seeds"] == {str(seed): error < 1 for seed, error in enumerate(errors)}
+    assert found["why"] == ("" if word == "holds" else "Large.")
+    assert verdicts.word_of({"holds": found["holds"]}) == (word if word != "undecided" else "not judged")
+
+
+def test_a_seed_is_judged_against_the_baselines_on_its_own_data(done):
+    config = json.loads((done / "tiny-fig1" / "config.json").read_text())
+    own = [config["references_by_seed"][str(seed)][""]["pooled"]["objective"] for seed in (0, 1)]
+    assert own[0] != own[1]
+    assert config["references"][""]["pooled"]["objective"] == pytest.approx(np.mean(own), rel=1e-12)
+    made = setup(TINY.numbers("full"), 1)
+    model = made.baselines["pooled"]()
+    assert measure.row_of(made, model)["objective"] == pytest.approx(own[1], rel=1e-9)
+    seen = results.measurements(pd.read_parquet(done / "tiny-fig1" / "numbers.parquet"), config)
+    assert [seen.of_seed(seed).reference("pooled", "objective") for seed in seen.seeds] == own
+
+
+def test_the_configuration_says_where_and_with_what_it_ran(done):
+    config = json.loads((done / "tiny-fig1" / "config.json").read_text())
+    assert config["versions"]["cofed"] == cofed.__version__
+    assert set(config["versions"]) == {"cofed", "jax", "numpy", "python"}
+    assert config["hardware"]["processor"]
+    assert config["hardware"]["cores"] >= 1
+    assert config["created"].endswith("+00:00")
+    tuned, fixed = config["algorithms"]
+    assert (tuned["on_edge"], fixed["on_edge"]) == (["client_lr"], [])
+    table = pd.read_parquet(done / "tiny-fig1" / "numbers.parquet")
+    ends = table[(table["round"] == 8) & (table["algorithm"] == "FedMiD")]["objective"]
+    told = {"column": "objective", "mean": ends.mean(), "deviation": ends.std(ddof=0)}
+    assert fixed["reached"] == {name: pytest.approx(value) for name, value in told.items()}
+
+
+def test_a_configuration_off_the_grid_runs_beside_the_tuned_one(tmp_path):
+    def beside(n):
+        return [*methods(n), Method("FedMiD, fast", cofed.FedMiD, {"client_lr": (0.02,)}, beside="FedMiD")]
+
+    labels = lambda seen: Verdict(True, ", ".join(seen.labels()), {})  # noqa: E731
+    more = dataclasses.replace(TINY, measure=Comparison(setup, beside), claims=(Claim("All.", labels),))
+    go(tmp_path, more, seeds=1)
+    assert results.read(tmp_path / "tiny-fig1" / "claims.json")[0]["measured"] == "FedDualAvg, FedMiD"
+    extra = results.read(tmp_path / "tiny-fig1" / "config.json")["algorithms"][-1]
+    assert (extra["beside"], extra["hyperparameters"], extra["tuned"]) == ("FedMiD", {"client_lr": 0.02}, False)
+    assert "FedMiD, fast" in set(pd.read_parquet(tmp_path / "tiny-fig1" / "numbers.parquet")["algorithm"])
+
+
 def test_the_pooled_baseline_is_the_optimum(done):
     config = json.loads((done / "tiny-fig1" / "config.json").read_text())
     pooled = config["references"][""]["pooled"]
     assert pooled["prox_gradient"] < 1e-6
     table = pd.read_parquet(done / "tiny-fig1" / "numbers.parquet")
-    assert pooled["objective"] <= table[table["seed"] == 0]["objective"].min()
+    for seed, own in config["references_by_seed"].items():
+        assert own[""]["pooled"]["objective"] <= table[table["seed"] == int(seed)]["objective"].min()
 
 
 def test_what_is_finished_is_kept_unless_asked(done):
@@ -311,6 +387,9 @@ def test_every_declared_experiment_is_whole():
         assert name == one.id
         assert one.claims
         assert one.views
+        if one.released_form_of:
+            assert not everything[one.released_form_of].released_form_of
+            assert {claim.text for claim in one.claims} & {c.text for c in everything[one.released_form_of].claims}
         for size in ("quick", "full"):
             assert json.loads(results.definition(one, size, [0]))["id"] == name
             for panel in one.panels:

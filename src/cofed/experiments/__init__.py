@@ -5,7 +5,7 @@ To add a paper, add a file with a list `EXPERIMENTS` and put its name into `PAPE
     specification      what an experiment is: data, methods, panels, claims
     registry, schema, import_path, build      from a user's experiment file to such a specification
     measure, parts, gather      the loops, finished pieces on disk, and all pieces put together
-    results, figure, page       what is written: the folder of an experiment, its figure, the page of all
+    results, verdicts, figure, page      what is written: an experiment's folder, its claims and figure, the page
     reproduce, experiment_file, plan      what the commands call
 """
 

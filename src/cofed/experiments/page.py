@@ -8,9 +8,10 @@ from typing import Any
 from cofed._util.files import atomically
 from cofed.experiments import results
 from cofed.experiments.specification import Experiment
+from cofed.experiments.verdicts import FAILS, HOLDS, UNDECIDED, UNJUDGED, word_of
 
 LARGEST = 300_000  # bytes of numbers.csv that are worth keeping beside a page
-VERDICTS = {True: "**holds**", False: "**does not hold**", None: "not judged"}
+VERDICTS = {HOLDS: "**holds**", FAILS: "**does not hold**", UNDECIDED: "**undecided**", UNJUDGED: "not judged"}
 HEAD = """# The papers' claims, measured
 
 Every row is a claim of a paper, judged by a program on measured numbers. A claim that does not hold is left so, with
@@ -39,19 +40,18 @@ def publish(source: Path, target: Path, experiments: Sequence[Experiment]) -> Pa
 
 def written(experiments: Sequence[Experiment], folder: Path) -> str:
     """The page's text."""
-    parts, counts = [], {True: 0, False: 0, None: 0}
+    parts, counts = [], dict.fromkeys(VERDICTS, 0)
     overview = ["| experiment | claim | verdict |", "| --- | --- | --- |"]
     for experiment in experiments:
         config, claims = (results.read(folder / experiment.id / name) for name in ("config.json", "claims.json"))
         for claim in claims:
-            counts[claim["holds"]] += 1
+            counts[word_of(claim)] += 1
             overview.append(
-                f"| [{experiment.id}](#{experiment.id}) | {cell(claim['claim'])} | {VERDICTS[claim['holds']]} |"
+                f"| [{experiment.id}](#{experiment.id}) | {cell(claim['claim'])} | {VERDICTS[word_of(claim)]} |"
             )
         parts.append(section(experiment.id, config, claims))
-    total = f"{counts[True]} claims hold, {counts[False]} do not" + (
-        f", {counts[None]} are not judged" if counts[None] else ""
-    )
+    total = f"{counts[HOLDS]} claims hold, {counts[FAILS]} do not"
+    total += "".join(f", {counts[word]} are {word}" for word in (UNDECIDED, UNJUDGED) if counts[word])
     return "\n".join([HEAD, f"{total}.", "", *overview, "", *parts])
 
 
@@ -65,7 +65,7 @@ def section(name: str, config: dict[str, Any], claims: list[dict[str, Any]]) -> 
     lines += [f"![{name}]({name}/figure.png)", "", "| the paper's claim | measured | verdict | why |"]
     lines += ["| --- | --- | --- | --- |"]
     for claim in claims:
-        cells = (claim["claim"], claim["measured"], VERDICTS[claim["holds"]], claim["why"])
+        cells = (claim["claim"], claim["measured"], VERDICTS[word_of(claim)], claim["why"])
         lines.append("| " + " | ".join(cell(text) for text in cells) + " |")
     tuned = [entry for entry in config["algorithms"] if entry["tuned"] or entry["paper_hyperparameters"]]
     if tuned:

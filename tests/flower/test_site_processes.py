@@ -201,7 +201,7 @@ def test_a_study_goes_on_without_a_released_site_that_never_came(tmp_path):
     write(tmp_path / "study.toml", study)
     write_release(tmp_path / "dover.json", tmp_path / "kept" / "dover", study, "dover")
     cofed, at, started = [sys.executable, "-m", "cofed"], f"127.0.0.1:{port}", []
-    own = ["--host", "127.0.0.1", "--port", str(port), "--insecure", "--out", str(tmp_path / "out"), "--patience", "45"]
+    own = ["--host", "127.0.0.1", "--port", str(port), "--insecure", "--out", str(tmp_path / "out"), "--patience", "60"]
     own += ["--missing", "drop", "--release", str(tmp_path / "dover.json")]
     command, log = [*cofed, "serve", str(tmp_path / "study.toml"), *own], tmp_path / "out" / "network" / "log"
     try:
@@ -212,9 +212,13 @@ def test_a_study_goes_on_without_a_released_site_that_never_came(tmp_path):
             words = [*cofed, "site", *data, "--server", at, "--insecure"]
             with open(tmp_path / f"{site}.log", "w") as said:
                 started.append(subprocess.Popen(words, cwd=ROOT, stdout=said, stderr=said))
-        first = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for site in ("aachen", "basel", "cork"):
+            while "no server answers" not in (tmp_path / f"{site}.log").read_text():
+                time.sleep(0.1)
+        with open(tmp_path / "server.log", "w") as said:
+            first = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said)
         while len(read_log(log / "without-1")) < 3:
-            assert first.poll() is None
+            assert first.poll() is None, (tmp_path / "server.log").read_text()
             time.sleep(0.05)
         first.send_signal(signal.SIGKILL)
         first.wait()

@@ -195,6 +195,15 @@ def test_zhang_alpha_and_beta_move_models_and_features_apart():
     np.testing.assert_array_equal(unit.y, wild.federation.y)
 
 
+def test_zhang_clients_differ_along_one_direction_or_along_all():
+    make = functools.partial(datasets.zhang_logistic, clients=400, samples=5, d=8, normalize=True)
+    for by_coordinate, low, high in ((False, 0.7, 1.0), (True, 1 / 8, 0.25)):
+        data = make(by_coordinate=by_coordinate)
+        X, _ = data.federation.pooled()
+        assert low < np.linalg.eigvalsh(X.T @ X / len(X))[-1] < high  # the eigenvalues of unit rows add up to 1
+        assert data.local["coef"].var() == pytest.approx(51, rel=0.2)
+
+
 @pytest.mark.parametrize("samples", [30, [10, 20, 30, 60]])
 @pytest.mark.parametrize("R", [0.0, 0.3, 4.0])
 def test_chen_heterogeneity_is_exact(samples, R):

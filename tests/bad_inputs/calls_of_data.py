@@ -172,6 +172,7 @@ enrol(
     alpha=k.nonnegative,
     beta=k.nonnegative,
     normalize=k.flag,
+    by_coordinate=k.flag,
     seed=split["seed"],
 )
 enrol("datasets.digits", of.digits, {}, parts=k.whole(1, 122), flat=k.flag)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.pages import blocks
 import cofed
 from cofed import experiments
 from cofed.engine import execution, tune
-from cofed.experiments import figure, measure, page, reproduce, results, verdicts
+from cofed.experiments import expected, figure, measure, page, reproduce, results, verdicts
 from cofed.experiments.measurements import Measurements
 from cofed.experiments.parts import Parts
 from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Setup, Sweep, Verdict, View
@@ -203,6 +204,9 @@ def test_a_configuration_off_the_grid_runs_beside_the_tuned_one(tmp_path):
     assert results.read(tmp_path / "tiny-fig1" / "claims.json")[0]["measured"] == "FedDualAvg, FedMiD"
     extra = results.read(tmp_path / "tiny-fig1" / "config.json")["algorithms"][-1]
     assert (extra["beside"], extra["hyperparameters"], extra["tuned"]) == ("FedMiD", {"client_lr": 0.02}, False)
+    styles = figure.distinct(["FedMiD", "FedMiD, fast"], {"FedMiD, fast": "FedMiD"})
+    assert styles["FedMiD"][0] == styles["FedMiD, fast"][0]
+    assert styles["FedMiD"][1] != styles["FedMiD, fast"][1]
     assert "FedMiD, fast" in set(pd.read_parquet(tmp_path / "tiny-fig1" / "numbers.parquet")["algorithm"])
 
 
@@ -373,11 +377,90 @@ def test_seeds_are_drawn_as_a_band(done):
 
 def test_the_page_shows_claims_and_figures(done, tmp_path):
     written = page.publish(done, tmp_path / "docs", [TINY]).read_text()
-    assert "2 claims hold, 1 do not" in written
+    assert "Of 1 experiment 1 ran (1 of them with fewer than five seeds), 0 are missing." in written
+    assert "| as printed | 2 | 1 | 0 | 0 |" in written
     assert "![tiny-fig1](tiny-fig1/figure.png)" in written
-    assert "| Pigs fly. | They do not. | **does not hold** | No wings. |" in written
+    assert "| [tiny-fig1](#tiny-fig1) | Pigs fly. | **does not hold** |  |" in written
+    assert "> Given wings, they fly.\n\nCriterion: Any pig.\n" in written
+    assert "| as printed | **does not hold** | 0 of 2 seeds | They do not. | No wings. |" in written
+    assert "| FedMiD | client_lr 0.01 |  | objective " in written
+    assert "Each was chosen from client_lr 0.001, 0.02." in written
+    assert "(edge) | client_lr 0.5 |" in written
+    assert f"cofed {cofed.__version__}, jax " in written
     assert (tmp_path / "docs" / "tiny-fig1" / "figure.svg").exists()
     assert not (tmp_path / "docs" / "tiny-fig1" / "numbers.parquet").exists()
+
+
+def test_the_page_has_both_forms_of_an_experiment_side_by_side(done, tmp_path):
+    pigs = Claim("Pigs fly.", lambda seen: Verdict(True, "These do.", {}))
+    theirs = dataclasses.replace(TINY, id="tiny-fig1-released", released_form_of="tiny-fig1", claims=(pigs,))
+    lacks = dataclasses.replace(TINY, id="tiny-fig2", reads=("mnist",))
+    docs = tmp_path / "docs"
+    shutil.copytree(done / "tiny-fig1", docs / "tiny-fig1")
+    shutil.copytree(done / "tiny-fig1", docs / "tiny-fig1-released")
+    config = results.read(docs / "tiny-fig1-released" / "config.json")
+    config["defined_by"] = results.definition(theirs, "full", [0, 1])
+    results.write_config(docs / "tiny-fig1-released", config)
+    reproduce.judge_again([theirs], docs)
+    written = page.publish(docs, docs, [TINY, theirs, lacks]).read_text()
+    assert "Of 3 experiments 2 ran" in written
+    assert (
+        "| as released | 1 | 0 | 0 | 0 |\n\nOf the claims that do not hold as printed, 1 hold in another form."
+        in written
+    )
+    assert "| [tiny-fig1](#tiny-fig1) | Pigs fly. | **does not hold** | as released: **holds** |" in written
+    scaled = dataclasses.replace(theirs, form="features scaled")
+    other = page.publish(docs, docs, [TINY, scaled, lacks]).read_text()
+    assert "| **does not hold** | features scaled: **holds** |" in other
+    assert "| features scaled | 1 | 0 | 0 | 0 |" in other
+    assert "![tiny-fig1-released](tiny-fig1-released/figure.png)" in written
+    assert "## tiny-fig1-released" not in written
+    assert "| tiny-fig2 | A tiny comparison | no data: it reads MNIST (`mnist/*-ubyte*`) |" in written
+    assert "| `cofed reproduce tiny-fig2 --data DIR` |" in written
+
+
+def test_the_page_shows_results_of_one_seed_and_of_earlier_versions_as_such(tmp_path):
+    docs = tmp_path / "docs"
+    go(docs, size="quick", seeds=1)
+    config, claims = (results.read(docs / "tiny-fig1" / name) for name in ("config.json", "claims.json"))
+    for name in ("versions", "hardware", "references_by_seed", "content_hash"):  # as older versions wrote them
+        config.pop(name)
+    for entry in config["algorithms"]:
+        entry.pop("on_edge"), entry.pop("reached")
+    older = [{name: claim[name] for name in ("claim", "holds", "measured", "figures", "why")} for claim in claims]
+    (docs / "tiny-fig1" / "config.json").write_text(json.dumps(config))
+    (docs / "tiny-fig1" / "claims.json").write_text(json.dumps(older))
+    written = page.publish(docs, docs, [TINY]).read_text()
+    assert "| It converges. | **holds**, 1 seed |  |" in written
+    assert "| as printed | **does not hold** | 0 of 1 seed | They do not. |  |" in written
+    assert f"The quick size, 1 seed, {config['seconds']:.0f} s, {config['created'][:10]}, cofed" in written
+    changed = dataclasses.replace(TINY, quick={"rounds": 6})
+    written = page.publish(docs, docs, [changed]).read_text()
+    assert "of an earlier version of the experiment: rounds was 4 and is now 6." in written
+    assert "| It converges. | **holds**, 1 seed, earlier version |  |" in written
+    fewer = dataclasses.replace(TINY, claims=TINY.claims[:1])
+    assert "other claims were judged" in page.publish(docs, docs, [fewer]).read_text()
+
+
+def test_a_plan_says_what_an_experiment_takes_and_the_page_repeats_it(tmp_path):
+    sweep = dataclasses.replace(TINY, id="tiny-sweep", measure=Sweep("clients", lambda n: n.points, point))
+    panels = dataclasses.replace(TINY, panels={"a": {}, "b": {"rounds": 16}})
+    found = expected.expect([panels, sweep], tmp_path, "full", 2, QUIET)
+    told = results.read(tmp_path / "tiny-fig1" / "plan.json")
+    assert found == {"tiny-fig1": expected.words(told), "tiny-sweep": "not known: it has no rounds that could be timed"}
+    assert told["seconds"] > 0
+    written = page.publish(tmp_path, tmp_path / "docs", [TINY, sweep]).read_text()
+    assert f"not run yet at this size; it takes {expected.words(told)} (" in written
+    assert list(tmp_path.glob("tiny-fig1/*")) == [tmp_path / "tiny-fig1" / "plan.json"]
+
+
+def test_a_page_keeps_small_files_only(done, tmp_path, monkeypatch):
+    page.publish(done, tmp_path, [TINY])
+    assert (tmp_path / "tiny-fig1" / "numbers.csv").exists()
+    monkeypatch.setattr(page, "LARGEST", 10)
+    page.publish(done, tmp_path, [TINY])
+    assert not (tmp_path / "tiny-fig1" / "numbers.csv").exists()  # those of an earlier run would be others
+    assert (tmp_path / "tiny-fig1" / "figure.png").exists()
 
 
 def test_every_declared_experiment_is_whole():

@@ -268,6 +268,9 @@ class Experiment:
         The id of the experiment that has the same figure with the settings that the paper prints, where this one has
         those of the authors' public code. Its claims are those of the other, word for word where they are the same; the
         page shows both verdicts side by side.
+    form
+        What the settings of such an experiment are called on the page, where they are not those of released code but
+        are found in another way, such as "features scaled".
     """
 
     id: str
@@ -281,6 +284,7 @@ class Experiment:
     note: str = ""
     reads: Sequence[str] = ()
     released_form_of: str = ""
+    form: str = "as released"
 
     @property
     def paper(self) -> str:

@@ -57,7 +57,7 @@ def ran(form: Finished, named: bool) -> list[str]:
     """How and where a form ran, its note and its figure."""
     config, name = form.config, form.experiment.id
     size = SIZES.get(config["size"], "own size")
-    said = [size, counted(form.seeds, "seed"), f"{config['seconds']:.0f} s", date(config), *surroundings(config)]
+    said = [size, counted(form.seeds, "seed"), took(config), date(config), *surroundings(config)]
     title = f"{form.form.capitalize()}: " if named else ""
     lines = [capital(f"{title}{', '.join(part for part in said if part)}."), ""]
     if form.earlier:
@@ -69,6 +69,12 @@ def ran(form: Finished, named: bool) -> list[str]:
     if config["note"]:
         lines += [config["note"], ""]
     return [*lines, f"![{name}]({name}/figure.png)", ""]
+
+
+def took(config: Mapping[str, Any]) -> str:
+    """The time that a run took, by the wall's clock and of the processor: a busy machine lengthens the first."""
+    processor = f" ({config['processor_seconds']:.0f} s of processor time)" if "processor_seconds" in config else ""
+    return f"{config['seconds']:.0f} s{processor}"
 
 
 def date(config: Mapping[str, Any]) -> str:

@@ -189,9 +189,10 @@ enrol("FedADMM", cofed.FedADMM, {"client_lr": 0.1, "eta": 1.0})
 enrol("Scaffold", cofed.Scaffold, {"client_lr": 0.1})
 enrol("FedFISTA", cofed.FedFISTA, {"L": 1.0})
 enrol("FedNewton", cofed.FedNewton, {}, working_set=k.optional(k.whole()))
+fraction = k.grid_of(lambda value: k.real(0, strict=True)(value) and k.real(high=1)(value))
+enrol("FedNL", cofed.FedNL, {"compressor": cofed.TopK(0.5)}, compressor=k.nothing, hessian_lr=fraction)
 enrol("Compressed", cofed.Compressed, {"algorithm": METHOD, "compressor": cofed.TopK(0.5)}, compressor=k.nothing)
-probability = k.grid_of(lambda value: k.real(0, strict=True)(value) and k.real(high=1)(value))
-enrol("ProxSkip", cofed.ProxSkip, {"client_lr": 0.1, "probability": 0.3}, probability=probability)
+enrol("ProxSkip", cofed.ProxSkip, {"client_lr": 0.1, "probability": 0.3}, probability=fraction)
 enrol("NIDS", cofed.NIDS, {"client_lr": 0.1})
 enrol("PGEXTRA", cofed.PGEXTRA, {"client_lr": 0.1})
 enrol("DASM", cofed.DASM, {"step": 0.1}, step=rate)
@@ -213,6 +214,7 @@ enrol(
     radius_squared=rate,
     sparsity=k.whole(),
     stages_count=k.whole(),
+    steps_growth=k.whole(),
 )
 enrol(
     "FedProx",

@@ -198,6 +198,14 @@ class TestIdentities:
         same(worlds.coefs(a), worlds.coefs(b))
         assert a.history["stage"].tolist() == [0, 0, 0, 0, 1, 1, 2, 2]
 
+    def test_growing_stages_are_single_runs_with_twice_the_steps_of_half_the_size(self):
+        doubling = go(cofed.MReFedDAGT(0.02, 1.0, 3, stages_count=2, steps_growth=2), None, rounds=6)
+        first = go(cofed.ReFedDAGT(0.02, radius_squared=1.0, sparsity=3), None, rounds=3)
+        second = cofed.ReFedDAGT(0.01, radius_squared=0.5, sparsity=3)
+        again = go(second, None, rounds=3, local_steps=2 * K, w0=first.average)
+        same(doubling.average.coef, again.average.coef)
+        same(doubling.model.coef, again.model.coef)
+
 
 METHODS = {
     "DFedDA": (cofed.DFedDA(0.02, 1.3), cofed.L1(LAM)),
@@ -467,6 +475,10 @@ REFUSED = {
     "steps of NIDS": ({"algorithm": cofed.NIDS(0.1), "local_steps": 3}, "NIDS takes one step per round, not 3"),
     "steps of PGEXTRA": ({"algorithm": cofed.PGEXTRA(0.1), "local_steps": 2}, "PGEXTRA takes one step"),
     "steps": ({"algorithm": cofed.DASM(0.1), "local_steps": 3}, "DASM takes one step per round, not 3"),
+    "growth": (
+        {"algorithm": cofed.MReFedDAGT(0.1, 1.0, 3, steps_growth=2), "local_steps": None, "local_epochs": 1},
+        "steps_growth=2 multiplies local_steps, so give local_steps",
+    ),
     "psi": ({"algorithm": cofed.DScaffold(0.1), "regularizer": cofed.L1(0.1)}, "DScaffold does not fit"),
 }
 

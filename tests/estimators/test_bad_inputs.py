@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from tests.estimators import hospitals
+from tests.estimators import hospitals, survival
 
 from cofed import estimators
 from cofed.estimators import (
@@ -37,6 +37,7 @@ BAD = {
     "with_std": NO_FLAG,
     "algorithm": [None, "sgd", "", 3, np.nan, [], ["newton"], object(), FederatedLasso],
     "penalty": NO_WORD,
+    "ties": NO_WORD,
     "groups": NO_LABELS,
     "constraint": NO_WORD,
     "shape": [3, "ab", [], (2,), (2, 4), (-2, -3), (2.0, 3.0), (1, 2, 3), [[2], [3, 4]], (True, 6), "23"],
@@ -64,6 +65,8 @@ FINE = {("alphas", "None"), ("groups", "None"), ("shape", "None")}
 def data(name):
     if "Logistic" in name:
         return hospitals.classes()
+    if "Cox" in name:
+        return survival.follow_up()
     return hospitals.counts() if "Poisson" in name else hospitals.linear()
 
 

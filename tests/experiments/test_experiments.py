@@ -480,6 +480,10 @@ def test_the_page_shows_results_of_one_seed_and_of_earlier_versions_as_such(tmp_
     written = page.publish(docs, docs, [changed]).read_text()
     assert "of an earlier version of the experiment: rounds was 4 and is now 6." in written
     assert "| It converges. | **holds**, 1 seed, earlier version |  |" in written
+    config.pop("defined_by")
+    (docs / "tiny-fig1" / "config.json").write_text(json.dumps(config))
+    assert "earlier version" not in page.publish(docs, docs, [TINY]).read_text()
+    assert "experiment: its settings were others." in page.publish(docs, docs, [changed]).read_text()
     fewer = dataclasses.replace(TINY, claims=TINY.claims[:1])
     assert "other claims were judged" in page.publish(docs, docs, [fewer]).read_text()
 

@@ -1,6 +1,5 @@
 """The page of all results: how many claims hold, what ran and what is missing, then a section for each experiment."""
 
-import contextlib
 import json
 import shutil
 from collections import Counter
@@ -86,13 +85,15 @@ def read(experiment: Experiment, folder: Path) -> Finished:
 
 def what_is_earlier(experiment: Experiment, config: dict[str, Any], claims: list[dict[str, Any]]) -> str:
     """What has changed in the experiment since it ran; the data folder does not count, it may be elsewhere now."""
-    before, now = {}, json.loads(results.definition(experiment, config["size"], config["seeds"]))
-    with contextlib.suppress(KeyError, ValueError):  # written by an older version, or damaged
-        before = json.loads(config["defined_by"])
-    for definition in (before, now):
-        definition.pop("data", None)
-    if before and before != now:
-        return results.what_changed(json.dumps(before), json.dumps(now))
+    text = results.definition(experiment, config["size"], config["seeds"])
+    if "defined_by" in config:
+        before, now = json.loads(config["defined_by"]), json.loads(text)
+        for definition in (before, now):
+            definition.pop("data", None)
+        if before != now:
+            return results.what_changed(json.dumps(before), json.dumps(now))
+    elif config["definition"] != results.fingerprint(text):  # written by an older version, which kept no more
+        return "its settings were others"
     judged = [one_line(claim["claim"]) for claim in claims]
     return "" if judged == [one_line(claim.text) for claim in experiment.claims] else "other claims were judged"
 

@@ -239,6 +239,7 @@ def scaled(printed: Experiment) -> Experiment:
         quick=QUICK_SCALED,
         note=AS_SCALED,
         released_form_of=printed.id,
+        form="features scaled",
     )
 
 

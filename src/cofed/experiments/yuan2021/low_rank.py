@@ -145,6 +145,7 @@ def scaled(printed: Experiment, strength: float) -> Experiment:
         quick=QUICK_MATRIX | {"client_lrs": (1e-2,), "server_lrs": (3.0,)},
         note=AS_SCALED,
         released_form_of=printed.id,
+        form="features scaled",
     )
 
 

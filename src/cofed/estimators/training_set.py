@@ -208,7 +208,7 @@ def elastic_pieces(psi: AbstractRegularizer, like: Weights) -> Pieces | None:
 def null_curvature(problem: StandardizedProblem) -> np.ndarray | None:
     """The Hessian at the model without features, from the products of features, where those are known."""
     moments = second_moments(problem)
-    if moments is None:
+    if moments is None or (problem.survey.sites.has_offsets and not problem.loss.quadratic):
         return None
     loss, outputs = problem.loss, np.size(problem.null.mean)
     if loss.has_link:

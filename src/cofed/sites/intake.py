@@ -225,6 +225,14 @@ def by_client(owner: str, clients: Clients, n: int) -> tuple[tuple[str, ...], li
     return tuple(names[code] for code in order), [np.flatnonzero(codes == code) for code in order]
 
 
+def row_order(owner: str, X: Features, clients: Clients, n: int) -> np.ndarray:
+    """The positions of the rows of a user's in the order in which `gather` makes sites of them."""
+    if clients is None:
+        return np.arange(n)
+    whose = X[clients] if isinstance(clients, str) and isinstance(X, pd.DataFrame) else clients
+    return np.concatenate(by_client(owner, whose, n)[1])
+
+
 def is_list(value: Given[npt.ArrayLike | None]) -> bool:
     """Whether this is a list of single values: np.ndim alone fails where its parts have different lengths."""
     try:

@@ -28,6 +28,7 @@ from cofed.sites.secure.cards import Card
 from cofed.sites.secure.invitation import PLAIN, Invitation
 from cofed.sites.secure.site_end import PadUsed, StaleCard
 from cofed.sites.secure.sum_request import LEAST_SITES
+from cofed.sites.site_table import parts
 
 T = TypeVar("T")
 Reply = tuple[Head, dict[str, np.ndarray]]
@@ -313,8 +314,8 @@ class NetworkSites(AbstractSites):
             design = agree_on_fills(design, kept)
         sites = NetworkSites(network, design, sizes, self.exchanges)
         gaps = any(column.missing for info in network.infos.values() for column in info.columns)
-        marked = any(feature.markers for feature in design.features) or bool(design.target and design.target.markers)
-        if design.missing in ("drop", "impute") and (gaps or marked):
+        marked = any(part.markers for part in parts(design))
+        if (design.missing in ("drop", "impute") and (gaps or marked)) or design.weight is not None:
             sites.sizes = sites.rows_in_design()
         return sites
 
@@ -340,6 +341,10 @@ class NetworkSites(AbstractSites):
             )
         target = self.network.columns.agreed(self.infos, classify).target
         design = self.agreed.model_copy(update={"target": target})
+        return NetworkSites(self.network, design, self.sizes, self.exchanges)
+
+    def with_class_weight(self, weights: tuple[float, ...]) -> "NetworkSites":
+        design = self.agreed.model_copy(update={"class_weight": weights})
         return NetworkSites(self.network, design, self.sizes, self.exchanges)
 
     def without(self, names: Sequence[str]) -> "NetworkSites":

@@ -229,8 +229,8 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         strange = [label for label in self.class_weight if label not in classes]
         if strange:
             raise ValueError(
-                f"{type(self).__name__}: class_weight has {naming.listed(map(repr, strange))}, but the classes are "
-                f"{naming.listed(map(repr, classes))}"
+                f"{type(self).__name__}: class_weight has {naming.listed(map(str, strange))}, but the classes are "
+                f"{naming.listed(map(str, classes))}"
             )
         return sites.with_class_weight(tuple(float(self.class_weight.get(label, 1.0)) for label in classes))
 

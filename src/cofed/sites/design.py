@@ -3,6 +3,7 @@
 from typing import Literal, TypeAlias
 
 import numpy as np
+from pydantic import model_validator
 
 from cofed.sites.columns import Agreed, Label, level_text
 
@@ -109,6 +110,16 @@ class Design(Agreed):
     weight: RowColumn | None = None
     offset: RowColumn | None = None
     class_weight: tuple[float, ...] | None = None
+
+    @model_validator(mode="after")
+    def fitting_class_weight(self) -> "Design":
+        """Refuse weights of classes that are not one number above 0 for each."""
+        given, classes = self.class_weight, None if self.target is None else self.target.classes
+        if given is not None and (
+            classes is None or len(classes) != len(given) or not all(0 < one < np.inf for one in given)
+        ):
+            raise ValueError("class_weight must be one finite number above 0 for each class of the target")
+        return self
 
     @property
     def feature_names(self) -> tuple[str, ...]:

@@ -225,7 +225,7 @@ def by_client(owner: str, clients: Clients, n: int) -> tuple[tuple[str, ...], li
     return tuple(names[code] for code in order), [np.flatnonzero(codes == code) for code in order]
 
 
-def row_order(owner: str, X: Features, clients: Clients, n: int) -> np.ndarray:
+def row_order(owner: str, X: FitFeatures, clients: Clients, n: int) -> np.ndarray:
     """The positions of the rows of a user's in the order in which `gather` makes sites of them."""
     if clients is None:
         return np.arange(n)

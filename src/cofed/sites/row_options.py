@@ -92,7 +92,6 @@ def with_row_options(owner: str, sites: AbstractSites, given: RowOptions, client
     for what, values in (("weight", given.weight), ("offset", given.offset)):
         if values is not None and len(values) != n:
             name = "sample_weight" if what == "weight" else what
-            # scikit-learn's tests know such a sentence by its first words.
             raise ValueError(f"{owner}: {name} must be one number per row: {n} rows, {len(values)} numbers")
         own[what] = None if values is None else values[order]
     return sites.with_row_numbers(own["weight"], own["offset"])

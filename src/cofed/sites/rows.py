@@ -61,9 +61,11 @@ class SiteRows:
 
     def some(self, which: slice | np.ndarray) -> "SiteRows":
         """Some of the rows, of the same sites."""
-        own = {name: getattr(self, name) for name in ("y", "cluster", "weight", "offset")}
-        kept = {name: values if values is None or not len(values) else values[which] for name, values in own.items()}
-        return SiteRows(self.names, self.X[which], site=self.site[which], **kept)
+        cluster, weight, offset = (
+            None if values is None else values[which] for values in (self.cluster, self.weight, self.offset)
+        )
+        y = self.y[which] if len(self.y) else self.y
+        return SiteRows(self.names, self.X[which], y, self.site[which], cluster, weight, offset)
 
     @functools.cached_property
     def each(self) -> tuple["SiteRows", ...]:

@@ -193,7 +193,7 @@ class SiteTable:
         y = self.labels(design)[keep] if design.target else np.zeros(0)
         weight = None if design.weight is None else self.values(design.weight)[keep]
         if design.class_weight is not None:
-            weight = np.asarray(design.class_weight)[y] * (1 if weight is None else weight)
+            weight = np.asarray(design.class_weight)[y.astype(int)] * (1 if weight is None else weight)
         offset = None if design.offset is None else self.values(design.offset)[keep]
         rows = SiteRows.of_sites((self.site,), [X], [y])
         return dataclasses.replace(rows, weight=weight, offset=offset)

@@ -7,6 +7,7 @@ sqrt(weight) z is no longer than the bound r, whatever the row: neither sum can 
 from abc import abstractmethod
 from typing import ClassVar, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.pages import blocks
 import cofed
 from cofed import experiments
 from cofed.engine import execution, tune
-from cofed.experiments import figure, measure, page, reproduce, results
+from cofed.experiments import figure, measure, page, reproduce, results, verdicts
 from cofed.experiments.measurements import Measurements
 from cofed.experiments.parts import Parts
 from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Setup, Sweep, Verdict, View
@@ -53,7 +54,13 @@ TINY = Experiment(
     views=(View("objective"), View("f1")),
     claims=(
         Claim("It converges.", converges),
-        Claim("Pigs\n fly.", lambda seen: Verdict(False, "They do not.", {"pigs": None}), why="No\n wings."),
+        Claim(
+            "Pigs\n fly.",
+            lambda seen: Verdict(False, "They do not.", {"pigs": None}),
+            why="No\n wings.",
+            quote="Given wings,\n they fly.",
+            criterion="Any\n pig.",
+        ),
         Claim("Only in full.", lambda seen: Verdict(True, "So.", {}), quick=False),
     ),
     note="A note\n over lines.",
@@ -123,7 +130,11 @@ def test_claims_are_judged_and_explained(done):
     assert first["figures"]["gap"] > 0.99
     assert second == {
         "claim": "Pigs\n fly.",
+        "quote": "Given wings, they fly.",
+        "criterion": "Any pig.",
         "holds": False,
+        "verdict": "does not hold",
+        "seeds": {"0": False, "1": False},
         "measured": "They do not.",
         "figures": {"pigs": None},
         "why": "No wings.",
@@ -131,12 +142,78 @@ def test_claims_are_judged_and_explained(done):
     assert third["holds"] is True
 
 
+@pytest.mark.parametrize(
+    ("errors", "word"),
+    [
+        ((0.1, 0.1, 0.1, 0.1, 0.1), "holds"),
+        ((0.1, 0.1, 3.0, 0.1, 0.1), "holds"),  # one unlucky seed, and the mean is still below 1
+        ((0.1, 0.1, 9.0, 0.1, 0.1), "undecided"),  # the mean is above 1, and four seeds are not
+        ((0.1, 0.1, 2.0, 2.0, 0.1), "undecided"),
+        ((2.0, 2.0, 0.1, 2.0, 2.0), "does not hold"),
+        ((2.0, 0.1), "undecided"),
+        ((2.0,), "does not hold"),
+    ],
+)
+def test_a_verdict_needs_four_in_five_seeds(errors, word):
+    rows = [
+        {"panel": "", "algorithm": "A", "seed": seed, "round": 1, "error": error} for seed, error in enumerate(errors)
+    ]
+    small = Claim("It is small.", lambda seen: Verdict(seen.last("A", "error") < 1, "So.", {}), why="Large.")
+    found = verdicts.judged(small, Measurements(pd.DataFrame(rows), {}), "full")
+    assert found["verdict"] == word
+    assert found["holds"] == {"holds": True, "does not hold": False}.get(word)
+    assert found["seeds"] == {str(seed): error < 1 for seed, error in enumerate(errors)}
+    assert found["why"] == ("" if word == "holds" else "Large.")
+    assert verdicts.word_of({"holds": found["holds"]}) == (word if word != "undecided" else "not judged")
+
+
+def test_a_seed_is_judged_against_the_baselines_on_its_own_data(done):
+    config = json.loads((done / "tiny-fig1" / "config.json").read_text())
+    own = [config["references_by_seed"][str(seed)][""]["pooled"]["objective"] for seed in (0, 1)]
+    assert own[0] != own[1]
+    assert config["references"][""]["pooled"]["objective"] == pytest.approx(np.mean(own), rel=1e-12)
+    made = setup(TINY.numbers("full"), 1)
+    model = made.baselines["pooled"]()
+    assert measure.row_of(made, model)["objective"] == pytest.approx(own[1], rel=1e-9)
+    seen = results.measurements(pd.read_parquet(done / "tiny-fig1" / "numbers.parquet"), config)
+    assert [seen.of_seed(seed).reference("pooled", "objective") for seed in seen.seeds] == own
+
+
+def test_the_configuration_says_where_and_with_what_it_ran(done):
+    config = json.loads((done / "tiny-fig1" / "config.json").read_text())
+    assert config["versions"]["cofed"] == cofed.__version__
+    assert set(config["versions"]) == {"cofed", "jax", "numpy", "python"}
+    assert config["hardware"]["processor"]
+    assert config["hardware"]["cores"] >= 1
+    assert config["created"].endswith("+00:00")
+    tuned, fixed = config["algorithms"]
+    assert (tuned["on_edge"], fixed["on_edge"]) == (["client_lr"], [])
+    table = pd.read_parquet(done / "tiny-fig1" / "numbers.parquet")
+    ends = table[(table["round"] == 8) & (table["algorithm"] == "FedMiD")]["objective"]
+    told = {"column": "objective", "mean": ends.mean(), "deviation": ends.std(ddof=0)}
+    assert fixed["reached"] == {name: pytest.approx(value) for name, value in told.items()}
+
+
+def test_a_configuration_off_the_grid_runs_beside_the_tuned_one(tmp_path):
+    def beside(n):
+        return [*methods(n), Method("FedMiD, fast", cofed.FedMiD, {"client_lr": (0.02,)}, beside="FedMiD")]
+
+    labels = lambda seen: Verdict(True, ", ".join(seen.labels()), {})  # noqa: E731
+    more = dataclasses.replace(TINY, measure=Comparison(setup, beside), claims=(Claim("All.", labels),))
+    go(tmp_path, more, seeds=1)
+    assert results.read(tmp_path / "tiny-fig1" / "claims.json")[0]["measured"] == "FedDualAvg, FedMiD"
+    extra = results.read(tmp_path / "tiny-fig1" / "config.json")["algorithms"][-1]
+    assert (extra["beside"], extra["hyperparameters"], extra["tuned"]) == ("FedMiD", {"client_lr": 0.02}, False)
+    assert "FedMiD, fast" in set(pd.read_parquet(tmp_path / "tiny-fig1" / "numbers.parquet")["algorithm"])
+
+
 def test_the_pooled_baseline_is_the_optimum(done):
     config = json.loads((done / "tiny-fig1" / "config.json").read_text())
     pooled = config["references"][""]["pooled"]
     assert pooled["prox_gradient"] < 1e-6
     table = pd.read_parquet(done / "tiny-fig1" / "numbers.parquet")
-    assert pooled["objective"] <= table[table["seed"] == 0]["objective"].min()
+    for seed, own in config["references_by_seed"].items():
+        assert own[""]["pooled"]["objective"] <= table[table["seed"] == int(seed)]["objective"].min()
 
 
 def test_what_is_finished_is_kept_unless_asked(done):
@@ -297,11 +374,73 @@ def test_seeds_are_drawn_as_a_band(done):
 
 def test_the_page_shows_claims_and_figures(done, tmp_path):
     written = page.publish(done, tmp_path / "docs", [TINY]).read_text()
-    assert "2 claims hold, 1 do not" in written
+    assert "Of 1 experiment 1 ran (1 of them with fewer than five seeds), 0 are missing." in written
+    assert "| as printed | 2 | 1 | 0 | 0 |" in written
     assert "![tiny-fig1](tiny-fig1/figure.png)" in written
-    assert "| Pigs fly. | They do not. | **does not hold** | No wings. |" in written
+    assert "| [tiny-fig1](#tiny-fig1) | Pigs fly. | **does not hold** |  |" in written
+    assert "> Given wings, they fly.\n\nCriterion: Any pig.\n" in written
+    assert "| as printed | **does not hold** | 0 of 2 seeds | They do not. | No wings. |" in written
+    assert "| FedMiD | client_lr 0.01 |  | objective " in written
+    assert "Each was chosen from client_lr 0.001, 0.02." in written
+    assert "(edge) | client_lr 0.5 |" in written
+    assert f"cofed {cofed.__version__}, jax " in written
     assert (tmp_path / "docs" / "tiny-fig1" / "figure.svg").exists()
     assert not (tmp_path / "docs" / "tiny-fig1" / "numbers.parquet").exists()
+
+
+def test_the_page_has_both_forms_of_an_experiment_side_by_side(done, tmp_path):
+    pigs = Claim("Pigs fly.", lambda seen: Verdict(True, "These do.", {}))
+    theirs = dataclasses.replace(TINY, id="tiny-fig1-released", released_form_of="tiny-fig1", claims=(pigs,))
+    lacks = dataclasses.replace(TINY, id="tiny-fig2", reads=("mnist",))
+    docs = tmp_path / "docs"
+    shutil.copytree(done / "tiny-fig1", docs / "tiny-fig1")
+    shutil.copytree(done / "tiny-fig1", docs / "tiny-fig1-released")
+    config = results.read(docs / "tiny-fig1-released" / "config.json")
+    config["defined_by"] = results.definition(theirs, "full", [0, 1])
+    results.write_config(docs / "tiny-fig1-released", config)
+    reproduce.judge_again([theirs], docs)
+    written = page.publish(docs, docs, [TINY, theirs, lacks]).read_text()
+    assert "Of 3 experiments 2 ran" in written
+    assert (
+        "| as released | 1 | 0 | 0 | 0 |\n\nOf the claims that do not hold as printed, 1 hold as released." in written
+    )
+    assert "| [tiny-fig1](#tiny-fig1) | Pigs fly. | **does not hold** | **holds** |" in written
+    assert "![tiny-fig1-released](tiny-fig1-released/figure.png)" in written
+    assert "## tiny-fig1-released" not in written
+    assert "| tiny-fig2 | A tiny comparison | no data: it reads MNIST (`mnist/*-ubyte*`) |" in written
+    assert "| `cofed reproduce tiny-fig2 --data DIR` |" in written
+
+
+def test_the_page_shows_results_of_one_seed_and_of_earlier_forms_as_such(tmp_path):
+    docs = tmp_path / "docs"
+    go(docs, size="quick", seeds=1)
+    config, claims = (results.read(docs / "tiny-fig1" / name) for name in ("config.json", "claims.json"))
+    for name in ("versions", "hardware", "references_by_seed", "content_hash"):  # as older versions wrote them
+        config.pop(name)
+    for entry in config["algorithms"]:
+        entry.pop("on_edge"), entry.pop("reached")
+    older = [{name: claim[name] for name in ("claim", "holds", "measured", "figures", "why")} for claim in claims]
+    (docs / "tiny-fig1" / "config.json").write_text(json.dumps(config))
+    (docs / "tiny-fig1" / "claims.json").write_text(json.dumps(older))
+    written = page.publish(docs, docs, [TINY]).read_text()
+    assert "| It converges. | **holds**, 1 seed |  |" in written
+    assert "| as printed | **does not hold** | 0 of 1 seed | They do not. |  |" in written
+    assert f"The quick size, 1 seed, {config['seconds']:.0f} s, {config['created'][:10]}, cofed" in written
+    changed = dataclasses.replace(TINY, quick={"rounds": 6})
+    written = page.publish(docs, docs, [changed]).read_text()
+    assert "of an earlier form of the experiment: rounds was 4 and is now 6." in written
+    assert "| It converges. | **holds**, 1 seed, earlier form |  |" in written
+    fewer = dataclasses.replace(TINY, claims=TINY.claims[:1])
+    assert "other claims were judged" in page.publish(docs, docs, [fewer]).read_text()
+
+
+def test_a_page_keeps_small_files_only(done, tmp_path, monkeypatch):
+    page.publish(done, tmp_path, [TINY])
+    assert (tmp_path / "tiny-fig1" / "numbers.csv").exists()
+    monkeypatch.setattr(page, "LARGEST", 10)
+    page.publish(done, tmp_path, [TINY])
+    assert not (tmp_path / "tiny-fig1" / "numbers.csv").exists()  # those of an earlier run would be others
+    assert (tmp_path / "tiny-fig1" / "figure.png").exists()
 
 
 def test_every_declared_experiment_is_whole():
@@ -311,6 +450,9 @@ def test_every_declared_experiment_is_whole():
         assert name == one.id
         assert one.claims
         assert one.views
+        if one.released_form_of:
+            assert not everything[one.released_form_of].released_form_of
+            assert {claim.text for claim in one.claims} & {c.text for c in everything[one.released_form_of].claims}
         for size in ("quick", "full"):
             assert json.loads(results.definition(one, size, [0]))["id"] == name
             for panel in one.panels:

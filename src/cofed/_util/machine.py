@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import platform
 import sys
 from pathlib import Path
 
@@ -71,6 +72,31 @@ def size(count: float | int) -> str:
         if count >= scale:
             return f"{count / scale:.3g} {unit}"
     return f"{count:.0f} B"
+
+
+def processor() -> str:
+    """The model of the processor, or its architecture where that is all that can be told.
+
+    >>> processor() != ""
+    True
+    """
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine() or "unknown"
+
+
+def cores() -> int:
+    """The processor's cores that this process may use.
+
+    >>> cores() >= 1
+    True
+    """
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # of Linux only
+        return os.cpu_count() or 1
 
 
 def memory() -> int:

@@ -22,7 +22,14 @@ def reproduce(
     everything: Annotated[bool, typer.Option("--all", help="All experiments.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="The small setup: a minute or less for each.")] = False,
-    seeds: Annotated[int, typer.Option(callback=between(1, 1000), help="Repetitions; mean and spread are drawn.")] = 1,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            callback=between(1, 1000),
+            help="Repetitions; mean and spread are drawn. By default 5, and 1 with --quick.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the results; by default cofed-results/quick or /full.", show_default=False),
@@ -62,12 +69,13 @@ def reproduce(
     if quick:
         programs.compile_sooner()
     size = "quick" if quick else "full"
+    count = work.SEEDS[size] if seeds is None else seeds
     target = out or Path("cofed-results") / size
     if judge and not target.is_dir():
         refuse(f"--judge: there is no folder {target} with results to judge")
     target = writable_folder(target)
     try:
-        became = work.judge_again(chosen, target) if judge else work.reproduce(chosen, target, size, seeds, again)
+        became = work.judge_again(chosen, target) if judge else work.reproduce(chosen, target, size, count, again)
     except KeyboardInterrupt:
         stop(f"Stopped. What is done is kept in {target}; the same command goes on from there.")
     except ValueError as error:

@@ -8,7 +8,8 @@ import pandas as pd
 
 from cofed._util.pandas_types import Frame
 from cofed.experiments.json_values import described
-from cofed.experiments.specification import Experiment, Method, Sweep
+from cofed.experiments.measurements import Measurements, References
+from cofed.experiments.specification import Comparison, Experiment, Method, Numbers, Sweep
 
 Done: TypeAlias = Mapping[str, tuple[Frame, dict[str, Any]]]  # finished parts, by name: a table and a record each
 
@@ -18,9 +19,10 @@ class Measured(NamedTuple):
 
     table: Frame  # the curves, or the points of a sweep
     tuning: Frame | None  # one row per configuration of the grids
-    references: dict[str, dict[str, dict[str, float]]]  # by panel, baseline and column
+    references: References  # the means over the seeds
     algorithms: list[dict[str, Any]]  # what ran with which hyperparameters
     setup: dict[str, Any]  # data and problem, in words
+    by_seed: Mapping[int, References]  # the references of each seed's own data
     seconds: float = np.nan  # that measuring took
 
 
@@ -43,18 +45,23 @@ def gather_sweep(experiment: Experiment, size: str, seeds: list[int], done: Done
             curves.append(table if "panel" in table else table.assign(panel=panel))
         algorithms += [method_record(method, panel) for method in what.methods(numbers)]
     table = pd.concat(curves, ignore_index=True).assign(x_name=what.x)
-    return Measured(begin_with(table, "panel", "algorithm", "seed", "x", "x_name"), None, {}, algorithms, first(words))
+    table = begin_with(table, "panel", "algorithm", "seed", "x", "x_name")
+    return Measured(table, None, {}, algorithms, first(words), {})
 
 
 def gather_comparison(experiment: Experiment, size: str, seeds: list[int], done: Done) -> Measured:
     """Put the runs, the grids and the baselines of a comparison together."""
-    curves, tunings, algorithms, references, words = [], [], [], {}, {}
+    curves, tunings, algorithms, words = [], [], [], {}
+    by_seed: dict[int, dict[str, dict[str, dict[str, float]]]] = {seed: {} for seed in seeds}
+    what = experiment.measure
+    assert isinstance(what, Comparison)
     for panel in experiment.panels:
-        baselines, words[panel] = done[f"{panel} setup"]
-        references[panel] = {
-            row.pop("baseline"): {k: v for k, v in row.items() if pd.notna(v)} for row in baselines.to_dict("records")
-        }
-        for method in experiment.measure.methods(experiment.numbers(size, panel)):
+        numbers = experiment.numbers(size, panel)
+        for seed in seeds:
+            baselines, said = done[f"{panel} setup" if seed == seeds[0] else f"{panel} baselines seed {seed}"]
+            words.setdefault(panel, said)
+            by_seed[seed][panel] = references_of(baselines)
+        for method in what.methods(numbers):
             entry = method_record(method, panel)
             tuned = done.get(f"{panel} {method.label} tuning")
             if tuned:
@@ -65,10 +72,62 @@ def gather_comparison(experiment: Experiment, size: str, seeds: list[int], done:
                 curves.append(table.assign(panel=panel, algorithm=method.label))
                 entry["algorithm"], entry["hyperparameters"] = record["algorithm"], record["hyperparameters"]
                 entry.setdefault("outcomes", {})[str(seed)] = record["outcome"]
+            entry |= {"on_edge": on_edge(entry["grid"], entry["hyperparameters"])}
+            entry |= {"reached": reached(pd.concat(curves[-len(seeds) :]), what.score, numbers)}
             algorithms.append(entry)
     table = begin_with(pd.concat(curves, ignore_index=True), "panel", "algorithm", "seed", "round")
     tuning = begin_with(pd.concat(tunings, ignore_index=True), "panel", "algorithm") if tunings else None
-    return Measured(table, tuning, references, algorithms, first(words))
+    return Measured(table, tuning, mean_of(by_seed), algorithms, first(words), by_seed)
+
+
+def references_of(baselines: Frame) -> dict[str, dict[str, float]]:
+    """The rows of the baselines' models, by label."""
+    rows = baselines.to_dict("records")
+    return {str(row.pop("baseline")): {str(k): float(v) for k, v in row.items() if pd.notna(v)} for row in rows}
+
+
+def mean_of(by_seed: Mapping[int, References]) -> References:
+    """The means of references over the seeds.
+
+    >>> mean_of({0: {"": {"pooled": {"f1": 0.5}}}, 1: {"": {"pooled": {"f1": 1.0}}}})
+    {'': {'pooled': {'f1': 0.75}}}
+    """
+    every, one = list(by_seed.values()), next(iter(by_seed.values()))
+    return {
+        panel: {
+            label: {
+                column: float(np.mean([values[panel][label].get(column, np.nan) for values in every]))
+                for column in columns
+            }
+            for label, columns in labels.items()
+        }
+        for panel, labels in one.items()
+    }
+
+
+def reached(curves: Frame, column: str, numbers: Numbers) -> dict[str, Any] | None:
+    """What a method has in the end of the column by which it was tuned: the mean over seeds, and their deviation."""
+    if column not in curves:
+        return None
+    over = vars(numbers).get("tuned_over", 1)
+    label, panel = curves["algorithm"].iloc[0], curves["panel"].iloc[0]
+    seen = Measurements(curves, {})
+    ends = [seen.of_seed(seed).last(label, column, panel, over) for seed in seen.seeds]
+    return {"column": column, "mean": float(np.mean(ends)), "deviation": float(np.std(ends))}
+
+
+def on_edge(grid: Mapping[str, list[Any]] | None, chosen: Mapping[str, Any]) -> list[str]:
+    """The hyperparameters whose chosen value is the smallest or the largest of those that were tried.
+
+    >>> on_edge({"client_lr": [0.1, 0.3, 1.0], "server_lr": [1, 3, 10]}, {"client_lr": 0.3, "server_lr": 10})
+    ['server_lr']
+    """
+    numeric = {
+        name: values
+        for name, values in (grid or {}).items()
+        if len(values) > 1 and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    }
+    return [name for name, values in numeric.items() if chosen[name] in (min(values), max(values))]
 
 
 def begin_with(table: Frame, *columns: str) -> Frame:
@@ -95,4 +154,4 @@ def method_record(method: Method, panel: str) -> dict[str, Any]:
         "paper_hyperparameters": None if method.paper is None else {k: described(v) for k, v in method.paper.items()},
         "grid": several if tuned else None,
         "run": {name: described(value) for name, value in method.run.items()},
-    }
+    } | ({"beside": method.beside} if method.beside else {})

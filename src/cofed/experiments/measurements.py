@@ -1,10 +1,13 @@
 """The measured numbers of an experiment, with the questions that its claims ask of them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import TypeAlias
 
 import numpy as np
 
 from cofed._util.pandas_types import Frame, Series
+
+References: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]  # by panel, baseline and column
 
 
 class Measurements:
@@ -18,6 +21,10 @@ class Measurements:
         What was measured of the baselines' models, by panel, label and column.
     source
         What the data are, in words.
+    by_seed
+        The references of each seed's own data, by seed.
+    beside
+        Labels of further configurations of other methods, which `labels` leaves out.
 
     Examples
     --------
@@ -28,15 +35,35 @@ class Measurements:
     (1.0, 7, None)
     """
 
-    def __init__(self, table: Frame, references: Mapping[str, Mapping[str, Mapping[str, float]]], source: str = ""):
+    def __init__(
+        self,
+        table: Frame,
+        references: References,
+        source: str = "",
+        by_seed: Mapping[int, References] | None = None,
+        beside: Collection[str] = (),
+    ):
         self.table = table
         self.source = source
         self.references = references
+        self.by_seed = by_seed or {}
+        self.beside = beside
         self.axis = "x" if "x" in table else "round"
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds that were run."""
+        return sorted(int(seed) for seed in self.table["seed"].unique())
+
+    def of_seed(self, seed: int) -> "Measurements":
+        """What was measured with one seed, and of the baselines on that seed's data."""
+        rows = self.table[self.table["seed"] == seed]
+        return Measurements(rows, self.by_seed.get(seed, self.references), self.source, beside=self.beside)
 
     def labels(self, panel: str = "") -> list[str]:
         """The methods, in the order in which they were measured."""
-        return list(dict.fromkeys(self.table.loc[self.table["panel"] == panel, "algorithm"]))
+        there = dict.fromkeys(self.table.loc[self.table["panel"] == panel, "algorithm"])
+        return [label for label in there if label not in self.beside]
 
     def rows(self, label: str, panel: str = "") -> Frame:
         """All rows of a method."""

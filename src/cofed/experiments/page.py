@@ -1,21 +1,35 @@
-"""The page of all results: the paper's claim, what was measured, the verdict and why, beside the figure."""
+"""The page of all results: how many claims hold, what ran and what is missing, then a section for each experiment."""
 
+import contextlib
+import json
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from cofed._util.files import atomically
 from cofed.experiments import results
+from cofed.experiments.data_files import PATTERNS, data_files
+from cofed.experiments.gather import on_edge
+from cofed.experiments.sections import PRINTED, RELEASED, VERDICTS, Finished, counted, row, section, texts
 from cofed.experiments.specification import Experiment
+from cofed.experiments.verdicts import FAILS, HOLDS, UNDECIDED, UNJUDGED, one_line, word_of
 
-LARGEST = 300_000  # bytes of numbers.csv that are worth keeping beside a page
-VERDICTS = {True: "**holds**", False: "**does not hold**", None: "not judged"}
+LARGEST = 300_000  # bytes of a file that is worth keeping beside a page
+ALWAYS = ("figure.png", "claims.json", "config.json")  # what a published folder has
+IF_SMALL = ("figure.svg", "numbers.csv")
+NAMES = {"femnist": "FEMNIST", "haxby": "Haxby's scans", "mnist": "MNIST"}  # of data that experiments read
 HEAD = """# The papers' claims, measured
 
-Every row is a claim of a paper, judged by a program on measured numbers. A claim that does not hold is left so, with
-what was found about why. Written by `cofed reproduce --all --page docs/results`; each folder has the figure, the
-verdicts (`claims.json`), the exact configuration (`config.json`) and, where they are few, the numbers (`numbers.csv`).
+Every claim of a paper is judged by a program on measured numbers: "as printed" with the settings in the paper, "as
+released" with those of the authors' public code where they differ. It is judged on the means over the seeds and then
+on every seed alone; where fewer than four in five of the seeds share the verdict, it is undecided. Criteria stand in
+the code, and were fixed before the runs that they judge. A claim that does not hold is left so, with what was found
+about why. Bands in the figures are one standard deviation over the seeds.
+
+Written by `cofed reproduce --all --page docs/results`; each folder has the figure, the verdicts (`claims.json`), the
+exact configuration (`config.json`) and, where they are few, the numbers (`numbers.csv`).
 """
 
 
@@ -23,64 +37,147 @@ def publish(source: Path, target: Path, experiments: Sequence[Experiment]) -> Pa
     """Copy finished results from one folder to another, and write a README.md there that shows all of them."""
     for experiment in experiments:
         folder = source / experiment.id
-        if not (folder / "config.json").exists() or source.resolve() == target.resolve():
-            continue
-        kept = target / experiment.id
-        kept.mkdir(parents=True, exist_ok=True)
-        for name in ("figure.png", "figure.svg", "claims.json", "config.json"):
-            shutil.copyfile(folder / name, kept / name)
-        if (folder / "numbers.csv").stat().st_size < LARGEST:
-            shutil.copyfile(folder / "numbers.csv", kept / "numbers.csv")
+        if (folder / "config.json").exists() and source.resolve() != target.resolve():
+            copy(folder, target / experiment.id)
     page = target / "README.md"
-    there = [experiment for experiment in experiments if (target / experiment.id / "config.json").exists()]
-    atomically(page, lambda name: Path(name).write_text(written(there, target)), shown=True)
+    atomically(page, lambda name: Path(name).write_text(written(experiments, target)), shown=True)
     return page
+
+
+def copy(folder: Path, kept: Path) -> None:
+    """Copy what a page needs of an experiment's folder; what is too large now goes from there."""
+    kept.mkdir(parents=True, exist_ok=True)
+    for name in ALWAYS:
+        shutil.copyfile(folder / name, kept / name)
+    for name in IF_SMALL:
+        if (folder / name).stat().st_size < LARGEST:
+            shutil.copyfile(folder / name, kept / name)
+        else:
+            (kept / name).unlink(missing_ok=True)
 
 
 def written(experiments: Sequence[Experiment], folder: Path) -> str:
     """The page's text."""
-    parts, counts = [], {True: 0, False: 0, None: 0}
-    overview = ["| experiment | claim | verdict |", "| --- | --- | --- |"]
+    finished = {one.id: read(one, folder / one.id) for one in experiments if (folder / one.id / "config.json").exists()}
+    forms: dict[str, list[Finished]] = {}
     for experiment in experiments:
-        config, claims = (results.read(folder / experiment.id / name) for name in ("config.json", "claims.json"))
-        for claim in claims:
-            counts[claim["holds"]] += 1
-            overview.append(
-                f"| [{experiment.id}](#{experiment.id}) | {cell(claim['claim'])} | {VERDICTS[claim['holds']]} |"
-            )
-        parts.append(section(experiment.id, config, claims))
-    total = f"{counts[True]} claims hold, {counts[False]} do not" + (
-        f", {counts[None]} are not judged" if counts[None] else ""
-    )
-    return "\n".join([HEAD, f"{total}.", "", *overview, "", *parts])
+        if experiment.id in finished:
+            main = experiment.released_form_of or experiment.id
+            forms.setdefault(main, []).append(finished[experiment.id])
+    mains = [experiment for experiment in experiments if experiment.id in forms]
+    parts = [HEAD, *counts(experiments, list(finished.values())), *overview(mains, forms)]
+    parts += [*missing(experiments, finished), *real_data(list(finished.values()))]
+    return "\n".join([*parts, *(section(main, forms[main.id]) for main in mains)])
 
 
-def section(name: str, config: dict[str, Any], claims: list[dict[str, Any]]) -> str:
-    """One experiment: figure, claims, configuration."""
-    size = {"full": "the paper's size", "quick": "the quick size"}.get(config["size"], "own size")
-    seeds = f"{len(config['seeds'])} seed{'s' * (len(config['seeds']) > 1)}"
-    lines = [f"## {name}", "", f"{config['title']}. {size.capitalize()}, {seeds}, {config['seconds']:.0f} s.", ""]
-    if config["note"]:
-        lines += [config["note"], ""]
-    lines += [f"![{name}]({name}/figure.png)", "", "| the paper's claim | measured | verdict | why |"]
-    lines += ["| --- | --- | --- | --- |"]
-    for claim in claims:
-        cells = (claim["claim"], claim["measured"], VERDICTS[claim["holds"]], claim["why"])
-        lines.append("| " + " | ".join(cell(text) for text in cells) + " |")
-    tuned = [entry for entry in config["algorithms"] if entry["tuned"] or entry["paper_hyperparameters"]]
+def read(experiment: Experiment, folder: Path) -> Finished:
+    """The results of an experiment."""
+    config, claims = (results.read(folder / name) for name in ("config.json", "claims.json"))
+    return Finished(experiment, config, claims, what_is_earlier(experiment, config, claims))
+
+
+def what_is_earlier(experiment: Experiment, config: dict[str, Any], claims: list[dict[str, Any]]) -> str:
+    """What has changed in the experiment since it ran; the data folder does not count, it may be elsewhere now."""
+    before, now = {}, json.loads(results.definition(experiment, config["size"], config["seeds"]))
+    with contextlib.suppress(KeyError, ValueError):  # written by an older version, or damaged
+        before = json.loads(config["defined_by"])
+    for definition in (before, now):
+        definition.pop("data", None)
+    if before and before != now:
+        return results.what_changed(json.dumps(before), json.dumps(now))
+    judged = [one_line(claim["claim"]) for claim in claims]
+    return "" if judged == [one_line(claim.text) for claim in experiment.claims] else "other claims were judged"
+
+
+def counts(experiments: Sequence[Experiment], finished: Sequence[Finished]) -> list[str]:
+    """How many experiments there are and ran, and how many claims hold."""
+    few = sum(form.seeds < 5 for form in finished)
+    earlier = sum(bool(form.earlier) for form in finished)
+    said = f"Of {counted(len(experiments), 'experiment')} {len(finished)} ran"
+    details = [f"{few} of them with fewer than five seeds"] * bool(few)
+    details += [f"{earlier} in an earlier form"] * bool(earlier)
+    said += f" ({', '.join(details)})" if details else ""
+    lines = [f"{said}, {len(experiments) - len(finished)} are missing.", ""]
+    heads = ("claims", "hold", "do not hold", "undecided", "not judged")
+    lines += [row(heads), row(["---"] * len(heads))]
+    for name in (PRINTED, RELEASED):
+        found = Counter(word_of(claim) for form in finished if form.form == name for claim in form.claims)
+        lines.append(row([name, *(found[word] for word in (HOLDS, FAILS, UNDECIDED, UNJUDGED))]))
+    if gained := only_released(finished):
+        lines += ["", f"Of the claims that do not hold as printed, {gained} hold as released."]
+    tuned = [entry for form in finished for entry in form.config["algorithms"] if entry["tuned"]]
+    edges = sum(bool(on_edge(entry["grid"], entry["hyperparameters"])) for entry in tuned)
     if tuned:
-        lines += ["", "| method | panel | hyperparameters | the paper's |", "| --- | --- | --- | --- |"]
-        for entry in tuned:
-            own, theirs = (values(entry[key]) for key in ("hyperparameters", "paper_hyperparameters"))
-            lines.append(f"| {entry['label']} | {entry['panel']} | {own} | {theirs} |")
-    return "\n".join([*lines, ""])
+        lines += [
+            "",
+            f"Of {len(tuned)} tuned methods, {edges} have a value on the edge of its grid (marked in the tables).",
+        ]
+    return [*lines, ""]
 
 
-def values(hyperparameters: dict[str, Any] | None) -> str:
-    """Hyperparameters in a cell."""
-    return cell(", ".join(f"{name} {value}" for name, value in (hyperparameters or {}).items()))
+def only_released(finished: Sequence[Finished]) -> int:
+    """How many claims do not hold as printed, and hold as released."""
+    printed = {form.experiment.id: form for form in finished}
+    return sum(
+        word_of(claim) == HOLDS and word_of(theirs) == FAILS
+        for form in finished
+        if form.experiment.released_form_of in printed
+        for claim in form.claims
+        if (theirs := printed[form.experiment.released_form_of].claim(one_line(claim["claim"]))) is not None
+    )
 
 
-def cell(text: str) -> str:
-    """Text inside a table."""
-    return " ".join(str(text).split()).replace("|", "\\|")
+def overview(mains: Sequence[Experiment], forms: dict[str, list[Finished]]) -> list[str]:
+    """Every claim with its verdicts, side by side."""
+    lines = [row(["experiment", "claim", PRINTED, RELEASED]), row(["---"] * 4)]
+    for main in mains:
+        for text in texts(forms[main.id]):
+            cells = [
+                verdicts(text, [form for form in forms[main.id] if form.form == name]) for name in (PRINTED, RELEASED)
+            ]
+            lines.append(row([f"[{main.id}](#{main.id})", text, *cells]))
+    return [*lines, ""]
+
+
+def verdicts(text: str, forms: Sequence[Finished]) -> str:
+    """The verdicts on a claim, with what a reader must know to weigh them."""
+    found = [(form, claim) for form in forms if (claim := form.claim(text)) is not None]
+    return "; ".join(
+        VERDICTS[word_of(claim)] + (", 1 seed" if form.seeds == 1 else "") + (", earlier form" if form.earlier else "")
+        for form, claim in found
+    )
+
+
+def missing(experiments: Sequence[Experiment], finished: dict[str, Finished]) -> list[str]:
+    """The experiments that have no results, why, and the command that makes them."""
+    absent = [experiment for experiment in experiments if experiment.id not in finished]
+    if not absent:
+        return []
+    lines = ["## Missing", "", row(["experiment", "what it shows", "why", "run it with"]), row(["---"] * 4)]
+    for experiment in absent:
+        lacks = experiment.reads and not data_files(experiment.reads)
+        why = f"no data: it reads {places(experiment)}" if lacks else "not run yet at this size"
+        lines.append(row([experiment.id, one_line(experiment.title), why, command(experiment)]))
+    return [*lines, ""]
+
+
+def real_data(finished: Sequence[Finished]) -> list[str]:
+    """On which data the experiments ran that read some, and how to run them on others."""
+    reading = [form for form in finished if form.experiment.reads]
+    if not reading:
+        return []
+    lines = ["## Data that are read", "", row(["experiment", "ran on", "looks for", "run it with"]), row(["---"] * 4)]
+    for form in reading:
+        source = form.config["data"].get("source", "")
+        lines.append(row([form.experiment.id, source, places(form.experiment), command(form.experiment)]))
+    return [*lines, ""]
+
+
+def places(experiment: Experiment) -> str:
+    """Where an experiment looks for its data, below the data folder."""
+    return " or ".join(f"{NAMES[name]} (`{PATTERNS[name][0]}`)" for name in experiment.reads)
+
+
+def command(experiment: Experiment) -> str:
+    """The command that runs an experiment at the paper's size."""
+    return f"`cofed reproduce {experiment.id}{' --data DIR' if experiment.reads else ''}`"

@@ -13,8 +13,10 @@ from rich.table import Table
 
 from cofed.experiments import results
 from cofed.experiments.specification import Experiment
+from cofed.experiments.verdicts import FAILS, HOLDS, UNDECIDED, UNJUDGED, word_of
 
-MARKS = {True: "[green]holds[/]", False: "[red]does not hold[/]", None: "[dim]not judged[/]"}
+SEEDS = {"full": 5, "quick": 1}  # repetitions, by size
+MARKS = {HOLDS: "green", FAILS: "red", UNDECIDED: "yellow", UNJUDGED: "dim"}
 
 
 def reproduce(
@@ -145,7 +147,7 @@ def claims_table(experiments: Sequence[Experiment], out: Path, became: dict[str,
             continue
         for claim in results.read(out / experiment.id / "claims.json"):
             measured = claim["measured"] + (f"\n[dim]Why: {claim['why']}[/]" if claim["why"] else "")
-            table.add_row(experiment.id, claim["claim"], measured, MARKS[claim["holds"]])
+            table.add_row(experiment.id, claim["claim"], measured, f"[{MARKS[word_of(claim)]}]{word_of(claim)}[/]")
     return table
 
 

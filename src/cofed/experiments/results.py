@@ -6,25 +6,30 @@ A folder is recognised by its definition: a text of all that the results depend 
 import datetime
 import hashlib
 import json
+import platform
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import pandas as pd
 
 import cofed
+from cofed._util import machine
 from cofed._util.files import UnreadableJson, atomically, digest, load_json, write_json
 from cofed._util.spreadsheets import to_csv
 from cofed.engine import folders
 from cofed.experiments import figure
 from cofed.experiments.data_files import data_files
 from cofed.experiments.gather import Measured, method_record
-from cofed.experiments.json_values import described, finite, json_number
+from cofed.experiments.json_values import described, finite
 from cofed.experiments.measure import Tick, measure
 from cofed.experiments.measurements import Measurements
 from cofed.experiments.parts import Parts
-from cofed.experiments.specification import Claim, Comparison, Experiment, Verdict
+from cofed.experiments.specification import Comparison, Experiment
+from cofed.experiments.verdicts import judged, one_line
 
 WRITTEN = ("numbers.parquet", "claims.json", "figure.png")  # beside config.json, what a whole folder has
 
@@ -180,8 +185,6 @@ def write(experiment: Experiment, folder: Path, size: str, seeds: list[int], fou
     to_csv(found.table, folder / "numbers.csv", float_format="%.7g")
     if (tuning := found.tuning) is not None:
         atomically(folder / "tuning.parquet", lambda name: tuning.to_parquet(name, index=False), shown=True)
-    source = found.setup.get("data", {}).get("source", "")
-    judge(experiment, folder, size, Measurements(found.table, found.references, source))
     numbers = experiment.numbers(size, next(iter(experiment.panels)))
     config = {
         "id": experiment.id,
@@ -190,6 +193,8 @@ def write(experiment: Experiment, folder: Path, size: str, seeds: list[int], fou
         "size": size,
         "seeds": seeds,
         "cofed": cofed.__version__,
+        "versions": versions(),
+        "hardware": hardware(),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "seconds": round(found.seconds, 1),
         "note": one_line(experiment.note),
@@ -200,11 +205,35 @@ def write(experiment: Experiment, folder: Path, size: str, seeds: list[int], fou
         "run": found.setup.get("run", {}),
         "panels": {panel: described(dict(other)) for panel, other in experiment.panels.items()},
         "references": found.references,
+        "references_by_seed": found.by_seed,
         "algorithms": found.algorithms,
         "definition": fingerprint(text),
         "defined_by": text,
     }
+    judge(experiment, folder, size, measurements(found.table, config))
     write_config(folder, config)
+
+
+def versions() -> dict[str, str]:
+    """The versions on which numbers depend."""
+    return {
+        "cofed": cofed.__version__,
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def hardware() -> dict[str, Any]:
+    """What seconds depend on."""
+    return {"processor": machine.processor(), "cores": machine.cores(), "memory_bytes": machine.memory()}
+
+
+def measurements(table: pd.DataFrame, config: dict[str, Any]) -> Measurements:
+    """The numbers with what config.json says about them; older ones have the references of the first seed alone."""
+    by_seed = {int(seed): references for seed, references in config.get("references_by_seed", {}).items()}
+    beside = {entry["label"] for entry in config["algorithms"] if entry.get("beside")}
+    return Measurements(table, config["references"], config["data"].get("source", ""), by_seed, beside)
 
 
 def judge(experiment: Experiment, folder: Path, size: str, seen: Measurements) -> None:
@@ -213,28 +242,8 @@ def judge(experiment: Experiment, folder: Path, size: str, seen: Measurements) -
     figure.write(experiment, seen, folder, size)
 
 
-def judged(claim: Claim, seen: Measurements, size: str) -> dict[str, Any]:
-    """A claim with its verdict."""
-    verdict: Verdict = claim.judge(seen)
-    holds = None if size == "quick" and not claim.quick else verdict.holds
-    return {
-        "claim": claim.text,
-        "holds": None if holds is None else bool(holds),
-        "measured": verdict.measured,
-        "figures": {name: json_number(value) for name, value in verdict.figures.items()},
-        "why": one_line(claim.why) if holds is False and size == "full" else "",
-    }
-
-
-def one_line(text: str) -> str:
-    """Text that was written over several lines."""
-    return " ".join(text.split())
-
-
 def judge_again(experiment: Experiment, folder: Path) -> None:
     """Judge and draw what was measured before, after a claim or the figure has changed."""
     config = read_config(folder)
-    source = config["data"].get("source", "")
-    seen = Measurements(pd.read_parquet(folder / "numbers.parquet"), config["references"], source)
-    judge(experiment, folder, config["size"], seen)
+    judge(experiment, folder, config["size"], measurements(pd.read_parquet(folder / "numbers.parquet"), config))
     write_config(folder, config | {"title": experiment.title, "note": one_line(experiment.note)})

@@ -54,12 +54,23 @@ class Claim:
         Explains why the claim does not hold at the paper's size, where it does not.
     quick
         Whether it is judged at the quick size too. Where it has no reason to hold there, it is only measured.
+    quote
+        The paper's own words, a short passage.
+    criterion
+        What is compared with what, and the reason for the threshold. It is fixed before the run that it judges.
+
+    Notes
+    -----
+    `judge` sees the means over the seeds, and then every seed alone: a verdict that fewer than four in five of the
+    seeds share is undecided.
     """
 
     text: str
     judge: Callable[[Measurements], Verdict]
     why: str = ""
     quick: bool = True
+    quote: str = ""
+    criterion: str = ""
 
 
 def combinations(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -89,6 +100,12 @@ class Method:
         Arguments of `cofed.run` in which this method differs from the setup's.
     where
         Where a user's own file names it, such as "experiment.toml, line 22".
+    beside
+        The label of the method whose further configuration this is: one that the method's grid does not have and that
+        is worth showing, for instance because it contradicts a claim. It runs with every seed and is a row of the
+        page's table of hyperparameters and a line of the figure, but `Measurements.labels` leaves it out, so no claim
+        compares it by accident. Give it a label of its own, and one value for each hyperparameter:
+        `Method("FedMiD at (3e-4, 3)", fedmid, {"client_lr": (3e-4,), "server_lr": (3.0,)}, beside="FedMiD")`.
 
     Examples
     --------
@@ -103,6 +120,7 @@ class Method:
     paper: Mapping[str, Any] | None = None
     run: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""
+    beside: str = ""
 
     def choices(self) -> list[dict[str, Any]]:
         """Every combination of values."""
@@ -246,6 +264,10 @@ class Experiment:
         Choices that were made where the paper leaves one open, and what differs from it.
     reads
         Datasets that are taken from the data folder if they are there; results belong to the content of their files.
+    released_form_of
+        The id of the experiment that has the same figure with the settings that the paper prints, where this one has
+        those of the authors' public code. Its claims are those of the other, word for word where they are the same; the
+        page shows both verdicts side by side.
     """
 
     id: str
@@ -258,6 +280,7 @@ class Experiment:
     claims: Sequence[Claim] = ()
     note: str = ""
     reads: Sequence[str] = ()
+    released_form_of: str = ""
 
     @property
     def paper(self) -> str:

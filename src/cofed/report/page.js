@@ -6,6 +6,7 @@ const AXES = { round: ["Rounds", "communication round"], megabytes: ["Megabytes"
 const VERDICTS = {
   true: { name: "holds", sign: "✓", kind: "good" },
   false: { name: "does not hold", sign: "✗", kind: "bad" },
+  undecided: { name: "undecided", sign: "?", kind: "undecided" },
   null: { name: "not judged", sign: "–", kind: "open" },
 };
 const FRACTIONS = new Set(["density", "accuracy", "test_accuracy", "f1", "precision", "recall"]);
@@ -23,7 +24,7 @@ for (const run of runs) {
   addresses.set(run.name, run);
 }
 const link = (run) => `#${encodeURIComponent(run.name)}`;
-const verdict = (claim) => VERDICTS[claim.holds];
+const verdict = (claim) => VERDICTS[claim.verdict === "undecided" ? "undecided" : claim.holds];
 const count = (claims, kind) => claims.filter((claim) => verdict(claim).kind === kind).length;
 
 function badge(claim) {
@@ -93,7 +94,7 @@ function overview() {
   const all = claims.map(({ claim }) => claim);
   const tiles = [
     [runs.length, runs.length === 1 ? "run" : "runs", ""],
-    ...(all.length ? [["good", "hold"], ["bad", "do not hold"], ["open", "not judged"]].map(([kind, words]) => [count(all, kind), `claims ${words}`, kind]) : []),
+    ...(all.length ? [["good", "hold"], ["bad", "do not hold"], ["undecided", "undecided"], ["open", "not judged"]].map(([kind, words]) => [count(all, kind), `claims ${words}`, kind]).filter(([n, , kind]) => n || kind !== "undecided") : []),
   ];
   const cards = h("div");
   const claimRows = h("div");
@@ -319,7 +320,7 @@ function claimsOf(run) {
           { class: verdict(claim).kind },
           h("div", { class: "claim" }, badge(claim), h("p", {}, claim.claim)),
           claim.measured ? h("p", { class: "measured" }, h("b", {}, "Measured: "), claim.measured) : null,
-          claim.why ? h("p", { class: "why" }, h("b", {}, claim.holds === null ? "Why not judged: " : "Why: "), claim.why) : null,
+          claim.why ? h("p", { class: "why" }, h("b", {}, verdict(claim).kind === "open" ? "Why not judged: " : "Why: "), claim.why) : null,
           figures.length ? h("details", {}, h("summary", {}, plural(figures.length, "figure")), h("dl", { class: "figures" }, figures.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value !== null && typeof value === "object" ? JSON.stringify(value) : figure(value)))))) : null,
         );
       }),

@@ -140,6 +140,8 @@ def check_claims(claims: object) -> list[dict[str, Any]]:
 
     >>> check_claims([{"claim": "It is sparse.", "holds": True}])[0]["measured"]
     ''
+    >>> check_claims([{"claim": "It is fast.", "holds": None, "verdict": "undecided"}])[0]["verdict"]
+    'undecided'
     """
     if not isinstance(claims, list) or not all(isinstance(claim, dict) for claim in claims):
         raise UnreadableRun(f"{CLAIMS} must hold a list of objects, one per claim")
@@ -148,7 +150,7 @@ def check_claims(claims: object) -> list[dict[str, Any]]:
         holds, figures = claim.get("holds"), claim.get("figures")
         if not (holds is None or isinstance(holds, bool)):
             raise UnreadableRun(f"'holds' in {CLAIMS} must be true, false or null, got {holds!r}")
-        texts = {name: str(claim.get(name) or "") for name in ("claim", "measured", "why")}
+        texts = {name: str(claim.get(name) or "") for name in ("claim", "measured", "why", "verdict")}
         checked.append({**texts, "holds": holds, "figures": figures if isinstance(figures, dict) else {}})
     return checked
 

@@ -1,0 +1,184 @@
+"""One experiment on the page of all results: figure, claims with their verdicts, hyperparameters with their grids."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cofed._util import machine
+from cofed.experiments import PAPERS
+from cofed.experiments.gather import on_edge
+from cofed.experiments.specification import Experiment
+from cofed.experiments.verdicts import FAILS, HOLDS, UNDECIDED, UNJUDGED, one_line, word_of
+
+VERDICTS = {HOLDS: "**holds**", FAILS: "**does not hold**", UNDECIDED: "**undecided**", UNJUDGED: "not judged"}
+PRINTED, RELEASED = "as printed", "as released"
+SIZES = {"full": "the paper's size", "quick": "the quick size"}
+
+
+class Finished(NamedTuple):
+    """An experiment with its results."""
+
+    experiment: Experiment
+    config: Mapping[str, Any]
+    claims: Sequence[Mapping[str, Any]]
+    earlier: str  # what differs from the experiment as it is now, where its results are of an earlier form
+
+    @property
+    def form(self) -> str:
+        """Whether the settings are those that the paper prints, or those of the authors' public code."""
+        return RELEASED if self.experiment.released_form_of else PRINTED
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds ran."""
+        return len(self.config["seeds"])
+
+    def claim(self, text: str) -> Mapping[str, Any] | None:
+        """The verdict on a claim, where it has one."""
+        return next((claim for claim in self.claims if one_line(claim["claim"]) == text), None)
+
+
+def section(main: Experiment, forms: Sequence[Finished]) -> str:
+    """One experiment in all its forms."""
+    number = re.search(r"-fig(\d+)", main.id)
+    figure = f"Figure {number[1]} of " if number else ""
+    paper = PAPERS.get(main.paper, "")
+    lines = [f"## {main.id}", "", f"{main.title}." + (f" {figure}{paper}." if paper else ""), ""]
+    for form in forms:
+        lines += ran(form, len(forms) > 1)
+    for text in texts(forms):
+        lines += claim(text, forms)
+    for form in forms:
+        lines += hyperparameters(form, len(forms) > 1)
+    return "\n".join(lines)
+
+
+def ran(form: Finished, named: bool) -> list[str]:
+    """How and where a form ran, its note and its figure."""
+    config, name = form.config, form.experiment.id
+    size = SIZES.get(config["size"], "own size")
+    said = [size, counted(form.seeds, "seed"), f"{config['seconds']:.0f} s", date(config), *surroundings(config)]
+    title = f"{form.form.capitalize()}: " if named else ""
+    lines = [capital(f"{title}{', '.join(part for part in said if part)}."), ""]
+    if form.earlier:
+        lines += [f"These results are of an earlier form of the experiment: {form.earlier}.", ""]
+    if source := config["data"].get("source"):
+        lines += [f"Data: {source}.", ""]
+    if config["note"]:
+        lines += [config["note"], ""]
+    return [*lines, f"![{name}]({name}/figure.png)", ""]
+
+
+def date(config: Mapping[str, Any]) -> str:
+    """The day of the run."""
+    return str(config.get("created", "")).partition("T")[0]
+
+
+def surroundings(config: Mapping[str, Any]) -> list[str]:
+    """Versions and hardware; results of older versions know less."""
+    versions = config.get("versions") or {"cofed": config.get("cofed", "")}
+    said = [f"{name} {version}" for name, version in versions.items() if version]
+    if there := config.get("hardware"):
+        memory = [f"{machine.size(there['memory_bytes'])} of memory"] if there["memory_bytes"] else []
+        said += [there["processor"], counted(there["cores"], "core"), *memory]
+    return said
+
+
+def texts(forms: Sequence[Finished]) -> list[str]:
+    """The claims of all forms, each once."""
+    return list(dict.fromkeys(one_line(claim["claim"]) for form in forms for claim in form.claims))
+
+
+def claim(text: str, forms: Sequence[Finished]) -> list[str]:
+    """A claim: the paper's words, the criterion, and a row for each form."""
+    found = [(form, own) for form in forms if (own := form.claim(text)) is not None]
+    quotes = list(dict.fromkeys(own["quote"] for _, own in found if own.get("quote")))
+    criteria = list(dict.fromkeys(own["criterion"] for _, own in found if own.get("criterion")))
+    lines = [f"**{text}**", ""]
+    lines += [line for quote in quotes for line in (f"> {quote}", "")]
+    lines += [line for criterion in criteria for line in (f"Criterion: {criterion}", "")]
+    lines += ["| form | verdict | holds for | measured | why |", "| --- | --- | --- | --- | --- |"]
+    for form, own in found:
+        cells = (form.form, VERDICTS[word_of(own)], for_seeds(own, form.seeds), own["measured"], own["why"])
+        lines.append(row(cells))
+    return [*lines, ""]
+
+
+def for_seeds(claim: Mapping[str, Any], seeds: int) -> str:
+    """With how many seeds a claim holds alone.
+
+    >>> for_seeds({"holds": True, "seeds": {"0": True, "1": True, "2": False}}, 3)
+    '2 of 3 seeds'
+    >>> for_seeds({"holds": False}, 1)
+    '0 of 1 seed'
+    """
+    alone = claim.get("seeds")
+    if alone:
+        return f"{list(alone.values()).count(True)} of {counted(len(alone), 'seed')}"
+    return "" if claim["holds"] is None or seeds > 1 else f"{int(claim['holds'])} of 1 seed"
+
+
+def hyperparameters(form: Finished, named: bool) -> list[str]:
+    """What every method ran with, the grid it was chosen from, and what it reached."""
+    entries = [entry for entry in form.config["algorithms"] if entry["hyperparameters"]]
+    if not entries:
+        return []
+    panels, grids = any(entry["panel"] for entry in entries), {grid(entry) for entry in entries} - {""}
+    heads = [
+        "method",
+        *["panel"] * panels,
+        "hyperparameters",
+        *["grid"] * (len(grids) > 1),
+        "the paper's",
+        "in the end",
+    ]
+    lines = [f"{form.form.capitalize()}:", ""] if named else []
+    lines += [row(heads), row(["---"] * len(heads))]
+    for entry in entries:
+        edges = on_edge(entry["grid"], entry["hyperparameters"])
+        chosen = [f"{k} {v}" + (" (edge)" if k in edges else "") for k, v in entry["hyperparameters"].items()]
+        theirs = [f"{k} {v}" for k, v in (entry["paper_hyperparameters"] or {}).items()]
+        cells = [entry["label"], *[entry["panel"]] * panels, ", ".join(chosen), *[grid(entry)] * (len(grids) > 1)]
+        lines.append(row([*cells, ", ".join(theirs), reached(entry, form.seeds)]))
+    shared = [f"Each was chosen from {grids.pop()}.", ""] if len(grids) == 1 else []
+    return [*lines, "", *shared]
+
+
+def grid(entry: Mapping[str, Any]) -> str:
+    """The values that were tried, or why there are none.
+
+    >>> grid({"grid": {"client_lr": [0.1, 0.3], "server_lr": [1.0]}})
+    'client_lr 0.1, 0.3'
+    """
+    if entry.get("beside"):
+        return f"off the grid of {entry['beside']}"
+    tried = {name: values for name, values in (entry["grid"] or {}).items() if len(values) > 1}
+    return "; ".join(f"{name} {', '.join(str(value) for value in values)}" for name, values in tried.items())
+
+
+def reached(entry: Mapping[str, Any], seeds: int) -> str:
+    """What a method has in the end of the column by which methods are tuned, with the deviation over seeds."""
+    end = entry.get("reached")
+    if not end or end["mean"] is None:
+        return ""
+    spread = f" ± {end['deviation']:.2g}" if seeds > 1 and end["deviation"] is not None else ""
+    return f"{end['column']} {end['mean']:.4g}{spread}"
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "seed"), counted(5, "seed")
+    ('1 seed', '5 seeds')
+    """
+    return f"{number} {what}" + "s" * (number != 1)
+
+
+def capital(text: str) -> str:
+    """The text with a capital at its beginning; the rest stays as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def row(cells: Sequence[object]) -> str:
+    """A row of a table."""
+    return "| " + " | ".join(" ".join(str(text).split()).replace("|", "\\|") for text in cells) + " |"

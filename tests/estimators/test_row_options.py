@@ -181,6 +181,9 @@ def test_columns_of_tables_are_weights_and_offsets(tmp_path):
         np.testing.assert_allclose(model.coef_, by_arrays.coef_, atol=1e-12)
     rows_of = table.drop(columns=["events", "site"])
     np.testing.assert_allclose(by_frame.predict(rows_of, "log_time"), by_arrays.predict(X, OFFSET))
+    np.testing.assert_allclose(by_sites.predict(table, "log_time"), by_arrays.predict(X, OFFSET))
+    with pytest.raises(ValueError, match="beside offsets there is no constant to compare with, and no score"):
+        by_sites.score(sites)
     by_frame.save(tmp_path / "model.safetensors")
     again = load(tmp_path / "model.safetensors")
     np.testing.assert_allclose(again.predict(rows_of, "log_time"), by_arrays.predict(X, OFFSET))

@@ -14,6 +14,7 @@ from cofed._util import checks, naming
 from cofed._util.types import Given
 from cofed.federation import Federation
 from cofed.sites.base import AbstractSites
+from cofed.sites.design import Design
 from cofed.sites.memory import MemorySites
 from cofed.sites.rows import SiteRows
 from cofed.sites.site_table import SiteTable
@@ -185,7 +186,7 @@ def encoded(estimator: BaseEstimator, X: Features) -> Features:
     if set(names) <= set(X.columns):  # numbers already
         return X[names]
     missing = "impute" if design.missing == "impute" else "refuse"  # a prediction for every row
-    rows = SiteTable(X, "new rows").rows(design.model_copy(update={"target": None, "missing": missing}))
+    rows = SiteTable(X, "new rows").rows(Design(features=design.features, missing=missing))
     return pd.DataFrame(rows.X, columns=names)
 
 

@@ -120,6 +120,8 @@ class ChosenColumns:
     factors: Collection[str] = ()
     missing: str = "refuse"
     design: Design | None = None  # instead of all that
+    weight: str | None = None  # the column of the rows' weights
+    offset: str | None = None  # the column of what is added to their predictions
 
     def as_json(self) -> dict[str, object]:
         """What tells one choice from another."""
@@ -135,7 +137,9 @@ class ChosenColumns:
                 fixed, asked = ("a number", "a class") if classify else ("a class", "a number")
                 raise ValueError(f"the study says that the target is {fixed}, and this fit predicts {asked}")
             return self.design
-        return agree(infos, self.target, self.features, factors=self.factors, classify=classify, missing=self.missing)
+        how = {"factors": self.factors, "missing": self.missing}
+        found = agree(infos, self.target, self.features, classify=classify, **how)
+        return found.with_columns(self.weight, self.offset)
 
 
 class Network(NamedTuple):

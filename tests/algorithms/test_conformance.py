@@ -44,11 +44,13 @@ TABLE = {
         cofed.FedDualAvg(0.01, 0.7, mirror=cofed.PNorm(2.5)),
         scalars=(1, 1),
     ),
-    "FastFedDA": Row(cofed.FastFedDA(0.1, 20.0), cofed.FastFedDA(0.2, 30.0), down=3, up=2),
+    "FastFedDA": Row(cofed.FastFedDA(0.1, 20.0), cofed.FastFedDA(0.2, 30.0, growth=0.0), down=3, up=2),
     "CFedDA": Row(cofed.CFedDA(0.1, 20.0), cofed.CFedDA(0.2, 30.0), down=3),
     "CFedDA, ball": Row(cofed.CFedDA(0.1, 20.0, 2.0), cofed.CFedDA(0.2, 30.0, 3.0), down=3),
     "MCFedDA": Row(
-        cofed.MCFedDA(0.1, 20.0, strengths=(0.1, 0.05)), cofed.MCFedDA(0.2, 30.0, strengths=(0.2, 0.1)), down=3
+        cofed.MCFedDA(0.1, 20.0, strengths=(0.1, 0.05)),
+        cofed.MCFedDA(0.2, 30.0, strengths=(0.2, 0.1), growth=0.0, last_share=1.0),
+        down=3,
     ),
     "FedDecouple": Row(cofed.FedDecouple(0.02, 1.3), cofed.FedDecouple(0.01, 0.7), down=2),
     "Scaffold": Row(cofed.Scaffold(0.02, 1.3), cofed.Scaffold(0.01, 0.7), cofed.Zero(), down=2, up=2),

@@ -207,6 +207,25 @@ def test_constrained_dual_averaging_with_one_step_and_no_ball_is_the_fast_one(mu
     same(trajectory(cofed.CFedDA(mu, L), **kwargs), trajectory(cofed.FastFedDA(mu, L + mu), **kwargs))
 
 
+@given(st.floats(0.01, 0.2), seeds)
+@settings(max_examples=6)
+def test_constant_weights_without_strong_convexity_are_plain_dual_averaging(lr, seed):
+    """The model is D_t(w_0 - (sum of all gradients)/L) with t = (steps so far)/L: FedDualAvg's with the step 1/L."""
+    kwargs = {"regularizer": cofed.L1(0.2), "batch_size": 2, "clients_per_round": 3, "seed": seed}
+    got = trajectory(cofed.FastFedDA(0.0, 1 / lr, growth=0.0), local_steps=3, **kwargs)
+    same(got, trajectory(cofed.FedDualAvg(lr), local_steps=3, **kwargs))
+    got = trajectory(cofed.CFedDA(0.0, 1 / lr, growth=0.0), local_steps=1, **kwargs)
+    same(got, trajectory(cofed.FedDualAvg(lr), local_steps=1, **kwargs))
+
+
+@given(st.floats(0.01, 0.2), seeds)
+@settings(max_examples=6)
+def test_constrained_dual_averaging_with_constant_weights_and_no_penalty_is_averaging(lr, seed):
+    """C-FedDA's prox has the factor K: its step is 1/(LK)."""
+    kwargs = {"regularizer": cofed.Zero(), "local_steps": 4, "batch_size": 2, "clients_per_round": 3, "seed": seed}
+    same(trajectory(cofed.CFedDA(0.0, 1 / (4 * lr), growth=0.0), **kwargs), trajectory(cofed.FedAvg(lr), **kwargs))
+
+
 @given(st.floats(0.1, 2.0), seeds)
 @settings(max_examples=6)
 def test_constrained_models_stay_in_the_ball(radius, seed):

@@ -63,9 +63,9 @@ def feddualavg(lr, slr, client_prox):
     return out
 
 
-def fastfedda(mu, L):
+def fastfedda(mu, L, weight=lambda t: t + 1):
     def P(z, t):
-        A, gamma = (t + 1) * (t + 2) / 2, L * (t + 1)
+        A, gamma = sum(weight(i) for i in range(t + 1)), L * weight(t)
         c = mu * A / 2 + gamma
         return worlds.soft((gamma * W0 - z) / c, A / c * LAM)
 
@@ -76,23 +76,23 @@ def fastfedda(mu, L):
             gi, vi, wi = g, v, w
             for k in range(K):
                 t = r * K + k
-                gi = gi + (t + 1) * grad(wi)
+                gi = gi + weight(t) * grad(wi)
                 if k < K - 1:
                     wi = P(gi - mu * vi / 2, t)
-                    vi = vi + (t + 2) * wi
+                    vi = vi + weight(t + 1) * wi
             gs.append(gi)
             vs.append(vi)
         t = (r + 1) * K - 1
         g, v = mean(gs), mean(vs)
         w = P(g - mu * v / 2, t)
-        v = v + (t + 2) * w
+        v = v + weight(t + 1) * w
         out.append(w)
     return out
 
 
-def cfedda(mu, L):
+def cfedda(mu, L, weight=lambda r: r + 1):
     def C(z, r):
-        A, gamma = (r + 1) * (r + 2) / 2, (L + mu) * (r + 1)
+        A, gamma = sum(weight(i) for i in range(r + 1)), (L + mu) * weight(r)
         c = (mu * A / 2 + gamma) * K
         return worlds.soft((gamma * K * W0 - z) / c, A * K / c * LAM)
 
@@ -102,13 +102,13 @@ def cfedda(mu, L):
         for grad in G:
             gi, x = g, w
             for k in range(K):
-                gi = gi + (r + 1) * grad(x)
+                gi = gi + weight(r) * grad(x)
                 if k < K - 1:
                     x = C(gi - mu * K * v / 2, r)
             gs.append(gi)
         g = mean(gs)
         w = C(g - mu * K * v / 2, r)
-        v = v + (r + 2) * w
+        v = v + weight(r + 1) * w
         out.append(w)
     return out
 
@@ -174,6 +174,8 @@ PAIRS = {
     "FedDualAvg-OSP": (cofed.FedDualAvg(0.05, 1.7, client_prox=False), lambda: feddualavg(0.05, 1.7, False)),
     "FastFedDA": (cofed.FastFedDA(0.3, 8.0), lambda: fastfedda(0.3, 8.0)),
     "CFedDA": (cofed.CFedDA(0.3, 8.0), lambda: cfedda(0.3, 8.0)),
+    "FastFedDA, constant weights": (cofed.FastFedDA(0.3, 8.0, growth=0), lambda: fastfedda(0.3, 8.0, lambda t: 1)),
+    "CFedDA, constant weights": (cofed.CFedDA(0.3, 8.0, growth=0), lambda: cfedda(0.3, 8.0, lambda r: 1)),
     "CFedDA, huge ball": (cofed.CFedDA(0.3, 8.0, radius=1e6), lambda: cfedda(0.3, 8.0)),
     "FedDecouple": (cofed.FedDecouple(0.05, 1.7), lambda: feddecouple(0.05, 1.7)),
     "FedDR": (cofed.FedDR(0.05, 0.8, 0.9), lambda: feddr(0.05, 0.8, 0.9)),
@@ -209,6 +211,11 @@ def test_the_averaged_outputs_are_the_weighted_means_of_the_models():
     alpha = np.arange(1.0, ROUNDS + 1)
     constrained = run(cofed.CFedDA(0.3, 8.0)).average.coef
     np.testing.assert_allclose(constrained, alpha @ models / alpha.sum(), atol=1e-11)
+    partly = run(cofed.CFedDA(0.3, 8.0, last_share=0.25)).average.coef
+    np.testing.assert_allclose(partly, 0.75 * constrained + 0.25 * models[-1], atol=1e-11)
+    models = np.stack(cfedda(0.3, 8.0, lambda r: 1))[1:]
+    constant = run(cofed.CFedDA(0.3, 8.0, growth=0)).average.coef
+    np.testing.assert_allclose(constant, models.mean(0), atol=1e-11)
 
 
 def test_multi_stage_restarts_from_the_averaged_output_with_its_strength_and_radius():
@@ -226,6 +233,21 @@ def test_multi_stage_restarts_from_the_averaged_output_with_its_strength_and_rad
     np.testing.assert_allclose(worlds.coefs(result), np.stack(models), atol=1e-12)
     np.testing.assert_allclose(result.average.coef, start, atol=1e-12)
     assert result.history["stage"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+
+
+def test_multi_stage_with_the_whole_share_restarts_from_the_last_model_and_keeps_the_weights():
+    """As in the authors' code: constant weights, and each stage begins where the one before ended."""
+    kwargs = {"local_steps": K, "weights": "samples"}
+    many = cofed.MCFedDA(0.3, 8.0, strengths=(2 * LAM, LAM), stage_rounds=(2, 3), growth=0.0, last_share=1.0)
+    result = cofed.run(worlds.problem(cofed.L1(LAM)), FED, many, rounds=5, w0={"coef": W0}, keep_models=True, **kwargs)
+    start, models = W0, [W0]
+    for factor, rounds in ((2, 2), (1, 3)):
+        problem, one = worlds.problem(cofed.L1(factor * LAM)), cofed.CFedDA(0.3, 8.0, growth=0.0)
+        stage = cofed.run(problem, FED, one, rounds=rounds, w0={"coef": start}, keep_models=True, **kwargs)
+        models += [w.coef for w in stage.models[1:]]
+        start = stage.model.coef
+    np.testing.assert_allclose(worlds.coefs(result), np.stack(models), atol=1e-12)
+    np.testing.assert_array_equal(result.average.coef, result.model.coef)
 
 
 def test_multi_stage_defaults_follow_the_paper():

@@ -160,12 +160,15 @@ stages = k.either(
 enrol("FedAvg", cofed.FedAvg, {"client_lr": 0.1})
 enrol("FedMiD", cofed.FedMiD, {"client_lr": 0.1})
 enrol("FedDualAvg", cofed.FedDualAvg, {"client_lr": 0.1})
-enrol("FastFedDA", cofed.FastFedDA, {"mu": 0.1, "L": 1.0}, mu=k.grid_of(k.nonnegative))
+weights = {"mu": k.grid_of(k.nonnegative), "growth": k.grid_of(k.nonnegative)}
+share = k.grid_of(k.real(0, 1))
+enrol("FastFedDA", cofed.FastFedDA, {"mu": 0.1, "L": 1.0}, **weights)
 enrol(
     "CFedDA",
     cofed.CFedDA,
     {"mu": 0.1, "L": 1.0},
-    mu=k.grid_of(k.nonnegative),
+    **weights,
+    last_share=share,
     radius=k.optional(k.grid_of(k.real(0, strict=True, infinite=True))),
     scale=rate,
 )
@@ -173,7 +176,8 @@ enrol(
     "MCFedDA",
     cofed.MCFedDA,
     {"mu": 0.1, "L": 1.0, "strengths": (0.2, 0.1)},
-    mu=k.grid_of(k.nonnegative),
+    **weights,
+    last_share=share,
     strengths=k.optional(stages),
     sparsity=optional_rate,
     radii=k.optional(stages),

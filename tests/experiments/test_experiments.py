@@ -15,7 +15,7 @@ from tests.pages import blocks
 import cofed
 from cofed import experiments
 from cofed.engine import execution, tune
-from cofed.experiments import figure, measure, page, reproduce, results, verdicts
+from cofed.experiments import expected, figure, measure, page, reproduce, results, verdicts
 from cofed.experiments.measurements import Measurements
 from cofed.experiments.parts import Parts
 from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Setup, Sweep, Verdict, View
@@ -204,6 +204,9 @@ def test_a_configuration_off_the_grid_runs_beside_the_tuned_one(tmp_path):
     assert results.read(tmp_path / "tiny-fig1" / "claims.json")[0]["measured"] == "FedDualAvg, FedMiD"
     extra = results.read(tmp_path / "tiny-fig1" / "config.json")["algorithms"][-1]
     assert (extra["beside"], extra["hyperparameters"], extra["tuned"]) == ("FedMiD", {"client_lr": 0.02}, False)
+    styles = figure.distinct(["FedMiD", "FedMiD, fast"], {"FedMiD, fast": "FedMiD"})
+    assert styles["FedMiD"][0] == styles["FedMiD, fast"][0]
+    assert styles["FedMiD"][1] != styles["FedMiD, fast"][1]
     assert "FedMiD, fast" in set(pd.read_parquet(tmp_path / "tiny-fig1" / "numbers.parquet")["algorithm"])
 
 
@@ -432,6 +435,18 @@ def test_the_page_shows_results_of_one_seed_and_of_earlier_forms_as_such(tmp_pat
     assert "| It converges. | **holds**, 1 seed, earlier form |  |" in written
     fewer = dataclasses.replace(TINY, claims=TINY.claims[:1])
     assert "other claims were judged" in page.publish(docs, docs, [fewer]).read_text()
+
+
+def test_a_plan_says_what_an_experiment_takes_and_the_page_repeats_it(tmp_path):
+    sweep = dataclasses.replace(TINY, id="tiny-sweep", measure=Sweep("clients", lambda n: n.points, point))
+    panels = dataclasses.replace(TINY, panels={"a": {}, "b": {"rounds": 16}})
+    found = expected.expect([panels, sweep], tmp_path, "full", 2, QUIET)
+    told = results.read(tmp_path / "tiny-fig1" / "plan.json")
+    assert found == {"tiny-fig1": expected.words(told), "tiny-sweep": "not known: it has no rounds that could be timed"}
+    assert told["seconds"] > 0
+    written = page.publish(tmp_path, tmp_path / "docs", [TINY, sweep]).read_text()
+    assert f"not run yet at this size; it takes {expected.words(told)} (" in written
+    assert list(tmp_path.glob("tiny-fig1/*")) == [tmp_path / "tiny-fig1" / "plan.json"]
 
 
 def test_a_page_keeps_small_files_only(done, tmp_path, monkeypatch):

@@ -1,7 +1,8 @@
 """Fast-FedDA: fast federated dual averaging for strongly convex losses.
 
 Problem     min_w  sum_m pi_m F_m(w) + psi(w), F_m mu-strongly convex, psi convex
-Weights     t = rK + k;  alpha_t = t + 1,  A_t = (t+1)(t+2)/2,  gamma_t = L alpha_t,  c_t = mu A_t/2 + gamma_t
+Weights     t = rK + k;  alpha_t = 1 + a t,  A_t = alpha_0 + ... + alpha_t = (t+1)(1 + a t/2),  gamma_t = L alpha_t,
+            c_t = mu A_t/2 + gamma_t;  a = 1 are the paper's weights, a = 0 constant ones, those of the authors' code
 Prox        P_t(z) = prox_{A_t/c_t}((gamma_t w_0 - z)/c_t)
 Start       g = 0,  v = w_0 (it includes alpha_0 w_0),  w = w_0
 Local       g <- g + alpha_t G(w);  but for the round's last step:  w <- P_t(g - mu v/2),  v <- v + alpha_{t+1} w
@@ -11,6 +12,8 @@ Assumes     the same K on all clients; L and mu of the losses.
 Reference   bao2022, Algorithm 1, Theorem 2.1.
 Deviations  The theorem's average needs a message per step and is printed with a wrong sign and index; `average` here is
             the alpha-weighted mean of the server's models.
+
+With constant weights and mu = 0 it is FedDualAvg with the step 1/L.
 """
 
 from typing import ClassVar, NamedTuple
@@ -23,6 +26,7 @@ from cofed._util import trees
 from cofed._util.scalars import number, require_nonnegative, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
+from cofed.algorithms.linear_weights import LinearWeights
 from cofed.problem import Problem
 
 
@@ -52,7 +56,7 @@ class Client(NamedTuple):
 
 
 class FastFedDA(AbstractServerAlgorithm):
-    """Dual averaging with growing weights that uses strong convexity (see cofed.algorithms.fastfedda for the update).
+    """Weighted dual averaging that uses strong convexity (see cofed.algorithms.fastfedda for the update).
 
     Parameters
     ----------
@@ -60,6 +64,8 @@ class FastFedDA(AbstractServerAlgorithm):
         mu >= 0, the strong convexity of the loss (bao2022 tunes it).
     L : float
         L, the smoothness of the loss (bao2022 tunes it).
+    growth : float, default 1.0
+        a >= 0 in the weights alpha_t = 1 + a t of the gradients: 1 as in the paper, 0 for constant weights.
 
     Examples
     --------
@@ -70,13 +76,14 @@ class FastFedDA(AbstractServerAlgorithm):
 
     mu: Hyperparameter = eqx.field(converter=number)
     L: Hyperparameter = eqx.field(converter=number)
+    growth: Hyperparameter = eqx.field(converter=number, default=1.0)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = True
     paper: ClassVar[str] = "bao2022"
 
     def __check_init__(self):
-        require_nonnegative("FastFedDA", mu=self.mu)
+        require_nonnegative("FastFedDA", mu=self.mu, growth=self.growth)
         require_positive("FastFedDA", L=self.L)
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
@@ -90,14 +97,14 @@ class FastFedDA(AbstractServerAlgorithm):
         return Down(server.g, server.v, server.w)
 
     def local(self, problem: Problem, down: Down, client: Client, steps: LocalSteps):
-        start = steps.round * steps.count
+        start, weights = steps.round * steps.count, LinearWeights(self.growth)
 
         def step(k, carry: Down) -> Down:
             t = start + k
-            g = trees.axpy(t + 1, steps.gradient(carry.w, k), carry.g)
+            g = trees.axpy(weights.at(t), steps.gradient(carry.w, k), carry.g)
             w = self.prox(problem, client.w0, g, carry.v, t)
             # After the round's last step the server, not the client, computes w and adds it to v.
-            more = jnp.where(k < steps.count - 1, t + 2, 0)
+            more = jnp.where(k < steps.count - 1, weights.at(t + 1), 0)
             return Down(g, trees.axpy(more, w, carry.v), w)
 
         end = steps.run(step, down)
@@ -106,7 +113,7 @@ class FastFedDA(AbstractServerAlgorithm):
     def aggregate(self, problem: Problem, server: Server, up: Up, share: Float[Array, ""]) -> Server:
         last = server.t + self.steps(problem) - 1
         w = self.prox(problem, server.w0, up.g, up.v, last)
-        alpha = last + 2
+        alpha = LinearWeights(self.growth).at(last + 1)
         return Server(
             g=up.g,
             v=trees.axpy(alpha, w, up.v),
@@ -128,7 +135,9 @@ class FastFedDA(AbstractServerAlgorithm):
 
     def expected(self, down: Down, start: Float[Array, ""], count: Float[Array, ""]) -> Up:
         """g, and v with the round's own models all equal to w: sum of alpha_{t+1} over all steps but the last"""
-        return Up(down.g, trees.axpy((count - 1) * (start + 2 + (count - 2) / 2), down.w, down.v))
+        # The difference of two sums would lose digits late in a run.
+        added = (count - 1) * LinearWeights(self.growth).at(start + count / 2)
+        return Up(down.g, trees.axpy(added, down.w, down.v))
 
     def average(self, problem: Problem, server: Server) -> PyTree:
         """The alpha-weighted mean of the server's models; the start, before round 0."""
@@ -138,8 +147,8 @@ class FastFedDA(AbstractServerAlgorithm):
 
     def prox(self, problem: Problem, w0: PyTree, g: PyTree, v: PyTree, t: Float[Array, ""]) -> PyTree:
         """P_t(g - mu v/2)"""
-        A = (t + 1) * (t + 2) / 2
-        gamma = self.L * (t + 1)
+        weights = LinearWeights(self.growth)
+        A, gamma = weights.sum(t), self.L * weights.at(t)
         c = self.mu * A / 2 + gamma
         z = trees.axpy(-self.mu / 2, v, g)
         centre = trees.scale(1 / c, trees.sub(trees.scale(gamma, w0), z))

@@ -2,12 +2,13 @@
 
 Problem     min_w  sum_m pi_m F_m(w) + lambda R(w), high-dimensional
 Stages      m = 0, 1, ...: C-FedDA with strength lambda_m and radius epsilon_m, restarted (all counters) from the
-            averaged output of the stage before
+            output of the stage before: its average, or, with `last_share` 1, its last model
 Strengths   lambda_m = lambda_0 2^-m down to the target lambda, or a given list
 Radii       epsilon_m = 108 Psi^2 lambda_m / mu, Psi^2 the sparsity or rank asked for, or a given list, or no ball
 Reference   bao2022, Algorithm 3, Theorem 3.2.
 Deviations  The run's rounds are split evenly over the stages (the first ones take the remainder) unless
-            `stage_rounds` says otherwise. The history's objective is that of the target lambda in every stage.
+            `stage_rounds` says otherwise. The authors' code has constant weights and restarts from the last model:
+            `growth=0, last_share=1`. The history's objective is that of the target lambda in every stage.
 """
 
 from typing import ClassVar
@@ -17,7 +18,7 @@ import numpy as np
 
 from cofed._util import checks
 from cofed._util.checks import shown
-from cofed._util.scalars import number, require_nonnegative, require_positive, require_radius
+from cofed._util.scalars import number, require_between, require_nonnegative, require_positive, require_radius
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractAlgorithm, AbstractStagedAlgorithm, Stage
 from cofed.algorithms.cfedda import CFedDA
@@ -51,6 +52,10 @@ class MCFedDA(AbstractStagedAlgorithm):
         epsilon_m of each stage, instead of `sparsity`; with neither there is no ball.
     stage_rounds : sequence of int, optional
         The rounds of each stage; by default the run's rounds are split evenly.
+    growth : float, default 1.0
+        The growth of the weights, as in CFedDA: 1 as in the paper, 0 for constant weights.
+    last_share : float, default 0.0
+        The last model's part of what the next stage begins from, from 0 (the average) to 1 (the last model alone).
 
     Examples
     --------
@@ -67,6 +72,8 @@ class MCFedDA(AbstractStagedAlgorithm):
     stage_rounds: tuple[int, ...] | None = eqx.field(
         static=True, default=None, converter=lambda r: tuple(r) if isinstance(r, (list, tuple)) else r
     )
+    growth: Hyperparameter = eqx.field(converter=number, default=1.0)
+    last_share: Hyperparameter = eqx.field(converter=number, default=0.0)
 
     needs: ClassVar[tuple[str, ...]] = ("convex", "norm")
     equal_steps: ClassVar[bool] = True
@@ -74,8 +81,9 @@ class MCFedDA(AbstractStagedAlgorithm):
     stage_form: ClassVar[type[AbstractAlgorithm]] = CFedDA
 
     def __check_init__(self):
-        require_nonnegative("MCFedDA", mu=self.mu)
+        require_nonnegative("MCFedDA", mu=self.mu, growth=self.growth)
         require_positive("MCFedDA", L=self.L)
+        require_between("MCFedDA", 0.0, 1.0, last_share=self.last_share)
         for name, values in (("strengths", self.strengths), ("radii", self.radii)):
             for i, value in enumerate(values or ()):
                 require_radius("MCFedDA", **{f"{name}[{i}]": value})
@@ -130,7 +138,8 @@ class MCFedDA(AbstractStagedAlgorithm):
             raise ValueError(f"MCFedDA has {count} stages and needs as many rounds at least, got rounds={rounds}")
         if sum(split) != rounds:
             raise ValueError(f"MCFedDA: stage_rounds {split} add up to {sum(split)}, but rounds={rounds}")
+        same = {"growth": self.growth, "last_share": self.last_share}
         return [
-            Stage(CFedDA(self.mu, self.L, radius, scale=strength / target), n)
+            Stage(CFedDA(self.mu, self.L, radius, scale=strength / target, **same), n)
             for strength, radius, n in zip(strengths, radii, split, strict=True)
         ]

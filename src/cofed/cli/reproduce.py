@@ -42,6 +42,7 @@ def reproduce(
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Run also what is finished.")] = False,
     judge: Annotated[bool, typer.Option("--judge", help="Run nothing; judge and draw again what is finished.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Run nothing; measure what it would take here.")] = False,
     page: Annotated[
         Path | None,
         typer.Option(
@@ -74,6 +75,9 @@ def reproduce(
     if judge and not target.is_dir():
         refuse(f"--judge: there is no folder {target} with results to judge")
     target = writable_folder(target)
+    if plan:
+        say_what_it_takes(chosen, target, size, count)
+        return
     try:
         became = work.judge_again(chosen, target) if judge else work.reproduce(chosen, target, size, count, again)
     except KeyboardInterrupt:
@@ -88,6 +92,21 @@ def reproduce(
         publish(target, page, list(known.values()))
     if len(chosen) == 1 and became[chosen[0].id] not in ("done", "kept"):
         raise typer.Exit(BAD_END)
+
+
+def say_what_it_takes(experiments: "list[Experiment]", out: Path, size: str, seeds: int) -> None:
+    """Forecast the experiments, and say what was found."""
+    from cofed.experiments import expected
+
+    try:
+        found = expected.expect(experiments, out, size, seeds)
+    except KeyboardInterrupt:
+        stop(f"Stopped. What was found is kept in {out}.")
+    except ValueError as error:
+        refuse(str(error))
+    except OSError as error:
+        fail(str(error))
+    Console().print(expected.table(found))
 
 
 def choose(known: "dict[str, Experiment]", ids: list[str], everything: bool) -> "list[Experiment]":

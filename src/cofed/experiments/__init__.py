@@ -8,7 +8,7 @@ other files work together:
     measure, parts, gather      the loops, finished pieces on disk, and all pieces put together
     results, verdicts, figure      what is written: an experiment's folder, its claims and its figure
     page, sections      the page of all experiments
-    reproduce, experiment_file, plan      what the commands call
+    reproduce, experiment_file, plan, expected      what the commands call
 """
 
 import importlib

@@ -1,7 +1,7 @@
 """The figure of an experiment: the paper's panels in a row, one line per method, the spread over seeds as a band."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,12 +36,13 @@ def draw(experiment: Experiment, seen: Measurements, size: str) -> Figure:
     places = list(whole.subplots(rows, across, squeeze=False).flat)
     whole.get_layout_engine().set(wspace=0.06, hspace=0.06)  # type: ignore[union-attr]
     labels = list(dict.fromkeys(seen.table["algorithm"]))
-    styles = distinct(labels)
+    styles = distinct(labels, seen.beside)
     x = experiment.measure.x if isinstance(experiment.measure, Sweep) else looks.WORDS["round"]
     for place, view in zip(places, views, strict=False):
         panel(place, view, seen, styles, x)
-    if seen.source:
-        whole.supxlabel(f"Data: {seen.source}", fontsize=looks.SMALL, color=looks.REFERENCE)
+    said = [f"{name}: {text}" for name, text in (("Data", seen.source), ("Diverged", seen.diverged)) if text]
+    if said:
+        whole.supxlabel("\n".join(said), fontsize=looks.SMALL, color=looks.REFERENCE)
     for place in places[len(views) :]:
         place.set_visible(False)
     sizes = {"quick": ", quick size", "full": "", "user": ""}
@@ -50,15 +51,17 @@ def draw(experiment: Experiment, seen: Measurements, size: str) -> Figure:
     return whole
 
 
-def distinct(labels: Sequence[str]) -> dict[str, tuple[str, str]]:
+def distinct(labels: Sequence[str], beside: Mapping[str, str] | None = None) -> dict[str, tuple[str, str]]:
     """A colour and a line for each method: its own everywhere; kin of the same colour differ in their lines.
+
+    `beside` has the labels of further configurations, each with that of its method.
 
     >>> distinct(["DFedDA", "DFedDA-GT"])
     {'DFedDA': ('#0072B2', '--'), 'DFedDA-GT': ('#0072B2', '-')}
     """
     taken: dict[str, tuple[str, str]] = {}
     for label in labels:
-        colour = looks.colour(label)
+        colour = looks.colour((beside or {}).get(label, label))
         wanted = [looks.style(label), *LINES]
         line = next((line for line in wanted if (colour, line) not in taken.values()), LINES[0])
         taken[label] = (colour, line)

@@ -1,6 +1,6 @@
 """The measured numbers of an experiment, with the questions that its claims ask of them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -24,7 +24,9 @@ class Measurements:
     by_seed
         The references of each seed's own data, by seed.
     beside
-        Labels of further configurations of other methods, which `labels` leaves out.
+        The labels of further configurations, each with that of its method; `labels` leaves them out.
+    diverged
+        Which runs diverged, in words. Where a run stopped early, means go on with the other seeds.
 
     Examples
     --------
@@ -41,13 +43,15 @@ class Measurements:
         references: References,
         source: str = "",
         by_seed: Mapping[int, References] | None = None,
-        beside: Collection[str] = (),
+        beside: Mapping[str, str] | None = None,
+        diverged: str = "",
     ):
         self.table = table
         self.source = source
         self.references = references
         self.by_seed = by_seed or {}
-        self.beside = beside
+        self.beside = beside or {}
+        self.diverged = diverged
         self.axis = "x" if "x" in table else "round"
 
     @property
@@ -118,7 +122,7 @@ class Measurements:
         return float(np.polyfit(np.log(curve.index.to_numpy(float)), np.log(curve.to_numpy()), 1)[0])
 
 
-def each(values: Mapping[str, float | None], form: str = "{:.3g}") -> str:
+def each(values: Mapping[str, float | int | None], form: str = "{:.3g}") -> str:
     """The figures of several methods, for a sentence.
 
     >>> each({"FedMiD": 0.91234, "FedDualAvg": None})

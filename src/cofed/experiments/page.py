@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from cofed._util.files import atomically
-from cofed.experiments import results
+from cofed.experiments import expected, results
 from cofed.experiments.data_files import PATTERNS, data_files
 from cofed.experiments.gather import on_edge
-from cofed.experiments.sections import PRINTED, RELEASED, VERDICTS, Finished, counted, row, section, texts
+from cofed.experiments.sections import PRINTED, RELEASED, VERDICTS, Finished, counted, row, section, surroundings, texts
 from cofed.experiments.specification import Experiment
 from cofed.experiments.verdicts import FAILS, HOLDS, UNDECIDED, UNJUDGED, one_line, word_of
 
@@ -37,8 +37,13 @@ def publish(source: Path, target: Path, experiments: Sequence[Experiment]) -> Pa
     """Copy finished results from one folder to another, and write a README.md there that shows all of them."""
     for experiment in experiments:
         folder = source / experiment.id
-        if (folder / "config.json").exists() and source.resolve() != target.resolve():
+        if source.resolve() == target.resolve():
+            continue
+        if (folder / "config.json").exists():
             copy(folder, target / experiment.id)
+        elif (folder / expected.FILE).exists():
+            (target / experiment.id).mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(folder / expected.FILE, target / experiment.id / expected.FILE)
     page = target / "README.md"
     atomically(page, lambda name: Path(name).write_text(written(experiments, target)), shown=True)
     return page
@@ -49,6 +54,7 @@ def copy(folder: Path, kept: Path) -> None:
     kept.mkdir(parents=True, exist_ok=True)
     for name in ALWAYS:
         shutil.copyfile(folder / name, kept / name)
+    (kept / expected.FILE).unlink(missing_ok=True)
     for name in IF_SMALL:
         if (folder / name).stat().st_size < LARGEST:
             shutil.copyfile(folder / name, kept / name)
@@ -66,7 +72,8 @@ def written(experiments: Sequence[Experiment], folder: Path) -> str:
             forms.setdefault(main, []).append(finished[experiment.id])
     mains = [experiment for experiment in experiments if experiment.id in forms]
     parts = [HEAD, *counts(experiments, list(finished.values())), *overview(mains, forms)]
-    parts += [*missing(experiments, finished), *real_data(list(finished.values()))]
+    absent = [experiment for experiment in experiments if experiment.id not in finished]
+    parts += [*missing(absent, folder), *real_data(list(finished.values()))]
     return "\n".join([*parts, *(section(main, forms[main.id]) for main in mains)])
 
 
@@ -148,15 +155,16 @@ def verdicts(text: str, forms: Sequence[Finished]) -> str:
     )
 
 
-def missing(experiments: Sequence[Experiment], finished: dict[str, Finished]) -> list[str]:
+def missing(absent: Sequence[Experiment], folder: Path) -> list[str]:
     """The experiments that have no results, why, and the command that makes them."""
-    absent = [experiment for experiment in experiments if experiment.id not in finished]
     if not absent:
         return []
     lines = ["## Missing", "", row(["experiment", "what it shows", "why", "run it with"]), row(["---"] * 4)]
     for experiment in absent:
         lacks = experiment.reads and not data_files(experiment.reads)
         why = f"no data: it reads {places(experiment)}" if lacks else "not run yet at this size"
+        if ahead := results.read(folder / experiment.id / expected.FILE):
+            why += f"; it takes {expected.words(ahead)} ({', '.join(surroundings(ahead))})"
         lines.append(row([experiment.id, one_line(experiment.title), why, command(experiment)]))
     return [*lines, ""]
 
@@ -168,8 +176,9 @@ def real_data(finished: Sequence[Finished]) -> list[str]:
         return []
     lines = ["## Data that are read", "", row(["experiment", "ran on", "looks for", "run it with"]), row(["---"] * 4)]
     for form in reading:
-        source = form.config["data"].get("source", "")
-        lines.append(row([form.experiment.id, source, places(form.experiment), command(form.experiment)]))
+        lines.append(
+            row([form.experiment.id, results.source(form.config), places(form.experiment), command(form.experiment)])
+        )
     return [*lines, ""]
 
 

@@ -1,4 +1,4 @@
-"""What an experiment file will cost, before it runs: `cofed plan`."""
+"""What an experiment will cost, before it runs: `cofed plan`, and `cofed reproduce --plan`."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ from cofed.engine.spec import RunSpec
 from cofed.experiments import measure
 from cofed.experiments.experiment_file import opened
 from cofed.experiments.measure import Tick
-from cofed.experiments.specification import Comparison, Method, Numbers, Setup
+from cofed.experiments.specification import Comparison, Experiment, Method, Numbers, Setup
 
 FROM_DISK = 0.02  # seconds to take a compiled program from disk
 
@@ -110,7 +110,19 @@ def look_ahead(path: Path, seeds: int | None, seconds: float, tick: Tick = lambd
         Hears of the progress.
     """
     file, experiment = opened(path)
-    what, numbers = experiment.measure, experiment.numbers("user")
+    return outlook(experiment, experiment.numbers("user"), seeds or file.seeds, seconds, tick)
+
+
+def outlooks(
+    experiment: Experiment, size: str, seeds: int, seconds: float, tick: Tick = lambda *_: None
+) -> list[Outlook]:
+    """Forecast an experiment of a paper, which must be a comparison: one outlook for each of its panels."""
+    return [outlook(experiment, experiment.numbers(size, panel), seeds, seconds, tick) for panel in experiment.panels]
+
+
+def outlook(experiment: Experiment, numbers: Numbers, seeds: int, seconds: float, tick: Tick) -> Outlook:
+    """Forecast every algorithm of a comparison with these numbers; the other arguments are those of `look_ahead`."""
+    what = experiment.measure
     assert isinstance(what, Comparison)
     tick(0.0, 1.0, "data")
     began = time.perf_counter()
@@ -124,7 +136,7 @@ def look_ahead(path: Path, seeds: int | None, seconds: float, tick: Tick = lambd
         # What compiling took here, the next process does not: only the making of the data counts as before.
         lines.append(dataclasses.replace(line, run=dataclasses.replace(line.run, before_bytes=most)))
     tick(1.0, 1.0, "")
-    return Outlook(file.title, repr(setup.federation), seeds or file.seeds, made, settled, lines)
+    return Outlook(experiment.title, repr(setup.federation), seeds, made, settled, lines)
 
 
 def line_of(setup: Setup, method: Method, numbers: Numbers, seconds: float) -> Line:
@@ -135,7 +147,7 @@ def line_of(setup: Setup, method: Method, numbers: Numbers, seconds: float) -> L
         return forecast_run(setup, grid[0], given | {"seconds": seconds})
 
     def many(seconds: float) -> Forecast:
-        tuned = given | {"evaluate_every": numbers.tune_every}
+        tuned: dict[str, Any] = given | {"evaluate_every": vars(numbers).get("tune_every")}
         return forecast_tuning(RunSpec(setup.problem, setup.federation, grid[0], **tuned), grid, seconds=seconds)
 
     here, run, alone = grown(one, seconds)

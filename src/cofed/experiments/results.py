@@ -7,8 +7,9 @@ import datetime
 import hashlib
 import json
 import platform
+import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -232,8 +233,33 @@ def hardware() -> dict[str, Any]:
 def measurements(table: pd.DataFrame, config: dict[str, Any]) -> Measurements:
     """The numbers with what config.json says about them; older ones have the references of the first seed alone."""
     by_seed = {int(seed): references for seed, references in config.get("references_by_seed", {}).items()}
-    beside = {entry["label"] for entry in config["algorithms"] if entry.get("beside")}
-    return Measurements(table, config["references"], config["data"].get("source", ""), by_seed, beside)
+    beside = {entry["label"]: entry["beside"] for entry in config["algorithms"] if entry.get("beside")}
+    return Measurements(table, config["references"], source(config), by_seed, beside, diverged(config))
+
+
+def source(config: Mapping[str, Any]) -> str:
+    """What the data are, in words; those of the first seed name it, and stand for those of all.
+
+    >>> source({"data": {"source": "yuan_lasso, seed 0"}, "seeds": [0, 1, 2]})
+    'yuan_lasso, seeds 0 to 2'
+    """
+    told, seeds = config["data"].get("source", ""), config["seeds"]
+    return told if len(seeds) < 2 else re.sub(rf"\bseed {seeds[0]}\b", f"seeds {seeds[0]} to {seeds[-1]}", told)
+
+
+def diverged(config: Mapping[str, Any]) -> str:
+    """Which runs diverged, in words.
+
+    >>> outcomes = {"0": "completed", "1": "diverged", "2": "diverged"}
+    >>> diverged({"algorithms": [{"label": "FedMiD", "panel": "K = 1", "outcomes": outcomes}]})
+    'FedMiD (K = 1) with seeds 1, 2'
+    """
+    said = []
+    for entry in config["algorithms"]:
+        gone = [seed for seed, outcome in entry.get("outcomes", {}).items() if outcome == "diverged"]
+        panel = f" ({entry['panel']})" if entry["panel"] else ""
+        said += [f"{entry['label']}{panel} with seed{'s' * (len(gone) > 1)} {', '.join(gone)}"] * bool(gone)
+    return "; ".join(said)
 
 
 def judge(experiment: Experiment, folder: Path, size: str, seen: Measurements) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cofed._util import machine
-from cofed.experiments import PAPERS
+from cofed.experiments import PAPERS, results
 from cofed.experiments.gather import on_edge
 from cofed.experiments.specification import Experiment
 from cofed.experiments.verdicts import FAILS, HOLDS, UNDECIDED, UNJUDGED, one_line, word_of
@@ -62,8 +62,10 @@ def ran(form: Finished, named: bool) -> list[str]:
     lines = [capital(f"{title}{', '.join(part for part in said if part)}."), ""]
     if form.earlier:
         lines += [f"These results are of an earlier form of the experiment: {form.earlier}.", ""]
-    if source := config["data"].get("source"):
+    if source := results.source(config):
         lines += [f"Data: {source}.", ""]
+    if diverged := results.diverged(config):
+        lines += [f"Diverged: {diverged}. Where a run stopped early, means go on with the other seeds.", ""]
     if config["note"]:
         lines += [config["note"], ""]
     return [*lines, f"![{name}]({name}/figure.png)", ""]

@@ -233,7 +233,7 @@ def test_robust_intervals_know_weights_of_classes(tmp_path):
 LIST = [1.0] * N
 BAD = [
     ({"sample_weight": LIST[1:]}, "sample_weight must be one number per row: 60 rows, 59 numbers"),
-    ({"sample_weight": [0.0] * N}, "sample_weight must be above 0 for some rows, but all are 0"),
+    ({"sample_weight": [0.0] * N}, "sample_weight must be above 0 for some rows, but all are zero"),
     ({"sample_weight": [-1.0, *LIST[1:]]}, "sample_weight must be >= 0, but 1 of 60 are below"),
     ({"sample_weight": [np.nan, *LIST[1:]]}, "sample_weight must be finite numbers, but 1 of 60 are not"),
     ({"sample_weight": [1e300, *LIST[1:]]}, "sample_weight must be 0 or between 1e-100 and 1e\\+100"),

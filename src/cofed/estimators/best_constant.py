@@ -39,7 +39,7 @@ def best_constants(problems: Sequence[StandardizedProblem]) -> list[Standardized
     brackets = [one for one in wide if one is not None]
     if len(brackets) < len(problems):
         raise ValueError(f"{name} has no best constant prediction for these labels")
-    outer = brackets
+    outer = list(brackets)
     for _ in range(LOOKS - 1):
         open_ = [s for s, one in enumerate(brackets) if not is_narrow(one)]
         if not open_:

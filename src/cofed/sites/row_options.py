@@ -77,7 +77,7 @@ def check_weights(owner: str, weight: np.ndarray) -> None:
         raise ValueError(f"{owner}: sample_weight must be >= 0, but {below} of {len(weight)} are below")
     used = weight[weight > 0]
     if not len(used):
-        raise ValueError(f"{owner}: sample_weight must be above 0 for some rows, but all are 0")
+        raise ValueError(f"{owner}: sample_weight must be above 0 for some rows, but all are zero")
     if used.max() > LARGEST or used.min() < 1 / LARGEST:
         raise ValueError(f"{owner}: sample_weight must be 0 or between {1 / LARGEST:g} and {LARGEST:g}")
 

@@ -107,6 +107,20 @@ def test_yuan_test_clients_are_fresh_and_share_the_truth():
     np.testing.assert_array_equal(alone.federation.X, data.federation.X)
 
 
+@pytest.mark.parametrize("name", ["yuan_lasso", "yuan_low_rank"])
+def test_yuan_features_of_another_scale_keep_truth_and_noise(name):
+    make = functools.partial(getattr(datasets, name), **SMALL[name], dtype="float64")
+    plain, scaled = make(), make(scale=0.25)
+    np.testing.assert_allclose(scaled.federation.X, 0.25 * plain.federation.X, rtol=1e-15)
+    np.testing.assert_array_equal(scaled.truth["coef"], plain.truth["coef"])
+
+    def noise(data):
+        X, y = data.test.pooled()
+        return y - X.reshape(len(y), -1) @ data.truth["coef"].ravel() - data.truth["intercept"]
+
+    np.testing.assert_allclose(noise(scaled), noise(plain), atol=1e-13)
+
+
 def test_fmri_like():
     data = datasets.yuan_fmri_like(clients=30, samples=18, d=3000, test_clients=10, dtype="float64")
     coef = data.truth["coef"]
@@ -193,6 +207,15 @@ def test_zhang_alpha_and_beta_move_models_and_features_apart():
     unit = make(normalize=True).federation
     np.testing.assert_allclose(np.linalg.norm(np.asarray(unit.X), axis=2), 1, rtol=1e-12)
     np.testing.assert_array_equal(unit.y, wild.federation.y)
+
+
+def test_zhang_clients_differ_along_one_direction_or_along_all():
+    make = functools.partial(datasets.zhang_logistic, clients=400, samples=5, d=8, normalize=True)
+    for by_coordinate, low, high in ((False, 0.7, 1.0), (True, 1 / 8, 0.25)):
+        data = make(by_coordinate=by_coordinate)
+        X, _ = data.federation.pooled()
+        assert low < np.linalg.eigvalsh(X.T @ X / len(X))[-1] < high  # the eigenvalues of unit rows add up to 1
+        assert data.local["coef"].var() == pytest.approx(51, rel=0.2)
 
 
 @pytest.mark.parametrize("samples", [30, [10, 20, 30, 60]])

@@ -99,7 +99,7 @@ ARROWS = {
     "demo": {"engine", "federation", "plotting", "problem", "cofed"},
     "experiments": {
         *("algorithms.base", "compressors", "datasets", "engine", "federation", "models", "plotting"),
-        *("plotting.styles", "problem", "solvers", "cofed"),
+        *("plotting.styles", "problem", "regularizers", "solvers", "cofed"),
     },
     "cli": {
         *("advise", "algorithms", "algorithms.base", "demo", "engine", "experiments", "fitting", "flower", "gossip"),

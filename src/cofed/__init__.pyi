@@ -25,6 +25,7 @@ from .algorithms import FedMiD as FedMiD
 from .algorithms import FedNewton as FedNewton
 from .algorithms import FedProx as FedProx
 from .algorithms import MCFedDA as MCFedDA
+from .algorithms import ProxSkip as ProxSkip
 from .algorithms import PureLocal as PureLocal
 from .algorithms import Scaffold as Scaffold
 from .algorithms.base import AbstractAlgorithm as AbstractAlgorithm
@@ -50,6 +51,8 @@ from .engine.tune import tune as tune
 from .federation.base import AbstractFederation as AbstractFederation
 from .federation.memory import Federation as Federation
 from .gossip import DASM as DASM
+from .gossip import NIDS as NIDS
+from .gossip import PGEXTRA as PGEXTRA
 from .gossip import DFedDA as DFedDA
 from .gossip import DFedMiD as DFedMiD
 from .gossip import DScaffold as DScaffold

@@ -26,6 +26,7 @@ class Row(NamedTuple):
     scalars: tuple[int, int] = (0, 0)  # numbers beside them
     network: bool = True  # whether it trains networks, which are not convex
     up_bytes: int | None = None  # from a client per round, where that is not so many vectors and numbers
+    everyone: bool = False  # whether it needs every client in every round
     draws: bool = False  # whether clients draw for themselves, beside their batches
 
 
@@ -76,6 +77,7 @@ TABLE = {
         down=2,
         up_bytes=2 + 8,
     ),
+    "ProxSkip": Row(cofed.ProxSkip(0.02, 0.4), cofed.ProxSkip(0.01, 0.7), everyone=True),
     "FedNewton": Row(cofed.FedNewton(0.8), cofed.FedNewton(0.6), scalars=(0, 1 + 21), network=False),
 }
 # PureLocal is FedProx with strength 0, Alternative trains others: test_fedprox.py and test_alternative.py have both.
@@ -118,9 +120,14 @@ def row(request):
     return TABLE[request.param]
 
 
+def schedule(row):
+    """What the row is run with."""
+    return SCHEDULE | ({"clients_per_round": None} if row.everyone else {})
+
+
 def go(row, federation=None, **changes):
     federation = worlds.linear() if federation is None else federation
-    options = SCHEDULE | {"w0": worlds.start(), "keep_models": True} | changes
+    options = schedule(row) | {"w0": worlds.start(), "keep_models": True} | changes
     algorithm = options.pop("algorithm", row.algorithm)
     return cofed.run(worlds.problem(row.regularizer), federation, algorithm, **options)
 
@@ -129,8 +136,8 @@ def go(row, federation=None, **changes):
 def test_pytree_parameters(row):
     """A network of four leaves trains like a vector."""
     problem = cofed.Problem(cofed.MLP(hidden=(4,)), cofed.Squared(), row.regularizer)
-    result = cofed.run(problem, worlds.linear(), row.algorithm, **SCHEDULE)
-    start = cofed.run(problem, worlds.linear(), row.algorithm, **(SCHEDULE | {"rounds": 2})).model
+    result = cofed.run(problem, worlds.linear(), row.algorithm, **schedule(row))
+    start = cofed.run(problem, worlds.linear(), row.algorithm, **(schedule(row) | {"rounds": 2})).model
     assert [leaf.shape for leaf in jax.tree.leaves(result.model)] == [(6, 4), (4,), (4, 1), (1,)]
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), result.model, start)
     assert all(0 < change < np.inf for change in jax.tree.leaves(moved))
@@ -149,7 +156,7 @@ def test_a_changed_number_compiles_nothing(row):
         scaled = dataclasses.replace(psi, strength=0.01)
 
     def run(algorithm, regularizer, rounds, seed):
-        options = SCHEDULE | {"rounds": rounds, "seed": seed, "evaluate_every": rounds}
+        options = schedule(row) | {"rounds": rounds, "seed": seed, "evaluate_every": rounds}
         cofed.run(worlds.problem(regularizer, cofed.losses.FunctionLoss(loss)), federation, algorithm, **options)
 
     run(row.algorithm, psi, 6, 0)
@@ -213,7 +220,7 @@ def test_resuming_changes_no_bit(row, tmp_path, monkeypatch):
 )
 def test_the_debug_engine_gives_the_same_trajectory(row):
     federation = worlds.linear(sizes=(3, 4, 3))
-    options = {"rounds": 2, "local_steps": 2, "clients_per_round": 2, "evaluate_every": 2}
+    options = {"rounds": 2, "local_steps": 2, "evaluate_every": 2} | ({} if row.everyone else {"clients_per_round": 2})
     fast, slow = (go(row, federation, debug=debug, **options) for debug in (False, True))
     np.testing.assert_allclose(worlds.coefs(fast), worlds.coefs(slow), rtol=0, atol=1e-12)
     np.testing.assert_allclose(fast.history["objective"], slow.history["objective"], rtol=1e-12)
@@ -223,7 +230,7 @@ def test_the_debug_engine_gives_the_same_trajectory(row):
 def test_gradients_through_a_round_are_finite_under_vmap(row):
     """d objective / d hyperparameters through a round, for two sets of hyperparameters at once."""
     federation = worlds.linear()
-    numbers = {"rounds": 1, "local_steps": 2, "batch_size": 2, "clients_per_round": 3}
+    numbers = schedule(row) | {"rounds": 1, "local_steps": 2}
     job, other = (
         prepare(RunSpec(worlds.problem(row.regularizer), federation, one, **numbers))
         for one in (row.algorithm, row.other)
@@ -248,7 +255,7 @@ def test_bytes_are_the_sizes_of_the_messages(row):
     assert result.communication.down_per_client == 8 * (row.down * d + row.scalars[0])
     up = 8 * (row.up * d + row.scalars[1]) if row.up_bytes is None else row.up_bytes
     assert result.communication.up_per_client == up
-    assert result.communication.up == 6 * 3 * result.communication.up_per_client
+    assert result.communication.up == 6 * (5 if row.everyone else 3) * result.communication.up_per_client
     last = 5 * result.communication.down_per_client if row.algorithm.ends_locally else 0
     assert result.history["bytes_down"][-1] + last == result.communication.down
 
@@ -258,6 +265,7 @@ def test_decoupling_sends_one_vector_each_way_where_everybody_takes_part():
     assert (result.communication.down_per_client, result.communication.up_per_client) == (8 * 6, 8 * 6)
 
 
+@for_rows(lambda row: not row.everyone)
 def test_clients_outside_the_sample_never_change_anything(row):
     federation = worlds.linear()
     result = go(row, rounds=2, seed=3, per_client=False)

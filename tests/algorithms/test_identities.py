@@ -176,6 +176,46 @@ def test_the_optimum_is_a_fixed_point_of_decoupling():
     np.testing.assert_allclose(task.model(after).coef, best, atol=1e-10)
 
 
+def test_skipping_nothing_is_proximal_gradient():
+    """p = 1: every step communicates, however many a round might have."""
+    lr, lam = 0.03, 0.3
+    got = trajectory(cofed.ProxSkip(lr, 1.0), cofed.L1(lam), local_steps=4)
+    w = W0["coef"]
+    for r in range(5):
+        w = worlds.soft(w - lr * worlds.mean_gradient(FED, w), lr * lam)
+        same(got[r + 1], w)
+
+
+@given(st.floats(0.2, 0.9), rates, seeds)
+@settings(max_examples=5)
+def test_skipping_keeps_the_mean_of_its_corrections_at_zero_without_a_regularizer(p, lr, seed):
+    """psi = 0 is Scaffnew: x+ = mean (x^_i - (gamma/p) h_i) with sum h_i = 0, so the server only averages."""
+    job, task = posed(cofed.ProxSkip(lr, p), None, local_steps=6)
+    state = task.begin(job.spec.problem.start(FED, W0), jax.random.key(seed), 0)
+    pi = np.asarray(FED.weights("samples"))
+    for _ in range(5):
+        state, _ = task.one_round(state)
+        h, x = (np.asarray(leaf.coef) for leaf in state.clients)
+        same(state.server.coef, pi @ x)
+        np.testing.assert_allclose(pi @ h, 0, atol=1e-9)
+    assert np.abs(h).max() > 1e-3
+
+
+def test_the_corrections_of_skipping_tend_to_the_gradients_at_the_optimum():
+    lam = 0.2
+    problem = worlds.problem(cofed.L1(lam))
+    best = cofed.solve_pooled(problem, FED, weights="samples", tol=1e-14).model.coef
+    options = {"rounds": 2000, "local_steps": 16, "weights": "samples", "evaluate_every": 2000}
+    result = cofed.run(problem, FED, cofed.ProxSkip(0.03, 0.3), w0=W0, **options)
+    gradients = np.stack([worlds.gradient(FED, m, best) for m in range(FED.n_clients)])
+    np.testing.assert_allclose(result.state.clients.h.coef, gradients, atol=1e-7)
+
+
+def test_skipping_refuses_sampled_clients():
+    with pytest.raises(ValueError, match="ProxSkip needs every client in every round"):
+        trajectory(cofed.ProxSkip(0.03, 0.3), local_steps=5, clients_per_round=2)
+
+
 def test_fast_dual_averaging_with_one_step_is_classical():
     mu, L, lam = 0.4, 9.0, 0.2
     got = trajectory(cofed.FastFedDA(mu, L), cofed.L1(lam), local_steps=1)
@@ -241,6 +281,8 @@ LIMITS = {
     "FedDR": (cofed.FedDR(0.1, 0.5), {"local_steps": 5}, 1500, 1e-9),
     "FedDR, sampled": (cofed.FedDR(0.1, 0.5), {"local_steps": 10, "clients_per_round": 3}, 5000, 1e-8),
     "FedADMM": (cofed.FedADMM(0.1, 0.5), {"local_steps": 5}, 1500, 1e-9),
+    "ProxSkip, 0.3": (cofed.ProxSkip(0.03, 0.3), {"local_steps": 16}, 2000, 1e-9),
+    "ProxSkip, 0.1": (cofed.ProxSkip(0.03, 0.1), {"local_steps": 50}, 2000, 1e-9),
 }
 
 

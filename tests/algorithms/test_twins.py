@@ -1,5 +1,7 @@
 """Each algorithm beside a slow twin: the pseudo-code of its paper as NumPy loops, full gradients, all clients."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests import worlds
@@ -166,6 +168,34 @@ def fedadmm(lr, eta):
     return out
 
 
+def proxskip(lr, p, lengths):
+    x, out = W0, [W0]
+    h = [np.zeros_like(W0)] * M
+    for T in lengths:
+        ends = []
+        for m, g in enumerate(G):
+            at = x
+            for _ in range(T):
+                at = at - lr * (g(at) - h[m])
+            ends.append(at)
+        x = worlds.soft(mean([end - lr / p * one for end, one in zip(ends, h, strict=True)]), lr / p * LAM)
+        h = [one + p / lr * (x - end) for end, one in zip(ends, h, strict=True)]
+        out.append(x)
+    return out
+
+
+def drawn_lengths(p, most):
+    """How many steps the rounds of a run with seed 0 have."""
+    from cofed.engine import sampling
+
+    def draw(r):
+        key = sampling.shared_key(sampling.round_key(jax.random.key(0), jnp.asarray(r, jnp.int32)))
+        return float(jax.random.uniform(key, (), np.float64))
+
+    # The first T with 1 - (1 - p)^T > u
+    return [next(t for t in range(1, 1000) if t == most or 1 - (1 - p) ** t > draw(r)) for r in range(ROUNDS)]
+
+
 PAIRS = {
     "FedAvg": (cofed.FedAvg(0.05, 1.7), lambda: fedavg(0.05, 1.7)),
     "FedMiD": (cofed.FedMiD(0.05, 1.7), lambda: fedmid(0.05, 1.7, True)),
@@ -178,6 +208,7 @@ PAIRS = {
     "CFedDA, constant weights": (cofed.CFedDA(0.3, 8.0, growth=0), lambda: cfedda(0.3, 8.0, lambda r: 1)),
     "CFedDA, huge ball": (cofed.CFedDA(0.3, 8.0, radius=1e6), lambda: cfedda(0.3, 8.0)),
     "FedDecouple": (cofed.FedDecouple(0.05, 1.7), lambda: feddecouple(0.05, 1.7)),
+    "ProxSkip": (cofed.ProxSkip(0.05, 0.4), lambda: proxskip(0.05, 0.4, drawn_lengths(0.4, K))),
     "FedDR": (cofed.FedDR(0.05, 0.8, 0.9), lambda: feddr(0.05, 0.8, 0.9)),
     "FedADMM": (cofed.FedADMM(0.05, 0.8), lambda: fedadmm(0.05, 0.8)),
 }

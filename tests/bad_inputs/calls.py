@@ -190,6 +190,10 @@ enrol("Scaffold", cofed.Scaffold, {"client_lr": 0.1})
 enrol("FedFISTA", cofed.FedFISTA, {"L": 1.0})
 enrol("FedNewton", cofed.FedNewton, {}, working_set=k.optional(k.whole()))
 enrol("Compressed", cofed.Compressed, {"algorithm": METHOD, "compressor": cofed.TopK(0.5)}, compressor=k.nothing)
+probability = k.grid_of(lambda value: k.real(0, strict=True)(value) and k.real(high=1)(value))
+enrol("ProxSkip", cofed.ProxSkip, {"client_lr": 0.1, "probability": 0.3}, probability=probability)
+enrol("NIDS", cofed.NIDS, {"client_lr": 0.1})
+enrol("PGEXTRA", cofed.PGEXTRA, {"client_lr": 0.1})
 enrol("DASM", cofed.DASM, {"step": 0.1}, step=rate)
 enrol("DFedDA", cofed.DFedDA, {"client_lr": 0.1})
 enrol("DFedMiD", cofed.DFedMiD, {"client_lr": 0.1})
@@ -209,6 +213,7 @@ enrol(
     radius_squared=rate,
     sparsity=k.whole(),
     stages_count=k.whole(),
+    steps_growth=k.whole(),
 )
 enrol(
     "FedProx",

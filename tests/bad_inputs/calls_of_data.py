@@ -155,6 +155,7 @@ enrol(
     {**small, "nonzeros": 2, "test_clients": 1},
     nonzeros=part["nonzeros"],
     test_clients=part["test_clients"],
+    scale=k.nonnegative,
     seed=split["seed"],
 )
 enrol(
@@ -163,6 +164,7 @@ enrol(
     {**small, "rank": 2, "test_clients": 1},
     rank=part["rank"],
     test_clients=part["test_clients"],
+    scale=k.nonnegative,
     seed=split["seed"],
 )
 enrol(
@@ -172,6 +174,7 @@ enrol(
     alpha=k.nonnegative,
     beta=k.nonnegative,
     normalize=k.flag,
+    by_coordinate=k.flag,
     seed=split["seed"],
 )
 enrol("datasets.digits", of.digits, {}, parts=k.whole(1, 122), flat=k.flag)

@@ -87,7 +87,13 @@ CASES = {
 GIVEN = {"rounds": 4, "w0": worlds.start(), "per_client": True, "progress": False}
 
 
-@pytest.mark.parametrize("case", CASES)
+# The layout is the engine's, not the method's: these have every kind of batch, of sampling and of clients' state.
+QUICK = {"FedDualAvg, epochs", "FedMiD, batches, sampled", "FedDecouple, full", "FedProx"}
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES]
+)
 def test_runs_are_the_same_in_both_layouts(case):
     problem, algorithm, how = CASES[case]
     stack, flat = both(SIZES)

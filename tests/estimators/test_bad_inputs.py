@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from tests.estimators import hospitals
+from tests.estimators import hospitals, survival
 
 from cofed import estimators
 from cofed.estimators import (
@@ -37,6 +37,7 @@ BAD = {
     "with_std": NO_FLAG,
     "algorithm": [None, "sgd", "", 3, np.nan, [], ["newton"], object(), FederatedLasso],
     "penalty": NO_WORD,
+    "ties": NO_WORD,
     "groups": NO_LABELS,
     "class_weight": [3, "even", "", [], [1.0, 2.0], np.nan, {"a": 0.0}, {"a": -1.0}, {"a": "b"}, {"z": 1.0}, True],
     "constraint": NO_WORD,
@@ -65,6 +66,8 @@ FINE = {("alphas", "None"), ("groups", "None"), ("shape", "None")}
 def data(name):
     if "Logistic" in name:
         return hospitals.classes()
+    if "Cox" in name:
+        return survival.follow_up()
     return hospitals.counts() if "Poisson" in name else hospitals.linear()
 
 

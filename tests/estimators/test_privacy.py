@@ -202,7 +202,7 @@ def test_cross_validation_is_by_noised_sums_of_folds():
     assert model.path_.nonzero[0] == 0
     assert not model.path_.converged.any()
     # The best model explains most of the variance, which is about 25: the folds' noise is small beside that.
-    assert 8 < model.cv_mean_.min() < 11
+    assert 6 < model.cv_mean_.min() < 12  # 8.9 with a standard deviation of 0.4
     assert model.cv_mean_[0] == pytest.approx(np.var(y), rel=0.3)
     by_bic = FederatedElasticNetCV(l1_ratio=1.0, criterion="bic", privacy=Privacy(2, **known)).fit(X, y)
     assert by_bic.support_.tolist()[:2] == [True, True]

@@ -11,6 +11,7 @@ SLOW = [
     estimators.FederatedLogisticRegression(),
     estimators.FederatedLogisticRegression(penalty="group"),
     estimators.FederatedPoisson(),
+    estimators.FederatedCox(),
     estimators.FederatedGroupLasso(),
     estimators.FederatedTraceRegression(),
     estimators.FederatedConstrained(),
@@ -19,6 +20,7 @@ SLOW = [
     estimators.FederatedElasticNetCV(**FEW),
     estimators.FederatedLogisticRegressionCV(**FEW),
     estimators.FederatedPoissonCV(**FEW),
+    estimators.FederatedCoxCV(**FEW),
 ]
 
 

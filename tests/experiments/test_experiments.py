@@ -123,6 +123,26 @@ def test_the_numbers_are_those_of_the_tuned_runs(done):
     np.testing.assert_array_equal(rows["objective"], alone.history["objective"])
 
 
+def test_a_method_may_have_a_regularizer_of_its_own_and_tune_it(tmp_path):
+    grid = {"client_lr": (0.001, 0.02), "strength": (10.0, 0.01)}
+    lasso = Method("FedMiD", cofed.FedMiD, grid, regularizer=cofed.L1, score="loss")
+    experiment = dataclasses.replace(TINY, measure=Comparison(setup, lambda n: [lasso]), claims=())
+    assert go(tmp_path, experiment, seeds=1) == {"tiny-fig1": "done"}
+    made, alone = setup(TINY.numbers("full"), 0), {}
+    for place, choice in enumerate(lasso.choices()):
+        problem = dataclasses.replace(made.problem, regularizer=cofed.L1(choice["strength"]))
+        method = cofed.FedMiD(choice["client_lr"])
+        alone[place] = cofed.run(problem, made.federation, method, **made.run, seed=0).history["loss"]
+    tuning = pd.read_parquet(tmp_path / "tiny-fig1" / "tuning.parquet")
+    np.testing.assert_allclose(tuning["score"], [losses[-1] for losses in alone.values()], rtol=1e-9)
+    best = int(tuning["score"].idxmin())
+    entry = json.loads((tmp_path / "tiny-fig1" / "config.json").read_text())["algorithms"][0]
+    assert entry["hyperparameters"] == lasso.choices()[best]
+    assert entry["reached"]["column"] == "loss"
+    table = pd.read_parquet(tmp_path / "tiny-fig1" / "numbers.parquet")
+    np.testing.assert_array_equal(table["loss"], alone[best])
+
+
 def test_claims_are_judged_and_explained(done):
     first, second, third = json.loads((done / "tiny-fig1" / "claims.json").read_text())
     assert first["holds"] is True
@@ -405,16 +425,21 @@ def test_the_page_has_both_forms_of_an_experiment_side_by_side(done, tmp_path):
     written = page.publish(docs, docs, [TINY, theirs, lacks]).read_text()
     assert "Of 3 experiments 2 ran" in written
     assert (
-        "| as released | 1 | 0 | 0 | 0 |\n\nOf the claims that do not hold as printed, 1 hold as released." in written
+        "| as released | 1 | 0 | 0 | 0 |\n\nOf the claims that do not hold as printed, 1 hold in another form."
+        in written
     )
-    assert "| [tiny-fig1](#tiny-fig1) | Pigs fly. | **does not hold** | **holds** |" in written
+    assert "| [tiny-fig1](#tiny-fig1) | Pigs fly. | **does not hold** | as released: **holds** |" in written
+    scaled = dataclasses.replace(theirs, form="features scaled")
+    other = page.publish(docs, docs, [TINY, scaled, lacks]).read_text()
+    assert "| **does not hold** | features scaled: **holds** |" in other
+    assert "| features scaled | 1 | 0 | 0 | 0 |" in other
     assert "![tiny-fig1-released](tiny-fig1-released/figure.png)" in written
     assert "## tiny-fig1-released" not in written
     assert "| tiny-fig2 | A tiny comparison | no data: it reads MNIST (`mnist/*-ubyte*`) |" in written
     assert "| `cofed reproduce tiny-fig2 --data DIR` |" in written
 
 
-def test_the_page_shows_results_of_one_seed_and_of_earlier_forms_as_such(tmp_path):
+def test_the_page_shows_results_of_one_seed_and_of_earlier_versions_as_such(tmp_path):
     docs = tmp_path / "docs"
     go(docs, size="quick", seeds=1)
     config, claims = (results.read(docs / "tiny-fig1" / name) for name in ("config.json", "claims.json"))
@@ -431,8 +456,8 @@ def test_the_page_shows_results_of_one_seed_and_of_earlier_forms_as_such(tmp_pat
     assert f"The quick size, 1 seed, {config['seconds']:.0f} s, {config['created'][:10]}, cofed" in written
     changed = dataclasses.replace(TINY, quick={"rounds": 6})
     written = page.publish(docs, docs, [changed]).read_text()
-    assert "of an earlier form of the experiment: rounds was 4 and is now 6." in written
-    assert "| It converges. | **holds**, 1 seed, earlier form |  |" in written
+    assert "of an earlier version of the experiment: rounds was 4 and is now 6." in written
+    assert "| It converges. | **holds**, 1 seed, earlier version |  |" in written
     fewer = dataclasses.replace(TINY, claims=TINY.claims[:1])
     assert "other claims were judged" in page.publish(docs, docs, [fewer]).read_text()
 

@@ -104,6 +104,21 @@ class TestTwins:
         result = go(cofed.DASM(0.1), t.chain(M), cofed.L1(LAM), local_steps=1)
         same(result.personal_models.coef, x, 1e-11)
 
+    @pytest.mark.parametrize("name", ["NIDS", "PGEXTRA"])
+    def test_proximal_gradient_by_gossip(self, name):
+        half = (np.eye(M) + self.U) / 2
+        x, before, g_before = START, START, gradients(START)
+        z = (self.U @ x if name == "PGEXTRA" else x) - self.lr * g_before
+        x = worlds.soft(z, self.lr * LAM)
+        for _ in range(ROUNDS - 1):
+            g = gradients(x)
+            change = self.lr * (g - g_before)
+            extra = self.U @ x + z - half @ before - change
+            z = extra if name == "PGEXTRA" else z - x + half @ (2 * x - before - change)
+            before, x, g_before = x, worlds.soft(z, self.lr * LAM), g
+        result = go(getattr(cofed, name)(self.lr), t.chain(M), cofed.L1(LAM), local_steps=1)
+        same(result.personal_models.coef, x, 1e-11)
+
 
 rates, server_rates, seeds = st.floats(0.005, 0.03), st.floats(0.3, 1.9), st.integers(0, 2**31 - 1)
 
@@ -164,11 +179,32 @@ class TestIdentities:
             x = x + slr * (y - x).mean(axis=0)
             same(result.models[r + 1].coef, x)
 
+    @given(rates, seeds)
+    @settings(max_examples=4)
+    def test_nodes_with_the_same_data_are_one(self, lr, seed):
+        """Proximal gradient descent, on any graph."""
+        X, y = FED.client(1)
+        twins = cofed.Federation.from_arrays([(X, y)] * 4)
+        for method in (cofed.NIDS(lr), cofed.PGEXTRA(lr)):
+            result = go(method, t.star(4), cofed.L1(LAM), twins, local_steps=1, seed=seed)
+            w = W0["coef"]
+            for r in range(ROUNDS):
+                w = worlds.soft(w - lr * worlds.gradient(twins, 0, w), lr * LAM)
+                same(result.models[r + 1].coef, w)
+
     def test_stages_are_the_same_with_and_without_a_server(self):
         method = cofed.MReFedDAGT(0.02, 1.0, 3, stages_count=3)
         a, b = (go(method, topology, rounds=7) for topology in (self.complete, None))
         same(worlds.coefs(a), worlds.coefs(b))
         assert a.history["stage"].tolist() == [0, 0, 0, 0, 1, 1, 2, 2]
+
+    def test_growing_stages_are_single_runs_with_twice_the_steps_of_half_the_size(self):
+        doubling = go(cofed.MReFedDAGT(0.02, 1.0, 3, stages_count=2, steps_growth=2), None, rounds=6)
+        first = go(cofed.ReFedDAGT(0.02, radius_squared=1.0, sparsity=3), None, rounds=3)
+        second = cofed.ReFedDAGT(0.01, radius_squared=0.5, sparsity=3)
+        again = go(second, None, rounds=3, local_steps=2 * K, w0=first.average)
+        same(doubling.average.coef, again.average.coef)
+        same(doubling.model.coef, again.model.coef)
 
 
 METHODS = {
@@ -179,7 +215,17 @@ METHODS = {
     "DScaffold": (cofed.DScaffold(0.02, 1.3), None),
     "ReFedDAGT": (cofed.ReFedDAGT(0.02, 1.3, 4.0, 3), None),
     "MReFedDAGT": (cofed.MReFedDAGT(0.02, 4.0, 3, stages_count=2), None),
+    "NIDS": (cofed.NIDS(0.02), cofed.L1(LAM)),
+    "PGEXTRA": (cofed.PGEXTRA(0.02), cofed.L1(LAM)),
 }
+ONE_STEP = ("NIDS", "PGEXTRA")  # those that take one step per round
+
+
+def taken(name):
+    """The local steps that a method of the table can take."""
+    return {"local_steps": 1 if name in ONE_STEP else 2}
+
+
 TRACKING = ["DFedDA-GT", "DFedDA-GT, p-norm", "DScaffold", "ReFedDAGT"]
 
 
@@ -207,23 +253,27 @@ def test_trackers_sum_to_zero_on_every_graph_and_under_link_failure(name, topolo
 def test_the_debug_engine_gives_the_same(name):
     method, psi = METHODS[name]
     federation = worlds.linear(sizes=(3, 4, 3))
-    runs = [go(method, t.chain(3), psi, federation, rounds=2, local_steps=2, debug=debug) for debug in (False, True)]
+    runs = [go(method, t.chain(3), psi, federation, rounds=2, debug=debug, **taken(name)) for debug in (False, True)]
     same(runs[0].personal_models.coef, runs[1].personal_models.coef, 1e-12)
 
 
-@pytest.mark.parametrize("name", METHODS)
+# Of those that differ in numbers or in the geometry only, one is enough in every run.
+COMMON = {"DFedDA-GT", "MReFedDAGT", "NIDS"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in COMMON else pytest.mark.slow) for n in METHODS])
 class TestConformance:
     def test_pytree_parameters(self, name):
         method, psi = METHODS[name]
         problem = cofed.Problem(cofed.MLP((4,)), cofed.Squared(), psi or cofed.Zero())
-        result = cofed.run(problem, FED, method, topology=t.ring(M), rounds=4, local_steps=2, batch_size=2)
+        result = cofed.run(problem, FED, method, topology=t.ring(M), rounds=4, batch_size=2, **taken(name))
         assert [leaf.shape[1:] for leaf in jax.tree.leaves(result.personal_models)] == [(6, 4), (4,), (4, 1), (1,)]
 
     def test_resuming_changes_no_bit(self, name, tmp_path, monkeypatch):
         from cofed.engine import execution as engine
 
         method, psi = METHODS[name]
-        options = {"batch_size": 2, "link_failure": 0.3, "keep_models": False}
+        options = {"batch_size": 2, "link_failure": 0.3, "keep_models": False} | taken(name)
         whole = go(method, t.chain(M), psi, **options)
 
         def killed(job, log, chunk, record=engine.record):
@@ -241,13 +291,13 @@ class TestConformance:
 
     def test_dtype_is_that_of_the_data(self, name):
         method, psi = METHODS[name]
-        result = go(method, t.ring(M), psi, worlds.linear(dtype=np.float32), w0=None)
+        result = go(method, t.ring(M), psi, worlds.linear(dtype=np.float32), w0=None, **taken(name))
         assert result.personal_models.coef.dtype == np.float32
 
     def test_tuned_together_as_alone(self, name):
         method, psi = METHODS[name]
         problem = worlds.problem(psi)
-        options = {"rounds": 4, "local_steps": 2, "topology": t.ring(M), "link_failure": 0.2}
+        options = {"rounds": 4, "topology": t.ring(M), "link_failure": 0.2} | taken(name)
         tuning = cofed.tune(problem, FED, [method, method], evaluate_every=2, **options)
         alone = cofed.run(problem, FED, method, evaluate_every=2, **options)
         for column in ("objective", "consensus", "objective_max"):
@@ -269,6 +319,20 @@ class TestLimits:
             errors[tracking] = np.linalg.norm(models - best, axis=1).max()
         assert errors[True] < 1e-6
         assert errors[False] > 1e-2
+
+    def test_every_node_of_a_chain_has_the_pooled_optimum_with_a_step_that_the_graph_does_not_change(self):
+        problem = worlds.problem(cofed.L1(0.1))
+        best = cofed.solve_pooled(problem, self.fed, tol=1e-13).model.coef
+        largest = max(np.linalg.norm(X, 2) ** 2 / len(y) for X, y in (self.fed.client(m) for m in range(16)))
+        options = {"topology": t.chain(16), "rounds": 6000, "local_steps": 1, "evaluate_every": 6000}
+        runs = {
+            name: cofed.run(problem, self.fed, getattr(cofed, name)(factor / largest), **options)
+            for name, factor in (("NIDS", 1.9), ("PGEXTRA", 0.9))
+        }
+        for result in runs.values():
+            assert np.abs(result.personal_models.coef - best).max() < 1e-9
+            # Every model is a prox. A node's own multiplier may end on the edge, so a zero may be a tiny number there.
+            assert np.mean((result.personal_models.coef == 0) == (best == 0)) > 0.9
 
     def test_the_error_halves_per_stage(self):
         """liang2023, Theorem 6.1: ||w_n - w*||_1^2 <= Q_0 2^-n, from a start within the first ball."""
@@ -408,7 +472,13 @@ REFUSED = {
         {"algorithm": cofed.FedAvg(0.1), "topology": None, "link_failure": 0.1},
         "link_failure is for runs with a topology",
     ),
+    "steps of NIDS": ({"algorithm": cofed.NIDS(0.1), "local_steps": 3}, "NIDS takes one step per round, not 3"),
+    "steps of PGEXTRA": ({"algorithm": cofed.PGEXTRA(0.1), "local_steps": 2}, "PGEXTRA takes one step"),
     "steps": ({"algorithm": cofed.DASM(0.1), "local_steps": 3}, "DASM takes one step per round, not 3"),
+    "growth": (
+        {"algorithm": cofed.MReFedDAGT(0.1, 1.0, 3, steps_growth=2), "local_steps": None, "local_epochs": 1},
+        "steps_growth=2 multiplies local_steps, so give local_steps",
+    ),
     "psi": ({"algorithm": cofed.DScaffold(0.1), "regularizer": cofed.L1(0.1)}, "DScaffold does not fit"),
 }
 

@@ -13,6 +13,7 @@ from cofed.algorithms.fedmid import FedMiD
 from cofed.algorithms.fednewton import FedNewton
 from cofed.algorithms.fedprox import FedProx
 from cofed.algorithms.mcfedda import MCFedDA
+from cofed.algorithms.proxskip import ProxSkip
 from cofed.algorithms.purelocal import PureLocal
 from cofed.algorithms.scaffold import Scaffold
 
@@ -30,6 +31,7 @@ __all__ = [
     "FedNewton",
     "FedProx",
     "MCFedDA",
+    "ProxSkip",
     "PureLocal",
     "Scaffold",
 ]

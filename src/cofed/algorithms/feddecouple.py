@@ -12,7 +12,9 @@ Rounding    mean c_i of a round is that of the round before, so what rounding ad
             of rounds. Hence clients send how far they moved, which is not rounded to the model's size, and the server
             gives the next x what rounding took from this one (compensated summation).
 Assumes     the same K on all clients.
-Reference   zhang2025, Algorithm 1 (the paper gives the method no name; this one is ours).
+Reference   zhang2025, Algorithm 1 (the paper gives the method no name; this one is ours). Its convex precursor is
+            Zhang, Hu, Johansson (2024), Composite federated learning with heterogeneous data, ICASSP (arXiv
+            2309.01795): the same algorithm for strongly convex F.
 
 Extension   Partial participation is not in the paper. There the server sends its mean direction d too, keeps it as
             d <- d + share (mean_S(p - zhat)/(eta_c K) - d), and a participant takes c_i = d - its last mean gradient
@@ -101,7 +103,7 @@ class FedDecouple(AbstractServerAlgorithm):
             moved, z, total = carry  # zhat = p + moved
             g = steps.gradient(z, k)
             moved = trees.axpy(-self.client_lr, trees.add(g, c), moved)
-            z = problem.regularizer.prox(trees.add(p, moved), (k + 1) * self.client_lr)
+            z = problem.regularizer.prox(trees.add(p, moved), self.local_parameter(problem, k))
             return moved, z, trees.add(total, g)
 
         nothing = trees.zeros_like(p)
@@ -138,6 +140,10 @@ class FedDecouple(AbstractServerAlgorithm):
         if now.direction is not None:
             return now.direction
         return trees.scale(1 / self.total_lr(problem), trees.sub(p, now.x))
+
+    def local_parameter(self, problem: Problem, k: Float[Array, ""]) -> Hyperparameter:
+        """(k+1) eta_c, the prox parameter after local step k: with it a client at the optimum stays there."""
+        return (k + 1) * self.client_lr
 
     def total_lr(self, problem: Problem) -> Hyperparameter:
         """eta~ = eta_c eta_s K"""

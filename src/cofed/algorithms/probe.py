@@ -24,6 +24,11 @@ class Probe(eqx.Module):
         """A fixed key, as there is no client to fold into it."""
         return jax.random.key(0)
 
+    @property
+    def shared_key(self) -> PRNGKeyArray:
+        """A fixed key, as there is no round to fold into it."""
+        return jax.random.key(0)
+
     def gradient(self, w: PyTree, k: Float[Array, ""]) -> PyTree:
         """The same at every w."""
         return jax.tree.map(lambda leaf: jnp.full_like(leaf, self.value), w)

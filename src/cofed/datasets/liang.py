@@ -23,6 +23,7 @@ from cofed.datasets.synthetic import (
     sigmoid,
 )
 from cofed.federation import Federation
+from cofed.federation.base import Draw
 
 
 def liang_linear(
@@ -216,16 +217,7 @@ def liang_linear_stream(
     check_scale("liang_linear_stream", heterogeneity=heterogeneity)
     check_scale("liang_linear_stream", noise=noise)
     coef, local = _linear_truths(np.random.default_rng(seed), clients, d, s, heterogeneity)
-    known = local.astype(dtype)
-
-    def draw(key, client, size):
-        sample = jax.random.normal(
-            key, (size, d + 1), dtype
-        )  # one call: the features, and the noise in the last column
-        X = sample[:, :d].at[:, 0].set(1)
-        return X, X @ jnp.asarray(known)[client] + jnp.asarray(noise, dtype) * sample[:, d]
-
-    return Synthetic(Federation.from_stream(draw, clients, samples=samples, seed=seed), {"coef": coef}, {"coef": local})
+    return linear_stream(coef, local, noise, samples, seed, dtype)
 
 
 def liang_logistic_stream(
@@ -276,7 +268,27 @@ def liang_logistic_stream(
     check_at_most("liang_logistic_stream", "s", s, "d", d)
     check_scale("liang_logistic_stream", heterogeneity=heterogeneity)
     coef, local = _logistic_truths(np.random.default_rng(seed), clients, d, s, heterogeneity)
-    known = local.astype(dtype)
+    return logistic_stream(coef, local, samples, seed, dtype)
+
+
+def linear_stream(
+    coef: np.ndarray, local: np.ndarray, noise: float, samples: int, seed: int, dtype: str = "float32"
+) -> Synthetic:
+    """Fresh samples x = (1, N(0, I)), y = <x, w_m> + N(0, noise^2) for given optima w_m, whose average is `coef`."""
+    known, d = local.astype(dtype), len(coef)
+
+    def draw(key, client, size):
+        # One call: the features, and the noise in the last column.
+        sample = jax.random.normal(key, (size, d + 1), dtype)
+        X = sample[:, :d].at[:, 0].set(1)
+        return X, X @ jnp.asarray(known)[client] + jnp.asarray(noise, dtype) * sample[:, d]
+
+    return _stream(draw, coef, local, samples, seed)
+
+
+def logistic_stream(coef: np.ndarray, local: np.ndarray, samples: int, seed: int, dtype: str = "float32") -> Synthetic:
+    """Fresh samples x ~ N(0, I), P(y = 1) = sigmoid(<x, w_m>) for given w_m; `coef` is the federation's optimum."""
+    known, d = local.astype(dtype), len(coef)
 
     def draw(key, client, size):
         features, labels = jax.random.split(key)
@@ -284,7 +296,13 @@ def liang_logistic_stream(
         chance = jax.nn.sigmoid(X @ jnp.asarray(known)[client])
         return X, (jax.random.uniform(labels, (size,), dtype) < chance).astype(jnp.int32)
 
-    return Synthetic(Federation.from_stream(draw, clients, samples=samples, seed=seed), {"coef": coef}, {"coef": local})
+    return _stream(draw, coef, local, samples, seed)
+
+
+def _stream(draw: Draw, coef: np.ndarray, local: np.ndarray, samples: int, seed: int) -> Synthetic:
+    """A stream for each client, and the truth."""
+    federation = Federation.from_stream(draw, len(local), samples=samples, seed=seed)
+    return Synthetic(federation, {"coef": coef}, {"coef": local})
 
 
 def _linear_truths(
@@ -306,13 +324,11 @@ def _logistic_truths(
     beta = heterogeneity * rng.standard_normal((clients // 2, d - s))
     pairs = np.stack([np.hstack([alpha, beta]), np.hstack([alpha, -beta])], axis=1)
     local = pairs.reshape(clients, d)
-    coef = np.zeros(d)
-    coef[:s] = _logistic_optimum(local)[:s]
-    return coef, local
+    return logistic_optimum(local, s), local
 
 
-def _logistic_optimum(local: np.ndarray) -> np.ndarray:
-    """The w with k(|w|) w = mean_m k(|w_m|) w_m; k(a) a grows with a, so bisection finds |w|."""
+def logistic_optimum(local: np.ndarray, s: int) -> np.ndarray:
+    """The w with k(|w|) w = mean_m k(|w_m|) w_m, zero after s entries; k(a) a grows with a, so bisection finds |w|."""
     z = np.linspace(-9.0, 9.0, 20_001)
     density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi) * (z[1] - z[0])
 
@@ -326,4 +342,6 @@ def _logistic_optimum(local: np.ndarray) -> np.ndarray:
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if k(middle) * middle < size else (low, middle)
-    return goal / size * high
+    optimum = goal / size * high
+    optimum[s:] = 0  # in pairs the rest cancels, but for rounding
+    return optimum

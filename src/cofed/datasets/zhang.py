@@ -15,6 +15,7 @@ def zhang_logistic(
     samples: int = 100,
     d: int = 20,
     normalize: bool = False,
+    by_coordinate: bool = False,
     seed: int = 0,
     dtype: str = "float64",
 ) -> Synthetic:
@@ -28,7 +29,9 @@ def zhang_logistic(
     deviations). Their label is the larger of ten scores; two scores would cancel u_k, so the label here
     is the sign of the single score <x, w_k> + c_k. With alpha = beta = 50 most clients see a single label.
     `normalize=True` divides each x by its norm, which the papers do not mention: as drawn, the features have
-    norms of about 25, the problem is badly conditioned and steps must stay below 0.01.
+    norms of about 25, the problem is badly conditioned and steps must stay below 0.01. With one B_k for all
+    coordinates nearly all features lie along (1, ..., 1); `by_coordinate=True` draws u_k and B_k for each coordinate
+    apart, as the public generator of Noble et al. (2022) does, and clients then differ in direction too.
     `local` holds the clients' models; there is no common `truth`.
 
     Parameters
@@ -45,6 +48,8 @@ def zhang_logistic(
         The number of features.
     normalize : bool
         Divide each x by its norm.
+    by_coordinate : bool
+        Draw u_k and B_k for each coordinate apart.
     seed : int
         The seed of all draws.
     dtype : {"float32", "float64"}
@@ -70,12 +75,14 @@ def zhang_logistic(
     check_sizes("zhang_logistic", clients=clients, samples=samples, d=d)
     check_scale("zhang_logistic", alpha=alpha, beta=beta)
     checks.flag("zhang_logistic: normalize", normalize)
+    checks.flag("zhang_logistic: by_coordinate", by_coordinate)
     rng = np.random.default_rng(seed)
-    u = np.sqrt(alpha) * rng.standard_normal(clients)
-    B = np.sqrt(beta) * rng.standard_normal(clients)
-    coef = u[:, None] + rng.standard_normal((clients, d))
-    intercept = u + rng.standard_normal(clients)
-    mean = B[:, None] + rng.standard_normal((clients, d))
+    # One number for all entries of a client's model, or one for each: the last is the intercept's.
+    u = np.sqrt(alpha) * rng.standard_normal((clients, d + 1 if by_coordinate else 1))
+    B = np.sqrt(beta) * rng.standard_normal((clients, d if by_coordinate else 1))
+    coef = (u[:, :-1] if by_coordinate else u) + rng.standard_normal((clients, d))
+    intercept = u[:, -1] + rng.standard_normal(clients)
+    mean = B + rng.standard_normal((clients, d))
     scale = np.arange(1, d + 1) ** -0.6  # the standard deviations of diag(j^-1.2)
 
     def draw() -> Iterable[Pair]:

@@ -33,6 +33,11 @@ def own_key(client: PRNGKeyArray) -> PRNGKeyArray:
     return jax.random.fold_in(client, 2**32 - 1)
 
 
+def shared_key(key: PRNGKeyArray) -> PRNGKeyArray:
+    """The key for what the method draws for all clients of a round alike. Links that fail take the number above it."""
+    return jax.random.fold_in(key, 2**32 - 2)
+
+
 def participants(key: PRNGKeyArray, clients: int, count: int) -> Int[Array, " count"]:
     """The ids of the clients that take part in a round: a uniform random subset, sorted.
 

@@ -42,6 +42,7 @@ class Steps(eqx.Module):
     round: Float[Array, ""]
     count: Float[Array, ""]
     key: PRNGKeyArray  # of the method's own draws
+    shared_key: PRNGKeyArray  # of those that all clients share
     plan: Plan = eqx.field(static=True)
     stream: Stream | None = None  # where samples come from, if they are drawn afresh at every step
 
@@ -102,16 +103,16 @@ def make_steps(problem: Problem, data: Data, plan: Plan, client: ClientView, con
     n, dtype, most = data.sizes[position], data.dtype, data.widest
     width = most if client.width is None else client.width
     key = sampling.client_key(context.key, data.ids[position])
-    own_key, steps = sampling.own_key(key), jnp.asarray(plan.steps, dtype)
+    keys, steps = (sampling.own_key(key), sampling.shared_key(context.key)), jnp.asarray(plan.steps, dtype)
     if data.draw is not None:
         assert plan.batch is not None
         share = jnp.full(plan.batch, 1 / plan.batch, dtype)
         stream = Stream(key, data.first() + position, plan.batch, data.draw)
-        return Steps(problem, data.X[0], data.y[0], None, share, round, steps, own_key, plan, stream)
+        return Steps(problem, data.X[0], data.y[0], None, share, round, steps, *keys, plan, stream)
     if plan.batch is None:
         X, y = data.whole(position, width) if client.own is None else client.own
         share = means(jnp.arange(width, dtype=jnp.int32) < n, dtype)
-        return Steps(problem, X, y, None, share, round, steps, own_key, plan)
+        return Steps(problem, X, y, None, share, round, steps, *keys, plan)
     if plan.epochs is None:
         chosen, real = sampling.random_batches(key, n, most, plan.batch, plan.steps, width)
         count = steps
@@ -123,4 +124,4 @@ def make_steps(problem: Problem, data: Data, plan: Plan, client: ClientView, con
     chosen, real = chosen[:, :width], real[:, :width]
     X, y = data.flat()
     rows = data.start(position) + chosen
-    return Steps(problem, X, y[rows], rows, means(real, dtype), round, count, own_key, plan)
+    return Steps(problem, X, y[rows], rows, means(real, dtype), round, count, *keys, plan)

@@ -2,6 +2,8 @@
 
 from cofed.estimators.certificate import Certificate
 from cofed.estimators.constrained import FederatedConstrained
+from cofed.estimators.cox import FederatedCox
+from cofed.estimators.cox_cv import FederatedCoxCV
 from cofed.estimators.cv import (
     FederatedElasticNetCV,
     FederatedLassoCV,
@@ -20,6 +22,8 @@ from cofed.estimators.trace import FederatedTraceRegression
 __all__ = [
     "Certificate",
     "FederatedConstrained",
+    "FederatedCox",
+    "FederatedCoxCV",
     "FederatedElasticNet",
     "FederatedElasticNetCV",
     "FederatedGroupLasso",

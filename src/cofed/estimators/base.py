@@ -267,6 +267,8 @@ class FederatedLinearModel(BaseEstimator):
         self.has_offset_ = sites.has_offsets
         if sites.has_weights or sites.has_offsets:
             refuse_privacy(self, "weights and offsets", "the noise is for rows that count alike")
+            if not self._loss().rowwise:
+                raise ValueError(f"{type(self).__name__}: times to an event take neither weights nor offsets")
         return sites
 
     def _by_class(self, sites: AbstractSites) -> AbstractSites:

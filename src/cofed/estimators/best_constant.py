@@ -28,8 +28,12 @@ def best_constants(problems: Sequence[StandardizedProblem]) -> list[Standardized
     first = problems[0]
     name = type(first.loss).__name__
     if first.start.intercept is None:
-        found = looked_at(problems, [np.zeros(1)] * len(problems))
-        return [with_null(problem, at[0], None) for problem, at in zip(problems, found, strict=True)]
+        known = first.survey.null
+        if known is not None:
+            ends = [one.seen(one.start, known, one.without + 1) for one in problems]
+        else:
+            ends = [one[0] for one in looked_at(problems, [np.zeros(1)] * len(problems))]
+        return [with_null(problem, at, None) for problem, at in zip(problems, ends, strict=True)]
     if np.ndim(first.start.intercept):
         raise TypeError(f"{name} has several outputs but no link, which an intercept needs; see cofed.AbstractLoss")
     doubled = 2.0 ** np.arange(100)

@@ -21,6 +21,15 @@ Fenchel and Young's equality, mean f*(theta_i) = <v, grad F(v)> - F(v): nothing 
 The proof of the first: |f'''| <= M f'', so f* has the second derivative 1/W at theta, and at most 1/(W (1 - 2t)^2) on
 the way to theta - W x'd; its first derivative is the prediction, so the first-order term is -<v, H d> after summation.
 
+A loss that is no sum over rows (Cox's partial likelihood) is a convex function of all predictions together and at least
+0, so that all but the first item hold for it as they are. In place of the first there is a bound from the primal side.
+Along any direction delta its third derivative is at most R times the second, R the range of x_i' delta among rows that
+are at risk together (a third central moment beside a variance). So F(v + delta) >= F(v) + <g, delta> + h(R) delta' H
+delta with h(R) = (exp(-R) + R - 1) / R^2, h(1) = 1/e. Let e be what violates optimality at v, D^2 = e' H^-1 e, a =
+sqrt(delta' H delta) for the way delta to the minimum, and C such that R <= C a. P is convex, so for every t in (0, 1]
+the gap is at most D a - t h(t C a) a^2. If C a <= 1, t = 1 gives D a - a^2/e <= (e/4) D^2; else t = 1/(C a) gives
+a (D - 1/(e C)). So where C D <= 1/e the gap is at most (e/4) D^2: the rounding of a gradient, squared.
+
 Rounding. The gradient's j-th entry is known to err_j = 8 eps q_j (curvature * sum_k q_k |v_k| + rms theta), q the root
 mean squares of the columns, and the gap to `rounding`, a like expression in the sizes of its terms: never 1/alpha.
 """
@@ -180,7 +189,9 @@ def assess(problem: Problem, null: NullModel, at: FirstOrder, curved: FactoredHe
     within = [jnp.all(jnp.abs(r) <= 8 * e) for r, e in zip(*map(jax.tree.leaves, (residual, err)), strict=True)]
     value = loss + psi.value(w)
     gap = duality_gap(problem, null, w, loss, at)
-    if curved is not None and problem.loss.self_concordance is not None:
+    if curved is not None and not problem.loss.rowwise:
+        gap = jnp.minimum(gap, decrement_gap(of_coefficients(problem), null, at, curved, err))
+    elif curved is not None and problem.loss.self_concordance is not None:
         gap = jnp.minimum(gap, sharper_gap(problem, null, at, curved, err))
     rounding = gap_rounding(problem.loss, null, at, value, curved)
     return Assessment(loss, at.gradient, value, gap, trees.norm(residual), rounding, jnp.all(jnp.stack(within)))
@@ -223,6 +234,20 @@ def sharper_gap(problem: Problem, null: NullModel, at: FirstOrder, curved: Facto
         value = best_dual(problem, null, theta, moved.intercept, slack)
         gaps.append(jnp.where(t < 0.5, jnp.maximum(primal - value, 0), jnp.inf))
     return jnp.min(jnp.stack(gaps))
+
+
+def decrement_gap(
+    psi: AbstractRegularizer, null: NullModel, at: FirstOrder, curved: FactoredHessian, err: Weights
+) -> Scalar:
+    """The gap of a model without an intercept by Newton's decrement: see the file's head; inf where that is large."""
+    off = psi.excess(at.w.coef, at.gradient.coef)
+    d = curved.solve(off)
+    Hd = curved.hessian @ d
+    square = jnp.maximum(d @ Hd, 0)
+    # No entry of a column exceeds sqrt(N) times its spread, and no |delta_j| its share of the length in H.
+    reach = 2 * jnp.sqrt(null.rows) * jnp.sum(null.spread * jnp.sqrt(jnp.sum(curved.root**2, axis=1)))
+    known = jnp.all(jnp.abs(off - Hd) <= err.coef) & (reach * jnp.sqrt(square) <= jnp.exp(-1))
+    return jnp.where(known, jnp.e / 4 * square, jnp.inf)
 
 
 def best_dual(

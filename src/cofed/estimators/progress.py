@@ -148,8 +148,9 @@ class FitProgress:
             f"{size * self.target:.3g}. "
         )
         if self.separable:
+            what = "classes, or rows without a count" if self.problem.loss.rowwise else "who has the next event"
             return (
-                "the data are separable (a combination of features tells apart classes, or rows without a count), so "
+                f"the data are separable (a combination of features tells apart {what}), so "
                 "without a penalty the coefficients grow without end and there is no best model: "
                 f"{reached}alpha > 0 helps."
             )

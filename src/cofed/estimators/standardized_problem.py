@@ -25,6 +25,7 @@ from cofed.sites.queries import LookAnswer, LookMessage, look
 from cofed.solvers.curvature import unpack
 
 Hessian = Float[Array, "d d"]
+SMALL = 180  # parameters up to which Hessians are asked for along with a first look
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +194,11 @@ def standardized(
     jax.config.update("jax_enable_x64", True)
     columns = found.part().columns
     labels = found.loss.label_units(found.label_moments, found.fit_intercept)
-    unit = units(columns, labels, fit_intercept=found.fit_intercept, standardize=standardize, blocks=blocks)
+    # Where constants change nothing, columns may be centred as well.
+    centred = found.fit_intercept or not found.loss.rowwise
+    unit = units(columns, labels, fit_intercept=centred, standardize=standardize, blocks=blocks)
+    if not found.loss.rowwise and found.null is None:
+        found = dataclasses.replace(found, null=look_at_null(found, unit))
     model = Linear(found.fit_intercept) if shape is None else Trace(*shape, found.fit_intercept)
     return with_constants([posed(found, model, unit, standardize)])[0]
 
@@ -258,6 +263,23 @@ def null_model(found: Survey, part: PartMoments, loss: AbstractLoss, unit: Units
         jnp.asarray(float(part.n)),
         jnp.asarray(part.weight),
     )
+
+
+def look_at_null(found: Survey, unit: Units) -> LookAnswer:
+    """A look at the model without features, of all rows and without each fold; at Hessians unless they are large."""
+    parts, p = found.n_folds + 1, len(unit.mean)
+    closer = parts if p <= SMALL else 0
+    message = LookMessage(
+        coef=np.zeros((parts, p, 1)),
+        intercept=np.zeros((parts, 1)),
+        without=np.arange(-1, parts - 1, dtype=np.int32),
+        closer=np.arange(closer, dtype=np.int32),
+        where=np.tile(np.arange(p if closer else 0, dtype=np.int32), (closer, 1)),
+        scaling=unit.scaling,
+        folds=found.folds,
+        loss=found.loss,
+    )
+    return found.sites.ask(look, message)
 
 
 def second_moments(problem: StandardizedProblem) -> np.ndarray | None:

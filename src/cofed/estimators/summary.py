@@ -28,6 +28,7 @@ def summary(model: FederatedLinearModel) -> str:
         "",
         *intervals(model),
         *exactness(model),
+        *([f"events        {vars(model)['n_events_']}"] if "n_events_" in vars(model) else []),
         f"clients       {len(model.clients_)}: {sites}{f' and {more} more' if more > 0 else ''}",
         f"algorithm     {model.algorithm_}",
         f"exchanged     {model.n_rounds_} rounds, {model.bytes_:,} bytes: "
@@ -70,7 +71,7 @@ def intervals(model: FederatedLinearModel) -> list[str]:
 
 
 def coefficients(model: FederatedLinearModel) -> pd.DataFrame:
-    """The intercept and the coefficients in use, and all that have intervals."""
+    """The intercept, where there can be one, and the coefficients in use, and all that have intervals."""
     names = feature_names(model)
     inference = vars(model).get("inference_")
     values = np.atleast_2d(model.coef_)
@@ -80,5 +81,7 @@ def coefficients(model: FederatedLinearModel) -> pd.DataFrame:
     if inference is not None and len(values) == 1:
         table = table.join(inference.drop(columns="coef"))
         shown = [used or name in inference.index for used, name in zip(shown, names, strict=True)]
+    if not model._loss().rowwise:
+        return table.loc[shown].astype(float)
     intercept = pd.DataFrame([np.atleast_1d(model.intercept_)], index=["(intercept)"], columns=columns)
     return pd.concat([intercept.reindex(columns=table.columns), table.loc[shown]]).astype(float)

@@ -14,7 +14,7 @@ import numpy as np
 from cofed.estimators.moments import Moments
 from cofed.losses import AbstractLoss, LabelMoments
 from cofed.sites import AbstractSites, Folds
-from cofed.sites.queries import GramAnswer, GramMessage, Message, SumsAnswer, gram, sums
+from cofed.sites.queries import GramAnswer, GramMessage, LookAnswer, Message, SumsAnswer, gram, sums
 from cofed.solvers.curvature import unpack
 
 PRODUCTS = {True: 2048, False: 512}  # the most features whose products are asked for, if the loss is quadratic or not
@@ -50,6 +50,8 @@ class Survey:
     centre: np.ndarray  # the columns' means
     label_centre: np.ndarray  # the means of the labels' statistic
     constant: np.ndarray  # the best constant prediction, or 0
+    # Of a loss that is no sum over rows: a look at the model without features, of all rows and without each fold.
+    null: LookAnswer | None = None
 
     @property
     def has_closed_null(self) -> bool:
@@ -123,7 +125,7 @@ def survey(
     if fit_intercept and loss.has_link:
         one = label_centre[0] if len(label_centre) == 1 else label_centre
         constant = np.reshape(np.asarray(loss.link(jnp.asarray(one))), -1)
-    limit = PRODUCTS[loss.quadratic] if most is None else most
+    limit = (PRODUCTS[loss.quadratic] if loss.rowwise else 0) if most is None else most
     where = np.arange(p if p <= limit else 0, dtype=np.int32)
     products = sites.ask(gram, GramMessage(centre, label_centre, where, constant, uneven, loss=loss, folds=folds))
     return Survey(sites, loss, folds, fit_intercept, before, found, products, centre, label_centre, constant)

@@ -20,6 +20,7 @@ from cofed.regularizers import AbstractRegularizer, On
 from cofed.sites.queries.base import few_sizes
 from cofed.solvers import active_set, quadratic
 from cofed.solvers.active_set import ElasticQuadratic
+from cofed.solvers.curvature import unpack
 
 SHORTER = 5.0  # a step that brought nothing is tried again, divided by this, its square and its cube
 NEARLY = 0.7  # of the slope at which a coefficient is used
@@ -206,7 +207,11 @@ def elastic_pieces(psi: AbstractRegularizer, like: Weights) -> Pieces | None:
 
 
 def null_curvature(problem: StandardizedProblem) -> np.ndarray | None:
-    """The Hessian at the model without features, from the products of features, where those are known."""
+    """The Hessian at the model without features, where it was seen, or the products of features are known."""
+    seen = problem.survey.null
+    if seen is not None:
+        size = n_parameters(problem.start)
+        return unpack(np.asarray(seen.hessian[problem.without + 1]), size) / problem.n if len(seen.hessian) else None
     moments = second_moments(problem)
     if moments is None or (problem.survey.sites.has_offsets and not problem.loss.quadratic):
         return None

@@ -73,7 +73,7 @@ def gather_comparison(experiment: Experiment, size: str, seeds: list[int], done:
                 entry["algorithm"], entry["hyperparameters"] = record["algorithm"], record["hyperparameters"]
                 entry.setdefault("outcomes", {})[str(seed)] = record["outcome"]
             entry |= {"on_edge": on_edge(entry["grid"], entry["hyperparameters"])}
-            entry |= {"reached": reached(pd.concat(curves[-len(seeds) :]), what.score, numbers)}
+            entry |= {"reached": reached(pd.concat(curves[-len(seeds) :]), method.score or what.score, numbers)}
             algorithms.append(entry)
     table = begin_with(pd.concat(curves, ignore_index=True), "panel", "algorithm", "seed", "round")
     tuning = begin_with(pd.concat(tunings, ignore_index=True), "panel", "algorithm") if tunings else None
@@ -144,6 +144,7 @@ def first(words: dict[str, Any]) -> dict[str, Any]:
 def method_record(method: Method, panel: str) -> dict[str, Any]:
     """A method, for the configuration and the definition of an experiment."""
     several = {name: [described(v) for v in values] for name, values in method.grid.items()}
+    own = {"score": method.score, "regularizer": described(method.regularizer), "beside": method.beside}
     tuned = any(len(values) > 1 for values in several.values())
     return {
         "label": method.label,
@@ -154,4 +155,4 @@ def method_record(method: Method, panel: str) -> dict[str, Any]:
         "paper_hyperparameters": None if method.paper is None else {k: described(v) for k, v in method.paper.items()},
         "grid": several if tuned else None,
         "run": {name: described(value) for name, value in method.run.items()},
-    } | ({"beside": method.beside} if method.beside else {})
+    } | {name: value for name, value in own.items() if value}

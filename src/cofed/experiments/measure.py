@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -112,9 +112,10 @@ def check_methods(what: Comparison, setup: Setup, numbers: Numbers) -> Setup:
     for method in what.methods(numbers):
         given, grid = arguments(setup, method, 0), method.algorithms()
         try:
-            check_grid(grid, what, setup)
-            trained = [one for algorithm in grid for one in trained_by(algorithm, setup.problem)]
-            spec = RunSpec(setup.problem, setup.federation, trained[0], **given | AS_CHECKED)
+            problem = method.posed(setup.problem, method.choices()[0])
+            check_grid(grid, method.score or what.score, what.maximise, setup)
+            trained = [one for algorithm in grid for one in trained_by(algorithm, problem)]
+            spec = RunSpec(problem, setup.federation, trained[0], **given | AS_CHECKED)
             for group in group_by_program(trained, spec):
                 prepare(dataclasses.replace(spec, algorithm=trained[group.members[0]]))
         except ValueError as error:
@@ -124,10 +125,10 @@ def check_methods(what: Comparison, setup: Setup, numbers: Numbers) -> Setup:
     return setup
 
 
-def check_grid(grid: list[AbstractAlgorithm], what: Comparison, setup: Setup) -> None:
+def check_grid(grid: list[AbstractAlgorithm], score: str, maximise: bool | None, setup: Setup) -> None:
     """Refuse several configurations where they cannot be ranked, and held-out data that a method cannot choose by."""
     if len(grid) > 1:
-        maximised(what.score, setup.metrics, what.maximise)
+        maximised(score, setup.metrics, maximise)
     if chooses(grid[0], setup.problem):
         check_evaluated_clients(setup.federation, setup.evaluation)
         if len(grid) > 1:
@@ -192,36 +193,56 @@ def tune(
     what: Comparison, setup: Setup, method: Method, numbers: Numbers, seed: int, kept: Path | None = None
 ) -> tuple[Frame, dict[str, Any]]:
     """A method's whole grid, ranked. `kept` is the folder from which an interrupted tuning goes on."""
-    every = vars(numbers).get("tune_every")
+    every, score = vars(numbers).get("tune_every"), method.score or what.score
     given: dict[str, Any] = arguments(setup, method, seed) | {"evaluate_every": every}
-    over = max(1, vars(numbers).get("tuned_over", 1) // (every or max(1, given["rounds"] // 20)))
-    with interruptible() as asked:
-        try:
-            tuning = cofed.tune(
-                setup.problem,
-                setup.federation,
-                method.algorithms(),
-                score=what.score,
-                maximise=what.maximise,
-                last=over,
-                progress=False,
-                checkpoint=kept,
-                **given,
-            )
-        except AllDiverged as error:  # the run that follows says it
-            tuning = error.tuning
-    if tuning.outcome is Outcome.INTERRUPTED or asked.is_set():  # it may have been asked for in the last rounds
-        raise KeyboardInterrupt("tuning was stopped before the grid was done")
-    return rank(what, method, tuning)
+    # The same part of the rounds for a method that has more or fewer of them than the others.
+    last = vars(numbers).get("tuned_over", 1) * given["rounds"] // numbers.rounds
+    over = max(1, last // (every or max(1, given["rounds"] // 20)))
+    choices, grid, found = method.choices(), method.algorithms(), {}
+    for places in same_problem(method):
+        number = len(found)
+        with interruptible() as asked:
+            try:
+                tuning = cofed.tune(
+                    method.posed(setup.problem, choices[places[0]]),
+                    setup.federation,
+                    [grid[place] for place in places],
+                    score=score,
+                    maximise=what.maximise,
+                    last=over,
+                    progress=False,
+                    checkpoint=kept if kept is None or not number else kept.with_name(f"{kept.name}-{number}"),
+                    **given,
+                )
+            except AllDiverged as error:  # the run that follows says it
+                tuning = error.tuning
+        if tuning.outcome is Outcome.INTERRUPTED or asked.is_set():  # it may have been asked for in the last rounds
+            raise KeyboardInterrupt("tuning was stopped before the grid was done")
+        found[tuple(places)] = tuning
+    return rank(what, method, found)
 
 
-def rank(what: Comparison, method: Method, tuning: cofed.Tuning) -> tuple[Frame, dict[str, Any]]:
-    """The grid as a table, and the place of its best configuration."""
-    curves = tuning.curves[what.score]
-    table: Frame = tuning.table  # its index is the place in the grid
-    sign = -1 if (tuning.maximise if what.maximise is None else what.maximise) else 1
-    near = ~table["diverged"] & ((table["score"] - tuning.score).abs() <= what.ties)
-    equal = [int(place) for place in table.index[near]] or [int(table.index[0])]
+def same_problem(method: Method) -> list[list[int]]:
+    """The places of a method's grid, in groups that have the same problem."""
+    groups: dict[Any, list[int]] = {}
+    for place, choice in enumerate(method.choices()):
+        groups.setdefault(None if method.regularizer is None else choice["strength"], []).append(place)
+    return list(groups.values())
+
+
+def rank(
+    what: Comparison, method: Method, found: Mapping[tuple[int, ...], cofed.Tuning]
+) -> tuple[Frame, dict[str, Any]]:
+    """The grid as a table, and the place of its best configuration. `found` has a tuning of each group of places."""
+    tunings, curves = list(found.values()), {}
+    for places, tuning in found.items():
+        curves |= dict(zip(places, tuning.curves[method.score or what.score], strict=True))
+    # The index of a tuning's table is the place in its own grid.
+    table: Frame = pd.concat([one.table.rename(index=dict(enumerate(places))) for places, one in found.items()])
+    sign = -1 if (tunings[0].maximise if what.maximise is None else what.maximise) else 1
+    whole = table[~table["diverged"]]
+    top = sign * (sign * whole["score"]).min()
+    equal = [int(place) for place in whole.index[(whole["score"] - top).abs() <= what.ties]] or [int(table.index[0])]
     best = min(equal, key=lambda place: sign * curves[place].mean())
     choices = pd.DataFrame([{k: described(v) for k, v in choice.items()} for choice in method.choices()])
     return choices.join(table[["score", "diverged"]]), {"best": best, "score": float(table["score"][best])}
@@ -233,7 +254,11 @@ def run(setup: Setup, method: Method, best: int, seed: int) -> tuple[Frame, dict
     with warnings.catch_warnings(), interruptible() as asked:
         warnings.filterwarnings("ignore", message=".* diverged", category=RuntimeWarning)  # the record says it
         result: Result = cofed.run(
-            setup.problem, setup.federation, algorithm, progress=False, **arguments(setup, method, seed)
+            method.posed(setup.problem, choice),
+            setup.federation,
+            algorithm,
+            progress=False,
+            **arguments(setup, method, seed),
         )
     if result.outcome is Outcome.INTERRUPTED or asked.is_set():  # it may have been asked for in the last rounds
         raise KeyboardInterrupt("the run was stopped before its rounds were done")

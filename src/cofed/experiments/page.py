@@ -4,7 +4,7 @@ import contextlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from cofed._util.files import atomically
 from cofed.experiments import expected, results
 from cofed.experiments.data_files import PATTERNS, data_files
 from cofed.experiments.gather import on_edge
-from cofed.experiments.sections import PRINTED, RELEASED, VERDICTS, Finished, counted, row, section, surroundings, texts
+from cofed.experiments.sections import PRINTED, VERDICTS, Finished, counted, row, section, surroundings, texts
 from cofed.experiments.specification import Experiment
 from cofed.experiments.verdicts import FAILS, HOLDS, UNDECIDED, UNJUDGED, one_line, word_of
 
@@ -23,7 +23,8 @@ NAMES = {"femnist": "FEMNIST", "haxby": "Haxby's scans", "mnist": "MNIST"}  # of
 HEAD = """# The papers' claims, measured
 
 Every claim of a paper is judged by a program on measured numbers: "as printed" with the settings in the paper, "as
-released" with those of the authors' public code where they differ. It is judged on the means over the seeds and then
+released" with those of the authors' public code where they differ, and in another form where the printed settings were
+found to be those of other data. It is judged on the means over the seeds and then
 on every seed alone; where fewer than four in five of the seeds share the verdict, it is undecided. Criteria stand in
 the code, and were fixed before the runs that they judge. A claim that does not hold is left so, with what was found
 about why. Bands in the figures are one standard deviation over the seeds.
@@ -102,16 +103,16 @@ def counts(experiments: Sequence[Experiment], finished: Sequence[Finished]) -> l
     earlier = sum(bool(form.earlier) for form in finished)
     said = f"Of {counted(len(experiments), 'experiment')} {len(finished)} ran"
     details = [f"{few} of them with fewer than five seeds"] * bool(few)
-    details += [f"{earlier} in an earlier form"] * bool(earlier)
+    details += [f"{earlier} in an earlier version"] * bool(earlier)
     said += f" ({', '.join(details)})" if details else ""
     lines = [f"{said}, {len(experiments) - len(finished)} are missing.", ""]
     heads = ("claims", "hold", "do not hold", "undecided", "not judged")
     lines += [row(heads), row(["---"] * len(heads))]
-    for name in (PRINTED, RELEASED):
+    for name in dict.fromkeys([PRINTED, *(form.form for form in finished)]):
         found = Counter(word_of(claim) for form in finished if form.form == name for claim in form.claims)
         lines.append(row([name, *(found[word] for word in (HOLDS, FAILS, UNDECIDED, UNJUDGED))]))
-    if gained := only_released(finished):
-        lines += ["", f"Of the claims that do not hold as printed, {gained} hold as released."]
+    if gained := only_otherwise(finished):
+        lines += ["", f"Of the claims that do not hold as printed, {gained} hold in another form."]
     tuned = [entry for form in finished for entry in form.config["algorithms"] if entry["tuned"]]
     edges = sum(bool(on_edge(entry["grid"], entry["hyperparameters"])) for entry in tuned)
     if tuned:
@@ -122,8 +123,8 @@ def counts(experiments: Sequence[Experiment], finished: Sequence[Finished]) -> l
     return [*lines, ""]
 
 
-def only_released(finished: Sequence[Finished]) -> int:
-    """How many claims do not hold as printed, and hold as released."""
+def only_otherwise(finished: Sequence[Finished]) -> int:
+    """How many claims do not hold as printed, and hold with other settings."""
     printed = {form.experiment.id: form for form in finished}
     return sum(
         word_of(claim) == HOLDS and word_of(theirs) == FAILS
@@ -136,23 +137,19 @@ def only_released(finished: Sequence[Finished]) -> int:
 
 def overview(mains: Sequence[Experiment], forms: dict[str, list[Finished]]) -> list[str]:
     """Every claim with its verdicts, side by side."""
-    lines = [row(["experiment", "claim", PRINTED, RELEASED]), row(["---"] * 4)]
+    lines = [row(["experiment", "claim", PRINTED, "in another form"]), row(["---"] * 4)]
     for main in mains:
         for text in texts(forms[main.id]):
-            cells = [
-                verdicts(text, [form for form in forms[main.id] if form.form == name]) for name in (PRINTED, RELEASED)
-            ]
-            lines.append(row([f"[{main.id}](#{main.id})", text, *cells]))
+            found = [(form, verdict(claim, form)) for form in forms[main.id] if (claim := form.claim(text)) is not None]
+            printed = [said for form, said in found if form.form == PRINTED]
+            others = [f"{form.form}: {said}" for form, said in found if form.form != PRINTED]
+            lines.append(row([f"[{main.id}](#{main.id})", text, "; ".join(printed), "; ".join(others)]))
     return [*lines, ""]
 
 
-def verdicts(text: str, forms: Sequence[Finished]) -> str:
-    """The verdicts on a claim, with what a reader must know to weigh them."""
-    found = [(form, claim) for form in forms if (claim := form.claim(text)) is not None]
-    return "; ".join(
-        VERDICTS[word_of(claim)] + (", 1 seed" if form.seeds == 1 else "") + (", earlier form" if form.earlier else "")
-        for form, claim in found
-    )
+def verdict(claim: Mapping[str, Any], form: Finished) -> str:
+    """A verdict, with what a reader must know to weigh it."""
+    return VERDICTS[word_of(claim)] + ", 1 seed" * (form.seeds == 1) + ", earlier version" * bool(form.earlier)
 
 
 def missing(absent: Sequence[Experiment], folder: Path) -> list[str]:

@@ -11,7 +11,7 @@ from cofed.experiments.specification import Experiment
 from cofed.experiments.verdicts import FAILS, HOLDS, UNDECIDED, UNJUDGED, one_line, word_of
 
 VERDICTS = {HOLDS: "**holds**", FAILS: "**does not hold**", UNDECIDED: "**undecided**", UNJUDGED: "not judged"}
-PRINTED, RELEASED = "as printed", "as released"
+PRINTED = "as printed"
 SIZES = {"full": "the paper's size", "quick": "the quick size"}
 
 
@@ -21,12 +21,12 @@ class Finished(NamedTuple):
     experiment: Experiment
     config: Mapping[str, Any]
     claims: Sequence[Mapping[str, Any]]
-    earlier: str  # what differs from the experiment as it is now, where its results are of an earlier form
+    earlier: str  # what differs from the experiment as it is now, where its results are of an earlier version
 
     @property
     def form(self) -> str:
-        """Whether the settings are those that the paper prints, or those of the authors' public code."""
-        return RELEASED if self.experiment.released_form_of else PRINTED
+        """Whose settings these are: those that the paper prints, or others."""
+        return self.experiment.form if self.experiment.released_form_of else PRINTED
 
     @property
     def seeds(self) -> int:
@@ -61,7 +61,7 @@ def ran(form: Finished, named: bool) -> list[str]:
     title = f"{form.form.capitalize()}: " if named else ""
     lines = [capital(f"{title}{', '.join(part for part in said if part)}."), ""]
     if form.earlier:
-        lines += [f"These results are of an earlier form of the experiment: {form.earlier}.", ""]
+        lines += [f"These results are of an earlier version of the experiment: {form.earlier}.", ""]
     if source := results.source(config):
         lines += [f"Data: {source}.", ""]
     if diverged := results.diverged(config):

@@ -7,7 +7,7 @@ claims as functions of what was measured.
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from cofed.algorithms.base import AbstractAlgorithm
 from cofed.experiments.measurements import Measurements
 from cofed.federation import Federation
 from cofed.problem import Problem
+from cofed.regularizers import AbstractRegularizer
 
 Numbers = SimpleNamespace  # an experiment's numbers, by name
 
@@ -106,12 +107,19 @@ class Method:
         page's table of hyperparameters and a line of the figure, but `Measurements.labels` leaves it out, so no claim
         compares it by accident. Give it a label of its own, and one value for each hyperparameter:
         `Method("FedMiD at (3e-4, 3)", fedmid, {"client_lr": (3e-4,), "server_lr": (3.0,)}, beside="FedMiD")`.
+    regularizer
+        Makes this method's own regularizer of the grid's key "strength", where it does not share the setup's.
+    score
+        The column by which its grid is ranked, where it is not the comparison's.
 
     Examples
     --------
     >>> import cofed
     >>> [a.client_lr for a in Method("FedAvg", cofed.FedAvg, {"client_lr": (0.1, 0.3)}).algorithms()]
     [0.1, 0.3]
+    >>> lasso = Method("FedMiD", cofed.FedMiD, {"client_lr": (0.1,), "strength": (0.5, 1.0)}, regularizer=cofed.L1)
+    >>> [lasso.posed(cofed.Problem(), choice).regularizer for choice in lasso.choices()]
+    [L1(strength=0.5), L1(strength=1.0)]
     """
 
     label: str
@@ -121,6 +129,8 @@ class Method:
     run: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""
     beside: str = ""
+    regularizer: Callable[[float], AbstractRegularizer] | None = None
+    score: str = ""
 
     def choices(self) -> list[dict[str, Any]]:
         """Every combination of values."""
@@ -128,7 +138,14 @@ class Method:
 
     def algorithms(self) -> list[AbstractAlgorithm]:
         """The algorithm with each combination of values."""
-        return [self.make(**choice) for choice in self.choices()]
+        posing = () if self.regularizer is None else ("strength",)
+        return [self.make(**{k: v for k, v in choice.items() if k not in posing}) for choice in self.choices()]
+
+    def posed(self, problem: Problem, choice: Mapping[str, Any]) -> Problem:
+        """The problem with the method's own regularizer, where it has one."""
+        if self.regularizer is None:
+            return problem
+        return replace(problem, regularizer=self.regularizer(choice["strength"]))
 
 
 @dataclass(frozen=True)
@@ -268,6 +285,9 @@ class Experiment:
         The id of the experiment that has the same figure with the settings that the paper prints, where this one has
         those of the authors' public code. Its claims are those of the other, word for word where they are the same; the
         page shows both verdicts side by side.
+    form
+        What the settings of such an experiment are called on the page, where they are not those of released code but
+        are found in another way, such as "features scaled".
     """
 
     id: str
@@ -281,6 +301,7 @@ class Experiment:
     note: str = ""
     reads: Sequence[str] = ()
     released_form_of: str = ""
+    form: str = "as released"
 
     @property
     def paper(self) -> str:

@@ -6,6 +6,8 @@ from cofed.gossip.dfedda import DFedDA
 from cofed.gossip.dfedmid import DFedMiD
 from cofed.gossip.dscaffold import DScaffold
 from cofed.gossip.mrefeddagt import MReFedDAGT
+from cofed.gossip.nids import NIDS
+from cofed.gossip.pgextra import PGEXTRA
 from cofed.gossip.refeddagt import ReFedDAGT
 
-__all__ = ["DASM", "DFedDA", "DFedMiD", "DScaffold", "MReFedDAGT", "ReFedDAGT", "topologies"]
+__all__ = ["DASM", "NIDS", "PGEXTRA", "DFedDA", "DFedMiD", "DScaffold", "MReFedDAGT", "ReFedDAGT", "topologies"]

@@ -1,7 +1,8 @@
 """MReFedDA-GT: multi-stage ReFedDA-GT, with a server or by gossip.
 
 Problem     min_w  mean_m F_m(w)   (psi = 0), the solution s-sparse
-Stages      n = 0, 1, ...: ReFedDA-GT with Q_n = Q_0 2^-n, restarted (trackers back to 0) from the last stage's output
+Stages      n = 0, 1, ...: ReFedDA-GT with Q_n = Q_0 2^-n, restarted (trackers back to 0) from the last stage's output;
+            K_n = K g^n local steps of eta_c g^-n, so that K_n eta_n stays (Theorem C.2 has g = 2, the default is 1)
 Reference   liang2023, Algorithm 4, Theorem 6.1: the squared l1 error halves per stage.
 Deviations  The run's rounds are split evenly over the stages (the first ones take the remainder). By gossip each node
             restarts from its own output, and the nodes' starts are mixed like z (one vector more per message), since
@@ -37,6 +38,9 @@ class MReFedDAGT(AbstractStagedAlgorithm):
         The number of stages.
     mirror : AbstractMirror, default PNorm()
         h, the geometry.
+    steps_growth : int, default 1
+        g, by which each stage multiplies the local steps and divides their size: with 2 the noise of stochastic
+        gradients falls as fast as the ball shrinks. The run then needs `local_steps`.
 
     Examples
     --------
@@ -44,6 +48,9 @@ class MReFedDAGT(AbstractStagedAlgorithm):
     >>> method = cofed.MReFedDAGT(client_lr=0.1, radius_squared=4.0, sparsity=3, stages_count=2)
     >>> [stage.algorithm.radius_squared for stage in method.stages(cofed.Problem(), 10, None)]
     [4.0, 2.0]
+    >>> doubling = cofed.MReFedDAGT(0.1, radius_squared=4.0, sparsity=3, stages_count=2, steps_growth=2)
+    >>> [(stage.algorithm.client_lr, stage.local_steps) for stage in doubling.stages(cofed.Problem(), 10, 5)]
+    [(0.1, 5), (0.05, 10)]
     """
 
     client_lr: Hyperparameter = eqx.field(converter=number)
@@ -52,6 +59,7 @@ class MReFedDAGT(AbstractStagedAlgorithm):
     server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
     stages_count: int = eqx.field(static=True, default=4)
     mirror: AbstractMirror = eqx.field(default_factory=PNorm)
+    steps_growth: int = eqx.field(static=True, default=1)
 
     needs: ClassVar[tuple[str, ...]] = ("zero",)
     equal_steps: ClassVar[bool] = False
@@ -62,6 +70,7 @@ class MReFedDAGT(AbstractStagedAlgorithm):
         require_positive("MReFedDAGT", client_lr=self.client_lr, radius_squared=self.radius_squared)
         require_positive("MReFedDAGT", server_lr=self.server_lr)
         require_count("MReFedDAGT", sparsity=self.sparsity, stages_count=self.stages_count)
+        require_count("MReFedDAGT", steps_growth=self.steps_growth)
         require_mirror("MReFedDAGT", self.mirror)
 
     def stages(self, problem: Problem, rounds: int, local_steps: int | None) -> list[Stage]:
@@ -69,10 +78,14 @@ class MReFedDAGT(AbstractStagedAlgorithm):
         count = self.stages_count
         if rounds < count:
             raise ValueError(f"MReFedDAGT has {count} stages and needs as many rounds at least, got rounds={rounds}")
+        if self.steps_growth > 1 and local_steps is None:
+            raise ValueError(
+                f"MReFedDAGT: steps_growth={self.steps_growth} multiplies local_steps, so give local_steps"
+            )
         return [
             Stage(
                 ReFedDAGT(
-                    self.client_lr,
+                    self.client_lr / self.steps_growth**n,
                     self.server_lr,
                     self.radius_squared / 2**n,
                     self.sparsity,
@@ -80,6 +93,7 @@ class MReFedDAGT(AbstractStagedAlgorithm):
                     mix_start=n > 0,
                 ),
                 rounds // count + (n < rounds % count),
+                None if local_steps is None else local_steps * self.steps_growth**n,
             )
             for n in range(count)
         ]

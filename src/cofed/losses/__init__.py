@@ -7,6 +7,7 @@ its fit.
 """
 
 from cofed.losses.base import AbstractLoss, Label, LabelMoments, LabelUnits, Prediction
+from cofed.losses.cox import AbstractPartialLikelihood, Breslow, Efron
 from cofed.losses.deviance import Deviance
 from cofed.losses.function import FunctionLoss
 from cofed.losses.huber import Huber
@@ -17,7 +18,10 @@ from cofed.losses.squared import Squared
 
 __all__ = [
     "AbstractLoss",
+    "AbstractPartialLikelihood",
+    "Breslow",
     "Deviance",
+    "Efron",
     "FunctionLoss",
     "Huber",
     "Label",

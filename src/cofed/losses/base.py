@@ -72,6 +72,9 @@ class AbstractLoss(eqx.Module):
         Whether the loss is, with `Linear`, the negative log-likelihood of a generalised linear model.
     quadratic : bool
         Whether the loss is c (prediction - y)^2 / 2, so that its Hessian is the same everywhere.
+    rowwise : bool
+        Whether the loss of many rows is the sum of theirs. One that is not is the loss of all rows of a site, and does
+        not change where all predictions there change by a constant.
     attains_zero : bool
         Whether, for every label, some prediction has the loss 0 or comes as near as one likes, and none less.
     least_label : float or None
@@ -101,6 +104,7 @@ class AbstractLoss(eqx.Module):
     elementwise: ClassVar[bool] = False
     likelihood: ClassVar[bool] = False
     quadratic: ClassVar[bool] = False
+    rowwise: ClassVar[bool] = True
     attains_zero: ClassVar[bool] = False
     least_label: ClassVar[float | None] = None
 

@@ -21,17 +21,20 @@ COLOURS: dict[str, str] = {
     "FedADMM": "#882255",
     "FedNewton": "#AA3377",
     "FedFISTA": "#44AA99",
+    "ProxSkip": "#117733",
     "DFedMiD": "#D55E00",
     "DFedDA": "#0072B2",
     "ReFedDAGT": "#E69F00",
     "MReFedDAGT": "#882255",
     "DASM": "#000000",
+    "NIDS": "#117733",
+    "PGEXTRA": "#AA4499",
     "DScaffold": "#999933",
     "FedProx": "#009E73",
     "PureLocal": "#999933",
     "Alternative": "#CC79A7",
 }
-DASHED = {"DFedMiD", "DFedDA", "ReFedDAGT", "MReFedDAGT", "DASM", "DScaffold"}
+DASHED = {"DFedMiD", "DFedDA", "ReFedDAGT", "MReFedDAGT", "DASM", "NIDS", "PGEXTRA", "DScaffold"}
 REFERENCE = "#6B6B6B"  # of lines that runs are compared with: the truth, a pooled solution
 
 WORDS = {

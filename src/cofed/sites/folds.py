@@ -18,6 +18,7 @@ def deal(folds: Folds, site: str, y: np.ndarray) -> np.ndarray:
     words = hashlib.sha256(f"cofed folds {folds.seed} {site}".encode()).digest()
     rng = np.random.default_rng(np.frombuffer(words, np.uint32))
     dealt = np.empty(len(y), np.int32)
+    y = y if y.ndim == 1 else y[:, -1]  # of the time to an event, whether there was one
     for label in np.unique(y) if folds.by_class else [None]:
         rows = np.arange(len(y)) if label is None else np.flatnonzero(y == label)
         first = int(rng.integers(folds.count))  # else every site's leftovers would fall to the first folds

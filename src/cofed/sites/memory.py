@@ -24,6 +24,7 @@ from cofed.federation import Federation
 from cofed.federation.rows import Rows, of_clients, tiers_of
 from cofed.models import Weights
 from cofed.sites.base import AbstractSites, AbstractTraining, Exchange, Exchanges, QuestionRefused, TrainingPlan
+from cofed.sites.follow_up import mistake
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.queries.private import AbstractPrivateQuery
 from cofed.sites.questions import question_bytes
@@ -125,6 +126,16 @@ class MemorySites(AbstractSites):
         if weight is not None and not weight.all():
             rows = rows.some(weight > 0).of_sites_with_rows()
         return self.with_rows(rows)
+
+    def of_times(self) -> "MemorySites":
+        self.require_target()
+        y = self.rows.y
+        if y.ndim != 2:
+            raise QuestionRefused("the sites have one number for a target; times to an event need a time and an event")
+        wrong = mistake(y)
+        if wrong is not None:
+            raise QuestionRefused(wrong)
+        return self.with_labels(y)
 
     def with_clusters(self, cluster: np.ndarray) -> "MemorySites":
         """The same rows in groups, each of which is within a site; what was asked counts on."""

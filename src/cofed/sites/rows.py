@@ -25,7 +25,7 @@ class SiteRows:
 
     names: tuple[str, ...]  # of the sites
     X: np.ndarray  # n x p
-    y: np.ndarray  # n labels, or none at all
+    y: np.ndarray  # n labels, or none at all; of the time to an event, rows of (time, event) or (entry, time, event)
     site: np.ndarray  # n positions in `names`, in order
     cluster: np.ndarray | None = None  # n groups of rows, each within a site; None is a group for each site
     weight: np.ndarray | None = None  # n numbers above 0; None is 1 for every row
@@ -123,7 +123,7 @@ class SiteRows:
             labels = self.y if len(self.y) else np.zeros(n)
             X, y = (self.X, labels) if scaling is None else (scaling.rows(self.X), scaling.labels(labels))
             # Padding repeats the first row, so that no loss of it is infinite.
-            held, marks = np.empty((most, X.shape[1])), np.empty(most, y.dtype)
+            held, marks = np.empty((most, X.shape[1])), np.empty((most, *y.shape[1:]), y.dtype)
             held[:n], held[n:], marks[:n], marks[n:] = X, X[0], y, y[0]
             return jnp.asarray(held), jnp.asarray(marks)
 

@@ -64,8 +64,9 @@ class Table(eqx.Module):
     ----------
     X : array of shape (n, p)
         The features.
-    y : array of shape (n,)
-        The labels: numbers, or the positions of classes.
+    y : array of shape (n,), (n, 2) or (n, 3)
+        The labels: numbers, or the positions of classes; of the time to an event, rows of (time, event) or (entry,
+        time, event).
     weight : array of shape (n,)
         The row's weight, above 0; 0 for padding.
     fold : array of shape (n,)
@@ -77,7 +78,7 @@ class Table(eqx.Module):
     """
 
     X: Float[Array, "n p"]
-    y: Num[Array, " n"]
+    y: Num[Array, "n ..."]
     weight: Float[Array, " n"]
     fold: Int[Array, " n"]
     cluster: Int[Array, " n"]

@@ -23,6 +23,11 @@ class LocalSteps(Protocol):
         """For a method's own random draws: folded by (seed, round, client id), and independent of the batches."""
         ...
 
+    @property
+    def shared_key(self) -> PRNGKeyArray:
+        """For draws that all clients share: folded by (seed, round) alone."""
+        ...
+
     def gradient(self, w: PyTree, k: Float[Array, ""]) -> PyTree:
         """G_k(w): the gradient of the client's smooth loss at w on its k-th batch."""
         ...

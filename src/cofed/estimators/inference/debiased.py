@@ -84,10 +84,12 @@ def sparse(likelihood: Likelihood) -> np.ndarray:
     """The model without a penalty on the few features that a strong lasso leaves in use."""
     problem, p = likelihood.problem, likelihood.features
     spread = np.asarray(problem.null.spread)
-    prediction = jnp.zeros(()) if problem.start.intercept is None else problem.start.intercept
-    # What a row tells, at the model without features.
-    bend = float(jax.grad(jax.grad(problem.loss))(prediction, problem.null.mean))
-    noise = spread * np.sqrt(bend / (likelihood.problem.weight * likelihood.weight))  # of the gradient
+    # What a row tells, at the model without features: of the time to an event, an event tells what a row does.
+    bend = float(problem.null.mean)
+    if problem.loss.rowwise:
+        prediction = jnp.zeros(()) if problem.start.intercept is None else problem.start.intercept
+        bend = float(jax.grad(jax.grad(problem.loss))(prediction, problem.null.mean))
+    noise = spread * np.sqrt(bend / (problem.weight * likelihood.weight))  # of the gradient
     strength = np.sqrt(2 * np.log(max(p, 2))) * np.where(noise > 0, noise, 1.0)
     psi = WeightedElasticNet(jnp.asarray(strength), jnp.zeros(p))
     found = solve(problem, psi, "auto", PRECISION, 1000)

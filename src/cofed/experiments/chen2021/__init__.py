@@ -6,9 +6,10 @@ per round, "local" the clients' own.
 """
 
 from cofed.experiments.chen2021.alternative import ALTERNATIVE
+from cofed.experiments.chen2021.convergence import CONVERGENCE
 from cofed.experiments.chen2021.fedprox import FEDPROX
 from cofed.experiments.chen2021.heterogeneity import HETEROGENEITY
 from cofed.experiments.chen2021.path import PATH
 from cofed.experiments.chen2021.rates import RATES
 
-EXPERIMENTS = [ALTERNATIVE, RATES, FEDPROX, PATH, HETEROGENEITY]
+EXPERIMENTS = [ALTERNATIVE, RATES, FEDPROX, CONVERGENCE, PATH, HETEROGENEITY]

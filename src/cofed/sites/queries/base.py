@@ -98,7 +98,8 @@ class AbstractQuery(ABC, Generic[M]):
 
         def of_one_row(message: M) -> PyTree:
             whole = jnp.zeros(1, jnp.int32)
-            table = Table(jnp.zeros((1, n_features)), jnp.zeros(1, label), jnp.zeros(1), whole, whole, jnp.zeros(1))
+            labels = jnp.zeros(1, label) if is_rowwise(message.loss) else jnp.zeros((1, 2))
+            table = Table(jnp.zeros((1, n_features)), labels, jnp.zeros(1), whole, whole, jnp.zeros(1))
             return self.answer(table, message)
 
         return eqx.filter_eval_shape(of_one_row, message)
@@ -109,13 +110,20 @@ def is_classes(loss: AbstractLoss | None) -> bool:
     return loss is not None and n_outputs(loss) > 1
 
 
+def is_rowwise(loss: AbstractLoss | None) -> bool:
+    """Whether a question is about the sum of the rows' own losses; else a label is of the time to an event."""
+    return loss is None or loss.rowwise
+
+
 def n_outputs(loss: AbstractLoss) -> int:
     """How many numbers a model predicts for a row."""
     return loss.outputs(np.zeros(1, np.int32)) or 1
 
 
 def statistic(loss: AbstractLoss, y: jax.Array) -> jax.Array:
-    """What of the labels the loss is linear in, a column each: the labels, or the indicators of the classes."""
+    """What of the labels the loss is linear in, a column each: the labels, the indicators of the classes, or events."""
+    if not loss.rowwise:
+        return y[:, -1:].astype(float)
     outputs = n_outputs(loss)
     if outputs == 1:
         return y.astype(float)[:, None]

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from cofed.losses import AbstractLoss
+from cofed.sites.queries.at_risk import partial_hessians, partial_look, partial_products
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers, few_sizes, n_outputs
 from cofed.sites.table import Table, sum_rows
 from cofed.solvers.curvature import pack
@@ -50,6 +51,11 @@ class LookQuery(AbstractQuery[LookMessage]):
     def answer(self, table: Table, message: LookMessage) -> LookAnswer:
         loss = message.half_deviance
         models, p, k = np.shape(message.coef)
+        if not loss.rowwise:
+            seen, nothing = partial_look(table, message), jnp.zeros((models, k), table.X.dtype)
+            hessian = partial_hessians(table, message)
+            # A constant changes nothing: the slope by an intercept is 0.
+            return LookAnswer(seen.loss, seen.gradient[..., None], nothing, seen.held, hessian)
         coef, intercept, without = (jnp.asarray(a) for a in (message.coef, message.intercept, message.without))
         columns = jnp.moveaxis(coef, 1, 0).reshape(p, models * k)
 
@@ -219,6 +225,9 @@ class ProductQuery(AbstractQuery[ProductMessage]):
     def answer(self, table: Table, message: ProductMessage) -> ProductAnswer:
         loss = message.half_deviance
         coef, intercept = jnp.asarray(message.coef), jnp.asarray(message.intercept)
+        if not loss.rowwise:
+            bent = partial_products(table, message)
+            return ProductAnswer(bent, jnp.zeros_like(bent[:, 0]))
         single = n_outputs(loss) == 1
 
         def block(rows: Table) -> ProductAnswer:

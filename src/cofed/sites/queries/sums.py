@@ -179,7 +179,9 @@ class ColumnsQuery(AbstractQuery[ColumnsMessage]):
 
 
 def constant_losses(loss: AbstractLoss, constant: Numbers, y: Array) -> Array:
-    """The loss of every row where all have one prediction."""
+    """The loss of every row where all have one prediction; 0 where rows have no loss of their own."""
+    if not loss.rowwise:
+        return jnp.zeros(y.shape[0])
     prediction = jnp.asarray(constant) if n_outputs(loss) > 1 else jnp.asarray(constant)[0]
     return jax.vmap(loss, in_axes=(None, 0))(prediction, y)
 

@@ -1,0 +1,213 @@
+"""Cox's model of proportional hazards, with a baseline hazard for each site."""
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.utils import Tags
+
+from cofed._util.types import Given
+from cofed.estimators.base import FederatedLinearModel, treated_apart
+from cofed.estimators.checks import check_choice
+from cofed.estimators.penalty import WeightedElasticNet, elastic_net
+from cofed.estimators.standardized_problem import StandardizedProblem
+from cofed.losses import AbstractPartialLikelihood, Breslow, Efron
+from cofed.sites import AbstractSites, QuestionRefused
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels
+from cofed.sites.queries import SumsAnswer
+from cofed.sites.time_intake import gather_times
+
+TIES: dict[str, AbstractPartialLikelihood] = {"breslow": Breslow(), "efron": Efron()}
+
+
+class FederatedCox(FederatedLinearModel):
+    """Cox's proportional hazards with a baseline hazard for each client, on rows that stay there, to the exact answer.
+
+    Minimises -(log partial likelihood) / N + alpha (l1_ratio |w|_1 + (1 - l1_ratio) ||w||^2 / 2), N the rows of all
+    clients. Each client is a stratum: its rows are compared with its own rows only, so that the clients' likelihoods
+    add up, and their hazards may differ in whatever way. It is R's `coxph(y ~ x + strata(client))`, and glmnet's cox
+    with `stratifySurv`.
+
+    Parameters
+    ----------
+    alpha : float, default=0.1
+        The strength of the penalty.
+    l1_ratio : float, default=1.0
+        The part of the penalty that is the l1 norm.
+    ties : {"efron", "breslow"}, default="efron"
+        What is assumed where several events of a client have one time: "efron" as R's coxph, "breslow" as glmnet.
+    standardize : bool, default=True
+        Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
+        `coef_` is for the features as given.
+    algorithm : {"auto", "newton", "fista"}, default="auto"
+        How to solve: "auto" chooses (see `cofed.estimators.solver`).
+    tol : float, default=1e-12
+        The fit stops where the duality gap is at most tol times the loss of the model without features.
+    max_rounds : int, default=20_000
+        The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (p,)
+        Log hazard ratios for the features as they were given.
+    intercept_ : float
+        0: the baseline hazards have it.
+    support_ : ndarray of bool
+        True where a feature is used.
+    certificate_ : Certificate
+        How far from optimal the fit can be. Its objective has the log partial likelihood less that of the saturated
+        model, half of glmnet's deviance.
+    n_events_ : int
+        The events of all clients.
+    n_rounds_, bytes_ : int
+        The exchanges between the server and its clients, and their size (both ways, all clients).
+    exchanges_ : tuple of ExchangeTotal
+        What they were.
+    clients_, client_sizes_ : tuple
+        The clients' names, and how many rows each has.
+    algorithm_ : str
+        The algorithm that was used.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X, site = rng.normal(size=(200, 3)), np.arange(200) % 4
+    >>> death, end = rng.exponential(np.exp(-X[:, 0]) / (1 + site)), rng.exponential(1.0, 200)
+    >>> y = np.column_stack([np.minimum(death, end), death <= end])
+    >>> model = FederatedCox(alpha=0.1).fit(X, y, clients=site)
+    >>> model.support_.tolist(), model.n_events_ == int(y[:, 1].sum())
+    ([True, False, False], True)
+    """
+
+    fit_intercept: bool = False  # and no parameter
+
+    def __init__(
+        self,
+        alpha: Given[float] = 0.1,
+        *,
+        l1_ratio: Given[float] = 1.0,
+        ties: Given[str] = "efron",
+        standardize: Given[bool] = True,
+        algorithm: Given[str] = "auto",
+        tol: Given[float] = 1e-12,
+        max_rounds: Given[int] = 20_000,
+    ):
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.ties = ties
+        self.standardize = standardize
+        self.algorithm = algorithm
+        self.tol = tol
+        self.max_rounds = max_rounds
+
+    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedCox":
+        """Fit to the rows of all clients, which count alike.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p), pandas.DataFrame or AbstractSites
+            The features of every row. Sites carry y, too.
+        y : array-like
+            The times and events of every row.
+        clients : array-like of shape (n,), str or None
+            The client's name of every row, or the name of that column of a pandas X; None is one client.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        return super().fit(X, y, clients)
+
+    def predict(self, X: Features) -> np.ndarray:
+        """The log hazards of new rows, beside their clients' baseline: the larger, the sooner the event.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p) or pandas.DataFrame
+            New rows, with the features of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            X coef.
+        """
+        return self._linear(X)
+
+    def infer(
+        self,
+        X: FitFeatures,
+        y: Labels = None,
+        clients: Clients = None,
+        *,
+        coefficients: Given[list[str] | list[int] | str | int | None] = None,
+        level: Given[float] = 0.95,
+        errors: Given[str | npt.ArrayLike] = "model",
+    ) -> pd.DataFrame:
+        """Log hazard ratios without the penalty's bias, with standard errors, intervals and p-values.
+
+        Parameters
+        ----------
+        X, y, clients
+            As in `fit`, and the same rows.
+        coefficients : list of str or int, optional
+            Names or positions of features; None is all.
+        level : float, default=0.95
+            The coverage of the intervals.
+        errors : {"model"}, default="model"
+            The standard errors: from the inverse of the partial likelihood's information.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per coefficient: coef, debiased, se, low, high, z, p_value. NaN where a column depends on those
+            before it, or is constant within every client.
+        """
+        if not isinstance(errors, str) or errors != "model":
+            raise ValueError(f"{type(self).__name__}: errors must be 'model', got {errors!r}")
+        return super().infer(X, y, clients, coefficients=coefficients, level=level)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.positive_only = True
+        return tags
+
+    def _intake(self, X: FitFeatures, y: Labels, clients: Clients) -> AbstractSites:
+        self.client_column_ = clients if isinstance(clients, str) else None
+        return self._labelled(gather_times(self, X, y, clients))
+
+    def _labelled(self, sites: AbstractSites) -> AbstractSites:
+        try:
+            return sites.of_times()
+        except QuestionRefused as refused:
+            raise ValueError(f"{type(self).__name__}: {refused}") from None
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice(type(self).__name__, "ties", self.ties, tuple(TIES))
+        if self.algorithm not in ("auto", "newton", "fista"):
+            raise ValueError(
+                f"{type(self).__name__}: algorithm must be one of auto, newton, fista, got {self.algorithm!r}: the "
+                "steps of others are for losses that are sums over rows"
+            )
+
+    def _check_sums(self, found: SumsAnswer) -> None:
+        super()._check_sums(found)
+        events = np.asarray(found.labels)[:, 0]
+        if not events.sum() > 0:
+            raise ValueError(f"{type(self).__name__}: y has no event: all rows are censored")
+        if len(events) > 1 and events.max() == events.sum():
+            raise ValueError(
+                f"{type(self).__name__}: all {events.sum():g} events are in one fold, so that there are none to learn "
+                "from; choose fewer folds (cv), or another random_state"
+            )
+        self.n_events_ = round(float(events.sum()))
+
+    def _loss(self) -> AbstractPartialLikelihood:
+        return TIES[self.ties]
+
+    def _penalty(self, problem: StandardizedProblem, alpha: float) -> WeightedElasticNet:
+        return elastic_net(alpha, float(self.l1_ratio), problem.units)
+
+    def _blocks(self, features: int) -> np.ndarray:
+        return treated_apart(features, 1, float(self.l1_ratio))

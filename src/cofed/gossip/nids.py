@@ -1,0 +1,84 @@
+"""NIDS: proximal gradient descent by gossip, exact, with a step that does not depend on the network.
+
+Problem     min_w  mean_m F_m(w) + psi(w), psi convex; node m talks to its neighbours only, after every step
+Notation    W the gossip matrix, W~ = (I + W)/2; a = client_lr; g_k = G(x_k)
+Start       z_1 = x_0 - a g_0
+Round       z_{k+1} = z_k - x_k + W~ (2 x_k - x_{k-1} - a (g_k - g_{k-1}))
+Model       of a node x_k = prox_{a psi}(z_k); of the federation mean_m x_k
+Assumes     W symmetric; one step per round; a < 2/L, L the largest of the nodes' own smoothness constants.
+Reference   Li, Shi, Yan 2019, IEEE Transactions on Signal Processing, NIDS (arXiv 1704.07807).
+Deviations  All nodes begin at one w_0. The first round sends x_0, which all nodes have: so every round is alike.
+            Where links fail W changes from round to round, which the theory does not cover.
+"""
+
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from cofed._util import trees
+from cofed._util.scalars import number, require_positive
+from cofed._util.types import Hyperparameter
+from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps
+from cofed.problem import Problem
+
+
+class Node(NamedTuple):
+    z: PyTree  # z_k, the point before the prox
+    x: PyTree  # x_k, the node's model
+    before: PyTree  # x_{k-1}
+    gradient: PyTree  # g_k, of the last gradient that was computed
+    sent: PyTree  # what the node sent in this round
+
+
+class NIDS(AbstractGossipAlgorithm):
+    """Exact proximal gradient descent without a server (see cofed.gossip.nids for the update).
+
+    Parameters
+    ----------
+    client_lr : float
+        a, the step size; it may be as large as for one node alone, whatever the graph.
+
+    Examples
+    --------
+    >>> import cofed
+    >>> cofed.NIDS(client_lr=0.1).needs
+    ('convex',)
+    """
+
+    client_lr: Hyperparameter = eqx.field(converter=number)
+
+    needs: ClassVar[tuple[str, ...]] = ("convex",)
+    equal_steps: ClassVar[bool] = True
+    paper: ClassVar[str] = "Li et al. 2019"
+
+    def __check_init__(self):
+        require_positive("NIDS", client_lr=self.client_lr)
+
+    def refuses(self, problem: Problem) -> str | None:
+        if problem.local_steps not in (None, 1):
+            return f"NIDS takes one step per round, not {problem.local_steps}; give local_steps=1"
+        return None
+
+    def init_node(self, problem: Problem, w0: PyTree) -> Node:
+        nothing = trees.zeros_like(w0)
+        return Node(w0, w0, w0, nothing, nothing)
+
+    def local_node(self, problem: Problem, node: Node, steps: LocalSteps):
+        g = steps.gradient(node.x, jnp.zeros_like(steps.count))
+        first = steps.round == 0
+        # In round 0 z = x_0 - a g_0 and no gradient has changed: the update then leaves z as it is.
+        z = trees.where(first, trees.axpy(-self.client_lr, g, node.z), node.z)
+        change = trees.where(first, trees.zeros_like(g), trees.sub(g, node.gradient))
+        reflected = trees.sub(trees.scale(2.0, node.x), node.before)
+        sent = trees.axpy(-self.client_lr, change, reflected)
+        return node._replace(z=z, gradient=g, sent=sent), sent
+
+    def mix(self, problem: Problem, node: Node, mixed: PyTree) -> Node:
+        half = trees.scale(0.5, trees.add(node.sent, mixed))  # W~ applied to what was sent
+        z = trees.add(trees.sub(node.z, node.x), half)
+        return node._replace(z=z, x=problem.regularizer.prox(z, self.client_lr), before=node.x)
+
+    def model_node(self, problem: Problem, node: Node) -> PyTree:
+        return node.x

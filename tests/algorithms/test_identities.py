@@ -281,6 +281,8 @@ LIMITS = {
     "FedDR": (cofed.FedDR(0.1, 0.5), {"local_steps": 5}, 1500, 1e-9),
     "FedDR, sampled": (cofed.FedDR(0.1, 0.5), {"local_steps": 10, "clients_per_round": 3}, 5000, 1e-8),
     "FedADMM": (cofed.FedADMM(0.1, 0.5), {"local_steps": 5}, 1500, 1e-9),
+    "FedNL": (cofed.FedNL(cofed.TopK(0.2)), {"local_steps": 1}, 120, 1e-9),
+    "FedNL, one bit": (cofed.FedNL(cofed.Quantised(1)), {"local_steps": 1}, 400, 1e-9),
     "ProxSkip, 0.3": (cofed.ProxSkip(0.03, 0.3), {"local_steps": 16}, 2000, 1e-9),
     "ProxSkip, 0.1": (cofed.ProxSkip(0.03, 0.1), {"local_steps": 50}, 2000, 1e-9),
 }

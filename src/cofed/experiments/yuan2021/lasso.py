@@ -240,6 +240,7 @@ def scaled(printed: Experiment, whys: Sequence[str] = ()) -> Experiment:
         claims=explained(printed.claims, whys),
         note=AS_SCALED,
         released_form_of=printed.id,
+        form="features scaled",
     )
 
 

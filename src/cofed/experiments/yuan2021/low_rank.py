@@ -146,6 +146,7 @@ def scaled(printed: Experiment, strength: float, whys: Sequence[str] = ()) -> Ex
         claims=explained(printed.claims, whys),
         note=AS_SCALED,
         released_form_of=printed.id,
+        form="features scaled",
     )
 
 

@@ -58,6 +58,20 @@ def fit(
     features: Annotated[
         str | None, typer.Option(help="The columns to predict from, with commas; by default all others.")
     ] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="The column that says how much a row counts, >= 0.", show_default=False)
+    ] = None,
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            help="The column that is added to a row's prediction: of counts, the logarithm of the time that they are "
+            "of.",
+            show_default=False,
+        ),
+    ] = None,
+    class_weight: Annotated[
+        str | None, typer.Option(help="balanced: all classes count the same, all together.", show_default=False)
+    ] = None,
     client: Annotated[
         str | None, typer.Option(help="The column that says which site a row of one table is of.")
     ] = None,
@@ -114,10 +128,10 @@ def fit(
         else:
             assert target is not None
             intervals = level if infer else None
-            plan = FitPlan(
-                "gaussian" if family is None else family, penalty, l1_ratio, alpha, cv, select, intervals, seed, errors
-            )
-            choice = FitTables(sites, target, names(features), client, missing_values)
+            guess = "gaussian" if class_weight is None else "binomial"
+            chosen = l1_ratio, alpha, cv, select, intervals, seed, errors, class_weight
+            plan = FitPlan(guess if family is None else family, penalty, *chosen)
+            choice = FitTables(sites, target, names(features), client, missing_values, weight, offset)
             ready = prepare(plan, choice, guess=family is None)
         ready.choice.require_elsewhere(out)
     except (ValueError, FileNotFoundError) as error:
@@ -132,7 +146,7 @@ def fit(
     require_watch(watch)
     private_out_folder(out)  # made when all checks have passed
     keep_study(ready, out / "study.toml")
-    run(ready, Placement(in_process, secure, plain, policy, patience), out, watch=watch, drop=drop)
+    run(ready, Placement(in_process, secure, plain, policy, patience, drop), out, watch=watch)
 
 
 def keep_study(ready: "PreparedFit", path: Path) -> None:
@@ -153,7 +167,7 @@ def keep_study(ready: "PreparedFit", path: Path) -> None:
         fail(f"{error}")
 
 
-def run(ready: "PreparedFit", where: Placement, out: Path, *, watch: bool, drop: bool) -> None:
+def run(ready: "PreparedFit", where: Placement, out: Path, *, watch: bool) -> None:
     """Do a fit over these tables."""
 
     @contextlib.contextmanager
@@ -161,7 +175,7 @@ def run(ready: "PreparedFit", where: Placement, out: Path, *, watch: bool, drop:
         if not where.in_process:
             events.tell("waiting", words=f"starting {len(ready.tables)} sites, a process for each")
         with opened(ready, out, where) as sites:
-            yield ready.job(sites, out, this_command(), drop)
+            yield ready.job(sites, out, this_command(), where.drop)
 
     perform(begun, out, watch=watch, resumable=not where.in_process)
 
@@ -179,7 +193,9 @@ def perform(begun: "Begun", out: Path, *, watch: bool, resumable: bool) -> None:
     """
     from cofed.fitting import FitEvents, run_fit
     from cofed.fitting.show import shown
-    from cofed.sites.network import SitesMissing
+    from cofed.sites import SiteRefused
+    from cofed.sites.link import SitesMissing
+    from cofed.sites.policy import advice
 
     screen, progress = Console(stderr=True), out / "progress.jsonl"
     try:
@@ -192,6 +208,8 @@ def perform(begun: "Begun", out: Path, *, watch: bool, resumable: bool) -> None:
         stop(f"Stopped. What was exchanged until then is in {out / 'exchanges.csv'}.{on}")
     except SitesMissing as error:
         fail(f"{error}. What was exchanged is kept, and the same command goes on from there")
+    except SiteRefused as error:
+        fail(f"{error}. {advice(error)}")
     except RuntimeError as error:  # a process of Flower's failed
         fail(str(error))
     except ValueError as error:

@@ -26,6 +26,7 @@ class Placement:
     plain: bool = False  # whether the server sees each site's answers
     policy: Path | None = None  # what every site goes by
     patience: int = 600  # seconds to wait for a silent site
+    drop: bool = False  # whether to go on without it then
 
 
 def is_flower_there() -> bool:
@@ -49,7 +50,8 @@ def opened(ready: "PreparedFit", out: Path, where: Placement) -> "Iterator[Abstr
 
     choice, folder = ready.choice, out / "network"
     features = None if choice.features is None else tuple(choice.features)
-    columns = ChosenColumns(target=choice.target, features=features, missing=choice.missing, design=ready.design)
+    roles = {"weight": choice.weight, "offset": choice.offset}
+    columns = ChosenColumns(choice.target, features, missing=choice.missing, design=ready.design, **roles)
     tables: dict[str, Path | pd.DataFrame] = {site: table.frame for site, table in ready.tables.items()}
     tables |= {site: file for site, file in choice.files().items() if site in tables}
     started = start_sites(
@@ -60,6 +62,7 @@ def opened(ready: "PreparedFit", out: Path, where: Placement) -> "Iterator[Abstr
         plain=where.plain,
         policy=where.policy,
         patience=float(where.patience),
+        drop=where.drop,
     )
     with ending_in_order(), started as sites:
         yield sites

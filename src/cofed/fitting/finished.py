@@ -40,6 +40,8 @@ class FinishedFit:
         The command that does the same again; empty where there was none.
     is_masked : bool or None
         Whether the server learnt sums over all sites only; None where all was in one process.
+    absent : tuple of str
+        Sites that the fit went on without.
     """
 
     model: FederatedLinearModel
@@ -52,6 +54,12 @@ class FinishedFit:
     notes: tuple[str, ...] = ()
     command: str = ""
     is_masked: bool | None = None
+    absent: tuple[str, ...] = ()
+
+    @property
+    def without(self) -> str:
+        """Which sites the model is without, in a sentence; empty where all took part."""
+        return f"WITHOUT {', '.join(self.absent)}: the model is of the other sites' rows." if self.absent else ""
 
     @property
     def seen(self) -> str:
@@ -97,24 +105,27 @@ class FinishedFit:
         return pd.concat([whole, shown.reindex(keys).reset_index(drop=True)], axis=1)
 
     def summary(self) -> str:
-        """The fit in words, what the server has seen, and how many rows were left out."""
+        """The fit in words, without which sites, what the server has seen, and how many rows were left out."""
         first, last = (self.seen, "") if self.is_masked is False else ("", self.seen)
-        return "\n".join(part for part in (first, self.model.summary(), self.left_out, last) if part)
+        parts = (first, self.without, self.model.summary(), self.left_out, last)
+        return "\n".join(part for part in parts if part)
 
     @property
     def left_out(self) -> str:
-        """How many rows were left out for their missing values, in all and by site; empty where there are none."""
+        """How many rows were left out, in all and by site, and why; empty where there are none."""
         if "rows_of_the_table" not in self.sites:
             return ""
         rows, whole = self.sites["rows"].astype(int), self.sites["rows_of_the_table"].astype(int)
+        design = vars(self.model).get("design_")
+        weightless = " or a weight of 0" if design is not None and design.weight is not None else ""
         some = [
             f"{had - used} of {had} at {site}"
             for site, used, had in zip(self.sites["site"], rows, whole, strict=True)
             if used < had
         ]
         return (
-            f"{rows.sum()} of {whole.sum()} rows are used; {whole.sum() - rows.sum()} have missing values and are left "
-            f"out: {', '.join(some)}"
+            f"{rows.sum()} of {whole.sum()} rows are used; {whole.sum() - rows.sum()} have missing values{weightless} "
+            f"and are left out: {', '.join(some)}"
         )
 
     def summary_table(self) -> pd.DataFrame:

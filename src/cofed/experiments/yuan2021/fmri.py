@@ -152,8 +152,8 @@ subjects=[1, 2, 3, 4, 5, 6]) fetches them, and `cofed reproduce yuan2021-fig5 yu
 are chosen by the regularized validation loss of the last round. Real scans are the same for every seed, which changes
 the clients and the order of the samples drawn. The text says "a house or a face", the appendix "a horse and a face":
 house and face."""
-EASY_SLICE = """On half a slice of one subject, tested on later runs of the same person, the task is too easy to tell the
-methods apart: the median pair of rates of each of the four has a test accuracy of 1. The paper tests on another
+EASY_SLICE = """On half a slice of one subject, tested on later runs of the same person, the task is too easy to tell
+the methods apart: the median pair of rates of each of the four has a test accuracy of 1. The paper tests on another
 person, with 75 times as many voxels; those scans were not there to test whether that is what makes the difference."""
 COMPARABLE = Claim(
     "FedDualAvg is sparse and as accurate as centralised training.",

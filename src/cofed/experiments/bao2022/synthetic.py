@@ -220,8 +220,8 @@ above 0.01. With constant weights, from the same start, F1 is 1 in round 250 (se
 0")."""
 
 RANK_OF_ALL = "FedMiD has the true rank too, as the exact solution has it."
-RANK_LATER = """ Where one of the three has a larger one, its growing weights are the cause: with constant weights and all
-else equal Fast-FedDA has the true rank."""
+RANK_LATER = """ Where one of the three has a larger one, its growing weights are the cause: with constant weights and
+all else equal Fast-FedDA has the true rank."""
 
 SPARSE_VIEWS = (View("l2_error"), View("l1_error"), View("f1"), View("objective", label="training loss"))
 LOW_RANK_VIEWS = (

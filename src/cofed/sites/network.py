@@ -19,7 +19,7 @@ from cofed.sites.addition import AbstractAddition, MaskedAddition, PlainAddition
 from cofed.sites.agreement import agree, agree_on_fills
 from cofed.sites.base import AbstractSites, Exchange, Exchanges, QuestionRefused, TrainingPlan
 from cofed.sites.columns import TableInfo
-from cofed.sites.design import Design
+from cofed.sites.design import Design, Target
 from cofed.sites.exchange_log import Entry, ExchangeLog
 from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
 from cofed.sites.queries.base import AbstractQuery, Message
@@ -114,7 +114,7 @@ class CardsChanged(Exception):
 class ChosenColumns:
     """What of the sites' tables a fit is about; see `cofed.sites.agree`."""
 
-    target: str | None = None
+    target: str | Target | None = None
     features: tuple[str, ...] | None = None
     factors: Collection[str] = ()
     missing: str = "refuse"
@@ -124,6 +124,7 @@ class ChosenColumns:
         """What tells one choice from another."""
         return {
             **dataclasses.asdict(self),
+            "target": self.target.model_dump(mode="json") if isinstance(self.target, Target) else self.target,
             "design": None if self.design is None else self.design.model_dump(mode="json"),
         }
 
@@ -327,10 +328,17 @@ class NetworkSites(AbstractSites):
         assert classes is not None
         return sites, classes
 
+    def of_times(self) -> "NetworkSites":
+        if self.agreed.target is None or self.agreed.target.event is None:
+            raise QuestionRefused("the sites have no times to an event: give a target such as Target(name=, event=)")
+        return self
+
     def with_target(self, classify: bool) -> "NetworkSites":
         """The same sites with a target that is a number or a class; what was asked counts on."""
         if self.agreed.target is None:
             raise ValueError("the sites have no target; say which column is predicted, such as target='cost'")
+        if self.agreed.target.event is not None:
+            raise QuestionRefused(f"the target {self.agreed.target.name!r} is times to an event, for FederatedCox")
         if (self.agreed.classes is not None) == classify:
             return self
         if self.network.columns.design is not None:

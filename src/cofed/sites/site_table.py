@@ -14,6 +14,7 @@ from cofed._util.pandas_types import Frame
 from cofed._util.types import Given
 from cofed.sites.columns import WORDS, Column, Label, TableInfo, level_text, numbers_of, read_column
 from cofed.sites.design import Design, Feature, Target
+from cofed.sites.follow_up import mistake
 from cofed.sites.rows import Latest, SiteRows
 
 POINTS = "write them with decimal points"
@@ -95,14 +96,17 @@ class SiteTable:
     def findings(self, design: Design) -> list[str]:
         """All that keeps the table from fitting a design, a sentence each."""
         found = [finding for feature in design.features for finding in self.misfits(feature, feature.levels)]
-        if design.target is not None:
-            found += self.misfits(design.target, design.target.classes)
+        for column in () if design.target is None else design.target.columns:
+            found += self.misfits(column, column.classes)
         if found:
             return found
         if design.missing == "refuse":
             found = [self.refused(part) for part in parts(design) if self.read(part.name, part.markers).missing.any()]
         if not found and not self.kept(design).any():
             found = [f"site {self.site!r}: no row is left of {len(self.frame)} without those with missing values"]
+        if not found and design.target is not None and design.target.event is not None and design.missing != "keep":
+            wrong = mistake(self.labels(design)[self.kept(design)])
+            found = [] if wrong is None else [f"site {self.site!r}: of the target {design.target.name!r}, {wrong}"]
         return found
 
     def misfits(self, part: Feature | Target, levels: Sequence[Label] | None) -> list[str]:
@@ -185,8 +189,11 @@ class SiteTable:
         return X
 
     def labels(self, design: Design) -> np.ndarray:
-        """The targets: numbers, or positions of classes."""
+        """The targets: numbers, positions of classes, or rows of the time to an event."""
         assert design.target is not None
+        if design.target.event is not None:
+            columns = [self.read(one.name, one.markers).values for one in design.target.columns]
+            return np.column_stack([column.astype(np.float64) for column in columns])
         column = self.read(design.target.name, design.target.markers)
         if design.target.classes is None:
             return column.values.astype(np.float64)
@@ -195,7 +202,7 @@ class SiteTable:
 
 def parts(design: Design) -> list[Feature | Target]:
     """The columns that a design is about."""
-    return [*design.features, *([] if design.target is None else [design.target])]
+    return [*design.features, *(() if design.target is None else design.target.columns)]
 
 
 def remedy(target: bool) -> str:

@@ -17,10 +17,13 @@ import scipy.linalg
 from jaxtyping import Array
 
 from cofed.losses import AbstractLoss, Squared
+from cofed.losses.cox import follow_up
 from cofed.sites.queries import LookMessage, MeatMessage, Message, ProductMessage, ScoreMessage, look
+from cofed.sites.queries.at_risk import followed, partial_of
 from cofed.sites.queries.base import Numbers, n_outputs
 from cofed.sites.queries.look import by_prediction
 from cofed.sites.queries.meat import slopes
+from cofed.sites.table import Table
 
 # A direction counts from this size on, where each point has the size 1. To use it, an attacker must scale what the
 # points have in common, and all that he does not know of the rows, by a hundred.
@@ -67,6 +70,9 @@ def multipliers(message: Message, X: np.ndarray, y: np.ndarray, fold: np.ndarray
     """
     jax.config.update("jax_enable_x64", True)
     loss = message.half_deviance
+    if not loss.rowwise:
+        assert isinstance(message, (LookMessage, ProductMessage))
+        return of_times(message, X, y, fold)
     if isinstance(message, LookMessage):
         models, closer = np.shape(message.coef)[0], len(message.closer)
         few = look.padded(message)
@@ -84,6 +90,42 @@ def multipliers(message: Message, X: np.ndarray, y: np.ndarray, fold: np.ndarray
     return np.einsum("nkl,nvl->nvk", np.asarray(bend), moved).reshape(len(X), -1)
 
 
+def of_times(message: LookMessage | ProductMessage, X: np.ndarray, y: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """What rows with times to an event are multiplied with, which depends on all of them.
+
+    The gradient is a sum of the rows, each times its expected less its observed events. A Hessian is the sum of the
+    rows' products, each times the row's expected events, less products of means over those at risk.
+    """
+    one_site = np.zeros(len(X), np.int32)
+    table = Table(*map(jnp.asarray, (X, y, np.ones(len(X)), np.asarray(fold, np.int32), one_site)))
+    if isinstance(message, ProductMessage):
+        return np.asarray(bent_in_order(table, message))
+    models, closer = np.shape(message.coef)[0], len(message.closer)
+    slope, expected = slopes_in_order(table, look.padded(message))
+    return np.hstack([np.asarray(slope)[:, :models], np.asarray(expected)[:, :closer]])
+
+
+@eqx.filter_jit
+def slopes_in_order(table: Table, message: LookMessage) -> tuple[Array, Array]:
+    """The slopes of all models, and the expected events of some, in the order of the table."""
+    rows, order = followed(table, partial_of(message)), follow_up(table.y, table.cluster)[0]
+    found = rows.terms(rows.rows.X @ jnp.asarray(message.coef)[..., 0].T, jnp.asarray(message.without))
+    back = jnp.argsort(order)
+    return found.slope[back], found.expected[back][:, jnp.asarray(message.closer)]
+
+
+@eqx.filter_jit
+def bent_in_order(table: Table, message: ProductMessage) -> Array:
+    """How the slopes change along directions, in the order of the table."""
+    rows, order = followed(table, partial_of(message)), follow_up(table.y, table.cluster)[0]
+    X = rows.rows.X
+
+    def one(direction: Array) -> Array:
+        return jax.jvp(lambda z: rows.terms(z, None).slope, (X @ jnp.asarray(message.coef),), (X @ direction,))[1][:, 0]
+
+    return jax.lax.map(one, jnp.asarray(message.direction)).T[jnp.argsort(order)]
+
+
 @eqx.filter_jit
 def of_models(
     loss: AbstractLoss, coef: Numbers, intercept: Numbers, closer: Numbers, X: Numbers, y: Numbers
@@ -99,6 +141,8 @@ def of_models(
 def in_blocks(message: Message, X: np.ndarray, y: np.ndarray, fold: np.ndarray) -> Iterator[np.ndarray]:
     """The multipliers, some rows at a time."""
     size = max(64, BLOCK // max(count_points(message), 1))
+    if not message.half_deviance.rowwise:
+        size = len(X)  # who is at risk depends on all rows
     for first in range(0, len(X), size):
         rows = slice(first, first + size)
         yield multipliers(message, X[rows], y[rows], fold[rows])
@@ -111,8 +155,10 @@ def reference_rows(features: tuple[str, ...], rows: int) -> np.ndarray:
 
 
 def reference_labels(loss: AbstractLoss, rows: int) -> np.ndarray:
-    """Labels of such rows: classes, 0 and 1, or normal numbers."""
+    """Labels of such rows: classes, 0 and 1, normal numbers, or times and events."""
     u = generator("labels").random(rows)
+    if not loss.rowwise:
+        return np.column_stack([np.exp(normal("number", rows)), u < 0.5])
     k = n_outputs(loss)
     if k > 1:
         return (u * k).astype(np.int32)

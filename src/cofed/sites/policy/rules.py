@@ -85,7 +85,8 @@ def texts(case: Case) -> Iterator[str]:
     for feature in design.features:
         yield from (feature.name, *(feature.levels or ()), *map(level_text, feature.markers))
     if design.target is not None:
-        yield from (design.target.name, *map(level_text, (*(design.target.classes or ()), *design.target.markers)))
+        yield from (one.name for one in design.target.columns)
+        yield from map(level_text, (*(design.target.classes or ()), *design.target.markers))
 
 
 def exchanges(case: Case) -> Refusal | None:

@@ -107,6 +107,20 @@ def test_yuan_test_clients_are_fresh_and_share_the_truth():
     np.testing.assert_array_equal(alone.federation.X, data.federation.X)
 
 
+@pytest.mark.parametrize("name", ["yuan_lasso", "yuan_low_rank"])
+def test_yuan_features_of_another_scale_keep_truth_and_noise(name):
+    make = functools.partial(getattr(datasets, name), **SMALL[name], dtype="float64")
+    plain, scaled = make(), make(scale=0.25)
+    np.testing.assert_allclose(scaled.federation.X, 0.25 * plain.federation.X, rtol=1e-15)
+    np.testing.assert_array_equal(scaled.truth["coef"], plain.truth["coef"])
+
+    def noise(data):
+        X, y = data.test.pooled()
+        return y - X.reshape(len(y), -1) @ data.truth["coef"].ravel() - data.truth["intercept"]
+
+    np.testing.assert_allclose(noise(scaled), noise(plain), atol=1e-13)
+
+
 def test_fmri_like():
     data = datasets.yuan_fmri_like(clients=30, samples=18, d=3000, test_clients=10, dtype="float64")
     coef = data.truth["coef"]

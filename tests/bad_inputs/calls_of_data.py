@@ -155,6 +155,7 @@ enrol(
     {**small, "nonzeros": 2, "test_clients": 1},
     nonzeros=part["nonzeros"],
     test_clients=part["test_clients"],
+    scale=k.nonnegative,
     seed=split["seed"],
 )
 enrol(
@@ -163,6 +164,7 @@ enrol(
     {**small, "rank": 2, "test_clients": 1},
     rank=part["rank"],
     test_clients=part["test_clients"],
+    scale=k.nonnegative,
     seed=split["seed"],
 )
 enrol(

@@ -1,6 +1,7 @@
 """The machinery of experiments: what it measures, writes, keeps, resumes and judges, on a tiny experiment."""
 
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ from cofed import experiments
 from cofed.engine import execution, tune
 from cofed.experiments import expected, figure, measure, page, reproduce, results, verdicts
 from cofed.experiments.measurements import Measurements
-from cofed.experiments.parts import Parts
+from cofed.experiments.parts import Parts, Piece
 from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Setup, Sweep, Verdict, View
 
 CALLS: list[str] = []
@@ -281,6 +282,18 @@ def test_ctrl_c_in_the_last_rounds_is_not_lost(tmp_path, monkeypatch, busy):
     assert go(tmp_path, seeds=1) == {"tiny-fig1": "done"}
 
 
+def test_what_was_done_before_an_interruption_counts_as_time(tmp_path):
+    ticks = itertools.count()
+    done = Piece("a", 1, lambda: (pd.DataFrame({"x": [1.0]}), {"best": 1}))
+    for _ in range(2):  # the second time it is there already
+        parts = Parts(tmp_path / "parts", "one", clock=lambda: float(next(ticks)))
+        assert parts.done(done)[1] == {"best": 1}
+        assert parts.took("a").seconds == 1.0
+        assert parts.took("a").processor_seconds >= 0
+    parts.put("b", pd.DataFrame({"x": [1.0]}), {"best": 1})  # as older versions did
+    assert parts.took("b").seconds == 0.0
+
+
 def test_parts_of_another_definition_are_dropped(tmp_path):
     parts = Parts(tmp_path / "parts", "one")
     parts.put("a / b", pd.DataFrame({"x": [1.0]}), {"best": 1})
@@ -392,6 +405,9 @@ def test_seeds_are_drawn_as_a_band(done):
     drawn = figure.draw(TINY, Measurements(table, {}, "a tiny set"), "full")
     assert [axes.get_ylabel() for axes in drawn.axes] == ["objective", "F1 of the support"]
     assert len(drawn.axes[0].collections) == 2  # a band for each method
+    both = {"": {"pooled": {"objective": 0.5}, "twice": {"objective": 0.5}, "half": {"objective": 0.2}}}
+    drawn = figure.draw(TINY, Measurements(table, both, "a tiny set"), "full")
+    assert [text.get_text() for text in drawn.axes[0].texts] == ["pooled; twice", "half"]
     assert "a tiny set" in drawn._supxlabel.get_text()
 
 
@@ -443,7 +459,13 @@ def test_the_page_shows_results_of_one_seed_and_of_earlier_versions_as_such(tmp_
     docs = tmp_path / "docs"
     go(docs, size="quick", seeds=1)
     config, claims = (results.read(docs / "tiny-fig1" / name) for name in ("config.json", "claims.json"))
-    for name in ("versions", "hardware", "references_by_seed", "content_hash"):  # as older versions wrote them
+    for name in (
+        "versions",
+        "hardware",
+        "references_by_seed",
+        "processor_seconds",
+        "content_hash",
+    ):  # as older versions wrote them
         config.pop(name)
     for entry in config["algorithms"]:
         entry.pop("on_edge"), entry.pop("reached")
@@ -452,7 +474,7 @@ def test_the_page_shows_results_of_one_seed_and_of_earlier_versions_as_such(tmp_
     (docs / "tiny-fig1" / "claims.json").write_text(json.dumps(older))
     written = page.publish(docs, docs, [TINY]).read_text()
     assert "| It converges. | **holds**, 1 seed |  |" in written
-    assert "| as printed | **does not hold** | 0 of 1 seed | They do not. |  |" in written
+    assert "| as printed | **does not hold** | 0 of 1 seed | They do not. | not found yet |" in written
     assert f"The quick size, 1 seed, {config['seconds']:.0f} s, {config['created'][:10]}, cofed" in written
     changed = dataclasses.replace(TINY, quick={"rounds": 6})
     written = page.publish(docs, docs, [changed]).read_text()

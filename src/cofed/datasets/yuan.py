@@ -28,10 +28,11 @@ def yuan_lasso(
     test_clients: int = 8,
     seed: int = 0,
     dtype: str = "float32",
+    scale: float = 1.0,
 ) -> Synthetic:
     """Appendix B.2: sparse linear regression, y = <x, w> + b + N(0, 1) with w = (1, ..., 1, 0, ..., 0).
 
-    b ~ N(0, 1); x = mu_m + N(0, I), where mu_m ~ N(0, I) is fixed for client m.
+    b ~ N(0, 1); x = scale (mu_m + N(0, I)), where mu_m ~ N(0, I) is fixed for client m; the paper's scale is 1.
     The defaults are data set I; II and III have nonzeros=64 and 8; IV has clients=256, samples=32.
     Open choice: `test` holds fresh clients (the paper does not say how its validation data are drawn).
 
@@ -51,6 +52,8 @@ def yuan_lasso(
         The seed of all draws.
     dtype : {"float32", "float64"}
         The dtype of the data. All draws are made in 64 bits and then rounded.
+    scale : float
+        What the features are multiplied with, before the responses are computed from them.
 
     Returns
     -------
@@ -71,8 +74,9 @@ def yuan_lasso(
     check_sizes("yuan_lasso", clients=clients, samples=samples, d=d)
     check_at_most("yuan_lasso", "nonzeros", nonzeros, "d", d)
     check_counts("yuan_lasso", test_clients=test_clients)
+    check_scale("yuan_lasso", scale=scale)
     coef = (np.arange(d) < nonzeros).astype(float)
-    return _shifted(coef, clients, samples, test_clients, seed, dtype)
+    return _shifted(coef, scale, (clients, test_clients), samples, seed, dtype)
 
 
 def yuan_low_rank(
@@ -83,6 +87,7 @@ def yuan_low_rank(
     test_clients: int = 8,
     seed: int = 0,
     dtype: str = "float32",
+    scale: float = 1.0,
 ) -> Synthetic:
     """Appendix B.3: W = diag(1, ..., 1, 0, ..., 0) of the given rank; the rest as in `yuan_lasso`.
 
@@ -104,6 +109,8 @@ def yuan_low_rank(
         The seed of all draws.
     dtype : {"float32", "float64"}
         The dtype of the data. All draws are made in 64 bits and then rounded.
+    scale : float
+        What the features are multiplied with, before the responses are computed from them.
 
     Returns
     -------
@@ -126,8 +133,9 @@ def yuan_low_rank(
     check_room("yuan_low_rank", clients, samples, d * d)
     check_at_most("yuan_low_rank", "rank", rank, "d", d)
     check_counts("yuan_low_rank", test_clients=test_clients)
+    check_scale("yuan_low_rank", scale=scale)
     coef = np.diag((np.arange(d) < rank).astype(float))
-    return _shifted(coef, clients, samples, test_clients, seed, dtype)
+    return _shifted(coef, scale, (clients, test_clients), samples, seed, dtype)
 
 
 def yuan_fmri_like(
@@ -223,12 +231,16 @@ def yuan_fmri_like(
     return Synthetic(train, {"coef": coef, "intercept": 0.0}, test=test)
 
 
-def _shifted(coef: np.ndarray, clients: int, samples: int, test_clients: int, seed: int, dtype: str) -> Synthetic:
+def _shifted(coef: np.ndarray, scale: float, counts: tuple[int, int], samples: int, seed: int, dtype: str) -> Synthetic:
+    """Clients to train on and fresh ones to test on; `counts` says how many of each."""
     rng = np.random.default_rng(seed)
     intercept = float(rng.standard_normal())
-    train = federation(shifted_clients(rng, clients, samples, coef, intercept, rng.standard_normal), dtype)
-    test = None
-    if test_clients:
-        fresh = shifted_clients(rng, test_clients, samples, coef, intercept, rng.standard_normal)
-        test = federation(fresh, dtype, "test")
+
+    def drawn(clients: int) -> Iterable[Pair]:
+        for X, y in shifted_clients(rng, clients, samples, coef, intercept, rng.standard_normal):
+            # All scales share the draws: the response changes by what its features do, and keeps its noise.
+            yield scale * X, y + (scale - 1) * (X.reshape(samples, -1) @ coef.ravel())
+
+    train = federation(drawn(counts[0]), dtype)
+    test = federation(drawn(counts[1]), dtype, "test") if counts[1] else None
     return Synthetic(train, {"coef": coef, "intercept": intercept}, test=test)

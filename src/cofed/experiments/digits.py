@@ -13,12 +13,14 @@ READS = ("femnist", "mnist")  # datasets of the data folder
 def by_writer(n: Numbers, seed: int) -> tuple[Federation, Federation, str]:
     """Training clients, test data, and what they are in words: FEMNIST, or else MNIST dealt out to pseudo-writers.
 
-    `n.writers` and `n.images` say how many; the stand-in's test data are MNIST's own, up to `n.images` of them.
+    `n.writers` and `n.images` say how many, `n.letters`, where there is such a number, whether FEMNIST's letters are
+    wanted too; the stand-in has digits only, and its test data are MNIST's own, up to `n.images` of them.
     """
+    letters = vars(n).get("letters", False)
     try:
-        train = cofed.datasets.femnist(writers=n.writers)
-        test = cofed.datasets.femnist(test=True, writers=train.names)
-        return train, test, f"FEMNIST, digits of {train.n_clients} writers"
+        train = cofed.datasets.femnist(writers=n.writers, digits_only=not letters)
+        test = cofed.datasets.femnist(test=True, writers=train.names, digits_only=not letters)
+        return train, test, f"FEMNIST, {'digits and letters' if letters else 'digits'} of {train.n_clients} writers"
     except (FileNotFoundError, ImportError):
         images = cofed.datasets.mnist()
     order = np.random.default_rng(seed).permutation(len(images.train_y))[: n.images]

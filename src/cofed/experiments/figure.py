@@ -89,8 +89,11 @@ def panel(place: Axes, view: View, seen: Measurements, styles: dict[str, tuple[s
         if view.column in values
     }
     axes(place, view, shown, x, table[seen.axis].unique(), list(references.values()))
+    names: dict[float, list[str]] = {}
     for name, value in references.items():
-        panels.level(place, name, value)
+        names.setdefault(float(f"{value:.3g}"), []).append(name)  # lines that cannot be told apart are one
+    for value, together in names.items():
+        panels.level(place, "; ".join(together), value, above=len(names) > 1 and value == max(names))
 
 
 def curve(place: Axes, own: Frame, label: str, style: tuple[str, str]) -> np.ndarray:

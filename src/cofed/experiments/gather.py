@@ -24,6 +24,7 @@ class Measured(NamedTuple):
     setup: dict[str, Any]  # data and problem, in words
     by_seed: Mapping[int, References]  # the references of each seed's own data
     seconds: float = np.nan  # that measuring took
+    processor_seconds: float = np.nan  # the same of all cores, which a busy machine does not lengthen
 
 
 def gather(experiment: Experiment, size: str, seeds: list[int], done: Done) -> Measured:

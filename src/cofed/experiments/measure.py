@@ -45,7 +45,8 @@ def measure(experiment: Experiment, size: str, seeds: list[int], parts: Parts, t
         tables[piece.name] = parts.done(piece)
         done += piece.work
     tick(done, total, "")
-    return gather(experiment, size, seeds, tables)
+    wall, processor = (sum(column) for column in zip(*(parts.took(piece.name) for piece in pieces), strict=True))
+    return gather(experiment, size, seeds, tables)._replace(seconds=wall, processor_seconds=processor)
 
 
 def pieces_of_comparison(experiment: Experiment, size: str, seeds: list[int], parts: Parts) -> Iterator[Piece]:

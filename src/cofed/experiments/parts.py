@@ -1,6 +1,7 @@
 """Finished parts of an experiment on disk, so that an interrupted one goes on where it was."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,11 +21,21 @@ class Piece(NamedTuple):
     do: Callable[[], tuple[Frame, dict[str, Any]]]
 
 
-class Parts:
-    """A folder of finished pieces, each a table and a record. A folder of another definition is set aside."""
+class Took(NamedTuple):
+    """What a part has taken."""
 
-    def __init__(self, folder: Path, definition: str):
-        self.folder, mark = folder, folder / "definition.json"
+    seconds: float = 0.0
+    processor_seconds: float = 0.0  # of all cores; a busy machine does not lengthen it
+
+
+class Parts:
+    """A folder of finished pieces, each a table and a record. A folder of another definition is set aside.
+
+    It is kept what a piece took, so that the sum is right also for an experiment that was interrupted.
+    """
+
+    def __init__(self, folder: Path, definition: str, clock: Callable[[], float] = time.perf_counter):
+        self.folder, self.clock, mark = folder, clock, folder / "definition.json"
         if folder.exists() and (not mark.exists() or mark.read_text() != definition):
             folders.set_aside(folder)
         atomically(mark, lambda name: Path(name).write_text(definition))
@@ -42,7 +53,13 @@ class Parts:
 
     def get(self, name: str) -> tuple[Frame, dict[str, Any]]:
         """Read a finished part."""
-        return pd.read_parquet(self.path(name, "parquet")), json.loads(self.path(name, "json").read_text())
+        record = json.loads(self.path(name, "json").read_text())
+        record.pop("took", None)
+        return pd.read_parquet(self.path(name, "parquet")), record
+
+    def took(self, name: str) -> Took:
+        """What a finished part has taken; an older version has not kept it."""
+        return Took(**json.loads(self.path(name, "json").read_text()).get("took", {}))
 
     def put(self, name: str, table: Frame, record: dict[str, Any]) -> None:
         """Keep a part."""
@@ -52,5 +69,8 @@ class Parts:
     def done(self, piece: Piece) -> tuple[Frame, dict[str, Any]]:
         """Give a part, which is done now if it has not been done yet."""
         if piece.name not in self:
-            self.put(piece.name, *piece.do())
+            began, worked = self.clock(), time.process_time()
+            table, record = piece.do()
+            took = Took(self.clock() - began, time.process_time() - worked)
+            self.put(piece.name, table, record | {"took": took._asdict()})
         return self.get(piece.name)

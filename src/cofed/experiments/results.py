@@ -173,9 +173,8 @@ def carry_out(
     text = definition(experiment, size, seeds)
     folder.mkdir(parents=True, exist_ok=True)
     with folders.held(folder):
-        parts, began = Parts(folder / "parts", text), clock()
-        found = measure(experiment, size, seeds, parts, tick)
-        write(experiment, folder, size, seeds, found._replace(seconds=clock() - began), text)
+        parts = Parts(folder / "parts", text, clock)
+        write(experiment, folder, size, seeds, measure(experiment, size, seeds, parts, tick), text)
         shutil.rmtree(parts.folder)
 
 
@@ -198,6 +197,7 @@ def write(experiment: Experiment, folder: Path, size: str, seeds: list[int], fou
         "hardware": hardware(),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "seconds": round(found.seconds, 1),
+        "processor_seconds": round(found.processor_seconds, 1),
         "note": one_line(experiment.note),
         "data": found.setup.get("data", {}),
         "problem": found.setup.get("problem", {}),

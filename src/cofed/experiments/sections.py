@@ -57,7 +57,7 @@ def ran(form: Finished, named: bool) -> list[str]:
     """How and where a form ran, its note and its figure."""
     config, name = form.config, form.experiment.id
     size = SIZES.get(config["size"], "own size")
-    said = [size, counted(form.seeds, "seed"), f"{config['seconds']:.0f} s", date(config), *surroundings(config)]
+    said = [size, counted(form.seeds, "seed"), took(config), date(config), *surroundings(config)]
     title = f"{form.form.capitalize()}: " if named else ""
     lines = [capital(f"{title}{', '.join(part for part in said if part)}."), ""]
     if form.earlier:
@@ -69,6 +69,12 @@ def ran(form: Finished, named: bool) -> list[str]:
     if config["note"]:
         lines += [config["note"], ""]
     return [*lines, f"![{name}]({name}/figure.png)", ""]
+
+
+def took(config: Mapping[str, Any]) -> str:
+    """The time that a run took, by the wall's clock and of the processor: a busy machine lengthens the first."""
+    processor = f" ({config['processor_seconds']:.0f} s of processor time)" if "processor_seconds" in config else ""
+    return f"{config['seconds']:.0f} s{processor}"
 
 
 def date(config: Mapping[str, Any]) -> str:
@@ -101,8 +107,8 @@ def claim(text: str, forms: Sequence[Finished]) -> list[str]:
     lines += [line for criterion in criteria for line in (f"Criterion: {criterion}", "")]
     lines += ["| form | verdict | holds for | measured | why |", "| --- | --- | --- | --- | --- |"]
     for form, own in found:
-        cells = (form.form, VERDICTS[word_of(own)], for_seeds(own, form.seeds), own["measured"], own["why"])
-        lines.append(row(cells))
+        why = own["why"] or ("not found yet" if word_of(own) == FAILS else "")
+        lines.append(row((form.form, VERDICTS[word_of(own)], for_seeds(own, form.seeds), own["measured"], why)))
     return [*lines, ""]
 
 

@@ -29,13 +29,17 @@ def from_zero(panel: Axes, fractions: Iterable[npt.ArrayLike]) -> None:
     panel.set_ylim(-0.02 * top, 1.03 * top)
 
 
-def level(panel: Axes, label: str, value: float) -> None:
-    """Draw a horizontal line to compare with, and its name, unless a logarithmic axis has no place for it."""
+def level(panel: Axes, label: str, value: float, above: bool = False) -> None:
+    """Draw a horizontal line to compare with, and its name, unless a logarithmic axis has no place for it.
+
+    The name stands below the line; above it where it is asked for or below is no room.
+    """
     if panel.get_yscale() == "log" and value <= 0:
         return
     panel.axhline(value, color=REFERENCE, linestyle=":", linewidth=1.5, zorder=1)
     place = panel.transData + panel.transAxes.inverted()
-    low = place.transform((panel.get_xlim()[0], value))[1] < 0.1  # no room for the name below the line
+    height = place.transform((panel.get_xlim()[0], value))[1]
+    low = height < 0.1 or (above and height < 0.9)  # there is room for the name on that side of the line
     panel.annotate(
         label,
         (1.0, value),

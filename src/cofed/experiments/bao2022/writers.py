@@ -2,6 +2,8 @@
 
 from functools import partial
 
+import numpy as np
+
 import cofed
 from cofed.experiments.bao2022.common import BASELINES, OURS
 from cofed.experiments.digits import READS, by_writer
@@ -39,30 +41,48 @@ def digit_methods(n: Numbers) -> list[Method]:
     ]
 
 
-def better_and_sooner(seen: Measurements) -> Verdict:
-    """Lower objective and higher test accuracy in the end, and the baselines' best objective reached sooner."""
-    labels = (*OURS, *BASELINES)
-    loss = {label: seen.last(label, "objective") for label in labels}
-    accuracy = {label: seen.last(label, "test_accuracy") for label in labels}
-    level = min(loss[label] for label in BASELINES)
-    rounds = {label: seen.first(label, "objective", at_most=level) for label in labels}
-    last = int(seen.table["round"].max())
+def better(labels: tuple[str, ...], seen: Measurements) -> Verdict:
+    """Objective and test accuracy over the last fifth of the rounds, of these methods against both baselines."""
+    fifth = int(seen.table["round"].max()) // 5
+    loss, accuracy = (
+        {label: seen.last(label, column, rounds=fifth) for label in (*OURS, *BASELINES)}
+        for column in ("objective", "test_accuracy")
+    )
     holds = all(
-        loss[label] < level
-        and accuracy[label] > max(accuracy[other] for other in BASELINES)
-        and (rounds[label] or last) < last
-        for label in OURS
+        loss[label] < loss[baseline] and accuracy[label] > accuracy[baseline]
+        for label in labels
+        for baseline in BASELINES
     )
     return Verdict(
         holds,
-        f"Objective in the end: {each(loss, '{:.4g}')}; test accuracy: {each(accuracy, '{:.4f}')}; first round at the "
-        f"better baseline's last objective: {each(rounds, '{:d}')}.",
+        f"Over the last fifth of the rounds, objective: {each(loss, '{:.4g}')}; test accuracy: "
+        f"{each(accuracy, '{:.4f}')}.",
         {f"objective {label}": value for label, value in loss.items()}
         | {f"accuracy {label}": value for label, value in accuracy.items()},
     )
 
 
-def digit_figure(number: int, words: str, local_steps: int, rounds: int) -> Experiment:
+def sooner(labels: tuple[str, ...], seen: Measurements) -> Verdict:
+    """The first round at the better baseline's objective over the last fifth of the rounds."""
+    fifth = int(seen.table["round"].max()) // 5
+    level = min(seen.last(label, "objective", rounds=fifth) for label in BASELINES)
+    rounds = {label: seen.first(label, "objective", at_most=level) for label in (*OURS, *BASELINES)}
+    theirs = min(rounds[label] or np.inf for label in BASELINES)
+    return Verdict(
+        all((rounds[label] or np.inf) < theirs for label in labels),
+        f"First round at an objective of {level:.4g}, the better baseline's in the end: {each(rounds, '{:d}')}.",
+        {f"round {label}": value for label, value in rounds.items()},
+    )
+
+
+BETTER = (
+    "Means over the last fifth of the rounds: the objective is below that of both baselines and the test accuracy "
+    "above; the seeds show what is noise."
+)
+SOONER = "The better baseline's mean objective over the last fifth of the rounds is reached in fewer rounds than by it."
+
+
+def digit_figure(number: int, words: str, local_steps: int, rounds: int, claims: tuple[Claim, ...]) -> Experiment:
     """One of the two figures on digits."""
     return Experiment(
         id=f"bao2022-fig{number}",
@@ -96,19 +116,58 @@ def digit_figure(number: int, words: str, local_steps: int, rounds: int) -> Expe
             View("test_loss"),
             View("test_accuracy"),
         ),
-        claims=(
-            Claim(
-                "Fast-, C- and MC-FedDA reach a lower loss and a higher accuracy, sooner, than FedDA and FedMiD.",
-                better_and_sooner,
-                quick=False,
-            ),
-        ),
+        claims=claims,
         note="""FEMNIST where its files are in the data folder; else MNIST dealt out to pseudo-writers, who differ
         in which digits they have and not in their hand. Fewer rounds than the paper's 15,000 (figure 4) and 75,000
-        (figure 3). The penalty is on all parameters.""",
+        (figure 3), which take a core 18 and 25 minutes for each run and each configuration of the grids. The penalty is
+        on all parameters.""",
         reads=READS,
     )
 
 
-FIG3 = digit_figure(3, "K = 10 (EMNIST-62 in the paper)", 10, 3000)
-FIG4 = digit_figure(4, "K = 40 (EMNIST-10 in the paper)", 40, 1500)
+FIG3 = digit_figure(
+    3,
+    "K = 10 (EMNIST-62 in the paper)",
+    10,
+    3000,
+    (
+        Claim(
+            "Fast-FedDA and MC-FedDA reach a lower loss and a higher accuracy than FedDA and FedMiD.",
+            partial(better, ("FastFedDA", "MCFedDA")),
+            quick=False,
+            quote="Our proposed algorithms Fast-FedDA and MC-FedDA reach a lower loss and higher accuracy than the two "
+            "baselines",
+            criterion=BETTER,
+        ),
+        Claim(
+            "Fast-FedDA converges faster than FedDA and FedMiD.",
+            partial(sooner, ("FastFedDA",)),
+            quick=False,
+            quote="Fast-FedDA exhibits faster convergence.",
+            criterion=SOONER,
+        ),
+    ),
+)
+FIG4 = digit_figure(
+    4,
+    "K = 40 (EMNIST-10 in the paper)",
+    40,
+    1500,
+    (
+        Claim(
+            "Fast-FedDA and C-FedDA reach a lower loss and a higher accuracy than FedDA and FedMiD.",
+            partial(better, ("FastFedDA", "CFedDA")),
+            quick=False,
+            quote="Our proposed algorithms Fast-FedDA and C-FedDA reach a lower loss and higher accuracy than the two "
+            "baselines",
+            criterion=BETTER,
+        ),
+        Claim(
+            "Fast-FedDA and C-FedDA converge faster than FedDA and FedMiD.",
+            partial(sooner, ("FastFedDA", "CFedDA")),
+            quick=False,
+            quote="and exhibit faster convergence.",
+            criterion=SOONER,
+        ),
+    ),
+)

@@ -1,9 +1,31 @@
 """fMRI scans: figures 5 (with 1) and 12."""
 
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree
+
 import cofed
+from cofed._util.pandas_types import Frame
 from cofed.experiments.measurements import Measurements, each
 from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Numbers, Setup, Sweep, Verdict, View
 from cofed.experiments.yuan2021.common import CLIENT, FOUR, PRIMAL, SERVER, four
+from cofed.federation import Federation
+from cofed.problem import Problem
+
+EPOCHS = 300  # of the baselines
+BASELINE_RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
+
+
+class RegularizedLoss(eqx.Module):
+    """The mean loss on held-out samples plus the regularizer: the paper's validation loss."""
+
+    problem: Problem
+    X: Float[Array, "n d"]
+    y: Int[Array, " n"]
+
+    def __call__(self, w: PyTree) -> Float[Array, ""]:
+        return self.problem.losses(w, self.X, self.y).mean() + self.problem.regularizer.value(w)
 
 
 def scans(n: Numbers, seed: int) -> Setup:
@@ -15,6 +37,7 @@ def scans(n: Numbers, seed: int) -> Setup:
         assert made.test is not None
         train, test, source = made.federation, made.test, f"generated, in the shape of Haxby's scans, seed {seed}"
     problem = cofed.Problem(cofed.Linear(), cofed.Logistic(), cofed.On(cofed.L1(1e-3), "coef"))
+    validation = RegularizedLoss(problem, *map(jnp.asarray, test.pooled()))
     run = {
         "rounds": n.rounds,
         "local_epochs": 1,
@@ -23,10 +46,32 @@ def scans(n: Numbers, seed: int) -> Setup:
         "evaluate_every": n.evaluate_every,
     }
     baselines = {
-        "centralised": lambda: cofed.solve_pooled(problem, train, tol=1e-4).model,
-        "one client": lambda: cofed.solve_local(problem, train, 0, tol=1e-4).model,
+        "centralised": lambda: proximal_gradient(problem, train.pooled(), validation),
+        "one client": lambda: proximal_gradient(problem, train.client(train.names[0]), validation),
     }
-    return Setup(problem, train, run, {"density": cofed.metrics.density(1e-4, "coef")}, test, baselines, source)
+    metrics = {"density": cofed.metrics.density(1e-4, "coef"), "validation_loss": validation}
+    return Setup(problem, train, run, metrics, test, baselines, source)
+
+
+def proximal_gradient(problem: Problem, samples: tuple[np.ndarray, np.ndarray], validation: RegularizedLoss) -> PyTree:
+    """Proximal gradient descent for 300 epochs; of the paper's rates the one with the lowest validation loss."""
+    alone = Federation.from_arrays([samples])
+    # With one client and one full gradient per round, the server's proximal step is that of proximal gradient descent.
+    grid = [cofed.FedMiD(client_lr=rate, client_prox=False) for rate in BASELINE_RATES]
+    tuning = cofed.tune(
+        problem,
+        alone,
+        grid,
+        rounds=EPOCHS,
+        local_steps=1,
+        evaluate_every=EPOCHS,
+        metrics={"validation_loss": validation},
+        score="validation_loss",
+        maximise=False,
+        progress=False,
+    )
+    assert tuning.best is not None
+    return cofed.run(problem, alone, tuning.best, rounds=EPOCHS, local_steps=1, progress=False).model
 
 
 def five(n: Numbers) -> list[Method]:
@@ -60,6 +105,17 @@ def better_than_alone(seen: Measurements) -> Verdict:
     )
 
 
+def osp_less_accurate(seen: Measurements) -> Verdict:
+    """FedDualAvg-OSP is sparser than FedMiD, and at least 0.05 less accurate than FedDualAvg."""
+    density = {label: seen.last(label, "density") for label in FOUR}
+    accuracy = {label: seen.last(label, "test_accuracy") for label in FOUR}
+    return Verdict(
+        density["FedDualAvg-OSP"] < density["FedMiD"] and accuracy["FedDualAvg-OSP"] <= accuracy["FedDualAvg"] - 0.05,
+        f"Density: {each(density)}; test accuracy: {each(accuracy)}.",
+        {f"accuracy {label}": value for label, value in accuracy.items()},
+    )
+
+
 def primal_denser(seen: Measurements) -> Verdict:
     """FedMiD and FedMiD-OSP have larger densities."""
     density = {label: seen.last(label, "density") for label in FOUR}
@@ -90,20 +146,52 @@ SMALL_FMRI = {
     "server_lrs": (1.0,),
 }
 FMRI_NOTE = """Haxby's scans where they are in the data folder (all six subjects, or what there is of them); else a
-generated set of their shape. The baselines are solved to a tolerance, not run for 300 epochs. What was used stands
-below the figure."""
+generated set of their shape. What was used stands below the figure: only with all six subjects (59 runs to train on,
+39,912 voxels, tested on the sixth subject) is it the paper's experiment; nilearn's fetch_haxby(data_dir=DIR,
+subjects=[1, 2, 3, 4, 5, 6]) fetches them, and `cofed reproduce yuan2021-fig5 yuan2021-fig12 --data DIR` runs it. Rates
+are chosen by the regularized validation loss of the last round. Real scans are the same for every seed, which changes
+the clients and the order of the samples drawn. The text says "a house or a face", the appendix "a horse and a face":
+house and face."""
+COMPARABLE = Claim(
+    "FedDualAvg is sparse and as accurate as centralised training.",
+    as_good_as_centralised,
+    quick=False,
+    quote="FedDualAvg yields sparse and accurate solutions that are comparable with the centralized baseline.",
+    criterion="""The last test accuracy at most 0.03 below that of proximal gradient descent on all data (300 epochs,
+    tuned rate), six of the paper's 216 test scans; a density of at most 1.5 times its density, or of 0.05.""",
+)
+BETTER = Claim(
+    "It is better than local training and than FedAvg with subgradients.",
+    better_than_alone,
+    quick=False,
+    quote="""using a federated approach that can handle non-smooth objectives enables us to find a highly accurate
+    sparse solution without sharing client data""",
+    criterion="""The last test accuracy is higher than that of proximal gradient descent on one client, and higher than
+    that of FedAvg on subgradients, tuned over the same grid.""",
+)
+DENSER = Claim(
+    "FedMiD and FedMiD-OSP give denser solutions.",
+    primal_denser,
+    quick=False,
+    quote="FedMiD and FedMiD-OSP provides denser solutions that are relatively less accurate.",
+    criterion="The last density of both is above FedDualAvg's; the accuracies are said beside.",
+)
+OSP_WORSE = Claim(
+    "FedDualAvg-OSP is sparse but far less accurate.",
+    osp_less_accurate,
+    quick=False,
+    quote="The unprincipled FedDualAvg-OSP can provide sparse solutions but far less accurate.",
+    criterion="""Its last density is below FedMiD's, and its accuracy at least 0.05 below FedDualAvg's: more than what
+    still counts as comparable in the first claim.""",
+)
 FIG5 = Experiment(
     id="yuan2021-fig5",
     title="Sparse logistic regression on fMRI scans (figures 1 and 5)",
-    measure=Comparison(scans, five, score="test_loss"),
+    measure=Comparison(scans, five, score="validation_loss", maximise=False),
     full=FMRI,
     quick=SMALL_FMRI,
-    views=(View("test_loss", label="validation loss"), View("test_accuracy"), View("density")),
-    claims=(
-        Claim("FedDualAvg is sparse and as accurate as centralised training.", as_good_as_centralised, quick=False),
-        Claim("It is better than local training and than FedAvg with subgradients.", better_than_alone, quick=False),
-        Claim("FedMiD and FedMiD-OSP give denser solutions.", primal_denser, quick=False),
-    ),
+    views=(View("validation_loss", label="validation (regularized) loss"), View("test_accuracy"), View("density")),
+    claims=(COMPARABLE, BETTER, DENSER, OSP_WORSE),
     note=FMRI_NOTE,
     reads=("haxby",),
 )
@@ -121,7 +209,8 @@ def cloud(n: Numbers, label: str, seed: int) -> list[dict]:
         **{**setup.run, "evaluate_every": n.marks[0]},
         metrics=setup.metrics,
         evaluation=setup.evaluation,
-        score="test_loss",
+        score="validation_loss",
+        maximise=False,
         seed=seed,
         progress=False,
     )
@@ -140,23 +229,54 @@ def cloud(n: Numbers, label: str, seed: int) -> list[dict]:
     ]
 
 
-def in_the_corner(seen: Measurements, label: str) -> float:
-    """The share of a method's pairs that are sparse (density <= 0.3) and accurate (within 0.1 of the best of all)."""
+def last_cloud(seen: Measurements, label: str) -> Frame:
+    """A method's dots after the last of the marked rounds, with those of diverged pairs left out."""
     last = seen.table[seen.table["panel"] == seen.table["panel"].iloc[-1]]
-    good = (last["x"] <= 0.3) & (last["test_accuracy"] >= last["test_accuracy"].max() - 0.1)
-    return float(good[last["algorithm"] == label].mean())
+    return last[last["algorithm"] == label].dropna(subset=["x", "test_accuracy"])
+
+
+def middle(seen: Measurements) -> float:
+    """The accuracy halfway between guessing and the best dot of all."""
+    return (0.5 + max(last_cloud(seen, label)["test_accuracy"].max() for label in FOUR)) / 2
 
 
 def dual_in_the_corner(seen: Measurements) -> Verdict:
-    """More than half of FedDualAvg's pairs, and at most half of FedMiD's."""
-    share = {label: in_the_corner(seen, label) for label in FOUR}
+    """More than half of FedDualAvg's pairs are in the upper left quarter of the box."""
+    level, share = middle(seen), {}
+    for label in FOUR:
+        dots = last_cloud(seen, label)
+        share[label] = float(((dots["x"] < 0.5) & (dots["test_accuracy"] > level)).mean())
     return Verdict(
-        share["FedDualAvg"] > 0.5 and share["FedMiD"] <= 0.5,
-        f"Share of the pairs that are sparse and accurate in the end: {each(share, '{:.2f}')}.",
+        share["FedDualAvg"] > 0.5,
+        f"Share of the pairs with a density below 0.5 and an accuracy above {level:.3f}: {each(share, '{:.2f}')}.",
         {f"share {label}": value for label, value in share.items()},
     )
 
 
+def primal_on_the_right(seen: Measurements) -> Verdict:
+    """More than half of the pairs of FedMiD, and of FedMiD-OSP, are in the right half of the box."""
+    share = {label: float((last_cloud(seen, label)["x"] > 0.5).mean()) for label in FOUR}
+    return Verdict(
+        all(share[label] > 0.5 for label in PRIMAL),
+        f"Share of the pairs with a density above 0.5: {each(share, '{:.2f}')}.",
+        {f"share {label}": value for label, value in share.items()},
+    )
+
+
+def osp_in_the_middle(seen: Measurements) -> Verdict:
+    """FedDualAvg-OSP's median pair is in the left half, and less accurate than FedDualAvg's."""
+    dots = {label: last_cloud(seen, label)[["x", "test_accuracy"]].median() for label in FOUR}
+    density, accuracy = ({label: float(dots[label][name]) for label in FOUR} for name in ("x", "test_accuracy"))
+    return Verdict(
+        density["FedDualAvg-OSP"] < 0.5 and accuracy["FedDualAvg-OSP"] < accuracy["FedDualAvg"],
+        f"Median density of the pairs: {each(density)}; median accuracy: {each(accuracy)}.",
+        {f"accuracy {label}": value for label, value in accuracy.items()},
+    )
+
+
+BOX = """The box of the figure has densities from 0 to 1; its regions are taken as halves: left and right of 0.5, above
+and below the middle between guessing (0.5) and the best accuracy of all pairs. Most is more than half of the pairs that
+did not diverge, after the last marked round."""
 FIG12 = Experiment(
     id="yuan2021-fig12",
     title="Every pair of learning rates on the fMRI scans: accuracy against density",
@@ -172,11 +292,27 @@ FIG12 = Experiment(
     ),
     claims=(
         Claim(
-            "Most FedDualAvg configurations are in the sparse and accurate corner; most FedMiD ones are not.",
+            "Most FedDualAvg configurations are in the sparse and accurate corner.",
             dual_in_the_corner,
             quick=False,
+            quote="most FedDualAvg configurations reach the upper-left region of the box",
+            criterion=BOX,
+        ),
+        Claim(
+            "Most FedMiD and FedMiD-OSP configurations are not sparse.",
+            primal_on_the_right,
+            quick=False,
+            quote="The majority of FedMiD and FedMiD-OSP lands on the right side region",
+            criterion=BOX,
+        ),
+        Claim(
+            "FedDualAvg-OSP's configurations are sparse but less accurate.",
+            osp_in_the_middle,
+            quick=False,
+            quote="FedDualAvg-OSP reaches to the mid-left region of the box, which indicates sparse but less accurate",
+            criterion="The median pair: a density below 0.5, and an accuracy below that of FedDualAvg's median pair.",
         ),
     ),
-    note=FMRI_NOTE + " Sparse: density at most 0.3; accurate: within 0.1 of the best of all.",
+    note=FMRI_NOTE,
     reads=("haxby",),
 )

@@ -1,5 +1,7 @@
-"""Federated LASSO: figures 3, 6, 7, 8."""
+"""Federated LASSO: figures 3, 6, 7, 8, with the features as printed and at the scale that the printed rates have."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import cofed
@@ -8,8 +10,8 @@ from cofed.experiments.specification import Claim, Comparison, Experiment, Numbe
 from cofed.experiments.yuan2021.common import (
     CLIENT,
     FOUR,
-    ONE,
     PRIMAL,
+    SCALE,
     SERVER,
     four,
     later,
@@ -19,6 +21,9 @@ from cofed.experiments.yuan2021.common import (
     when,
 )
 
+TIE = 0.005  # of F1 and density: less is not told apart, neither in the tuning nor in a claim
+PERFECT = 1 - TIE
+
 
 def lasso(n: Numbers, seed: int) -> Setup:
     """Squared loss without the half, an unpenalised intercept; features below 0.01 count as zero."""
@@ -26,38 +31,36 @@ def lasso(n: Numbers, seed: int) -> Setup:
     problem = cofed.Problem(cofed.Linear(), cofed.Squared(half=False), cofed.On(cofed.L1(n.strength), "coef"))
     metrics = cofed.metrics.support(data.truth, 1e-2) | {"density": cofed.metrics.density(1e-2, "coef")}
     pooled = lambda: cofed.solve_pooled(problem, data.federation, tol=1e-5).model  # noqa: E731
-    return Setup(
-        problem, data.federation, schedule(n), metrics, data.test, {"pooled": pooled}, f"yuan_lasso, seed {seed}"
-    )
+    source = f"yuan_lasso, scale {n.scale:g}, seed {seed}"
+    return Setup(problem, data.federation, schedule(n), metrics, data.test, {"pooled": pooled}, source)
 
 
 def best_f1(seen: Measurements) -> Verdict:
-    """The highest F1 in the end."""
+    """The highest F1 in the end, up to a tie."""
     f1, pooled = tail(seen, "f1"), seen.reference("pooled", "f1")
     return Verdict(
-        f1["FedDualAvg"] >= max(f1.values()),
+        f1["FedDualAvg"] >= max(f1.values()) - TIE,
         f"F1 in the end: {each(f1, '{:.4f}')}; the pooled solver's F1 is {pooled:.4f}.",
         {f"f1 {label}": value for label, value in f1.items()} | {"pooled f1": pooled},
     )
 
 
 def first_to_find(seen: Measurements) -> Verdict:
-    """The first to come within 1 % of the best F1 of all."""
+    """The first to come within 1 % of the best F1 of all, and to stay there."""
     level = 0.99 * max(tail(seen, "f1").values())
-    rounds = {label: seen.first(label, "f1", at_least=level) for label in FOUR}
+    rounds = {label: seen.first(label, "f1", at_least=level, stays=True) for label in FOUR}
     return Verdict(
         all(later(r, rounds["FedDualAvg"]) for label, r in rounds.items() if label != "FedDualAvg"),
-        f"First round with F1 >= {level:.3f}: {each(rounds, '{:d}')}.",
+        f"F1 stays above {level:.3f} from round: {each(rounds, '{:d}')}.",
         {f"round {label}": value for label, value in rounds.items()},
     )
 
 
 def fedmid_is_densest(seen: Measurements) -> Verdict:
-    """The largest density at the end."""
+    """The largest density at the end, up to a tie."""
     density = tail(seen, "density")
-    holds = density["FedMiD"] >= max(density.values())
     return Verdict(
-        holds,
+        density["FedMiD"] >= max(density.values()) - TIE,
         f"Density in the end: {each(density)}; the truth's is {seen_density(seen):.3g}.",
         {f"density {label}": value for label, value in density.items()},
     )
@@ -70,30 +73,29 @@ def seen_density(seen: Measurements) -> float:
 
 
 def perfect_within(rounds: int, seen: Measurements) -> Verdict:
-    """F1 of 1 before a round."""
-    at, best = seen.first("FedDualAvg", "f1", at_least=ONE), seen.best("FedDualAvg", "f1", maximise=True)
-    pooled = seen.reference("pooled", "f1")
-    level = seen.first("FedDualAvg", "f1", at_least=min(pooled, ONE))
-    near = seen.first("FedDualAvg", "f1", at_least=0.995)
+    """An F1 of 1, up to a tie, before a round and from then on."""
+    at = seen.first("FedDualAvg", "f1", at_least=PERFECT)
+    stays = seen.first("FedDualAvg", "f1", at_least=PERFECT, stays=True)
+    best, pooled = seen.best("FedDualAvg", "f1", maximise=True), seen.reference("pooled", "f1")
     return Verdict(
-        at is not None and at < rounds,
-        f"FedDualAvg's F1 is 1 for the first time {when(at)} (0.995: {when(near)}); its best is {best:.4f}, its last "
-        f"{seen.last('FedDualAvg', 'f1'):.4f}; the pooled solver's F1 is {pooled:.3f}, which it reaches {when(level)}.",
-        {"round": at, "best f1": best, "pooled f1": pooled, "round of the pooled f1": level},
+        stays is not None and stays < rounds,
+        f"FedDualAvg's F1 is {PERFECT:g} for the first time {when(at)}, and stays above {when(stays, 'from')}; its "
+        f"best is {best:.4f}, its last {seen.last('FedDualAvg', 'f1'):.4f}; the pooled solver's F1 is {pooled:.3f}.",
+        {"round": at, "stays from": stays, "best f1": best, "pooled f1": pooled},
     )
 
 
 def ahead_of_primal(seen: Measurements) -> Verdict:
-    """Sooner there than FedMiD, with and without client prox, and no lower in the end."""
+    """Sooner there than FedMiD, with and without client prox, and no lower in the end, up to a tie."""
     f1 = tail(seen, "f1")
     level = 0.99 * f1["FedDualAvg"]
-    rounds = {label: seen.first(label, "f1", at_least=level) for label in ("FedDualAvg", *PRIMAL)}
+    rounds = {label: seen.first(label, "f1", at_least=level, stays=True) for label in ("FedDualAvg", *PRIMAL)}
     mine = rounds["FedDualAvg"]
     sooner = all(later(rounds[label], mine) for label in PRIMAL)
-    level_in_the_end = all(f1["FedDualAvg"] >= f1[label] for label in PRIMAL)
+    level_in_the_end = all(f1["FedDualAvg"] >= f1[label] - TIE for label in PRIMAL)
     return Verdict(
         level_in_the_end and sooner,
-        f"F1 in the end: {each(f1, '{:.4f}')}; first round with F1 >= {level:.3f}: {each(rounds, '{:d}')}.",
+        f"F1 in the end: {each(f1, '{:.4f}')}; it stays above {level:.3f} from round: {each(rounds, '{:d}')}.",
         {f"f1 {label}": value for label, value in f1.items()}
         | {f"round {label}": value for label, value in rounds.items()},
     )
@@ -116,15 +118,65 @@ def far_behind(seen: Measurements) -> Verdict:
     )
 
 
-F1_NOT_ONE = """The optimum itself does not have F1 = 1 on these data: the clients' means make the features
-correlated (64 or 256 random directions of variance), so that at every strength a few false coefficients of the
-pooled solution exceed 0.01 (its F1 is at most about 0.997, 0.977, 1 and 0.993 on sets I to IV, over strengths from
-0.05 to 1)."""
+TIED = f"""Of F1, differences up to {TIE} count as ties, here as in the tuning: with 512 true features that is five
+wrong ones."""
+BEST = Claim(
+    "FedDualAvg identifies most of the sparsity pattern: the best F1.",
+    best_f1,
+    quote="FedDualAvg not only identifies most of the sparsity pattern but also is fastest.",
+    criterion=f"Its mean F1 over the last fifth of the rounds against the best of the four. {TIED}",
+)
+FASTEST = Claim(
+    "FedDualAvg is the fastest of the four to find it.",
+    first_to_find,
+    quote="FedDualAvg not only identifies most of the sparsity pattern but also is fastest.",
+    criterion="""The first evaluated round from which F1 stays above 0.99 of the best final F1 of the four: there a
+    curve of the figure has visibly arrived. It must be earlier than that of every other method.""",
+)
+DENSEST = Claim(
+    "FedMiD has the densest solution of the four (the curse of primal averaging).",
+    fedmid_is_densest,
+    quote="""corroborated empirically by the least sparse solution obtained by FedMiD""",
+    criterion=f"The mean density over the last fifth of the rounds; up to {TIE} is a tie, as for F1.",
+)
+AHEAD = Claim(
+    "FedDualAvg is ahead of FedMiD and FedMiD-OSP.",
+    ahead_of_primal,
+    quote="outperforms the other baselines by a margin. [...] The convergence of FedMiD and FedMiD-OSP remains slow.",
+    criterion=f"""The first evaluated round from which F1 stays above 0.99 of FedDualAvg's final one: for the others it
+    must be later, or never; and the final F1, which must not be lower. {TIED}""",
+)
+FAR_BEHIND = Claim(
+    "FedMiD and FedMiD-OSP are far behind.",
+    far_behind,
+    quote="FedMiD and FedMiD-OSP have very limited progress within 500 rounds.",
+    criterion="0.05 of F1 in the last fifth of the rounds: ten times what counts as a tie.",
+)
+OSP_CLOSE = Claim(
+    "FedDualAvg-OSP is close to 1 after 500 rounds.",
+    osp_close_to_one,
+    quote="FedDualAvg-OSP can recover an almost perfect F1-score after 500 rounds",
+    criterion="An F1 of 0.95 in the last round: almost perfect is taken as one feature wrong in twenty.",
+)
+
+
+def perfect(rounds: int, words: str) -> Claim:
+    """The claim that FedDualAvg's F1 is 1 before a round."""
+    return Claim(
+        f"FedDualAvg reaches F1 = 1 in less than {rounds} rounds.",
+        partial(perfect_within, rounds),
+        quote=f"{words} in less than {rounds} rounds",
+        criterion=f"""The first evaluated round from which F1 stays at {PERFECT} or more, on the mean over seeds. With 8
+        or 64 true features no single wrong one is allowed by that, with 512 at most five.""",
+    )
+
+
 LASSO = {
     "clients": 64,
     "samples": 128,
     "d": 1024,
     "nonzeros": 512,
+    "scale": 1.0,
     "strength": 0.1,
     "test_clients": 8,
     "rounds": 500,
@@ -136,85 +188,88 @@ LASSO = {
     "paper": {label: {"client_lr": 0.001, "server_lr": 0.3} for label in FOUR}
     | {"FedDualAvg": {"client_lr": 0.01, "server_lr": 1.0}},
 }
+BELOW = (("FedMiD", 3e-4, 3.0), ("FedMiD-OSP", 3e-4, 3.0))  # below the printed grid, where the printed data are stable
 # Rounds are cheap and compiling is not: the quick size has the paper's data, and fewer rounds and rates.
 QUICK = {
     "rounds": 150,
     "tuned_over": 40,
     "client_lrs": (1e-3, 3e-3),
     "server_lrs": (0.3, 1.0, 3.0),
+    "off_grid": (),
 }
+QUICK_SCALED = QUICK | {"client_lrs": (3e-3, 1e-2), "server_lrs": (1.0, 3.0)}
 LASSO_VIEWS = (View("f1"), View("density"), View("precision"), View("recall"))
-LASSO_NOTE = """The features are not scaled, so the largest stable client step on these data is near 0.001, the
-smallest of the paper's grid; the paper's best pair for FedDualAvg (0.01, 1) diverges here. Below the grid, at
-client_lr 0.0003 and server_lr 3, FedMiD and FedAvg reach an F1 of 0.99 on data set I as well, in two to three times
-FedDualAvg's rounds."""
+STRENGTHS = """The strength is the smallest of 0.01, 0.02, 0.05, 0.1, 0.2, 0.5 with which the pooled solver has F1 = 1
+on seeds 0 and 1 (set III), and where none has, the one with its best mean F1: the clients' means make the features
+correlated, so that a few false coefficients exceed 0.01 at every strength. Rates are tuned for the mean F1 of the last
+100 rounds (Section 5.1; Appendix B.2 says "recovery error"); of pairs within 0.005 the fastest is taken."""
+AS_PRINTED = f"""{STRENGTHS} The features are as printed, mu_m + N(0, I) with mu_m ~ N(0, I). On them the paper's best
+pair for FedDualAvg, (0.01, 1), diverges, and every tuned client rate is at the edge of the grid that the paper says to
+contain the best ones: printed data and printed rates do not belong together. The form beside it has the rates'
+scale. Rows off the grid: FedMiD and FedMiD-OSP at client_lr 0.0003, below the grid."""
+AS_SCALED = f"""{STRENGTHS} The features are those of the printed set times {SCALE} (variance 0.1). The authors' public
+code reads its data from files and has no generator, so the scale is not known: this is the one, of those that are tried
+in half decades of the variance, at which the printed best rate of FedDualAvg, client_lr 0.01, is the best of the grid.
+The code's other settings (server and client proximal steps, elapsed rate, batches, sampling, weights) are those of the
+paper; it begins from Glorot's random weights, which gives the same F1 to three digits as the zero start here."""
 
 
-def sparse_recovery(number: int, words: str, claims: tuple[Claim, ...], **full) -> Experiment:
-    """One of the LASSO figures."""
+def sparse_recovery(number: int, words: str, claims: Sequence[Claim], whys: Sequence[str] = (), **full) -> Experiment:
+    """One of the LASSO figures, as printed. The whys belong to the claims, in their order."""
     return Experiment(
         id=f"yuan2021-fig{number}",
         title=f"Federated LASSO, {words}",
-        measure=Comparison(lasso, four, score="f1", maximise=True),
-        full=LASSO | full,
+        measure=Comparison(lasso, four, score="f1", maximise=True, ties=TIE),
+        full=LASSO | {"off_grid": BELOW} | full,
         quick=QUICK,
         views=LASSO_VIEWS,
-        claims=claims,
-        note=LASSO_NOTE,
+        claims=explained(claims, whys),
+        note=AS_PRINTED,
     )
 
 
-EASY = """With 8 of 1024 features every method finds the support within 20 rounds once its steps are long enough: all
-end at F1 = 1, and who is first is a matter of one or two evaluations (every 5 rounds). FedDualAvg is before FedMiD."""
-OSP_LOSES = """Its F1 rises to 0.97 (round 370) and then falls, as true features are lost (the recall ends at 0.85): the
-clients step from points without the penalty while the server's threshold grows in every round, and nothing brings the
-two together."""
-AHEAD = Claim("FedDualAvg is ahead of FedMiD and FedMiD-OSP.", ahead_of_primal)
-EASY_AHEAD = Claim("FedDualAvg is ahead of FedMiD and FedMiD-OSP.", ahead_of_primal, why=EASY)
-SLOW_PAIR = """It can: with client_lr 0.001 and server_lr 10 its F1 is above 0.995 in round 25. But rates are chosen by
-the F1 of the last 100 rounds, where a server step ten times smaller is 0.0016 ahead (1 against 0.9984): it is shown."""
-LASSOS = [
-    sparse_recovery(
-        3,
-        "512 of 1024 features count (data set I)",
-        (
-            Claim(
-                "FedDualAvg identifies most of the sparsity pattern: the best F1.",
-                best_f1,
-                why="""FedDualAvg-OSP ends 0.001 higher, in four times the rounds. Both are as good as perfect: the
-                pooled optimum itself has a few false coefficients above 0.01 (F1 0.997), and FedDualAvg, which is at
-                that optimum, has them too.""",
-            ),
-            Claim("FedDualAvg is the fastest of the four to find it.", first_to_find),
-            Claim("FedMiD has the densest solution of the four (the curse of primal averaging).", fedmid_is_densest),
-        ),
-    ),
+def scaled(printed: Experiment, whys: Sequence[str] = ()) -> Experiment:
+    """The same figure on features of the scale that the printed rates have."""
+    return replace(
+        printed,
+        id=f"{printed.id}-scaled",
+        title=f"{printed.title}, features x {SCALE}",
+        full={name: value for name, value in printed.full.items() if name != "off_grid"}
+        | {"scale": SCALE, "strength": 0.05},
+        quick=QUICK_SCALED,
+        claims=explained(printed.claims, whys),
+        note=AS_SCALED,
+        released_form_of=printed.id,
+        form="features scaled",
+    )
+
+
+def explained(claims: Sequence[Claim], whys: Sequence[str]) -> tuple[Claim, ...]:
+    """The claims, each with what was found about why it does not hold, where it does not."""
+    return tuple(replace(claim, why=why) for claim, why in zip(claims, [*whys, *[""] * len(claims)], strict=False))
+
+
+PRINTED = [
+    sparse_recovery(3, "512 of 1024 features count (data set I)", (BEST, FASTEST, DENSEST)),
     sparse_recovery(
         6,
         "64 of 1024 features count (data set II)",
-        (Claim("FedDualAvg reaches F1 = 1 in less than 100 rounds.", partial(perfect_within, 100), SLOW_PAIR), AHEAD),
+        (perfect(100, "FedDualAvg converges to the perfect F1-score"), AHEAD),
         nonzeros=64,
-        strength=0.15,
+        strength=0.2,
     ),
     sparse_recovery(
         7,
         "8 of 1024 features count (data set III)",
-        (
-            Claim("FedDualAvg reaches F1 = 1 in less than 100 rounds.", partial(perfect_within, 100), F1_NOT_ONE),
-            EASY_AHEAD,
-        ),
+        (perfect(100, "FedDualAvg converges to the perfect F1-score"), AHEAD),
         nonzeros=8,
-        strength=0.3,
     ),
     sparse_recovery(
         8,
         "256 clients of 32 samples (data set IV)",
-        (
-            Claim("FedDualAvg reaches F1 = 1 in less than 200 rounds.", partial(perfect_within, 200), F1_NOT_ONE),
-            Claim("FedDualAvg-OSP is close to 1 after 500 rounds.", osp_close_to_one, why=OSP_LOSES),
-            Claim("FedMiD and FedMiD-OSP are far behind.", far_behind),
-        ),
+        (perfect(200, "FedDualAvg manages to find perfect F1-score"), OSP_CLOSE, FAR_BEHIND),
         clients=256,
         samples=32,
     ),
 ]
+LASSOS = [form for printed in PRINTED for form in (printed, scaled(printed))]

@@ -75,6 +75,8 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
         {
             "sites": nothing,
             "target": nothing,
+            "event": nothing,
+            "entry": nothing,
             "family": nothing,
             "penalty": nothing,
             "l1_ratio": nothing,

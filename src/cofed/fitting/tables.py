@@ -13,6 +13,7 @@ from cofed.sites import (
     SiteTable,
     TableInfo,
     TableSites,
+    Target,
     agree,
     agree_on_fills,
     read_sites,
@@ -34,13 +35,15 @@ class FitTables:
     path : Path
         A folder with a table per site, or one table.
     target : str
-        The column to predict.
+        The column to predict; of the time to an event, that of times.
     features : list of str or None
         The columns to predict from; None is all others.
     client : str or None
         The column of one table that names the site of a row.
     missing : {"refuse", "drop", "impute"}
         What is done about missing values.
+    event, entry : str or None
+        Of the time to an event, the columns of events and of entries.
     """
 
     path: Path
@@ -48,6 +51,20 @@ class FitTables:
     features: list[str] | None = None
     client: str | None = None
     missing: str = "refuse"
+    event: str | None = None
+    entry: str | None = None
+
+    @property
+    def predicted(self) -> str | Target:
+        """The target: a column, or those of the time to an event."""
+        return self.target if self.event is None else Target(name=self.target, event=self.event, entry=self.entry)
+
+    def check_family(self, family: str) -> None:
+        """Refuse columns that a family has no use for, or lacks."""
+        if family == "cox" and self.event is None:
+            raise ValueError("--family cox needs --event, the column that is 1 where a time ends with an event, else 0")
+        if family != "cox" and (self.event is not None or self.entry is not None):
+            raise ValueError(f"--event and --entry are for --family cox, which is {family} here")
 
     def files(self) -> dict[str, Path]:
         """The file of each site; none where all sites are in one table."""
@@ -105,11 +122,12 @@ class PreparedFit:
             return by_design(self.tables, self.design)
         choice, frames = self.choice, {site: table.frame for site, table in self.tables.items()}
         classify = self.plan.classifies
-        return table_sites(frames, choice.target, choice.features, classify=classify, missing=choice.missing)
+        return table_sites(frames, choice.predicted, choice.features, classify=classify, missing=choice.missing)
 
     def job(self, sites: AbstractSites, out: Path, command: str, drop: bool = False) -> FitJob:
         """The job of fitting over these sites, which have agreed on a design."""
-        used = {self.choice.target, *(feature.name for feature in agreed_design(sites).features)}
+        choice = self.choice
+        used = {choice.target, choice.event, choice.entry, *(one.name for one in agreed_design(sites).features)}
         rows = {site: info.rows for site, info in self.infos.items()}
         missing = {
             site: sum(column.missing for column in info.columns if column.name in used)
@@ -153,10 +171,14 @@ def prepare(plan: FitPlan, choice: FitTables, *, guess: bool = False) -> Prepare
     PreparedFit
         Both, and the tables.
     """
+    if guess and choice.event is not None:
+        plan, guess = dataclasses.replace(plan, family="cox"), False
+    if not guess:
+        choice.check_family(plan.family)
     tables = choice.read()
     infos = {site: table.info() for site, table in tables.items()}
     classify = (True if is_binary(infos, choice.target) else None) if guess else plan.classifies
-    design = agree(infos, choice.target, choice.features, classify=classify, missing=choice.missing)
+    design = agree(infos, choice.predicted, choice.features, classify=classify, missing=choice.missing)
     classes = 0 if design.classes is None else len(design.classes)
     if guess:
         family = "gaussian" if not classes else "binomial" if classes == 2 else "multinomial"

@@ -15,7 +15,7 @@ from cofed._util.toml_mistakes import did_you_mean, line_of, sentences
 from cofed.sites.columns import MOST_LEVELS, Label, level_text
 from cofed.sites.design import Design, Feature, Target
 
-Family: TypeAlias = Literal["gaussian", "binomial", "multinomial", "poisson"]
+Family: TypeAlias = Literal["gaussian", "binomial", "multinomial", "poisson", "cox"]
 VariableKind: TypeAlias = Literal["number", "count", "binary", "factor"]
 # Which kinds of variables a family predicts.
 PREDICTS: dict[Family, tuple[VariableKind, ...]] = {
@@ -23,6 +23,7 @@ PREDICTS: dict[Family, tuple[VariableKind, ...]] = {
     "binomial": ("binary", "factor"),
     "multinomial": ("factor",),
     "poisson": ("count",),
+    "cox": ("number", "count"),
 }
 Text = Annotated[str, Field(min_length=1)]
 Place: TypeAlias = tuple[str | int, ...]
@@ -144,9 +145,9 @@ class Analysis(StudyPart):
     name : str
         Its name in the study.
     target : str
-        The variable to predict.
-    family : {"gaussian", "binomial", "multinomial", "poisson"}
-        What the target is: a number, one of two classes, one of several, a count.
+        The variable to predict; of "cox", that of times.
+    family : {"gaussian", "binomial", "multinomial", "poisson", "cox"}
+        What the target is: a number, one of two classes, one of several, a count, the time to an event.
     features : list of str, optional
         The variables to predict from; all others where not given.
     penalty : {"l1", "elasticnet", "group"}
@@ -165,6 +166,9 @@ class Analysis(StudyPart):
         What is done about missing values.
     seed : int
         Of the folds.
+    event, entry : str, optional
+        Of "cox": the binary variable that is 1 where a time ends with an event, and the times from which on rows are
+        at risk.
 
     Examples
     --------
@@ -184,23 +188,47 @@ class Analysis(StudyPart):
     intervals: bool = False
     missing: Literal["refuse", "drop", "impute"] = "refuse"
     seed: int = Field(default=0, ge=0, lt=2**31)
+    event: Text | None = None
+    entry: Text | None = None
+
+    @property
+    def predicted(self) -> tuple[str, ...]:
+        """The variables that are predicted: one, or those of the time to an event."""
+        return tuple(name for name in (self.target, self.event, self.entry) if name is not None)
 
     def mistakes(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """What does not go together with itself and with the variables."""
-        for key, names in (("target", [self.target]), ("features", self.features or ())):
+        own = {"event": self.event, "entry": self.entry}
+        columns = [(key, [name]) for key, name in own.items() if name is not None]
+        for key, names in (("target", [self.target]), *columns, ("features", self.features or ())):
             for name in names:
                 if name not in variables:
                     yield (key,), f"{name!r} is no variable{did_you_mean(name, list(variables))}"
         if self.features is not None:
             twice = {name for name in self.features if self.features.count(name) > 1}
-            if twice or self.target in self.features:
+            if twice or set(self.predicted) & set(self.features):
                 yield ("features",), "the features should differ from each other and from the target"
+        yield from self.unfit_event(variables)
         if self.target in variables:
             yield from self.unfit_target(variables[self.target])
         if self.l1_ratio is not None and self.penalty != "elasticnet":
             yield ("l1_ratio",), f"it is for the penalty elasticnet, which is {self.penalty} here"
         if self.alpha is not None and (self.cv is not None or self.select is not None):
             yield ("alpha",), "it sets the strength, cv and select choose it; give one or the other"
+
+    def unfit_event(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
+        """What is wrong with the variables of the time to an event."""
+        if self.family != "cox":
+            if self.event is not None or self.entry is not None:
+                yield ("family",), f"event and entry are for the family cox, which is {self.family} here"
+            return
+        if self.event is None:
+            yield ("family",), "cox needs an event, the binary variable that is 1 where a time ends with one"
+        if len(set(self.predicted)) < len(self.predicted):
+            yield ("event",), "target, event and entry should be different variables"
+        event = variables.get(self.event or "")
+        if event is not None and (event.kind != "binary" or event.levels is not None):
+            yield ("event",), f"an event is a binary variable of 0 and 1, and {self.event!r} is not"
 
     def unfit_target(self, target: Variable) -> Iterator[tuple[Place, str]]:
         """Why the family does not predict a variable of this kind."""
@@ -282,12 +310,12 @@ class Study(StudyPart):
             An analysis of this study.
         """
         one = self.analysis(analysis) if isinstance(analysis, str) else analysis
-        names = one.features or tuple(name for name in self.variables if name != one.target)
+        names = one.features or tuple(name for name in self.variables if name not in one.predicted)
         target, variable = one.target, self.variables[one.target]
         classes = (variable.levels or (0, 1)) if one.family in ("binomial", "multinomial") else None
         return Design(
             features=tuple(self.variables[name].feature(name) for name in names),
-            target=Target(name=target, classes=classes, markers=variable.missing),
+            target=Target(name=target, classes=classes, markers=variable.missing, event=one.event, entry=one.entry),
             missing=one.missing,
         )
 

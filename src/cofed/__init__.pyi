@@ -23,6 +23,7 @@ from .algorithms import FedDualAvg as FedDualAvg
 from .algorithms import FedFISTA as FedFISTA
 from .algorithms import FedMiD as FedMiD
 from .algorithms import FedNewton as FedNewton
+from .algorithms import FedNL as FedNL
 from .algorithms import FedProx as FedProx
 from .algorithms import MCFedDA as MCFedDA
 from .algorithms import ProxSkip as ProxSkip

@@ -78,6 +78,12 @@ TABLE = {
         up_bytes=2 + 8,
     ),
     "ProxSkip": Row(cofed.ProxSkip(0.02, 0.4), cofed.ProxSkip(0.01, 0.7), everyone=True),
+    "FedNL": Row(
+        cofed.FedNL(cofed.TopK(0.5), 0.8),
+        cofed.FedNL(cofed.TopK(0.5), 0.6),
+        network=False,
+        up_bytes=6 * 8 + 8 + 11 * (8 + 1),  # of 21 numbers of a triangle
+    ),
     "FedNewton": Row(cofed.FedNewton(0.8), cofed.FedNewton(0.6), scalars=(0, 1 + 21), network=False),
 }
 # PureLocal is FedProx with strength 0, Alternative trains others: test_fedprox.py and test_alternative.py have both.
@@ -226,7 +232,8 @@ def test_the_debug_engine_gives_the_same_trajectory(row):
     np.testing.assert_allclose(fast.history["objective"], slow.history["objective"], rtol=1e-12)
 
 
-@for_rows(lambda row: not isinstance(row.algorithm, cofed.MCFedDA))  # its stages are C-FedDA, a row of its own
+# The stages of MC-FedDA are C-FedDA, a row of its own; FedNL's one number acts on the round after.
+@for_rows(lambda row: not isinstance(row.algorithm, (cofed.MCFedDA, cofed.FedNL)))
 def test_gradients_through_a_round_are_finite_under_vmap(row):
     """d objective / d hyperparameters through a round, for two sets of hyperparameters at once."""
     federation = worlds.linear()

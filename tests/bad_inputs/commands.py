@@ -116,14 +116,18 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
         {
             "table": lambda text: text in ("", str(FOLDER)),
             "target": nothing,
+            "event": nothing,
             "family": nothing,
             "out": lambda text: True,
         },
     ),
-    "study check": (["study", "check", str(STUDY), f"--data={TABLE}"], {"study": nothing, "data": nothing}),
+    "study check": (
+        ["study", "check", str(STUDY), f"--data={TABLE}"],
+        {"study": nothing, "data": nothing, "policy": lambda text: text == str(EMPTY)},
+    ),
     "study approve": (
         ["study", "approve", str(STUDY), f"--data={TABLE}"],
-        {"study": nothing, "data": nothing, "keep": folder},
+        {"study": nothing, "data": nothing, "keep": folder, "policy": lambda text: text == str(EMPTY)},
     ),
     "study key": (["study", "key"], {"keep": folder}),
     "study policy": (["study", "policy"], {}),

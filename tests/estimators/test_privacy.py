@@ -1,6 +1,7 @@
 """Estimators with differential privacy of rows: what the sites are asked, what comes out, and what is refused."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,6 +91,25 @@ def test_without_noise_the_logistic_fit_is_that_to_weighted_rows(fit_intercept):
     # Dual averaging over k rounds is within about 1/k^2 of the optimum, and its first steps are the largest.
     assert model.coef_ == pytest.approx(pooled.coef_, abs=0.01)
     assert model.intercept_ == pytest.approx(pooled.intercept_, abs=0.02)
+
+
+@pytest.mark.parametrize("estimator", [FederatedLasso, FederatedLogisticRegression])
+def test_guesses_that_cannot_be_right_are_warned_of_by_name(estimator):
+    """An age in years, taken to be around 0 with a spread of 1."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.normal(60, 12, 8000), "dose": rng.normal(size=8000)})
+    y = (X["age"] / 12 - 5 + rng.normal(size=8000) > 0).astype(float)
+    with pytest.warns(UserWarning, match=r"do not fit the rows.* age .*\(guessed: 0 and 1\)") as caught:
+        estimator(0.01, privacy=Privacy(1)).fit(X, y, clients=clients(8000))
+    assert "dose" not in str(caught[0].message)
+    with pytest.warns(UserWarning, match=r"age seems to be around [56]\d.* with a spread of 1\d"):
+        estimator(0.01, privacy=Privacy(20, centre=[30, 0], spread=[8, 1])).fit(X, y, clients=clients(8000))
+    estimator(0.01, privacy=Privacy(1, centre=[55, 0], spread=[10, 1])).fit(X, y, clients=clients(8000))
+
+
+def test_what_cannot_be_told_from_noise_is_not_warned_of():
+    X, y = linear(60)
+    FederatedLasso(0.1, privacy=Privacy(0.1)).fit(X, y, clients=clients(60))
 
 
 def test_a_linear_model_takes_one_exchange_and_a_logistic_one_a_gradient_a_round():
@@ -222,7 +242,8 @@ def test_folds_are_disjoint_and_add_up():
 
 def test_it_can_be_saved_copied_and_shown(tmp_path):
     X, y = linear()
-    privacy = Privacy(1, centre=np.array(UNITS["centre"]), spread=UNITS["spread"])
+    known = {"label_centre": 13.0, "label_spread": 5.0}
+    privacy = Privacy(1, centre=np.array(UNITS["centre"]), spread=UNITS["spread"], **known)
     model = FederatedLasso(0.1, privacy=privacy).fit(X, y, clients=clients(len(y)))
     model.save(tmp_path / "private.safetensors")
     read = load(tmp_path / "private.safetensors")
@@ -233,6 +254,7 @@ def test_it_can_be_saved_copied_and_shown(tmp_path):
     assert clone(model).privacy == privacy
     assert "epsilon 0.99" in model.summary()
     assert "certificate   none" in model.summary()
+    assert "features around 1, -2, 0 with a spread of 2, 0.5, 1, y around 13 with a spread of 5" in model.summary()
     plain = model.set_params(privacy=None).fit(X, y)
     assert plain.certificate_.converged
     assert "privacy_" not in vars(plain)

@@ -25,7 +25,7 @@ from cofed.sites.network import ChosenColumns
 from cofed.sites.policy import TRIAL, Policy, policy_toml
 from cofed.sites.secure.invitation import PLAIN
 from cofed.sites.secure.keys import SiteKeys
-from cofed.studies import approve, draft, write
+from cofed.studies import approve, draft, write, write_release
 from cofed.studies.schema import StudySite
 
 # The signal lets a test that hangs stop what it has started, which the thread that ends other tests would not.
@@ -186,6 +186,55 @@ def test_a_study_is_served_to_sites_that_were_there_first(tmp_path):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         assert {line["is_masked"] for line in lines if line["event"] == "answer"} == {True}
     assert not list((tmp_path / "kept").glob("*/runs/*/key"))  # the fit is over, and its masks can never be made again
+
+
+def test_a_study_goes_on_without_a_released_site_that_never_came(tmp_path):
+    """Also when the server is killed after that and started again."""
+    frames = tables(MANY)
+    frames["dover"] = frames["basel"].sample(frac=1, random_state=1).assign(dose=lambda one: one["dose"] + 1)
+    [port] = free_ports(1)
+    study = draft({site: SiteTable(frame, site).info() for site, frame in frames.items()}, target="ill").study
+    one = study.analyses[0].model_copy(update={"alpha": 0.01, "cv": None, "select": None})
+    keys = {site: SiteKeys.of_folder(tmp_path / "kept" / site).public for site in frames}
+    named = tuple(StudySite(name=site, key=key) for site, key in keys.items())
+    study = study.model_copy(update={"analyses": (one,), "sites": named})
+    write(tmp_path / "study.toml", study)
+    write_release(tmp_path / "dover.json", tmp_path / "kept" / "dover", study, "dover")
+    cofed, at, started = [sys.executable, "-m", "cofed"], f"127.0.0.1:{port}", []
+    own = ["--host", "127.0.0.1", "--port", str(port), "--insecure", "--out", str(tmp_path / "out"), "--patience", "60"]
+    own += ["--missing", "drop", "--release", str(tmp_path / "dover.json")]
+    command, log = [*cofed, "serve", str(tmp_path / "study.toml"), *own], tmp_path / "out" / "network" / "log"
+    try:
+        for site in ("aachen", "basel", "cork"):
+            approve(tmp_path / "kept" / site, study)
+            frames[site].to_csv(tmp_path / f"{site}.csv", index=False)
+            data = ["--data", str(tmp_path / f"{site}.csv"), "--keep", str(tmp_path / "kept" / site)]
+            words = [*cofed, "site", *data, "--server", at, "--insecure"]
+            with open(tmp_path / f"{site}.log", "w") as said:
+                started.append(subprocess.Popen(words, cwd=ROOT, stdout=said, stderr=said))
+        for site in ("aachen", "basel", "cork"):
+            while "no server answers" not in (tmp_path / f"{site}.log").read_text():
+                time.sleep(0.1)
+        with open(tmp_path / "server.log", "w") as said:
+            first = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said)
+        while len(read_log(log / "without-1")) < 3:
+            assert first.poll() is None, (tmp_path / "server.log").read_text()
+            time.sleep(0.05)
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        known = read_log(log / "without-1")
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+    finally:
+        for process in started:
+            process.terminate()
+    assert [process.wait(120) for process in started] == [0, 0, 0]
+    assert read_log(log / "without-1")[: len(known)] == known
+    assert (tmp_path / "out" / "summary.txt").read_text().startswith("WITHOUT dover: ")
+    found = pd.read_csv(tmp_path / "out" / "coefficients.csv").set_index("feature")["coef"]
+    near = table_sites(tables(MANY), "ill", list(one.features))
+    expected = estimators.FederatedLogisticRegression(alpha=0.01).fit(near)
+    np.testing.assert_allclose(found[list(near.feature_names)], np.ravel(expected.coef_), rtol=1e-10)
 
 
 def test_a_site_waits_for_a_server_and_for_the_next_one(tmp_path):

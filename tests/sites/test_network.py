@@ -41,9 +41,12 @@ class DirectLink(AbstractLink):
 
     def __init__(self, tables=TABLES, fault=lambda site, reply: reply):
         self.sites = {name: LocalSite(name, lambda name=name: SiteTable(tables[name], name)) for name in tables}
-        self.fault, self.asked, self.exchanges = fault, 0, Exchanges()
+        self.fault, self.asked, self.exchanges, self.away = fault, 0, Exchanges(), set()
 
     def gather(self, wanted):
+        gone = {name: "it did not come" for name in wanted if name in self.away}
+        if gone:
+            raise SitesMissing(f"waiting for {', '.join(gone)}", gone)
         return {
             name: read_info(opened(name, question_hash(HELLO), self.sites[name].answer(HELLO))[0]) for name in wanted
         }
@@ -181,6 +184,47 @@ def test_the_others_can_begin_anew(tmp_path):
         others.without(["paris"])
     with pytest.raises(ValueError, match="no site would be left"):
         others.without(list(others.names))
+
+
+def begun_without(gone, log):
+    """The sites of a fit that goes on without these, which do not come, and the link to them."""
+    link = DirectLink()
+    link.away = set(gone)
+    sites = NetworkSites.open(link, list(TABLES), ChosenColumns("dose", ("ill",)), log, drop=True)
+    return sites, link
+
+
+def test_a_fit_begins_without_sites_that_do_not_come(tmp_path):
+    sites, _ = begun_without(["rome"], tmp_path)
+    assert (sites.left_out, sites.names) == (("rome",), ("bern 2", "bern 10", "oslo"))
+    assert dict(sites.network.absent) == {"rome": "it did not come"}
+    kept = {name: table for name, table in TABLES.items() if name != "rome"}
+    assert_same(asked_twice(sites), asked_twice(table_sites(kept, "dose", ["ill"])))
+    link = DirectLink()
+    link.away = {"rome"}
+    with pytest.raises(SitesMissing, match=r"waiting for rome$"):
+        over(link, target="dose")
+    with pytest.raises(SitesMissing, match=r"It cannot go on without .*: no site would be left"):
+        begun_without(TABLES, None)
+
+
+def test_a_fit_that_lost_sites_goes_on_while_they_are_away(tmp_path):
+    """It finds the log of each set of sites again, in whatever order they were lost."""
+    first = over(DirectLink(), tmp_path, target="dose", features=("ill",))
+    asked_twice(first)
+    before, others = [], first
+    for gone in ("rome", "bern 2"):
+        others = others.without([gone])
+        before.append(asked_twice(others))
+    del first, others  # the server is killed
+    for gone, known in ((["rome"], before[0]), (["bern 2", "rome"], before[1])):
+        sites, link = begun_without(gone, tmp_path)
+        assert_same(asked_twice(sites), known, rtol=0, atol=0)
+        assert link.asked == 0
+        del sites
+    other, link = begun_without(["oslo"], tmp_path)  # another set of as many sites is another fit
+    asked_twice(other)
+    assert link.asked == 2
 
 
 def rewritten(head=None, arrays=None):

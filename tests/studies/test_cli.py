@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from cofed import studies
 from cofed.cli import app
-from cofed.sites.policy import Policy, load_policy
+from cofed.sites.policy import TRIAL, Policy, load_policy, policy_toml
 from tests.sites import worlds
 
 
@@ -145,3 +145,24 @@ def test_two_sites_cannot_have_one_key(files, keyed):
     assert "another site has the same key" in flat(done.output)
     (files / "study.toml").write_text(text.replace(two, "nonsense"))
     assert invoke("check", "study.toml", "--data", "oslo.csv").exit_code == 2
+
+
+def test_a_check_says_what_the_sites_own_rules_would_refuse(files):
+    worlds.hospital(60, 0).to_csv("bern.csv", index=False)
+    assert invoke("init", "bern.csv", "--target", "ill").exit_code == 0
+    worlds.hospital(60, 0).drop_duplicates("ward").head(5).to_csv("tiny.csv", index=False)
+    done = invoke("check", "study.toml", "--data", "tiny.csv")
+    assert done.exit_code == 1
+    assert "the rule 'rows' would refuse the analysis 'main': the question is about 4 rows here; 10" in flat(
+        done.output
+    )
+    (files / "policy.toml").write_text(policy_toml(TRIAL))
+    assert invoke("check", "study.toml", "--data", "tiny.csv", "--policy", "policy.toml").exit_code == 0
+    (files / "policy.toml").write_text("[rows]\nfold = 20\n")
+    done = invoke("check", "study.toml", "--data", "bern.csv", "--policy", "policy.toml")
+    assert done.exit_code == 1
+    assert "the rule 'folds' would refuse the analysis 'main': with 5 folds, one has" in flat(done.output)
+    done = invoke("approve", "study.toml", "--data", "tiny.csv")
+    assert done.exit_code == 0, done.output  # rules may change, and hold anyway
+    assert "Note: the rule 'rows' would refuse" in flat(done.output)
+    assert invoke("check", "study.toml", "--data", "bern.csv", "--policy", "none.toml").exit_code == 2

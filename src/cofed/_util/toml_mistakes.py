@@ -1,10 +1,14 @@
 """What is wrong with a TOML file, in sentences: the line, the key, what was given and what is allowed there."""
 
+import dataclasses
 import difflib
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeAlias, TypeVar
 
+import pydantic
 from pydantic_core import ErrorDetails
 
 Place: TypeAlias = tuple[str | int, ...]  # keys and positions from the top of the file to a value
@@ -22,6 +26,63 @@ WANTED = {
     "model_type": "a table",
     "dict_type": "a table",
 }
+
+
+M = TypeVar("M", bound=pydantic.BaseModel)
+
+
+@dataclasses.dataclass(frozen=True)
+class TomlFile(Generic[M]):
+    """A kind of TOML file, of which every mistake is named.
+
+    Attributes
+    ----------
+    model : type
+        What such a file says.
+    mistakes : callable
+        What in it does not go together, where and why, though every value is allowed.
+    allowed_keys : callable
+        The keys that each table of a file may have, by the table's identity.
+    error : type
+        The error whose sentences name the mistakes, a line for each.
+    absent : str
+        What to do where there is no such file, as the end of a sentence.
+    """
+
+    model: type[M]
+    mistakes: Callable[[M], Iterable[tuple[Place, str]]]
+    allowed_keys: Callable[[dict[str, Any]], Allowed]
+    error: type[ValueError]
+    absent: str = ""
+
+    def load(self, path: str | Path) -> M:
+        """What a file says."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise self.error(f"there is no file {path}{self.absent}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise self.error(f"{path} cannot be read: {error}") from None
+        try:
+            return self.parse(text)
+        except self.error as error:
+            raise self.error("\n".join(f"{path}, {line}" for line in str(error).splitlines())) from None
+
+    def parse(self, text: str) -> M:
+        """What a text says."""
+        try:
+            raw = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise self.error(str(error)) from None
+        try:
+            said = self.model.model_validate(raw)
+        except pydantic.ValidationError as error:
+            raise self.error("\n".join(sentences(error.errors(), text, raw, self.allowed_keys(raw)))) from None
+        found = [f"line {line_of(text, place)}: {why}" for place, why in self.mistakes(said)]
+        if found:
+            raise self.error("\n".join(found))
+        return said
 
 
 def sentences(found: Sequence[ErrorDetails], text: str, raw: dict[str, Any], allowed: Allowed) -> list[str]:

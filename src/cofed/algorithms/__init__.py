@@ -11,6 +11,7 @@ from cofed.algorithms.feddualavg import FedDualAvg
 from cofed.algorithms.fedfista import FedFISTA
 from cofed.algorithms.fedmid import FedMiD
 from cofed.algorithms.fednewton import FedNewton
+from cofed.algorithms.fednl import FedNL
 from cofed.algorithms.fedprox import FedProx
 from cofed.algorithms.mcfedda import MCFedDA
 from cofed.algorithms.proxskip import ProxSkip
@@ -28,6 +29,7 @@ __all__ = [
     "FedDualAvg",
     "FedFISTA",
     "FedMiD",
+    "FedNL",
     "FedNewton",
     "FedProx",
     "MCFedDA",

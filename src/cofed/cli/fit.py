@@ -140,7 +140,7 @@ def fit(
     require_watch(watch)
     private_out_folder(out)  # made when all checks have passed
     keep_study(ready, out / "study.toml")
-    run(ready, Placement(in_process, secure, plain, policy, patience), out, watch=watch, drop=drop)
+    run(ready, Placement(in_process, secure, plain, policy, patience, drop), out, watch=watch)
 
 
 def keep_study(ready: "PreparedFit", path: Path) -> None:
@@ -161,7 +161,7 @@ def keep_study(ready: "PreparedFit", path: Path) -> None:
         fail(f"{error}")
 
 
-def run(ready: "PreparedFit", where: Placement, out: Path, *, watch: bool, drop: bool) -> None:
+def run(ready: "PreparedFit", where: Placement, out: Path, *, watch: bool) -> None:
     """Do a fit over these tables."""
 
     @contextlib.contextmanager
@@ -169,7 +169,7 @@ def run(ready: "PreparedFit", where: Placement, out: Path, *, watch: bool, drop:
         if not where.in_process:
             events.tell("waiting", words=f"starting {len(ready.tables)} sites, a process for each")
         with opened(ready, out, where) as sites:
-            yield ready.job(sites, out, this_command(), drop)
+            yield ready.job(sites, out, this_command(), where.drop)
 
     perform(begun, out, watch=watch, resumable=not where.in_process)
 
@@ -187,7 +187,9 @@ def perform(begun: "Begun", out: Path, *, watch: bool, resumable: bool) -> None:
     """
     from cofed.fitting import FitEvents, run_fit
     from cofed.fitting.show import shown
-    from cofed.sites.network import SitesMissing
+    from cofed.sites import SiteRefused
+    from cofed.sites.link import SitesMissing
+    from cofed.sites.policy import advice
 
     screen, progress = Console(stderr=True), out / "progress.jsonl"
     try:
@@ -200,6 +202,8 @@ def perform(begun: "Begun", out: Path, *, watch: bool, resumable: bool) -> None:
         stop(f"Stopped. What was exchanged until then is in {out / 'exchanges.csv'}.{on}")
     except SitesMissing as error:
         fail(f"{error}. What was exchanged is kept, and the same command goes on from there")
+    except SiteRefused as error:
+        fail(f"{error}. {advice(error)}")
     except RuntimeError as error:  # a process of Flower's failed
         fail(str(error))
     except ValueError as error:

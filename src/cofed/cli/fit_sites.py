@@ -26,6 +26,7 @@ class Placement:
     plain: bool = False  # whether the server sees each site's answers
     policy: Path | None = None  # what every site goes by
     patience: int = 600  # seconds to wait for a silent site
+    drop: bool = False  # whether to go on without it then
 
 
 def is_flower_there() -> bool:
@@ -60,6 +61,7 @@ def opened(ready: "PreparedFit", out: Path, where: Placement) -> "Iterator[Abstr
         plain=where.plain,
         policy=where.policy,
         patience=float(where.patience),
+        drop=where.drop,
     )
     with ending_in_order(), started as sites:
         yield sites

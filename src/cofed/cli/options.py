@@ -71,7 +71,9 @@ def names(text: str | None) -> list[str] | None:
 Patience = Annotated[int, typer.Option(callback=between(1, YEAR), help="Seconds to wait for a silent site.")]
 Missing = Annotated[
     str,
-    typer.Option(help="Then end the fit, or drop a site that falls silent in it: begin anew without it, and say so."),
+    typer.Option(
+        help="Then end the fit, or drop a site that does not come or falls silent: go on without it, and say so."
+    ),
 ]
 Plain = Annotated[
     bool,

@@ -83,6 +83,7 @@ def serve(
             certificates=certificates,
             patience=float(patience),
             invitation=invitation,
+            drop=drop,
         )
         with ending_in_order(), awaited as sites:
             ready = PreparedFit(plan, FitTables(study, target), {}, sites.infos)

@@ -67,6 +67,8 @@ def site(
         rules = Policy() if policy is None else load_policy(policy)
     except ValueError as error:
         refuse(str(error))
+    if rules.silence:
+        refuse(f"{policy}: {rules.silence}")
     if not once:
         raise typer.Exit(keep_running([sys.executable, "-m", "cofed", *sys.argv[1:], "--once"], server))
     try:

@@ -22,6 +22,9 @@ Data = Annotated[Path, typer.Option(help="The site's table: .csv, .parquet, .fea
 Keep = Annotated[
     Path, typer.Option(callback=private_out_folder, help="The folder in which the site keeps its keys and approvals.")
 ]
+PolicyFile = Annotated[
+    Path | None, typer.Option("--policy", help="The site's rules, a policy.toml; by default the strict ones.")
+]
 SiteName = Annotated[str | None, typer.Option("--site", help="The site's name; by default the table's.")]
 
 
@@ -72,14 +75,18 @@ def init(
     say(f"Written: {out}. Agree on it with all sites; then: cofed study check {out} --data TABLE")
 
 
-def check(study: StudyFile, data: Data, site: SiteName = None) -> None:
-    """Say what of a site's table does not fit a study: all of it, before anything leaves the site.
+def check(study: StudyFile, data: Data, site: SiteName = None, policy: PolicyFile = None) -> None:
+    """Say what of a site's table does not fit a study, and what the site's own rules would refuse of it.
 
-    Exit codes: 0 it fits, 1 it does not, 2 bad input.
+    All of it, before anything leaves the site. Without --policy the strict rules are those of the site.
+
+    Exit codes: 0 it fits, 1 it does not, or would be refused, 2 bad input.
 
     Example: cofed study check study.toml --data oslo.csv
     """
-    checked(study, data, site)
+    _, refused = checked(study, data, site, policy)
+    if refused:
+        fail("\n".join(refused))
 
 
 def approve(
@@ -89,6 +96,7 @@ def approve(
     ] = None,
     site: SiteName = None,
     keep: Keep = Path("cofed-site"),
+    policy: PolicyFile = None,
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Take the approval back instead.")] = False,
 ) -> None:
     """Approve a study at a site: from then on, it answers questions that the study contains, and no others.
@@ -109,7 +117,9 @@ def approve(
         return
     if data is None:
         refuse("--data: give the site's table, which is held against the study")
-    wanted = checked(study, data, site)
+    wanted, refused = checked(study, data, site, policy)
+    for one in refused:
+        say(f"Note: {one}.")
     show_keys(wanted, keep, site or data.name.split(".")[0])
     try:
         path = studies.approve(keep, wanted)
@@ -176,21 +186,29 @@ def policy(
     say(f"Written: {out}. What is left out of it, or as it is, holds anyway.")
 
 
-def checked(study: Path, data: Path, site: str | None):
-    """The study, which the site's table fits; else the command ends with all that does not."""
+def checked(study: Path, data: Path, site: str | None, policy: Path | None) -> "tuple[Study, tuple[str, ...]]":
+    """The study, which the site's table fits, and what the site's rules would refuse of it.
+
+    Where the table does not fit, the command ends with all that does not.
+    """
     from cofed import studies
+    from cofed.sites.policy import Policy, load_policy
 
     with input_checked():
         wanted = studies.load(study)
         table = site_table(data, site)
+        rules = Policy() if policy is None else load_policy(policy)
     found = studies.check(wanted, table)
     for note in found.notes:
         say(f"Note: {note}.")
     if not found.fits:
         fail("\n".join(found.findings))
+    foreseen = studies.check_rules(wanted, table, rules)
+    for note in foreseen.notes:
+        say(f"Note: {note}.")
     many = len(wanted.variables)
     say(f"{data} fits the study {wanted.name}: {len(table.frame)} rows, {many} variable{'s' if many > 1 else ''}.")
-    return wanted
+    return wanted, foreseen.findings
 
 
 def show_keys(study: "Study", keep: Path, site: str) -> None:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
-from cofed.estimators.checks import check_count, check_flag, check_number
+from cofed.estimators.checks import check_count, check_flag, check_number, named_refusals
 from cofed.estimators.progress import CertifiedFit
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.solver import DENSE, check_algorithm, solve
@@ -22,7 +22,7 @@ from cofed.estimators.survey import Survey, survey
 from cofed.losses import AbstractLoss
 from cofed.privacy import Privacy
 from cofed.regularizers import AbstractRegularizer
-from cofed.sites import AbstractSites, ExchangeTotal, Folds, QuestionRefused
+from cofed.sites import AbstractSites, ExchangeTotal, Folds
 from cofed.sites.clusters import asked_errors, in_clusters
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, encoded, gather, numbers, refuse_masked
 from cofed.sites.queries import SumsAnswer
@@ -241,10 +241,8 @@ class FederatedLinearModel(BaseEstimator):
 
     def _labelled(self, sites: AbstractSites) -> AbstractSites:
         """The sites, with the targets that the loss takes."""
-        try:
+        with named_refusals(type(self).__name__):
             return sites.of_numbers()
-        except QuestionRefused as refused:
-            raise ValueError(f"{type(self).__name__}: {refused}") from None
 
     def _shape(self, features: int) -> tuple[int, int] | None:
         """The shape of the coefficients where they are a matrix."""
@@ -258,10 +256,8 @@ class FederatedLinearModel(BaseEstimator):
         """The problem in the units of the solver."""
         loss = self._loss()
         require_duality(loss)
-        try:
+        with named_refusals(type(self).__name__):
             found = survey(sites, loss, bool(self.fit_intercept), self._check_sums, folds)
-        except QuestionRefused as refused:
-            raise ValueError(f"{type(self).__name__}: {refused}") from None
         return self._posed(found)
 
     def _posed(self, found: Survey) -> StandardizedProblem:

@@ -1,10 +1,24 @@
 """The parameters of estimators, checked as scikit-learn does: when they are used, and in one sentence each."""
 
+import contextlib
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from cofed._util.types import Given
+from cofed.sites import QuestionRefused, SiteRefused
+
+
+@contextlib.contextmanager
+def named_refusals(owner: str) -> Iterator[None]:
+    """Name the estimator that rows are refused for; a site elsewhere that refuses says so itself."""
+    try:
+        yield
+    except SiteRefused:
+        raise
+    except QuestionRefused as refused:
+        raise ValueError(f"{owner}: {refused}") from None
 
 
 def check_number(

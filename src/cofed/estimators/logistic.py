@@ -8,7 +8,7 @@ from sklearn.base import ClassifierMixin
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.base import FederatedLinearModel, treated_apart
-from cofed.estimators.checks import check_choice
+from cofed.estimators.checks import check_choice, named_refusals
 from cofed.estimators.group_lasso import group_labels, group_penalty
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.scoring import SiteScoreMixin
@@ -16,7 +16,7 @@ from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Logistic, Softmax
 from cofed.privacy import Privacy
 from cofed.regularizers import AbstractRegularizer
-from cofed.sites import AbstractSites, QuestionRefused
+from cofed.sites import AbstractSites
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather
 
 PENALTIES = ("l1", "elasticnet", "group")
@@ -185,10 +185,8 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
 
     def _intake(self, X: FitFeatures, y: Labels, clients: Clients) -> AbstractSites:
         self.client_column_ = clients if isinstance(clients, str) else None
-        try:
+        with named_refusals(type(self).__name__):
             sites, self.classes_ = gather(self, X, y, clients, classifies=True).of_classes()
-        except QuestionRefused as refused:
-            raise ValueError(f"{type(self).__name__}: {refused}") from None
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs rows of at least 2 classes, but the data contains only one class: "

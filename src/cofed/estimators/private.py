@@ -7,6 +7,7 @@ all, + t' H t / 2 + penalty. The noise of many gradients so averages out, and mo
 is independent from round to round: correlated noise gains nothing where every row is in every round (docs/privacy.md).
 """
 
+import warnings
 from typing import TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.special import expit
 
 from cofed.estimators.base import FederatedLinearModel, forget_inference
 from cofed.estimators.cross_validation import CrossValidated
+from cofed.estimators.guesses import assumed, doubts
 from cofed.estimators.noised import (
     MeanQuadratic,
     NoisedMoments,
@@ -46,6 +48,10 @@ def fit(model: Model, sites: AbstractSites) -> Model:
     if isinstance(model, CrossValidated) and model.criterion in ("min", "1se"):
         folds = Folds(int(model.cv), int(model.random_state))
     moments = noised.ask_moments(sites, folds, labels=loss.quadratic)
+    names = [*feature_names(model), *(["y"] if loss.quadratic else [])]
+    doubt = doubts(moments, noised.units, sum(sites.sizes), names)
+    if doubt:
+        warnings.warn(f"{type(model).__name__}: {doubt}", UserWarning, stacklevel=3)
     if isinstance(model, CrossValidated):
         parameters = chosen(model, moments, noised.units, sum(sites.sizes))
     elif loss.quadratic:
@@ -75,6 +81,7 @@ def fit(model: Model, sites: AbstractSites) -> Model:
             releases=tuple(f"{one.what} {one.rounds}" for one in found),
             shares=noised.moments.shares,
             sentence=NOT_NOISED,
+            assumed=assumed(privacy, loss.quadratic),
         ),
     )
     return model

@@ -5,9 +5,8 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from cofed._util.types import Given
-from cofed.estimators.checks import check_flag
+from cofed.estimators.checks import check_flag, named_refusals
 from cofed.estimators.moments import moments
-from cofed.sites import QuestionRefused
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather, numbers, refuse_masked
 
 
@@ -63,10 +62,8 @@ class FederatedStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstima
         check_flag(type(self).__name__, "with_std", self.with_std)
         sites = gather(self, X, None, clients, target=False)
         before = len(sites.exchanges)
-        try:
+        with named_refusals(type(self).__name__):
             found = moments(sites)
-        except QuestionRefused as refused:
-            raise ValueError(f"{type(self).__name__}: {refused}") from None
         self.mean_, self.var_, self.n_samples_seen_ = found.mean, found.var, found.n
         self.scale_ = found.scale if self.with_std else np.ones_like(found.mean)
         spent = sites.exchanges[before:]

@@ -45,6 +45,7 @@ def exactness(model: FederatedLinearModel) -> list[str]:
         noise = "all of it from every site" if privacy.shares == 1 else f"in shares, of which {privacy.shares} suffice"
         return [
             f"privacy       of each {privacy.level}: {cost}; noise: {noise}",
+            *([f"assumed       {privacy.assumed}"] if privacy.assumed else []),
             f"certificate   none: {privacy.sentence}",
         ]
     gap = "none known" if np.isinf(certificate.gap) else f"{certificate.gap:.2e}"

@@ -40,6 +40,8 @@ class FinishedFit:
         The command that does the same again; empty where there was none.
     is_masked : bool or None
         Whether the server learnt sums over all sites only; None where all was in one process.
+    absent : tuple of str
+        Sites that the fit went on without.
     """
 
     model: FederatedLinearModel
@@ -52,6 +54,12 @@ class FinishedFit:
     notes: tuple[str, ...] = ()
     command: str = ""
     is_masked: bool | None = None
+    absent: tuple[str, ...] = ()
+
+    @property
+    def without(self) -> str:
+        """Which sites the model is without, in a sentence; empty where all took part."""
+        return f"WITHOUT {', '.join(self.absent)}: the model is of the other sites' rows." if self.absent else ""
 
     @property
     def seen(self) -> str:
@@ -99,9 +107,10 @@ class FinishedFit:
         return pd.concat([whole, shown.reindex(keys).reset_index(drop=True)], axis=1)
 
     def summary(self) -> str:
-        """The fit in words, what the server has seen, and how many rows were left out."""
+        """The fit in words, without which sites, what the server has seen, and how many rows were left out."""
         first, last = (self.seen, "") if self.is_masked is False else ("", self.seen)
-        return "\n".join(part for part in (first, self.model.summary(), self.left_out, last) if part)
+        parts = (first, self.without, self.model.summary(), self.left_out, last)
+        return "\n".join(part for part in parts if part)
 
     @property
     def left_out(self) -> str:

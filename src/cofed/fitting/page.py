@@ -54,7 +54,9 @@ def content(done: FinishedFit) -> JSON:
     sent = sum(one.down + one.up for one in done.exchanges)
     return {
         "over": " ".join(
-            part for part in (f"{len(done.sites)} sites, whose rows stay where they are.", done.seen) if part
+            part
+            for part in (f"{len(done.sites)} sites, whose rows stay where they are.", done.without, done.seen)
+            if part
         ),
         "title": title(plan, done.target),
         "facts": [

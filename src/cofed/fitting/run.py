@@ -15,7 +15,8 @@ from cofed.fitting.outputs import write_fit, write_table
 from cofed.fitting.page import title
 from cofed.fitting.plan import FitPlan
 from cofed.sites import AbstractSites, Design
-from cofed.sites.network import NetworkSites, SitesMissing
+from cofed.sites.link import SitesMissing, going_on
+from cofed.sites.network import NetworkSites
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +57,11 @@ class FitJob:
         """The variable that each feature is of."""
         return [feature.name for feature in agreed_design(self.sites).features for _ in feature.encoded]
 
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """The sites that the fit goes on without."""
+        return self.sites.left_out if isinstance(self.sites, NetworkSites) else ()
+
     def known(self) -> pd.DataFrame:
         """What is known of the sites, a row for each."""
         table = pd.DataFrame({"site": self.sites.names, "rows": self.sites.sizes})
@@ -64,8 +70,9 @@ class FitJob:
         return table.drop(columns="rows_of_the_table") if whole else table
 
     def without(self, missing: SitesMissing) -> "FitJob":
-        """The same over the other sites, from the beginning."""
+        """The same over the other sites, from the beginning; `SitesMissing` where there can be no such fit."""
         assert isinstance(self.sites, NetworkSites)
+        going_on(self.sites.network.link.invitation, self.sites.names, missing)
         note = f"Without {', '.join(missing.sites)}: {missing}."
         return dataclasses.replace(self, sites=self.sites.without(list(missing.sites)), notes=(*self.notes, note))
 
@@ -118,6 +125,7 @@ def run_fit(job: FitJob, events: FitEvents) -> tuple[FinishedFit, list[Path]]:
             notes,
             job.command,
             job.sites.is_masked,
+            job.absent,
         )
         files = write_fit(done, job.out)
     except BaseException:

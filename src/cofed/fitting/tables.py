@@ -21,6 +21,7 @@ from cofed.sites import (
     site_files,
     table_sites,
 )
+from cofed.sites.network import NetworkSites
 from cofed.sites.table_sites import tables_of_frame
 
 MISSING = ("refuse", "drop", "impute")
@@ -134,7 +135,9 @@ class PreparedFit:
             for site, info in self.infos.items()
         }
         tables = pd.DataFrame({"rows_of_the_table": rows, "missing_values": missing})
-        return FitJob(self.plan, sites, self.choice.target, tables, out, command, drop)
+        absent = sites.network.absent if isinstance(sites, NetworkSites) else {}
+        notes = tuple(f"Without {site}, from the beginning: {why}." for site, why in absent.items())
+        return FitJob(self.plan, sites, self.choice.target, tables, out, command, drop, notes)
 
 
 def by_design(tables: dict[str, SiteTable], design: Design) -> TableSites:

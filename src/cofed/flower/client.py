@@ -1,5 +1,6 @@
 """The sites' end: a Flower ClientApp that answers for one site."""
 
+import logging
 from collections.abc import Mapping
 
 from cofed._util import checks
@@ -10,8 +11,10 @@ from cofed.flower.privacy import ClientPrivacy
 from cofed.flower.settings import check_ends, check_privacy
 from cofed.flower.site import FromConfig, Keep, Load, Site
 from cofed.problem import Problem
-from cofed.sites.policy import Policy
+from cofed.sites.policy import Policy, PolicyGuard
 from cofed.sites.secure.cards import KEY
+
+log = logging.getLogger("flwr")
 
 
 def client_app(
@@ -86,6 +89,10 @@ def client_app(
     check_roster(roster)
     if policy is not None and not isinstance(policy, Policy):
         raise TypeError(f"policy must be a cofed.sites.policy.Policy, got {type(policy).__name__}")
+    if policy is not None and isinstance(algorithm, AbstractAlgorithm):
+        refusal = PolicyGuard(policy, None, "").refuses_algorithm(type(algorithm).__name__)
+        if refusal is not None:
+            log.warning("cofed: the policy lets this site take part in no round: %s", refusal.sentence)
     masking = {"plain": checks.flag("plain", plain), "roster": roster, "policy": policy}
     app, site = ClientApp(mods=mods), Site(problem, algorithm, load, keep, privacy, **masking)
 

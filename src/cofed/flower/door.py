@@ -52,8 +52,8 @@ def site_app(
 
     Raises
     ------
-    TypeError
-        Where one of these is no function.
+    TypeError, ValueError
+        Where one of these is no function, or the policy would answer no question.
 
     Examples
     --------
@@ -71,6 +71,8 @@ def site_app(
     rules = Policy() if policy is None else policy
     if not isinstance(rules, Policy):
         raise TypeError(f"policy must be a cofed.sites.policy.Policy, got {type(rules).__name__}")
+    if rules.silence:
+        raise ValueError(f"policy: {rules.silence}")
     app = ClientApp()
 
     def table(name: str, node: Config, folder: Path | None) -> SiteTable:

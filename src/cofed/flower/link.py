@@ -13,7 +13,8 @@ from cofed.flower.flwr_types import Grid, Message, RecordDict
 from cofed.flower.progress import Event, ProgressLog
 from cofed.sites.base import Exchanges
 from cofed.sites.columns import TableInfo
-from cofed.sites.network import AbstractLink, CardsChanged, Replies, SitesMissing, opened, read_info
+from cofed.sites.link import AbstractLink, CardsChanged, Replies, SitesMissing
+from cofed.sites.network import opened, read_info
 from cofed.sites.packing import Malformed, clipped, pack, unpack
 from cofed.sites.questions import question_hash
 from cofed.sites.secure.cards import Card

@@ -42,6 +42,7 @@ def start_sites(
     plain: bool = False,
     policy: Path | None = None,
     patience: float = 600.0,
+    drop: bool = False,
 ) -> Iterator[NetworkSites]:
     """Start a SuperLink and a process for each site on this machine, and give the sites, for an estimator's `fit`.
 
@@ -64,6 +65,8 @@ def start_sites(
         The rules of every site, a `policy.toml`; by default everything is answered, as the rows are one's own.
     patience : float
         Seconds to wait for a site.
+    drop : bool
+        Whether to begin without sites that do not come in that time; they are the sites' `left_out`.
 
     Yields
     ------
@@ -95,7 +98,7 @@ def start_sites(
             atomically(rules, lambda name: Path(name).write_text(policy_toml(TRIAL), encoding="utf-8"))
         for site, table in tables.items():
             network.start_site(site, table, rules)
-        with network.sites(names, columns, patience, PLAIN if plain else Invitation.masked()) as sites:
+        with network.sites(names, columns, patience, PLAIN if plain else Invitation.masked(), drop) as sites:
             yield sites
 
 
@@ -109,6 +112,7 @@ def await_sites(
     certificates: Path | None = None,
     patience: float = 600.0,
     invitation: Invitation | None = None,
+    drop: bool = False,
 ) -> Iterator[NetworkSites]:
     """Start a SuperLink that sites elsewhere come to (`cofed site`), and give them, for an estimator's `fit`.
 
@@ -130,6 +134,9 @@ def await_sites(
     invitation : Invitation, optional
         What the sites are told at the beginning, such as `invitation_to(study)`; by default, that their answers are
         masked, and that there is no study.
+    drop : bool
+        Whether to begin without sites that do not come in that time; they are the sites' `left_out`. Those of a study
+        that names keys must have agreed to it.
 
     Yields
     ------
@@ -149,7 +156,7 @@ def await_sites(
         raise ValueError(f"{certificates} has no public key of {absent[0]}: {absent[0]}.key.pub")
     with exclusive(out), LocalSites(out, certificates, *at) as network:
         network.begin(names)
-        with network.sites(names, columns, patience, invitation or Invitation.masked()) as sites:
+        with network.sites(names, columns, patience, invitation or Invitation.masked(), drop) as sites:
             yield sites
 
 
@@ -182,7 +189,7 @@ class LocalSites(LocalNetwork):
 
     @contextlib.contextmanager
     def sites(
-        self, names: Sequence[str], columns: ChosenColumns, patience: float, invitation: Invitation
+        self, names: Sequence[str], columns: ChosenColumns, patience: float, invitation: Invitation, drop: bool
     ) -> Iterator[NetworkSites]:
         """Start a run, take its Grid, and give the sites once they are there."""
         write_app(self.folder / "app", ABOUT, {"cofed_sites/__init__.py": "server = client = None\n"})
@@ -190,7 +197,7 @@ class LocalSites(LocalNetwork):
         runtime, log = Runtime(self.address, self.secret.read_bytes(), self.root), self.folder / "log"
         with quiet(), grid_of_run(runtime, patience, self.check_run) as grid:
             link = FlowerLink(grid, patience, ProgressLog(RunFolder(log)), invitation, self.check_sites)
-            yield NetworkSites.open(link, names, columns, log)
+            yield NetworkSites.open(link, names, columns, log, drop)
             link.end(names)
 
     @property

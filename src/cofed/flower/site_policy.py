@@ -4,7 +4,6 @@ import logging
 
 from cofed.sites.base import QuestionRefused
 from cofed.sites.guard import Refusal
-from cofed.sites.local import told
 from cofed.sites.policy import PolicyGuard
 from cofed.sites.policy.rounds import AskedRound
 
@@ -15,7 +14,7 @@ class RoundRefused(QuestionRefused):
     """A rule of the site's policy forbids to take part in a round; the server is told its name and nothing else."""
 
     def __init__(self, refusal: Refusal):
-        super().__init__(told(refusal))
+        super().__init__(refusal.told)
         self.rule = refusal.rule
 
 

@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import signal
+import stat
 import subprocess
 import tempfile
 import threading
@@ -136,7 +137,9 @@ def end_with_parent() -> None:
 
 def check_folder(options: SiteOptions) -> None:
     """Refuse keys that others can read, and a damaged log or record; then log the start, and by which rules."""
-    keys, path = SiteKeys.of_folder(private_folder(options.keep)), options.keep / AUDIT_LOG
+    if private_folder(options.keep).stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ValueError(f"--keep: {options.keep} can be looked into by others than its owner; chmod 700 it")
+    keys, path = SiteKeys.of_folder(options.keep), options.keep / AUDIT_LOG
     if path.exists():
         verdict = verify(path, keys.public)
         if not verdict.holds:
@@ -145,10 +148,14 @@ def check_folder(options: SiteOptions) -> None:
         if options.policy != TRIAL:
             Ledger.open(options.keep)
         rules = hashlib.sha256(options.policy.model_dump_json().encode()).hexdigest()
-        started = AuditEvent(event="started", note=f"the policy's hash is {rules}")
-        AuditLog(path, options.name, keys.sign).add(started)
+        log_line(options, AuditEvent(event="started", note=f"the policy's hash is {rules}"))
     except (LedgerLost, AuditBroken) as error:
         raise ValueError(str(error)) from None
+
+
+def log_line(options: SiteOptions, event: AuditEvent) -> None:
+    """Add a line to the site's log of what left."""
+    AuditLog(options.keep / AUDIT_LOG, options.name, SiteKeys.of_folder(options.keep).sign).add(event)
 
 
 def run_site(options: SiteOptions) -> None:
@@ -163,4 +170,7 @@ def run_site(options: SiteOptions) -> None:
         secret.write_bytes(secrets.token_bytes(32))
         runtime = Runtime(f"127.0.0.1:{port}", secret.read_bytes())
         app = site_app(lambda node: table, keep=lambda node: options.keep, policy=options.policy)
-        be_supernode(options.arguments(port, secret), runtime, app)
+        try:
+            be_supernode(options.arguments(port, secret), runtime, app)
+        finally:
+            log_line(options, AuditEvent(event="ended"))

@@ -20,6 +20,7 @@ COLOURS: dict[str, str] = {
     "FedDR": "#332288",
     "FedADMM": "#882255",
     "FedNewton": "#AA3377",
+    "FedNL": "#661100",
     "FedFISTA": "#44AA99",
     "ProxSkip": "#117733",
     "DFedMiD": "#D55E00",

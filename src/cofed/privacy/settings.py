@@ -26,7 +26,8 @@ class Privacy:
     delta : float, default=1e-6
         The probability that goes with it: well below one over the number of rows.
     centre, spread : float or array-like of shape (p,), default=0.0 and 1.0
-        Guesses of the features' means and standard deviations.
+        Guesses of the features' means and standard deviations. The defaults are for features that are standardised
+        already; a fit warns where its noised sums show that guesses are far off.
     label_centre, label_spread : float, default=0.0 and 1.0
         Guesses of the mean and standard deviation of y, of a linear model.
     colluding : int, default=1
@@ -137,6 +138,8 @@ class PrivacyReport:
         How many sites' shares make up the noise; 1 where every site has added all of it.
     sentence : str
         What is not noised, and what the fit can therefore not tell.
+    assumed : str
+        What rows were taken to be like, by the guesses.
     """
 
     epsilon: float
@@ -145,3 +148,4 @@ class PrivacyReport:
     releases: tuple[str, ...]
     shares: int
     sentence: str
+    assumed: str = ""

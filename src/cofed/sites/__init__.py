@@ -8,6 +8,7 @@ from cofed.sites.base import (
     Exchanges,
     ExchangeTotal,
     QuestionRefused,
+    SiteRefused,
     TrainingPlan,
     totals,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "MemorySites",
     "QuestionRefused",
     "Scaling",
+    "SiteRefused",
     "SiteRows",
     "SiteTable",
     "Table",

@@ -24,6 +24,24 @@ class QuestionRefused(ValueError):
     """A site does not answer a question, for the reason that the sentence says."""
 
 
+class SiteRefused(QuestionRefused):
+    """A site elsewhere does not answer a question, by a rule of its own or because of its rows.
+
+    Parameters
+    ----------
+    sentence : str
+        What the server is told of it.
+    site : str
+        The site; empty where nobody may know which one it is.
+    rule : str
+        The rule of its policy; empty where it is none, or is not told.
+    """
+
+    def __init__(self, sentence: str, site: str = "", rule: str = ""):
+        super().__init__(sentence)
+        self.site, self.rule = site, rule
+
+
 @dataclasses.dataclass(frozen=True)
 class Exchange:
     """One question to all sites and their answers, or some rounds of an algorithm.

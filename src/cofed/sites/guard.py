@@ -1,6 +1,7 @@
 """What stands at a site's door: whether a question is answered is decided here, by rules of the site's own."""
 
 import dataclasses
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
@@ -92,6 +93,21 @@ class Refusal:
     rule: str
     sentence: str
     is_silent: bool = False
+
+    @property
+    def told(self) -> str:
+        """What the server is told: the rule's name, or of what is no rule the sentence."""
+        return f"its rule {self.rule!r} forbids it" if self.rule else self.sentence
+
+
+def rule_in(told: str) -> str:
+    """The name of the rule in what a server was told of a refusal; empty where it was none.
+
+    >>> rule_in(Refusal("site sets", "the sum would tell what rome answered").told)
+    'site sets'
+    """
+    found = re.fullmatch(r"its rule '([a-z ]+)' forbids it", told)
+    return found[1] if found else ""
 
 
 class AbstractGuard(ABC):

@@ -175,7 +175,7 @@ class LocalSite:
             if refusal is not None:
                 about["rule"] = refusal.rule
                 log.warning("cofed: a server is not told what the table is like: %s", refusal.sentence)
-                raise QuestionRefused(told(refusal))
+                raise QuestionRefused(refusal.told)
             about["event"] = "hello"
             return {"info": self.info(study).model_dump(mode="json"), "card": card}, {}
         if kind == "rows":
@@ -240,7 +240,7 @@ class LocalSite:
             about["rule"] = refusal.rule
             log.warning("cofed: the question %s is not answered: %s", question.query.name, refusal.sentence)
             if total is None or not refusal.is_silent:
-                raise QuestionRefused(told(refusal))
+                raise QuestionRefused(refusal.told)
         about |= {"event": "answer", "is_masked": total is not None}
         about["decision"] = "allowed" if refusal is None else "refused"
         if total is None:
@@ -302,7 +302,7 @@ class LocalSite:
             if refusal is not None:
                 about["rule"] = refusal.rule
                 log.warning("cofed: how many rows there are is not told: %s", refusal.sentence)
-                raise QuestionRefused(told(refusal))
+                raise QuestionRefused(refusal.told)
         found: Head = {"rows": len(self.rows(design).X)}
         about |= {"event": "hello"}
         return found
@@ -332,11 +332,6 @@ class LocalSite:
             log.warning("cofed: the table does not fit the design: %s", error)
             # What does not fit may be told by values of the table, which stay here.
             raise QuestionRefused("its table does not fit the design; the site's own log says what does not") from None
-
-
-def told(refusal: Refusal) -> str:
-    """What the server is told of a refusal."""
-    return f"its rule {refusal.rule!r} forbids it" if refusal.rule else refusal.sentence
 
 
 def too_little_noise(asked: Asked) -> Refusal | None:

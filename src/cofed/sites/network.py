@@ -3,11 +3,12 @@
 import dataclasses
 import functools
 import hashlib
+import itertools
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Generic, NamedTuple, NoReturn, TypeVar
+from types import MappingProxyType
+from typing import NamedTuple, NoReturn, TypeVar
 
 import jax
 import numpy as np
@@ -17,15 +18,15 @@ from cofed._util import naming
 from cofed.models import Weights
 from cofed.sites.addition import AbstractAddition, MaskedAddition, PlainAddition, Posed, read_finite
 from cofed.sites.agreement import agree, agree_on_fills
-from cofed.sites.base import AbstractSites, Exchange, Exchanges, QuestionRefused, TrainingPlan
+from cofed.sites.base import AbstractSites, Exchange, Exchanges, QuestionRefused, SiteRefused, TrainingPlan
 from cofed.sites.columns import TableInfo
 from cofed.sites.design import Design, Target
-from cofed.sites.exchange_log import Entry, ExchangeLog
+from cofed.sites.exchange_log import Entry, ExchangeLog, read_log
+from cofed.sites.guard import rule_in
+from cofed.sites.link import AbstractLink, CardsChanged, NumbersChanged, Replies, SitesMissing, going_on
 from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.questions import question_hash, read_answer
-from cofed.sites.secure.cards import Card
-from cofed.sites.secure.invitation import PLAIN, Invitation
 from cofed.sites.secure.site_end import PadUsed, StaleCard
 from cofed.sites.secure.sum_request import LEAST_SITES
 
@@ -34,80 +35,12 @@ Reply = tuple[Head, dict[str, np.ndarray]]
 MOST_ATTEMPTS = 5  # at one exchange
 
 
-class SitesMissing(RuntimeError):
-    """Sites did not answer, or answered badly, for as long as one was ready to wait; an exact sum needs them all.
-
-    Attributes
-    ----------
-    sites : dict of str to str
-        What is wrong with each of them.
-    """
-
-    def __init__(self, sentence: str, sites: Mapping[str, str]):
-        super().__init__(sentence)
-        self.sites = dict(sites)
-
-
-@dataclasses.dataclass(frozen=True)
-class Replies(Generic[T]):
-    """What all sites have answered to one request."""
-
-    by_site: dict[str, T]
-    down: int  # bytes to all sites
-    up: int  # bytes from all sites
-
-
 class Asking(NamedTuple):
     """What an exchange with the sites has given, for its log."""
 
     replies: Replies
     said: Head  # what was learnt beside arrays
     arrays: dict[str, np.ndarray]
-
-
-class AbstractLink(ABC):
-    """What carries requests to sites and their replies back.
-
-    Attributes
-    ----------
-    exchanges : Exchanges
-        Where those listen who want to know what the sites do.
-    invitation : Invitation
-        What it tells sites at the beginning.
-    cards : mapping of str to Card
-        The sites' cards, where answers are masked.
-    """
-
-    exchanges: Exchanges
-    invitation: Invitation = PLAIN
-    cards: dict[str, Card]
-
-    @abstractmethod
-    def gather(self, wanted: Sequence[str] | int) -> dict[str, TableInfo]:
-        """Wait for these sites, or for so many, and hear what each tells of its table.
-
-        Raises `SitesMissing` where they do not all come.
-        """
-
-    @abstractmethod
-    def ask_all(self, request: bytes, sites: Sequence[str], read: Callable[[str, bytes], T]) -> Replies[T]:
-        """Send a request to these sites until each has given a reply that `read` takes.
-
-        A reply for which `read` raises a `Malformed` does not count. Any other error of it ends the exchange.
-        Raises `SitesMissing` where one gives no such reply for long enough, `CardsChanged` where one has a new card.
-        """
-
-    def end(self, sites: Sequence[str]) -> None:
-        """Tell these sites, as far as they hear it, that the fit is over."""
-        return
-
-
-class NumbersChanged(Exception):
-    """A site would answer the same request with other numbers than before, which the same masks must not cover."""
-
-
-class CardsChanged(Exception):
-    """A site has a new card, since its keys are gone: it cannot answer a request that holds the old one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,6 +80,8 @@ class Network(NamedTuple):
     heads: dict[str, str]  # the newest lines of the sites' logs of what left, as they are heard of
     log: ExchangeLog | None = None
     left_out: tuple[str, ...] = ()
+    folder: Path | None = None  # for logs: of a fit over all sites, and in it of those over fewer
+    absent: Mapping[str, str] = MappingProxyType({})  # sites that were left out at the beginning, and why
 
     @property
     def addition(self) -> AbstractAddition:
@@ -156,10 +91,11 @@ class Network(NamedTuple):
             return PlainAddition()
         return MaskedAddition(invitation, {site: self.link.cards[site] for site in self.infos}, self.heads)
 
-    def logged(self, folder: Path | None) -> "Network":
-        """The network with its log in a folder, where one is given; refused where that is of another fit."""
-        if folder is None:
+    def logged(self) -> "Network":
+        """The network with its log, where there is a folder for it; refused where that is of another fit."""
+        if self.folder is None:
             return self
+        folder = folder_without(self.folder, self.left_out)
         tables = {
             site: hashlib.sha256(info.model_dump_json().encode()).hexdigest() for site, info in self.infos.items()
         }
@@ -199,11 +135,24 @@ class NetworkSites(AbstractSites):
 
     @classmethod
     def open(
-        cls, link: AbstractLink, wanted: Sequence[str] | int, columns: ChosenColumns, log: Path | None = None
+        cls,
+        link: AbstractLink,
+        wanted: Sequence[str] | int,
+        columns: ChosenColumns,
+        log: Path | None = None,
+        drop: bool = False,
     ) -> "NetworkSites":
-        """The sites that a link reaches, once they are all there and have agreed on what their tables hold."""
-        began = time.perf_counter()
-        infos = link.gather(wanted)
+        """The sites that a link reaches, once they are all there and have agreed on what their tables hold.
+
+        With `drop`, sites with names that do not come are left out, where that may be.
+        """
+        began, absent = time.perf_counter(), {}
+        try:
+            infos = link.gather(wanted)
+        except SitesMissing as missing:
+            if not drop or isinstance(wanted, int):
+                raise
+            infos, absent = link.gather(going_on(link.invitation, wanted, missing)), missing.sites
         if link.invitation.is_masked and len(infos) < LEAST_SITES:
             raise ValueError(
                 "the answers of a single site cannot be masked, as their sum would be its own; give plain=True "
@@ -212,7 +161,9 @@ class NetworkSites(AbstractSites):
         order = sorted(infos, key=naming.natural)
         told = sum(len(info.model_dump_json()) for info in infos.values())
         link.exchanges.append(Exchange("columns", 1, 0, told, time.perf_counter() - began))
-        return cls.begin(Network(link, {site: infos[site] for site in order}, columns, {}).logged(log))
+        sites, gone = {site: infos[site] for site in order}, tuple(sorted(absent, key=naming.natural))
+        network = Network(link, sites, columns, {}, left_out=gone, folder=log, absent=absent)
+        return cls.begin(network.logged())
 
     @classmethod
     def begin(cls, network: Network) -> "NetworkSites":
@@ -370,10 +321,9 @@ class NetworkSites(AbstractSites):
         infos = {site: info for site, info in network.infos.items() if site not in names}
         if not infos:
             raise ValueError("no site would be left")
-        gone = (*network.left_out, *(site for site in self.names if site in names))
-        folder = None if network.log is None else network.log.folder / f"without-{len(gone)}"
+        gone = tuple(sorted({*network.left_out, *names}, key=naming.natural))
         network.link.exchanges.clear()
-        return NetworkSites.begin(network._replace(infos=infos, left_out=gone, log=None).logged(folder))
+        return NetworkSites.begin(network._replace(infos=infos, left_out=gone, log=None).logged())
 
     def train(self, plan: TrainingPlan, w: Weights) -> NoReturn:
         """Algorithms run over the network with `cofed federate` or `cofed.flower.serve`, and not at this door."""
@@ -381,6 +331,16 @@ class NetworkSites(AbstractSites):
             f"sites over a network answer questions, and this fit needs rounds of {type(plan.algorithm).__name__}: use "
             "`cofed federate` or cofed.flower.serve for those, or a solver that asks questions"
         )
+
+
+def folder_without(folder: Path, gone: Sequence[str]) -> Path:
+    """The folder for the log of a fit without these sites: another for each such set, and the same for the same."""
+    for place in itertools.count(1) if gone else ():
+        found = folder / (f"without-{len(gone)}" + (f"-{place}" if place > 1 else ""))
+        lines = read_log(found)
+        if not lines or lines[0].get("left_out") == list(gone):
+            return found
+    return folder
 
 
 def opened(site: str, mark: str, reply: bytes) -> tuple[Head, dict[str, np.ndarray]]:
@@ -391,7 +351,7 @@ def opened(site: str, mark: str, reply: bytes) -> tuple[Head, dict[str, np.ndarr
         raise Malformed("the reply does not say whether it went well")
     words = trouble[:400] if trouble.isprintable() else clipped(trouble, 400)
     if kind == QuestionRefused.__name__:
-        raise QuestionRefused(f"the site {site} does not answer: {words}")
+        raise SiteRefused(f"the site {site} does not answer: {words}", site, rule_in(words))
     if kind == PadUsed.__name__:
         raise NumbersChanged(f"{site} would answer the same request with other numbers than before")
     if kind == StaleCard.__name__:

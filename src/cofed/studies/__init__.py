@@ -4,6 +4,7 @@ schema      what a study file may say, and what a design each analysis gives
 drafting    a first draft from what sites tell of their tables
 writing     a study as a TOML file with comments
 checking    what of a site's table does not fit a study
+foresight   what a site's own rules would refuse of it
 approval    which studies a site has approved
 consent     what a site answers by that, and what a server tells the sites of a study
 release     a site's word that a fit may go on without it
@@ -13,6 +14,7 @@ from cofed.studies.approval import approve, approved, outside_approved, withdraw
 from cofed.studies.checking import TableCheck, check
 from cofed.studies.consent import StudyConsent, invitation_to
 from cofed.studies.drafting import Draft, draft
+from cofed.studies.foresight import check_rules
 from cofed.studies.release import read_release, require_own_key, write_release
 from cofed.studies.schema import Analysis, Study, StudyError, Variable, load
 from cofed.studies.writing import to_toml, write
@@ -28,6 +30,7 @@ __all__ = [
     "approve",
     "approved",
     "check",
+    "check_rules",
     "draft",
     "invitation_to",
     "load",

@@ -24,7 +24,7 @@ def invitation_to(study: Study | None, releases: Mapping[str, str] | None = None
     """
     if study is None:
         return Invitation.masked(releases=releases)
-    return Invitation.masked(study.digest, study.roster, releases)
+    return Invitation.masked(study.digest, study.roster, releases, study.releasable)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,16 +2,14 @@
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-import pydantic
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from cofed._util import naming
-from cofed._util.toml_mistakes import did_you_mean, line_of, sentences
+from cofed._util.toml_mistakes import Place, TomlFile, did_you_mean
 from cofed.sites.columns import MOST_LEVELS, Label, level_text
 from cofed.sites.design import Design, Feature, Target
 
@@ -26,7 +24,6 @@ PREDICTS: dict[Family, tuple[VariableKind, ...]] = {
     "cox": ("number", "count"),
 }
 Text = Annotated[str, Field(min_length=1)]
-Place: TypeAlias = tuple[str | int, ...]
 
 
 class StudyError(ValueError):
@@ -373,33 +370,12 @@ def load(path: str | Path) -> Study:
     Traceback (most recent call last):
     cofed.studies.schema.StudyError: there is no file no-such.toml; `cofed study init TABLE` drafts one
     """
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise StudyError(f"there is no file {path}; `cofed study init TABLE` drafts one") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise StudyError(f"{path} cannot be read: {error}") from None
-    try:
-        return parse(text)
-    except StudyError as error:
-        raise StudyError("\n".join(f"{path}, {line}" for line in str(error).splitlines())) from None
+    return FILE.load(path)
 
 
 def parse(text: str) -> Study:
     """The study of a TOML text."""
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise StudyError(str(error)) from None
-    try:
-        study = Study.model_validate(raw)
-    except pydantic.ValidationError as error:
-        raise StudyError("\n".join(sentences(error.errors(), text, raw, allowed_keys(raw)))) from None
-    found = [f"line {line_of(text, place)}: {why}" for place, why in study.mistakes()]
-    if found:
-        raise StudyError("\n".join(found))
-    return study
+    return FILE.parse(text)
 
 
 def allowed_keys(raw: dict[str, Any]) -> dict[int, list[str]]:
@@ -412,3 +388,6 @@ def allowed_keys(raw: dict[str, Any]) -> dict[int, list[str]]:
         entries = raw.get(key)
         found |= {id(table): list(part.model_fields) for table in (entries if isinstance(entries, list) else [])}
     return found
+
+
+FILE = TomlFile(Study, Study.mistakes, allowed_keys, StudyError, "; `cofed study init TABLE` drafts one")

@@ -71,6 +71,7 @@ def test_a_changed_line_ends_with_one_and_its_number(logs, tmp_path):
     assert done.exit_code == 1
     assert "✗ It does not hold: 3 lines" in flat(done.output)
     assert f"Error: {path} does not hold: line 4 does not follow on line 3" in flat(done.output)
+    assert "1 answer left by these lines" in flat(done.output)  # without line 3, which was changed
     assert (tmp_path / "a.html").exists()  # with what is wrong on it
     done = invoke(path, *keys("oslo"))
     assert "Line 3 is not signed with the site's key." in flat(done.output)

@@ -161,3 +161,17 @@ def test_a_log_of_two_sites_does_not_hold(tmp_path):
     line = own.following(verify(own.path).lines[-1], AuditEvent(event="hello"))
     own.path.write_bytes(own.path.read_bytes() + line.encoded())
     assert verify(own.path).problems == ("line 2 is of the site 'rome', the line before it of 'oslo'",)
+
+
+def test_lines_that_may_have_been_changed_are_not_counted(logs):
+    path = logs["oslo"]
+    lines = lines_of(path)
+    path.write_bytes(b"".join([*lines[:3], lines[3].replace(b'"size":1440', b'"size":9999'), *lines[4:]]))
+    assert [line.seq for line in verify(path).sound] == [1, 2, 3]
+    assert [line.seq for line in verify(path, Signer("oslo").public).sound] == [1, 2, 3]
+    path.write_bytes(b"".join([*lines[:3], *lines[4:]]))  # one is gone: all that are left are signed
+    assert [line.seq for line in verify(path, Signer("oslo").public).sound] == [1, 2, 3]
+    assert [line.seq for line in verify(path).sound] == [1, 2]
+    path.write_bytes(b"".join(lines))
+    assert verify(path).sound == verify(path).lines
+    assert "nor a changed last line without the site's key" in verify(path).notes[1]

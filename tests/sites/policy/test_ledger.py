@@ -1,6 +1,7 @@
 """The record of what was answered: it lasts, it errs on the safe side, and its loss is noticed."""
 
 import stat
+import threading
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 
 from cofed.sites import Folds, SiteTable
 from cofed.sites.policy import PolicyGuard
-from cofed.sites.policy.ledger import FOLDER, LEDGER, SECRET, Ledger, LedgerLost, row_marks
+from cofed.sites.policy.ledger import FOLDER, LEDGER, SECRET, Ledger, LedgerLost, held_alone, row_marks
 from cofed.sites.queries import Message, sums
 from tests.sites.policy.worlds import alone, asked, design_of, frame_of, logistic_rows
 
@@ -101,3 +102,36 @@ def test_rows_are_known_by_their_content_wherever_they_stand():
     changed = frame.assign(age=[61, 52, 61, 41])
     assert len(as_set(marks) & as_set(row_marks(changed, b"secret"))) == 3
     assert not as_set(marks) & as_set(row_marks(frame, b"other"))
+
+
+def test_two_processes_on_one_folder_know_of_each_others_answers(tmp_path):
+    policy = alone(questions={"per_day": 2})
+    one, two = (PolicyGuard(policy, tmp_path, "oslo", day=lambda: "2026-11-17") for _ in range(2))
+    assert one.refuses(question()) is None
+    assert two.refuses(question(folds=Folds(5))) is None
+    refusal = one.refuses(question(folds=Folds(3)))
+    assert refusal is not None
+    assert refusal.rule == "exchanges"
+    assert Ledger.open(tmp_path).days == {"2026-11-17": 2}
+    (tmp_path / FOLDER / LEDGER).unlink()
+    refusal = two.refuses(question())
+    assert refusal is not None
+    assert refusal.rule == "ledger"  # also in a process that has read it before
+
+
+def test_a_ledger_is_held_by_one_at_a_time(tmp_path):
+    began, order = threading.Event(), []
+
+    def other():
+        began.set()
+        with held_alone(tmp_path):
+            order.append("other")
+
+    with held_alone(tmp_path):
+        thread = threading.Thread(target=other)
+        thread.start()
+        began.wait()
+        thread.join(0.2)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "other"]

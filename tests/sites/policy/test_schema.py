@@ -38,6 +38,7 @@ def test_every_key_says_what_it_is_and_where_its_default_comes_from():
         ("[points]\nsize = inf", "line 2: points.size is inf; it should be a finite number"),
         ('[sums]\nmasked = "no"', "line 2: sums.masked is 'no'; allowed are 'pinned', 'required' or 'optional'"),
         ('[questions]\nqueries = ["looks"]', r"line 2: 'looks' is no query \(did you mean 'look'\?\); there are sums"),
+        ("[questions]\nqueries = []\nalgorithms = []", "line 2: neither a query nor an algorithm is allowed"),
         ("[row]\natom = 3", r"line 1: row is not a key here \(did you mean 'rows'\?\)"),
         ("rows = 3", "line 1: rows is 3; "),
         ("[rows", "Expected ']'"),

@@ -40,7 +40,7 @@ def terminal(found: AuditVerdict) -> Group:
     parts: list[RenderableType] = [head, Text.assemble(sign, ": ", ", ".join(facts(found)), ".")]
     parts += [Padding(Text(sentence(problem), style="red"), (0, 2)) for problem in found.problems]
     parts += [Padding(Text(sentence(note), style="dim"), (0, 2)) for note in found.notes]
-    groups = what_left(found.lines)
+    groups = what_left(found.sound)
     if groups:
         out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         out.add_column("study/fit", no_wrap=True)
@@ -81,8 +81,8 @@ def verdict(holds: bool) -> dict[str, str]:
 
 def log_content(found: AuditVerdict) -> JSON:
     """What the page shows of one log."""
-    answers = [line for line in found.lines if line.event == "answer"]
-    refused = sum(line.decision == "refused" for line in found.lines)
+    answers = [line for line in found.sound if line.event == "answer"]
+    refused = sum(line.decision == "refused" for line in found.sound)
     plain = sum(not line.is_masked for line in answers)
     return {
         "site": found.site,
@@ -93,7 +93,7 @@ def log_content(found: AuditVerdict) -> JSON:
         "notes": [sentence(note) for note in found.notes],
         "tiles": [
             [str(len(answers)), "answers left", ""],
-            [bytes_of(found.lines), "left", ""],
+            [bytes_of(found.sound), "left", ""],
             [str(plain), "plain, not masked", "bad" if plain else ""],
             [str(refused), "refused", ""],
         ],
@@ -104,7 +104,7 @@ def log_content(found: AuditVerdict) -> JSON:
                     *(one.question, brief(one.run), brief(one.study), one.answers, one.plain, one.refused, one.failed),
                     *(one.size, span(one.sites), one.epsilon or None, minute(one.last)),
                 ]
-                for one in what_left(found.lines)
+                for one in what_left(found.sound)
             ],
         },
         "lines": {

@@ -93,7 +93,7 @@ def is_plain(line: AuditLine) -> bool:
 
 def in_words(found: AuditVerdict) -> list[str]:
     """What left, in sentences."""
-    lines = found.lines
+    lines = found.sound
     if not lines:
         return []
     answers = [line for line in lines if line.event == "answer"]

@@ -60,6 +60,9 @@ class AuditVerdict:
         What else is to be known, such as what could not be checked.
     bad_line : int or None
         The number of the first bad line.
+    sound : tuple of AuditLine
+        The lines that can be believed: all where the log holds, else those before the first that may have been changed.
+        Where a line does not follow on the one before it, that may be either, unless signatures were checked.
     """
 
     path: Path
@@ -69,6 +72,7 @@ class AuditVerdict:
     problems: tuple[str, ...]
     notes: tuple[str, ...]
     bad_line: int | None = None
+    sound: tuple[AuditLine, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -117,8 +121,6 @@ def judge(log: LogOnDisk, public_key: str | None, others: Sequence[LogOnDisk]) -
     """The verdict on a log that has been read."""
     problems, notes = [log.problem] if log.problem else [], []
     bad = len(log.lines) + 1 if log.problem else None
-    if log.problem:
-        notes.append(f"only what stands before line {bad} was read, and is told here")
     if log.cut_off:
         notes.append(
             f"after the last line there are {log.cut_off} bytes of one that was being written when the site was "
@@ -130,8 +132,12 @@ def judge(log: LogOnDisk, public_key: str | None, others: Sequence[LogOnDisk]) -
             bad = number if bad is None else min(bad, number)
     problems += unwitnessed(log, [other for other in others if other.site != log.site], notes)
     problems += parted(log, [other for other in others if other.site == log.site and other is not log])
+    sound = log.lines
+    if bad is not None:
+        sound = log.lines[: bad - 1 if bad <= len(log.lines) or public_key is not None else -1]
+        notes.insert(0, f"only the first {len(sound)} lines are counted here: those after them may have been changed")
     head = log.hashes[-1] if log.hashes else NOTHING
-    return AuditVerdict(log.path, log.site, log.lines, head, tuple(problems), tuple(notes), bad)
+    return AuditVerdict(log.path, log.site, log.lines, head, tuple(problems), tuple(notes), bad, sound)
 
 
 def read_lines(path: Path) -> LogOnDisk:
@@ -222,7 +228,10 @@ def unwitnessed(log: LogOnDisk, others: Sequence[LogOnDisk], notes: list[str]) -
     elif others:
         notes.append("no other site's log that was given holds a head of it")
     else:
-        notes.append("lines cut off at the end would not show: give other sites' logs, too, which hold heads of it")
+        notes.append(
+            "lines cut off at the end would not show, nor a changed last line without the site's key: give other "
+            "sites' logs, too, which hold heads of it"
+        )
     return problems
 
 

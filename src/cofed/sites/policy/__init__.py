@@ -1,5 +1,6 @@
 """A policy at every site: which questions are answered, and a record of what was."""
 
+from cofed.sites.policy.advice import advice
 from cofed.sites.policy.guard import PolicyGuard
 from cofed.sites.policy.ledger import LedgerLost
 from cofed.sites.policy.schema import (
@@ -18,6 +19,7 @@ __all__ = [
     "Policy",
     "PolicyError",
     "PolicyGuard",
+    "advice",
     "default_policy_toml",
     "load_policy",
     "parse_policy",

@@ -1,7 +1,8 @@
 """A site's policy as what stands at its door."""
 
+import contextlib
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from cofed._util.files import NotWritten
 from cofed.sites.guard import AbstractGuard, Asked, Refusal
 from cofed.sites.policy.case import Case
-from cofed.sites.policy.ledger import Ledger, LedgerLost, row_marks
+from cofed.sites.policy.ledger import Ledger, LedgerLost, held_alone, row_marks
 from cofed.sites.policy.rounds import AskedRound, round_refusal
 from cofed.sites.policy.rules import RULES
 from cofed.sites.policy.schema import Policy
@@ -55,10 +56,18 @@ class PolicyGuard(AbstractGuard):
 
     def refuses(self, asked: Asked) -> Refusal | None:
         try:
-            self.ledger = self.ledger or Ledger.open(self.keep)
-            return self.judged(asked, self.ledger)
+            with self.held() as ledger:
+                return self.judged(asked, ledger)
         except (LedgerLost, NotWritten) as error:
             return Refusal("ledger", str(error))
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[Ledger]:
+        """The ledger as it is, which no other process changes within the block."""
+        with held_alone(self.keep):
+            if self.ledger is None or self.ledger.is_stale:
+                self.ledger, self.placed = Ledger.open(self.keep), None
+            yield self.ledger
 
     def judged(self, asked: Asked, ledger: Ledger) -> Refusal | None:
         """Why a question is not answered; what later judgements need is on disk."""
@@ -87,14 +96,14 @@ class PolicyGuard(AbstractGuard):
     def refuses_round(self, asked: AskedRound) -> Refusal | None:
         """Why the site takes no part in a round of an algorithm; where it does, that is on disk."""
         try:
-            self.ledger = self.ledger or Ledger.open(self.keep)
-            draft = self.ledger.draft()
-            refusal = self.refuses_algorithm(asked.algorithm)
-            refusal = refusal or round_refusal(asked, self.policy, draft, self.site, self.day())
-            if refusal is None:
-                draft.save()
-                self.ledger = draft
-            return refusal
+            with self.held() as ledger:
+                draft = ledger.draft()
+                refusal = self.refuses_algorithm(asked.algorithm)
+                refusal = refusal or round_refusal(asked, self.policy, draft, self.site, self.day())
+                if refusal is None:
+                    draft.save()
+                    self.ledger = draft
+                return refusal
         except (LedgerLost, NotWritten) as error:
             return Refusal("ledger", str(error))
 

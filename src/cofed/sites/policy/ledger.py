@@ -4,11 +4,13 @@ It holds no values: a row is a keyed hash of its content. One file, written whol
 site that is killed in between has counted too much rather than too little.
 """
 
+import contextlib
 import dataclasses
+import fcntl
 import hmac
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +18,10 @@ import pandas as pd
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from cofed._util.files import atomically
+from cofed._util.files import atomically, private_append
 from cofed._util.pandas_types import Frame
 
-FOLDER, LEDGER, SECRET = "policy", "ledger.safetensors", "ledger.key"
+FOLDER, LEDGER, SECRET, LOCK = "policy", "ledger.safetensors", "ledger.key", "ledger.lock"
 ROWS = "rows"  # the sets of whole rows, beside those of a column's own
 MARK = 16  # bytes of a row's hash
 FORMAT = "1"
@@ -80,6 +82,8 @@ class Ledger:
         The answers with noise: how far each can move, in the l2 and the l1 norm, and the noise's variance.
     path : Path or None
         The file; None keeps it in memory.
+    stamp : tuple of int
+        What tells this state of the file from others.
     """
 
     secret: bytes
@@ -92,6 +96,12 @@ class Ledger:
     analyses: dict[str, TargetRecord] = dataclasses.field(default_factory=dict)
     releases: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)
     path: Path | None = None
+    stamp: tuple[int, ...] = ()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether another process has written the file since."""
+        return self.path is not None and stamp_of(self.path) != self.stamp
 
     @classmethod
     def open(cls, keep: Path | None) -> "Ledger":
@@ -133,6 +143,7 @@ class Ledger:
         head = {"format": FORMAT, "said": text, "seal": seal(self.secret, text, arrays)}
         whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         atomically(self.path, lambda name: save_file(whole, name, head))
+        self.stamp = stamp_of(self.path)
 
     def draft(self) -> "Ledger":
         """A copy to be changed while a question is judged. Arrays are replaced in it, never written to."""
@@ -193,6 +204,7 @@ def seal(secret: bytes, text: str, arrays: Mapping[str, np.ndarray]) -> str:
 
 def read_ledger(path: Path, secret: bytes) -> Ledger:
     """The ledger in a file; any error where it is not what was written."""
+    stamp = stamp_of(path)
     with safe_open(path, "np") as file:
         head = file.metadata()
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it has no iterator
@@ -216,7 +228,28 @@ def read_ledger(path: Path, secret: bytes) -> Ledger:
         analyses=analyses,
         releases=[(l2, l1, variance) for l2, l1, variance in said.get("releases", [])],
         path=path,
+        stamp=stamp,
     )
+
+
+def stamp_of(path: Path) -> tuple[int, ...]:
+    """What tells one state of a file that is always replaced as a whole from others; nothing where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+@contextlib.contextmanager
+def held_alone(keep: Path | None) -> Iterator[None]:
+    """Keep other processes from the ledger in a site's folder within the block; the system ends it with its holder."""
+    if keep is None:
+        yield
+        return
+    with private_append(keep / FOLDER / LOCK) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def lost(path: Path, key: Path, why: str) -> str:

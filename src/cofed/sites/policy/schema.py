@@ -1,15 +1,13 @@
 """What a site's policy says, as pydantic models, and the file `policy.toml` that holds it."""
 
 import json
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from cofed._util.toml_mistakes import did_you_mean, line_of, sentences
+from cofed._util.toml_mistakes import Place, TomlFile, did_you_mean
 from cofed.sites.queries import QUERIES
 
 Whole: TypeAlias = Annotated[int, Field(ge=1)]
@@ -141,13 +139,20 @@ class Policy(PolicyPart):
         """The sites of a sum: enough that two remain whom the server knows nothing of."""
         return max(self.sums.sites, self.sums.colluding + 2)
 
-    def mistakes(self) -> Iterator[tuple[tuple[str, ...], str]]:
+    def mistakes(self) -> Iterator[tuple[Place, str]]:
         """What in the policy does not go together: where, and why."""
         for name in self.questions.queries:
             if name != "*" and name not in QUERIES:
                 known = ", ".join(QUERIES)
                 hint = did_you_mean(name, list(QUERIES))
                 yield ("questions", "queries"), f"{name!r} is no query{hint}; there are {known}"
+        if not self.questions.queries and not self.questions.algorithms:
+            yield ("questions", "queries"), 'neither a query nor an algorithm is allowed; ["*"] allows all of them'
+
+    @property
+    def silence(self) -> str:
+        """Why a site with this policy would answer no question at all; empty where it does."""
+        return "" if self.questions.queries else 'questions.queries is empty: no question is answered; ["*"] is all'
 
 
 # For rows of one's own, as in a trial on one machine: everything is answered, and nothing is protected.
@@ -185,33 +190,12 @@ def load_policy(path: str | Path) -> Policy:
     Traceback (most recent call last):
     cofed.sites.policy.schema.PolicyError: there is no file no-such.toml
     """
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise PolicyError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise PolicyError(f"{path} cannot be read: {error}") from None
-    try:
-        return parse_policy(text)
-    except PolicyError as error:
-        raise PolicyError("\n".join(f"{path}, {line}" for line in str(error).splitlines())) from None
+    return FILE.load(path)
 
 
 def parse_policy(text: str) -> Policy:
     """The policy of a TOML text."""
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise PolicyError(str(error)) from None
-    try:
-        policy = Policy.model_validate(raw)
-    except pydantic.ValidationError as error:
-        raise PolicyError("\n".join(sentences(error.errors(), text, raw, allowed_keys(raw)))) from None
-    found = [f"line {line_of(text, place)}: {why}" for place, why in policy.mistakes()]
-    if found:
-        raise PolicyError("\n".join(found))
-    return policy
+    return FILE.parse(text)
 
 
 def allowed_keys(raw: dict[str, Any]) -> dict[int, list[str]]:
@@ -219,6 +203,9 @@ def allowed_keys(raw: dict[str, Any]) -> dict[int, list[str]]:
     parts = {name: type(part) for name, part in Policy()}
     found = {id(raw): list(parts)}
     return found | {id(raw[name]): list(part.model_fields) for name, part in parts.items() if name in raw}
+
+
+FILE = TomlFile(Policy, Policy.mistakes, allowed_keys, PolicyError)
 
 
 def default_policy_toml() -> str:

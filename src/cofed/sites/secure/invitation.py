@@ -2,7 +2,7 @@
 
 import dataclasses
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from cofed.sites.packing import Head, Malformed, pack
 from cofed.sites.secure.cards import Card, read_card, require_roster
@@ -23,6 +23,8 @@ class Invitation:
         The sites' long-term keys, as the study names them. None: each site brings its own, and nobody vouches for it.
     releases : mapping of str to str
         By site, its signature that sums with and without it may be told (`cofed study release`).
+    releasable : frozenset of str
+        The sites of which the study itself says so.
 
     Examples
     --------
@@ -34,13 +36,26 @@ class Invitation:
     study: str = ""
     roster: Mapping[str, str] | None = None
     releases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    releasable: frozenset[str] = frozenset()
 
     @classmethod
     def masked(
-        cls, study: str = "", roster: Mapping[str, str] | None = None, releases: Mapping[str, str] | None = None
+        cls,
+        study: str = "",
+        roster: Mapping[str, str] | None = None,
+        releases: Mapping[str, str] | None = None,
+        releasable: frozenset[str] = frozenset(),
     ) -> "Invitation":
         """An invitation to a new fit whose server learns sums over all sites only."""
-        return cls(secrets.token_hex(16), study, roster, releases or {})
+        return cls(secrets.token_hex(16), study, roster, releases or {}, releasable)
+
+    def unreleased(self, sites: Iterable[str]) -> list[str]:
+        """Which of these sites have not agreed that sums with and without them may be told.
+
+        Where there is no study that names keys, nobody could say so for a site.
+        """
+        agreed = self.releasable | set(self.releases)
+        return [] if self.roster is None else [site for site in sites if site not in agreed]
 
     @property
     def is_masked(self) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cofed.sites.base import QuestionRefused
+from cofed.sites.base import SiteRefused
 from cofed.sites.packing import Head, Malformed
 from cofed.sites.secure.cards import Card, is_signed_head
 from cofed.sites.secure.invitation import Invitation
@@ -77,7 +77,7 @@ def unmasked(kind: WideFormat, answers: Sequence[np.ndarray], what: str) -> np.n
 
     Raises
     ------
-    QuestionRefused
+    SiteRefused
         Where some sites could not answer. Nobody knows which, and there is no sum.
     """
     numbers, ones, failed = summed(kind, answers)
@@ -88,7 +88,7 @@ def unmasked(kind: WideFormat, answers: Sequence[np.ndarray], what: str) -> np.n
         )
     if failed:
         many = "one site" if failed == 1 else f"{int(failed)} sites"
-        raise QuestionRefused(f"{many} of {len(answers)} could not answer the question {what}; its own log says why")
+        raise SiteRefused(f"{many} of {len(answers)} could not answer the question {what}; its own log says why")
     return numbers
 
 

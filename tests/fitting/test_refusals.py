@@ -1,0 +1,112 @@
+"""How a fit over sites elsewhere ends where one of them refuses or is missing: with a sentence that says what to do."""
+
+import contextlib
+import re
+
+import pytest
+
+from cofed.cli.fit import perform
+from cofed.cli.messages import BadEnd
+from cofed.fitting import FitPlan, FitTables, PreparedFit
+from cofed.sites import ChosenColumns, SiteRefused
+from cofed.sites.link import SitesMissing
+from cofed.sites.network import NetworkSites
+from cofed.sites.policy import Policy, PolicyGuard, advice
+from cofed.sites.policy.advice import ADVICE
+from cofed.sites.secure.invitation import Invitation
+from tests.pages import ROOT
+from tests.sites.secure.worlds import MaskedLink, tables
+
+FEW_FOLDS = Policy.model_validate({"sums": {"masked": "required"}, "rows": {"fold": 20}})
+
+
+class LossyLink(MaskedLink):
+    """Some sites never come, and others fall silent after so many questions."""
+
+    def __init__(self, tables):
+        super().__init__(tables)
+        self.away: frozenset[str] = frozenset()
+        self.silent_after: dict[str, int] = {}
+
+    def gather(self, wanted):
+        gone = {name: "it did not come" for name in wanted if name in self.away}
+        if gone:
+            raise SitesMissing(f"after 1 s, waiting for {', '.join(gone)}", gone)
+        return super().gather(wanted)
+
+    def ask_all(self, request, sites, read):
+        gone = {name: "it did not answer" for name in sites if self.silent_after.get(name, 99) <= len(self.requests)}
+        if gone:
+            raise SitesMissing(f"exchange ended without {', '.join(gone)}", gone)
+        return super().ask_all(request, sites, read)
+
+
+def fitted(link, out, plan, drop=False):
+    """A fit over these sites, as a command does it."""
+
+    @contextlib.contextmanager
+    def begun(events):
+        sites = NetworkSites.open(link, list(link.tables), ChosenColumns("cost", ("a", "b")), None, drop)
+        yield PreparedFit(plan, FitTables(out, "cost"), {}, sites.infos).job(sites, out, "cofed serve", drop)
+
+    perform(begun, out, watch=False, resumable=True)
+
+
+def test_a_refusal_by_a_rule_is_an_end_and_says_what_to_do(tmp_path):
+    link = MaskedLink(tables(), guard=lambda site: PolicyGuard(FEW_FOLDS, None, site))
+    with pytest.raises(BadEnd) as caught:
+        fitted(link, tmp_path, FitPlan("gaussian"))
+    said = str(caught.value)
+    assert re.match(
+        r"the site \w+ does not answer: its rule 'folds' forbids it\. What can be done: ask for fewer", said
+    )
+    assert "own log" in said
+
+
+def test_what_fails_silently_is_an_end_without_a_name(tmp_path):
+    frames = tables()
+    frames["rome"] = frames["rome"].assign(cost=1e200)
+    with pytest.raises(BadEnd, match=r"one site of 4 could not answer the question .* Let each site look") as caught:
+        fitted(MaskedLink(frames), tmp_path, FitPlan("gaussian", alpha=0.1))
+    assert "rome" not in str(caught.value)
+
+
+RELEASES = {"by a file": ({"rome": "..."}, ()), "by the study": ({}, ["rome"]), "not at all": ({}, ["oslo"])}
+
+
+def lossy(when, agreed):
+    """Sites of a study with keys of which rome is lost, and has agreed to that or not."""
+    link = LossyLink(tables())
+    keys = {name: site.masks.keys.public for name, site in link.sites.items()}
+    releases, releasable = RELEASES[agreed]
+    link.invitation = Invitation.masked("5f0c", keys, releases, frozenset(releasable))
+    link.away = frozenset({"rome"} if when == "never came" else ())
+    link.silent_after["rome"] = 1
+    return link
+
+
+@pytest.mark.parametrize(("when", "agreed"), [("never came", "by a file"), ("fell silent", "by the study")])
+def test_a_site_that_is_missing_and_has_agreed_is_left_out_and_named(tmp_path, when, agreed):
+    fitted(lossy(when, agreed), tmp_path, FitPlan("gaussian", alpha=0.1), drop=True)
+    assert (tmp_path / "summary.txt").read_text().startswith("WITHOUT rome: the model is of the other sites' rows.")
+    assert "WITHOUT rome" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("when", ["never came", "fell silent"])
+def test_a_site_of_a_study_with_keys_must_agree(tmp_path, when):
+    with pytest.raises(BadEnd, match=r"rome must agree to that first, .* cofed study release .* --release"):
+        fitted(lossy(when, "not at all"), tmp_path, FitPlan("gaussian", alpha=0.1), drop=True)
+
+
+def test_a_fit_does_not_go_on_with_one_masked_site(tmp_path):
+    link = LossyLink(tables(sizes=(40, 23)))
+    link.silent_after["rome"] = 1
+    with pytest.raises(BadEnd, match="oslo would be left, and the answers of a single site cannot be masked"):
+        fitted(link, tmp_path, FitPlan("gaussian", alpha=0.1), drop=True)
+
+
+def test_there_is_advice_for_every_rule_that_a_server_hears_of():
+    rows = re.findall(r"^\| `([a-z ]+)` \| ", (ROOT / "docs" / "policy.md").read_text(), re.MULTILINE)
+    silent = {"dominance", "leverage"}
+    assert set(rows) - silent <= set(ADVICE)
+    assert "for rome to say" in advice(SiteRefused("no", "rome"))

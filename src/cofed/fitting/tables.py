@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from cofed._util import naming
 from cofed.fitting.plan import FitPlan, one_of
 from cofed.fitting.run import FitJob, agreed_design
 from cofed.sites import (
@@ -21,7 +22,9 @@ from cofed.sites import (
     site_files,
     table_sites,
 )
+from cofed.sites.agreement import usable_columns
 from cofed.sites.network import NetworkSites
+from cofed.sites.site_table import parts
 from cofed.sites.table_sites import tables_of_frame
 
 MISSING = ("refuse", "drop", "impute")
@@ -43,6 +46,8 @@ class FitTables:
         The column of one table that names the site of a row.
     missing : {"refuse", "drop", "impute"}
         What is done about missing values.
+    weight, offset : str or None
+        The columns of the rows' weights, and of what is added to their predictions: no features.
     event, entry : str or None
         Of the time to an event, the columns of events and of entries.
     """
@@ -52,6 +57,8 @@ class FitTables:
     features: list[str] | None = None
     client: str | None = None
     missing: str = "refuse"
+    weight: str | None = None
+    offset: str | None = None
     event: str | None = None
     entry: str | None = None
 
@@ -60,12 +67,31 @@ class FitTables:
         """The target: a column, or those of the time to an event."""
         return self.target if self.event is None else Target(name=self.target, event=self.event, entry=self.entry)
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The columns beside the target that are no features."""
+        named = (self.weight, self.offset, self.event, self.entry)
+        return tuple(name for name in named if name is not None)
+
     def check_family(self, family: str) -> None:
         """Refuse columns that a family has no use for, or lacks."""
         if family == "cox" and self.event is None:
             raise ValueError("--family cox needs --event, the column that is 1 where a time ends with an event, else 0")
+        if family == "cox" and (self.weight is not None or self.offset is not None):
+            raise ValueError("--weight and --offset are not for --family cox")
         if family != "cox" and (self.event is not None or self.entry is not None):
             raise ValueError(f"--event and --entry are for --family cox, which is {family} here")
+
+    def among(self, infos: dict[str, TableInfo]) -> "FitTables":
+        """The same choice, in which the features are named where some of the columns are none."""
+        known = usable_columns(infos, None)
+        for option, name in (("--weight", self.weight), ("--offset", self.offset)):
+            if name is not None and name not in known:
+                raise ValueError(f"{option}: there is no column {name!r}; the columns are {naming.listed(known)}")
+        if (self.weight is None and self.offset is None) or self.features is not None:
+            return self
+        left = [name for name in known if name not in (self.target, *self.roles)]
+        return dataclasses.replace(self, features=left)
 
     def files(self) -> dict[str, Path]:
         """The file of each site; none where all sites are in one table."""
@@ -123,12 +149,14 @@ class PreparedFit:
             return by_design(self.tables, self.design)
         choice, frames = self.choice, {site: table.frame for site, table in self.tables.items()}
         classify = self.plan.classifies
-        return table_sites(frames, choice.predicted, choice.features, classify=classify, missing=choice.missing)
+        sites = table_sites(frames, choice.predicted, choice.features, classify=classify, missing=choice.missing)
+        found = sites.with_columns(choice.weight, choice.offset)
+        assert isinstance(found, TableSites)
+        return found
 
     def job(self, sites: AbstractSites, out: Path, command: str, drop: bool = False) -> FitJob:
         """The job of fitting over these sites, which have agreed on a design."""
-        choice = self.choice
-        used = {choice.target, choice.event, choice.entry, *(one.name for one in agreed_design(sites).features)}
+        used = {part.name for part in parts(agreed_design(sites))}
         rows = {site: info.rows for site, info in self.infos.items()}
         missing = {
             site: sum(column.missing for column in info.columns if column.name in used)
@@ -180,8 +208,10 @@ def prepare(plan: FitPlan, choice: FitTables, *, guess: bool = False) -> Prepare
         choice.check_family(plan.family)
     tables = choice.read()
     infos = {site: table.info() for site, table in tables.items()}
+    choice = choice.among(infos)
     classify = (True if is_binary(infos, choice.target) else None) if guess else plan.classifies
     design = agree(infos, choice.predicted, choice.features, classify=classify, missing=choice.missing)
+    design = design.with_columns(choice.weight, choice.offset)
     classes = 0 if design.classes is None else len(design.classes)
     if guess:
         family = "gaussian" if not classes else "binomial" if classes == 2 else "multinomial"

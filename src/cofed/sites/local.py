@@ -363,6 +363,8 @@ def check_fit(question: Question, p: int) -> None:
 def check_loss(message: Message, design: Design) -> None:
     """Refuse a loss that is not for the design's target: one of times to an event, and of no other."""
     of_times = design.target is not None and design.target.event is not None
+    if of_times and (design.weight is not None or design.offset is not None):
+        raise Malformed("times to an event take neither weights nor offsets")
     if message.loss is not None and message.loss.rowwise == of_times:
         other = "is not" if of_times else "is"
         raise Malformed(f"the question's loss, {type(message.loss).__name__}, {other} one of times to an event")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from cofed._util import naming
 from cofed._util.toml_mistakes import Place, TomlFile, did_you_mean
 from cofed.sites.columns import MOST_LEVELS, Label, level_text
-from cofed.sites.design import Design, Feature, Target
+from cofed.sites.design import Design, Feature, RowColumn, Target
 
 Family: TypeAlias = Literal["gaussian", "binomial", "multinomial", "poisson", "cox"]
 VariableKind: TypeAlias = Literal["number", "count", "binary", "factor"]
@@ -166,6 +166,10 @@ class Analysis(StudyPart):
     event, entry : str, optional
         Of "cox": the binary variable that is 1 where a time ends with an event, and the times from which on rows are
         at risk.
+    weight, offset : str, optional
+        The variables that say how much a row counts, and what is added to its prediction: no features.
+    class_weight : {"balanced"}, optional
+        Let all classes count the same, all together.
 
     Examples
     --------
@@ -187,17 +191,25 @@ class Analysis(StudyPart):
     seed: int = Field(default=0, ge=0, lt=2**31)
     event: Text | None = None
     entry: Text | None = None
+    weight: Text | None = None
+    offset: Text | None = None
+    class_weight: Literal["balanced"] | None = None
 
     @property
     def predicted(self) -> tuple[str, ...]:
         """The variables that are predicted: one, or those of the time to an event."""
         return tuple(name for name in (self.target, self.event, self.entry) if name is not None)
 
+    @property
+    def roles(self) -> dict[str, str]:
+        """The variables that are no features, by what they are."""
+        named = {"target": self.target, "event": self.event, "entry": self.entry}
+        named |= {"weight": self.weight, "offset": self.offset}
+        return {role: name for role, name in named.items() if name is not None}
+
     def mistakes(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """What does not go together with itself and with the variables."""
-        own = {"event": self.event, "entry": self.entry}
-        columns = [(key, [name]) for key, name in own.items() if name is not None]
-        for key, names in (("target", [self.target]), *columns, ("features", self.features or ())):
+        for key, names in (*((role, [name]) for role, name in self.roles.items()), ("features", self.features or ())):
             for name in names:
                 if name not in variables:
                     yield (key,), f"{name!r} is no variable{did_you_mean(name, list(variables))}"
@@ -212,6 +224,19 @@ class Analysis(StudyPart):
             yield ("l1_ratio",), f"it is for the penalty elasticnet, which is {self.penalty} here"
         if self.alpha is not None and (self.cv is not None or self.select is not None):
             yield ("alpha",), "it sets the strength, cv and select choose it; give one or the other"
+        if self.class_weight is not None and self.family not in ("binomial", "multinomial"):
+            yield ("class_weight",), f"it is for classes, and the family is {self.family}"
+        yield from self.unfit_roles(variables)
+
+    def unfit_roles(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
+        """Why variables cannot be weights or offsets."""
+        for role, name in self.roles.items():
+            if role in ("target", "event"):
+                continue
+            if name in (self.features or ()) or list(self.roles.values()).count(name) > 1:
+                yield (role,), f"{name!r} cannot be a feature, the target or another role, too"
+            if name in variables and variables[name].kind not in ("number", "count"):
+                yield (role,), f"it should be a number or a count, but {name!r} is a {variables[name].kind}"
 
     def unfit_event(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """What is wrong with the variables of the time to an event."""
@@ -221,8 +246,10 @@ class Analysis(StudyPart):
             return
         if self.event is None:
             yield ("family",), "cox needs an event, the binary variable that is 1 where a time ends with one"
-        if len(set(self.predicted)) < len(self.predicted):
-            yield ("event",), "target, event and entry should be different variables"
+        if self.weight is not None or self.offset is not None:
+            yield ("family",), "cox takes neither a weight nor an offset"
+        if self.event == self.target:
+            yield ("event",), "target and event should be different variables"
         event = variables.get(self.event or "")
         if event is not None and (event.kind != "binary" or event.levels is not None):
             yield ("event",), f"an event is a binary variable of 0 and 1, and {self.event!r} is not"
@@ -307,14 +334,20 @@ class Study(StudyPart):
             An analysis of this study.
         """
         one = self.analysis(analysis) if isinstance(analysis, str) else analysis
-        names = one.features or tuple(name for name in self.variables if name not in one.predicted)
+        names = one.features or tuple(name for name in self.variables if name not in one.roles.values())
         target, variable = one.target, self.variables[one.target]
         classes = (variable.levels or (0, 1)) if one.family in ("binomial", "multinomial") else None
         return Design(
             features=tuple(self.variables[name].feature(name) for name in names),
             target=Target(name=target, classes=classes, markers=variable.missing, event=one.event, entry=one.entry),
             missing=one.missing,
+            weight=self.row_column(one.weight),
+            offset=self.row_column(one.offset),
         )
+
+    def row_column(self, name: str | None) -> RowColumn | None:
+        """A variable as a column of a design that is no feature."""
+        return None if name is None else RowColumn(name=name, markers=self.variables[name].missing)
 
     @property
     def description_design(self) -> Design:
@@ -326,7 +359,10 @@ class Study(StudyPart):
         bare = [one.model_copy(update={"fill": None}) for one in design.features]
         asked = design.model_copy(update={"features": tuple(bare)})
         mine = [self.design(one) for one in self.analyses]
-        return asked in (*mine, *(one.keeping_missing() for one in mine), self.description_design)
+        # The sites' counts decide what the rows of a class count.
+        even = asked.model_copy(update={"class_weight": None})
+        balanced = [self.design(one) for one in self.analyses if one.class_weight is not None]
+        return asked in (*mine, *(one.keeping_missing() for one in mine), self.description_design) or even in balanced
 
     def mistakes(self) -> Iterator[tuple[Place, str]]:
         """What in the study does not go together: where, and why."""

@@ -423,7 +423,7 @@ def test_the_page_shows_claims_and_figures(done, tmp_path):
     assert "> Given wings, they fly.\n\nCriterion: Any pig.\n" in written
     assert "| as printed | **does not hold** | 0 of 2 seeds | They do not. | No wings. |" in written
     assert "| FedMiD | client_lr 0.01 |  | objective " in written
-    assert "Each was chosen from client_lr 0.001, 0.02." in written
+    assert "Tuned values were chosen from client_lr 0.001, 0.02." in written
     assert "(edge) | client_lr 0.5 |" in written
     assert f"cofed {cofed.__version__}, jax " in written
     assert (tmp_path / "docs" / "tiny-fig1" / "figure.svg").exists()

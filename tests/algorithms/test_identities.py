@@ -240,22 +240,20 @@ def test_fast_dual_averaging_of_identical_clients_does_not_depend_on_k():
     same(runs[0], runs[2])
 
 
-@given(st.floats(0.0, 1.0), st.floats(4.0, 20.0), seeds)
+@given(st.floats(0.0, 1.0), st.floats(4.0, 20.0), st.floats(0.0, 2.0), seeds)
 @settings(max_examples=6)
-def test_constrained_dual_averaging_with_one_step_and_no_ball_is_the_fast_one(mu, L, seed):
+def test_constrained_dual_averaging_with_one_step_and_no_ball_is_the_fast_one(mu, L, growth, seed):
     kwargs = {"regularizer": cofed.L1(0.2), "local_steps": 1, "batch_size": 2, "clients_per_round": 3, "seed": seed}
-    same(trajectory(cofed.CFedDA(mu, L), **kwargs), trajectory(cofed.FastFedDA(mu, L + mu), **kwargs))
+    constrained, fast = cofed.CFedDA(mu, L, growth=growth), cofed.FastFedDA(mu, L + mu, growth=growth)
+    same(trajectory(constrained, **kwargs), trajectory(fast, **kwargs))
 
 
 @given(st.floats(0.01, 0.2), seeds)
 @settings(max_examples=6)
 def test_constant_weights_without_strong_convexity_are_plain_dual_averaging(lr, seed):
     """The model is D_t(w_0 - (sum of all gradients)/L) with t = (steps so far)/L: FedDualAvg's with the step 1/L."""
-    kwargs = {"regularizer": cofed.L1(0.2), "batch_size": 2, "clients_per_round": 3, "seed": seed}
-    got = trajectory(cofed.FastFedDA(0.0, 1 / lr, growth=0.0), local_steps=3, **kwargs)
-    same(got, trajectory(cofed.FedDualAvg(lr), local_steps=3, **kwargs))
-    got = trajectory(cofed.CFedDA(0.0, 1 / lr, growth=0.0), local_steps=1, **kwargs)
-    same(got, trajectory(cofed.FedDualAvg(lr), local_steps=1, **kwargs))
+    kwargs = {"regularizer": cofed.L1(0.2), "local_steps": 3, "batch_size": 2, "clients_per_round": 3, "seed": seed}
+    same(trajectory(cofed.FastFedDA(0.0, 1 / lr, growth=0.0), **kwargs), trajectory(cofed.FedDualAvg(lr), **kwargs))
 
 
 @given(st.floats(0.01, 0.2), seeds)

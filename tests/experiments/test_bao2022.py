@@ -59,6 +59,10 @@ def test_the_released_methods_have_the_numbers_of_the_authors_code():
     assert made["MCFedDA"].last_share == 1
     assert made["MCFedDA"].stage_rounds == (250, 250, 1500)
     assert {made[label].client_lr for label in ("FedDualAvg", "FedMiD")} == {0.001}
+    numbers = released.RELEASED[-1].numbers("full")
+    made = {method.label: method.algorithms()[0] for method in released.digit_methods(numbers)}
+    assert all(made[label].growth == 0 for label in ("FastFedDA", "CFedDA", "MCFedDA"))
+    assert (made["CFedDA"].L + made["CFedDA"].mu) * numbers.local_steps == pytest.approx(made["FastFedDA"].L)
 
 
 @pytest.mark.parametrize("form", released.RELEASED, ids=lambda form: form.id)

@@ -414,7 +414,7 @@ def test_seeds_are_drawn_as_a_band(done):
 def test_the_page_shows_claims_and_figures(done, tmp_path):
     written = page.publish(done, tmp_path / "docs", [TINY]).read_text()
     assert "Of 1 experiment 1 ran (1 of them with fewer than five seeds), 0 are missing." in written
-    assert "| as printed | 2 | 1 | 0 | 0 |" in written
+    assert "| as printed (fewer than five seeds, or an earlier version) | 2 | 1 | 0 | 0 |" in written
     assert "![tiny-fig1](tiny-fig1/figure.png)" in written
     assert "| [tiny-fig1](#tiny-fig1) | Pigs fly. | **does not hold** |  |" in written
     assert "> Given wings, they fly.\n\nCriterion: Any pig.\n" in written
@@ -440,15 +440,13 @@ def test_the_page_has_both_forms_of_an_experiment_side_by_side(done, tmp_path):
     reproduce.judge_again([theirs], docs)
     written = page.publish(docs, docs, [TINY, theirs, lacks]).read_text()
     assert "Of 3 experiments 2 ran" in written
-    assert (
-        "| as released | 1 | 0 | 0 | 0 |\n\nOf the claims that do not hold as printed, 1 hold in another form."
-        in written
-    )
+    assert "| as released (fewer than five seeds, or an earlier version) | 1 | 0 | 0 | 0 |\n\nOf the" in written
+    assert "Of the claims that do not hold as printed, 1 hold in another form." in written
     assert "| [tiny-fig1](#tiny-fig1) | Pigs fly. | **does not hold** | as released: **holds** |" in written
     scaled = dataclasses.replace(theirs, form="features scaled")
     other = page.publish(docs, docs, [TINY, scaled, lacks]).read_text()
     assert "| **does not hold** | features scaled: **holds** |" in other
-    assert "| features scaled | 1 | 0 | 0 | 0 |" in other
+    assert "| features scaled (fewer than five seeds, or an earlier version) | 1 | 0 | 0 | 0 |" in other
     assert "![tiny-fig1-released](tiny-fig1-released/figure.png)" in written
     assert "## tiny-fig1-released" not in written
     assert "| tiny-fig2 | A tiny comparison | no data: it reads MNIST (`mnist/*-ubyte*`) |" in written
@@ -480,6 +478,10 @@ def test_the_page_shows_results_of_one_seed_and_of_earlier_versions_as_such(tmp_
     written = page.publish(docs, docs, [changed]).read_text()
     assert "of an earlier version of the experiment: rounds was 4 and is now 6." in written
     assert "| It converges. | **holds**, 1 seed, earlier version |  |" in written
+    config.pop("defined_by")
+    (docs / "tiny-fig1" / "config.json").write_text(json.dumps(config))
+    assert "earlier version of" not in page.publish(docs, docs, [TINY]).read_text()
+    assert "experiment: its settings were others." in page.publish(docs, docs, [changed]).read_text()
     fewer = dataclasses.replace(TINY, claims=TINY.claims[:1])
     assert "other claims were judged" in page.publish(docs, docs, [fewer]).read_text()
 

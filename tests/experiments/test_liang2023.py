@@ -79,7 +79,8 @@ def test_errors_are_those_of_the_nodes_and_rounds_of_a_server_count_for_several(
 
 
 def test_one_method_on_the_wrong_side_refutes_an_order():
-    ends = {"DFedDA-GT": 1.0, "DReFedDA-GT": 1.1, "MReFedDA-GT": 1.2, "DFedDA": 1.3, "FastFedDA": 1.4}
+    ends = {"DFedDA-GT": 1.0, "DReFedDA-GT": 1.1, "MReFedDA-GT": 1.2}
+    ends |= {"DFedDA": 1.3, "FastFedDA": 1.4, "CFedDA": 1.5, "DFedMiD": 1.6}
     judge = recovery.LOWEST.judge
     assert judge(seen({k: {10: v} for k, v in ends.items()}, "mean_l1")).holds
     assert not judge(seen({k: {10: v} for k, v in (ends | {"FastFedDA": 1.15}).items()}, "mean_l1")).holds

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import cofed
+from cofed.experiments import results
 from cofed.experiments.measurements import Measurements
 from cofed.experiments.yuan2021 import EXPERIMENTS, constraints, feasibility, fmri, low_rank, theorems
 from cofed.experiments.yuan2021.lasso import ahead_of_primal, best_f1
@@ -38,6 +39,12 @@ def test_a_second_form_has_the_claims_of_the_printed_one():
 def test_the_synthetic_claims_have_quotes_and_criteria():
     for experiment in EXPERIMENTS:
         assert all(claim.quote and claim.criterion for claim in experiment.claims), experiment.id
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.id)
+@pytest.mark.parametrize("size", ["quick", "full"])
+def test_every_experiment_can_be_described(experiment, size):
+    assert experiment.id in results.definition(experiment, size, [0])
 
 
 def test_a_rank_that_is_lost_again_is_not_found():

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cofed._util.pandas_types import Frame
-from cofed.experiments.measurements import Measurements
+from cofed.experiments.measurements import Measurements, together
 from cofed.experiments.specification import Experiment, Sweep, View
 from cofed.plotting import panels, save
 from cofed.plotting import styles as looks
@@ -73,7 +73,8 @@ def panel(place: Axes, view: View, seen: Measurements, styles: dict[str, tuple[s
     table = seen.table[seen.table["panel"] == view.panel]
     shown: list[np.ndarray] = []
     for label in dict.fromkeys(table["algorithm"]):
-        own = table[(table["algorithm"] == label) & table[view.column].map(np.isfinite)]
+        own = together(table[table["algorithm"] == label], seen.axis)
+        own = own[own[view.column].map(np.isfinite)]
         if own.empty:  # a method that has no such column, or nothing finite in it
             continue
         colour, line = styles[label]
@@ -92,8 +93,8 @@ def panel(place: Axes, view: View, seen: Measurements, styles: dict[str, tuple[s
     names: dict[float, list[str]] = {}
     for name, value in references.items():
         names.setdefault(float(f"{value:.3g}"), []).append(name)  # lines that cannot be told apart are one
-    for value, together in names.items():
-        panels.level(place, "; ".join(together), value, above=len(names) > 1 and value == max(names))
+    for value, equal in names.items():
+        panels.level(place, "; ".join(equal), value, above=len(names) > 1 and value == max(names))
 
 
 def curve(place: Axes, own: Frame, label: str, style: tuple[str, str]) -> np.ndarray:

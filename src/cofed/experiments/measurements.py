@@ -78,7 +78,7 @@ class Measurements:
 
     def curve(self, label: str, column: str, panel: str = "") -> Series:
         """A column over rounds (or over the sweep's axis), the mean over the seeds."""
-        return self.rows(label, panel).groupby(self.axis)[column].mean()
+        return together(self.rows(label, panel), self.axis).groupby(self.axis)[column].mean()
 
     def last(self, label: str, column: str, panel: str = "", rounds: int = 1) -> float:
         """The mean of a column over the last rounds."""
@@ -120,6 +120,23 @@ class Measurements:
         curve = self.curve(label, column, panel)
         curve = curve[(curve.index >= low) & (curve.index <= high)]
         return float(np.polyfit(np.log(curve.index.to_numpy(float)), np.log(curve.to_numpy()), 1)[0])
+
+
+def together(rows: Frame, axis: str) -> Frame:
+    """The rows of a method at the rounds that all runs have which had not stopped before.
+
+    A run that diverges is measured where it stops, in a round in which the others are not: a mean there is its alone.
+
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"seed": [0, 0, 0, 1, 1, 1], "round": [0, 5, 10, 0, 5, 7]})
+    >>> list(together(rows, "round")["round"])
+    [0, 5, 10, 0, 5]
+    """
+    if axis != "round" or rows["seed"].nunique() == 1:
+        return rows
+    last = rows.groupby("seed")[axis].max()
+    whole = [at for at, seeds in rows.groupby(axis)["seed"] if seeds.nunique() == int((last >= at).sum())]
+    return rows[rows[axis].isin(whole)]
 
 
 def each(values: Mapping[str, float | int | None], form: str = "{:.3g}") -> str:

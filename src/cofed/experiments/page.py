@@ -1,6 +1,5 @@
 """The page of all results: how many claims hold, what ran and what is missing, then a section for each experiment."""
 
-import contextlib
 import json
 import shutil
 from collections import Counter
@@ -19,6 +18,8 @@ from cofed.experiments.verdicts import FAILS, HOLDS, UNDECIDED, UNJUDGED, one_li
 LARGEST = 300_000  # bytes of a file that is worth keeping beside a page
 ALWAYS = ("figure.png", "claims.json", "config.json")  # what a published folder has
 IF_SMALL = ("figure.svg", "numbers.csv")
+SEEDS = 5  # with fewer, a verdict is preliminary
+OLDER = " (fewer than five seeds, or an earlier version)"
 NAMES = {"femnist": "FEMNIST", "haxby": "Haxby's scans", "mnist": "MNIST"}  # of data that experiments read
 HEAD = """# The papers' claims, measured
 
@@ -86,20 +87,22 @@ def read(experiment: Experiment, folder: Path) -> Finished:
 
 def what_is_earlier(experiment: Experiment, config: dict[str, Any], claims: list[dict[str, Any]]) -> str:
     """What has changed in the experiment since it ran; the data folder does not count, it may be elsewhere now."""
-    before, now = {}, json.loads(results.definition(experiment, config["size"], config["seeds"]))
-    with contextlib.suppress(KeyError, ValueError):  # written by an older version, or damaged
-        before = json.loads(config["defined_by"])
-    for definition in (before, now):
-        definition.pop("data", None)
-    if before and before != now:
-        return results.what_changed(json.dumps(before), json.dumps(now))
+    text = results.definition(experiment, config["size"], config["seeds"])
+    if "defined_by" in config:
+        before, now = json.loads(config["defined_by"]), json.loads(text)
+        for definition in (before, now):
+            definition.pop("data", None)
+        if before != now:
+            return results.what_changed(json.dumps(before), json.dumps(now))
+    elif config["definition"] != results.fingerprint(text):  # written by an older version, which kept no more
+        return "its settings were others"
     judged = [one_line(claim["claim"]) for claim in claims]
     return "" if judged == [one_line(claim.text) for claim in experiment.claims] else "other claims were judged"
 
 
 def counts(experiments: Sequence[Experiment], finished: Sequence[Finished]) -> list[str]:
     """How many experiments there are and ran, and how many claims hold."""
-    few = sum(form.seeds < 5 for form in finished)
+    few = sum(form.seeds < SEEDS for form in finished)
     earlier = sum(bool(form.earlier) for form in finished)
     said = f"Of {counted(len(experiments), 'experiment')} {len(finished)} ran"
     details = [f"{few} of them with fewer than five seeds"] * bool(few)
@@ -108,8 +111,8 @@ def counts(experiments: Sequence[Experiment], finished: Sequence[Finished]) -> l
     lines = [f"{said}, {len(experiments) - len(finished)} are missing.", ""]
     heads = ("claims", "hold", "do not hold", "undecided", "not judged")
     lines += [row(heads), row(["---"] * len(heads))]
-    for name in dict.fromkeys([PRINTED, *(form.form for form in finished)]):
-        found = Counter(word_of(claim) for form in finished if form.form == name for claim in form.claims)
+    for name in sorted({kind(form) for form in finished}, key=lambda name: (OLDER in name, PRINTED not in name, name)):
+        found = Counter(word_of(claim) for form in finished if kind(form) == name for claim in form.claims)
         lines.append(row([name, *(found[word] for word in (HOLDS, FAILS, UNDECIDED, UNJUDGED))]))
     if gained := only_otherwise(finished):
         lines += ["", f"Of the claims that do not hold as printed, {gained} hold in another form."]
@@ -121,6 +124,11 @@ def counts(experiments: Sequence[Experiment], finished: Sequence[Finished]) -> l
             f"Of {len(tuned)} tuned methods, {edges} have a value on the edge of its grid (marked in the tables).",
         ]
     return [*lines, ""]
+
+
+def kind(form: Finished) -> str:
+    """Under which name the verdicts of a form are counted: those that are preliminary stand apart."""
+    return form.form + OLDER * (form.seeds < SEEDS or bool(form.earlier))
 
 
 def only_otherwise(finished: Sequence[Finished]) -> int:

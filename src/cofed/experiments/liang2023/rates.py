@@ -106,7 +106,7 @@ def tracking_does_not_care(panel: str, seen: Measurements) -> Verdict:
     return Verdict(
         spread <= 0.1 and grows,
         f"Rounds at heterogeneity {', '.join(f'{x:g}' for x in with_gt.index)}: DFedDA {text(without)}; DFedDA-GT "
-        f"{text(with_gt)} (a spread of {100 * spread:.0f} %).",
+        f"{text(with_gt)}" + (f" (a spread of {100 * spread:.0f} %)." if np.isfinite(spread) else "."),
         {"spread of DFedDA-GT": spread}
         | {f"DFedDA at {x:g}": float(v) for x, v in without.items()}  # type: ignore[str-format]
         | {f"DFedDA-GT at {x:g}": float(v) for x, v in with_gt.items()},  # type: ignore[str-format]

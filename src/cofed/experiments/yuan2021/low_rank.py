@@ -8,7 +8,7 @@ import cofed
 from cofed.experiments.measurements import Measurements, each
 from cofed.experiments.specification import Claim, Comparison, Experiment, Numbers, Setup, Verdict, View
 from cofed.experiments.yuan2021.common import PRIMAL, SCALE, four, later, schedule, shared, tail, when
-from cofed.experiments.yuan2021.lasso import BELOW, LASSO, QUICK, explained
+from cofed.experiments.yuan2021.lasso import BELOW, LASSO, QUICK
 
 
 def low_rank(n: Numbers, seed: int) -> Setup:
@@ -120,8 +120,8 @@ MATRIX = LASSO | {"d": 32, "nonzeros": None, "paper": {}}
 QUICK_MATRIX = QUICK | {"rounds": 100, "client_lrs": (1e-3,), "server_lrs": (3.0,)}
 
 
-def rank_recovery(number: int, words: str, claims: Sequence[Claim], whys: Sequence[str] = (), **full) -> Experiment:
-    """One of the nuclear-norm figures, as printed. The whys belong to the claims, in their order."""
+def rank_recovery(number: int, words: str, claims: Sequence[Claim], **full) -> Experiment:
+    """One of the nuclear-norm figures, as printed."""
     return Experiment(
         id=f"yuan2021-fig{number}",
         title=f"Nuclear norm, 32 x 32, {words}",
@@ -129,12 +129,12 @@ def rank_recovery(number: int, words: str, claims: Sequence[Claim], whys: Sequen
         full=MATRIX | {"off_grid": BELOW} | full,
         quick=QUICK_MATRIX,
         views=VIEWS,
-        claims=explained(claims, whys),
+        claims=claims,
         note=AS_PRINTED,
     )
 
 
-def scaled(printed: Experiment, strength: float, whys: Sequence[str] = ()) -> Experiment:
+def scaled(printed: Experiment, strength: float) -> Experiment:
     """The same figure on features of the scale that the printed rates have."""
     return replace(
         printed,
@@ -143,7 +143,6 @@ def scaled(printed: Experiment, strength: float, whys: Sequence[str] = ()) -> Ex
         full={name: value for name, value in printed.full.items() if name != "off_grid"}
         | {"scale": SCALE, "strength": strength},
         quick=QUICK_MATRIX | {"client_lrs": (1e-2,), "server_lrs": (3.0,)},
-        claims=explained(printed.claims, whys),
         note=AS_SCALED,
         released_form_of=printed.id,
         form="features scaled",

@@ -10,7 +10,7 @@ import cofed
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.datasets.synthetic import sigmoid
 from cofed.experiments.measurements import Measurements, each
-from cofed.experiments.specification import Claim, Experiment, Method, Numbers, Sweep, Verdict, View
+from cofed.experiments.specification import Claim, Experiment, Numbers, Sweep, Verdict, View
 from cofed.federation import Federation
 from cofed.problem import Problem
 
@@ -219,14 +219,7 @@ SAMPLES = {"d": 20, "samples": 200, "strength": 0.02, "radius": None, "signal": 
 THEOREM41 = Experiment(
     id="yuan2021-theorem41",
     title="Theorem 4.1: with tiny client steps as good as mini-batches of size MK",
-    measure=Sweep(
-        "clients M",
-        lambda n: n.clients,
-        small_steps,
-        lambda n: [
-            Method(label, make, {}) for label, make in (("FedDualAvg", cofed.FedDualAvg), ("FedMiD", cofed.FedMiD))
-        ],
-    ),
+    measure=Sweep("clients M", lambda n: n.clients, small_steps),
     full=SAMPLES | {"clients": (1, 4, 16, 64), "rounds": 400, "local_steps": 5, "server_lr": 50.0},
     quick={"clients": (1, 16), "rounds": 200},
     panels={NORM: {}, BALL: {"radius": 1.0}},
@@ -271,11 +264,9 @@ THEOREM41 = Experiment(
 THEOREM42 = Experiment(
     id="yuan2021-theorem42",
     title="Theorem 4.2: FedDualAvg with larger client steps, bounded gradients",
-    measure=Sweep(
-        "clients M", lambda n: n.clients, bounded_gradient, lambda n: [Method("FedDualAvg", cofed.FedDualAvg, {})]
-    ),
+    measure=Sweep("clients M", lambda n: n.clients, bounded_gradient),
     full=SAMPLES | {"clients": (1, 2, 4, 8, 16), "rounds": 2000, "local_steps": 2},
-    quick={"clients": (1, 8), "rounds": 500},
+    quick={"clients": (1, 4), "rounds": 500},
     views=(View("excess", label="excess objective", log=True, log_x=True),),
     claims=(
         Claim(
@@ -291,9 +282,7 @@ THEOREM42 = Experiment(
 THEOREM43 = Experiment(
     id="yuan2021-theorem43",
     title="Theorem 4.3: FedDualAvg with larger client steps, bounded heterogeneity",
-    measure=Sweep(
-        "clients M", lambda n: n.clients, bounded_heterogeneity, lambda n: [Method("FedDualAvg", cofed.FedDualAvg, {})]
-    ),
+    measure=Sweep("clients M", lambda n: n.clients, bounded_heterogeneity),
     full={
         "d": 20,
         "samples": 200,

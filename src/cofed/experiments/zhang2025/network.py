@@ -27,12 +27,14 @@ def as_stream(images: Images, parts: list[np.ndarray], measured: int, seed: int)
 
     An evaluation on all images is a gradient of 60,000 samples, as much work as 120 rounds with tau = 5.
     """
-    pixels = jnp.asarray(np.round(255 * images.train_X).astype(np.uint8))
-    labels, sizes = jnp.asarray(images.train_y, jnp.int32), jnp.asarray([len(part) for part in parts], jnp.int32)
-    places = jnp.asarray(np.stack([np.resize(part, max(map(len, parts))) for part in parts]), jnp.int32)
+    mine, sizes = np.concatenate(parts), np.array([len(part) for part in parts], np.int32)
+    # The program holds what a stream draws from: bytes are a quarter of the floats.
+    pixels = jnp.asarray(np.round(255 * images.train_X[mine]).astype(np.uint8))
+    labels, counts = jnp.asarray(images.train_y[mine], jnp.int32), jnp.asarray(sizes)
+    starts = jnp.asarray(np.cumsum(sizes) - sizes, jnp.int32)
 
     def draw(key, client, size):
-        chosen = places[client, jax.random.randint(key, (size,), 0, sizes[client], jnp.int32)]
+        chosen = starts[client] + jax.random.randint(key, (size,), 0, counts[client], jnp.int32)
         return pixels[chosen].astype(jnp.float32) / jnp.float32(255), labels[chosen]
 
     return Federation.from_stream(draw, len(parts), samples=measured, seed=seed)

@@ -149,7 +149,7 @@ def clipped(centre: PyTree, moves: PyTree, up: PyTree, clip: float) -> PyTree:
     change = jax.tree.map(lambda a, b, m: (np.asarray(a, float) - np.asarray(b, float)) * m, up, centre, moves)
     length = np.sqrt(sum(float(np.sum(leaf**2)) for leaf in jax.tree.leaves(change)))
     scale = min(1.0, clip / length) if length > 0 else 1.0
-    return jax.tree.map(lambda a, b: np.asarray(a, float) + scale * b, centre, change)
+    return jax.tree.map(lambda a, b: np.asarray(np.asarray(a, float) + scale * b), centre, change)
 
 
 def noised(centre: PyTree, moves: PyTree, up: PyTree, clip: float, noise: float, rng: np.random.Generator) -> PyTree:

@@ -207,6 +207,7 @@ STATES = {"Server", "Client", "Down", "Up", "Node"}
 # Signatures that users see: functions, data sets and loaders, commands. Estimators' constructors are apart.
 LONG_SIGNATURES = {
     *("run", "resume", "tune", "forecast", "serve", "regularization_path", "plot_history", "from_parquet"),
+    *("path", "infer"),
     *("bao_sparse", "chen_logistic", "haxby", "liang_linear", "liang_linear_stream", "liang_logistic"),
     *("liang_logistic_stream", "yuan_fmri_like", "yuan_lasso", "yuan_low_rank", "zhang_logistic"),
     *("advise", "await_sites", "client_app", "federate", "fit", "reproduce", "serve", "site", "sites", "start_sites"),

@@ -39,6 +39,7 @@ BAD = {
     "penalty": NO_WORD,
     "ties": NO_WORD,
     "groups": NO_LABELS,
+    "class_weight": [3, "even", "", [], [1.0, 2.0], np.nan, {"a": 0.0}, {"a": -1.0}, {"a": "b"}, {"z": 1.0}, True],
     "constraint": NO_WORD,
     "shape": [3, "ab", [], (2,), (2, 4), (-2, -3), (2.0, 3.0), (1, 2, 3), [[2], [3, 4]], (True, 6), "23"],
     "radius": [*NO_NUMBER, 0.0],

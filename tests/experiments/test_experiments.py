@@ -351,6 +351,9 @@ def test_a_sweep_has_its_own_axis(tmp_path):
     assert "data" not in table
     assert results.read(tmp_path / "tiny-sweep" / "config.json")["data"] == {"source": "numbers of our own"}
     assert json.loads((tmp_path / "tiny-sweep" / "claims.json").read_text())[0]["holds"]
+    seen = Measurements(table, {})
+    assert np.isnan(seen.slope("FedAvg", "error", high=1.5))
+    assert np.isnan(seen.slope("FedAvg", "error", high=float("nan")))
 
 
 def test_results_belong_to_the_files_of_the_data_folder(tmp_path, monkeypatch):

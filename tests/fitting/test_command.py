@@ -269,6 +269,10 @@ REFUSALS = {
     "level": (["--infer", "--level", 1.0], "--level must be between 0 and 1, got 1"),
     "group": (["--penalty", "group", "--family", "gaussian"], "takes a strength: give --alpha"),
     "poisson": (["--penalty", "group", "--family", "poisson"], "not for poisson"),
+    "weight": (["--weight", "wait"], "--weight: there is no column 'wait'; the columns are"),
+    "offset": (["--offset", "cost"], "the target 'cost' can be neither a weight nor an offset"),
+    "balance": (["--class-weight", "even"], "--class-weight must be balanced, got 'even'"),
+    "balance of numbers": (["--class-weight", "balanced"], "--class-weight is for classes, and the family is gaussian"),
     "client": (["--client", "hospital"], "--client is for one table of all sites"),
     "data": (["--data", "."], "--data and --analysis are for a study file"),
     "silent": (["--missing", "wait"], "--missing must be end or drop, got 'wait'"),
@@ -357,3 +361,20 @@ def test_help_teaches():
     assert result.exit_code == 0
     for words in ("--family", "cofed fit hospitals --target ill", "model.safetensors", "coefficients.csv"):
         assert words in flat(result.output)
+
+
+def test_weights_and_offsets_are_columns_of_the_tables(table, tmp_path):
+    rng = np.random.default_rng(5)
+    whole = table.assign(n=rng.integers(0, 4, len(table)), log_time=np.log(rng.uniform(1, 9, len(table))))
+    folder, out = hospitals.write(tmp_path / "hospitals", whole), tmp_path / "out"
+    given = ("--target", "visits", "--family", "poisson", "--features", "age,glucose", "--alpha", 0.05)
+    result = fit(folder, *given, "--weight", "n", "--offset", "log_time", "--out", out)
+    assert result.exit_code == 0, result.output
+    used = int(np.count_nonzero(whole.n))
+    assert f"{used} of 300 rows are used; {300 - used} have missing values or a weight of 0" in flat(result.output)
+    model = load(out / "model.safetensors")
+    rows = (whole[["age", "glucose"]], whole.visits, whole.hospital, whole.n, whole.log_time)
+    np.testing.assert_allclose(model.coef_, FederatedPoisson(0.05).fit(*rows).coef_, atol=1e-10)
+    again = fit(out / "study.toml", "--data", folder, "--out", tmp_path / "again")
+    assert again.exit_code == 0, again.output
+    np.testing.assert_array_equal(load(tmp_path / "again" / "model.safetensors").coef_, model.coef_)

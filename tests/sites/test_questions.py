@@ -125,7 +125,7 @@ def changed(**change):
         (changed(fields={"loss": {"type": "L1", "fields": {"strength": 1.0}}}), "field 'loss' is L1"),
         (changed(fields={"folds": {"tuple": ["many", 0, False]}}), "numbers are expected"),
         (changed(fields={"scaling": {"tuple": [0.0, 1.0]}}), "field 'scaling' cannot be read"),
-        (changed(query="gram"), "has no array 'label_centre'"),
+        (changed(query="gram", version=2), "has no array 'label_centre'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(data, sentence):

@@ -1,6 +1,7 @@
 """Sites reached by bytes alone, which answer what they have approved; and what a study's design gives over them."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import cofed
@@ -88,3 +89,32 @@ def test_sites_with_matrices_have_no_other_design():
     assert labelled.infos == {}
     with pytest.raises(ValueError, match="have no tables"):
         labelled.with_design(drafted().design("main"))
+
+
+def test_weights_and_offsets_are_part_of_a_study(tmp_path):
+    study = drafted()
+    one = study.analysis("main").model_copy(update={"weight": "age", "features": ("sex",), "class_weight": "balanced"})
+    study = study.model_copy(update={"analyses": (one,)})
+    for name in TABLES:
+        approve(tmp_path / name, study)
+    sites = open_sites(tmp_path, design=study.design("main"))
+    far = FederatedLogisticRegression(0.01, class_weight="balanced").fit(sites)
+    whole = pd.concat(TABLES[name].assign(site=name) for name in sorted(TABLES))
+    rows = whole.dropna(subset=["age", "sex", "ill"]).query("age != 50")
+    here = FederatedLogisticRegression(0.01, class_weight="balanced").fit(
+        (rows[["sex"]] == "male").astype(float), rows.ill, rows.site, rows.age
+    )
+    np.testing.assert_allclose(far.coef_, here.coef_, atol=1e-10)
+    assert far.client_sizes_ == here.client_sizes_
+    np.testing.assert_allclose(
+        far.infer(sites, errors="hc1").se,
+        here.infer(
+            (rows[["sex"]] == "male").astype(float), rows.ill, rows.site, sample_weight=rows.age, errors="hc1"
+        ).se,
+        rtol=1e-8,
+    )
+    plain = study.model_copy(update={"analyses": (one.model_copy(update={"class_weight": None}),)})
+    other = sites.with_class_weight((1.0, 2.0)).design
+    assert study.contains(other)
+    assert not plain.contains(other)
+    assert not study.contains(sites.design.model_copy(update={"weight": None}))

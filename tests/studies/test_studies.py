@@ -115,6 +115,9 @@ def test_a_study_gives_the_design_of_each_analysis():
         ("cv = 5", 'cv = "five"', "line 35: analyses[1].cv is 'five'; it should be a whole number"),
         ("cv = 5", "cv = 5\nalpha = 0.1", "line 36: it sets the strength, cv and select choose it"),
         ("cv = 5", "cv = 5\nl1_ratio = 0.1", "line 36: it is for the penalty elasticnet, which is l1 here"),
+        ("cv = 5", 'cv = 5\nweight = "ago"', "line 36: 'ago' is no variable (did you mean 'age'?)"),
+        ("cv = 5", 'cv = 5\nweight = "age"', "line 36: 'age' cannot be a feature, the target or another role, too"),
+        ("cv = 5", 'cv = 5\noffset = "ill"', "line 36: it should be a number or a count, but 'ill' is a binary"),
         ('name = "rome"', 'name = "oslo"', "line 28: 'oslo' is there twice"),
         ('name = "stroke"', "", "study.name is missing"),
         (

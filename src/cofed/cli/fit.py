@@ -58,6 +58,20 @@ def fit(
     features: Annotated[
         str | None, typer.Option(help="The columns to predict from, with commas; by default all others.")
     ] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="The column that says how much a row counts, >= 0.", show_default=False)
+    ] = None,
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            help="The column that is added to a row's prediction: of counts, the logarithm of the time that they are "
+            "of.",
+            show_default=False,
+        ),
+    ] = None,
+    class_weight: Annotated[
+        str | None, typer.Option(help="balanced: all classes count the same, all together.", show_default=False)
+    ] = None,
     client: Annotated[
         str | None, typer.Option(help="The column that says which site a row of one table is of.")
     ] = None,
@@ -114,10 +128,10 @@ def fit(
         else:
             assert target is not None
             intervals = level if infer else None
-            plan = FitPlan(
-                "gaussian" if family is None else family, penalty, l1_ratio, alpha, cv, select, intervals, seed, errors
-            )
-            choice = FitTables(sites, target, names(features), client, missing_values)
+            guess = "gaussian" if class_weight is None else "binomial"
+            chosen = l1_ratio, alpha, cv, select, intervals, seed, errors, class_weight
+            plan = FitPlan(guess if family is None else family, penalty, *chosen)
+            choice = FitTables(sites, target, names(features), client, missing_values, weight, offset)
             ready = prepare(plan, choice, guess=family is None)
         ready.choice.require_elsewhere(out)
     except (ValueError, FileNotFoundError) as error:

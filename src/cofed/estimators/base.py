@@ -22,10 +22,11 @@ from cofed.estimators.survey import Survey, survey
 from cofed.losses import AbstractLoss
 from cofed.privacy import Privacy
 from cofed.regularizers import AbstractRegularizer
-from cofed.sites import AbstractSites, ExchangeTotal, Folds
+from cofed.sites import AbstractSites, Design, ExchangeTotal, Folds
 from cofed.sites.clusters import asked_errors, in_clusters
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, encoded, gather, numbers, refuse_masked
 from cofed.sites.queries import SumsAnswer
+from cofed.sites.row_options import RowNumbers, RowOptions, predicted_offset, row_options, with_row_options
 
 Model = TypeVar("Model", bound="FederatedLinearModel")
 
@@ -62,7 +63,14 @@ class FederatedLinearModel(BaseEstimator):
     max_rounds: int
     _classifies: ClassVar[bool] = False
 
-    def fit(self: Model, X: FitFeatures, y: Labels = None, clients: Clients = None) -> Model:
+    def fit(
+        self: Model,
+        X: FitFeatures,
+        y: Labels = None,
+        clients: Clients = None,
+        sample_weight: RowNumbers = None,
+        offset: RowNumbers = None,
+    ) -> Model:
         """Fit to the rows of all clients.
 
         Parameters
@@ -75,6 +83,12 @@ class FederatedLinearModel(BaseEstimator):
             another order are refused.
         clients : array-like of shape (n,), str or None
             The client's name of every row, or the name of that column of a pandas X; None is one client.
+        sample_weight : array-like of shape (n,), str or None
+            How much every row counts, >= 0, or the name of that column of a pandas X or of the sites' tables; the
+            mean loss is divided by the sum of the weights.
+        offset : array-like of shape (n,), str or None
+            What is added to every row's prediction, or the name of that column: for counts the logarithm of the time
+            or the number of persons that they are of.
 
         Returns
         -------
@@ -82,7 +96,7 @@ class FederatedLinearModel(BaseEstimator):
             The fitted estimator.
         """
         self._check_parameters()
-        sites = self._intake(X, y, clients)
+        sites = self._sites_of(row_options(type(self).__name__, X, sample_weight, offset), y, clients)
         if vars(self).get("privacy") is not None:
             return self._fit_privately(sites)
         problem = self._standardized(sites)
@@ -100,6 +114,8 @@ class FederatedLinearModel(BaseEstimator):
         y: Labels = None,
         clients: Clients = None,
         *,
+        sample_weight: RowNumbers = None,
+        offset: RowNumbers = None,
         alphas: Given[npt.ArrayLike | None] = None,
         n_alphas: Given[int] = 100,
         eps: Given[float] = 1e-3,
@@ -108,7 +124,7 @@ class FederatedLinearModel(BaseEstimator):
 
         Parameters
         ----------
-        X, y, clients
+        X, y, clients, sample_weight, offset
             As in `fit`.
         alphas : array-like, optional
             The strengths; None takes `n_alphas` from alpha_max (found by the federation) down to eps times it.
@@ -124,7 +140,8 @@ class FederatedLinearModel(BaseEstimator):
         """
         from cofed.estimators.path import regularization_path
 
-        return regularization_path(self, X, y, clients, alphas=alphas, n_alphas=n_alphas, eps=eps)
+        given = {"sample_weight": sample_weight, "offset": offset}
+        return regularization_path(self, X, y, clients, **given, alphas=alphas, n_alphas=n_alphas, eps=eps)
 
     def infer(
         self,
@@ -132,6 +149,8 @@ class FederatedLinearModel(BaseEstimator):
         y: Labels = None,
         clients: Clients = None,
         *,
+        sample_weight: RowNumbers = None,
+        offset: RowNumbers = None,
         coefficients: Given[list[str] | list[int] | str | int | None] = None,
         level: Given[float] = 0.95,
         errors: Given[str | npt.ArrayLike] = "model",
@@ -144,8 +163,8 @@ class FederatedLinearModel(BaseEstimator):
 
         Parameters
         ----------
-        X, y, clients
-            As in `fit`, and the same rows.
+        X, y, clients, sample_weight, offset
+            As in `fit`, and the same rows. Weights are those of R's `lm` and `glm`: of the rows' precisions.
         coefficients : list of str or int, optional
             Names or positions of features; None is all.
         level : float, default=0.95
@@ -182,7 +201,9 @@ class FederatedLinearModel(BaseEstimator):
         refuse_privacy(self, "intervals", "their sums would not be noised")
         other, owner = copy.copy(self), type(self).__name__  # taking in rows sets what is known of features and classes
         given = asked_errors(owner, X, errors)
-        sites = in_clusters(owner, other._intake(given.X, y, clients), given, clients)
+        options = row_options(owner, given.X, sample_weight, offset)
+        clustered = in_clusters(owner, other._intake(options.X, y, clients), given._replace(X=options.X), clients)
+        sites = with_row_options(owner, clustered, options, clients)
         problem = self._asked_before(X, sites) or other._standardized(sites)
         check_same_rows(self, problem)
         found = infer(self, problem, coefficients, level, given.kind)
@@ -239,6 +260,21 @@ class FederatedLinearModel(BaseEstimator):
         self.client_column_ = clients if isinstance(clients, str) else None
         return self._labelled(gather(self, X, y, clients, self._classifies))
 
+    def _sites_of(self, given: RowOptions, y: Labels, clients: Clients) -> AbstractSites:
+        """The sites of a fit, with targets that the loss takes, weights and offsets."""
+        self.row_columns_ = given.columns
+        sites = with_row_options(type(self).__name__, self._intake(given.X, y, clients), given, clients)
+        self.has_offset_ = sites.has_offsets
+        if sites.has_weights or sites.has_offsets:
+            refuse_privacy(self, "weights and offsets", "the noise is for rows that count alike")
+            if not self._loss().rowwise:
+                raise ValueError(f"{type(self).__name__}: times to an event take neither weights nor offsets")
+        return sites
+
+    def _by_class(self, sites: AbstractSites) -> AbstractSites:
+        """The sites, whose rows count by their class where the estimator has weights of classes."""
+        return sites
+
     def _labelled(self, sites: AbstractSites) -> AbstractSites:
         """The sites, with the targets that the loss takes."""
         with named_refusals(type(self).__name__):
@@ -254,11 +290,11 @@ class FederatedLinearModel(BaseEstimator):
 
     def _standardized(self, sites: AbstractSites, folds: Folds | None = None) -> StandardizedProblem:
         """The problem in the units of the solver."""
-        loss = self._loss()
+        loss, before = self._loss(), len(sites.exchanges)
         require_duality(loss)
         with named_refusals(type(self).__name__):
-            found = survey(sites, loss, bool(self.fit_intercept), self._check_sums, folds)
-        return self._posed(found)
+            found = survey(self._by_class(sites), loss, bool(self.fit_intercept), self._check_sums, folds)
+        return self._posed(dataclasses.replace(found, before=before))
 
     def _posed(self, found: Survey) -> StandardizedProblem:
         """The problem that a survey tells of."""
@@ -273,11 +309,11 @@ class FederatedLinearModel(BaseEstimator):
             self._surveyed = X, problem.survey
 
     def _asked_before(self, X: FitFeatures, sites: AbstractSites) -> StandardizedProblem | None:
-        """The problem of the fit, where these are its very sites."""
+        """The problem of the fit, where these are its very sites, with the same columns for weights and offsets."""
         fitted, found = vars(self).get("_surveyed", (None, None))
-        if found is None or X is not fitted:
+        if found is None or X is not fitted or not same_columns(sites.design, found.sites.design):
             return None
-        return self._posed(dataclasses.replace(found, sites=sites, before=len(sites.exchanges)))
+        return self._posed(dataclasses.replace(found, before=len(sites.exchanges)))
 
     def __getstate__(self) -> dict[str, object]:
         """A pickled or copied estimator does not take its sites along."""
@@ -330,34 +366,39 @@ class FederatedLinearModel(BaseEstimator):
         if isinstance(X, AbstractSites):
             raise TypeError(f"{type(self).__name__}: predictions are made of rows, and those of sites stay there")
         refuse_masked(type(self).__name__, "X", X)
-        column = vars(self).get("client_column_")
-        if column is not None and isinstance(X, pd.DataFrame) and column in X.columns:
-            X = X.drop(columns=column)
+        columns = [vars(self).get("client_column_"), *vars(self).get("row_columns_", ())]
+        if isinstance(X, pd.DataFrame):
+            X = X.drop(columns=[name for name in columns if name is not None and name in X.columns])
         return np.asarray(numbers(self, encoded(self, X), reset=False))
 
-    def _linear(self, X: Features) -> np.ndarray:
-        """X coef + intercept"""
+    def _linear(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
+        """X coef + intercept + offset"""
         rows = self._rows(X)
-        return rows @ np.asarray(self.coef_).T + self.intercept_
+        has_offset = bool(vars(self).get("has_offset_", False))
+        added = predicted_offset(type(self).__name__, X, offset, len(rows), has_offset)
+        found = rows @ np.asarray(self.coef_).T + self.intercept_
+        return found + (added if found.ndim == 1 else added[:, None])
 
 
 class FederatedRegressor(FederatedLinearModel):
     """A linear model whose prediction is X coef + intercept."""
 
-    def predict(self, X: Features) -> np.ndarray:
+    def predict(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
         """The predictions for new rows.
 
         Parameters
         ----------
         X : array-like of shape (n, p) or pandas.DataFrame
             New rows, with the features of the fit (a column of client names is left out).
+        offset : array-like of shape (n,) or str, optional
+            The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
 
         Returns
         -------
         ndarray of shape (n,)
-            X coef + intercept.
+            X coef + intercept + offset.
         """
-        return self._linear(X)
+        return self._linear(X, offset)
 
 
 def refuse_privacy(model: FederatedLinearModel, what: str, why: str) -> None:
@@ -370,6 +411,13 @@ def forget_inference(model: FederatedLinearModel) -> None:
     """Intervals are of one fit."""
     for name in ("inference_", "inference_note_"):
         vars(model).pop(name, None)
+
+
+def same_columns(one: Design | None, other: Design | None) -> bool:
+    """Whether two designs of the same sites have the same columns for weights and offsets."""
+    if one is None or other is None:
+        return one is other
+    return (one.weight, one.offset) == (other.weight, other.offset)
 
 
 def check_same_rows(model: FederatedLinearModel, problem: StandardizedProblem) -> None:

@@ -13,7 +13,8 @@ Fenchel and Young's equality, mean f*(theta_i) = <v, grad F(v)> - F(v): nothing 
   and one that takes off what is not optimal.
 - where the intercept's gradient is not 0, theta is mixed with that of a model without features, chosen such that the
   mean vanishes. f* is convex, so the mixture of the two values is an upper bound on it. A loss with a link function
-  gives that model by itself; for others two constants, one too low and one too high, are looked at beforehand.
+  gives that model by itself; for others, and where rows have offsets, two constants, one too low and one too high, are
+  looked at beforehand.
 - where -g is outside psi*'s domain (a norm's dual ball), theta is scaled by s in [0, 1]; again by convexity
   mean f*(s theta_i) <= s mean f*(theta_i), as inf f(., y_i) = 0 for all i; for a squared loss it is known exactly.
 
@@ -117,8 +118,11 @@ class NullModel(eqx.Module):
     loss: Scalar  # its loss
     tilt: Float[Array, " p"]  # the columns' means, zero to round-off where there is an intercept
     spread: Float[Array, " p"]  # the columns' root mean squares
+    reach: Float[Array, " p"]  # what no entry of the columns exceeds
+    offset: Scalar  # the root mean square of what is added to predictions
     rows: Scalar  # N
-    # Constants below and above the best one, of a loss without a link function and a model with an intercept.
+    weight: Scalar  # what the rows count, all together: N where they count alike
+    # Constants below and above the best one, of a model with an intercept whose best constant no sums tell.
     bracket: tuple[FirstOrder, FirstOrder] | None = None
 
 
@@ -211,7 +215,7 @@ def sharper_gap(problem: Problem, null: NullModel, at: FirstOrder, curved: Facto
     psi, loss, gradient = of_coefficients(problem), at.loss, at.gradient
     v, g = ravel_pytree(at.w)[0], ravel_pytree(gradient)[0]
     back = ravel_pytree(gradient)[1]
-    wide = ravel_pytree(spreads(null, at.w))[0]
+    far = ravel_pytree(per_parameter(null.reach, null, at.w))[0]
     shrink = curved.solve((1 - psi.dual_scaling(gradient.coef)) * g)
     off = psi.excess(at.w.coef, gradient.coef)
     clear = curved.solve(ravel_pytree(Weights(off, gradient.intercept))[0])
@@ -222,8 +226,7 @@ def sharper_gap(problem: Problem, null: NullModel, at: FirstOrder, curved: Facto
     for d, slack in ((shrink, 0.0), (clear, err.coef)):
         Hd = curved.hessian @ d
         square = d @ Hd
-        # No entry of a column exceeds sqrt(N) times its spread.
-        farthest = jnp.sqrt(null.rows) * jnp.sum(wide * jnp.abs(d))
+        farthest = jnp.sum(far * jnp.abs(d))
         t = 0 if problem.loss.quadratic else concordance * farthest
         grown = square / (2 * jnp.where(t < 0.5, 1 - 2 * t, 1) ** 2)
         moved = back(g - Hd)
@@ -284,11 +287,10 @@ def balanced(loss: AbstractLoss, null: NullModel, theta: DualPoint, slope: Float
         half = slope**2 / (2 * curvature_of(loss))
         conjugate = theta.conjugate - half - slope * null.mean
         return DualPoint(g - tilted(slope), conjugate, theta.half_square - half)
-    if loss.has_link:
+    if null.bracket is None:
         t, part, moved = opposite(loss, null, slope)
         other = null.gradient.coef + tilted(moved)
     else:
-        assert null.bracket is not None
         low, high = null.bracket
         end = trees.where(slope > 0, low, high)  # whose slope has the other sign
         t = slope / (slope - end.gradient.intercept)
@@ -323,7 +325,12 @@ def curvature_of(loss: AbstractLoss) -> float:
 
 def spreads(null: NullModel, w: Weights) -> Weights:
     """The root mean square of what each parameter is multiplied with."""
-    wide = jnp.multiply.outer(null.spread, jnp.ones_like(null.mean))
+    return per_parameter(null.spread, null, w)
+
+
+def per_parameter(columns: Float[Array, " p"], null: NullModel, w: Weights) -> Weights:
+    """Numbers of the columns, for each parameter; the intercept's is 1."""
+    wide = jnp.multiply.outer(columns, jnp.ones_like(null.mean))
     intercept = None if w.intercept is None else jnp.ones_like(w.intercept)
     return Weights(wide.reshape(w.coef.shape), intercept)
 
@@ -332,7 +339,7 @@ def terms_of_predictions(null: NullModel, w: Weights) -> tuple[Scalar, Scalar]:
     """A bound on the sizes of the predictions' terms: of all outputs together, and of the output with the most."""
     parts = jax.tree.map(lambda q, v: q * jnp.abs(v), spreads(null, w), w)
     outputs = [jnp.sum(leaf.reshape(-1, null.mean.size), axis=0) for leaf in jax.tree.leaves(parts)]
-    each = jnp.sum(jnp.stack(outputs), axis=0)
+    each = jnp.sum(jnp.stack(outputs), axis=0) + null.offset
     return jnp.sum(each), jnp.max(each)
 
 

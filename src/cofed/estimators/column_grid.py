@@ -107,7 +107,7 @@ class ColumnGrid(Grid):
         """The next models of a training set, whose Hessian is there meanwhile."""
         without, curvature = one.problem.without, float(one.problem.loss.curvature or 1)
         learnt = [fold for k, fold in enumerate(self.folds) if k != without]
-        one.hessian = WideHessian(learnt, curvature / one.problem.n)
+        one.hessian = WideHessian(learnt, curvature / one.problem.weight)
         found = one.candidates(every)
         one.hessian = None
         return found

@@ -99,6 +99,25 @@ class FederatedCox(FederatedLinearModel):
         self.tol = tol
         self.max_rounds = max_rounds
 
+    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedCox":
+        """Fit to the rows of all clients, which count alike.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p), pandas.DataFrame or AbstractSites
+            The features of every row. Sites carry y, too.
+        y : array-like
+            The times and events of every row.
+        clients : array-like of shape (n,), str or None
+            The client's name of every row, or the name of that column of a pandas X; None is one client.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        return super().fit(X, y, clients)
+
     def predict(self, X: Features) -> np.ndarray:
         """The log hazards of new rows, beside their clients' baseline: the larger, the sooner the event.
 

@@ -5,6 +5,7 @@ import numpy.typing as npt
 from cofed._util.types import Given
 from cofed.estimators.cox import FederatedCox
 from cofed.estimators.cross_validation import CrossValidated
+from cofed.sites.intake import Clients, FitFeatures, Labels
 
 
 class FederatedCoxCV(CrossValidated, FederatedCox):
@@ -115,3 +116,18 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+
+    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedCoxCV":
+        """Choose the strength and fit, as FederatedCox does.
+
+        Parameters
+        ----------
+        X, y, clients
+            As of FederatedCox.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        return super().fit(X, y, clients)

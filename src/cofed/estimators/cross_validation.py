@@ -17,6 +17,7 @@ from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.sites import Folds
 from cofed.sites.intake import Clients, FitFeatures, Labels
 from cofed.sites.queries import SumsAnswer
+from cofed.sites.row_options import RowNumbers, row_options
 
 CRITERIA = ("min", "1se", "aic", "bic")
 
@@ -64,7 +65,14 @@ class CrossValidated(FederatedLinearModel):
     criterion: str
     random_state: int
 
-    def fit(self: Model, X: FitFeatures, y: Labels = None, clients: Clients = None) -> Model:
+    def fit(
+        self: Model,
+        X: FitFeatures,
+        y: Labels = None,
+        clients: Clients = None,
+        sample_weight: RowNumbers = None,
+        offset: RowNumbers = None,
+    ) -> Model:
         """Choose the strength and fit, as the estimator without CV does.
 
         Parameters
@@ -75,6 +83,12 @@ class CrossValidated(FederatedLinearModel):
             The targets.
         clients : array-like of shape (n,), str or None
             The client's name of every row, or the name of that column of a pandas X; None is one client.
+        sample_weight : array-like of shape (n,), str or None
+            How much every row counts, >= 0, or the name of that column of a pandas X or of the sites' tables; the
+            mean loss is divided by the sum of the weights.
+        offset : array-like of shape (n,), str or None
+            What is added to every row's prediction, or the name of that column: for counts the logarithm of the time
+            or the number of persons that they are of.
 
         Returns
         -------
@@ -86,7 +100,7 @@ class CrossValidated(FederatedLinearModel):
         folds = None
         if self.criterion in ("min", "1se"):
             folds = Folds(int(self.cv), int(self.random_state), self._classifies)
-        sites = self._intake(X, y, clients)
+        sites = self._sites_of(row_options(type(self).__name__, X, sample_weight, offset), y, clients)
         if vars(self).get("privacy") is not None:
             return self._fit_privately(sites)
         problem = self._standardized(sites, folds)

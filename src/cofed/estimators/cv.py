@@ -1,9 +1,12 @@
 """The estimators that choose their strength themselves."""
 
+from collections.abc import Mapping
+
 import numpy.typing as npt
 
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
+from cofed.estimators.class_weight import Label
 from cofed.estimators.cross_validation import CrossValidated
 from cofed.estimators.elastic_net import FederatedElasticNet, FederatedLasso
 from cofed.estimators.logistic import FederatedLogisticRegression
@@ -237,6 +240,9 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
         The part of "elasticnet" that is the l1 norm.
     groups : array-like of shape (p,), optional
         A label per feature, of "group".
+    class_weight : {"balanced"} or dict, optional
+        What the rows of each class count: by the labels of classes, 1 for those that are left out; "balanced" lets
+        all classes count the same, all together, as scikit-learn's.
     alphas : array-like, optional
         The strengths; None takes `n_alphas` from the federation's own alpha_max down to eps times it.
     n_alphas : int, default=100
@@ -311,6 +317,7 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
         penalty: Given[str] = "l1",
         l1_ratio: Given[float] = 0.5,
         groups: Given[npt.ArrayLike | None] = None,
+        class_weight: Given[Mapping[Label, float] | str | None] = None,
         alphas: Given[npt.ArrayLike | None] = None,
         n_alphas: Given[int] = 100,
         eps: Given[float] = 1e-3,
@@ -326,6 +333,7 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
         self.penalty = penalty
         self.l1_ratio = l1_ratio
         self.groups = groups
+        self.class_weight = class_weight
         self.alphas = alphas
         self.n_alphas = n_alphas
         self.eps = eps

@@ -150,7 +150,8 @@ class Grid:
             own = np.array([m for m, (which, _, _) in enumerate(models) if which == s], int)
             if not len(own):
                 continue
-            n, held = one.problem.n, max(self.sets[0].problem.n - one.problem.n, 1)
+            n, fold = one.problem.weight, one.problem.without
+            held = 1.0 if fold < 0 else float(one.problem.survey.sums.n[fold])
             w = np.stack([models[m][2] for m in own])
             strengths = [models[m][1] for m in own]
             losses, outside = np.asarray(answer.loss)[own] / n, np.asarray(answer.held)[own] / held

@@ -1,14 +1,18 @@
 """Sparse logistic regression, of two classes and of several."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 
+from cofed._util import naming
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
-from cofed.estimators.base import FederatedLinearModel, treated_apart
+from cofed.estimators.base import FederatedLinearModel, refuse_privacy, treated_apart
 from cofed.estimators.checks import check_choice, named_refusals
+from cofed.estimators.class_weight import Label, check_class_weight, check_counts, class_counts
 from cofed.estimators.group_lasso import group_labels, group_penalty
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.scoring import SiteScoreMixin
@@ -18,6 +22,8 @@ from cofed.privacy import Privacy
 from cofed.regularizers import AbstractRegularizer
 from cofed.sites import AbstractSites
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather
+from cofed.sites.queries import Message, SumsAnswer, sums
+from cofed.sites.row_options import RowNumbers, RowOptions
 
 PENALTIES = ("l1", "elasticnet", "group")
 
@@ -39,6 +45,9 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         The part of "elasticnet" that is the l1 norm.
     groups : array-like of shape (p,), optional
         A label per feature, of "group"; None makes each feature a group, over all classes.
+    class_weight : {"balanced"} or dict, optional
+        What the rows of each class count: by the labels of classes, 1 for those that are left out; "balanced" lets
+        all classes count the same, all together, as scikit-learn's.
     fit_intercept : bool, default=True
         Whether b is free (it is never penalised) or 0.
     standardize : bool, default=True
@@ -96,6 +105,7 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         penalty: Given[str] = "l1",
         l1_ratio: Given[float] = 0.5,
         groups: Given[npt.ArrayLike | None] = None,
+        class_weight: Given[Mapping[Label, float] | str | None] = None,
         fit_intercept: Given[bool] = True,
         standardize: Given[bool] = True,
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
@@ -107,6 +117,7 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         self.penalty = penalty
         self.l1_ratio = l1_ratio
         self.groups = groups
+        self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.algorithm = algorithm
@@ -114,74 +125,85 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         self.max_rounds = max_rounds
         self.privacy = privacy
 
-    def decision_function(self, X: Features) -> np.ndarray:
+    def decision_function(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
         """The scores of the classes.
 
         Parameters
         ----------
         X : array-like of shape (n, p) or pandas.DataFrame
             New rows, with the features of the fit.
+        offset : array-like of shape (n,) or str, optional
+            The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
 
         Returns
         -------
         ndarray of shape (n,) or (n, classes)
             The log odds of the second class; of several classes, a column for each.
         """
-        scores = self._linear(X)
+        scores = self._linear(X, offset)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict_proba(self, X: Features) -> np.ndarray:
+    def predict_proba(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
         """The probability of each class.
 
         Parameters
         ----------
         X : array-like of shape (n, p) or pandas.DataFrame
             New rows, with the features of the fit.
+        offset : array-like of shape (n,) or str, optional
+            The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
 
         Returns
         -------
         ndarray of shape (n, classes)
             Probabilities, in the order of `classes_`.
         """
-        scores = self.decision_function(X)
+        scores = self.decision_function(X, offset)
         if scores.ndim == 1:
             return np.column_stack([expit(-scores), expit(scores)])
         return softmax(scores, axis=1)
 
-    def predict_log_proba(self, X: Features) -> np.ndarray:
+    def predict_log_proba(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
         """The logarithm of the probability of each class.
 
         Parameters
         ----------
         X : array-like of shape (n, p) or pandas.DataFrame
             New rows, with the features of the fit.
+        offset : array-like of shape (n,) or str, optional
+            The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
 
         Returns
         -------
         ndarray of shape (n, classes)
             Logarithms, in the order of `classes_`.
         """
-        return np.log(self.predict_proba(X))
+        return np.log(self.predict_proba(X, offset))
 
-    def predict(self, X: Features) -> np.ndarray:
+    def predict(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
         """The most probable class.
 
         Parameters
         ----------
         X : array-like of shape (n, p) or pandas.DataFrame
             New rows, with the features of the fit.
+        offset : array-like of shape (n,) or str, optional
+            The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
 
         Returns
         -------
         ndarray of shape (n,)
             Labels.
         """
-        scores = self.decision_function(X)
+        scores = self.decision_function(X, offset)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_choice(type(self).__name__, "penalty", self.penalty, PENALTIES)
+        check_class_weight(type(self).__name__, self.class_weight)
+        if self.class_weight is not None:
+            refuse_privacy(self, "weights of classes", "the noise is for rows that count alike")
 
     def _intake(self, X: FitFeatures, y: Labels, clients: Clients) -> AbstractSites:
         self.client_column_ = clients if isinstance(clients, str) else None
@@ -194,6 +216,26 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
             )
         return sites
 
+    def _by_class(self, sites: AbstractSites) -> AbstractSites:
+        if self.class_weight is None:
+            return sites
+        classes = self.classes_.tolist()
+        if isinstance(self.class_weight, str):
+            counts = class_counts(sites.ask(sums, Message(loss=self._loss())))
+            check_counts(type(self).__name__, counts, classes)
+            return sites.with_class_weight(tuple((counts.sum() / (len(counts) * counts)).tolist()))
+        strange = [label for label in self.class_weight if label not in classes]
+        if strange:
+            raise ValueError(
+                f"{type(self).__name__}: class_weight has {naming.listed(map(str, strange))}, but the classes are "
+                f"{naming.listed(map(str, classes))}"
+            )
+        return sites.with_class_weight(tuple(float(self.class_weight.get(label, 1.0)) for label in classes))
+
+    def _check_sums(self, found: SumsAnswer) -> None:
+        super()._check_sums(found)
+        check_counts(type(self).__name__, class_counts(found), self.classes_.tolist())
+
     def _labelled(self, sites: AbstractSites) -> AbstractSites:
         own, classes = sites.of_classes()
         if not np.array_equal(classes, self.classes_):
@@ -202,6 +244,13 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
                 f"{classes.tolist()}"
             )
         return own
+
+    def _sites_of(self, given: RowOptions, y: Labels, clients: Clients) -> AbstractSites:
+        sites = super()._sites_of(given, y, clients)
+        if sites.has_offsets and len(self.classes_) > 2:
+            name = type(self).__name__
+            raise ValueError(f"{name}: an offset is for two classes, and there are {len(self.classes_)}")
+        return sites
 
     def _loss(self) -> Logistic | Softmax:
         return Logistic() if len(self.classes_) == 2 else Softmax(len(self.classes_))

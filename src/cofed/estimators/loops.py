@@ -103,7 +103,7 @@ def largest_curvature(fit: FitProgress, w: Weights, rounds: int = 12) -> float:
         message = ProductMessage(**at, direction=v[None], direction_intercept=b[None], **about)
         found = problem.sites.ask(product, message)
         fit.rounds_left -= 1
-        v, b = found.coef[0] / problem.n, found.intercept[0] / problem.n * (w.intercept is not None)
+        v, b = found.coef[0] / problem.weight, found.intercept[0] / problem.weight * (w.intercept is not None)
         size = float(np.sqrt(np.sum(v**2) + np.sum(b**2)))
         if size == 0:
             return 1.0

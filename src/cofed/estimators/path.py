@@ -24,6 +24,7 @@ from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.solver import choose, solve
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.sites.intake import Clients, FitFeatures, Labels, feature_names
+from cofed.sites.row_options import RowNumbers, row_options
 
 MOST = 10_000  # strengths of a path
 
@@ -51,7 +52,7 @@ def solve_paths(
     All together where a grid serves (see `lock_step.py`); else, and without a penalty, one strength after another.
     """
     tol, most = float(estimator.tol), int(estimator.max_rounds)
-    parts = [problem, *(problem.part(k) for k in range(problem.survey.n_folds if folds else 0))]
+    parts = [problem, *(problem.parts if folds else [])]
     together = alphas[alphas > 0] if by_grid(estimator, problem) else alphas[:0]
     found = PathsAnswer([], [], np.zeros((len(parts) - 1, 0)))
     if len(together):
@@ -122,6 +123,7 @@ def collect(
         bytes=problem.bytes,
         gaussian=problem.loss.quadratic,
         feature_names=tuple(feature_names(estimator)),
+        weight=problem.weight if problem.sites.has_weights else None,
     )
 
 
@@ -131,6 +133,8 @@ def regularization_path(
     y: Labels = None,
     clients: Clients = None,
     *,
+    sample_weight: RowNumbers = None,
+    offset: RowNumbers = None,
     alphas: Given[npt.ArrayLike | None] = None,
     n_alphas: Given[int] = 100,
     eps: Given[float] = 1e-3,
@@ -141,7 +145,7 @@ def regularization_path(
     ----------
     estimator : FederatedLinearModel
         An estimator with a parameter `alpha`, whose value does not matter.
-    X, y, clients
+    X, y, clients, sample_weight, offset
         As in the estimator's `fit`.
     alphas : array-like, optional
         The strengths; None takes `n_alphas` from alpha_max (found by the federation) down to eps times it.
@@ -172,7 +176,7 @@ def regularization_path(
     check_count(name, "n_alphas", n_alphas, high=MOST)
     check_number(name, "eps", eps, low=0, high=1, strict=True)
     given = None if alphas is None else ordered(name, alphas)
-    problem = estimator._standardized(estimator._intake(X, y, clients))
+    problem = estimator._standardized(estimator._sites_of(row_options(name, X, sample_weight, offset), y, clients))
     taken = strengths(estimator, problem, int(n_alphas), float(eps)) if given is None else given
     answers = solve_paths(estimator, problem, taken).models
     warn(answers)

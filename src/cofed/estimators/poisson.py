@@ -16,6 +16,7 @@ from cofed.losses import Poisson
 from cofed.sites import AbstractSites
 from cofed.sites.intake import Features, FitFeatures, Labels
 from cofed.sites.queries import SumsAnswer
+from cofed.sites.row_options import RowNumbers
 
 
 class FederatedPoisson(SiteScoreMixin, RegressorMixin, FederatedLinearModel):
@@ -89,20 +90,22 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, FederatedLinearModel):
         self.tol = tol
         self.max_rounds = max_rounds
 
-    def predict(self, X: Features) -> np.ndarray:
+    def predict(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
         """The expected counts of new rows.
 
         Parameters
         ----------
         X : array-like of shape (n, p) or pandas.DataFrame
             New rows, with the features of the fit.
+        offset : array-like of shape (n,) or str, optional
+            The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
 
         Returns
         -------
         ndarray of shape (n,)
-            exp(X coef + intercept).
+            exp(X coef + intercept + offset).
         """
-        return np.exp(self._linear(X))
+        return np.exp(self._linear(X, offset))
 
     def score(self, X: FitFeatures, y: Labels = None, sample_weight: Given[npt.ArrayLike | None] = None) -> float:
         """The part of the deviance that is explained, as scikit-learn's PoissonRegressor.

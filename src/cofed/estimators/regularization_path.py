@@ -35,6 +35,8 @@ class RegularizationPath:
         Whether the loss is squared, with an unknown variance.
     feature_names : tuple of str
         The features' names.
+    weight : float or None
+        What the rows count, all together, where they have weights.
     """
 
     alphas: np.ndarray
@@ -50,6 +52,7 @@ class RegularizationPath:
     bytes: int
     gaussian: bool
     feature_names: tuple[str, ...]
+    weight: float | None = None
 
     def criterion(self, kind: str) -> np.ndarray:
         """An information criterion of every model, with the number of non-zero coefficients as degrees of freedom.
@@ -64,7 +67,8 @@ class RegularizationPath:
         ndarray of shape (strengths,)
             The criterion; less is better.
         """
-        fit = self.n * (np.log(np.maximum(self.deviance, 1e-300)) if self.gaussian else self.deviance)
+        total = self.n if self.weight is None else self.weight
+        fit = self.n * np.log(np.maximum(self.deviance, 1e-300)) if self.gaussian else total * self.deviance
         return fit + {"aic": 2.0, "bic": np.log(self.n)}[kind] * self.nonzero
 
     def plot(self, path: str | Path | None = None) -> Figure:

@@ -47,6 +47,8 @@ def score_of_sites(model: FederatedLinearModel, sites: AbstractSites) -> float:
     refuse_privacy(model, "scores of sites", "their sums would not be noised")
     p = vars(model)["n_features_in_"]
     own, loss = model._labelled(aligned(model, sites)), model._loss()
+    if own.has_offsets and not loss.has_accuracy:
+        raise ValueError(f"{type(model).__name__}: beside offsets there is no constant to compare with, and no score")
     coef, intercept = np.atleast_2d(model.coef_).T, np.reshape(np.asarray(model.intercept_), -1)
     constant = np.zeros_like(intercept)
     if not loss.has_accuracy:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,8 @@ def written(value: object, arrays: dict[str, np.ndarray]) -> JSON:
         return {"record": record, "fields": fields}
     if isinstance(value, Design):
         return {"design": value.model_dump(mode="json")}
+    if isinstance(value, Mapping):  # the weights of classes, whose labels need not be text
+        return {"mapping": [[encode(key), encode(one)] for key, one in value.items()]}
     if isinstance(value, (tuple, list)):
         return {"tuple of": [written(item, arrays) for item in value]}
     return encode(value.item() if isinstance(value, np.generic) else value)
@@ -130,6 +133,8 @@ def read(value: JSON, arrays: dict[str, np.ndarray]) -> Any:
             return RECORDS[name](**{field: read(item, arrays) for field, item in fields.items()})
         case {"design": design}:
             return Design.model_validate_json(json.dumps(design))
+        case {"mapping": pairs}:
+            return {decode(key): decode(one) for key, one in pairs}
         case {"tuple of": items}:
             return tuple(read(item, arrays) for item in items)
     return decode(value)

@@ -26,7 +26,6 @@ from cofed.solvers.curvature import unpack
 
 Hessian = Float[Array, "d d"]
 SMALL = 180  # parameters up to which Hessians are asked for along with a first look
-GRIDS = 8  # the most times that a best constant is sought between two
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +60,11 @@ class StandardizedProblem:
         return int(self.null.rows)
 
     @property
+    def weight(self) -> float:
+        """What the rows count, all together: by that the sums over them are divided."""
+        return float(self.null.weight)
+
+    @property
     def fingerprint(self) -> np.ndarray:
         """Numbers from sums over all rows that tell them from others; the first is how many rows there are."""
         units, null = self.units, self.null
@@ -83,9 +87,11 @@ class StandardizedProblem:
         """Their bytes, both ways, of all sites."""
         return sum(one.down + one.up for one in self.exchanges)
 
-    def part(self, fold: int) -> "StandardizedProblem":
-        """The problem of all folds but one."""
-        return posed(self.survey, self.model, self.units, self.standardize, fold)
+    @property
+    def parts(self) -> list["StandardizedProblem"]:
+        """The problems of all folds but one, for each fold."""
+        folds = range(self.survey.n_folds)
+        return with_constants([posed(self.survey, self.model, self.units, self.standardize, k) for k in folds])
 
     def look(
         self, models: Sequence[Weights], closer: Sequence[int] = (), where: np.ndarray | None = None
@@ -114,11 +120,11 @@ class StandardizedProblem:
 
     def seen(self, w: Weights, answer: LookAnswer, at: int = 0) -> FirstOrder:
         """The mean loss and gradient of one of the models that were looked at."""
-        coef = jnp.asarray(answer.gradient[at] / self.n).reshape(np.shape(w.coef))
+        coef = jnp.asarray(answer.gradient[at] / self.weight).reshape(np.shape(w.coef))
         if w.intercept is None:
-            return FirstOrder(w, jnp.asarray(answer.loss[at] / self.n), Weights(coef, None))
-        slope = jnp.asarray(answer.slope[at] / self.n).reshape(np.shape(w.intercept))
-        return FirstOrder(w, jnp.asarray(answer.loss[at] / self.n), Weights(coef, slope))
+            return FirstOrder(w, jnp.asarray(answer.loss[at] / self.weight), Weights(coef, None))
+        slope = jnp.asarray(answer.slope[at] / self.weight).reshape(np.shape(w.intercept))
+        return FirstOrder(w, jnp.asarray(answer.loss[at] / self.weight), Weights(coef, slope))
 
     def first_order(self, w: Weights) -> FirstOrder:
         """The loss and its gradient at a model, by one exchange."""
@@ -132,7 +138,7 @@ class StandardizedProblem:
         """The loss, its gradient and its Hessian (of all parameters, or of some) at a model, by one exchange."""
         answer = self.look([w], [0], where)
         size = n_parameters(w) if where is None else len(where)
-        return self.seen(w, answer), jnp.asarray(unpack(np.asarray(answer.hessian[0]), size) / self.n)
+        return self.seen(w, answer), jnp.asarray(unpack(np.asarray(answer.hessian[0]), size) / self.weight)
 
     @functools.cached_property
     def hessian(self) -> Hessian | None:
@@ -194,13 +200,13 @@ def standardized(
     if not found.loss.rowwise and found.null is None:
         found = dataclasses.replace(found, null=look_at_null(found, unit))
     model = Linear(found.fit_intercept) if shape is None else Trace(*shape, found.fit_intercept)
-    return posed(found, model, unit, standardize)
+    return with_constants([posed(found, model, unit, standardize)])[0]
 
 
 def posed(
     found: Survey, model: Linear | Trace, unit: Units, standardize: bool, without: int = -1
 ) -> StandardizedProblem:
-    """The problem of all rows, or of all folds but one, in the units of all."""
+    """The problem of all rows, or of all folds but one, in the units of all; see `with_constants`."""
     part, loss = found.part(without), found.loss.as_deviance()
     own = unit if without < 0 else unit.of_part(part.columns, standardize)
     null = null_model(found, part, loss, own)
@@ -208,15 +214,23 @@ def posed(
     start = model.init(jax.random.key(0), jnp.zeros(len(own.mean)), outputs)
     shaped = Weights(null.gradient.coef.reshape(start.coef.shape), null.gradient.intercept)
     null = dataclasses.replace(null, gradient=shaped)
-    if found.fit_intercept and loss.has_link:
+    if found.fit_intercept and found.has_closed_null:
         best = loss.link(null.mean)
         start = Weights(start.coef, best if outputs is None else best - best.mean())
-    problem = StandardizedProblem(found, model, loss, null, start, own, standardize, without)
-    return problem if loss.has_link else with_best_constant(problem)
+    return StandardizedProblem(found, model, loss, null, start, own, standardize, without)
+
+
+def with_constants(problems: list[StandardizedProblem]) -> list[StandardizedProblem]:
+    """Problems with their best constants: those that sums do not tell are sought together, by looking at many."""
+    if not problems or problems[0].survey.has_closed_null:
+        return problems
+    from cofed.estimators.best_constant import best_constants
+
+    return best_constants(problems)
 
 
 def null_model(found: Survey, part: PartMoments, loss: AbstractLoss, unit: Units) -> NullModel:
-    """The model without features, of a loss with a link function: from sums that are known."""
+    """The model without features, from sums that are known: all of it, if they tell the best constant."""
     labels, width, many = unit.labels, unit.scaling.width, len(part.labels) > 1
     tilt = (found.centre - unit.mean + part.shift) / width
     centre = 0.0 if many else labels.centre
@@ -233,14 +247,21 @@ def null_model(found: Survey, part: PartMoments, loss: AbstractLoss, unit: Units
     elif loss.has_link:
         predicted = np.reshape(np.asarray(jax.grad(loss.cumulant)(shaped(at))), -1)
     gradient = steep * (tilt[:, None] * (predicted - mean) - covariance)
+    reach, offset = np.sqrt(part.n) * unit.spread, 0.0
+    if len(found.gram.offsets):
+        # No entry of a column is farther from a centre than the root of the sum of all squares.
+        reach = (np.sqrt(found.gram.spans) + np.abs(found.centre - unit.mean)) / width
+        offset = 0.0 if loss.quadratic else np.sqrt(float(found.gram.offsets[0]) / float(np.sum(found.sums.n)))
     return NullModel(
         Weights(jnp.asarray(gradient), jnp.zeros_like(shaped(mean)) if found.fit_intercept else None),
         shaped(mean),
         jnp.asarray(value),
         jnp.asarray(tilt),
         jnp.asarray(unit.spread),
+        jnp.asarray(reach),
+        jnp.asarray(offset),
         jnp.asarray(float(part.n)),
-        None,
+        jnp.asarray(part.weight),
     )
 
 
@@ -259,53 +280,6 @@ def look_at_null(found: Survey, unit: Units) -> LookAnswer:
         loss=found.loss,
     )
     return found.sites.ask(look, message)
-
-
-def with_best_constant(problem: StandardizedProblem) -> StandardizedProblem:
-    """A problem whose loss has no link function, with the best constant found by looking at many.
-
-    A model below the best one, and one above, are kept for the certificate.
-    """
-    zero = problem.start
-    if zero.intercept is None:
-        known = problem.survey.null
-        at = problem.first_order(zero) if known is None else problem.seen(zero, known, problem.without + 1)
-        return dataclasses.replace(problem, null=dataclasses.replace(problem.null, loss=at.loss, gradient=at.gradient))
-    name = type(problem.loss).__name__
-    if np.ndim(zero.intercept):
-        raise TypeError(f"{name} has several outputs but no link, which an intercept needs; see cofed.AbstractLoss")
-
-    def constants(values: np.ndarray) -> list[FirstOrder]:
-        models = [Weights(zero.coef, jnp.asarray(value)) for value in values]
-        answer = problem.look(models)
-        return [problem.seen(w, answer, i) for i, w in enumerate(models)]
-
-    doubled = 2.0 ** np.arange(100)
-    bracket = around(constants(np.concatenate([-doubled[::-1], [0.0], doubled])))
-    if bracket is None:
-        raise ValueError(f"{name} has no best constant prediction for these labels")
-    low, high = bracket
-    for _ in range(GRIDS):
-        ends = float(low.w.intercept), float(high.w.intercept)
-        if ends[1] - ends[0] <= 4e-16 * max(1.0, *map(abs, ends)):
-            break
-        nearer = around(constants(np.linspace(*ends, 65)))
-        if nearer is None:
-            break
-        low, high = nearer
-    at = min((low, high), key=lambda one: abs(float(one.gradient.intercept)))
-    null = dataclasses.replace(problem.null, loss=at.loss, gradient=at.gradient, bracket=bracket)
-    return dataclasses.replace(problem, null=null, start=at.w)
-
-
-def around(seen: list[FirstOrder]) -> tuple[FirstOrder, FirstOrder] | None:
-    """The last constant with a falling loss and the first with a rising one."""
-    slopes = [float(one.gradient.intercept) for one in seen]
-    falling = [i for i, slope in enumerate(slopes) if slope < 0]
-    rising = [i for i, slope in enumerate(slopes) if slope > 0]
-    if not falling or not rising:
-        return None
-    return seen[max(falling)], seen[min(rising)]
 
 
 def second_moments(problem: StandardizedProblem) -> np.ndarray | None:

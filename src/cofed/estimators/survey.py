@@ -24,7 +24,8 @@ PRODUCTS = {True: 2048, False: 512}  # the most features whose products are aske
 class PartMoments:
     """What is known of a part of the rows: all, or those of all folds but one."""
 
-    n: int
+    n: int  # rows
+    weight: float  # what they count, all together: n where they count alike
     columns: Moments
     shift: np.ndarray  # the columns' means less the centre
     labels: np.ndarray  # the means of the labels' statistic
@@ -53,6 +54,11 @@ class Survey:
     null: LookAnswer | None = None
 
     @property
+    def has_closed_null(self) -> bool:
+        """Whether sums tell the best constant prediction; an offset of a squared loss is off its labels."""
+        return self.loss.has_link and (self.loss.quadratic or not self.sites.has_offsets)
+
+    @property
     def n_folds(self) -> int:
         """How many folds there are."""
         return 0 if self.folds is None else self.folds.count
@@ -60,12 +66,16 @@ class Survey:
     def part(self, without: int = -1) -> PartMoments:
         """What is known of the rows of all folds but one; -1 leaves none out."""
         keep = np.arange(len(self.sums.n)) != without
-        n = round(float(np.sum(np.asarray(self.sums.n)[keep])))
-        mean = lambda values: np.sum(np.asarray(values)[keep], axis=0) / n  # noqa: E731
+        weight, share = float(np.sum(np.asarray(self.sums.n)[keep])), 1.0
+        if without >= 0:
+            share = weight / float(np.sum(self.sums.n))
+        n = round(sum(self.sites.sizes) * share)
+        mean = lambda values: np.sum(np.asarray(values)[keep], axis=0) / weight  # noqa: E731
         shift, label_shift = mean(self.gram.X), mean(self.gram.labels)
         variances = np.maximum(mean(self.gram.squares) - shift**2, 0)
         return PartMoments(
             n=n,
+            weight=weight,
             columns=Moments(n, self.centre + shift, variances),
             shift=shift,
             labels=self.label_centre + label_shift,
@@ -111,10 +121,11 @@ def survey(
     n = np.sum(found.n)
     centre, label_centre = np.sum(found.X, axis=0) / n, np.sum(found.labels, axis=0) / n
     constant = np.zeros_like(label_centre)
+    uneven = sites.has_weights or sites.has_offsets
     if fit_intercept and loss.has_link:
         one = label_centre[0] if len(label_centre) == 1 else label_centre
         constant = np.reshape(np.asarray(loss.link(jnp.asarray(one))), -1)
     limit = (PRODUCTS[loss.quadratic] if loss.rowwise else 0) if most is None else most
     where = np.arange(p if p <= limit else 0, dtype=np.int32)
-    products = sites.ask(gram, GramMessage(centre, label_centre, where, constant, loss=loss, folds=folds))
+    products = sites.ask(gram, GramMessage(centre, label_centre, where, constant, uneven, loss=loss, folds=folds))
     return Survey(sites, loss, folds, fit_intercept, before, found, products, centre, label_centre, constant)

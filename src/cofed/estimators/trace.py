@@ -14,6 +14,7 @@ from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Squared
 from cofed.regularizers import AbstractRegularizer, Nuclear
 from cofed.sites.intake import Clients, FitFeatures, Labels, is_list
+from cofed.sites.row_options import RowNumbers
 
 
 class FederatedTraceRegression(SiteScoreMixin, RegressorMixin, FederatedRegressor):
@@ -91,7 +92,14 @@ class FederatedTraceRegression(SiteScoreMixin, RegressorMixin, FederatedRegresso
         self.tol = tol
         self.max_rounds = max_rounds
 
-    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedTraceRegression":
+    def fit(
+        self,
+        X: FitFeatures,
+        y: Labels = None,
+        clients: Clients = None,
+        sample_weight: RowNumbers = None,
+        offset: RowNumbers = None,
+    ) -> "FederatedTraceRegression":
         """Fit to the rows of all clients.
 
         Parameters
@@ -102,13 +110,15 @@ class FederatedTraceRegression(SiteScoreMixin, RegressorMixin, FederatedRegresso
             The targets.
         clients : array-like of shape (n,), str or None
             The client's name of every row, or the name of that column of a pandas X; None is one client.
+        sample_weight, offset : array-like of shape (n,), str or None
+            How much every row counts, and what is added to its prediction; or the names of such columns.
 
         Returns
         -------
         self
             The fitted estimator.
         """
-        super().fit(X, y, clients)
+        super().fit(X, y, clients, sample_weight, offset)
         self.matrix_ = self.coef_.reshape(self._shape(len(self.coef_)))
         self.rank_ = int(np.linalg.matrix_rank(self.matrix_, tol=1e-9 * max(np.abs(self.matrix_).max(), 1e-300)))
         return self

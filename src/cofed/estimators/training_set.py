@@ -213,7 +213,7 @@ def null_curvature(problem: StandardizedProblem) -> np.ndarray | None:
         size = n_parameters(problem.start)
         return unpack(np.asarray(seen.hessian[problem.without + 1]), size) / problem.n if len(seen.hessian) else None
     moments = second_moments(problem)
-    if moments is None:
+    if moments is None or (problem.survey.sites.has_offsets and not problem.loss.quadratic):
         return None
     loss, outputs = problem.loss, np.size(problem.null.mean)
     if loss.has_link:

@@ -112,18 +112,20 @@ class FinishedFit:
 
     @property
     def left_out(self) -> str:
-        """How many rows were left out for their missing values, in all and by site; empty where there are none."""
+        """How many rows were left out, in all and by site, and why; empty where there are none."""
         if "rows_of_the_table" not in self.sites:
             return ""
         rows, whole = self.sites["rows"].astype(int), self.sites["rows_of_the_table"].astype(int)
+        design = vars(self.model).get("design_")
+        weightless = " or a weight of 0" if design is not None and design.weight is not None else ""
         some = [
             f"{had - used} of {had} at {site}"
             for site, used, had in zip(self.sites["site"], rows, whole, strict=True)
             if used < had
         ]
         return (
-            f"{rows.sum()} of {whole.sum()} rows are used; {whole.sum() - rows.sum()} have missing values and are left "
-            f"out: {', '.join(some)}"
+            f"{rows.sum()} of {whole.sum()} rows are used; {whole.sum() - rows.sum()} have missing values{weightless} "
+            f"and are left out: {', '.join(some)}"
         )
 
     def summary_table(self) -> pd.DataFrame:

@@ -47,6 +47,8 @@ class FitPlan:
         Of the folds.
     errors : {"model", "hc1", "hc3", "site"}
         The intervals' standard errors: the model's own, robust to unequal variance, or to related rows within a site.
+    class_weight : {"balanced"} or None
+        Let all classes count the same, all together.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class FitPlan:
     level: float | None = None
     seed: int = 0
     errors: str = "model"
+    class_weight: str | None = None
 
     def __post_init__(self):
         one_of("--family", self.family, FAMILIES)
@@ -73,6 +76,8 @@ class FitPlan:
         if self.select is not None:
             one_of("--select", self.select, CHOICES)
         one_of("--errors", self.errors, ERRORS)
+        if self.class_weight not in (None, "balanced"):
+            raise ValueError(f"--class-weight must be balanced, got {self.class_weight!r}")
         self.check_numbers()
         self.check_together()
 
@@ -95,6 +100,10 @@ class FitPlan:
             raise ValueError(f"--select {self.select} needs no folds: leave out --cv")
         if self.errors != "model" and self.level is None:
             raise ValueError(f"--errors {self.errors} is for intervals: give --infer too")
+        if self.class_weight is not None and not self.classifies:
+            raise ValueError(f"--class-weight is for classes, and the family is {self.family}")
+        if self.class_weight is not None and self.level is not None and self.errors == "model":
+            raise ValueError("--class-weight has no intervals by the model: give --errors hc1, hc3 or site")
         if self.penalty == "group" and self.family == "poisson":
             raise ValueError("--penalty group is for gaussian, binomial and multinomial, not for poisson")
         if self.penalty == "group" and self.family == "gaussian" and self.alpha is None:
@@ -112,6 +121,7 @@ class FitPlan:
         if self.classifies:
             given: dict = {"penalty": self.penalty} | (ratio if self.penalty == "elasticnet" else {})
             given |= {"groups": groups} if self.penalty == "group" else {}
+            given |= {} if self.class_weight is None else {"class_weight": self.class_weight}
             return with_strength(FederatedLogisticRegression, FederatedLogisticRegressionCV, self.alpha, given, choice)
         if self.family == "poisson":
             given = ratio if self.penalty == "elasticnet" else {"l1_ratio": 1.0}

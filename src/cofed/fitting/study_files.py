@@ -57,13 +57,15 @@ def chosen_analysis(study: Study, path: Path, name: str | None) -> Analysis:
 def plan_of(analysis: Analysis) -> FitPlan:
     """What an analysis of a study fits."""
     one, level = analysis, LEVEL if analysis.intervals else None
-    return FitPlan(one.family, one.penalty, one.l1_ratio, one.alpha, one.cv, one.select, level, one.seed)
+    errors = "model" if one.class_weight is None or level is None else "hc1"
+    chosen = one.alpha, one.cv, one.select
+    return FitPlan(one.family, one.penalty, one.l1_ratio, *chosen, level, one.seed, errors, one.class_weight)
 
 
 def drafted(ready: PreparedFit) -> Study:
     """The study that a fit without one would be, over the columns that it uses."""
     plan, choice = ready.plan, ready.choice
-    used = {choice.target, *(choice.features or ())}
+    used = {choice.target, choice.weight, choice.offset, *(choice.features or ())}
 
     def columns(info: TableInfo) -> TableInfo:
         kept = [column for column in info.columns if choice.features is None or column.name in used]
@@ -80,5 +82,11 @@ def drafted(ready: PreparedFit) -> Study:
         "intervals": plan.level is not None,
         "missing": choice.missing,
         "seed": plan.seed,
+        "weight": choice.weight,
+        "offset": choice.offset,
+        "class_weight": plan.class_weight,
     }
-    return study.model_copy(update={"analyses": (study.analyses[0].model_copy(update=settings),)})
+    one = study.analyses[0]
+    if one.features is not None:
+        settings["features"] = tuple(name for name in one.features if name not in (choice.weight, choice.offset))
+    return study.model_copy(update={"analyses": (one.model_copy(update=settings),)})

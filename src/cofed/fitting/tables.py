@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from cofed._util import naming
 from cofed.fitting.plan import FitPlan, one_of
 from cofed.fitting.run import FitJob, agreed_design
 from cofed.sites import (
@@ -20,7 +21,9 @@ from cofed.sites import (
     site_files,
     table_sites,
 )
+from cofed.sites.agreement import usable_columns
 from cofed.sites.network import NetworkSites
+from cofed.sites.site_table import parts
 from cofed.sites.table_sites import tables_of_frame
 
 MISSING = ("refuse", "drop", "impute")
@@ -42,6 +45,8 @@ class FitTables:
         The column of one table that names the site of a row.
     missing : {"refuse", "drop", "impute"}
         What is done about missing values.
+    weight, offset : str or None
+        The columns of the rows' weights, and of what is added to their predictions: no features.
     """
 
     path: Path
@@ -49,6 +54,20 @@ class FitTables:
     features: list[str] | None = None
     client: str | None = None
     missing: str = "refuse"
+    weight: str | None = None
+    offset: str | None = None
+
+    def among(self, infos: dict[str, TableInfo]) -> "FitTables":
+        """The same choice, in which the features are named where some of the columns are none."""
+        roles = [name for name in (self.weight, self.offset) if name is not None]
+        known = usable_columns(infos, None)
+        for option, name in (("--weight", self.weight), ("--offset", self.offset)):
+            if name is not None and name not in known:
+                raise ValueError(f"{option}: there is no column {name!r}; the columns are {naming.listed(known)}")
+        if not roles or self.features is not None:
+            return self
+        left = [name for name in known if name not in (self.target, *roles)]
+        return dataclasses.replace(self, features=left)
 
     def files(self) -> dict[str, Path]:
         """The file of each site; none where all sites are in one table."""
@@ -106,11 +125,14 @@ class PreparedFit:
             return by_design(self.tables, self.design)
         choice, frames = self.choice, {site: table.frame for site, table in self.tables.items()}
         classify = self.plan.classifies
-        return table_sites(frames, choice.target, choice.features, classify=classify, missing=choice.missing)
+        sites = table_sites(frames, choice.target, choice.features, classify=classify, missing=choice.missing)
+        found = sites.with_columns(choice.weight, choice.offset)
+        assert isinstance(found, TableSites)
+        return found
 
     def job(self, sites: AbstractSites, out: Path, command: str, drop: bool = False) -> FitJob:
         """The job of fitting over these sites, which have agreed on a design."""
-        used = {self.choice.target, *(feature.name for feature in agreed_design(sites).features)}
+        used = {part.name for part in parts(agreed_design(sites))}
         rows = {site: info.rows for site, info in self.infos.items()}
         missing = {
             site: sum(column.missing for column in info.columns if column.name in used)
@@ -158,8 +180,10 @@ def prepare(plan: FitPlan, choice: FitTables, *, guess: bool = False) -> Prepare
     """
     tables = choice.read()
     infos = {site: table.info() for site, table in tables.items()}
+    choice = choice.among(infos)
     classify = (True if is_binary(infos, choice.target) else None) if guess else plan.classifies
     design = agree(infos, choice.target, choice.features, classify=classify, missing=choice.missing)
+    design = design.with_columns(choice.weight, choice.offset)
     classes = 0 if design.classes is None else len(design.classes)
     if guess:
         family = "gaussian" if not classes else "binomial" if classes == 2 else "multinomial"

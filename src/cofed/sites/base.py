@@ -244,6 +244,16 @@ class AbstractSites(ABC):
         raise QuestionRefused("these sites answer with the sum over all of them only")
 
     @property
+    def has_weights(self) -> bool:
+        """Whether rows count by weights of their own."""
+        return self.design is not None and (self.design.weight is not None or self.design.class_weight is not None)
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether rows have a number that is added to their predictions."""
+        return self.design is not None and self.design.offset is not None
+
+    @property
     def infos(self) -> dict[str, TableInfo]:
         """What the sites told of their tables, such as the missing values of every column; nothing without tables."""
         return {}
@@ -262,6 +272,30 @@ class AbstractSites(ABC):
             The sites. What was asked counts on.
         """
         raise ValueError("these sites have no tables, which could become numbers by another design")
+
+    def with_columns(self, weight: str | None = None, offset: str | None = None) -> "AbstractSites":
+        """The same sites, two of whose columns are no features: they say how much rows count, and what is added to
+        their predictions.
+
+        Parameters
+        ----------
+        weight, offset : str, optional
+            The columns; None leaves it as it is.
+
+        Returns
+        -------
+        AbstractSites
+            The sites. What was asked counts on.
+        """
+        if weight is None and offset is None:
+            return self
+        if self.design is None:
+            raise ValueError("these sites have no tables, whose columns could be weights or offsets")
+        return self.with_design(self.design.with_columns(weight, offset))
+
+    @abstractmethod
+    def with_class_weight(self, weights: tuple[float, ...]) -> "AbstractSites":
+        """The same sites, with labels that are classes, whose rows count by their class, too: one weight for each."""
 
     @abstractmethod
     def exchange(self, query: AbstractQuery[M], message: M) -> tuple[PyTree, int, int]:

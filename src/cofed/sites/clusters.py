@@ -9,7 +9,7 @@ import pandas as pd
 from cofed._util.types import Given
 from cofed.federation import Federation
 from cofed.sites.base import AbstractSites
-from cofed.sites.intake import Clients, FitFeatures, by_client, is_list, refuse_other_order
+from cofed.sites.intake import Clients, FitFeatures, is_list, refuse_other_order, row_order
 from cofed.sites.memory import MemorySites
 
 KINDS = ("model", "hc1", "hc3", "site")
@@ -52,10 +52,7 @@ def in_clusters(owner: str, sites: AbstractSites, given: AskedErrors, clients: C
     if len(groups) != n or missing:
         got = f"{len(groups)} clusters" if len(groups) != n else f"{missing} without a cluster"
         raise ValueError(f"{owner}: errors must name one cluster per row: {n} rows, {got}")
-    order = np.arange(n)
-    if clients is not None:
-        whose = given.X[clients] if isinstance(clients, str) and isinstance(given.X, pd.DataFrame) else clients
-        order = np.concatenate(by_client(owner, whose, n)[1])
+    order = row_order(owner, given.X, clients, n)
     pairs = np.column_stack([sites.rows.site, pd.factorize(groups)[0][order]])
     _, codes = np.unique(pairs, axis=0, return_inverse=True)
     return sites.with_clusters(np.ravel(codes).astype(np.int32))

@@ -3,6 +3,7 @@
 from typing import Literal, TypeAlias
 
 import numpy as np
+from pydantic import model_validator
 
 from cofed.sites.columns import Agreed, Label, level_text
 
@@ -60,6 +61,21 @@ class Target(Agreed):
     markers: tuple[Label, ...] = ()
 
 
+class RowColumn(Agreed):
+    """A column that says something of every row but is no feature: its weight, or its offset.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    markers : tuple
+        What a missing value looks like, beside an empty cell.
+    """
+
+    name: str
+    markers: tuple[Label, ...] = ()
+
+
 class Design(Agreed):
     """How a table becomes numbers, the same at every site. It is plain JSON: `model_dump_json`, `model_validate_json`.
 
@@ -72,6 +88,12 @@ class Design(Agreed):
     missing : str
         "refuse" rows with missing values, "drop" them, or "impute" features by what all sites agreed on (rows
         without a target are then dropped); "keep" leaves them to the question, as NaN.
+    weight : RowColumn or None
+        How much a row counts, >= 0; rows of weight 0 are left out.
+    offset : RowColumn or None
+        What is added to a row's prediction.
+    class_weight : tuple of float or None
+        What the weights of the rows of each class are multiplied with.
 
     Examples
     --------
@@ -85,6 +107,19 @@ class Design(Agreed):
     features: tuple[Feature, ...]
     target: Target | None = None
     missing: Missing = "refuse"
+    weight: RowColumn | None = None
+    offset: RowColumn | None = None
+    class_weight: tuple[float, ...] | None = None
+
+    @model_validator(mode="after")
+    def fitting_class_weight(self) -> "Design":
+        """Refuse weights of classes that are not one number above 0 for each."""
+        given, classes = self.class_weight, None if self.target is None else self.target.classes
+        if given is not None and (
+            classes is None or len(classes) != len(given) or not all(0 < one < np.inf for one in given)
+        ):
+            raise ValueError("class_weight must be one finite number above 0 for each class of the target")
+        return self
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -113,8 +148,31 @@ class Design(Agreed):
         return self.missing == "impute" and any(feature.fill is None for feature in self.features)
 
     def keeping_missing(self) -> "Design":
-        """The same design for questions about missing values, which stay NaN."""
-        return self.model_copy(update={"missing": "keep"})
+        """The same design for questions about missing values, which stay NaN; all rows count alike."""
+        return self.model_copy(update={"missing": "keep", "weight": None, "offset": None, "class_weight": None})
+
+    def with_columns(self, weight: str | None, offset: str | None) -> "Design":
+        """The same design with columns that are weights or offsets, and no features; None leaves it as it is.
+
+        >>> design = Design(features=(Feature(name="age"), Feature(name="visits")), target=Target(name="cost"))
+        >>> weighted = design.with_columns("visits", None)
+        >>> weighted.feature_names, weighted.weight.name
+        (('age',), 'visits')
+        """
+        taken = [name for name in (weight, offset) if name is not None]
+        if self.target is not None and self.target.name in taken:
+            raise ValueError(f"the target {self.target.name!r} can be neither a weight nor an offset")
+        if weight is not None and weight == offset:
+            raise ValueError(f"the column {weight!r} cannot be both a weight and an offset")
+        markers = {feature.name: feature.markers for feature in self.features}
+        left = tuple(feature for feature in self.features if feature.name not in taken)
+        if not left:
+            raise ValueError("no column is left to learn from beside the target, weights and offsets")
+        update: dict[str, object] = {"features": left}
+        for role, name in (("weight", weight), ("offset", offset)):
+            if name is not None:
+                update[role] = RowColumn(name=name, markers=markers.get(name, ()))
+        return self.model_copy(update=update)
 
     def filled(self, counts: np.ndarray, sums: np.ndarray) -> "Design":
         """The design with what stands for a missing value.

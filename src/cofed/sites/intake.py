@@ -14,6 +14,7 @@ from cofed._util import checks, naming
 from cofed._util.types import Given
 from cofed.federation import Federation
 from cofed.sites.base import AbstractSites
+from cofed.sites.design import Design
 from cofed.sites.memory import MemorySites
 from cofed.sites.rows import SiteRows
 from cofed.sites.site_table import SiteTable
@@ -185,7 +186,7 @@ def encoded(estimator: BaseEstimator, X: Features) -> Features:
     if set(names) <= set(X.columns):  # numbers already
         return X[names]
     missing = "impute" if design.missing == "impute" else "refuse"  # a prediction for every row
-    rows = SiteTable(X, "new rows").rows(design.model_copy(update={"target": None, "missing": missing}))
+    rows = SiteTable(X, "new rows").rows(Design(features=design.features, missing=missing))
     return pd.DataFrame(rows.X, columns=names)
 
 
@@ -223,6 +224,14 @@ def by_client(owner: str, clients: Clients, n: int) -> tuple[tuple[str, ...], li
         raise ValueError(f"{owner}: clients has two values that differ but both read {twice!r}, such as 1 and '1'")
     order = sorted(range(len(names)), key=lambda code: naming.natural(names[code]))
     return tuple(names[code] for code in order), [np.flatnonzero(codes == code) for code in order]
+
+
+def row_order(owner: str, X: FitFeatures, clients: Clients, n: int) -> np.ndarray:
+    """The positions of the rows of a user's in the order in which `gather` makes sites of them."""
+    if clients is None:
+        return np.arange(n)
+    whose = X[clients] if isinstance(clients, str) and isinstance(X, pd.DataFrame) else clients
+    return np.concatenate(by_client(owner, whose, n)[1])
 
 
 def is_list(value: Given[npt.ArrayLike | None]) -> bool:

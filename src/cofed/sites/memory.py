@@ -108,6 +108,25 @@ class MemorySites(AbstractSites):
         classes = np.unique(self.rows.y)
         return self.with_labels(np.searchsorted(classes, self.rows.y).astype(np.int32)), classes
 
+    @property
+    def has_weights(self) -> bool:
+        return self.rows.weight is not None
+
+    @property
+    def has_offsets(self) -> bool:
+        return self.rows.offset is not None
+
+    def with_class_weight(self, weights: tuple[float, ...]) -> "MemorySites":
+        before = 1.0 if self.rows.weight is None else self.rows.weight
+        return self.with_rows(dataclasses.replace(self.rows, weight=np.asarray(weights)[self.rows.y] * before))
+
+    def with_row_numbers(self, weight: np.ndarray | None, offset: np.ndarray | None) -> "MemorySites":
+        """The same rows with weights and offsets; those of weight 0, and sites that have no others, are left out."""
+        rows = dataclasses.replace(self.rows, weight=weight, offset=offset)
+        if weight is not None and not weight.all():
+            rows = rows.some(weight > 0).of_sites_with_rows()
+        return self.with_rows(rows)
+
     def of_times(self) -> "MemorySites":
         self.require_target()
         y = self.rows.y
@@ -134,7 +153,7 @@ class MemorySites(AbstractSites):
     def with_rows(self, rows: SiteRows) -> "MemorySites":
         """The same sites with other rows; what was asked counts on."""
         other = MemorySites(rows, self.feature_names, self.secret)
-        other.exchanges, other.sums_only = self.exchanges, self.sums_only
+        other.exchanges, other.sums_only, other.design = self.exchanges, self.sums_only, self.design
         return other
 
     def train(self, plan: TrainingPlan, w: Weights) -> "MemoryTraining":
@@ -145,6 +164,11 @@ class MemoryTraining(AbstractTraining):
     """Rounds of cofed's engine."""
 
     def __init__(self, sites: MemorySites, plan: TrainingPlan, w: Weights):
+        if sites.has_weights or sites.has_offsets:
+            name = type(plan.algorithm).__name__
+            raise ValueError(
+                f"{name} takes rows without weights and offsets; algorithm='auto', 'newton' or 'fista' takes them"
+            )
         data = data_of(stacked(sites.rows.without(plan.without, plan.folds), plan.scaling), "samples")
         rounds = Plan(plan.local_steps, True, None, None, data.clients, data.clients)
         posed = pose(plan.problem, rounds)

@@ -29,6 +29,7 @@ from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.questions import question_hash, read_answer
 from cofed.sites.secure.site_end import PadUsed, StaleCard
 from cofed.sites.secure.sum_request import LEAST_SITES
+from cofed.sites.site_table import parts
 
 T = TypeVar("T")
 Reply = tuple[Head, dict[str, np.ndarray]]
@@ -52,6 +53,8 @@ class ChosenColumns:
     factors: Collection[str] = ()
     missing: str = "refuse"
     design: Design | None = None  # instead of all that
+    weight: str | None = None  # the column of the rows' weights
+    offset: str | None = None  # the column of what is added to their predictions
 
     def as_json(self) -> dict[str, object]:
         """What tells one choice from another."""
@@ -67,7 +70,9 @@ class ChosenColumns:
                 fixed, asked = ("a number", "a class") if classify else ("a class", "a number")
                 raise ValueError(f"the study says that the target is {fixed}, and this fit predicts {asked}")
             return self.design
-        return agree(infos, self.target, self.features, factors=self.factors, classify=classify, missing=self.missing)
+        how = {"factors": self.factors, "missing": self.missing}
+        found = agree(infos, self.target, self.features, classify=classify, **how)
+        return found.with_columns(self.weight, self.offset)
 
 
 class Network(NamedTuple):
@@ -264,8 +269,8 @@ class NetworkSites(AbstractSites):
             design = agree_on_fills(design, kept)
         sites = NetworkSites(network, design, sizes, self.exchanges)
         gaps = any(column.missing for info in network.infos.values() for column in info.columns)
-        marked = any(feature.markers for feature in design.features) or bool(design.target and design.target.markers)
-        if design.missing in ("drop", "impute") and (gaps or marked):
+        marked = any(part.markers for part in parts(design))
+        if (design.missing in ("drop", "impute") and (gaps or marked)) or design.weight is not None:
             sites.sizes = sites.rows_in_design()
         return sites
 
@@ -291,6 +296,10 @@ class NetworkSites(AbstractSites):
             )
         target = self.network.columns.agreed(self.infos, classify).target
         design = self.agreed.model_copy(update={"target": target})
+        return NetworkSites(self.network, design, self.sizes, self.exchanges)
+
+    def with_class_weight(self, weights: tuple[float, ...]) -> "NetworkSites":
+        design = self.agreed.model_copy(update={"class_weight": weights})
         return NetworkSites(self.network, design, self.sizes, self.exchanges)
 
     def without(self, names: Sequence[str]) -> "NetworkSites":

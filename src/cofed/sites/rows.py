@@ -28,6 +28,8 @@ class SiteRows:
     y: np.ndarray  # n labels, or none at all; of the time to an event, rows of (time, event) or (entry, time, event)
     site: np.ndarray  # n positions in `names`, in order
     cluster: np.ndarray | None = None  # n groups of rows, each within a site; None is a group for each site
+    weight: np.ndarray | None = None  # n numbers above 0; None is 1 for every row
+    offset: np.ndarray | None = None  # n numbers that are added to predictions; None is 0
 
     @classmethod
     def of_sites(cls, names: tuple[str, ...], X: list[np.ndarray], y: list[np.ndarray]) -> "SiteRows":
@@ -54,8 +56,16 @@ class SiteRows:
 
     def alone(self, m: int) -> "SiteRows":
         """The rows of one site, without the others'."""
-        X, y = self.of_site(m)
-        return SiteRows.of_sites((self.names[m],), [X], [y])
+        one = self.some(slice(self.bounds[m], self.bounds[m + 1]))
+        return dataclasses.replace(one, names=(self.names[m],), site=np.zeros_like(one.site))
+
+    def some(self, which: slice | np.ndarray) -> "SiteRows":
+        """Some of the rows, of the same sites."""
+        cluster, weight, offset = (
+            None if values is None else values[which] for values in (self.cluster, self.weight, self.offset)
+        )
+        y = self.y[which] if len(self.y) else self.y
+        return SiteRows(self.names, self.X[which], y, self.site[which], cluster, weight, offset)
 
     @functools.cached_property
     def each(self) -> tuple["SiteRows", ...]:
@@ -84,10 +94,18 @@ class SiteRows:
         """The rows of all folds but one, of the sites that have any; -1 leaves none out."""
         if fold < 0:
             return self
-        keep = self.folds(folds) != fold
-        some = np.flatnonzero(np.bincount(self.site[keep], minlength=len(self.names)))
-        site = np.searchsorted(some, self.site[keep]).astype(np.int32)
-        return SiteRows(tuple(self.names[m] for m in some), self.X[keep], self.y[keep], site)
+        return self.some(self.folds(folds) != fold).of_sites_with_rows()
+
+    def of_sites_with_rows(self) -> "SiteRows":
+        """The same rows without the names of sites that have none."""
+        some = np.flatnonzero(np.bincount(self.site, minlength=len(self.names)))
+        site = np.searchsorted(some, self.site).astype(np.int32)
+        return dataclasses.replace(self, names=tuple(self.names[m] for m in some), site=site)
+
+    @functools.cached_property
+    def offset_off_labels(self) -> "SiteRows":
+        """The same for a squared loss: y less the offset, in place of predictions with it."""
+        return self if self.offset is None else dataclasses.replace(self, y=self.y - self.offset, offset=None)
 
     def table(self, scaling: Scaling | None, folds: Folds | None) -> Table:
         """The rows in the units and folds of a question."""
@@ -112,8 +130,10 @@ class SiteRows:
         X, y = cache.features.get(mark(scaling), features)
         fold = cache.folds.get(folds, lambda: filled(self.folds(folds)))
         groups = self.site if self.cluster is None else self.cluster
-        weight, cluster = cache.fixed.get((), lambda: (filled(np.ones(n)), filled(groups)))
-        return Table(X, y, weight, fold, cluster)
+        weight = np.ones(n) if self.weight is None else self.weight
+        offset = np.zeros(n) if self.offset is None else self.offset
+        fixed = cache.fixed.get((), lambda: (filled(weight), filled(groups), filled(offset)))
+        return Table(X, y, fixed[0], fold, *fixed[1:])
 
     def answer(self, query: AbstractQuery, message: Message, secret: bytes | None = None) -> PyTree:
         """The answer to a question as it may leave, in NumPy arrays; of some with noise, drawn from a secret."""
@@ -123,7 +143,8 @@ class SiteRows:
         """The answer to a question without noise."""
         if not isinstance(message, query.message):
             raise TypeError(f"the query {query.name} takes a {query.message.__name__}, got {type(message).__name__}")
-        table = self.table(message.scaling, message.folds)
+        is_squared = message.loss is not None and message.loss.quadratic
+        table = (self.offset_off_labels if is_squared else self).table(message.scaling, message.folds)
         # The table is in these units and folds already: other units and seeds share a program.
         dealt = None if message.folds is None else Folds(message.folds.count)
         bare = dataclasses.replace(message, scaling=None, folds=dealt)
@@ -167,4 +188,4 @@ class TableCache:
     def __init__(self):
         self.features: Latest[tuple[jax.Array, jax.Array]] = Latest()
         self.folds: Latest[jax.Array] = Latest()
-        self.fixed: Latest[tuple[jax.Array, jax.Array]] = Latest()
+        self.fixed: Latest[tuple[jax.Array, jax.Array, jax.Array]] = Latest()

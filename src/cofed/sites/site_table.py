@@ -1,9 +1,11 @@
 """A site's own table: what it tells of it, and the rows of numbers that a design makes of it."""
 
+import dataclasses
 import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -13,9 +15,10 @@ from cofed._util.checks import kind
 from cofed._util.pandas_types import Frame
 from cofed._util.types import Given
 from cofed.sites.columns import WORDS, Column, Label, TableInfo, level_text, numbers_of, read_column
-from cofed.sites.design import Design, Feature, Target
+from cofed.sites.design import Design, Feature, RowColumn, Target
 from cofed.sites.rows import Latest, SiteRows
 
+Part: TypeAlias = Feature | Target | RowColumn
 POINTS = "write them with decimal points"
 
 
@@ -97,15 +100,20 @@ class SiteTable:
         found = [finding for feature in design.features for finding in self.misfits(feature, feature.levels)]
         if design.target is not None:
             found += self.misfits(design.target, design.target.classes)
+        for column in row_columns(design):
+            found += self.misfits(column, None)
+        if not found and design.weight is not None:
+            found += self.negative(design.weight)
         if found:
             return found
         if design.missing == "refuse":
             found = [self.refused(part) for part in parts(design) if self.read(part.name, part.markers).missing.any()]
         if not found and not self.kept(design).any():
-            found = [f"site {self.site!r}: no row is left of {len(self.frame)} without those with missing values"]
+            without = "with missing values" + (" or a weight of 0" if design.weight is not None else "")
+            found = [f"site {self.site!r}: no row is left of {len(self.frame)} without those {without}"]
         return found
 
-    def misfits(self, part: Feature | Target, levels: Sequence[Label] | None) -> list[str]:
+    def misfits(self, part: Part, levels: Sequence[Label] | None) -> list[str]:
         """Why a column is not what was agreed."""
         if part.name not in self.frame.columns:
             near = naming.listed(self.frame.columns)
@@ -128,21 +136,35 @@ class SiteTable:
         known = naming.listed(level_text(level) for level in levels)
         return [f"{where} has {naming.listed(unknown)}, but the levels are {known}"] if unknown else []
 
-    def refused(self, part: Feature | Target) -> str:
+    def negative(self, weight: RowColumn) -> list[str]:
+        """Why a column cannot be a weight."""
+        column = self.read(weight.name, weight.markers)
+        below = 0 if column.kind == "empty" else int(np.sum(column.values[~column.missing] < 0))
+        where = f"site {self.site!r}, column {weight.name!r}"
+        return [f"{where} must hold weights >= 0, but is below 0 in {below} rows"] if below else []
+
+    def refused(self, part: Part) -> str:
         """Why a column with missing values is refused."""
         missing = int(self.read(part.name, part.markers).missing.sum())
         return (
             f"site {self.site!r}, column {part.name!r} has no value in {missing} of {len(self.frame)} rows; "
-            f"{remedy(isinstance(part, Target))}"
+            f"{remedy(not isinstance(part, Feature))}"
         )
 
     def kept(self, design: Design) -> np.ndarray:
         """Which rows the design keeps."""
         keep = np.ones(len(self.frame), bool)
         for part in parts(design):
-            if design.missing == "drop" or (design.missing == "impute" and isinstance(part, Target)):
+            if design.missing == "drop" or (design.missing == "impute" and not isinstance(part, Feature)):
                 keep &= ~self.read(part.name, part.markers).missing
+        if design.weight is not None:
+            keep &= self.values(design.weight) > 0
         return keep
+
+    def values(self, part: RowColumn) -> np.ndarray:
+        """The numbers of a column, NaN where one is missing."""
+        column = self.read(part.name, part.markers)
+        return np.full(len(self.frame), np.nan) if column.kind == "empty" else column.values.astype(np.float64)
 
     def rows(self, design: Design) -> SiteRows:
         """The rows of numbers that a design makes of the table; the latest are kept.
@@ -168,7 +190,13 @@ class SiteTable:
             width = len(feature.encoded)
             X[:, place : place + width] = self.numbers(feature, design.missing)[keep]
             place += width
-        return SiteRows.of_sites((self.site,), [X], [self.labels(design)[keep] if design.target else np.zeros(0)])
+        y = self.labels(design)[keep] if design.target else np.zeros(0)
+        weight = None if design.weight is None else self.values(design.weight)[keep]
+        if design.class_weight is not None:
+            weight = np.asarray(design.class_weight)[y.astype(int)] * (1 if weight is None else weight)
+        offset = None if design.offset is None else self.values(design.offset)[keep]
+        rows = SiteRows.of_sites((self.site,), [X], [y])
+        return dataclasses.replace(rows, weight=weight, offset=offset)
 
     def numbers(self, feature: Feature, missing: str) -> np.ndarray:
         """The columns of X that a feature becomes."""
@@ -193,14 +221,20 @@ class SiteTable:
         return column.codes(design.target.classes)
 
 
-def parts(design: Design) -> list[Feature | Target]:
+def parts(design: Design) -> list[Part]:
     """The columns that a design is about."""
-    return [*design.features, *([] if design.target is None else [design.target])]
+    return [*design.features, *([] if design.target is None else [design.target]), *row_columns(design)]
 
 
-def remedy(target: bool) -> str:
-    """What can be done about missing values of the target or of a feature; an option and an argument are named."""
-    if target:
+def row_columns(design: Design) -> list[RowColumn]:
+    """The columns that are weights or offsets."""
+    return [column for column in (design.weight, design.offset) if column is not None]
+
+
+def remedy(is_needed: bool) -> str:
+    """What can be done about missing values of a column that is needed, such as the target, or of a feature; an option
+    and an argument are named."""
+    if is_needed:
         return "leave such rows out (missing='drop', or --missing-values drop)"
     return "drop such rows or impute the values (missing='drop' or 'impute', or --missing-values)"
 

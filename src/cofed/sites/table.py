@@ -68,11 +68,13 @@ class Table(eqx.Module):
         The labels: numbers, or the positions of classes; of the time to an event, rows of (time, event) or (entry,
         time, event).
     weight : array of shape (n,)
-        1 for a row, 0 for padding.
+        The row's weight, above 0; 0 for padding.
     fold : array of shape (n,)
         The row's fold; 0 where there are none.
     cluster : array of shape (n,)
         The row's cluster: a site, or a group of rows within one.
+    offset : array of shape (n,)
+        What is added to the row's prediction; 0 where there is none.
     """
 
     X: Float[Array, "n p"]
@@ -80,6 +82,7 @@ class Table(eqx.Module):
     weight: Float[Array, " n"]
     fold: Int[Array, " n"]
     cluster: Int[Array, " n"]
+    offset: Float[Array, " n"]
 
     @property
     def n_features(self) -> int:

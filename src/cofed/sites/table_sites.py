@@ -1,5 +1,6 @@
 """Sites in this process that have tables, with columns of their own types, rather than matrices."""
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -39,7 +40,7 @@ class TableSites(MemorySites):
 
     def __init__(self, tables: Mapping[str, SiteTable], design: Design):
         own = [one.rows(design) for one in encodable(tables, design).values()]
-        super().__init__(SiteRows.of_sites(tuple(tables), [r.X for r in own], [r.y for r in own]), design.feature_names)
+        super().__init__(joined_rows(own), design.feature_names)
         self.tables, self.design, self.classes = dict(tables), design, design.classes
 
     @property
@@ -63,10 +64,13 @@ class TableSites(MemorySites):
     def of_classes(self) -> tuple[MemorySites, np.ndarray]:
         return super().of_classes() if self.classes is None else (self.with_labels(self.rows.y), self.classes)
 
-    def with_labels(self, y: np.ndarray) -> MemorySites:
-        other = super().with_labels(y)
-        other.design = self.design
-        return other
+
+def joined_rows(parts: list[SiteRows]) -> SiteRows:
+    """The rows of several sites, one after another."""
+    rows = SiteRows.of_sites(tuple(one.names[0] for one in parts), [one.X for one in parts], [one.y for one in parts])
+    weight = np.concatenate([one.weight for one in parts if one.weight is not None] or [np.zeros(0)])
+    offset = np.concatenate([one.offset for one in parts if one.offset is not None] or [np.zeros(0)])
+    return dataclasses.replace(rows, weight=weight if len(weight) else None, offset=offset if len(offset) else None)
 
 
 def encodable(tables: Mapping[str, SiteTable], design: Design) -> Mapping[str, SiteTable]:

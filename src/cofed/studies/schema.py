@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from cofed._util import naming
 from cofed._util.toml_mistakes import Place, TomlFile, did_you_mean
 from cofed.sites.columns import MOST_LEVELS, Label, level_text
-from cofed.sites.design import Design, Feature, Target
+from cofed.sites.design import Design, Feature, RowColumn, Target
 
 Family: TypeAlias = Literal["gaussian", "binomial", "multinomial", "poisson"]
 VariableKind: TypeAlias = Literal["number", "count", "binary", "factor"]
@@ -162,6 +162,10 @@ class Analysis(StudyPart):
         What is done about missing values.
     seed : int
         Of the folds.
+    weight, offset : str, optional
+        The variables that say how much a row counts, and what is added to its prediction: no features.
+    class_weight : {"balanced"}, optional
+        Let all classes count the same, all together.
 
     Examples
     --------
@@ -181,10 +185,19 @@ class Analysis(StudyPart):
     intervals: bool = False
     missing: Literal["refuse", "drop", "impute"] = "refuse"
     seed: int = Field(default=0, ge=0, lt=2**31)
+    weight: Text | None = None
+    offset: Text | None = None
+    class_weight: Literal["balanced"] | None = None
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The variables that are no features, by what they are."""
+        named = {"target": self.target, "weight": self.weight, "offset": self.offset}
+        return {role: name for role, name in named.items() if name is not None}
 
     def mistakes(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """What does not go together with itself and with the variables."""
-        for key, names in (("target", [self.target]), ("features", self.features or ())):
+        for key, names in (*((role, [name]) for role, name in self.roles.items()), ("features", self.features or ())):
             for name in names:
                 if name not in variables:
                     yield (key,), f"{name!r} is no variable{did_you_mean(name, list(variables))}"
@@ -198,6 +211,19 @@ class Analysis(StudyPart):
             yield ("l1_ratio",), f"it is for the penalty elasticnet, which is {self.penalty} here"
         if self.alpha is not None and (self.cv is not None or self.select is not None):
             yield ("alpha",), "it sets the strength, cv and select choose it; give one or the other"
+        if self.class_weight is not None and self.family not in ("binomial", "multinomial"):
+            yield ("class_weight",), f"it is for classes, and the family is {self.family}"
+        yield from self.unfit_roles(variables)
+
+    def unfit_roles(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
+        """Why variables cannot be weights or offsets."""
+        for role, name in self.roles.items():
+            if role == "target":
+                continue
+            if name in (self.features or ()) or list(self.roles.values()).count(name) > 1:
+                yield (role,), f"{name!r} cannot be a feature, the target or another role, too"
+            if name in variables and variables[name].kind not in ("number", "count"):
+                yield (role,), f"it should be a number or a count, but {name!r} is a {variables[name].kind}"
 
     def unfit_target(self, target: Variable) -> Iterator[tuple[Place, str]]:
         """Why the family does not predict a variable of this kind."""
@@ -279,14 +305,20 @@ class Study(StudyPart):
             An analysis of this study.
         """
         one = self.analysis(analysis) if isinstance(analysis, str) else analysis
-        names = one.features or tuple(name for name in self.variables if name != one.target)
+        names = one.features or tuple(name for name in self.variables if name not in one.roles.values())
         target, variable = one.target, self.variables[one.target]
         classes = (variable.levels or (0, 1)) if one.family in ("binomial", "multinomial") else None
         return Design(
             features=tuple(self.variables[name].feature(name) for name in names),
             target=Target(name=target, classes=classes, markers=variable.missing),
             missing=one.missing,
+            weight=self.row_column(one.weight),
+            offset=self.row_column(one.offset),
         )
+
+    def row_column(self, name: str | None) -> RowColumn | None:
+        """A variable as a column of a design that is no feature."""
+        return None if name is None else RowColumn(name=name, markers=self.variables[name].missing)
 
     @property
     def description_design(self) -> Design:
@@ -298,7 +330,10 @@ class Study(StudyPart):
         bare = [one.model_copy(update={"fill": None}) for one in design.features]
         asked = design.model_copy(update={"features": tuple(bare)})
         mine = [self.design(one) for one in self.analyses]
-        return asked in (*mine, *(one.keeping_missing() for one in mine), self.description_design)
+        # The sites' counts decide what the rows of a class count.
+        even = asked.model_copy(update={"class_weight": None})
+        balanced = [self.design(one) for one in self.analyses if one.class_weight is not None]
+        return asked in (*mine, *(one.keeping_missing() for one in mine), self.description_design) or even in balanced
 
     def mistakes(self) -> Iterator[tuple[Place, str]]:
         """What in the study does not go together: where, and why."""

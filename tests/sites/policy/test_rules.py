@@ -212,3 +212,31 @@ def test_models_whose_slopes_overflow_are_refused():
     wide = Policy(points={"size": 1e6, "grid_rows": 50})
     refusal = judged(wide, over(ROWS), look, a_look(2, Poisson(), size=1e4), design, table)
     assert refusal.rule == "size"
+
+
+@pytest.mark.parametrize(
+    ("weight", "said"),
+    [
+        (np.linspace(1, 2, 60), None),
+        (np.r_[1e6, np.linspace(1, 2, 59)], "by their weights the rows count as 1 alike; 10 must"),
+        (np.r_[2.0, 3.0, np.ones(58)], "sums with and without weights differ as those of 1.2"),
+    ],
+)
+def test_weights_that_are_about_single_rows_are_not_told_of(weight, said):
+    table = SiteTable(frame_of(X, Y).assign(w=weight), "oslo")
+    found = judged(Policy(), over(ROWS), design=DESIGN.with_columns("w", None), table=table)
+    if said is None:
+        assert found is None
+        return
+    assert (found.rule, found.is_silent) == ("weights", True)
+    assert found.sentence.startswith(said)
+
+
+def test_slopes_are_judged_with_weights_and_offsets():
+    message = a_look(1)
+    assert judged(Policy(), over(ROWS), look, message) is None
+    # All rows but the first are predicted to near certainty: the answer would be about that row alone.
+    certain = np.where(Y > 0, 9.0, -9.0) * np.r_[-1.0, np.ones(59)]
+    table = SiteTable(frame_of(X, Y).assign(o=certain), "oslo")
+    assert judged(Policy(), over(ROWS), look, message, table=table) is None
+    assert judged(Policy(), over(ROWS), look, message, DESIGN.with_columns(None, "o"), table).rule == "dominance"

@@ -89,7 +89,7 @@ def sparse(likelihood: Likelihood) -> np.ndarray:
     if problem.loss.rowwise:
         prediction = jnp.zeros(()) if problem.start.intercept is None else problem.start.intercept
         bend = float(jax.grad(jax.grad(problem.loss))(prediction, problem.null.mean))
-    noise = spread * np.sqrt(bend / (likelihood.n * likelihood.weight))  # of the gradient
+    noise = spread * np.sqrt(bend / (problem.weight * likelihood.weight))  # of the gradient
     strength = np.sqrt(2 * np.log(max(p, 2))) * np.where(noise > 0, noise, 1.0)
     psi = WeightedElasticNet(jnp.asarray(strength), jnp.zeros(p))
     found = solve(problem, psi, "auto", PRECISION, 1000)

@@ -71,7 +71,7 @@ class Likelihood:
     @property
     def events(self) -> float:
         """The rows that tell coefficients: of the rarest class, or what was counted."""
-        labels = np.sum(self.problem.survey.sums.labels, axis=0)
+        labels = np.sum(self.problem.survey.sums.labels, axis=0) * self.n / self.problem.weight
         return self.problem.survey.loss.events(self.n, labels)
 
     def positions(self, columns: np.ndarray) -> np.ndarray:
@@ -117,7 +117,7 @@ class Likelihood:
         if start.intercept is not None:
             parts.append(np.ravel(null.gradient.intercept))
             values.append(np.ravel(start.intercept))
-        total = self.n * self.weight
+        total = self.problem.weight * self.weight
         return LikelihoodPoint(
             np.concatenate(values),
             where,

@@ -39,6 +39,11 @@ def infer(
 ) -> Inference:
     """The table of `FederatedLinearModel.infer`; errors is "model", "hc1", "hc3", "site" or "cluster"."""
     owner, names = type(model).__name__, feature_names(model)
+    if errors == "model" and vars(model).get("class_weight") is not None:
+        raise ValueError(
+            f"{owner}: with class_weight the model does not know the variances of its coefficients; take robust "
+            "standard errors, such as errors='hc1'"
+        )
     check_possible(owner, problem, level)
     likelihood = Likelihood(problem)
     chosen = positions(owner, names, coefficients)

@@ -7,6 +7,7 @@ import numpy as np
 
 from cofed.sites.guard import Asked
 from cofed.sites.policy.ledger import Ledger, TargetRecord
+from cofed.sites.policy.points import multipliers
 from cofed.sites.policy.schema import Policy
 from cofed.sites.queries.base import Message
 
@@ -63,6 +64,13 @@ class Case:
     def fold(self) -> np.ndarray:
         """The fold of each of these rows."""
         return self.asked.rows.folds(self.message.folds)
+
+    def multipliers(self, which: slice = slice(None)) -> np.ndarray:
+        """What the question multiplies some of the site's rows with, a column for each point."""
+        rows = self.asked.rows
+        offset = None if rows.offset is None else rows.offset[which]
+        found = multipliers(self.message, self.X[which], self.y[which], self.fold[which], offset)
+        return found if rows.weight is None else found * rows.weight[which][:, None]
 
     @property
     def rows(self) -> int:

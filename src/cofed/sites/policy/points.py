@@ -55,7 +55,9 @@ def coefficients(message: Message) -> np.ndarray | None:
     return np.asarray(message.coef) if isinstance(message, (ProductMessage, MeatMessage)) else None
 
 
-def multipliers(message: Message, X: np.ndarray, y: np.ndarray, fold: np.ndarray) -> np.ndarray:
+def multipliers(
+    message: Message, X: np.ndarray, y: np.ndarray, fold: np.ndarray, offset: np.ndarray | None = None
+) -> np.ndarray:
     """What each row is multiplied with, a column for each point.
 
     Parameters
@@ -64,20 +66,26 @@ def multipliers(message: Message, X: np.ndarray, y: np.ndarray, fold: np.ndarray
         What the question says.
     X, y, fold : arrays
         Rows in the question's units, and their folds.
+    offset : array, optional
+        What is added to the rows' predictions.
     """
+    added = np.zeros(len(X)) if offset is None else offset
     jax.config.update("jax_enable_x64", True)
     loss = message.half_deviance
     if isinstance(message, LookMessage):
         models, closer = np.shape(message.coef)[0], len(message.closer)
         few = look.padded(message)
         near = np.asarray(few.closer)
-        slope, bend = of_models(loss, few.coef, few.intercept, near, X, y)
+        # A feature more, which every model multiplies with 1.
+        coef = np.concatenate([few.coef, np.ones_like(few.coef[:, :1])], axis=1)
+        slope, bend = of_models(loss, coef, few.intercept, near, np.column_stack([X, added]), y)
         learns = fold[:, None] != np.asarray(message.without)[None, :]
         own = np.asarray(slope)[:, :models] * learns[:, :, None]
         bent = np.asarray(bend)[:, :closer] * learns[:, np.asarray(message.closer)][:, :, None]
         return np.hstack([own.reshape(len(X), -1), bent.reshape(len(X), -1)])
     assert isinstance(message, (ProductMessage, MeatMessage))
-    slope, bend = slopes(loss, jnp.asarray(X @ message.coef + message.intercept[None, :]), jnp.asarray(y))
+    z = X @ message.coef + message.intercept[None, :] + added[:, None]
+    slope, bend = slopes(loss, jnp.asarray(z), jnp.asarray(y))
     if isinstance(message, MeatMessage):
         return np.asarray(slope) ** 2
     moved = np.einsum("np,vpk->nvk", X, message.direction) + np.asarray(message.direction_intercept)[None]
@@ -96,12 +104,11 @@ def of_models(
     return slope, bend[:, :, *np.triu_indices(k)]
 
 
-def in_blocks(message: Message, X: np.ndarray, y: np.ndarray, fold: np.ndarray) -> Iterator[np.ndarray]:
-    """The multipliers, some rows at a time."""
-    size = max(64, BLOCK // max(count_points(message), 1))
-    for first in range(0, len(X), size):
-        rows = slice(first, first + size)
-        yield multipliers(message, X[rows], y[rows], fold[rows])
+def in_blocks(count: int, points: int) -> Iterator[slice]:
+    """Some of so many rows at a time, such that there is room for their multipliers at so many points."""
+    size = max(64, BLOCK // max(points, 1))
+    for first in range(0, count, size):
+        yield slice(first, first + size)
 
 
 @functools.lru_cache(maxsize=4)

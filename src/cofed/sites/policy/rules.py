@@ -1,13 +1,13 @@
 """The rules of a policy. Each says why a question is not answered, or notes in the ledger's draft that it was."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from cofed.sites.columns import Label, level_text
-from cofed.sites.design import Feature
+from cofed.sites.design import Feature, RowColumn
 from cofed.sites.guard import Refusal, SumOver
 from cofed.sites.policy import points
 from cofed.sites.policy.atoms import split, split_names
@@ -16,7 +16,7 @@ from cofed.sites.policy.ledger import ROWS, Ledger, TargetRecord
 from cofed.sites.policy.noise import noise
 from cofed.sites.policy.schema import Policy, QuestionRules
 from cofed.sites.queries import ColumnsMessage, GramMessage, HistogramMessage, LookMessage, MeatMessage
-from cofed.sites.site_table import parts
+from cofed.sites.site_table import Part, parts, row_columns
 
 Rule: TypeAlias = Callable[[Case], Refusal | None]
 MOST_ROWS = 5000  # of a site whose rows' leverages are computed: with more, one row has little to say
@@ -84,6 +84,8 @@ def texts(case: Case) -> Iterator[str]:
     design = case.asked.design
     for feature in design.features:
         yield from (feature.name, *(feature.levels or ()), *map(level_text, feature.markers))
+    for column in row_columns(design):
+        yield from (column.name, *map(level_text, column.markers))
     if design.target is not None:
         yield from (design.target.name, *map(level_text, (*(design.target.classes or ()), *design.target.markers)))
 
@@ -137,7 +139,7 @@ def cells(case: Case) -> Refusal | None:
     least, keep = case.policy.rows.cell, case.asked.kept
     for part in parts(case.asked.design):
         column = case.asked.table.read(part.name, part.markers)
-        levels = part.levels if isinstance(part, Feature) else part.classes
+        levels = levels_of(part)
         if levels is not None:
             codes = column.codes(levels)[keep]
             counts = np.bincount(codes[codes >= 0], minlength=len(levels))
@@ -151,6 +153,33 @@ def cells(case: Case) -> Refusal | None:
                 f"the column {part.name!r} is {level!r} in {rare} of the rows; each level must be in {least} "
                 "(rows.cell): take levels together, or leave the column out",
             )
+    return None
+
+
+def levels_of(part: Part) -> Sequence[Label] | None:
+    """The levels or classes of a column that has some."""
+    if isinstance(part, RowColumn):
+        return None
+    return part.levels if isinstance(part, Feature) else part.classes
+
+
+def weights(case: Case) -> Refusal | None:
+    """Whether the rows' weights, or their differences to those of sums without weights, stand for too few rows."""
+    weight = case.asked.rows.weight
+    if weight is None:
+        return None
+    alike = float(weight.sum() ** 2 / (weight**2).sum())
+    if alike < case.policy.rows.site:
+        why = f"by their weights the rows count as {alike:.3g} alike; {case.policy.rows.site} must (rows.site)"
+        return Refusal("weights", why, is_silent=True)
+    spread = weight - weight.mean()
+    square = float((spread**2).sum())
+    # Of all sums of the rows' numbers times a + b weight, the one that is most about a single row.
+    most = 1 / len(weight) + (float((spread**2).max()) / square if square > 0 else 0.0)
+    least = case.policy.points.dominance
+    if 1 / most < least:
+        why = f"sums with and without weights differ as those of {1 / most:.3g} rows"
+        return Refusal("weights", f"{why}; {least:g} must share the difference (points.dominance)", is_silent=True)
     return None
 
 
@@ -335,7 +364,8 @@ def own_rows(case: Case) -> Refusal | None:
     if case.is_known or not tells_gradients(case) or (rules.dominance <= 1 and rules.leverage >= 1):
         return None
     total = squares = np.zeros(())
-    for block in points.in_blocks(message, case.X, case.y, case.fold):
+    for some in points.in_blocks(case.rows, points.count_points(message)):
+        block = case.multipliers(some)
         total, squares = total + np.abs(block).sum(axis=0), squares + (block**2).sum(axis=0)
     told = squares > 0
     least = float((total[told] ** 2 / squares[told]).min(initial=np.inf))
@@ -351,7 +381,7 @@ def leverage(case: Case) -> Refusal | None:
     others = max(case.honest_rows - case.rows, 0)
     if rules.leverage >= 1 or case.rows > MOST_ROWS:
         return None
-    mine = points.multipliers(case.message, case.X, case.y, case.fold)
+    mine = case.multipliers()
     count = min(others, points.MOST_REFERENCES)
     if count:
         far = points.reference_multipliers(case.message, case.asked.design.feature_names, count)
@@ -384,6 +414,6 @@ def histograms(case: Case) -> Refusal | None:
 
 # In this order: what is public and cheap comes first.
 RULES: tuple[Rule, ...] = (
-    *(masked, sites, queries, failures, exchanges, rows, columns, row_sets),
+    *(masked, sites, queries, failures, exchanges, rows, weights, columns, row_sets),
     *(noise, parameters, histograms, sizes, many_points, own_rows),
 )

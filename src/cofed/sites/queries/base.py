@@ -99,7 +99,7 @@ class AbstractQuery(ABC, Generic[M]):
         def of_one_row(message: M) -> PyTree:
             whole = jnp.zeros(1, jnp.int32)
             labels = jnp.zeros(1, label) if is_rowwise(message.loss) else jnp.zeros((1, 2))
-            table = Table(jnp.zeros((1, n_features)), labels, jnp.zeros(1), whole, whole)
+            table = Table(jnp.zeros((1, n_features)), labels, jnp.zeros(1), whole, whole, jnp.zeros(1))
             return self.answer(table, message)
 
         return eqx.filter_eval_shape(of_one_row, message)

@@ -60,7 +60,7 @@ class LookQuery(AbstractQuery[LookMessage]):
         columns = jnp.moveaxis(coef, 1, 0).reshape(p, models * k)
 
         def block(rows: Table) -> LookAnswer:
-            z = (rows.X @ columns).reshape(-1, models, k) + intercept[None]
+            z = (rows.X @ columns).reshape(-1, models, k) + intercept[None] + rows.offset[:, None, None]
             learns = rows.fold[:, None] != without[None, :]
             value, slope = by_prediction(loss, z, rows.y)
             # A row that a model does not learn from may have an infinite loss: 0 * inf must not arise.
@@ -152,6 +152,11 @@ def by_prediction(loss: AbstractLoss, z: Float[Array, "n M k"], y: Array) -> tup
     return value, slope[..., None]
 
 
+def predictions(rows: Table, coef: Float[Array, "p k"], intercept: Float[Array, " k"]) -> Float[Array, "n k"]:
+    """What one model predicts for every row."""
+    return rows.X @ coef + intercept[None, :] + rows.offset[:, None]
+
+
 def design(X: Float[Array, "n p"], feature: Int[Array, " s"]) -> Float[Array, "n s"]:
     """What the parameters of these features are multiplied with; p is the intercept, 1 for every row."""
     p = X.shape[1]
@@ -173,7 +178,7 @@ def hessians(table: Table, message: LookMessage) -> Float[Array, "A packed"]:
         feature, output = own // k, own % k
 
         def block(rows: Table) -> Array:
-            z = rows.X @ coef + intercept[None, :]
+            z = predictions(rows, coef, intercept)
             weight = jnp.where(rows.fold != without, rows.weight, 0)
             A = design(rows.X, feature)
             if n_outputs(loss) == 1:
@@ -226,7 +231,7 @@ class ProductQuery(AbstractQuery[ProductMessage]):
         single = n_outputs(loss) == 1
 
         def block(rows: Table) -> ProductAnswer:
-            z = rows.X @ coef + intercept[None, :]
+            z = predictions(rows, coef, intercept)
 
             def slope(z: Array) -> Array:
                 if single:

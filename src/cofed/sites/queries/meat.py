@@ -1,6 +1,7 @@
 """The meat of a robust ("sandwich") covariance: products of the rows' scores, or of the sums of scores by cluster.
 
-A row's score is the gradient of its loss by the parameters, x_i times e_i, with e_i the loss's slope by the prediction.
+A row's score is the gradient of its loss by the parameters, x_i times e_i, with e_i the loss's slope by the prediction
+times the row's weight.
 """
 
 from typing import ClassVar, NamedTuple
@@ -13,7 +14,7 @@ from jaxtyping import Array, Float
 
 from cofed.losses import AbstractLoss
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers, n_outputs
-from cofed.sites.queries.look import design
+from cofed.sites.queries.look import design, predictions
 from cofed.sites.table import Table, sum_rows
 from cofed.solvers.curvature import pack
 
@@ -55,7 +56,7 @@ class MeatQuery(AbstractQuery[MeatMessage]):
 
         def block(rows: Table) -> MeatAnswer:
             scores, lone = scores_of(rows, message)
-            return MeatAnswer(pack(scores.T @ scores), rows.weight.sum(), lone)
+            return MeatAnswer(pack(scores.T @ scores), jnp.sum(rows.weight > 0).astype(scores.dtype), lone)
 
         return sum_rows(block, table, (4 + k) * size + k * k)
 
@@ -73,19 +74,19 @@ def scores_of(rows: Table, message: MeatMessage) -> tuple[Float[Array, "n s"], F
     """The rows' scores, and how many rows have none since their leverage is 1."""
     loss, k = message.half_deviance, np.shape(message.intercept)[0]
     where = jnp.asarray(message.where, jnp.int32)
-    z = rows.X @ jnp.asarray(message.coef) + jnp.asarray(message.intercept)[None, :]
+    z = predictions(rows, jnp.asarray(message.coef), jnp.asarray(message.intercept))
     slope, bend = slopes(loss, z, rows.y)
     A, output = design(rows.X, where // k), where % k
     alone = jnp.zeros(z.shape[0], bool)
     if np.shape(message.inverse)[0]:
         one = jnp.eye(k, dtype=z.dtype)[None]
-        left = one - bend @ influence(A, output, jnp.asarray(message.inverse), k)
+        left = one - rows.weight[:, None, None] * bend @ influence(A, output, jnp.asarray(message.inverse), k)
         alone = (left[:, 0, 0] if k == 1 else jnp.linalg.det(left)) < LEAST
         left = jnp.where(alone[:, None, None], one, left)
         slope = slope / left[:, 0] if k == 1 else jnp.linalg.solve(left, slope[..., None])[..., 0]
     kept = jnp.where(alone, 0, rows.weight)
-    scores = jnp.where(kept[:, None] > 0, A * slope[:, output], 0)
-    return scores, jnp.sum(jnp.where(alone, rows.weight, 0))
+    scores = jnp.where(kept[:, None] > 0, kept[:, None] * A * slope[:, output], 0)
+    return scores, jnp.sum(alone & (rows.weight > 0)).astype(scores.dtype)
 
 
 def slopes(loss: AbstractLoss, z: Float[Array, "n k"], y: Array) -> tuple[Array, Array]:

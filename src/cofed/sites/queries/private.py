@@ -7,6 +7,7 @@ sqrt(weight) z is no longer than the bound r, whatever the row: neither sum can 
 from abc import abstractmethod
 from typing import ClassVar, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -105,7 +106,7 @@ class PrivateMomentsQuery(AbstractPrivateQuery[PrivateMomentsMessage]):
         return (n_features + 2) * (n_features + 3) // 2
 
     def answer(self, table: Table, message: PrivateMomentsMessage) -> Float[Array, "K packed"]:
-        count, size = message.n_folds, table.n_features + 2
+        table, count, size = alike(table), message.n_folds, table.n_features + 2
         stretched = jnp.where(jnp.eye(size, dtype=bool), 1.0, jnp.sqrt(2.0))
 
         def block(rows: Table) -> Array:
@@ -161,7 +162,7 @@ class PrivateGradientQuery(AbstractPrivateQuery[PrivateGradientMessage]):
         return super().wrong(message)
 
     def answer(self, table: Table, message: PrivateGradientMessage) -> Float[Array, " d"]:
-        loss = message.half_deviance
+        table, loss = alike(table), message.half_deviance
 
         def block(rows: Table) -> Array:
             Z = jnp.concatenate([rows.X, jnp.ones_like(rows.weight)[:, None]], axis=1)
@@ -171,6 +172,12 @@ class PrivateGradientQuery(AbstractPrivateQuery[PrivateGradientMessage]):
             return jnp.where(rows.weight > 0, pull, 0) @ Z
 
         return sum_rows(block, table, 3 * table.n_features)
+
+
+def alike(table: Table) -> Table:
+    """The rows without weights and offsets of their own: the noise is for rows that count alike."""
+    weight = (table.weight > 0).astype(table.weight.dtype)
+    return eqx.tree_at(lambda rows: (rows.weight, rows.offset), table, (weight, jnp.zeros_like(table.offset)))
 
 
 def row_weights(Z: Float[Array, "n d"], message: PrivateMessage) -> Float[Array, " n"]:

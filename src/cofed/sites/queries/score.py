@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers, n_outputs
+from cofed.sites.queries.look import predictions
 from cofed.sites.queries.sums import constant_losses
 from cofed.sites.table import Table, sum_rows
 
@@ -22,7 +23,7 @@ class ScoreMessage(Message):
 class ScoreAnswer(NamedTuple):
     """Sums over the rows."""
 
-    n: Float[Array, ""]  # rows
+    n: Float[Array, ""]  # rows, or their weights
     loss: Float[Array, ""]  # half the model's deviance
     constant_loss: Float[Array, ""]  # half the constant's
     correct: Float[Array, ""]  # right predictions; 0 where the loss knows no right and wrong
@@ -41,7 +42,7 @@ class ScoreQuery(AbstractQuery[ScoreMessage]):
         coef, intercept = jnp.asarray(message.coef), jnp.asarray(message.intercept)
 
         def block(rows: Table) -> ScoreAnswer:
-            z = rows.X @ coef + intercept[None, :]
+            z = predictions(rows, coef, intercept)
             z = z if n_outputs(loss) > 1 else z[:, 0]
             right = jax.vmap(judge.correct)(z, rows.y) if judge.has_accuracy else jnp.zeros_like(rows.weight)
             least = constant_losses(loss, message.constant, rows.y)

@@ -18,9 +18,9 @@ HUGE = 1e140  # squares of larger numbers, and sums of them, overflow
 
 
 class SumsAnswer(NamedTuple):
-    """Sums over the rows of each of K folds."""
+    """Sums over the rows of each of K folds, each times its weight."""
 
-    n: Float[Array, " K"]  # rows
+    n: Float[Array, " K"]  # of the weights: rows, where they have none
     X: Float[Array, "K p"]  # of the features
     labels: Float[Array, "K q"]  # of the labels' statistic; none without a loss
     saturated: Float[Array, " K"]  # of the losses of the saturated model
@@ -89,10 +89,12 @@ class GramMessage(Message):
     label_centre: Numbers  # q
     where: Numbers  # positions of features
     constant: Numbers  # q: the prediction of a model without features
+    # Whether the rows have weights or offsets, which a certificate must know the reach of.
+    uneven: bool = eqx.field(static=True, default=False)
 
 
 class GramAnswer(NamedTuple):
-    """Sums over the rows of each of K folds, of features and labels less their centres."""
+    """Sums over the rows of each of K folds, each times its weight, of features and labels less their centres."""
 
     X: Float[Array, "K p"]  # of the features
     labels: Float[Array, "K q"]  # of the labels
@@ -101,13 +103,15 @@ class GramAnswer(NamedTuple):
     cross: Float[Array, "K p q"]  # of the products of features and labels
     products: Float[Array, "K packed"]  # of the products of the features asked for: an upper triangle
     loss: Float[Array, " K"]  # of the losses of the model without features
+    spans: Float[Array, " p"]  # of the features' squares, each row once; none of rows that are even
+    offsets: Float[Array, " 1"]  # of the offsets' squares; none of rows that are even
 
 
 class GramQuery(AbstractQuery[GramMessage]):
     """Squares and products around a centre, by fold: what a squared loss is wholly known from."""
 
     name: ClassVar[str] = "gram"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     message: ClassVar[type[Message]] = GramMessage
 
     def answer(self, table: Table, message: GramMessage) -> GramAnswer:
@@ -131,6 +135,8 @@ class GramQuery(AbstractQuery[GramMessage]):
                 cross=jnp.einsum("nk,np,nq->kpq", own, X, labels),
                 products=jax.lax.scan(products, None, own.T)[1],
                 loss=own.T @ constant_losses(loss, message.constant, rows.y),
+                spans=(rows.weight > 0).astype(X.dtype) @ X[:, : X.shape[1] if message.uneven else 0] ** 2,
+                offsets=(rows.weight @ rows.offset**2)[None][: int(message.uneven)],
             )
 
         return sum_rows(block, table, 2 * table.n_features + 2 * size + count)

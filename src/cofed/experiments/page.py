@@ -27,7 +27,8 @@ Every claim of a paper is judged by a program on measured numbers: "as printed" 
 released" with those of the authors' public code where they differ, and in another form where the printed settings were
 found to be those of other data. It is judged on the means over the seeds and then
 on every seed alone; where fewer than four in five of the seeds share the verdict, it is undecided. Criteria stand in
-the code, and were fixed before the runs that they judge. A claim that does not hold is left so, with what was found
+the code with their reasons; those that were chosen after something had been seen are listed in
+[experiments.md](../experiments.md#chosen-after-looking). A claim that does not hold is left so, with what was found
 about why. Bands in the figures are one standard deviation over the seeds.
 
 Written by `cofed reproduce --all --page docs/results`; each folder has the figure, the verdicts (`claims.json`), the

@@ -6,6 +6,7 @@ models together. For other losses the models of all strengths, and of all folds,
 together, in some ten exchanges. Where neither serves, strengths are solved one after another.
 """
 
+import dataclasses
 import warnings
 
 import jax.numpy as jnp
@@ -66,6 +67,13 @@ def solve_paths(
     found = PathsAnswer([], [], np.zeros((len(parts) - 1, 0)))
     if len(together):
         found = lock_step.solve_paths(parts, estimator._penalty, together, tol, most)
+        # Without a penalty on some coefficients, a certificate takes the model's own Hessian.
+        if not estimator._penalty(problem, 1.0).coercive:
+            models = [
+                fit if not fit.cause else one_by_one(estimator, problem, np.array([alpha]), [fit])[0]
+                for alpha, fit in zip(together, found.models, strict=True)
+            ]
+            found = dataclasses.replace(found, models=models)
     rest = alphas[len(together) :]
     if not len(rest):
         return found

@@ -57,7 +57,7 @@ class WeightedElasticNet(AbstractRegularizer):
 
     def dual_scaling(self, u: Coefficients) -> Scalar:
         """min_j l1_j / |u_j|, at most 1"""
-        limit, size = jnp.broadcast_to(self.l1, u.shape), self.reach(u) * jnp.abs(u)
+        limit, size = jnp.broadcast_to(self.l1, u.shape), jnp.abs(u)
         return jnp.min(jnp.where(size > limit, limit / jnp.where(size > 0, size, 1), 1), initial=1)
 
     def excess(self, w: Coefficients, gradient: Coefficients) -> Coefficients:
@@ -128,6 +128,10 @@ class BoundedElasticNet(WeightedElasticNet):
         ends = jnp.isfinite(t)
         within = over * jnp.where(ends, t, 0) - ridge / 2 * jnp.where(ends, t, 0) ** 2
         return jnp.sum(jnp.where(over > 0, jnp.where(ends, within, jnp.inf), 0))
+
+    def dual_scaling(self, u: Coefficients) -> Scalar:
+        """min_j l1_j / |u_j|, at most 1, over the coefficients that u pulls to no limit"""
+        return super().dual_scaling(jnp.where(jnp.isinf(jnp.where(u > 0, self.high, -self.low)), u, 0))
 
     def reach(self, u: Coefficients) -> Coefficients:
         """1 where a pull u can move a coefficient, and 0 where a limit at 0 holds it."""

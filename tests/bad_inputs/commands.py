@@ -75,6 +75,8 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
         {
             "sites": nothing,
             "target": nothing,
+            "event": nothing,
+            "entry": nothing,
             "family": nothing,
             "penalty": nothing,
             "l1_ratio": nothing,
@@ -117,6 +119,7 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
         {
             "table": lambda text: text in ("", str(FOLDER)),
             "target": nothing,
+            "event": nothing,
             "family": nothing,
             "out": lambda text: True,
         },

@@ -351,6 +351,9 @@ def test_a_sweep_has_its_own_axis(tmp_path):
     assert "data" not in table
     assert results.read(tmp_path / "tiny-sweep" / "config.json")["data"] == {"source": "numbers of our own"}
     assert json.loads((tmp_path / "tiny-sweep" / "claims.json").read_text())[0]["holds"]
+    seen = Measurements(table, {})
+    assert np.isnan(seen.slope("FedAvg", "error", high=1.5))
+    assert np.isnan(seen.slope("FedAvg", "error", high=float("nan")))
 
 
 def test_results_belong_to_the_files_of_the_data_folder(tmp_path, monkeypatch):
@@ -405,6 +408,9 @@ def test_seeds_are_drawn_as_a_band(done):
     drawn = figure.draw(TINY, Measurements(table, {}, "a tiny set"), "full")
     assert [axes.get_ylabel() for axes in drawn.axes] == ["objective", "F1 of the support"]
     assert len(drawn.axes[0].collections) == 2  # a band for each method
+    long = dataclasses.replace(TINY, title="a " * 100)
+    (legend,) = figure.draw(long, Measurements(table, {}, "a tiny set"), "full").legends
+    assert max(map(len, legend.get_title().get_text().splitlines())) < 100
     both = {"": {"pooled": {"objective": 0.5}, "twice": {"objective": 0.5}, "half": {"objective": 0.2}}}
     drawn = figure.draw(TINY, Measurements(table, both, "a tiny set"), "full")
     assert [text.get_text() for text in drawn.axes[0].texts] == ["pooled; twice", "half"]
@@ -420,7 +426,7 @@ def test_the_page_shows_claims_and_figures(done, tmp_path):
     assert "> Given wings, they fly.\n\nCriterion: Any pig.\n" in written
     assert "| as printed | **does not hold** | 0 of 2 seeds | They do not. | No wings. |" in written
     assert "| FedMiD | client_lr 0.01 |  | objective " in written
-    assert "Each was chosen from client_lr 0.001, 0.02." in written
+    assert "Tuned values were chosen from client_lr 0.001, 0.02." in written
     assert "(edge) | client_lr 0.5 |" in written
     assert f"cofed {cofed.__version__}, jax " in written
     assert (tmp_path / "docs" / "tiny-fig1" / "figure.svg").exists()

@@ -30,10 +30,18 @@ def fit(
             show_default=False,
         ),
     ],
-    target: Annotated[str | None, typer.Option(help="The column to predict.", show_default=False)] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The column to predict; of cox, that of times.", show_default=False)
+    ] = None,
+    event: Annotated[
+        str | None, typer.Option(help="Of cox: the column that is 1 where a time ends with an event, else 0.")
+    ] = None,
+    entry: Annotated[
+        str | None, typer.Option(help="Of cox: the column of times from which on rows are at risk.")
+    ] = None,
     family: Annotated[
         str | None,
-        typer.Option(help="gaussian, binomial, multinomial or poisson; by default what the target suggests."),
+        typer.Option(help="gaussian, binomial, multinomial, poisson or cox; by default what the target suggests."),
     ] = None,
     penalty: Annotated[str, typer.Option(help="l1, elasticnet, or group: the columns of a factor together.")] = "l1",
     l1_ratio: Annotated[
@@ -131,7 +139,8 @@ def fit(
             guess = "gaussian" if class_weight is None else "binomial"
             chosen = l1_ratio, alpha, cv, select, intervals, seed, errors, class_weight
             plan = FitPlan(guess if family is None else family, penalty, *chosen)
-            choice = FitTables(sites, target, names(features), client, missing_values, weight, offset)
+            roles = {"weight": weight, "offset": offset, "event": event, "entry": entry}
+            choice = FitTables(sites, target, names(features), client, missing_values, **roles)
             ready = prepare(plan, choice, guess=family is None)
         ready.choice.require_elsewhere(out)
     except (ValueError, FileNotFoundError) as error:

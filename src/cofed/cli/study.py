@@ -37,7 +37,10 @@ def init(
     target: Annotated[str | None, typer.Option(help="The column to predict: drafts an analysis.")] = None,
     family: Annotated[
         str | None,
-        typer.Option(help="gaussian, binomial, multinomial or poisson; by default what the target suggests."),
+        typer.Option(help="gaussian, binomial, multinomial, poisson or cox; by default what the target suggests."),
+    ] = None,
+    event: Annotated[
+        str | None, typer.Option(help="Of cox: the column that is 1 where a time (the target) ends with an event.")
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("study.toml"),
 ) -> None:
@@ -48,7 +51,7 @@ def init(
 
     Example: cofed study init oslo.csv --target ill
     """
-    from cofed.sites import read_sites
+    from cofed.sites import Target, read_sites
     from cofed.studies import draft, write
     from cofed.studies.schema import PREDICTS
 
@@ -59,7 +62,10 @@ def init(
     with input_checked():
         tables = read_sites(table) if table.is_dir() else {table.stem: site_table(table, None)}
         infos = {site: one.info() for site, one in tables.items()}
-        drafted = draft(infos, target, family, out.stem)  # type: ignore[arg-type]
+        if event is not None and target is None:
+            raise ValueError("--event: give --target, too, the column of times")
+        asked = target if event is None or target is None else Target(name=target, event=event)
+        drafted = draft(infos, asked, family, out.stem)  # type: ignore[arg-type]
     try:
         write(out, drafted.study, drafted.left_out)
     except OSError as error:

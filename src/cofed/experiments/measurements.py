@@ -116,9 +116,11 @@ class Measurements:
         return float(self.references[panel][label][column])
 
     def slope(self, label: str, column: str, panel: str = "", low: float = -np.inf, high: float = np.inf) -> float:
-        """The slope of log(column) against log(x) over low <= x <= high, by least squares."""
+        """The slope of log(column) against log(x) over low <= x <= high, by least squares; NaN without two points."""
         curve = self.curve(label, column, panel)
         curve = curve[(curve.index >= low) & (curve.index <= high)]
+        if len(curve) < 2:
+            return float("nan")
         return float(np.polyfit(np.log(curve.index.to_numpy(float)), np.log(curve.to_numpy()), 1)[0])
 
 

@@ -148,7 +148,7 @@ def hyperparameters(form: Finished, named: bool) -> list[str]:
         theirs = [f"{k} {v}" for k, v in (entry["paper_hyperparameters"] or {}).items()]
         cells = [entry["label"], *[entry["panel"]] * panels, ", ".join(chosen), *[grid(entry)] * (len(grids) > 1)]
         lines.append(row([*cells, ", ".join(theirs), reached(entry, form.seeds)]))
-    shared = [f"Each was chosen from {grids.pop()}.", ""] if len(grids) == 1 else []
+    shared = [f"Tuned values were chosen from {grids.pop()}.", ""] if len(grids) == 1 else []
     return [*lines, "", *shared]
 
 

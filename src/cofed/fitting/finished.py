@@ -82,7 +82,7 @@ class FinishedFit:
         return [str(label) for label in vars(self.model)["classes_"]] if len(values) > 1 else []
 
     def coefficients(self) -> pd.DataFrame:
-        """A row per coefficient, the intercept first; of several classes in a long table with the column `class`.
+        """A row per coefficient, the intercept first where there is one; of several classes a long table with `class`.
 
         With intervals there are also their middle (`debiased`), `se`, `low`, `high` and `p_value`; of several classes
         these are of the log odds against the first class, and `log_odds` has them from the penalised coefficients.
@@ -94,6 +94,8 @@ class FinishedFit:
             for label, table in zip(self.classes, tables, strict=True):
                 table.insert(0, "class", label)
         whole = pd.concat(tables, ignore_index=True)
+        if self.plan.family == "cox":  # the sites' baseline hazards have it
+            whole = whole.drop(index=0).reset_index(drop=True)
         inferred = self.inferred
         if inferred is None:
             return whole

@@ -22,6 +22,7 @@ FAMILIES = {
     "binomial": "Logistic model",
     "multinomial": "Multinomial logistic model",
     "poisson": "Poisson model",
+    "cox": "Cox model",
 }
 PENALTIES = {"l1": "an L1 penalty", "elasticnet": "an elastic net penalty", "group": "a group penalty"}
 CHOICES = {

@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from cofed.estimators import (
+    FederatedCox,
+    FederatedCoxCV,
     FederatedElasticNet,
     FederatedElasticNetCV,
     FederatedGroupLasso,
@@ -16,7 +18,7 @@ from cofed.estimators import (
 )
 from cofed.estimators.base import FederatedLinearModel
 
-FAMILIES = ("gaussian", "binomial", "multinomial", "poisson")
+FAMILIES = ("gaussian", "binomial", "multinomial", "poisson", "cox")
 PENALTIES = ("l1", "elasticnet", "group")
 CHOICES = ("min", "1se", "aic", "bic")
 ERRORS = ("model", "hc1", "hc3", "site")
@@ -29,8 +31,8 @@ class FitPlan:
 
     Attributes
     ----------
-    family : {"gaussian", "binomial", "multinomial", "poisson"}
-        What the target is: a number, one of two classes, one of several, a count.
+    family : {"gaussian", "binomial", "multinomial", "poisson", "cox"}
+        What the target is: a number, one of two classes, one of several, a count, the time to an event.
     penalty : {"l1", "elasticnet", "group"}
         "group" takes the columns of one variable (the levels of a factor) together.
     l1_ratio : float or None
@@ -56,7 +58,7 @@ class FitPlan:
     FederatedLassoCV(criterion='1se')
     >>> FitPlan("gamma")
     Traceback (most recent call last):
-    ValueError: --family must be gaussian, binomial, multinomial or poisson, got 'gamma'
+    ValueError: --family must be gaussian, binomial, multinomial, poisson or cox, got 'gamma'
     """
 
     family: str
@@ -104,8 +106,10 @@ class FitPlan:
             raise ValueError(f"--class-weight is for classes, and the family is {self.family}")
         if self.class_weight is not None and self.level is not None and self.errors == "model":
             raise ValueError("--class-weight has no intervals by the model: give --errors hc1, hc3 or site")
-        if self.penalty == "group" and self.family == "poisson":
-            raise ValueError("--penalty group is for gaussian, binomial and multinomial, not for poisson")
+        if self.penalty == "group" and self.family in ("poisson", "cox"):
+            raise ValueError(f"--penalty group is for gaussian, binomial and multinomial, not for {self.family}")
+        if self.errors != "model" and self.family == "cox":
+            raise ValueError(f"--errors {self.errors} is not for cox, whose standard errors are the model's")
         if self.penalty == "group" and self.family == "gaussian" and self.alpha is None:
             raise ValueError("--penalty group of the gaussian family takes a strength: give --alpha")
 
@@ -123,9 +127,10 @@ class FitPlan:
             given |= {"groups": groups} if self.penalty == "group" else {}
             given |= {} if self.class_weight is None else {"class_weight": self.class_weight}
             return with_strength(FederatedLogisticRegression, FederatedLogisticRegressionCV, self.alpha, given, choice)
-        if self.family == "poisson":
+        if self.family in ("poisson", "cox"):
             given = ratio if self.penalty == "elasticnet" else {"l1_ratio": 1.0}
-            return with_strength(FederatedPoisson, FederatedPoissonCV, self.alpha, given, choice)
+            pair = (FederatedCox, FederatedCoxCV) if self.family == "cox" else (FederatedPoisson, FederatedPoissonCV)
+            return with_strength(*pair, self.alpha, given, choice)
         if self.penalty == "group":
             return FederatedGroupLasso(self.alpha or 0.0, groups=groups)
         if self.penalty == "elasticnet":

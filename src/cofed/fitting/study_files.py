@@ -40,7 +40,8 @@ def prepare_study(path: Path, data: Path, analysis: str | None = None) -> Prepar
     if findings:
         raise TableMismatch(findings)
     plan, design = plan_of(one), study.design(one)
-    choice = FitTables(data, one.target, [feature.name for feature in design.features], missing=one.missing)
+    columns = [feature.name for feature in design.features]
+    choice = FitTables(data, one.target, columns, missing=one.missing, event=one.event, entry=one.entry)
     infos = {site: table.info(study.markers) for site, table in tables.items()}
     return PreparedFit(plan, choice, tables, infos, design)
 
@@ -65,14 +66,14 @@ def plan_of(analysis: Analysis) -> FitPlan:
 def drafted(ready: PreparedFit) -> Study:
     """The study that a fit without one would be, over the columns that it uses."""
     plan, choice = ready.plan, ready.choice
-    used = {choice.target, choice.weight, choice.offset, *(choice.features or ())}
+    used = {choice.target, *choice.roles, *(choice.features or ())}
 
     def columns(info: TableInfo) -> TableInfo:
         kept = [column for column in info.columns if choice.features is None or column.name in used]
         return TableInfo(rows=info.rows, columns=tuple(kept))
 
     infos = {site: columns(info) for site, info in ready.infos.items()}
-    study = draft(infos, choice.target, plan.family, f"{choice.target}").study  # type: ignore[arg-type]
+    study = draft(infos, choice.predicted, plan.family, f"{choice.target}").study  # type: ignore[arg-type]
     settings = {
         "penalty": plan.penalty,
         "l1_ratio": plan.l1_ratio,

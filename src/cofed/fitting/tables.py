@@ -14,6 +14,7 @@ from cofed.sites import (
     SiteTable,
     TableInfo,
     TableSites,
+    Target,
     agree,
     agree_on_fills,
     read_sites,
@@ -38,7 +39,7 @@ class FitTables:
     path : Path
         A folder with a table per site, or one table.
     target : str
-        The column to predict.
+        The column to predict; of the time to an event, that of times.
     features : list of str or None
         The columns to predict from; None is all others.
     client : str or None
@@ -47,6 +48,8 @@ class FitTables:
         What is done about missing values.
     weight, offset : str or None
         The columns of the rows' weights, and of what is added to their predictions: no features.
+    event, entry : str or None
+        Of the time to an event, the columns of events and of entries.
     """
 
     path: Path
@@ -56,17 +59,38 @@ class FitTables:
     missing: str = "refuse"
     weight: str | None = None
     offset: str | None = None
+    event: str | None = None
+    entry: str | None = None
+
+    @property
+    def predicted(self) -> str | Target:
+        """The target: a column, or those of the time to an event."""
+        return self.target if self.event is None else Target(name=self.target, event=self.event, entry=self.entry)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The columns beside the target that are no features."""
+        named = (self.weight, self.offset, self.event, self.entry)
+        return tuple(name for name in named if name is not None)
+
+    def check_family(self, family: str) -> None:
+        """Refuse columns that a family has no use for, or lacks."""
+        if family == "cox" and self.event is None:
+            raise ValueError("--family cox needs --event, the column that is 1 where a time ends with an event, else 0")
+        if family == "cox" and (self.weight is not None or self.offset is not None):
+            raise ValueError("--weight and --offset are not for --family cox")
+        if family != "cox" and (self.event is not None or self.entry is not None):
+            raise ValueError(f"--event and --entry are for --family cox, which is {family} here")
 
     def among(self, infos: dict[str, TableInfo]) -> "FitTables":
         """The same choice, in which the features are named where some of the columns are none."""
-        roles = [name for name in (self.weight, self.offset) if name is not None]
         known = usable_columns(infos, None)
         for option, name in (("--weight", self.weight), ("--offset", self.offset)):
             if name is not None and name not in known:
                 raise ValueError(f"{option}: there is no column {name!r}; the columns are {naming.listed(known)}")
-        if not roles or self.features is not None:
+        if (self.weight is None and self.offset is None) or self.features is not None:
             return self
-        left = [name for name in known if name not in (self.target, *roles)]
+        left = [name for name in known if name not in (self.target, *self.roles)]
         return dataclasses.replace(self, features=left)
 
     def files(self) -> dict[str, Path]:
@@ -125,7 +149,7 @@ class PreparedFit:
             return by_design(self.tables, self.design)
         choice, frames = self.choice, {site: table.frame for site, table in self.tables.items()}
         classify = self.plan.classifies
-        sites = table_sites(frames, choice.target, choice.features, classify=classify, missing=choice.missing)
+        sites = table_sites(frames, choice.predicted, choice.features, classify=classify, missing=choice.missing)
         found = sites.with_columns(choice.weight, choice.offset)
         assert isinstance(found, TableSites)
         return found
@@ -178,11 +202,15 @@ def prepare(plan: FitPlan, choice: FitTables, *, guess: bool = False) -> Prepare
     PreparedFit
         Both, and the tables.
     """
+    if guess and choice.event is not None:
+        plan, guess = dataclasses.replace(plan, family="cox"), False
+    if not guess:
+        choice.check_family(plan.family)
     tables = choice.read()
     infos = {site: table.info() for site, table in tables.items()}
     choice = choice.among(infos)
     classify = (True if is_binary(infos, choice.target) else None) if guess else plan.classifies
-    design = agree(infos, choice.target, choice.features, classify=classify, missing=choice.missing)
+    design = agree(infos, choice.predicted, choice.features, classify=classify, missing=choice.missing)
     design = design.with_columns(choice.weight, choice.offset)
     classes = 0 if design.classes is None else len(design.classes)
     if guess:

@@ -10,7 +10,7 @@ from cofed.flower.link import FlowerLink
 from cofed.flower.progress import ProgressLog
 from cofed.flower.run_folder import RunFolder
 from cofed.flower.settings import site_names
-from cofed.sites.design import Design
+from cofed.sites.design import Design, Target
 from cofed.sites.network import ChosenColumns, NetworkSites
 from cofed.sites.secure.invitation import PLAIN
 from cofed.studies import Study
@@ -21,7 +21,7 @@ def sites(
     grid: Given[Grid],
     *,
     clients: Given[int | str | Sequence[str]],
-    target: Given[str | None] = "y",
+    target: Given[str | Target | None] = "y",
     features: Given[Sequence[str] | None] = None,
     missing: Given[str] = "refuse",
     design: Given[Design | None] = None,
@@ -38,8 +38,9 @@ def sites(
         The Grid that a ServerApp is given.
     clients : int, str or sequence of str
         The sites' names, as a list or as one text, or how many sites there are.
-    target : str, optional
-        The column to predict. Labels that came without a name are called "y".
+    target : str or Target, optional
+        The column to predict; of the time to an event, a `cofed.sites.Target(name="days", event="dead")`. Labels that
+        came without a name are called "y".
     features : sequence of str, optional
         The columns to learn from; by default all others. Text becomes a factor with the union of the sites' levels.
     missing : str
@@ -88,7 +89,8 @@ def sites(
     names = None if features is None else tuple(checks.items("features", features, "names of columns"))
     if design is not None and not isinstance(design, Design):
         raise TypeError(f"design must be a cofed.sites.Design, got {type(design).__name__}")
-    chosen, policy = checks.optional_text("target", target), checks.text("missing", missing)
+    chosen = target if isinstance(target, Target) else checks.optional_text("target", target)
+    policy = checks.text("missing", missing)
     columns = ChosenColumns(chosen, names, missing=policy, design=design)
     if study is not None and not isinstance(study, Study):
         raise TypeError(f"study must be a cofed.studies.Study, got {type(study).__name__}")

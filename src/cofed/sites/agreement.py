@@ -20,7 +20,7 @@ Told = dict[str, ColumnInfo]  # by site, what it tells of one column
 
 def agree(
     infos: Mapping[str, TableInfo],
-    target: str | None = None,
+    target: str | Target | None = None,
     features: Sequence[str] | None = None,
     *,
     factors: Collection[str] = (),
@@ -33,8 +33,8 @@ def agree(
     ----------
     infos : mapping of str to TableInfo
         What each site tells of its table.
-    target : str, optional
-        The column to predict.
+    target : str or Target, optional
+        The column to predict; of the time to an event, a target such as `Target(name="days", event="dead")`.
     features : list of str, optional
         The columns to learn from, in order; all but the target where not given, in the order of the first site.
     factors : collection of str
@@ -67,11 +67,14 @@ def agree(
     checks.one_of("missing", missing, POLICIES)
     if not infos:
         raise ValueError("there is no site")
+    predicted = predicted_columns(target)
     chosen = usable_columns(infos, target) if features is None else list(features)
     naming.require_different("features", chosen)
-    if target in chosen:
-        raise ValueError(f"the target {target!r} is among the features")
-    wanted = [*chosen, *([] if target is None else [target])]
+    naming.require_different("the columns of the target", predicted)
+    both = next((name for name in predicted if name in chosen), None)
+    if both is not None:
+        raise ValueError(f"the target {both!r} is among the features")
+    wanted = [*chosen, *predicted]
     strange = [name for name in factors if name not in wanted]
     if strange:
         raise ValueError(f"factors: there is no feature {naming.listed(strange)}; they are {naming.listed(chosen)}")
@@ -82,12 +85,17 @@ def agree(
         raise TableMismatch(findings)
     told = {name: {site: info.by_name[name] for site, info in infos.items()} for name in wanted}
     columns = [agreed_feature(name, told[name], name in factors, findings) for name in chosen]
-    predicted = None if target is None else agreed_target(target, told[target], classify, findings)
+    if isinstance(target, Target) and target.event is not None:
+        for name in predicted:
+            agreed_target(name, told[name], False, findings)
+        found = target
+    else:
+        found = agreed_target(predicted[0], told[predicted[0]], classify, findings) if predicted else None
     if missing == "refuse":
-        findings += [finding for name in wanted for finding in gaps(name, told[name], infos, name == target)]
+        findings += [finding for name in wanted for finding in gaps(name, told[name], infos, name in predicted)]
     if findings:
         raise TableMismatch(findings)
-    return Design(features=tuple(columns), target=predicted, missing=missing)  # type: ignore[arg-type]
+    return Design(features=tuple(columns), target=found, missing=missing)  # type: ignore[arg-type]
 
 
 def agree_on_fills(design: Design, sites: AbstractSites) -> Design:
@@ -104,10 +112,17 @@ def agree_on_fills(design: Design, sites: AbstractSites) -> Design:
     return design.filled(np.asarray(found.n), np.asarray(found.X))
 
 
-def usable_columns(infos: Mapping[str, TableInfo], target: str | None) -> list[str]:
+def predicted_columns(target: str | Target | None) -> list[str]:
+    """The columns of a target."""
+    if target is None:
+        return []
+    return [target] if isinstance(target, str) else [one.name for one in target.columns]
+
+
+def usable_columns(infos: Mapping[str, TableInfo], target: str | Target | None) -> list[str]:
     """All columns but the target, in the order of the first site; then those that it lacks."""
     names = dict.fromkeys(column.name for info in infos.values() for column in info.columns)
-    return [name for name in names if name != target]
+    return [name for name in names if name not in predicted_columns(target)]
 
 
 def absences(infos: Mapping[str, TableInfo], name: str) -> list[str]:

@@ -44,21 +44,40 @@ class Feature(Agreed):
 
 
 class Target(Agreed):
-    """The column that is predicted.
+    """The column that is predicted; of the time to an event, the columns.
 
     Attributes
     ----------
     name : str
-        The column.
+        The column; of the time to an event, that of times.
     classes : tuple or None
         The classes, in order; None for a number.
     markers : tuple
         What a missing value looks like, beside an empty cell.
+    event : str or None
+        The column that is 1 where a time ends with an event, and 0 where nobody knows; None for other targets.
+    entry : str or None
+        The column with the times from which on rows are at risk; None is from the beginning.
+
+    Examples
+    --------
+    >>> [one.name for one in Target(name="days", event="dead").columns]
+    ['days', 'dead']
     """
 
     name: str
     classes: tuple[Label, ...] | None = None
     markers: tuple[Label, ...] = ()
+    event: str | None = None
+    entry: str | None = None
+
+    @property
+    def columns(self) -> tuple["Target", ...]:
+        """Each column as a target of its own, in the order of a row of labels."""
+        if self.event is None:
+            return (self,)
+        names = (self.entry, self.name, self.event)
+        return tuple(Target(name=name, markers=self.markers) for name in names if name is not None)
 
 
 class RowColumn(Agreed):

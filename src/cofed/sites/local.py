@@ -233,6 +233,7 @@ class LocalSite:
         design = self.design(question.view, "" if total is None else total.study)
         over = None if total is None else self.over(total)
         check_fit(question, len(design.feature_names))
+        check_loss(question.message, design)
         asked = Asked(question, question.digest, design, self.table, over)
         refusal, arrays = self.judged(asked, self.noise_secret(question, total))
         if refusal is not None:
@@ -357,6 +358,16 @@ def check_fit(question: Question, p: int) -> None:
             f"the question {query.name} does not fit {p} features, or its arrays do not fit each other "
             f"({type(error).__name__})"
         ) from None
+
+
+def check_loss(message: Message, design: Design) -> None:
+    """Refuse a loss that is not for the design's target: one of times to an event, and of no other."""
+    of_times = design.target is not None and design.target.event is not None
+    if of_times and (design.weight is not None or design.offset is not None):
+        raise Malformed("times to an event take neither weights nor offsets")
+    if message.loss is not None and message.loss.rowwise == of_times:
+        other = "is not" if of_times else "is"
+        raise Malformed(f"the question's loss, {type(message.loss).__name__}, {other} one of times to an event")
 
 
 def table_of_arrays(site: str, X: npt.ArrayLike | pd.DataFrame, y: npt.ArrayLike | pd.Series) -> SiteTable:

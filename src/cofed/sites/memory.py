@@ -94,6 +94,8 @@ class MemorySites(AbstractSites):
 
     def of_numbers(self) -> "MemorySites":
         self.require_target()
+        if self.rows.y.ndim == 2:
+            raise QuestionRefused("y must be numbers, but is times to an event, which FederatedCox is for")
         try:
             return self.with_labels(np.asarray(self.rows.y, np.float64))
         except ValueError as error:
@@ -101,6 +103,8 @@ class MemorySites(AbstractSites):
 
     def of_classes(self) -> tuple["MemorySites", np.ndarray]:
         self.require_target()
+        if self.rows.y.ndim == 2:
+            raise QuestionRefused("y must be the labels of classes, but is times to an event")
         try:
             check_classification_targets(self.rows.y)
         except ValueError as error:

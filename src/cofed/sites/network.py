@@ -20,7 +20,7 @@ from cofed.sites.addition import AbstractAddition, MaskedAddition, PlainAddition
 from cofed.sites.agreement import agree, agree_on_fills
 from cofed.sites.base import AbstractSites, Exchange, Exchanges, QuestionRefused, SiteRefused, TrainingPlan
 from cofed.sites.columns import TableInfo
-from cofed.sites.design import Design
+from cofed.sites.design import Design, Target
 from cofed.sites.exchange_log import Entry, ExchangeLog, read_log
 from cofed.sites.guard import rule_in
 from cofed.sites.link import AbstractLink, CardsChanged, NumbersChanged, Replies, SitesMissing, going_on
@@ -48,7 +48,7 @@ class Asking(NamedTuple):
 class ChosenColumns:
     """What of the sites' tables a fit is about; see `cofed.sites.agree`."""
 
-    target: str | None = None
+    target: str | Target | None = None
     features: tuple[str, ...] | None = None
     factors: Collection[str] = ()
     missing: str = "refuse"
@@ -60,6 +60,7 @@ class ChosenColumns:
         """What tells one choice from another."""
         return {
             **dataclasses.asdict(self),
+            "target": self.target.model_dump(mode="json") if isinstance(self.target, Target) else self.target,
             "design": None if self.design is None else self.design.model_dump(mode="json"),
         }
 
@@ -283,10 +284,17 @@ class NetworkSites(AbstractSites):
         assert classes is not None
         return sites, classes
 
+    def of_times(self) -> "NetworkSites":
+        if self.agreed.target is None or self.agreed.target.event is None:
+            raise QuestionRefused("the sites have no times to an event: give a target such as Target(name=, event=)")
+        return self
+
     def with_target(self, classify: bool) -> "NetworkSites":
         """The same sites with a target that is a number or a class; what was asked counts on."""
         if self.agreed.target is None:
             raise ValueError("the sites have no target; say which column is predicted, such as target='cost'")
+        if self.agreed.target.event is not None:
+            raise QuestionRefused(f"the target {self.agreed.target.name!r} is times to an event, for FederatedCox")
         if (self.agreed.classes is not None) == classify:
             return self
         if self.network.columns.design is not None:

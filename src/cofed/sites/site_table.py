@@ -16,6 +16,7 @@ from cofed._util.pandas_types import Frame
 from cofed._util.types import Given
 from cofed.sites.columns import WORDS, Column, Label, TableInfo, level_text, numbers_of, read_column
 from cofed.sites.design import Design, Feature, RowColumn, Target
+from cofed.sites.follow_up import mistake
 from cofed.sites.rows import Latest, SiteRows
 
 Part: TypeAlias = Feature | Target | RowColumn
@@ -98,8 +99,8 @@ class SiteTable:
     def findings(self, design: Design) -> list[str]:
         """All that keeps the table from fitting a design, a sentence each."""
         found = [finding for feature in design.features for finding in self.misfits(feature, feature.levels)]
-        if design.target is not None:
-            found += self.misfits(design.target, design.target.classes)
+        for column in () if design.target is None else design.target.columns:
+            found += self.misfits(column, column.classes)
         for column in row_columns(design):
             found += self.misfits(column, None)
         if not found and design.weight is not None:
@@ -111,6 +112,9 @@ class SiteTable:
         if not found and not self.kept(design).any():
             without = "with missing values" + (" or a weight of 0" if design.weight is not None else "")
             found = [f"site {self.site!r}: no row is left of {len(self.frame)} without those {without}"]
+        if not found and design.target is not None and design.target.event is not None and design.missing != "keep":
+            wrong = mistake(self.labels(design)[self.kept(design)])
+            found = [] if wrong is None else [f"site {self.site!r}: of the target {design.target.name!r}, {wrong}"]
         return found
 
     def misfits(self, part: Part, levels: Sequence[Label] | None) -> list[str]:
@@ -213,8 +217,11 @@ class SiteTable:
         return X
 
     def labels(self, design: Design) -> np.ndarray:
-        """The targets: numbers, or positions of classes."""
+        """The targets: numbers, positions of classes, or rows of the time to an event."""
         assert design.target is not None
+        if design.target.event is not None:
+            columns = [self.read(one.name, one.markers).values for one in design.target.columns]
+            return np.column_stack([column.astype(np.float64) for column in columns])
         column = self.read(design.target.name, design.target.markers)
         if design.target.classes is None:
             return column.values.astype(np.float64)
@@ -223,7 +230,7 @@ class SiteTable:
 
 def parts(design: Design) -> list[Part]:
     """The columns that a design is about."""
-    return [*design.features, *([] if design.target is None else [design.target]), *row_columns(design)]
+    return [*design.features, *(() if design.target is None else design.target.columns), *row_columns(design)]
 
 
 def row_columns(design: Design) -> list[RowColumn]:

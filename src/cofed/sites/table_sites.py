@@ -13,7 +13,7 @@ from cofed._util.types import Given
 from cofed.sites.agreement import agree, agree_on_fills
 from cofed.sites.base import Exchange, Exchanges
 from cofed.sites.columns import TableInfo
-from cofed.sites.design import Design
+from cofed.sites.design import Design, Target
 from cofed.sites.memory import MemorySites
 from cofed.sites.reading import read_sites
 from cofed.sites.rows import SiteRows
@@ -83,7 +83,7 @@ def encodable(tables: Mapping[str, SiteTable], design: Design) -> Mapping[str, S
 
 def table_sites(
     tables: Tables,
-    target: str | None = None,
+    target: str | Target | None = None,
     features: Sequence[str] | None = None,
     *,
     factors: Collection[str] = (),
@@ -123,7 +123,7 @@ def table_sites(
 
 def sites_of_frame(
     frame: Given[pd.DataFrame],
-    target: str | None = None,
+    target: str | Target | None = None,
     client: Given[str | npt.ArrayLike | None] = None,
     *,
     factors: Collection[str] = (),
@@ -136,8 +136,9 @@ def sites_of_frame(
     ----------
     frame : pandas.DataFrame
         The rows.
-    target : str, optional
-        The column to predict; all others are features.
+    target : str or Target, optional
+        The column to predict (of the time to an event, a target such as `Target(name="days", event="dead")`); all
+        others are features.
     client : str or array
         The column that names a row's site, or the names of all rows' sites; None is a single site.
     factors, classify, missing

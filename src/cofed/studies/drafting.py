@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 
 from cofed._util import naming
-from cofed.sites.agreement import union, usable, usable_columns
+from cofed.sites.agreement import predicted_columns, union, usable, usable_columns
 from cofed.sites.columns import WORDS, ColumnInfo, Label, TableInfo
+from cofed.sites.design import Target
 from cofed.sites.site_table import TableMismatch
 from cofed.studies.schema import PREDICTS, Analysis, Family, Study, StudyHead, StudySite, Variable
 
@@ -36,7 +37,10 @@ class Draft:
 
 
 def draft(
-    infos: Mapping[str, TableInfo], target: str | None = None, family: Family | None = None, name: str = "study"
+    infos: Mapping[str, TableInfo],
+    target: str | Target | None = None,
+    family: Family | None = None,
+    name: str = "study",
 ) -> Draft:
     """A study of all columns that can be variables, with one analysis where there is a target.
 
@@ -44,8 +48,8 @@ def draft(
     ----------
     infos : mapping of str to TableInfo
         What each site tells of its table.
-    target : str, optional
-        The column to predict.
+    target : str or Target, optional
+        The column to predict; of the time to an event, a target such as `Target(name="days", event="dead")`.
     family : str, optional
         What it is; by default what its values suggest.
     name : str
@@ -62,25 +66,28 @@ def draft(
         Where a column holds numbers at one site and text at another, or the target cannot be predicted.
     """
     findings: list[str] = []
+    predicted = predicted_columns(target)
     variables: dict[str, Variable] = {}
     left_out: dict[str, str] = {}
     for column in usable_columns(infos, None):
         told = {site: info.by_name[column] for site, info in infos.items() if column in info.by_name}
         why = unusable(told, infos)
-        if why is not None and column != target:
+        if why is not None and column not in predicted:
             left_out[column] = why
         elif usable(column, told, findings):
-            wanted = family if column == target else None
+            wanted = family if column in predicted else None
             variables[column] = variable_of(column, told, wanted, findings)
-    if target is not None and target not in variables and not findings:
-        findings.append(f"no site has a column {target!r}; there are {naming.listed(variables)}")
+    if not findings:
+        absent = [name for name in predicted if name not in variables]
+        findings += [f"no site has a column {name!r}; there are {naming.listed(variables)}" for name in absent]
     if not variables:
         findings.append("no column can be a variable: " + "; ".join(f"{n!r}: {why}" for n, why in left_out.items()))
     if findings:
         raise TableMismatch(findings)
     if target is not None and family == "poisson":
-        variables[target] = Variable(kind="count")
-    analyses = () if target is None else (analysis_of(target, variables, family),)
+        variables[predicted[0]] = Variable(kind="count")
+    asked = Target(name=target) if isinstance(target, str) else target
+    analyses = () if asked is None else (analysis_of(asked, variables, family),)
     head, sites = StudyHead(name=name), tuple(StudySite(name=site) for site in infos)
     return Draft(Study(study=head, variables=variables, sites=sites, analyses=analyses), left_out)
 
@@ -118,16 +125,23 @@ def variable_of(name: str, told: dict[str, ColumnInfo], family: Family | None, f
     return Variable(kind="number")
 
 
-def analysis_of(target: str, variables: Mapping[str, Variable], family: Family | None) -> Analysis:
+def analysis_of(asked: Target, variables: Mapping[str, Variable], family: Family | None) -> Analysis:
     """The analysis of a draft: a lasso whose strength cross-validation chooses."""
+    target = asked.name
     variable = variables[target]
     if family is None:
         two = variable.kind == "binary" or len(variable.levels or ()) == 2
         family = "binomial" if two else "multinomial" if variable.kind == "factor" else "gaussian"
+        family = family if asked.event is None else "cox"
     if variable.kind not in PREDICTS[family]:
         kinds = " or ".join(PREDICTS[family])
         raise TableMismatch([f"{family} predicts a {kinds}, but column {target!r} is a {variable.kind}"])
-    features = tuple(name for name in variables if name != target)
+    features = tuple(name for name in variables if name not in predicted_columns(asked))
     if not features:
         raise TableMismatch([f"no column is left to predict {target!r} from"])
-    return Analysis(name="main", family=family, target=target, features=features, cv=5, select="1se")
+    found = Analysis(name="main", family=family, target=target, features=features, cv=5, select="1se")
+    found = found.model_copy(update={"event": asked.event, "entry": asked.entry})
+    wrong = [why for _, why in found.unfit_event(dict(variables))]
+    if wrong:
+        raise TableMismatch(wrong)
+    return found

@@ -13,7 +13,7 @@ from cofed._util.toml_mistakes import Place, TomlFile, did_you_mean
 from cofed.sites.columns import MOST_LEVELS, Label, level_text
 from cofed.sites.design import Design, Feature, RowColumn, Target
 
-Family: TypeAlias = Literal["gaussian", "binomial", "multinomial", "poisson"]
+Family: TypeAlias = Literal["gaussian", "binomial", "multinomial", "poisson", "cox"]
 VariableKind: TypeAlias = Literal["number", "count", "binary", "factor"]
 # Which kinds of variables a family predicts.
 PREDICTS: dict[Family, tuple[VariableKind, ...]] = {
@@ -21,6 +21,7 @@ PREDICTS: dict[Family, tuple[VariableKind, ...]] = {
     "binomial": ("binary", "factor"),
     "multinomial": ("factor",),
     "poisson": ("count",),
+    "cox": ("number", "count"),
 }
 Text = Annotated[str, Field(min_length=1)]
 
@@ -141,9 +142,9 @@ class Analysis(StudyPart):
     name : str
         Its name in the study.
     target : str
-        The variable to predict.
-    family : {"gaussian", "binomial", "multinomial", "poisson"}
-        What the target is: a number, one of two classes, one of several, a count.
+        The variable to predict; of "cox", that of times.
+    family : {"gaussian", "binomial", "multinomial", "poisson", "cox"}
+        What the target is: a number, one of two classes, one of several, a count, the time to an event.
     features : list of str, optional
         The variables to predict from; all others where not given.
     penalty : {"l1", "elasticnet", "group"}
@@ -162,6 +163,9 @@ class Analysis(StudyPart):
         What is done about missing values.
     seed : int
         Of the folds.
+    event, entry : str, optional
+        Of "cox": the binary variable that is 1 where a time ends with an event, and the times from which on rows are
+        at risk.
     weight, offset : str, optional
         The variables that say how much a row counts, and what is added to its prediction: no features.
     class_weight : {"balanced"}, optional
@@ -185,14 +189,22 @@ class Analysis(StudyPart):
     intervals: bool = False
     missing: Literal["refuse", "drop", "impute"] = "refuse"
     seed: int = Field(default=0, ge=0, lt=2**31)
+    event: Text | None = None
+    entry: Text | None = None
     weight: Text | None = None
     offset: Text | None = None
     class_weight: Literal["balanced"] | None = None
 
     @property
+    def predicted(self) -> tuple[str, ...]:
+        """The variables that are predicted: one, or those of the time to an event."""
+        return tuple(name for name in (self.target, self.event, self.entry) if name is not None)
+
+    @property
     def roles(self) -> dict[str, str]:
         """The variables that are no features, by what they are."""
-        named = {"target": self.target, "weight": self.weight, "offset": self.offset}
+        named = {"target": self.target, "event": self.event, "entry": self.entry}
+        named |= {"weight": self.weight, "offset": self.offset}
         return {role: name for role, name in named.items() if name is not None}
 
     def mistakes(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
@@ -203,8 +215,9 @@ class Analysis(StudyPart):
                     yield (key,), f"{name!r} is no variable{did_you_mean(name, list(variables))}"
         if self.features is not None:
             twice = {name for name in self.features if self.features.count(name) > 1}
-            if twice or self.target in self.features:
+            if twice or set(self.predicted) & set(self.features):
                 yield ("features",), "the features should differ from each other and from the target"
+        yield from self.unfit_event(variables)
         if self.target in variables:
             yield from self.unfit_target(variables[self.target])
         if self.l1_ratio is not None and self.penalty != "elasticnet":
@@ -218,12 +231,28 @@ class Analysis(StudyPart):
     def unfit_roles(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """Why variables cannot be weights or offsets."""
         for role, name in self.roles.items():
-            if role == "target":
+            if role in ("target", "event"):
                 continue
             if name in (self.features or ()) or list(self.roles.values()).count(name) > 1:
                 yield (role,), f"{name!r} cannot be a feature, the target or another role, too"
             if name in variables and variables[name].kind not in ("number", "count"):
                 yield (role,), f"it should be a number or a count, but {name!r} is a {variables[name].kind}"
+
+    def unfit_event(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
+        """What is wrong with the variables of the time to an event."""
+        if self.family != "cox":
+            if self.event is not None or self.entry is not None:
+                yield ("family",), f"event and entry are for the family cox, which is {self.family} here"
+            return
+        if self.event is None:
+            yield ("family",), "cox needs an event, the binary variable that is 1 where a time ends with one"
+        if self.weight is not None or self.offset is not None:
+            yield ("family",), "cox takes neither a weight nor an offset"
+        if self.event == self.target:
+            yield ("event",), "target and event should be different variables"
+        event = variables.get(self.event or "")
+        if event is not None and (event.kind != "binary" or event.levels is not None):
+            yield ("event",), f"an event is a binary variable of 0 and 1, and {self.event!r} is not"
 
     def unfit_target(self, target: Variable) -> Iterator[tuple[Place, str]]:
         """Why the family does not predict a variable of this kind."""
@@ -310,7 +339,7 @@ class Study(StudyPart):
         classes = (variable.levels or (0, 1)) if one.family in ("binomial", "multinomial") else None
         return Design(
             features=tuple(self.variables[name].feature(name) for name in names),
-            target=Target(name=target, classes=classes, markers=variable.missing),
+            target=Target(name=target, classes=classes, markers=variable.missing, event=one.event, entry=one.entry),
             missing=one.missing,
             weight=self.row_column(one.weight),
             offset=self.row_column(one.offset),

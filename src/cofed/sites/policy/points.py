@@ -17,10 +17,13 @@ import scipy.linalg
 from jaxtyping import Array
 
 from cofed.losses import AbstractLoss, Squared
+from cofed.losses.cox import follow_up
 from cofed.sites.queries import LookMessage, MeatMessage, Message, ProductMessage, ScoreMessage, look
+from cofed.sites.queries.at_risk import followed, partial_of
 from cofed.sites.queries.base import Numbers, n_outputs
 from cofed.sites.queries.look import by_prediction
 from cofed.sites.queries.meat import slopes
+from cofed.sites.table import Table
 
 # A direction counts from this size on, where each point has the size 1. To use it, an attacker must scale what the
 # points have in common, and all that he does not know of the rows, by a hundred.
@@ -72,6 +75,9 @@ def multipliers(
     added = np.zeros(len(X)) if offset is None else offset
     jax.config.update("jax_enable_x64", True)
     loss = message.half_deviance
+    if not loss.rowwise:
+        assert isinstance(message, (LookMessage, ProductMessage))
+        return of_times(message, X, y, fold)
     if isinstance(message, LookMessage):
         models, closer = np.shape(message.coef)[0], len(message.closer)
         few = look.padded(message)
@@ -90,6 +96,42 @@ def multipliers(
         return np.asarray(slope) ** 2
     moved = np.einsum("np,vpk->nvk", X, message.direction) + np.asarray(message.direction_intercept)[None]
     return np.einsum("nkl,nvl->nvk", np.asarray(bend), moved).reshape(len(X), -1)
+
+
+def of_times(message: LookMessage | ProductMessage, X: np.ndarray, y: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """What rows with times to an event are multiplied with, which depends on all of them.
+
+    The gradient is a sum of the rows, each times its expected less its observed events. A Hessian is the sum of the
+    rows' products, each times the row's expected events, less products of means over those at risk.
+    """
+    one_site, nothing = np.zeros(len(X), np.int32), np.zeros(len(X))
+    table = Table(*map(jnp.asarray, (X, y, np.ones(len(X)), np.asarray(fold, np.int32), one_site, nothing)))
+    if isinstance(message, ProductMessage):
+        return np.asarray(bent_in_order(table, message))
+    models, closer = np.shape(message.coef)[0], len(message.closer)
+    slope, expected = slopes_in_order(table, look.padded(message))
+    return np.hstack([np.asarray(slope)[:, :models], np.asarray(expected)[:, :closer]])
+
+
+@eqx.filter_jit
+def slopes_in_order(table: Table, message: LookMessage) -> tuple[Array, Array]:
+    """The slopes of all models, and the expected events of some, in the order of the table."""
+    rows, order = followed(table, partial_of(message)), follow_up(table.y, table.cluster)[0]
+    found = rows.terms(rows.rows.X @ jnp.asarray(message.coef)[..., 0].T, jnp.asarray(message.without))
+    back = jnp.argsort(order)
+    return found.slope[back], found.expected[back][:, jnp.asarray(message.closer)]
+
+
+@eqx.filter_jit
+def bent_in_order(table: Table, message: ProductMessage) -> Array:
+    """How the slopes change along directions, in the order of the table."""
+    rows, order = followed(table, partial_of(message)), follow_up(table.y, table.cluster)[0]
+    X = rows.rows.X
+
+    def one(direction: Array) -> Array:
+        return jax.jvp(lambda z: rows.terms(z, None).slope, (X @ jnp.asarray(message.coef),), (X @ direction,))[1][:, 0]
+
+    return jax.lax.map(one, jnp.asarray(message.direction)).T[jnp.argsort(order)]
 
 
 @eqx.filter_jit
@@ -118,8 +160,10 @@ def reference_rows(features: tuple[str, ...], rows: int) -> np.ndarray:
 
 
 def reference_labels(loss: AbstractLoss, rows: int) -> np.ndarray:
-    """Labels of such rows: classes, 0 and 1, or normal numbers."""
+    """Labels of such rows: classes, 0 and 1, normal numbers, or times and events."""
     u = generator("labels").random(rows)
+    if not loss.rowwise:
+        return np.column_stack([np.exp(normal("number", rows)), u < 0.5])
     k = n_outputs(loss)
     if k > 1:
         return (u * k).astype(np.int32)

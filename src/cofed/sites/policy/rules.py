@@ -87,7 +87,8 @@ def texts(case: Case) -> Iterator[str]:
     for column in row_columns(design):
         yield from (column.name, *map(level_text, column.markers))
     if design.target is not None:
-        yield from (design.target.name, *map(level_text, (*(design.target.classes or ()), *design.target.markers)))
+        yield from (one.name for one in design.target.columns)
+        yield from map(level_text, (*(design.target.classes or ()), *design.target.markers))
 
 
 def exchanges(case: Case) -> Refusal | None:
@@ -364,7 +365,8 @@ def own_rows(case: Case) -> Refusal | None:
     if case.is_known or not tells_gradients(case) or (rules.dominance <= 1 and rules.leverage >= 1):
         return None
     total = squares = np.zeros(())
-    for some in points.in_blocks(case.rows, points.count_points(message)):
+    blocks = points.in_blocks(case.rows, points.count_points(message))
+    for some in blocks if message.half_deviance.rowwise else (slice(None),):  # who is at risk depends on all rows
         block = case.multipliers(some)
         total, squares = total + np.abs(block).sum(axis=0), squares + (block**2).sum(axis=0)
     told = squares > 0

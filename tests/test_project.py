@@ -93,7 +93,7 @@ ARROWS = {
     "watch": {"report"},
     "flower": {
         *("algorithms.base", "algorithms.probe", "engine", "engine.serialization", "federation", "metrics"),
-        *("problem", "sites", "studies", "cofed"),
+        *("privacy", "problem", "sites", "studies", "cofed"),
     },
     "advise": {"federation", "losses", "models", "plotting.styles", "problem", "solvers", "statistics"},
     "demo": {"engine", "federation", "plotting", "problem", "cofed"},

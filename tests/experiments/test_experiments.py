@@ -408,6 +408,9 @@ def test_seeds_are_drawn_as_a_band(done):
     drawn = figure.draw(TINY, Measurements(table, {}, "a tiny set"), "full")
     assert [axes.get_ylabel() for axes in drawn.axes] == ["objective", "F1 of the support"]
     assert len(drawn.axes[0].collections) == 2  # a band for each method
+    long = dataclasses.replace(TINY, title="a " * 100)
+    (legend,) = figure.draw(long, Measurements(table, {}, "a tiny set"), "full").legends
+    assert max(map(len, legend.get_title().get_text().splitlines())) < 100
     both = {"": {"pooled": {"objective": 0.5}, "twice": {"objective": 0.5}, "half": {"objective": 0.2}}}
     drawn = figure.draw(TINY, Measurements(table, both, "a tiny set"), "full")
     assert [text.get_text() for text in drawn.axes[0].texts] == ["pooled; twice", "half"]

@@ -212,8 +212,9 @@ def test_a_study_goes_on_without_a_released_site_that_never_came(tmp_path):
             words = [*cofed, "site", *data, "--server", at, "--insecure"]
             with open(tmp_path / f"{site}.log", "w") as said:
                 started.append(subprocess.Popen(words, cwd=ROOT, stdout=said, stderr=said))
-        for site in ("aachen", "basel", "cork"):
+        for site, process in zip(("aachen", "basel", "cork"), started, strict=True):
             while "no server answers" not in (tmp_path / f"{site}.log").read_text():
+                assert process.poll() is None, (tmp_path / f"{site}.log").read_text()
                 time.sleep(0.1)
         with open(tmp_path / "server.log", "w") as said:
             first = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.checks import check_count, check_flag, check_number, named_refusals
+from cofed.estimators.feature_options import FEATURE_OPTIONS, FeatureNames, FeatureOptions
 from cofed.estimators.progress import CertifiedFit
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.solver import DENSE, check_algorithm, solve
@@ -24,7 +25,17 @@ from cofed.privacy import Privacy
 from cofed.regularizers import AbstractRegularizer
 from cofed.sites import AbstractSites, Design, ExchangeTotal, Folds
 from cofed.sites.clusters import asked_errors, in_clusters
-from cofed.sites.intake import Clients, Features, FitFeatures, Labels, encoded, gather, numbers, refuse_masked
+from cofed.sites.intake import (
+    Clients,
+    Features,
+    FitFeatures,
+    Labels,
+    encoded,
+    feature_names,
+    gather,
+    numbers,
+    refuse_masked,
+)
 from cofed.sites.queries import SumsAnswer
 from cofed.sites.row_options import RowNumbers, RowOptions, predicted_offset, row_options, with_row_options
 
@@ -280,6 +291,15 @@ class FederatedLinearModel(BaseEstimator):
         with named_refusals(type(self).__name__):
             return sites.of_numbers()
 
+    def _feature_options(self) -> FeatureOptions | None:
+        """Factors of the penalty, features that are left out, and limits; None where there are none."""
+        given = vars(self)
+        if "penalty_factor" not in given or all(given[name] is None for name in FEATURE_OPTIONS):
+            return None
+        names, design = feature_names(self), given.get("design_")
+        known = FeatureNames(type(self).__name__, names, names if design is None else design.groups)
+        return known.options(*(given[name] for name in FEATURE_OPTIONS))
+
     def _shape(self, features: int) -> tuple[int, int] | None:
         """The shape of the coefficients where they are a matrix."""
         return None
@@ -291,6 +311,7 @@ class FederatedLinearModel(BaseEstimator):
     def _standardized(self, sites: AbstractSites, folds: Folds | None = None) -> StandardizedProblem:
         """The problem in the units of the solver."""
         loss, before = self._loss(), len(sites.exchanges)
+        self._feature_options()  # refuses what does not fit, before anything is asked
         require_duality(loss)
         with named_refusals(type(self).__name__):
             found = survey(self._by_class(sites), loss, bool(self.fit_intercept), self._check_sums, folds)
@@ -356,6 +377,8 @@ class FederatedLinearModel(BaseEstimator):
         if "l1_ratio" in given:
             check_number(name, "l1_ratio", given["l1_ratio"], low=0, high=1)
         check_algorithm(name, self.algorithm)
+        if any(given.get(one) is not None for one in FEATURE_OPTIONS) and "penalty_factor" in given:
+            refuse_privacy(self, "factors of the penalty, limits and features left out", "it has no such options")
         privacy = given.get("privacy")
         if privacy is not None and not isinstance(privacy, Privacy):
             raise TypeError(f"{name}: privacy must be a cofed.Privacy, got {privacy!r}")

@@ -216,7 +216,7 @@ def sharper_gap(problem: Problem, null: NullModel, at: FirstOrder, curved: Facto
     v, g = ravel_pytree(at.w)[0], ravel_pytree(gradient)[0]
     back = ravel_pytree(gradient)[1]
     far = ravel_pytree(per_parameter(null.reach, null, at.w))[0]
-    shrink = curved.solve((1 - psi.dual_scaling(gradient.coef)) * g)
+    shrink = curved.solve((1 - psi.dual_scaling(-gradient.coef)) * g)
     off = psi.excess(at.w.coef, gradient.coef)
     clear = curved.solve(ravel_pytree(Weights(off, gradient.intercept))[0])
     primal = loss + problem.regularizer.value(at.w)
@@ -268,7 +268,7 @@ def best_dual(
         theta = balanced(problem.loss, null, theta, slope)
     one, zero = jnp.ones((), theta.gradient.dtype), jnp.zeros((), theta.gradient.dtype)
     values = []
-    for s in (one, psi.dual_scaling(theta.gradient), zero):
+    for s in (one, psi.dual_scaling(-theta.gradient), zero):
         conjugate = s * theta.conjugate
         if problem.loss.quadratic:
             conjugate = conjugate - s * (1 - s) * theta.half_square

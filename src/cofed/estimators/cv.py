@@ -9,6 +9,7 @@ from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.class_weight import Label
 from cofed.estimators.cross_validation import CrossValidated
 from cofed.estimators.elastic_net import FederatedElasticNet, FederatedLasso
+from cofed.estimators.feature_options import Chosen, PerFeature
 from cofed.estimators.logistic import FederatedLogisticRegression
 from cofed.estimators.poisson import FederatedPoisson
 from cofed.privacy import Privacy
@@ -43,6 +44,13 @@ class FederatedLassoCV(CrossValidated, FederatedLasso):
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    penalty_factor : float, array-like of shape (p,) or dict, optional
+        What the penalty of each feature is multiplied with, by position or name (1 for those that are left out): 0 is
+        not penalised.
+    exclude : list of str or int, optional
+        Features that are left out.
+    low, high : float, array-like of shape (p,) or dict, optional
+        Limits of the coefficients of features as given, low <= 0 <= high, by position or name.
     privacy : Privacy, optional
         Differential privacy of the rows (`cofed.Privacy`): the sites noise what they send, and the model comes from
         that alone. There is no certificate then, and there are no intervals.
@@ -104,6 +112,10 @@ class FederatedLassoCV(CrossValidated, FederatedLasso):
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        penalty_factor: PerFeature = None,
+        exclude: Chosen = None,
+        low: PerFeature = None,
+        high: PerFeature = None,
         privacy: Given[Privacy | None] = None,
     ):
         self.alphas = alphas
@@ -117,6 +129,10 @@ class FederatedLassoCV(CrossValidated, FederatedLasso):
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.penalty_factor = penalty_factor
+        self.exclude = exclude
+        self.low = low
+        self.high = high
         self.privacy = privacy
 
 
@@ -151,6 +167,13 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    penalty_factor : float, array-like of shape (p,) or dict, optional
+        What the penalty of each feature is multiplied with, by position or name (1 for those that are left out): 0 is
+        not penalised.
+    exclude : list of str or int, optional
+        Features that are left out.
+    low, high : float, array-like of shape (p,) or dict, optional
+        Limits of the coefficients of features as given, low <= 0 <= high, by position or name.
     privacy : Privacy, optional
         Differential privacy of the rows (`cofed.Privacy`): the sites noise what they send, and the model comes from
         that alone. There is no certificate then, and there are no intervals.
@@ -212,6 +235,10 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        penalty_factor: PerFeature = None,
+        exclude: Chosen = None,
+        low: PerFeature = None,
+        high: PerFeature = None,
         privacy: Given[Privacy | None] = None,
     ):
         self.l1_ratio = l1_ratio
@@ -226,6 +253,10 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.penalty_factor = penalty_factor
+        self.exclude = exclude
+        self.low = low
+        self.high = high
         self.privacy = privacy
 
 
@@ -267,6 +298,13 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    penalty_factor : float, array-like of shape (p,) or dict, optional
+        What the penalty of each feature is multiplied with, by position or name (1 for those that are left out): 0 is
+        not penalised.
+    exclude : list of str or int, optional
+        Features that are left out.
+    low, high : float, array-like of shape (p,) or dict, optional
+        Limits of the coefficients of features as given, low <= 0 <= high, by position or name.
 
     Attributes
     ----------
@@ -329,6 +367,10 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        penalty_factor: PerFeature = None,
+        exclude: Chosen = None,
+        low: PerFeature = None,
+        high: PerFeature = None,
     ):
         self.penalty = penalty
         self.l1_ratio = l1_ratio
@@ -345,6 +387,10 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.penalty_factor = penalty_factor
+        self.exclude = exclude
+        self.low = low
+        self.high = high
 
 
 class FederatedPoissonCV(CrossValidated, FederatedPoisson):
@@ -378,6 +424,13 @@ class FederatedPoissonCV(CrossValidated, FederatedPoisson):
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    penalty_factor : float, array-like of shape (p,) or dict, optional
+        What the penalty of each feature is multiplied with, by position or name (1 for those that are left out): 0 is
+        not penalised.
+    exclude : list of str or int, optional
+        Features that are left out.
+    low, high : float, array-like of shape (p,) or dict, optional
+        Limits of the coefficients of features as given, low <= 0 <= high, by position or name.
 
     Attributes
     ----------
@@ -435,6 +488,10 @@ class FederatedPoissonCV(CrossValidated, FederatedPoisson):
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        penalty_factor: PerFeature = None,
+        exclude: Chosen = None,
+        low: PerFeature = None,
+        high: PerFeature = None,
     ):
         self.l1_ratio = l1_ratio
         self.alphas = alphas
@@ -448,3 +505,7 @@ class FederatedPoissonCV(CrossValidated, FederatedPoisson):
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.penalty_factor = penalty_factor
+        self.exclude = exclude
+        self.low = low
+        self.high = high

@@ -6,6 +6,7 @@ from sklearn.base import RegressorMixin
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.base import FederatedRegressor, treated_apart
+from cofed.estimators.feature_options import Chosen, PerFeature
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
@@ -35,6 +36,13 @@ class FederatedElasticNet(SiteScoreMixin, RegressorMixin, FederatedRegressor):
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    penalty_factor : float, array-like of shape (p,) or dict, optional
+        What the penalty of each feature is multiplied with, by position or name (1 for those that are left out): 0 is
+        not penalised.
+    exclude : list of str or int, optional
+        Features that are left out.
+    low, high : float, array-like of shape (p,) or dict, optional
+        Limits of the coefficients of features as given, low <= 0 <= high, by position or name.
     privacy : Privacy, optional
         Differential privacy of the rows (`cofed.Privacy`): the sites noise what they send, and the model comes from
         that alone. There is no certificate then, and there are no intervals.
@@ -79,6 +87,10 @@ class FederatedElasticNet(SiteScoreMixin, RegressorMixin, FederatedRegressor):
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        penalty_factor: PerFeature = None,
+        exclude: Chosen = None,
+        low: PerFeature = None,
+        high: PerFeature = None,
         privacy: Given[Privacy | None] = None,
     ):
         self.alpha = alpha
@@ -88,13 +100,17 @@ class FederatedElasticNet(SiteScoreMixin, RegressorMixin, FederatedRegressor):
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.penalty_factor = penalty_factor
+        self.exclude = exclude
+        self.low = low
+        self.high = high
         self.privacy = privacy
 
     def _loss(self) -> Squared:
         return Squared()
 
     def _penalty(self, problem: StandardizedProblem, alpha: float) -> WeightedElasticNet:
-        return elastic_net(alpha, float(self.l1_ratio), problem.units)
+        return elastic_net(alpha, float(self.l1_ratio), problem.units, options=self._feature_options())
 
     def _blocks(self, features: int) -> np.ndarray:
         return treated_apart(features, 1, float(self.l1_ratio))
@@ -120,6 +136,13 @@ class FederatedLasso(FederatedElasticNet):
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    penalty_factor : float, array-like of shape (p,) or dict, optional
+        What the penalty of each feature is multiplied with, by position or name (1 for those that are left out): 0 is
+        not penalised.
+    exclude : list of str or int, optional
+        Features that are left out.
+    low, high : float, array-like of shape (p,) or dict, optional
+        Limits of the coefficients of features as given, low <= 0 <= high, by position or name.
     privacy : Privacy, optional
         Differential privacy of the rows (`cofed.Privacy`): the sites noise what they send, and the model comes from
         that alone. There is no certificate then, and there are no intervals.
@@ -163,6 +186,10 @@ class FederatedLasso(FederatedElasticNet):
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        penalty_factor: PerFeature = None,
+        exclude: Chosen = None,
+        low: PerFeature = None,
+        high: PerFeature = None,
         privacy: Given[Privacy | None] = None,
     ):
         self.alpha = alpha
@@ -171,10 +198,14 @@ class FederatedLasso(FederatedElasticNet):
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.penalty_factor = penalty_factor
+        self.exclude = exclude
+        self.low = low
+        self.high = high
         self.privacy = privacy
 
     def _penalty(self, problem: StandardizedProblem, alpha: float) -> WeightedElasticNet:
-        return elastic_net(alpha, 1.0, problem.units)
+        return elastic_net(alpha, 1.0, problem.units, options=self._feature_options())
 
     def _blocks(self, features: int) -> np.ndarray:
         return treated_apart(features, 1, 1.0)

@@ -26,7 +26,7 @@ class GramGrid(Grid):
 
     def __init__(self, sets: Sequence[TrainingSet]):
         super().__init__(sets)
-        self.factors: FactoredHessian | None = None
+        self.factors: dict[int, FactoredHessian] = {}
 
     def run(self, most: int) -> int:
         """Find the models of all training sets; there is no exchange."""
@@ -59,11 +59,11 @@ class GramGrid(Grid):
     def sharpened(self, s: int, i: int, m: int, seen: Assessment) -> Assessment:
         """The certificate with the Hessian, which is everywhere the same."""
         one = self.sets[s]
-        if s > 0 or float(seen.gap) + float(seen.rounding) <= one.target:
+        if (s > 0 and one.psi_is_coercive) or float(seen.gap) + float(seen.rounding) <= one.target:
             return seen
-        if self.factors is None:
-            self.factors = factored(jnp.asarray(one.bundle.curvature[0].matrix))
-        return self.sharper(one, i, m, seen, self.factors)
+        if s not in self.factors:
+            self.factors[s] = factored(jnp.asarray(one.bundle.curvature[0].matrix))
+        return self.sharper(one, i, m, seen, self.factors[s])
 
 
 class HeldOut:

@@ -235,7 +235,8 @@ class Grid:
         known, bound = one.bundle.curvature.get(m), float(seen.gap) + float(seen.rounding)
         # It certifies models that are off by the root of the tolerance: a step more makes those exact.
         exact = bool(seen.settled) or float(seen.prox_gradient) <= one.tol
-        if s > 0 or not exact or known is None or len(known.where) < one.size or bound <= one.target:
+        needless = s > 0 and one.psi_is_coercive
+        if needless or not exact or known is None or len(known.where) < one.size or bound <= one.target:
             return seen
         return self.sharper(one, i, m, seen, factored(jnp.asarray(known.matrix)))
 

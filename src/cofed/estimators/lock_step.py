@@ -10,7 +10,7 @@ import numpy as np
 from cofed.estimators.bundle import Vector
 from cofed.estimators.column_grid import ColumnGrid
 from cofed.estimators.gram_path import GramGrid
-from cofed.estimators.grid import Grid
+from cofed.estimators.grid import WHOLE, Grid
 from cofed.estimators.progress import CertifiedFit, FitProgress
 from cofed.estimators.standardized_problem import StandardizedProblem, n_parameters
 from cofed.estimators.training_set import TrainingSet, elastic_pieces
@@ -37,13 +37,20 @@ class PathsAnswer:
 
 
 def serves(problem: StandardizedProblem, psi: AbstractRegularizer) -> bool:
-    """Whether a grid can solve a problem: a convex penalty of all coefficients, and Hessians that are known, or not too
-    large, or can be asked for in parts."""
-    if not (psi.convex and psi.coercive and psi.has_conjugate):
+    """Whether a grid can solve a problem: a convex penalty, and Hessians that are known, or not too large, or can be
+    asked for in parts. Where some coefficients are not penalised, certificates need whole Hessians."""
+    if not (psi.convex and psi.has_conjugate and (psi.coercive or penalises_some(psi))):
         return False
     if problem.loss.quadratic:
-        return problem.hessian is not None or is_wide(problem, psi)
-    return isinstance(problem.model, Linear) and (psi.sparsifying or n_parameters(problem.start) <= LARGEST)
+        return problem.hessian is not None or (psi.coercive and is_wide(problem, psi))
+    most = LARGEST if psi.coercive else WHOLE
+    return isinstance(problem.model, Linear) and (psi.sparsifying or n_parameters(problem.start) <= most)
+
+
+def penalises_some(psi: AbstractRegularizer) -> bool:
+    """Whether some coefficients have an l1 norm, each of its own."""
+    form = psi.piecewise_quadratic()
+    return form is not None and bool(np.any(np.asarray(form.l1) > 0))
 
 
 def is_wide(problem: StandardizedProblem, psi: AbstractRegularizer) -> bool:

@@ -13,6 +13,7 @@ from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.base import FederatedLinearModel, refuse_privacy, treated_apart
 from cofed.estimators.checks import check_choice, named_refusals
 from cofed.estimators.class_weight import Label, check_class_weight, check_counts, class_counts
+from cofed.estimators.feature_options import FEATURE_OPTIONS, Chosen, PerFeature
 from cofed.estimators.group_lasso import group_labels, group_penalty
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.scoring import SiteScoreMixin
@@ -59,6 +60,13 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    penalty_factor : float, array-like of shape (p,) or dict, optional
+        What the penalty of each feature is multiplied with, by position or name (1 for those that are left out): 0 is
+        not penalised.
+    exclude : list of str or int, optional
+        Features that are left out.
+    low, high : float, array-like of shape (p,) or dict, optional
+        Limits of the coefficients of features as given, low <= 0 <= high, by position or name.
     privacy : Privacy, optional
         Differential privacy of the rows (`cofed.Privacy`): the sites noise what they send, and the model comes from
         that alone. There is no certificate then, and there are no intervals.
@@ -111,6 +119,10 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        penalty_factor: PerFeature = None,
+        exclude: Chosen = None,
+        low: PerFeature = None,
+        high: PerFeature = None,
         privacy: Given[Privacy | None] = None,
     ):
         self.alpha = alpha
@@ -123,6 +135,10 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.penalty_factor = penalty_factor
+        self.exclude = exclude
+        self.low = low
+        self.high = high
         self.privacy = privacy
 
     def decision_function(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
@@ -202,6 +218,9 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         super()._check_parameters()
         check_choice(type(self).__name__, "penalty", self.penalty, PENALTIES)
         check_class_weight(type(self).__name__, self.class_weight)
+        given = [name for name in FEATURE_OPTIONS if vars(self)[name] is not None]
+        if given and self.penalty == "group":
+            raise ValueError(f"{type(self).__name__}: {given[0]} is for the penalties l1 and elasticnet, got 'group'")
         if self.class_weight is not None:
             refuse_privacy(self, "weights of classes", "the noise is for rows that count alike")
 
@@ -259,7 +278,7 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         if self.penalty == "group":
             return group_penalty(alpha, self._blocks(len(problem.units.mean)), problem)
         ratio = 1.0 if self.penalty == "l1" else float(self.l1_ratio)
-        return elastic_net(alpha, ratio, problem.units, np.ndim(problem.start.coef))
+        return elastic_net(alpha, ratio, problem.units, np.ndim(problem.start.coef), self._feature_options())
 
     def _blocks(self, features: int) -> np.ndarray:
         if self.penalty == "elasticnet":

@@ -104,7 +104,7 @@ def path_down(fit: FitProgress) -> Assessed | None:
     """A better start: the answers of ever weaker penalties, from one at which no feature is used, each begun from the
     one before. Supports stay small that way. A quadratic loss is known by its Hessian, and takes no exchange."""
     problem, w = fit.problem, fit.problem.start
-    reach = fit.psi.dual_scaling(problem.null.gradient.coef)
+    reach = fit.psi.dual_scaling(-problem.null.gradient.coef)
     if not fit.psi.coercive or not 0 < reach < 1 or n_parameters(w) > LARGEST:
         return None
     steps = int(np.ceil(-np.log(float(reach)) / np.log(4)))

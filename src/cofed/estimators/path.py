@@ -6,6 +6,7 @@ models together. For other losses the models of all strengths, and of all folds,
 together, in some ten exchanges. Where neither serves, strengths are solved one after another.
 """
 
+import dataclasses
 import warnings
 
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from cofed.estimators import lock_step
 from cofed.estimators.base import FederatedLinearModel, refuse_privacy
 from cofed.estimators.checks import check_count, check_number
 from cofed.estimators.lock_step import PathsAnswer
+from cofed.estimators.penalty import elastic_net
 from cofed.estimators.progress import CertifiedFit
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.solver import choose, solve
@@ -27,15 +29,23 @@ from cofed.sites.intake import Clients, FitFeatures, Labels, feature_names
 from cofed.sites.row_options import RowNumbers, row_options
 
 MOST = 10_000  # strengths of a path
+STRONG = 1e50  # times a penalty, and no feature that is penalised is in use
 
 
 def alpha_max(estimator: FederatedLinearModel, problem: StandardizedProblem) -> float:
     """The least strength at which no feature is used, from the gradient of the model without features."""
-    psi, g = estimator._penalty(problem, 1.0), problem.null.gradient.coef
+    psi, g, room = estimator._penalty(problem, 1.0), problem.null.gradient.coef, 4 * EPS  # the quotient is rounded
+    options = estimator._feature_options()
+    free = np.zeros(len(g), bool) if options is None else options.factor == 0
+    if free.any():  # the features that are not penalised are always in use
+        tol, most = float(estimator.tol), int(estimator.max_rounds)
+        strong = psi.scaled(STRONG)
+        g, room = solve(problem, strong, estimator.algorithm, tol, most).assessment.gradient.coef, 1e-9
+        g = jnp.where(jnp.asarray(free).reshape((-1,) + (1,) * (g.ndim - 1)), 0, g)
     # A ridge alone sets nothing to zero: with less than a thousandth of l1 norm, the strength for a thousandth.
-    thousandth = 1e-3 * problem.units.weights(g.ndim) / problem.units.objective
-    largest = min(float(psi.zeroing_factor(g)), float(jnp.max(jnp.abs(g) / thousandth)))
-    return largest * (1 + 4 * EPS)  # the quotient is rounded
+    thousandth = elastic_net(1.0, 1e-3, problem.units, g.ndim, options)
+    largest = min(float(psi.zeroing_factor(g)), float(thousandth.zeroing_factor(g)))
+    return largest * (1 + room)
 
 
 def strengths(estimator: FederatedLinearModel, problem: StandardizedProblem, n_alphas: int, eps: float) -> np.ndarray:
@@ -57,6 +67,13 @@ def solve_paths(
     found = PathsAnswer([], [], np.zeros((len(parts) - 1, 0)))
     if len(together):
         found = lock_step.solve_paths(parts, estimator._penalty, together, tol, most)
+        # Without a penalty on some coefficients, a certificate takes the model's own Hessian.
+        if not estimator._penalty(problem, 1.0).coercive:
+            models = [
+                fit if not fit.cause else one_by_one(estimator, problem, np.array([alpha]), [fit])[0]
+                for alpha, fit in zip(together, found.models, strict=True)
+            ]
+            found = dataclasses.replace(found, models=models)
     rest = alphas[len(together) :]
     if not len(rest):
         return found

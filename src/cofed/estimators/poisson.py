@@ -9,6 +9,7 @@ from sklearn.utils import Tags
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.base import FederatedLinearModel, treated_apart
+from cofed.estimators.feature_options import Chosen, PerFeature
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
@@ -42,6 +43,13 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, FederatedLinearModel):
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    penalty_factor : float, array-like of shape (p,) or dict, optional
+        What the penalty of each feature is multiplied with, by position or name (1 for those that are left out): 0 is
+        not penalised.
+    exclude : list of str or int, optional
+        Features that are left out.
+    low, high : float, array-like of shape (p,) or dict, optional
+        Limits of the coefficients of features as given, low <= 0 <= high, by position or name.
 
     Attributes
     ----------
@@ -81,6 +89,10 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, FederatedLinearModel):
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        penalty_factor: PerFeature = None,
+        exclude: Chosen = None,
+        low: PerFeature = None,
+        high: PerFeature = None,
     ):
         self.alpha = alpha
         self.l1_ratio = l1_ratio
@@ -89,6 +101,10 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, FederatedLinearModel):
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.penalty_factor = penalty_factor
+        self.exclude = exclude
+        self.low = low
+        self.high = high
 
     def predict(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
         """The expected counts of new rows.
@@ -142,7 +158,7 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, FederatedLinearModel):
         return Poisson()
 
     def _penalty(self, problem: StandardizedProblem, alpha: float) -> WeightedElasticNet:
-        return elastic_net(alpha, float(self.l1_ratio), problem.units)
+        return elastic_net(alpha, float(self.l1_ratio), problem.units, options=self._feature_options())
 
     def _blocks(self, features: int) -> np.ndarray:
         return treated_apart(features, 1, float(self.l1_ratio))

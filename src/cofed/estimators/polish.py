@@ -7,6 +7,7 @@ until none does: an active-set method, as Lee, Battle, Raina, Ng 2006, NIPS ("fe
 of proximal steps it does not slow down where the problem is nearly flat.
 """
 
+import copy
 import dataclasses
 
 import jax.numpy as jnp
@@ -32,6 +33,12 @@ class Pieces:
         widen = lambda a, fill: np.append(np.broadcast_to(a, like.coef.shape).ravel(), np.full(free, fill))  # noqa: E731
         self.l1, self.ridge = widen(form.l1, 0.0), widen(form.ridge, 0.0)
         self.least, self.most = widen(form.low, -np.inf), widen(form.high, np.inf)
+
+    def scaled(self, factor: float) -> "Pieces":
+        """The same with factor times the penalty."""
+        found = copy.copy(self)
+        found.l1, found.ridge = factor * self.l1, factor * self.ridge
+        return found
 
     def around(self, w: Vector, downhill: Vector) -> tuple[Vector, Vector, Vector]:
         """slope, low and high around w; of a coordinate at a kink, on the side that it is drawn to."""

@@ -69,7 +69,8 @@ def solve(
         name = choose(problem, psi) if algorithm == "auto" else algorithm
         if fit.done(seen):
             return fit.finished(w, seen, name)
-        if name == "newton" and warm is None and problem.hessian is None and serves(problem, psi):
+        direct = name == "newton" and warm is None and problem.hessian is None
+        if direct and psi.coercive and serves(problem, psi):
             answer = solve_one(problem, psi, tol, max_rounds)
             if answer.certificate.outcome != "not converged":
                 return answer

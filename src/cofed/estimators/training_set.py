@@ -9,11 +9,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
+from cofed._util.rounding import EPS
 from cofed._util.threads import one_thread
 from cofed.engine.job import traced
 from cofed.estimators.bundle import Bundle, Curvature, Looks, Vector
 from cofed.estimators.certificate import Assessment
-from cofed.estimators.polish import Pieces
+from cofed.estimators.polish import Pieces, minimise_by_pieces
 from cofed.estimators.standardized_problem import StandardizedProblem, n_parameters, second_moments
 from cofed.models import Weights
 from cofed.regularizers import AbstractRegularizer, On
@@ -60,7 +61,9 @@ class TrainingSet:
         self.size = n_parameters(problem.start)
         self.standing = Standing.at_start(len(alphas))
         self.anchors: list[tuple[int, int]] = []  # strength and position of the last models with Hessians
-        self.pieces = elastic_pieces(psi, problem.start)
+        self.pieces, self.psi_is_coercive = elastic_pieces(psi, problem.start), psi.coercive
+        form = psi.piecewise_quadratic()
+        self.limited = None if form is None or self.pieces is not None else Pieces(psi, problem.start)
         null = problem.null
         start, gradient = flat(problem.start), flat(null.gradient)
         first = self.measured(start[None], np.array([float(null.loss)]), gradient[None], np.array([np.nan]))
@@ -118,6 +121,10 @@ class TrainingSet:
     def minimiser(self, i: int, x: Vector, guess: Vector | None) -> Vector:
         """The minimiser of the penalised quadratic model at x, the best model of a strength."""
         g, alpha = self.bundle.seen.gradient[self.standing.best[i]], self.alphas[i]
+        if self.limited is not None:
+            begin, H = x if guess is None else guess, self.curvature(i, np.arange(self.size))
+            slope = g + H @ (begin - x)
+            return minimise_by_pieces(H, slope, begin, self.limited.scaled(alpha), 4 * EPS * (np.abs(slope) + EPS))
         if self.pieces is None:
             H = self.curvature(i, np.arange(self.size))
             psi, like = On(self.psi.scaled(jnp.asarray(alpha)), "coef"), self.problem.start

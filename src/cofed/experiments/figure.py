@@ -1,6 +1,7 @@
 """The figure of an experiment: the paper's panels in a row, one line per method, the spread over seeds as a band."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -47,7 +48,8 @@ def draw(experiment: Experiment, seen: Measurements, size: str) -> Figure:
         place.set_visible(False)
     sizes = {"quick": ", quick size", "full": "", "user": ""}
     title = f"{experiment.title}  [{experiment.id}{sizes[size]}]" if size != "user" else experiment.title
-    panels.legend(whole, places[: len(views)], True, title)
+    letters = int(whole.get_figwidth() / (0.6 * looks.LARGE / 72))  # a letter is 0.6 times as wide as high
+    panels.legend(whole, places[: len(views)], True, textwrap.fill(title, letters))
     return whole
 
 

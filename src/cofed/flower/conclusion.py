@@ -112,8 +112,11 @@ def finish(io: ServerIO, state: NetworkState) -> Result:
         communication=Communication(down, up, state.log.down, state.log.up),
         average=stage.algorithm.average(stage.problem, state.server),
     )
-    epsilon = None if privacy is None else privacy.epsilon(max(state.spent.values(), default=0))
-    io.folder.finish(result, w, epsilon, is_masked=not state.agreed.settings.plain)
+    epsilon, plain, spent = None, state.agreed.settings.plain, max(state.spent.values(), default=0)
+    if privacy is not None:
+        size = sum(leaf.size for leaf in jax.tree.leaves(stage.up_shape))
+        epsilon = privacy.epsilon(spent) if plain else privacy.epsilon_of_sums(spent, size)
+    io.folder.finish(result, w, epsilon, is_masked=not plain)
     words = f"{outcome.name.lower()} after round {state.round}: {outcome.value}"
     io.tell(state, [Event("end", words, {"outcome": outcome.name})])
     return result

@@ -5,10 +5,16 @@ gradient would send: it depends on the server's message alone. Parts of the upda
 (the elapsed time of dual averaging) are sent as the centre has them. The noise's seed is a secret of the site's (from
 the operating system, or, under masks, from its keys and the message), not the run's, which the server knows.
 
+Under masks the noise is in whole steps of a grid (Skellam's), and what counts is the noise of the sum: a site that
+knows the others' keys by a roster adds its share of it, and any other site all of it (`SiteSum.noise`).
+
 Two updates of one site, on whatever data, differ by at most 2 C after clipping, so a round is one Gaussian mechanism
 with noise multiplier sigma/2, and the rounds compose. This protects all of a site's data at once (client level, one
 client's data replaced by any other), against everybody who sees its messages, the server included.
 """
+
+import math
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,7 +27,8 @@ from cofed._util.scalars import require_positive
 from cofed._util.types import Given
 from cofed.algorithms.probe import Probe
 from cofed.flower.local_work import RoundWork
-from cofed.flower.messages import RoundInstructions
+from cofed.privacy import Release, epsilon_of
+from cofed.privacy.noised_sum import STEPS
 
 
 class ClientPrivacy(eqx.Module):
@@ -32,7 +39,8 @@ class ClientPrivacy(eqx.Module):
     clip : float
         The norm that a site's update is clipped to (C).
     noise : float
-        The standard deviation of the Gaussian noise on every entry, in units of `clip` (sigma).
+        The standard deviation of the noise on every entry, in units of `clip` (sigma): of a site's update where the
+        server sees that, else of the sum, for the site that weighs most.
     delta : float
         The delta at which epsilon is reported.
 
@@ -85,6 +93,32 @@ class ClientPrivacy(eqx.Module):
         accountant.compose(dp_event.GaussianDpEvent(self.noise / 2), rounds)
         return float(accountant.get_epsilon(self.delta))
 
+    def epsilon_of_sums(self, rounds: Given[int], size: Given[int]) -> float:
+        """The privacy loss of a site in so many masked sums of updates, whose noise is in whole steps of a grid.
+
+        Parameters
+        ----------
+        rounds : int
+            How many updates the site was asked for.
+        size : int
+            How many entries an update has: they are rounded, which costs a little.
+
+        Returns
+        -------
+        float
+            The epsilon at this `delta`, whatever the sites weigh, as long as the noise of one of them may be known.
+
+        Examples
+        --------
+        >>> from cofed.flower import ClientPrivacy
+        >>> local = ClientPrivacy(clip=1.0, noise=8.0)
+        >>> bool(1 <= local.epsilon_of_sums(10, 1000) / local.epsilon(10) < 1.01)
+        True
+        """
+        steps = 2.0**STEPS  # of the coarsest grid that a noised sum has, by comparison with its noise
+        l2 = 2 * steps / self.noise + math.sqrt(size)
+        return epsilon_of([Release(l2, l2 * math.sqrt(size), steps**2)] * int(rounds), self.delta)
+
 
 Privacy = ClientPrivacy  # its name in earlier versions; cofed.Privacy is that of rows
 
@@ -97,26 +131,32 @@ def probed(work: RoundWork, first_state: PyTree, steps: int, value: float) -> Py
     return work.algorithm.local(work.problem, work.down, first_state, probe)[0]
 
 
-def privatised(work: RoundWork, first_state: PyTree, instructions: RoundInstructions, up: PyTree, seed: int) -> PyTree:
-    """The update as it may be sent; `first_state` is what a client keeps before its first round.
+class Centre(NamedTuple):
+    """What a client without any gradient would send, and which leaves of an update depend on gradients."""
 
-    The seed of the noise is the site's secret.
-    """
-    centre, other = (probed(work, first_state, instructions.steps, value) for value in (0.0, 1.0))
-    moves = jax.tree.map(lambda a, b: not np.array_equal(a, b), centre, other)
-    return noised(centre, moves, up, instructions.clip, instructions.noise, np.random.default_rng(seed))
+    values: PyTree
+    moves: PyTree
+
+
+def centre_of(work: RoundWork, first_state: PyTree, steps: int) -> Centre:
+    """The centre of the updates of a round; `first_state` is what a client keeps before its first round."""
+    centre, other = (probed(work, first_state, steps, value) for value in (0.0, 1.0))
+    return Centre(centre, jax.tree.map(lambda a, b: not np.array_equal(a, b), centre, other))
+
+
+def clipped(centre: PyTree, moves: PyTree, up: PyTree, clip: float) -> PyTree:
+    """centre + clip(up - centre) in the leaves that depend on gradients (`moves`), the centre in others; float64."""
+    change = jax.tree.map(lambda a, b, m: (np.asarray(a, float) - np.asarray(b, float)) * m, up, centre, moves)
+    length = np.sqrt(sum(float(np.sum(leaf**2)) for leaf in jax.tree.leaves(change)))
+    scale = min(1.0, clip / length) if length > 0 else 1.0
+    return jax.tree.map(lambda a, b: np.asarray(np.asarray(a, float) + scale * b), centre, change)
 
 
 def noised(centre: PyTree, moves: PyTree, up: PyTree, clip: float, noise: float, rng: np.random.Generator) -> PyTree:
     """centre + clip(up - centre) + noise, in the leaves that depend on gradients (`moves`)."""
-    change = jax.tree.map(lambda a, b, m: (np.asarray(a, float) - np.asarray(b, float)) * m, up, centre, moves)
-    length = np.sqrt(sum(float(np.sum(leaf**2)) for leaf in jax.tree.leaves(change)))
-    scale = min(1.0, clip / length) if length > 0 else 1.0
 
-    def sent(middle: npt.ArrayLike, change: np.ndarray | np.floating, move: bool) -> np.ndarray:
+    def sent(middle: npt.ArrayLike, value: np.ndarray, move: bool) -> np.ndarray:
         middle = np.asarray(middle)
-        if not move:
-            return middle
-        return (middle + scale * change + rng.normal(0, noise * clip, middle.shape)).astype(middle.dtype)
+        return (value + rng.normal(0, noise * clip, middle.shape)).astype(middle.dtype) if move else middle
 
-    return jax.tree.map(sent, centre, change, moves)
+    return jax.tree.map(sent, centre, clipped(centre, moves, up, clip), moves)

@@ -4,36 +4,28 @@
 """
 
 import dataclasses
-import functools
 import logging
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-import numpy as np
 import numpy.typing as npt
-from jaxtyping import Array, PyTree
 
 from cofed._util import checks
 from cofed._util.programs import keep_programs
 from cofed._util.types import Given
-from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm, as_algorithm
-from cofed.engine.data import Data
-from cofed.engine.history import NOT_FINITE
+from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.federation import Federation
-from cofed.federation.rows import fill
 from cofed.flower import wire
 from cofed.flower.client_state import ClientStates, Lost
-from cofed.flower.flwr_types import ArrayRecord, Context, Message, MetricRecord, RecordDict
-from cofed.flower.local_work import RoundWork, evaluated, last_work, local_work
+from cofed.flower.flwr_types import Context, Message, RecordDict
+from cofed.flower.local_work import RoundWork, last_work, local_work
 from cofed.flower.messages import Identity, RoundInstructions, SiteInfo, SumTerms, stage_at, stand_in
-from cofed.flower.privacy import ClientPrivacy, privatised
+from cofed.flower.opened_round import Answer, NotFinite, OpenedRound, padded
+from cofed.flower.privacy import ClientPrivacy
 from cofed.flower.run_folder import save_model
 from cofed.flower.site_audit import write_line
 from cofed.flower.site_policy import RoundRefused, require_policy
@@ -53,17 +45,6 @@ Config = dict[str, bool | float | int | str]  # of a run (`--run-config`), or of
 FromConfig = T | Callable[[Config], T]  # a value, or a function of the run's configuration that gives it
 Load = Callable[[Config], tuple[npt.ArrayLike, npt.ArrayLike]]
 Keep = Callable[[Config], str | Path]
-
-
-class NotFinite(ValueError):
-    """An update with NaN or infinite entries."""
-
-
-class Answer(NamedTuple):
-    """What a site replies where all goes well."""
-
-    head: wire.Head
-    records: Mapping[str, ArrayRecord | MetricRecord] = MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,10 +126,10 @@ class Site:
         if bool(finite):
             opened.states.keep(instructions.round, kept, instructions.counted)
             if instructions.clip:
-                up = privatised(work, opened.first_state(), instructions, up, opened.noise_seed())
+                up = opened.private(up)
         return opened.answer(up, scores, bool(finite))
 
-    def finish(self, opened: "OpenedRound", work: RoundWork) -> bool:
+    def finish(self, opened: OpenedRound, work: RoundWork) -> bool:
         """The piece of work after the last round, and whether it is finite; the models go into the site's folder."""
         kept, algorithm = work.kept, opened.algorithm
         if algorithm.ends_locally:
@@ -170,7 +151,7 @@ class Site:
         opened = self.open(content, context, evaluates=True)
         return opened.answer(None, opened.scores(), True)
 
-    def open(self, content: RecordDict, context: Context, evaluates: bool = False) -> "OpenedRound":
+    def open(self, content: RecordDict, context: Context, evaluates: bool = False) -> OpenedRound:
         """A message of a round: checked, and put together with the site's data."""
         problem, algorithm = self.defined(context)
         identity = Identity.of(problem, algorithm)
@@ -186,17 +167,13 @@ class Site:
             )
         instructions = RoundInstructions.read(head)
         require_privacy(self.privacy, instructions, evaluates or instructions.evaluate)
-        guard, over = self.guard(context), None if total is None else total.over
-        if guard is not None:
-            asked = AskedRound(identity.algorithm, wire.digest(content), federation.n_samples, over)
-            require_policy(guard, asked)
         folder = self.folder(context)
         keep_programs(None if folder is None else folder / "compiled")  # Flower has a new process for every message
         data = padded(federation, instructions)
         info = SiteInfo.of(site_name(context), problem, federation)
         alike = stand_in([dataclasses.replace(info, outputs=instructions.outputs)])
         posed, stage = stage_at(problem, algorithm, instructions.outline, data.X.dtype)
-        return OpenedRound(
+        opened = OpenedRound(
             content=content,
             identity=identity,
             instructions=instructions,
@@ -207,7 +184,14 @@ class Site:
             folder=folder,
             states=ClientStates(context, folder, run_in(head)),
             total=total,
+            colluding=1 if self.policy is None else self.policy.sums.colluding,
         )
+        guard, over = self.guard(context), None if total is None else total.over
+        if guard is not None:
+            release = None if evaluates or opened.noise is None else opened.noise.release
+            digest = wire.digest(content)
+            require_policy(guard, AskedRound(identity.algorithm, digest, federation.n_samples, over, release))
+        return opened
 
     def part_in_sum(self, content: RecordDict, context: Context, federation: Federation) -> SiteSum:
         """The site's part in the masked sum that a message is about."""
@@ -252,98 +236,6 @@ class Site:
         return Federation.from_arrays({site_name(context): (X, y)})
 
 
-@dataclasses.dataclass(frozen=True)
-class OpenedRound:
-    """A message of a round, checked, with all that a site's work on it needs."""
-
-    content: RecordDict
-    identity: Identity
-    instructions: RoundInstructions
-    problem: Problem
-    algorithm: AbstractServerAlgorithm
-    data: Data
-    model_shape: PyTree
-    folder: Path | None
-    states: ClientStates
-    total: SiteSum | None  # None: the server sees what this site sends
-
-    def part(self, name: str, shape: PyTree) -> PyTree:
-        """A pytree of the message."""
-        return wire.unpack(self.content, name, shape)
-
-    @functools.cached_property
-    def shapes(self) -> tuple[PyTree, PyTree]:
-        """The shapes of what comes down, and of what a client keeps."""
-
-        def both(w0: PyTree) -> tuple[PyTree, PyTree]:
-            down = self.algorithm.broadcast(self.algorithm.init(self.problem, w0))
-            return down, self.algorithm.init_client(self.problem, w0)
-
-        return jax.eval_shape(both, self.model_shape)
-
-    def work(self) -> RoundWork:
-        """The client's work in the round."""
-        instructions, dtype = self.instructions, self.data.X.dtype
-        return RoundWork(
-            algorithm=self.algorithm,
-            problem=self.problem,
-            data=self.data,
-            plan=instructions.plan,
-            seed=jax.random.key(instructions.seed),
-            round=jnp.asarray(instructions.round, jnp.int32),
-            stage_round=jnp.asarray(instructions.round - instructions.begun, dtype),
-            down=self.part("down", self.shapes[0]),
-            kept=self.kept(),
-        )
-
-    def kept(self) -> PyTree:
-        """What the client has kept since the last round that counted."""
-        _, shape = self.shapes
-        if not jax.tree.leaves(shape) or self.instructions.counted < 0:
-            return self.first_state()
-        return self.states.recall(self.instructions.counted, shape)
-
-    def first_state(self) -> PyTree:
-        """What a client keeps before its first round."""
-        _, shape = self.shapes
-        if not jax.tree.leaves(shape):
-            return shape
-        return self.algorithm.init_client(self.problem, self.part("start", self.model_shape))
-
-    def scores(self) -> dict[str, float]:
-        """What the model in the message gives on the site's data."""
-        scores = evaluated(self.problem, self.data, self.part("model", self.model_shape))
-        return {name: float(value) for name, value in scores.items()}
-
-    def noise_seed(self) -> int:
-        """A seed for noise that nobody else knows."""
-        return secrets.randbits(256) if self.total is None else self.total.noise_seed()
-
-    def answer(self, up: PyTree | None, scores: Mapping[str, float], is_finite: bool) -> Answer:
-        """The reply with an update and what the model in the message gives: plain, or under masks."""
-        from flwr.app import MetricRecord
-
-        if self.total is not None:
-            planes, signature = self.total.masked(up, scores, is_finite)
-            if not is_finite:
-                log.warning("cofed: %s", NOT_FINITE)
-            self.total.end()
-            masked = wire.pack(planes.view(np.int64))
-            return Answer(self.reply_head() | {"signature": signature}, {"masked": masked})
-        if not is_finite:
-            raise NotFinite(NOT_FINITE)
-        records: dict[str, ArrayRecord | MetricRecord] = {}
-        if scores:
-            records["metrics"] = MetricRecord(dict(scores))
-        if up is not None:
-            records["up"] = wire.pack(up)
-        return Answer(self.reply_head(), records)
-
-    def reply_head(self) -> wire.Head:
-        """What the head of the reply says of the round that it belongs to."""
-        return self.identity.entries() | {"run": self.states.run, "round": self.instructions.round}
-
-
 def site_name(context: Context) -> str:
     """The name of a site: what its node's configuration calls it."""
     node = context.node_config
@@ -355,24 +247,6 @@ def from_config(value: FromConfig[T], context: Context) -> T:
     if isinstance(value, eqx.Module) or not callable(value):
         return value  # pyright: ignore[reportReturnType]  # a module may be callable
     return value(dict(context.run_config))  # pyright: ignore[reportReturnType]
-
-
-def padded(federation: Federation, instructions: RoundInstructions) -> Data:
-    """The site's data as one client of the federation, padded to the size of the largest as the engine pads it."""
-    n, most, id, clients = federation.n_samples, instructions.most, instructions.id, instructions.clients
-    if n > most or not 0 <= id < clients:
-        raise wire.WireError(
-            f"the terms speak of at most {most} samples and client {id} of {clients}, but there are {n} samples here"
-        )
-
-    def pad(array: np.ndarray) -> Array:
-        room = np.empty((1, most, *array.shape[1:]), array.dtype)
-        fill(room[0], array)
-        return jnp.asarray(room)
-
-    own_X, own_y = federation.pooled()
-    X, one = pad(own_X), jnp.ones(1, jnp.int32)
-    return Data(X, pad(own_y), n * one, id * one, one.astype(X.dtype))
 
 
 def run_in(head: wire.Head) -> str:

@@ -37,6 +37,12 @@ class Likelihood:
     """The sum of the rows' losses, as a function of the parameters."""
 
     problem: StandardizedProblem
+    excluded: np.ndarray  # whether each feature is left out
+
+    @property
+    def used(self) -> np.ndarray:
+        """The columns that have parameters: all features but those that are left out, and the intercept."""
+        return np.append(np.flatnonzero(~self.excluded), np.arange(self.features, self.columns))
 
     @property
     def n(self) -> int:

@@ -45,8 +45,16 @@ def infer(
             "standard errors, such as errors='hc1'"
         )
     check_possible(owner, problem, level)
-    likelihood = Likelihood(problem)
-    chosen = positions(owner, names, coefficients)
+    options = model._feature_options()
+    if options is not None and options.is_bounded:
+        raise ValueError(f"{owner}: there are no intervals for coefficients with limits (low, high)")
+    excluded = np.zeros(len(names), bool) if options is None else options.excluded
+    likelihood = Likelihood(problem, excluded)
+    chosen = [j for j in positions(owner, names, coefficients) if coefficients is not None or not excluded[j]]
+    if excluded[chosen].any():
+        raise ValueError(
+            f"{owner}: {names[chosen[int(excluded[chosen].argmax())]]!r} is left out of the model (exclude)"
+        )
     fitted = parameters(model, likelihood)
     if not enough(likelihood) and likelihood.outputs > 1:
         raise ValueError(
@@ -56,6 +64,10 @@ def infer(
     try:
         if enough(likelihood):
             found = without_penalty(likelihood, start(model, likelihood), chosen)
+        elif excluded.any():
+            raise ValueError(
+                f"{owner}: with so few rows, intervals are for all features: leave columns out of X, not by exclude"
+            )
         else:
             found = debiased(likelihood, fitted, chosen)
     except Separated as error:
@@ -76,8 +88,8 @@ def infer(
 def enough(likelihood: Likelihood) -> bool:
     """Whether there are rows enough for a model without a penalty."""
     if likelihood.problem.loss.quadratic:
-        return likelihood.n > likelihood.columns
-    return likelihood.events >= EVENTS * likelihood.columns
+        return likelihood.n > len(likelihood.used)
+    return likelihood.events >= EVENTS * len(likelihood.used)
 
 
 def check_possible(owner: str, problem: StandardizedProblem, level: Given[float]) -> None:
@@ -112,7 +124,7 @@ def start(model: FederatedLinearModel, likelihood: Likelihood) -> np.ndarray:
 
 def without_penalty(likelihood: Likelihood, begin: np.ndarray, chosen: list[int]) -> Estimates:
     """Estimates of the model without a penalty, from a start."""
-    found = unpenalised(likelihood, begin)
+    found = unpenalised(likelihood, begin, likelihood.used)
     asked, p = likelihood.positions(np.array(chosen, int)), likelihood.features
     place = {int(at): i for i, at in enumerate(found.where)}
     influence = np.array([found.inverse[place[at]] if at in place else np.zeros(len(place)) for at in asked])

@@ -2,8 +2,10 @@
 
 import dataclasses
 
+from cofed.privacy import Release
 from cofed.sites.guard import Refusal, SumOver
 from cofed.sites.policy.ledger import Ledger
+from cofed.sites.policy.noise import budget_spent
 from cofed.sites.policy.rules import answered_enough, seen_alone, sums_tell
 from cofed.sites.policy.schema import Policy
 
@@ -22,12 +24,15 @@ class AskedRound:
         How many rows this site has.
     over : SumOver or None
         Over whom the update is added up; None where the server sees this site's own.
+    release : Release or None
+        What the noised sum of updates costs; None where it has no noise.
     """
 
     algorithm: str
     digest: str
     rows: int
     over: SumOver | None
+    release: Release | None = None
 
 
 def round_refusal(asked: AskedRound, policy: Policy, draft: Ledger, site: str, day: str) -> Refusal | None:
@@ -58,4 +63,6 @@ def round_refusal(asked: AskedRound, policy: Policy, draft: Ledger, site: str, d
         return None
     refusal = answered_enough(draft, policy.questions, day)
     draft.digests[asked.digest] = None
+    if refusal is None and asked.release is not None:
+        refusal = budget_spent(asked.release, draft, policy)
     return refusal

@@ -1,0 +1,101 @@
+"""What a user says of single features: how much each is penalised, which are left out, and limits of coefficients."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from cofed._util import naming
+from cofed._util.types import Given
+from cofed.sites.intake import is_list
+
+PerFeature = Given[npt.ArrayLike | Mapping[str, float] | None]
+FEATURE_OPTIONS = ("penalty_factor", "exclude", "low", "high")  # the parameters
+Chosen = Given[Sequence[str] | Sequence[int] | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureOptions:
+    """The penalty's factors, and the limits of the user's coefficients, by feature."""
+
+    factor: np.ndarray  # 0 is not penalised, infinite is left out
+    low: np.ndarray  # at most 0
+    high: np.ndarray  # at least 0
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a coefficient has a limit."""
+        return bool(np.isfinite(self.low).any() or np.isfinite(self.high).any())
+
+    @property
+    def excluded(self) -> np.ndarray:
+        """Whether each feature is left out."""
+        return np.isinf(self.factor)
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureNames:
+    """The features of a fit: their names, and the columns of the tables that they are made from."""
+
+    owner: str  # the estimator
+    names: Sequence[str]
+    columns: Sequence[str]
+
+    def places(self, what: str, name: object) -> list[int]:
+        """The positions of a feature, or of all that a column becomes."""
+        if isinstance(name, str):
+            found = [j for j, own in enumerate(self.names) if own == name]
+            found = found or [j for j, own in enumerate(self.columns) if own == name]
+        else:
+            whole = isinstance(name, (int, np.integer)) and not isinstance(name, bool)
+            found = [int(name)] if whole and 0 <= int(name) < len(self.names) else []
+        if not found:
+            raise ValueError(
+                f"{self.owner}: {what} has {name!r}, which is no feature; they are {naming.listed(self.names)}"
+            )
+        return found
+
+    def numbers(self, what: str, given: PerFeature, default: float) -> np.ndarray:
+        """A number for each feature: one for all, one each, or by name, with a default for the others."""
+        p = len(self.names)
+        if given is None:
+            return np.full(p, default)
+        if isinstance(given, Mapping):
+            found = np.full(p, default)
+            for name, value in given.items():
+                found[self.places(what, name)] = self.number(what, value)
+            return found
+        try:
+            values = np.asarray(given, np.float64)
+        except (TypeError, ValueError):
+            values = np.full((), np.nan)
+        if isinstance(given, (bool, str)) or values.shape not in ((), (p,)) or np.isnan(values).any():
+            raise ValueError(
+                f"{self.owner}: {what} must be a number, one per feature ({p}) or a dict of features and numbers, got "
+                f"{given!r}"
+            )
+        return np.broadcast_to(values, (p,)).astype(float)
+
+    def number(self, what: str, value: object) -> float:
+        """A number of a dict."""
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or np.isnan(value):
+            raise ValueError(f"{self.owner}: {what} must have numbers, got {value!r}")
+        return float(value)
+
+    def options(self, factor: PerFeature, exclude: Chosen, low: PerFeature, high: PerFeature) -> FeatureOptions:
+        """The options of all features, checked."""
+        owner = self.owner
+        factors = self.numbers("penalty_factor", factor, 1.0)
+        if (factors < 0).any() or np.isinf(factors).any():
+            raise ValueError(f"{owner}: penalty_factor must be finite and >= 0, got {factor!r}")
+        if exclude is not None and (isinstance(exclude, str) or not is_list(exclude)):
+            raise ValueError(f"{owner}: exclude must be a list of names or positions of features, got {exclude!r}")
+        for name in () if exclude is None else np.asarray(exclude, object):
+            factors[self.places("exclude", name)] = np.inf
+        if np.isinf(factors).all():
+            raise ValueError(f"{owner}: exclude leaves no feature")
+        lows, highs = self.numbers("low", low, -np.inf), self.numbers("high", high, np.inf)
+        if (lows > 0).any() or (highs < 0).any():
+            raise ValueError(f"{owner}: low must be at most 0 and high at least 0, got low={low!r} and high={high!r}")
+        return FeatureOptions(factors, lows, highs)

@@ -50,8 +50,14 @@ def opened(ready: "PreparedFit", out: Path, where: Placement) -> "Iterator[Abstr
 
     choice, folder = ready.choice, out / "network"
     features = None if choice.features is None else tuple(choice.features)
-    roles = {"weight": choice.weight, "offset": choice.offset}
-    columns = ChosenColumns(choice.predicted, features, missing=choice.missing, design=ready.design, **roles)
+    columns = ChosenColumns(
+        choice.predicted,
+        features,
+        missing=choice.missing,
+        design=ready.design,
+        weight=choice.weight,
+        offset=choice.offset,
+    )
     tables: dict[str, Path | pd.DataFrame] = {site: table.frame for site, table in ready.tables.items()}
     tables |= {site: file for site, file in choice.files().items() if site in tables}
     started = start_sites(

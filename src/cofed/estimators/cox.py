@@ -14,6 +14,7 @@ from cofed.losses import AbstractPartialLikelihood, Breslow, Efron
 from cofed.sites import AbstractSites, QuestionRefused
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels
 from cofed.sites.queries import SumsAnswer
+from cofed.sites.row_options import RowNumbers
 from cofed.sites.time_intake import gather_times
 
 TIES: dict[str, AbstractPartialLikelihood] = {"breslow": Breslow(), "efron": Efron()}
@@ -99,7 +100,14 @@ class FederatedCox(FederatedLinearModel):
         self.tol = tol
         self.max_rounds = max_rounds
 
-    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedCox":
+    def fit(
+        self,
+        X: FitFeatures,
+        y: Labels = None,
+        clients: Clients = None,
+        sample_weight: RowNumbers = None,
+        offset: RowNumbers = None,
+    ) -> "FederatedCox":
         """Fit to the rows of all clients, which count alike.
 
         Parameters
@@ -110,13 +118,15 @@ class FederatedCox(FederatedLinearModel):
             The times and events of every row.
         clients : array-like of shape (n,), str or None
             The client's name of every row, or the name of that column of a pandas X; None is one client.
+        sample_weight, offset : None
+            Of other families: rows count alike here.
 
         Returns
         -------
         self
             The fitted estimator.
         """
-        return super().fit(X, y, clients)
+        return super().fit(X, y, clients, sample_weight, offset)
 
     def predict(self, X: Features) -> np.ndarray:
         """The log hazards of new rows, beside their clients' baseline: the larger, the sooner the event.
@@ -139,6 +149,8 @@ class FederatedCox(FederatedLinearModel):
         y: Labels = None,
         clients: Clients = None,
         *,
+        sample_weight: RowNumbers = None,
+        offset: RowNumbers = None,
         coefficients: Given[list[str] | list[int] | str | int | None] = None,
         level: Given[float] = 0.95,
         errors: Given[str | npt.ArrayLike] = "model",
@@ -147,7 +159,7 @@ class FederatedCox(FederatedLinearModel):
 
         Parameters
         ----------
-        X, y, clients
+        X, y, clients, sample_weight, offset
             As in `fit`, and the same rows.
         coefficients : list of str or int, optional
             Names or positions of features; None is all.
@@ -164,7 +176,8 @@ class FederatedCox(FederatedLinearModel):
         """
         if not isinstance(errors, str) or errors != "model":
             raise ValueError(f"{type(self).__name__}: errors must be 'model', got {errors!r}")
-        return super().infer(X, y, clients, coefficients=coefficients, level=level)
+        given = {"sample_weight": sample_weight, "offset": offset}
+        return super().infer(X, y, clients, coefficients=coefficients, level=level, **given)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -6,6 +6,7 @@ from cofed._util.types import Given
 from cofed.estimators.cox import FederatedCox
 from cofed.estimators.cross_validation import CrossValidated
 from cofed.sites.intake import Clients, FitFeatures, Labels
+from cofed.sites.row_options import RowNumbers
 
 
 class FederatedCoxCV(CrossValidated, FederatedCox):
@@ -117,12 +118,19 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
         self.tol = tol
         self.max_rounds = max_rounds
 
-    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedCoxCV":
+    def fit(
+        self,
+        X: FitFeatures,
+        y: Labels = None,
+        clients: Clients = None,
+        sample_weight: RowNumbers = None,
+        offset: RowNumbers = None,
+    ) -> "FederatedCoxCV":
         """Choose the strength and fit, as FederatedCox does.
 
         Parameters
         ----------
-        X, y, clients
+        X, y, clients, sample_weight, offset
             As of FederatedCox.
 
         Returns
@@ -130,4 +138,4 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
         self
             The fitted estimator.
         """
-        return super().fit(X, y, clients)
+        return super().fit(X, y, clients, sample_weight, offset)

@@ -47,9 +47,10 @@ class FeatureNames:
         if isinstance(name, str):
             found = [j for j, own in enumerate(self.names) if own == name]
             found = found or [j for j, own in enumerate(self.columns) if own == name]
+        elif isinstance(name, (int, np.integer)) and not isinstance(name, bool):
+            found = [int(name)] if 0 <= int(name) < len(self.names) else []
         else:
-            whole = isinstance(name, (int, np.integer)) and not isinstance(name, bool)
-            found = [int(name)] if whole and 0 <= int(name) < len(self.names) else []
+            found = []
         if not found:
             raise ValueError(
                 f"{self.owner}: {what} has {name!r}, which is no feature; they are {naming.listed(self.names)}"

@@ -99,7 +99,9 @@ class FederatedCox(FederatedLinearModel):
         self.tol = tol
         self.max_rounds = max_rounds
 
-    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedCox":
+    def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, X: FitFeatures, y: Labels = None, clients: Clients = None
+    ) -> "FederatedCox":
         """Fit to the rows of all clients, which count alike.
 
         Parameters
@@ -133,7 +135,7 @@ class FederatedCox(FederatedLinearModel):
         """
         return self._linear(X)
 
-    def infer(
+    def infer(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         X: FitFeatures,
         y: Labels = None,

@@ -117,7 +117,9 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
         self.tol = tol
         self.max_rounds = max_rounds
 
-    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedCoxCV":
+    def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, X: FitFeatures, y: Labels = None, clients: Clients = None
+    ) -> "FederatedCoxCV":
         """Choose the strength and fit, as FederatedCox does.
 
         Parameters

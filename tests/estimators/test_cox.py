@@ -222,7 +222,6 @@ WRONG = {
     "events must be 1, or 0": lambda y: np.add(y, [0, 1]),
     "finite numbers": lambda y: np.where(y == y[3], np.nan, y),
     r"two columns.*got the shape \(60, 4\)": lambda y: np.hstack([y, y]),
-    "two columns.*got None": lambda y: None,
     "entries must be before times, but 60 of 60": lambda y: y[:, [0, 0, 1]],
 }
 
@@ -232,6 +231,11 @@ def test_labels_that_mean_nothing_get_a_sentence(words):
     X, y = survival.follow_up()
     with pytest.raises(ValueError, match=f"FederatedCox: .*{words}"):
         FederatedCox().fit(X, WRONG[words](y), clients=SITES)
+
+
+def test_labels_are_needed():
+    with pytest.raises(ValueError, match=r"FederatedCox requires y to be passed, .* two columns"):
+        FederatedCox().fit(survival.follow_up()[0], clients=SITES)
 
 
 def test_structured_labels_are_those_of_scikit_survival():

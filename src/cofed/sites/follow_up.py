@@ -39,7 +39,9 @@ def survival_labels(owner: str, y: Given[npt.ArrayLike | pd.DataFrame | None]) -
     [[3.5, 1.0]]
     """
     if y is None:
-        raise ValueError(f"{owner}: {FORM}; got None")
+        raise ValueError(f"{owner} requires y to be passed, but the target y is None: {FORM}")
+    if np.iscomplexobj(y):
+        raise ValueError(f"{owner}: Complex data not supported: times and events are real numbers")
     given = by_fields(owner, y) if isinstance(y, np.ndarray) and y.dtype.names is not None else y
     try:
         labels = np.asarray(given, np.float64)

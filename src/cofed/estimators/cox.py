@@ -176,8 +176,9 @@ class FederatedCox(FederatedLinearModel):
         """
         if not isinstance(errors, str) or errors != "model":
             raise ValueError(f"{type(self).__name__}: errors must be 'model', got {errors!r}")
-        given = {"sample_weight": sample_weight, "offset": offset}
-        return super().infer(X, y, clients, coefficients=coefficients, level=level, **given)
+        return super().infer(
+            X, y, clients, sample_weight=sample_weight, offset=offset, coefficients=coefficients, level=level
+        )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

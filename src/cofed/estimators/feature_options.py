@@ -44,13 +44,12 @@ class FeatureNames:
 
     def places(self, what: str, name: object) -> list[int]:
         """The positions of a feature, or of all that a column becomes."""
+        found = []
         if isinstance(name, str):
             found = [j for j, own in enumerate(self.names) if own == name]
             found = found or [j for j, own in enumerate(self.columns) if own == name]
-        elif isinstance(name, (int, np.integer)) and not isinstance(name, bool):
-            found = [int(name)] if 0 <= int(name) < len(self.names) else []
-        else:
-            found = []
+        elif isinstance(name, (int, np.integer)) and not isinstance(name, bool) and 0 <= int(name) < len(self.names):
+            found = [int(name)]
         if not found:
             raise ValueError(
                 f"{self.owner}: {what} has {name!r}, which is no feature; they are {naming.listed(self.names)}"

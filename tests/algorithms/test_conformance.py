@@ -106,8 +106,10 @@ def is_server_algorithm(value):
 
 # Variants of a row whose trajectories other tests follow step by step: the table is long enough without them.
 VARIANTS = {"FedMiD-OSP", "FedDualAvg-OSP", "CFedDA, ball", "Compressed, random", "Compressed, quantised"}
-# The debug engine knows nothing of algorithms: one without clients' state, one with, one of stages, one of own models.
-DEBUGGED = {"FedDualAvg", "FedDecouple", "MCFedDA", "FedProx"}
+# The debug engine knows nothing of algorithms: one with clients' state, one of stages.
+DEBUGGED = {"FedDecouple", "MCFedDA"}
+# Trees of parameters are the engine's and the regularizers' matter: one method of each kind of state.
+TREES = {"FedDualAvg", "FedDecouple", "MCFedDA", "FedADMM"}
 
 
 def names(fits=lambda row: True):
@@ -138,7 +140,12 @@ def go(row, federation=None, **changes):
     return cofed.run(worlds.problem(row.regularizer), federation, algorithm, **options)
 
 
-@for_rows(lambda row: row.network)  # others are for convex problems: with an intercept they have tests of their own
+# Some are for convex problems only: with an intercept they have tests of their own.
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(n, marks=() if n in TREES else pytest.mark.slow) for n, row in TABLE.items() if row.network],
+    indirect=True,
+)
 def test_pytree_parameters(row):
     """A network of four leaves trains like a vector."""
     problem = cofed.Problem(cofed.MLP(hidden=(4,)), cofed.Squared(), row.regularizer)

@@ -19,7 +19,10 @@ def check(family, shape, seeds):
         assert not verdict.false_limit, verdict
 
 
-@pytest.mark.parametrize("shape", fuzz.SHAPES)
+WIDE_IS_SLOW = [pytest.param(shape, marks=pytest.mark.slow if shape == WIDE else ()) for shape in fuzz.SHAPES]
+
+
+@pytest.mark.parametrize("shape", WIDE_IS_SLOW)
 @pytest.mark.parametrize("family", fuzz.FAMILIES)
 def test_certificates_are_true_and_warnings_right(family, shape):
     check(family, shape, [0])

@@ -114,6 +114,7 @@ def test_a_penalised_fit_is_optimal(l1_ratio):
     assert model.certificate_.objective == pytest.approx(value + penalty, rel=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @example(seed=0, alpha=0.0, ratio=1.0)
 @example(seed=0, alpha=0.03, ratio=1.0)

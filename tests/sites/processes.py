@@ -67,6 +67,9 @@ class ProcessSites(AbstractSites):
         self.tell("classes", self.labels)
         return self, self.labels
 
+    def with_class_weight(self, weights):
+        raise NotImplementedError
+
     def train(self, plan, w):
         raise NotImplementedError
 

@@ -30,7 +30,7 @@ SIZES = {"oslo": 40, "rome": 25, "bern": 30, "bonn": 30}
 TABLES = {name: frame(n, seed) for seed, (name, n) in enumerate(SIZES.items())}
 
 
-@pytest.mark.parametrize("entries", [False, True])
+@pytest.mark.parametrize("entries", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_masked_sites_find_what_is_found_in_this_process(entries):
     own = {name: frame(len(table), seed, entries) for seed, (name, table) in enumerate(TABLES.items())}
     target = DAYS.model_copy(update={"entry": "since"}) if entries else DAYS

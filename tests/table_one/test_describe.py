@@ -122,6 +122,9 @@ class SumsOnly(AbstractSites):
     def of_classes(self):
         raise NotImplementedError
 
+    def with_class_weight(self, weights):
+        raise NotImplementedError
+
     def train(self, *arguments):
         raise NotImplementedError
 

@@ -121,12 +121,14 @@ def describe(method: "type[AbstractAlgorithm]") -> AlgorithmInfo:
     >>> about["description"], about["vectors_up"], about["needs"]
     ('Local subgradient steps, averaged.', 1, ['a finite regularizer with a subgradient'])
     """
+    import cofed
     from cofed.algorithms.base import TRAITS
 
     entries = [described_field(field) for field in dataclasses.fields(method)]
-    counts = {"sparsity": 1}  # the hyperparameters that count something
+    # Those that are no rates: one counts something, one is a compressor.
+    others = {"sparsity": 1, "compressor": cofed.TopK(0.1)}
     given = [entry["name"] for entry in entries if entry["required"] or entry["name"] == "client_lr"]
-    example = method(**{name: counts.get(name, 1.0) for name in given})
+    example = method(**{name: others.get(name, 1.0) for name in given})
     # What stands in brackets in a docstring's first line or in a trait is for its reader there.
     plain = lambda text: re.sub(r"\s+\([^)]*\)", "", text).strip()  # noqa: E731
     needs = [plain(TRAITS[need].words) for need in example.needs]

@@ -215,6 +215,7 @@ def prepare(plan: FitPlan, choice: FitTables, *, guess: bool = False) -> Prepare
     classes = 0 if design.classes is None else len(design.classes)
     if guess:
         family = "gaussian" if not classes else "binomial" if classes == 2 else "multinomial"
+        choice.check_family(family)
         plan = dataclasses.replace(plan, family=family)
     elif plan.family == "binomial" and classes != 2:
         raise ValueError(

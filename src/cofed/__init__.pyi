@@ -53,11 +53,11 @@ from .federation.base import AbstractFederation as AbstractFederation
 from .federation.memory import Federation as Federation
 from .gossip import DASM as DASM
 from .gossip import NIDS as NIDS
-from .gossip import PGEXTRA as PGEXTRA
 from .gossip import DFedDA as DFedDA
 from .gossip import DFedMiD as DFedMiD
 from .gossip import DScaffold as DScaffold
 from .gossip import MReFedDAGT as MReFedDAGT
+from .gossip import PGExtra as PGExtra
 from .gossip import ReFedDAGT as ReFedDAGT
 from .gossip import topologies as topologies
 from .losses import AbstractLoss as AbstractLoss

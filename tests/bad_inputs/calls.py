@@ -194,7 +194,7 @@ enrol("FedNL", cofed.FedNL, {"compressor": cofed.TopK(0.5)}, compressor=k.nothin
 enrol("Compressed", cofed.Compressed, {"algorithm": METHOD, "compressor": cofed.TopK(0.5)}, compressor=k.nothing)
 enrol("ProxSkip", cofed.ProxSkip, {"client_lr": 0.1, "probability": 0.3}, probability=fraction)
 enrol("NIDS", cofed.NIDS, {"client_lr": 0.1})
-enrol("PGEXTRA", cofed.PGEXTRA, {"client_lr": 0.1})
+enrol("PGExtra", cofed.PGExtra, {"client_lr": 0.1})
 enrol("DASM", cofed.DASM, {"step": 0.1}, step=rate)
 enrol("DFedDA", cofed.DFedDA, {"client_lr": 0.1})
 enrol("DFedMiD", cofed.DFedMiD, {"client_lr": 0.1})

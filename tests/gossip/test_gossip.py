@@ -104,17 +104,17 @@ class TestTwins:
         result = go(cofed.DASM(0.1), t.chain(M), cofed.L1(LAM), local_steps=1)
         same(result.personal_models.coef, x, 1e-11)
 
-    @pytest.mark.parametrize("name", ["NIDS", "PGEXTRA"])
+    @pytest.mark.parametrize("name", ["NIDS", "PGExtra"])
     def test_proximal_gradient_by_gossip(self, name):
         half = (np.eye(M) + self.U) / 2
         x, before, g_before = START, START, gradients(START)
-        z = (self.U @ x if name == "PGEXTRA" else x) - self.lr * g_before
+        z = (self.U @ x if name == "PGExtra" else x) - self.lr * g_before
         x = worlds.soft(z, self.lr * LAM)
         for _ in range(ROUNDS - 1):
             g = gradients(x)
             change = self.lr * (g - g_before)
             extra = self.U @ x + z - half @ before - change
-            z = extra if name == "PGEXTRA" else z - x + half @ (2 * x - before - change)
+            z = extra if name == "PGExtra" else z - x + half @ (2 * x - before - change)
             before, x, g_before = x, worlds.soft(z, self.lr * LAM), g
         result = go(getattr(cofed, name)(self.lr), t.chain(M), cofed.L1(LAM), local_steps=1)
         same(result.personal_models.coef, x, 1e-11)
@@ -185,7 +185,7 @@ class TestIdentities:
         """Proximal gradient descent, on any graph."""
         X, y = FED.client(1)
         twins = cofed.Federation.from_arrays([(X, y)] * 4)
-        for method in (cofed.NIDS(lr), cofed.PGEXTRA(lr)):
+        for method in (cofed.NIDS(lr), cofed.PGExtra(lr)):
             result = go(method, t.star(4), cofed.L1(LAM), twins, local_steps=1, seed=seed)
             w = W0["coef"]
             for r in range(ROUNDS):
@@ -216,9 +216,9 @@ METHODS = {
     "ReFedDAGT": (cofed.ReFedDAGT(0.02, 1.3, 4.0, 3), None),
     "MReFedDAGT": (cofed.MReFedDAGT(0.02, 4.0, 3, stages_count=2), None),
     "NIDS": (cofed.NIDS(0.02), cofed.L1(LAM)),
-    "PGEXTRA": (cofed.PGEXTRA(0.02), cofed.L1(LAM)),
+    "PGExtra": (cofed.PGExtra(0.02), cofed.L1(LAM)),
 }
-ONE_STEP = ("NIDS", "PGEXTRA")  # those that take one step per round
+ONE_STEP = ("NIDS", "PGExtra")  # those that take one step per round
 
 
 def taken(name):
@@ -327,7 +327,7 @@ class TestLimits:
         options = {"topology": t.chain(16), "rounds": 6000, "local_steps": 1, "evaluate_every": 6000}
         runs = {
             name: cofed.run(problem, self.fed, getattr(cofed, name)(factor / largest), **options)
-            for name, factor in (("NIDS", 1.9), ("PGEXTRA", 0.9))
+            for name, factor in (("NIDS", 1.9), ("PGExtra", 0.9))
         }
         for result in runs.values():
             assert np.abs(result.personal_models.coef - best).max() < 1e-9
@@ -473,7 +473,7 @@ REFUSED = {
         "link_failure is for runs with a topology",
     ),
     "steps of NIDS": ({"algorithm": cofed.NIDS(0.1), "local_steps": 3}, "NIDS takes one step per round, not 3"),
-    "steps of PGEXTRA": ({"algorithm": cofed.PGEXTRA(0.1), "local_steps": 2}, "PGEXTRA takes one step"),
+    "steps of PGExtra": ({"algorithm": cofed.PGExtra(0.1), "local_steps": 2}, "PGExtra takes one step"),
     "steps": ({"algorithm": cofed.DASM(0.1), "local_steps": 3}, "DASM takes one step per round, not 3"),
     "growth": (
         {"algorithm": cofed.MReFedDAGT(0.1, 1.0, 3, steps_growth=2), "local_steps": None, "local_epochs": 1},

@@ -7,7 +7,7 @@ from cofed.gossip.dfedmid import DFedMiD
 from cofed.gossip.dscaffold import DScaffold
 from cofed.gossip.mrefeddagt import MReFedDAGT
 from cofed.gossip.nids import NIDS
-from cofed.gossip.pgextra import PGEXTRA
+from cofed.gossip.pgextra import PGExtra
 from cofed.gossip.refeddagt import ReFedDAGT
 
-__all__ = ["DASM", "NIDS", "PGEXTRA", "DFedDA", "DFedMiD", "DScaffold", "MReFedDAGT", "ReFedDAGT", "topologies"]
+__all__ = ["DASM", "NIDS", "DFedDA", "DFedMiD", "DScaffold", "MReFedDAGT", "PGExtra", "ReFedDAGT", "topologies"]

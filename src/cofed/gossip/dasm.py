@@ -54,6 +54,7 @@ class DASM(AbstractGossipAlgorithm):
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = True
+    one_step: ClassVar[bool] = True
     paper: ClassVar[str] = "Duchi et al. 2012"
 
     def __check_init__(self):
@@ -61,8 +62,6 @@ class DASM(AbstractGossipAlgorithm):
         require_mirror("DASM", self.mirror)
 
     def refuses(self, problem: Problem) -> str | None:
-        if problem.local_steps not in (None, 1):
-            return f"DASM takes one step per round, not {problem.local_steps}; give local_steps=1"
         return self.mirror.refuses(problem.regularizer)
 
     def init_node(self, problem: Problem, w0: PyTree) -> Node:

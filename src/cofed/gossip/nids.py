@@ -51,15 +51,11 @@ class NIDS(AbstractGossipAlgorithm):
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = True
+    one_step: ClassVar[bool] = True
     paper: ClassVar[str] = "Li et al. 2019"
 
     def __check_init__(self):
         require_positive("NIDS", client_lr=self.client_lr)
-
-    def refuses(self, problem: Problem) -> str | None:
-        if problem.local_steps not in (None, 1):
-            return f"NIDS takes one step per round, not {problem.local_steps}; give local_steps=1"
-        return None
 
     def init_node(self, problem: Problem, w0: PyTree) -> Node:
         nothing = trees.zeros_like(w0)

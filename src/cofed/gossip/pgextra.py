@@ -33,7 +33,7 @@ class Node(NamedTuple):
     sent: PyTree  # what the node sent in this round
 
 
-class PGEXTRA(AbstractGossipAlgorithm):
+class PGExtra(AbstractGossipAlgorithm):
     """The classical exact proximal gradient method without a server (see cofed.gossip.pgextra for the update).
 
     Parameters
@@ -44,7 +44,7 @@ class PGEXTRA(AbstractGossipAlgorithm):
     Examples
     --------
     >>> import cofed
-    >>> cofed.PGEXTRA(client_lr=0.1).needs
+    >>> cofed.PGExtra(client_lr=0.1).needs
     ('convex',)
     """
 
@@ -52,15 +52,11 @@ class PGEXTRA(AbstractGossipAlgorithm):
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = True
+    one_step: ClassVar[bool] = True
     paper: ClassVar[str] = "Shi et al. 2015"
 
     def __check_init__(self):
-        require_positive("PGEXTRA", client_lr=self.client_lr)
-
-    def refuses(self, problem: Problem) -> str | None:
-        if problem.local_steps not in (None, 1):
-            return f"PGEXTRA takes one step per round, not {problem.local_steps}; give local_steps=1"
-        return None
+        require_positive("PGExtra", client_lr=self.client_lr)
 
     def init_node(self, problem: Problem, w0: PyTree) -> Node:
         nothing = trees.zeros_like(w0)

@@ -29,13 +29,13 @@ COLOURS: dict[str, str] = {
     "MReFedDAGT": "#882255",
     "DASM": "#000000",
     "NIDS": "#117733",
-    "PGEXTRA": "#AA4499",
+    "PGExtra": "#AA4499",
     "DScaffold": "#999933",
     "FedProx": "#009E73",
     "PureLocal": "#999933",
     "Alternative": "#CC79A7",
 }
-DASHED = {"DFedMiD", "DFedDA", "ReFedDAGT", "MReFedDAGT", "DASM", "NIDS", "PGEXTRA", "DScaffold"}
+DASHED = {"DFedMiD", "DFedDA", "ReFedDAGT", "MReFedDAGT", "DASM", "NIDS", "PGExtra", "DScaffold"}
 REFERENCE = "#6B6B6B"  # of lines that runs are compared with: the truth, a pooled solution
 
 WORDS = {

@@ -14,8 +14,8 @@ class AbstractAlgorithm(eqx.Module):
     """What every method says of itself, with a server or without.
 
     `needs` names the traits of the regularizer that it relies on (keys of `TRAITS`), `equal_steps` says whether all
-    clients must take the same number of local steps, `paper` where the method comes from, and `whole_up` why what
-    clients send cannot be compressed (None: it can).
+    clients must take the same number of local steps, `one_step` whether they take one per round, `paper` where the
+    method comes from, and `whole_up` why what clients send cannot be compressed (None: it can).
 
     Examples
     --------
@@ -27,6 +27,7 @@ class AbstractAlgorithm(eqx.Module):
 
     needs: ClassVar[tuple[str, ...]] = ()
     equal_steps: ClassVar[bool] = False
+    one_step: ClassVar[bool] = False
     paper: ClassVar[str] = ""
     whole_up: ClassVar[str | None] = None
 

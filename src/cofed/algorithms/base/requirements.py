@@ -101,7 +101,10 @@ def expanded(algorithm: AbstractServerAlgorithm, messages: PyTree) -> PyTree:
 
 def refusal(algorithm: AbstractAlgorithm, problem: Problem) -> str | None:
     """Why this algorithm does not fit this problem, naming both and the missing trait; None where it does."""
-    return lacks(algorithm, problem, algorithm.needs) or algorithm.refuses(problem)
+    missing = lacks(algorithm, problem, algorithm.needs)
+    if missing is None and algorithm.one_step and problem.local_steps not in (None, 1):
+        return f"{algorithm.name} takes one step per round, not {problem.local_steps}; give local_steps=1"
+    return missing or algorithm.refuses(problem)
 
 
 def lacks(algorithm: AbstractAlgorithm, problem: Problem, needs: tuple[str, ...]) -> str | None:

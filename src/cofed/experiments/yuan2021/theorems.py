@@ -1,6 +1,7 @@
 """Theorems 4.1 to 4.3: rates with explicit constants (F.1, D.1, E.1 in the appendix), and the speed-up in M."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -215,6 +216,19 @@ Where psi is a constraint, 2 psi = psi and the theorem holds for it. The paper p
 other very similar."""
 OUTPUT = """The output is the mean of the server's models after each round; that of Theorems 4.2 and 4.3 also averages
 the points within a round, which clients do not send."""
+
+
+def as_mini_batches(method: str, psi: str, judge: Callable[[Measurements], Verdict]) -> Claim:
+    """Theorem 4.1's claim of a method and a kind of regularizer."""
+    return Claim(
+        f"{method}: (4.1) holds, with the speed-up in M, where psi is {psi}.",
+        judge,
+        quote="both FedDualAvg and FedMiD can output w such that",
+        criterion=CRITERION,
+        quick=False,
+    )
+
+
 SAMPLES = {"d": 20, "samples": 200, "strength": 0.02, "radius": None, "signal": 4.0}
 THEOREM41 = Experiment(
     id="yuan2021-theorem41",
@@ -229,35 +243,10 @@ THEOREM41 = Experiment(
         View("excess", BALL, BALL, label="excess objective", log=True, log_x=True),
     ),
     claims=(
-        Claim(
-            "FedDualAvg: (4.1) holds, with the speed-up in M, where psi is a norm.",
-            partial(speeds_up, "FedDualAvg", NORM),
-            quote="both FedDualAvg and FedMiD can output w such that",
-            criterion=CRITERION,
-            quick=False,
-        ),
-        Claim(
-            "FedDualAvg: (4.1) holds, with the speed-up in M, where psi is a constraint.",
-            partial(speeds_up, "FedDualAvg", BALL),
-            quote="both FedDualAvg and FedMiD can output w such that",
-            criterion=CRITERION,
-            quick=False,
-        ),
-        Claim(
-            "FedMiD: (4.1) holds, with the speed-up in M, where psi is a norm.",
-            fedmid_with_a_norm,
-            why=DOUBLE,
-            quote="both FedDualAvg and FedMiD can output w such that",
-            criterion=CRITERION,
-            quick=False,
-        ),
-        Claim(
-            "FedMiD: (4.1) holds, with the speed-up in M, where psi is a constraint.",
-            partial(speeds_up, "FedMiD", BALL),
-            quote="both FedDualAvg and FedMiD can output w such that",
-            criterion=CRITERION,
-            quick=False,
-        ),
+        as_mini_batches("FedDualAvg", "a norm", partial(speeds_up, "FedDualAvg", NORM)),
+        as_mini_batches("FedDualAvg", "a constraint", partial(speeds_up, "FedDualAvg", BALL)),
+        replace(as_mini_batches("FedMiD", "a norm", fedmid_with_a_norm), why=DOUBLE),
+        as_mini_batches("FedMiD", "a constraint", partial(speeds_up, "FedMiD", BALL)),
     ),
     note=f"""Logistic regression on unit vectors, the same on every client. {OUTPUT}""",
 )

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.checks import check_count, check_flag, check_number, named_refusals
-from cofed.estimators.feature_options import FEATURE_OPTIONS, FeatureNames, FeatureOptions
+from cofed.estimators.feature_options import FeatureOptions
 from cofed.estimators.progress import CertifiedFit
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.solver import DENSE, check_algorithm, solve
@@ -31,7 +31,6 @@ from cofed.sites.intake import (
     FitFeatures,
     Labels,
     encoded,
-    feature_names,
     gather,
     numbers,
     refuse_masked,
@@ -168,8 +167,8 @@ class FederatedLinearModel(BaseEstimator):
     ) -> pd.DataFrame:
         """Coefficients without the penalty's bias, with standard errors, intervals and p-values.
 
-        For linear, logistic, multinomial and Poisson models: those of least squares or maximum likelihood where the
-        rows are enough for them, else of the debiased lasso (see docs/estimators.md). The table is kept as
+        For linear, logistic, multinomial, Poisson and Cox models: those of least squares or maximum likelihood where
+        the rows are enough for them, else of the debiased lasso (see docs/estimators.md). The table is kept as
         `inference_` and shown by `summary()`. Clients send sums: their rows stay where they are.
 
         Parameters
@@ -183,7 +182,7 @@ class FederatedLinearModel(BaseEstimator):
         errors : {"model", "hc1", "hc3", "site"}, str or array-like of shape (n,), default="model"
             The standard errors: those that the model implies; robust ones, for errors of unequal variance; or ones
             for rows that are related within a site, or within the clusters that an array, or a column of a pandas X,
-            names for every row (a person, a practice; within a site).
+            names for every row (a person, a practice; within a site). Of Cox models "model" alone.
 
         Returns
         -------
@@ -211,10 +210,13 @@ class FederatedLinearModel(BaseEstimator):
         check_is_fitted(self)
         refuse_privacy(self, "intervals", "their sums would not be noised")
         other, owner = copy.copy(self), type(self).__name__  # taking in rows sets what is known of features and classes
+        if not self._loss().rowwise and not (isinstance(errors, str) and errors == "model"):
+            raise ValueError(f"{owner}: errors must be 'model', got {errors!r}")
         given = asked_errors(owner, X, errors)
         options = row_options(owner, given.X, sample_weight, offset)
         clustered = in_clusters(owner, other._intake(options.X, y, clients), given._replace(X=options.X), clients)
         sites = with_row_options(owner, clustered, options, clients)
+        self._check_row_options(sites)
         problem = self._asked_before(X, sites) or other._standardized(sites)
         check_same_rows(self, problem)
         found = infer(self, problem, coefficients, level, given.kind)
@@ -276,11 +278,15 @@ class FederatedLinearModel(BaseEstimator):
         self.row_columns_ = given.columns
         sites = with_row_options(type(self).__name__, self._intake(given.X, y, clients), given, clients)
         self.has_offset_ = sites.has_offsets
+        self._check_row_options(sites)
+        return sites
+
+    def _check_row_options(self, sites: AbstractSites) -> None:
+        """Refuse weights and offsets where the model has no use for them."""
         if sites.has_weights or sites.has_offsets:
             refuse_privacy(self, "weights and offsets", "the noise is for rows that count alike")
             if not self._loss().rowwise:
                 raise ValueError(f"{type(self).__name__}: times to an event take neither weights nor offsets")
-        return sites
 
     def _by_class(self, sites: AbstractSites) -> AbstractSites:
         """The sites, whose rows count by their class where the estimator has weights of classes."""
@@ -293,12 +299,7 @@ class FederatedLinearModel(BaseEstimator):
 
     def _feature_options(self) -> FeatureOptions | None:
         """Factors of the penalty, features that are left out, and limits; None where there are none."""
-        given = vars(self)
-        if "penalty_factor" not in given or all(given[name] is None for name in FEATURE_OPTIONS):
-            return None
-        names, design = feature_names(self), given.get("design_")
-        known = FeatureNames(type(self).__name__, names, names if design is None else design.groups)
-        return known.options(*(given[name] for name in FEATURE_OPTIONS))
+        return None
 
     def _shape(self, features: int) -> tuple[int, int] | None:
         """The shape of the coefficients where they are a matrix."""
@@ -377,8 +378,6 @@ class FederatedLinearModel(BaseEstimator):
         if "l1_ratio" in given:
             check_number(name, "l1_ratio", given["l1_ratio"], low=0, high=1)
         check_algorithm(name, self.algorithm)
-        if any(given.get(one) is not None for one in FEATURE_OPTIONS) and "penalty_factor" in given:
-            refuse_privacy(self, "factors of the penalty, limits and features left out", "it has no such options")
         privacy = given.get("privacy")
         if privacy is not None and not isinstance(privacy, Privacy):
             raise TypeError(f"{name}: privacy must be a cofed.Privacy, got {privacy!r}")

@@ -52,7 +52,7 @@ def best_constants(problems: Sequence[StandardizedProblem]) -> list[Standardized
         for s, found in zip(open_, looked_at([problems[s] for s in open_], values), strict=True):
             seen[s], nearer = found, around(found)
             brackets[s] = brackets[s] if nearer is None else nearer
-    best = [min(one, key=lambda end: abs(float(end.gradient.intercept))) for one in brackets]
+    best = [min(one, key=lambda end: abs(slope_of(end))) for one in brackets]
     return [with_null(*parts) for parts in zip(problems, best, outer, strict=True)]
 
 

@@ -244,8 +244,8 @@ def decrement_gap(
     d = curved.solve(off)
     Hd = curved.hessian @ d
     square = jnp.maximum(d @ Hd, 0)
-    # No entry of a column exceeds sqrt(N) times its spread, and no |delta_j| its share of the length in H.
-    reach = 2 * jnp.sqrt(null.rows) * jnp.sum(null.spread * jnp.sqrt(jnp.sum(curved.root**2, axis=1)))
+    # No |delta_j| exceeds its share of the length in H.
+    reach = 2 * jnp.sum(null.reach * jnp.sqrt(jnp.sum(curved.root**2, axis=1)))
     known = jnp.all(jnp.abs(off - Hd) <= err.coef) & (reach * jnp.sqrt(square) <= jnp.exp(-1))
     return jnp.where(known, jnp.e / 4 * square, jnp.inf)
 

@@ -1,20 +1,17 @@
 """Cox's model of proportional hazards, with a baseline hazard for each site."""
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 from sklearn.utils import Tags
 
 from cofed._util.types import Given
 from cofed.estimators.base import FederatedLinearModel, treated_apart
-from cofed.estimators.checks import check_choice
+from cofed.estimators.checks import check_choice, named_refusals
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import AbstractPartialLikelihood, Breslow, Efron
-from cofed.sites import AbstractSites, QuestionRefused
+from cofed.sites import AbstractSites
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels
 from cofed.sites.queries import SumsAnswer
-from cofed.sites.row_options import RowNumbers
 from cofed.sites.time_intake import gather_times
 
 TIES: dict[str, AbstractPartialLikelihood] = {"breslow": Breslow(), "efron": Efron()}
@@ -100,34 +97,6 @@ class FederatedCox(FederatedLinearModel):
         self.tol = tol
         self.max_rounds = max_rounds
 
-    def fit(
-        self,
-        X: FitFeatures,
-        y: Labels = None,
-        clients: Clients = None,
-        sample_weight: RowNumbers = None,
-        offset: RowNumbers = None,
-    ) -> "FederatedCox":
-        """Fit to the rows of all clients, which count alike.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, p), pandas.DataFrame or AbstractSites
-            The features of every row. Sites carry y, too.
-        y : array-like
-            The times and events of every row.
-        clients : array-like of shape (n,), str or None
-            The client's name of every row, or the name of that column of a pandas X; None is one client.
-        sample_weight, offset : None
-            Of other families: rows count alike here.
-
-        Returns
-        -------
-        self
-            The fitted estimator.
-        """
-        return super().fit(X, y, clients, sample_weight, offset)
-
     def predict(self, X: Features) -> np.ndarray:
         """The log hazards of new rows, beside their clients' baseline: the larger, the sooner the event.
 
@@ -143,43 +112,6 @@ class FederatedCox(FederatedLinearModel):
         """
         return self._linear(X)
 
-    def infer(
-        self,
-        X: FitFeatures,
-        y: Labels = None,
-        clients: Clients = None,
-        *,
-        sample_weight: RowNumbers = None,
-        offset: RowNumbers = None,
-        coefficients: Given[list[str] | list[int] | str | int | None] = None,
-        level: Given[float] = 0.95,
-        errors: Given[str | npt.ArrayLike] = "model",
-    ) -> pd.DataFrame:
-        """Log hazard ratios without the penalty's bias, with standard errors, intervals and p-values.
-
-        Parameters
-        ----------
-        X, y, clients, sample_weight, offset
-            As in `fit`, and the same rows.
-        coefficients : list of str or int, optional
-            Names or positions of features; None is all.
-        level : float, default=0.95
-            The coverage of the intervals.
-        errors : {"model"}, default="model"
-            The standard errors: from the inverse of the partial likelihood's information.
-
-        Returns
-        -------
-        pandas.DataFrame
-            A row per coefficient: coef, debiased, se, low, high, z, p_value. NaN where a column depends on those
-            before it, or is constant within every client.
-        """
-        if not isinstance(errors, str) or errors != "model":
-            raise ValueError(f"{type(self).__name__}: errors must be 'model', got {errors!r}")
-        return super().infer(
-            X, y, clients, sample_weight=sample_weight, offset=offset, coefficients=coefficients, level=level
-        )
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
@@ -191,10 +123,8 @@ class FederatedCox(FederatedLinearModel):
         return self._labelled(gather_times(self, X, y, clients))
 
     def _labelled(self, sites: AbstractSites) -> AbstractSites:
-        try:
+        with named_refusals(type(self).__name__):
             return sites.of_times()
-        except QuestionRefused as refused:
-            raise ValueError(f"{type(self).__name__}: {refused}") from None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

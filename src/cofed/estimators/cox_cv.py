@@ -5,8 +5,6 @@ import numpy.typing as npt
 from cofed._util.types import Given
 from cofed.estimators.cox import FederatedCox
 from cofed.estimators.cross_validation import CrossValidated
-from cofed.sites.intake import Clients, FitFeatures, Labels
-from cofed.sites.row_options import RowNumbers
 
 
 class FederatedCoxCV(CrossValidated, FederatedCox):
@@ -117,25 +115,3 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
-
-    def fit(
-        self,
-        X: FitFeatures,
-        y: Labels = None,
-        clients: Clients = None,
-        sample_weight: RowNumbers = None,
-        offset: RowNumbers = None,
-    ) -> "FederatedCoxCV":
-        """Choose the strength and fit, as FederatedCox does.
-
-        Parameters
-        ----------
-        X, y, clients, sample_weight, offset
-            As of FederatedCox.
-
-        Returns
-        -------
-        self
-            The fitted estimator.
-        """
-        return super().fit(X, y, clients, sample_weight, offset)

@@ -10,11 +10,12 @@ from cofed.estimators.feature_options import Chosen, PerFeature
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
+from cofed.estimators.with_feature_options import WithFeatureOptions
 from cofed.losses import Squared
 from cofed.privacy import Privacy
 
 
-class FederatedElasticNet(SiteScoreMixin, RegressorMixin, FederatedRegressor):
+class FederatedElasticNet(SiteScoreMixin, RegressorMixin, WithFeatureOptions, FederatedRegressor):
     """scikit-learn's ElasticNet on rows that stay with their clients, to the pooled answer.
 
     Minimises ||y - X w - b||^2 / (2 N) + alpha (l1_ratio |w|_1 + (1 - l1_ratio) ||w||^2 / 2) over all N rows.

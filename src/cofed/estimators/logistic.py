@@ -10,14 +10,15 @@ from sklearn.base import ClassifierMixin
 from cofed._util import naming
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
-from cofed.estimators.base import FederatedLinearModel, refuse_privacy, treated_apart
+from cofed.estimators.base import refuse_privacy, treated_apart
 from cofed.estimators.checks import check_choice, named_refusals
 from cofed.estimators.class_weight import Label, check_class_weight, check_counts, class_counts
-from cofed.estimators.feature_options import FEATURE_OPTIONS, Chosen, PerFeature
+from cofed.estimators.feature_options import Chosen, PerFeature
 from cofed.estimators.group_lasso import group_labels, group_penalty
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
+from cofed.estimators.with_feature_options import WithFeatureOptions
 from cofed.losses import Logistic, Softmax
 from cofed.privacy import Privacy
 from cofed.regularizers import AbstractRegularizer
@@ -29,7 +30,7 @@ from cofed.sites.row_options import RowNumbers, RowOptions
 PENALTIES = ("l1", "elasticnet", "group")
 
 
-class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLinearModel):
+class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOptions):
     """Logistic regression on rows that stay with their clients, to the pooled answer.
 
     Minimises mean log-loss + alpha * penalty(w) over all N rows: skglm's SparseLogisticRegression, and scikit-learn's
@@ -218,7 +219,7 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, FederatedLine
         super()._check_parameters()
         check_choice(type(self).__name__, "penalty", self.penalty, PENALTIES)
         check_class_weight(type(self).__name__, self.class_weight)
-        given = [name for name in FEATURE_OPTIONS if vars(self)[name] is not None]
+        given = self._given_options()
         if given and self.penalty == "group":
             raise ValueError(f"{type(self).__name__}: {given[0]} is for the penalties l1 and elasticnet, got 'group'")
         if self.class_weight is not None:

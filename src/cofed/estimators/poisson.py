@@ -8,11 +8,12 @@ from sklearn.utils import Tags
 
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
-from cofed.estimators.base import FederatedLinearModel, treated_apart
+from cofed.estimators.base import treated_apart
 from cofed.estimators.feature_options import Chosen, PerFeature
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
+from cofed.estimators.with_feature_options import WithFeatureOptions
 from cofed.losses import Poisson
 from cofed.sites import AbstractSites
 from cofed.sites.intake import Features, FitFeatures, Labels
@@ -20,7 +21,7 @@ from cofed.sites.queries import SumsAnswer
 from cofed.sites.row_options import RowNumbers
 
 
-class FederatedPoisson(SiteScoreMixin, RegressorMixin, FederatedLinearModel):
+class FederatedPoisson(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
     """Sparse Poisson regression with a log link, on rows that stay with their clients, to the pooled answer.
 
     Minimises mean(exp(z) - y z) + alpha (l1_ratio |w|_1 + (1 - l1_ratio) ||w||^2 / 2), z = x w + b, over all N rows;

@@ -1,13 +1,16 @@
 """Choosing the strength: cross-validation with folds inside each client, or an information criterion."""
 
+import copy
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
+from sklearn.utils.validation import check_is_fitted
 
-from cofed.estimators.base import FederatedLinearModel
+from cofed._util.types import Given
+from cofed.estimators.base import FederatedLinearModel, forget_inference
 from cofed.estimators.checks import check_choice, check_count, check_number
 from cofed.estimators.path import MOST, collect, ordered, solve_paths, strengths, warn
 from cofed.estimators.plots import CrossValidation, plot_cv
@@ -137,6 +140,27 @@ class CrossValidated(FederatedLinearModel):
             raise ValueError(f"{type(self).__name__}: criterion={self.criterion!r} has no cross-validation to draw")
         chosen = {"min": self.alpha_min_, "1se": self.alpha_1se_}
         return plot_cv(CrossValidation(self.path_, self.cv_mean_, self.cv_se_, chosen), path)
+
+    def at(self: Model, alpha: Given[float]) -> Model:
+        """The estimator with the model of another strength of its path: for predictions, scores and files.
+
+        Parameters
+        ----------
+        alpha : float
+            The strength; see `RegularizationPath.coef_at`.
+
+        Returns
+        -------
+        estimator of the same class
+            A copy with other coefficients. It has no certificate and no intervals, which are those of the fit.
+        """
+        check_is_fitted(self)
+        other = copy.copy(self)
+        other.coef_, other.intercept_ = self.path_.coef_at(alpha), self.path_.intercept_at(alpha)
+        other.support_ = np.any(np.atleast_2d(other.coef_) != 0, axis=0)
+        other.alpha_, other.certificate_ = float(alpha), None
+        forget_inference(other)
+        return other
 
     def _choose(self, problem: StandardizedProblem, answers: list[CertifiedFit]) -> CertifiedFit:
         """Set the chosen strength, and give its model, solved once more where the path's is not converged."""

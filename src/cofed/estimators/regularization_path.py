@@ -4,7 +4,12 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 from matplotlib.figure import Figure
+
+from cofed._util.types import Given
+from cofed.estimators.checks import check_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +42,14 @@ class RegularizationPath:
         The features' names.
     weight : float or None
         What the rows count, all together, where they have weights.
+
+    Examples
+    --------
+    >>> from cofed.estimators import FederatedLasso
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> path = FederatedLasso(standardize=False).path(X, 3 * X[:, 0], alphas=[2.0, 1.0])
+    >>> path.coef_at(1.5).round(3).tolist(), path.coefs[:, 0].round(3).tolist()
+    ([1.307, 0.0], [0.742, 1.871])
     """
 
     alphas: np.ndarray
@@ -70,6 +83,94 @@ class RegularizationPath:
         total = self.n if self.weight is None else self.weight
         fit = self.n * np.log(np.maximum(self.deviance, 1e-300)) if self.gaussian else total * self.deviance
         return fit + {"aic": 2.0, "bic": np.log(self.n)}[kind] * self.nonzero
+
+    def coef_at(self, alpha: Given[float]) -> np.ndarray:
+        """The coefficients of a strength.
+
+        Those of a strength of the path are exact. Between two, they are interpolated linearly in alpha, as glmnet's
+        `coef(s=)` does: a lasso's are exact then where the same features are in use, others are near. Above the
+        first strength nothing is in use, where nothing is at it.
+
+        Parameters
+        ----------
+        alpha : float
+            The strength, between the least and the largest of the path.
+
+        Returns
+        -------
+        ndarray of shape (features,) or (classes, features)
+            The coefficients.
+
+        Raises
+        ------
+        ValueError
+            Where the path does not tell them: a strength outside of it.
+        """
+        return self._interpolated(self.coefs, alpha)
+
+    def intercept_at(self, alpha: Given[float]) -> float | np.ndarray:
+        """The intercept of a strength, as `coef_at` has its coefficients.
+
+        Parameters
+        ----------
+        alpha : float
+            The strength.
+
+        Returns
+        -------
+        float or ndarray of shape (classes,)
+            The intercept.
+        """
+        found = self._interpolated(self.intercepts, alpha)
+        return found if found.ndim else float(found)
+
+    def predict(self, X: Given[npt.ArrayLike], alpha: Given[float]) -> np.ndarray:
+        """X coef + intercept of a strength, as glmnet's `predict`: of classes, log odds, and of counts, logarithms.
+
+        The estimator that has the path gives an estimator of any strength, `at(alpha)`, with classes and
+        probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p) or pandas.DataFrame
+            Rows of numbers, with the features of the fit; the columns of a frame are taken by their names.
+        alpha : float
+            The strength, as for `coef_at`.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, classes)
+            The predictions.
+        """
+        coef, intercept = self.coef_at(alpha), self.intercept_at(alpha)
+        names = list(self.feature_names)
+        if isinstance(X, pd.DataFrame) and set(names) <= set(X.columns):
+            X = X[names]
+        rows = np.asarray(X, np.float64)
+        if rows.ndim != 2 or rows.shape[1] != len(names):
+            raise ValueError(
+                f"RegularizationPath: X must have rows of {len(names)} features, got the shape {rows.shape}"
+            )
+        found = rows @ coef.T + intercept
+        return found[:, 0] if found.shape[1:] == (1,) else found
+
+    def _interpolated(self, values: np.ndarray, alpha: Given[float]) -> np.ndarray:
+        """What lies between the two nearest strengths."""
+        check_number("RegularizationPath", "alpha", alpha, low=0)
+        given, first, last = float(alpha), float(self.alphas[0]), float(self.alphas[-1])
+        if given > first and not self.nonzero[0]:
+            return np.asarray(values[0])
+        if not last <= given <= first:
+            above = " (at which features are in use, so that stronger ones are not known)" if given > first else ""
+            raise ValueError(
+                f"RegularizationPath: alpha must be between {last:g} and {first:g}, the strengths of the path{above}, "
+                f"got {given:g}"
+            )
+        right = int(np.searchsorted(-self.alphas, -given))
+        if self.alphas[right] == given:
+            return np.asarray(values[right])
+        t = (self.alphas[right - 1] - given) / (self.alphas[right - 1] - self.alphas[right])
+        return np.asarray((1 - t) * values[right - 1] + t * values[right])
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """The coefficients by strength, as in glmnet.

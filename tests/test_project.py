@@ -75,6 +75,7 @@ ARROWS = {
     "solvers.pooled": {"engine", "federation", "problem"},
     "plotting": {"plotting.graphs", "plotting.styles", "plotting.files", "engine"},
     "loggers": {"engine"},
+    "callbacks": {"engine"},
     "report": {"plotting", "plotting.styles"},
     # Where the rows are: questions in, sums out. In memory an algorithm's rounds are the engine's.
     "sites": {

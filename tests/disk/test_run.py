@@ -208,6 +208,24 @@ def test_ctrl_c_returns_what_is_done(tmp_path, monkeypatch):
     assert 100 <= found.history["round"][-1] < 200
 
 
+def test_a_callback_ends_a_run_after_the_very_round(tmp_path, monkeypatch):
+    monkeypatch.setattr(prefetch, "BYTES", 10**6)  # one window, which the run goes back in
+    _, disk = worlds.both(worlds.table(), tmp_path)
+    disk = disk.measured_on(3)
+
+    class Stop:
+        def on_row(self, row):
+            return row["round"] < 6
+
+    run = {"clients_per_round": 5, "local_steps": 2}
+    method = cofed.FedDecouple(0.02)  # its clients keep something
+    found = cofed.run(problem(cofed.L1(0.02)), disk, method, rounds=300, callbacks=[Stop()], **run)
+    wanted = cofed.run(problem(cofed.L1(0.02)), disk, method, rounds=6, **run)
+    np.testing.assert_array_equal(found.model.coef, wanted.model.coef)
+    for one, other in zip(jax.tree.leaves(found.state.clients), jax.tree.leaves(wanted.state.clients), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_debug_names_the_client(tmp_path):
     df = worlds.table()
     df.loc[df["site"] == "site 7", "x0"] = 1e150

@@ -1,8 +1,8 @@
-"""What listens to a run: objects that are told of its start, of each row of its history, and of its end."""
+"""What listens to a run: objects that are told of its start, of rows of its history and their models, of its end."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,14 +11,14 @@ from cofed._util import checks
 from cofed._util.caller import warn_caller
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.contracts import in_a_line
-from cofed.engine.history import Result
+from cofed.engine.history import History, Log, Result
 from cofed.engine.spec import RunSpec
 from cofed.federation import AbstractFederation
 from cofed.problem import Problem
 
 Row = dict[str, Any]  # a row of the history: numbers by the names of its columns
 
-METHODS = ("on_start", "on_row", "on_end")
+METHODS = ("on_start", "on_row", "on_model", "on_end")
 # The numbers of a run, as they are told to experiment trackers and written into a checkpoint.
 NUMBERS = (
     *("rounds", "local_steps", "local_epochs", "batch_size", "clients_per_round"),
@@ -91,13 +91,58 @@ class RunInfo:
         return dict(pair for name, value in named.items() for pair in flat(name, value))
 
 
-class Callback(Protocol):
-    """What `cofed.run(..., callbacks=[...])` takes: an object with any of these methods.
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """A row of the history together with the model that it is about.
+
+    Parameters
+    ----------
+    row : dict of str to float
+        The columns of the history after `row["round"]` rounds; round 0 is the start.
+    model : pytree
+        The model after these rounds, as `result.model` would be.
+    client_losses : dict of str to float, optional
+        The loss of this model at each client, by name, with `per_client=True`.
+    """
+
+    row: Row
+    model: Any
+    client_losses: dict[str, float] | None = None
+
+
+class AbstractCallback:
+    """What `cofed.run(..., callbacks=[...])` takes: derive from this class, and give any of its methods.
 
     Methods are called between compiled chunks of rounds (about four times a second), never within. An error in on_start
-    is raised, before anything is computed; one in on_row or on_end is a warning: the run goes on without this callback
+    is raised, before anything is computed; one in another method is a warning: the run goes on without this callback
     and nothing of it is lost.
+
+    Examples
+    --------
+    An evaluation of one's own, of the model after every fifth round:
+
+    >>> import numpy as np, cofed
+    >>> class Largest(cofed.callbacks.AbstractCallback):
+    ...     def on_model(self, snapshot):
+    ...         print(snapshot.row["round"], abs(snapshot.model.coef).max().round(3))
+    >>> federation = cofed.Federation.from_arrays([(np.eye(2), np.array([1.0, 3.0]))])
+    >>> problem = cofed.Problem(cofed.Linear(intercept=False))
+    >>> options = {"rounds": 10, "evaluate_every": 5, "callbacks": [Largest()]}
+    >>> _ = cofed.run(problem, federation, cofed.FedAvg(1.0), **options)
+    0 0.0
+    5 2.906
+    10 2.997
     """
+
+    @property
+    def name(self) -> str:
+        """What the callback is called in sentences."""
+        return type(self).__name__
+
+    @property
+    def sees_models(self) -> bool:
+        """Whether it is shown models: where it has a method `on_model` of its own."""
+        return type(self).on_model is not AbstractCallback.on_model
 
     def on_start(self, info: RunInfo) -> None:
         """Called when the run is checked and about to begin, or to go on.
@@ -119,7 +164,21 @@ class Callback(Protocol):
         Returns
         -------
         bool or None
-            False (and nothing else) stops the run as Ctrl-C does: the rounds under way are finished and kept.
+            False (and nothing else) ends the run after this very round.
+        """
+
+    def on_model(self, snapshot: Snapshot) -> bool | None:
+        """Called after `on_row`, with the model of that row.
+
+        Parameters
+        ----------
+        snapshot : Snapshot
+            The row, the model and, with `per_client=True`, the clients' losses.
+
+        Returns
+        -------
+        bool or None
+            False (and nothing else) ends the run after this very round.
         """
 
     def on_end(self, result: Result) -> None:
@@ -132,58 +191,124 @@ class Callback(Protocol):
         """
 
 
+class OwnCallback(AbstractCallback):
+    """A user's object that has some of a callback's methods without deriving from it."""
+
+    def __init__(self, own: object):
+        self.own = own
+
+    @property
+    def name(self) -> str:
+        return type(self.own).__name__
+
+    @property
+    def sees_models(self) -> bool:
+        return "on_model" in methods_of(self.own)
+
+    def tell(self, method: str, what: object) -> Any:
+        """Call a method, where the object has it."""
+        return methods_of(self.own).get(method, lambda _: None)(what)
+
+    def on_start(self, info: RunInfo) -> None:
+        self.tell("on_start", info)
+
+    def on_row(self, row: Row) -> Any:
+        return self.tell("on_row", row)
+
+    def on_model(self, snapshot: Snapshot) -> Any:
+        return self.tell("on_model", snapshot)
+
+    def on_end(self, result: Result) -> None:
+        self.tell("on_end", result)
+
+
+def methods_of(own: object) -> dict[str, Callable[[Any], Any]]:
+    """The methods of a callback that an object has."""
+    found = {method: getattr(own, method, None) for method in METHODS}
+    return {method: call for method, call in found.items() if callable(call)}
+
+
+def as_callback(value: object) -> AbstractCallback:
+    """The value as a callback; refused where it is none."""
+    if isinstance(value, type):
+        raise TypeError(f"callbacks must hold objects, got the class {value.__name__}; call it to make one")
+    if isinstance(value, AbstractCallback):
+        return value
+    if not methods_of(value):
+        raise TypeError(f"callbacks: a {type(value).__name__} has none of {', '.join(METHODS)}")
+    return OwnCallback(value)
+
+
 class Listeners:
     """The callbacks of one run, and how many rows they have been told of."""
 
     def __init__(self, callbacks: object):
         if not isinstance(callbacks, Iterable):
             raise TypeError(f"callbacks must be a list of objects, got a single {type(callbacks).__name__}")
-        self.callbacks = checks.items("callbacks", callbacks, "objects")
+        self.callbacks = [as_callback(each) for each in checks.items("callbacks", callbacks, "objects")]
         self.told = 0
-        for callback in self.callbacks:
-            if isinstance(callback, type):
-                raise TypeError(f"callbacks must hold objects, got the class {callback.__name__}; call it to make one")
-            if not any(hasattr(callback, method) for method in METHODS):
-                raise TypeError(f"callbacks: a {type(callback).__name__} has none of {', '.join(METHODS)}")
+
+    @property
+    def see_models(self) -> bool:
+        """Whether one of them is shown models."""
+        return any(callback.sees_models for callback in self.callbacks)
 
     def start(self, info: RunInfo) -> None:
         """Before anything is computed: what fails now is raised."""
         self.told = len(info.rows)
         for callback in self.callbacks:
-            if hasattr(callback, "on_start"):
-                try:
-                    callback.on_start(info)
-                except Exception as error:
-                    name = type(callback).__name__
-                    raise RuntimeError(f"the callback {name} failed in on_start: {in_a_line(error)}") from error
+            try:
+                callback.on_start(info)
+            except Exception as error:
+                raise RuntimeError(f"the callback {callback.name} failed in on_start: {in_a_line(error)}") from error
 
-    def rows(self, rows: Sequence[Row]) -> bool:
-        """Tell of the rows that are new; whether the run is to go on."""
-        go_on = True
-        for row in rows[self.told :]:
+    def rows(self, log: Log) -> int | None:
+        """Tell of the rows that are new, up to one that ends the run: its round; None where the run is to go on."""
+        history, unseen = log.history, dict(log.unseen)
+        log.unseen.clear()
+        for place in range(self.told, len(history.rows)):
+            row, go_on = history.rows[place], True
+            self.told = place + 1
             for callback in list(self.callbacks):
-                answer = self.tell(callback, "on_row", dict(row))
-                if isinstance(answer, (bool, np.bool_)) and not answer:
-                    go_on = False
-        self.told = len(rows)
-        return go_on
+                go_on &= not refused(self.tell(callback, callback.on_row, dict(row)))
+                if callback.sees_models:
+                    losses = named_losses(history, place)
+                    snapshot = Snapshot(dict(row), unseen[row["round"]], losses)
+                    go_on &= not refused(self.tell(callback, callback.on_model, snapshot))
+            if not go_on:
+                return row["round"]
+        return None
 
     def end(self, result: Result) -> Result:
         """When all is over; hands the result on."""
         for callback in list(self.callbacks):
-            self.tell(callback, "on_end", result)
+            self.tell(callback, callback.on_end, result)
         return result
 
-    def tell(self, callback: object, method: str, what: Row | Result) -> object:
-        """Call a method, where there is one. One that fails is told of, and never called again."""
+    def tell(self, callback: AbstractCallback, method: Callable[[Any], object], what: object) -> object:
+        """Call a method. A callback that fails is told of, and never called again."""
+        if callback not in self.callbacks:  # it failed a moment ago
+            return None
         try:
-            return getattr(callback, method)(what) if hasattr(callback, method) else None
+            return method(what)
         except Exception as error:
             self.callbacks = [other for other in self.callbacks if other is not callback]
             warn_caller(
-                f"the callback {type(callback).__name__} failed in {method} and is not called again; the run is not "
+                f"the callback {callback.name} failed in {method.__name__} and is not called again; the run is not "
                 f"affected: {in_a_line(error)}"
             )
+
+
+def refused(answer: object) -> bool:
+    """Whether a callback's answer ends the run: False, and nothing else that is empty."""
+    return isinstance(answer, (bool, np.bool_)) and not answer
+
+
+def named_losses(history: History, place: int) -> dict[str, float] | None:
+    """The clients' losses in a row of the history, where they are recorded."""
+    if not history.client_losses:
+        return None
+    return dict(zip(history.names, history.client_losses[place][1].tolist(), strict=True))
 
 
 def flat(name: str, value: object) -> Iterator[tuple[str, bool | int | float | str]]:

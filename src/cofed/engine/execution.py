@@ -5,7 +5,7 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -25,6 +25,8 @@ from cofed.engine.mesh import everywhere
 from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.state import State
 from cofed.engine.task import AbstractTask
+
+Advanced = tuple[State, ChunkRecords]  # what a chunk of rounds gives
 
 CHUNK_SECONDS = 0.25  # a chunk of rounds is about so long: often enough for a progress bar and for Ctrl-C
 
@@ -72,7 +74,8 @@ def proceed(job: Job, state: State, log: Log, conduct: Conduct) -> Result:
         reporter = Reporter(job, log, conduct, asked, bar)
         if not log.history.rows:
             first_row(job, state, log)
-            reporter.report(state)
+            reporter.tell()
+            reporter.save(state)
         pace = 1
         for number, stage in enumerate(job.stages):
             if reporter.over(state) or (int(state.round) >= stage.end and number < len(job.stages) - 1):
@@ -82,13 +85,18 @@ def proceed(job: Job, state: State, log: Log, conduct: Conduct) -> Result:
             if not conduct.debug and int(state.round) < stage.end:
                 log.history.compile_seconds += compile_now(job, stage, state, log)
             while int(state.round) < stage.end and not reporter.over(state):
-                began, first = time.perf_counter(), int(state.round)
-                when = schedule(job, min(stage.end, reporter.next_checkpoint(state), first + pace), log)
+                began, before, mark = time.perf_counter(), reporter.steady(state), log.mark()
+                when = schedule(job, min(stage.end, reporter.next_checkpoint(state), int(state.round) + pace), log)
                 state, records = jax.block_until_ready(advance(stage.task, state, when))
                 seconds = time.perf_counter() - began
-                record(job, log, Chunk(number, first, state, jax.device_get(records), seconds))
+                chunk = Chunk(number, int(before.round), state, jax.device_get(records), seconds)
+                record(job, log, chunk)
                 pace = next_pace(pace, seconds, stage.task.recording.capacity)
-                reporter.report(state)
+                end = reporter.tell()
+                if end is not None and end < int(state.round):  # a callback ended the run within the chunk
+                    log.rewind(mark)
+                    state = cut_short(job, log, chunk, before, functools.partial(advance, stage.task), end)
+                reporter.save(state)
     return conclude_run(job, state, log, conduct)
 
 
@@ -102,6 +110,10 @@ class Reporter:
     asked: threading.Event  # set where the run is to stop
     bar: Bar
 
+    def steady(self, state: State) -> State:
+        """The state to go back to where a callback ends the run."""
+        return self.job.storage.steady(state) if self.conduct.listeners.callbacks else state
+
     def over(self, state: State) -> bool:
         """Whether the run has failed, or is to stop."""
         return failed(state) or self.asked.is_set()
@@ -111,14 +123,19 @@ class Reporter:
         store = self.conduct.store
         return (int(state.round) // store.every + 1) * store.every if store else self.job.spec.rounds
 
-    def report(self, state: State) -> None:
-        """Save and show what has been done; a callback may stop the run."""
-        store, round, rows = self.conduct.store, int(state.round), self.log.history.rows
-        self.bar.update(round, rows[-1]["objective"])
+    def tell(self) -> int | None:
+        """Tell the callbacks of new rows: the round after which one of them ends the run; None where none does."""
+        end = self.conduct.listeners.rows(self.log)
+        if end is not None:
+            self.asked.set()
+        return end
+
+    def save(self, state: State) -> None:
+        """Show what has been done, and save it where that is due."""
+        store, round = self.conduct.store, int(state.round)
+        self.bar.update(round, self.log.history.rows[-1]["objective"])
         if store and (round % store.every == 0 or round == self.job.spec.rounds):
             save(self.job, store, state, self.log)
-        if not self.conduct.listeners.rows(rows):
-            self.asked.set()
 
 
 def conclude_run(job: Job, state: State, log: Log, conduct: Conduct) -> Result:
@@ -129,7 +146,7 @@ def conclude_run(job: Job, state: State, log: Log, conduct: Conduct) -> Result:
         if store:  # without the row that only an ended run has
             save(job, store, state, log)
         close(job, number, state, log)
-        conduct.listeners.rows(log.history.rows)
+        conduct.listeners.rows(log)
     if store:
         store.say_what_is_missing()
     return conduct.listeners.end(finish(job, job.stages[number], state, log, outcome, conduct.debug))
@@ -154,8 +171,8 @@ def first_row(job: Job, state: State, log: Log) -> None:
     stage = job.stages[0]
     count_first(job, stage, state, log)
     add_row(log, 0, job.storage.look(stage.task, state), participants=0, stage=0, seconds=0.0)
-    if job.spec.keep_models:
-        log.models.append(to_numpy(stage.here.model(gathered(job, state))))
+    if stage.task.recording.keep_models:
+        keep_model(job, log, 0, to_numpy(stage.here.model(gathered(job, state))))
 
 
 def count_first(job: Job, stage: ReadyStage, state: State, log: Log) -> None:
@@ -166,9 +183,20 @@ def count_first(job: Job, stage: ReadyStage, state: State, log: Log) -> None:
 
 def close(job: Job, number: int, state: State, log: Log) -> None:
     """The row of the last good model, where a run ended between two evaluations."""
-    done, task = rounds_done(state), job.stages[number].task
+    done, stage = rounds_done(state), job.stages[number]
+    task = stage.task
     if log.history.rows[-1]["round"] < done:
         add_row(log, done, job.storage.look(task, state), task.plan.participants, number, log.seconds)
+        if job.watched:
+            log.unseen[done] = job.spec.problem.ready(to_numpy(stage.here.model(gathered(job, state))))
+
+
+def keep_model(job: Job, log: Log, round: int, model: PyTree) -> None:
+    """The model after a round, into the log where models are kept, and to be seen where its row is."""
+    if job.spec.keep_models:
+        log.models.append(model)
+    if job.watched and log.history.rows[-1]["round"] == round:
+        log.unseen[round] = job.spec.problem.ready(model)
 
 
 def compile_now(job: Job, stage: ReadyStage, state: State, log: Log) -> float:
@@ -200,6 +228,19 @@ class Chunk(NamedTuple):
     seconds: float
 
 
+def cut_short(
+    job: Job, log: Log, chunk: Chunk, before: State, advance: Callable[[State, ChunkSchedule], Advanced], end: int
+) -> State:
+    """Do the rounds of a chunk once more, from the state before it, up to `end`: the state and the log after these."""
+    state, each = before, chunk.seconds / (int(chunk.state.round) - chunk.first)
+    while (first := int(state.round)) < end:
+        state, records = advance(state, schedule(job, end, log))
+        took = each * (int(state.round) - first)
+        record(job, log, Chunk(chunk.stage, first, state, jax.device_get(records), took))
+    log.unseen.clear()  # they have been told of
+    return state
+
+
 def record(job: Job, log: Log, chunk: Chunk) -> None:
     """What a chunk recorded, into the log. Its rounds share its seconds evenly."""
     state, records, first, spec = chunk.state, chunk.records, chunk.first, job.spec
@@ -215,11 +256,11 @@ def record(job: Job, log: Log, chunk: Chunk) -> None:
             break
         log.down += stage.down * int(records.participation.messages[i])
         log.up += stage.up * int(records.participation.messages[i])
-        if spec.keep_models:
-            log.models.append(jax.tree.map(lambda leaf, i=i: leaf[i], records.models))
         if now % spec.evaluate_every == 0 or now == spec.rounds:
             row = {name: values[i] for name, values in records.rows.items()}
             add_row(log, now, row, clients.size, chunk.stage, began + (i + 1) * took)
+        if stage.task.recording.keep_models:
+            keep_model(job, log, now, jax.tree.map(lambda leaf, i=i: leaf[i], records.models))
 
 
 def add_row(

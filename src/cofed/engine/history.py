@@ -4,7 +4,7 @@ import dataclasses
 import enum
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -211,6 +211,13 @@ class History:
         return f"History({len(self.rows):,} rows, rounds {first['round']} to {last['round']}{objective})"
 
 
+class LogMark(NamedTuple):
+    """Where a log stood: the lengths of its lists, and its counts."""
+
+    lengths: tuple[int, int, int, int]
+    counts: tuple[int, int, float, int]
+
+
 @dataclasses.dataclass
 class Log:
     """What a run has recorded so far; it grows while the run goes on."""
@@ -221,6 +228,22 @@ class Log:
     up: int = 0
     seconds: float = 0.0
     unreported: int = 0  # clients left out since the last row
+    unseen: dict[int, PyTree] = dataclasses.field(default_factory=dict)  # models that callbacks are still to see
+
+    def mark(self) -> LogMark:
+        """Where the log stands now."""
+        history = self.history
+        lengths = (len(history.rows), len(history.left_out), len(history.client_losses), len(self.models))
+        return LogMark(lengths, (self.down, self.up, self.seconds, self.unreported))
+
+    def rewind(self, mark: LogMark) -> None:
+        """Forget what was recorded since the mark."""
+        history = self.history
+        lists = (history.rows, history.left_out, history.client_losses, self.models)
+        for entries, length in zip(lists, mark.lengths, strict=True):
+            del entries[length:]
+        self.down, self.up, self.seconds, self.unreported = mark.counts
+        self.unseen.clear()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,6 +28,10 @@ class AbstractStorage(ABC):
         """Rounds up to schedule.stop; all arguments are on the devices of the task."""
 
     @abstractmethod
+    def steady(self, state: State) -> State:
+        """The state, such that no later round changes it."""
+
+    @abstractmethod
     def debug(
         self, task: AbstractTask, state: State, schedule: ChunkSchedule, names: Sequence[str]
     ) -> tuple[State, ChunkRecords]:
@@ -48,6 +52,9 @@ class InMemory(AbstractStorage):
         return look(task, state)
 
     advance = staticmethod(run_chunk)
+
+    def steady(self, state: State) -> State:
+        return state
 
     def debug(
         self, task: AbstractTask, state: State, schedule: ChunkSchedule, names: Sequence[str]

@@ -52,10 +52,14 @@ class Job:
     spec: RunSpec
     storage: AbstractStorage  # where the data lie
     stages: list[ReadyStage]
+    watched: bool = False  # whether callbacks see the models of the rows
 
 
-def prepare(spec: RunSpec) -> Job:
-    """Check everything that can be checked before compiling, and put it in place: on the devices of a mesh."""
+def prepare(spec: RunSpec, watched: bool = False) -> Job:
+    """Check everything that can be checked before compiling, and put it in place: on the devices of a mesh.
+
+    Models are recorded where they are kept, or `watched` by callbacks.
+    """
     keep_programs()
     topology = spec.topology
     if topology is not None and topology.nodes == spec.federation.n_clients:
@@ -67,7 +71,7 @@ def prepare(spec: RunSpec) -> Job:
     measuring = {
         "held_out": held_out(spec, data),
         "metrics": {name: traced(metric, trees.dtype(start)) for name, metric in spec.metrics.items()},
-        "recording": Recording(spec.per_client, spec.keep_models, capacity(spec, plan, start, most)),
+        "recording": recording(spec, watched, plan, start, most),
     }
     stages, end = [], 0
     for stage in spec.algorithm.stages(spec.problem, spec.rounds, spec.local_steps):
@@ -76,7 +80,7 @@ def prepare(spec: RunSpec) -> Job:
         compatibility.check_memory(here, spec, start, up)
         end += stage.rounds
         stages.append(ReadyStage(on_mesh(here, spec, spread), here, end, down, up, first))
-    return Job(spec, storage, stages)
+    return Job(spec, storage, stages, watched)
 
 
 def check(spec: RunSpec, plan: Plan) -> PyTree:
@@ -114,12 +118,12 @@ def lay(spec: RunSpec, plan: Plan) -> tuple[AbstractStorage, Data, int]:
     return InMemory(), data_of(federation, spec.weights, places=places), CHUNK
 
 
-def capacity(spec: RunSpec, plan: Plan, start: PyTree, most: int) -> int:
-    """The most rounds of a chunk whose records stay small."""
-    entries = plan.participants + spec.per_client * plan.clients
-    if spec.keep_models:
+def recording(spec: RunSpec, watched: bool, plan: Plan, start: PyTree, most: int) -> Recording:
+    """What a chunk records, and the most rounds of one whose records stay small."""
+    entries, models = plan.participants + spec.per_client * plan.clients, spec.keep_models or watched
+    if models:
         entries += sum(leaf.size for leaf in jax.tree.leaves(start))
-    return max(1, min(most, BUFFER // entries))
+    return Recording(spec.per_client, models, max(1, min(most, BUFFER // entries)))
 
 
 def held_out(spec: RunSpec, data: Data) -> Data | None:

@@ -111,9 +111,10 @@ def run(
     debug : bool
         Whether to run eagerly, client by client, and raise at the first failure with its client, round and step; by
         default not.
-    callbacks : iterable of Callback
-        Objects that are told of the start, of each row and of the end, such as ``cofed.loggers.CSV("rows.csv")``; see
-        `cofed.engine.callbacks.Callback`. One that answers a row with False ends the run.
+    callbacks : iterable of AbstractCallback
+        Objects that are told of the start, of each row and its model, and of the end, such as
+        ``cofed.callbacks.EarlyStopping("test_loss")`` or ``cofed.loggers.CSV("rows.csv")``. One that answers a row
+        with False ends the run; see `cofed.callbacks.AbstractCallback`.
 
     Returns
     -------
@@ -194,7 +195,7 @@ def checked_store(checkpoint: object, every: object, keep: object, rounds: int) 
 
 def start_run(spec: RunSpec, conduct: Conduct) -> Result:
     """A run from its first round."""
-    job, start, store = prepare(spec), spec.start(), conduct.store
+    job, start, store = prepare(spec, conduct.listeners.see_models), spec.start(), conduct.store
     state = begin_stage(job, 0, start)
     with contextlib.ExitStack() as held:
         if store is not None and jax.process_index() == 0:  # everything is checked; of several processes, one writes
@@ -240,7 +241,7 @@ def resume(
         The devices to spread the clients over.
     progress : bool, optional
         Whether to show a progress bar; None shows it where there is a terminal.
-    callbacks : iterable of Callback
+    callbacks : iterable of AbstractCallback
         Objects that are told of the run; see `cofed.run`.
 
     Returns
@@ -278,7 +279,7 @@ def resume(
         with newest.of_its_definition():
             spec = written.definition(problem, federation, algorithm, metrics, evaluation)
             spec = dataclasses.replace(spec, mesh=mesh)
-            job, start = prepare(spec), spec.start()
+            job, start = prepare(spec, listeners.see_models), spec.start()
             # The shapes of the state follow from the stage that the checkpoint was made in.
             number = next(i for i, stage in enumerate(job.stages) if newest.record.round <= stage.end)
             template = job.storage.template(gathered(job, begin_stage(job, number, start)), newest.shapes())

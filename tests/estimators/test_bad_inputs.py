@@ -122,8 +122,10 @@ BAD_X = {
     "huge": (X * 1e200, "X must be of a size between"),
     "tiny": (X * 1e-200, "X must be of a size between"),
     "a frame with a hole": (HOLED, "column 'c' of X contains NaN"),
-    "a frame with text": (TEXT, "column 'c' of X must be numbers"),
-    "a frame with dates": (frame().assign(c=pd.Timestamp("2020-01-01")), "column 'c' of X must be numbers"),
+    "a frame with one word": (TEXT, "FederatedLasso: column 'c' is 'x' in every row"),
+    "a frame with dates": (frame().assign(c=pd.Timestamp("2020-01-01")), "FederatedLasso: .*'c' holds dates or times"),
+    "a frame with names": (frame().assign(c=[f"row {i}" for i in range(60)]), "FederatedLasso: .*'c' holds free text"),
+    "a frame with this and that": (frame().assign(c=["x", 1.0] * 30), "FederatedLasso: .*'c' holds values of several"),
     "a frame with a name twice": (TWICE, "columns of X must have different names, but 'a'"),
 }
 BAD_Y = {

@@ -86,8 +86,8 @@ class FederatedLinearModel(BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n, p), pandas.DataFrame, cofed.Federation or AbstractSites
-            The features of every row. A Federation carries y and the clients, too; so do sites, whose rows may be
-            anywhere.
+            The features of every row; columns of text are factors, with the levels of all clients. A Federation
+            carries y and the clients, too; so do sites, whose rows may be anywhere.
         y : array-like of shape (n,)
             The targets. Rows are matched by position, as in scikit-learn; pandas objects with the same row labels in
             another order are refused.

@@ -11,10 +11,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from cofed._util import checks, naming
+from cofed._util.pandas_types import Frame
 from cofed._util.types import Given
 from cofed.federation import Federation
 from cofed.sites.base import AbstractSites
 from cofed.sites.design import Design
+from cofed.sites.frame_intake import check_frame, refuse_text, text_columns, with_factors
 from cofed.sites.memory import MemorySites
 from cofed.sites.rows import SiteRows
 from cofed.sites.site_table import SiteTable
@@ -44,7 +46,8 @@ def gather(
     for what, given in (("y", y), ("clients", clients)):
         refuse_other_order(name, X, what, given)
     refuse_times(name, "X", X)
-    check_frame(name, X)
+    if isinstance(X, pd.DataFrame):
+        X = of_frame(estimator, X, clients, target)
     if target:
         check_target(name, y, classifies)
         rows, labels = numbers(estimator, X, y, y_numeric=not classifies, ensure_min_samples=2)
@@ -59,6 +62,19 @@ def gather(
     sites, own = by_client(name, clients, len(rows))
     each = [labels[r] if target else labels for r in own]
     return MemorySites(SiteRows.of_sites(sites, [rows[r] for r in own], each), names)
+
+
+def of_frame(estimator: BaseEstimator, X: Frame, clients: Clients, target: bool) -> Frame:
+    """A pandas X whose columns are numbers: of models, text becomes factors; a scaler takes none."""
+    name = type(estimator).__name__
+    check_frame(name, X)
+    if not target:
+        refuse_text(name, X)
+        return X
+    if not text_columns(X):
+        return X
+    own = (("all",), [np.arange(len(X))]) if clients is None else by_client(name, clients, len(X))
+    return with_factors(estimator, X, dict(zip(*own, strict=True)))
 
 
 def as_given(
@@ -81,6 +97,8 @@ def aligned(estimator: BaseEstimator, sites: AbstractSites) -> AbstractSites:
     name, known = type(estimator).__name__, vars(estimator)
     design = known.get("design_")
     if design is not None and sites.design is not None:
+        if design.target is None:  # of a frame, whose target came apart from it
+            design = design.model_copy(update={"target": sites.design.target})
         return sites if sites.design == design else sites.with_design(design)
     if sites.n_features != known["n_features_in_"]:
         raise ValueError(
@@ -272,30 +290,6 @@ def check_labels(owner: str, y: Labels) -> None:
     kinds = sorted({type(label).__name__ for label in np.asarray(y, object)})
     if "str" in kinds and len(kinds) > 1:
         raise ValueError(f"{owner}: y must have labels of one kind, got {' and '.join(kinds)}")
-
-
-def check_frame(owner: str, X: Features, besides: str | None = None) -> None:
-    """Columns of a pandas X with names of their own, numbers, and nothing missing; `besides` names the client."""
-    if not isinstance(X, pd.DataFrame):
-        return
-    twice = X.columns[X.columns.duplicated()]
-    if len(twice):
-        raise ValueError(f"{owner}: the columns of X must have different names, but {twice[0]!r} is there twice")
-    for column in X.columns:
-        if besides is not None and column == besides:
-            continue
-        values = X[column]
-        where = f"{owner}: column {column!r} of X"
-        missing = int(np.sum(values.isna().to_numpy()))
-        if missing:
-            raise ValueError(f"{where} contains NaN: {missing} of {len(X)} are missing; fill them or drop the rows")
-        if pd.api.types.is_numeric_dtype(values):
-            continue
-        if not pd.api.types.is_object_dtype(values):
-            raise ValueError(f"{where} must be numbers, got {values.dtype}; encode it as numbers")
-        odd = np.flatnonzero(np.isnan(np.asarray(pd.to_numeric(values, errors="coerce"), float)))
-        if len(odd):
-            raise ValueError(f"{where} must be numbers, but has {values.iloc[odd[0]]!r}; encode it as numbers")
 
 
 def from_federation(

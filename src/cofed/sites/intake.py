@@ -11,7 +11,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from cofed._util import checks, naming
-from cofed._util.pandas_types import Frame
 from cofed._util.types import Given
 from cofed.federation import Federation
 from cofed.sites.base import AbstractSites
@@ -46,8 +45,7 @@ def gather(
     for what, given in (("y", y), ("clients", clients)):
         refuse_other_order(name, X, what, given)
     refuse_times(name, "X", X)
-    if isinstance(X, pd.DataFrame):
-        X = of_frame(estimator, X, clients, target)
+    X = of_frame(estimator, X, clients, target)
     if target:
         check_target(name, y, classifies)
         rows, labels = numbers(estimator, X, y, y_numeric=not classifies, ensure_min_samples=2)
@@ -64,9 +62,11 @@ def gather(
     return MemorySites(SiteRows.of_sites(sites, [rows[r] for r in own], each), names)
 
 
-def of_frame(estimator: BaseEstimator, X: Frame, clients: Clients, target: bool) -> Frame:
+def of_frame(estimator: BaseEstimator, X: Features, clients: Clients, target: bool) -> Features:
     """A pandas X whose columns are numbers: of models, text becomes factors; a scaler takes none."""
     name = type(estimator).__name__
+    if not isinstance(X, pd.DataFrame):
+        return X
     check_frame(name, X)
     if not target:
         refuse_text(name, X)

@@ -13,6 +13,8 @@ from . import partition as partition
 from . import plotting as plotting
 from . import regularizers as regularizers
 from . import report as report
+from .algorithms import SDANE as SDANE
+from .algorithms import AccSDANE as AccSDANE
 from .algorithms import Alternative as Alternative
 from .algorithms import CFedDA as CFedDA
 from .algorithms import FastFedDA as FastFedDA

@@ -28,6 +28,7 @@ class Row(NamedTuple):
     up_bytes: int | None = None  # from a client per round, where that is not so many vectors and numbers
     everyone: bool = False  # whether it needs every client in every round
     draws: bool = False  # whether clients draw for themselves, beside their batches
+    first: int = 1  # the rounds after which the first step shows in the model
 
 
 TABLE = {
@@ -78,6 +79,24 @@ TABLE = {
         up_bytes=2 + 8,
     ),
     "ProxSkip": Row(cofed.ProxSkip(0.02, 0.4), cofed.ProxSkip(0.01, 0.7), everyone=True),
+    "SDANE": Row(
+        *(cofed.SDANE(16.0, 0.1), cofed.SDANE(20.0, 0.2)),
+        down=2,
+        up=2,
+        scalars=(2, 1),
+        everyone=True,
+        network=False,
+        first=3,
+    ),
+    "AccSDANE": Row(
+        *(cofed.AccSDANE(16.0, 0.1), cofed.AccSDANE(20.0, 0.2)),
+        down=2,
+        up=2,
+        scalars=(2, 1),
+        everyone=True,
+        network=False,
+        first=3,
+    ),
     "FedNL": Row(
         cofed.FedNL(cofed.TopK(0.5), 0.8),
         cofed.FedNL(cofed.TopK(0.5), 0.6),
@@ -254,8 +273,9 @@ def test_gradients_through_a_round_are_finite_under_vmap(row):
 
     def objective(algorithm):
         mine = dataclasses.replace(task, algorithm=algorithm)
-        begun = mine.begin(w0, jax.random.key(0), 0)
-        state, _ = mine.one_round(begun)
+        state = mine.begin(w0, jax.random.key(0), 0)
+        for _ in range(row.first):
+            state, _ = mine.one_round(state)
         return smooth(mine.problem, mine.data, mine.model(state))[0]
 
     both = jax.tree.map(lambda a, b: jnp.stack([a, b]), task.algorithm, other.stages[0].task.algorithm)

@@ -281,6 +281,8 @@ LIMITS = {
     "FedADMM": (cofed.FedADMM(0.1, 0.5), {"local_steps": 5}, 1500, 1e-9),
     "FedNL": (cofed.FedNL(cofed.TopK(0.2)), {"local_steps": 1}, 120, 1e-9),
     "FedNL, one bit": (cofed.FedNL(cofed.Quantised(1)), {"local_steps": 1}, 400, 1e-9),
+    "SDANE": (cofed.SDANE(), {"local_steps": 20}, 300, 1e-9),
+    "AccSDANE": (cofed.AccSDANE(mu=0.1), {"local_steps": 20}, 300, 1e-9),
     "ProxSkip, 0.3": (cofed.ProxSkip(0.03, 0.3), {"local_steps": 16}, 2000, 1e-9),
     "ProxSkip, 0.1": (cofed.ProxSkip(0.03, 0.1), {"local_steps": 50}, 2000, 1e-9),
 }
@@ -315,3 +317,19 @@ def test_biased_methods_stay_biased():
     for algorithm in (cofed.FedDualAvg(0.03), cofed.FedAvg(0.03)):
         result = cofed.run(problem, FED, algorithm, rounds=4000, local_steps=5, w0=W0, evaluate_every=4000)
         assert np.linalg.norm(result.model.coef - best) > 1e-3
+
+
+@pytest.mark.parametrize("method", [cofed.SDANE, cofed.AccSDANE])
+def test_stabilized_dane_stays_at_the_pooled_composite_optimum_with_exact_zeros(method):
+    """Its prox-centre, the clients' points and the model: the extension to psi has the right fixed point."""
+    problem = worlds.problem(cofed.L1(0.8))
+    best = cofed.solve_pooled(problem, FED, tol=1e-14).model.coef
+    assert 0 < np.sum(best == 0) < best.size
+    result = cofed.run(problem, FED, method(0.7), rounds=8, local_steps=20, w0={"coef": best}, evaluate_every=8)
+    np.testing.assert_allclose(result.model.coef, best, atol=1e-10)
+    assert np.array_equal(result.model.coef == 0, best == 0)
+
+
+def test_stabilized_dane_needs_everybody():
+    with pytest.raises(ValueError, match="SDANE needs every client in every round"):
+        trajectory(cofed.SDANE(), local_steps=5, clients_per_round=2)

@@ -184,6 +184,67 @@ def proxskip(lr, p, lengths):
     return out
 
 
+def around(centre, means, strength, curvature):
+    """The clients' work of S-DANE: their points, subgradients, and the curvature that they have met."""
+    points, slopes = [], []
+    for m, g in enumerate(G):
+        h, x, at, slope = g(centre) - means, centre, g(centre), np.zeros_like(W0)
+        for _ in range(K):
+            ahead = x - (at - h + strength * (x - centre)) / (curvature[m] + strength)
+            new = worlds.soft(ahead, LAM / (curvature[m] + strength))
+            d, bent = new - x, g(new) - at
+            if d @ bent > curvature[m] * d @ d:
+                curvature[m] = 1.05 * d @ bent / (d @ d)
+                continue
+            x, at, slope = new, g(new), g(new) + (ahead - new) * (curvature[m] + strength)
+            off = slope - h + strength * (x - centre)
+            if np.linalg.norm(off) <= strength / 2 * np.linalg.norm(x - centre):
+                break
+        points.append(x)
+        slopes.append(slope)
+    return points, slopes
+
+
+def passes(centre, points, slopes, strength):
+    """S-DANE's test of a step, with each h_i at the mean of the points."""
+    x, total = mean(points), mean(slopes)
+    gradients = [g(x) for g in G]
+    h = [one - mean(gradients) for one in gradients]
+    products = [(s - one) @ (centre - p) for s, one, p in zip(slopes, h, points, strict=True)]
+    return mean(products) >= total @ total / (2 * strength)
+
+
+def sdane(strength, mu):
+    """Two rounds of the engine are one of the paper's: x is known after the look that follows the work."""
+    x, v, out, curvature = W0, W0, [W0, W0, W0], [0.0] * M
+    while len(out) <= ROUNDS:
+        points, slopes = around(v, mean([g(v) for g in G]), strength, curvature)
+        if passes(v, points, slopes, strength):
+            x, a = mean(points), 1 / strength
+            v, strength = (mu * a * x + v - a * mean(slopes)) / (1 + mu * a), strength / 2
+        else:
+            strength = 2 * strength
+        out += [x, x]
+    return out[: ROUNDS + 1]
+
+
+def accsdane(strength, mu):
+    x, v, A, B, out, curvature = W0, W0, 0.0, 1.0, [W0, W0, W0], [0.0] * M
+    while len(out) <= ROUNDS:
+        a = (B + np.sqrt(B**2 + 4 * strength * A * B)) / (2 * strength)
+        y = (A * x + a * v) / (A + a)
+        points, slopes = around(y, mean([g(y) for g in G]), strength, curvature)
+        if passes(y, points, slopes, strength):
+            x = mean(points)
+            v = (mu * a * x + B * v - a * mean(slopes)) / (mu * a + B)
+            A, B, strength = A + a, B + mu * a, strength / 2
+            out += [x, x]
+        else:
+            strength = 2 * strength
+            out += [x, x, x]  # one more look, as y is another
+    return out[: ROUNDS + 1]
+
+
 def drawn_lengths(p, most):
     """How many steps the rounds of a run with seed 0 have."""
     from cofed.engine import sampling
@@ -209,6 +270,10 @@ PAIRS = {
     "CFedDA, huge ball": (cofed.CFedDA(0.3, 8.0, radius=1e6), lambda: cfedda(0.3, 8.0)),
     "FedDecouple": (cofed.FedDecouple(0.05, 1.7), lambda: feddecouple(0.05, 1.7)),
     "ProxSkip": (cofed.ProxSkip(0.05, 0.4), lambda: proxskip(0.05, 0.4, drawn_lengths(0.4, K))),
+    "SDANE": (cofed.SDANE(16.0, 0.2), lambda: sdane(16.0, 0.2)),
+    "SDANE, too weak": (cofed.SDANE(2.0), lambda: sdane(2.0, 0.0)),
+    "AccSDANE": (cofed.AccSDANE(16.0, 0.2), lambda: accsdane(16.0, 0.2)),
+    "AccSDANE, too weak": (cofed.AccSDANE(2.0), lambda: accsdane(2.0, 0.0)),
     "FedDR": (cofed.FedDR(0.05, 0.8, 0.9), lambda: feddr(0.05, 0.8, 0.9)),
     "FedADMM": (cofed.FedADMM(0.05, 0.8), lambda: fedadmm(0.05, 0.8)),
 }

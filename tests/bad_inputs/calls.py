@@ -193,6 +193,8 @@ fraction = k.grid_of(lambda value: k.real(0, strict=True)(value) and k.real(high
 enrol("FedNL", cofed.FedNL, {"compressor": cofed.TopK(0.5)}, compressor=k.nothing, hessian_lr=fraction)
 enrol("Compressed", cofed.Compressed, {"algorithm": METHOD, "compressor": cofed.TopK(0.5)}, compressor=k.nothing)
 enrol("ProxSkip", cofed.ProxSkip, {"client_lr": 0.1, "probability": 0.3}, probability=fraction)
+enrol("SDANE", cofed.SDANE, {"strength": 1.0})
+enrol("AccSDANE", cofed.AccSDANE, {"strength": 1.0})
 enrol("NIDS", cofed.NIDS, {"client_lr": 0.1})
 enrol("PGExtra", cofed.PGExtra, {"client_lr": 0.1})
 enrol("DASM", cofed.DASM, {"step": 0.1}, step=rate)

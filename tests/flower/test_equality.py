@@ -30,6 +30,8 @@ TABLE = [
     (cofed.FedNewton(), L1),
     (cofed.FedNL(cofed.TopK(0.5)), L1),
     (cofed.ProxSkip(0.02, 0.4), L1),
+    (cofed.SDANE(0.5), L1),
+    (cofed.AccSDANE(0.5, 0.1), L1),
     (cofed.Compressed(cofed.FedDualAvg(0.02, 1.2), cofed.RandomK(0.5)), L1),
     (cofed.Compressed(cofed.MCFedDA(mu=0.1, L=20.0, strengths=(0.1, 0.05)), cofed.TopK(0.5)), L1),
     (cofed.Compressed(cofed.FedDecouple(0.02, 1.2), cofed.Quantised(2)), L1),

@@ -1,5 +1,6 @@
 """The algorithms with a server, one file each; `base` says what an algorithm is."""
 
+from cofed.algorithms.accsdane import AccSDANE
 from cofed.algorithms.alternative import Alternative
 from cofed.algorithms.cfedda import CFedDA
 from cofed.algorithms.fastfedda import FastFedDA
@@ -17,8 +18,11 @@ from cofed.algorithms.mcfedda import MCFedDA
 from cofed.algorithms.proxskip import ProxSkip
 from cofed.algorithms.purelocal import PureLocal
 from cofed.algorithms.scaffold import Scaffold
+from cofed.algorithms.sdane import SDANE
 
 __all__ = [
+    "SDANE",
+    "AccSDANE",
     "Alternative",
     "CFedDA",
     "FastFedDA",

@@ -104,12 +104,13 @@ def describe_all() -> list[AlgorithmInfo]:
     """All methods, in words: those with a server, then those by gossip.
 
     >>> [method["name"] for method in describe_all()][:2]
-    ['Alternative', 'CFedDA']
+    ['AccSDANE', 'Alternative']
     """
     import cofed
     from cofed import algorithms, gossip
 
-    names = [*algorithms.__all__, *(name for name in gossip.__all__ if name != "topologies")]
+    by_gossip = (name for name in gossip.__all__ if name != "topologies")
+    names = [*sorted(algorithms.__all__, key=str.lower), *sorted(by_gossip, key=str.lower)]
     return [describe(getattr(cofed, name)) for name in names]
 
 

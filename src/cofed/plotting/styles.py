@@ -23,6 +23,8 @@ COLOURS: dict[str, str] = {
     "FedNL": "#661100",
     "FedFISTA": "#44AA99",
     "ProxSkip": "#117733",
+    "SDANE": "#6699CC",
+    "AccSDANE": "#004488",
     "DFedMiD": "#D55E00",
     "DFedDA": "#0072B2",
     "ReFedDAGT": "#E69F00",

@@ -10,6 +10,7 @@ from cofed.cli.messages import BadEnd
 from cofed.fitting import FitPlan, FitTables, PreparedFit
 from cofed.sites import ChosenColumns, SiteRefused
 from cofed.sites.link import SitesMissing
+from cofed.sites.local import Consent
 from cofed.sites.network import NetworkSites
 from cofed.sites.policy import Policy, PolicyGuard, advice
 from cofed.sites.policy.advice import ADVICE
@@ -103,6 +104,50 @@ def test_a_fit_does_not_go_on_with_one_masked_site(tmp_path):
     link.silent_after["rome"] = 1
     with pytest.raises(BadEnd, match="oslo would be left, and the answers of a single site cannot be masked"):
         fitted(link, tmp_path, FitPlan("gaussian", alpha=0.1), drop=True)
+
+
+class Agreeing(Consent):
+    """What a site agrees to that has approved a study by whose words rome agrees to sums with and without it."""
+
+    def releasable(self, study):
+        return frozenset({"rome"})
+
+
+def strict(agreed, rule="rows"):
+    """Sites of a study with keys of which rome's own policy forbids it to answer."""
+    sums = {"masked": "required", "sites": 99 if rule == "sites" else 3}
+    policies = {"rome": Policy.model_validate({"sums": sums, "rows": {"site": 1000 if rule == "rows" else 10}})}
+    link = MaskedLink(
+        tables(),
+        guard=lambda site: PolicyGuard(policies.get(site, FEW_FOLDS), None, site),
+        consent=lambda site: Agreeing() if agreed == "by the study" else Consent(),
+    )
+    keys = {name: site.masks.keys.public for name, site in link.sites.items()}
+    releases, releasable = RELEASES[agreed]
+    link.invitation = Invitation.masked("5f0c", keys, releases, frozenset(releasable))
+    return link
+
+
+def test_a_site_whose_rule_forbids_an_answer_is_left_out_where_it_has_agreed(tmp_path):
+    fitted(strict("by the study"), tmp_path, FitPlan("gaussian", alpha=0.1), drop=True)
+    summary = (tmp_path / "summary.txt").read_text()
+    assert summary.startswith("WITHOUT rome: the model is of the other sites' rows.")
+    assert "its rule 'rows' forbids it" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("link", "drop", "sentence"),
+    [
+        (strict("by the study"), False, "rome does not answer: its rule 'rows' forbids it. What can be done"),
+        (strict("not at all"), True, "its rule 'rows' forbids it. It cannot go on without rome: rome must agree"),
+        (strict("by the study", "sites"), True, "rome does not answer: its rule 'sites' forbids it. What can be done"),
+    ],
+    ids=["not told to", "not released", "a rule about all sites"],
+)
+def test_else_a_rule_that_forbids_an_answer_ends_the_fit(tmp_path, link, drop, sentence):
+    with pytest.raises(BadEnd) as caught:
+        fitted(link, tmp_path, FitPlan("gaussian", alpha=0.1), drop=drop)
+    assert sentence in str(caught.value)
 
 
 def test_there_is_advice_for_every_rule_that_a_server_hears_of():

@@ -14,9 +14,11 @@ from cofed.fitting.finished import FinishedFit, exchange_table
 from cofed.fitting.outputs import write_fit, write_table
 from cofed.fitting.page import title
 from cofed.fitting.plan import FitPlan
-from cofed.sites import AbstractSites, Design
+from cofed.sites import AbstractSites, Design, SiteRefused
 from cofed.sites.link import SitesMissing, going_on
 from cofed.sites.network import NetworkSites
+
+OF_ALL_SITES = ("site sets", "sites", "masked")  # rules about who takes part, and how: another site less mends nothing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +40,7 @@ class FitJob:
     command : str
         The command that does the same again.
     drop : bool
-        Whether to begin anew without sites that do not answer.
+        Whether to begin anew without sites that do not answer, or that a rule of theirs forbids to.
     notes : tuple of str
         What the report has to say of it.
     """
@@ -149,7 +151,19 @@ def fitted(job: FitJob) -> tuple[FitJob, FederatedLinearModel]:
             if not job.drop:
                 raise
             job = job.without(missing)
-            job.sites.exchanges.tell("waiting", words=f"{job.notes[-1]} Beginning anew.")
+        except SiteRefused as refused:
+            if not job.drop or not refused.site or refused.rule in OF_ALL_SITES:
+                raise
+            job = without_refusing(job, refused)
+        job.sites.exchanges.tell("waiting", words=f"{job.notes[-1]} Beginning anew.")
+
+
+def without_refusing(job: FitJob, refused: SiteRefused) -> FitJob:
+    """The same without a site that does not answer by a rule of its own; its refusal where there can be no such fit."""
+    try:
+        return job.without(SitesMissing(str(refused), {refused.site: str(refused)}))
+    except SitesMissing as ended:
+        raise SiteRefused(str(ended), refused.site, refused.rule) from None
 
 
 def with_intervals(job: FitJob, model: FederatedLinearModel) -> FitJob:

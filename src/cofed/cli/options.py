@@ -72,7 +72,8 @@ Patience = Annotated[int, typer.Option(callback=between(1, YEAR), help="Seconds 
 Missing = Annotated[
     str,
     typer.Option(
-        help="Then end the fit, or drop a site that does not come, falls silent or may not answer: go on without it, and say so."
+        help="Then end the fit, or drop a site that does not come, falls silent or may not answer: go on without it, "
+        "and say so."
     ),
 ]
 Plain = Annotated[

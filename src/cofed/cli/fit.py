@@ -80,6 +80,9 @@ def fit(
     class_weight: Annotated[
         str | None, typer.Option(help="balanced: all classes count the same, all together.", show_default=False)
     ] = None,
+    site_effects: Annotated[
+        str, typer.Option(help="fixed: an intercept for every site, which no other learns where answers are masked.")
+    ] = "none",
     client: Annotated[
         str | None, typer.Option(help="The column that says which site a row of one table is of.")
     ] = None,
@@ -137,7 +140,7 @@ def fit(
             assert target is not None
             intervals = level if infer else None
             guess = "gaussian" if class_weight is None else "binomial"
-            chosen = l1_ratio, alpha, cv, select, intervals, seed, errors, class_weight
+            chosen = l1_ratio, alpha, cv, select, intervals, seed, errors, class_weight, site_effects
             plan = FitPlan(guess if family is None else family, penalty, *chosen)
             roles = {"weight": weight, "offset": offset, "event": event, "entry": entry}
             choice = FitTables(sites, target, names(features), client, missing_values, **roles)

@@ -17,10 +17,11 @@ from cofed.estimators.checks import check_count, check_flag, check_number, named
 from cofed.estimators.feature_options import FeatureOptions
 from cofed.estimators.progress import CertifiedFit
 from cofed.estimators.regularization_path import RegularizationPath
+from cofed.estimators.site_effects import intercepts_of_rows, site_effects
 from cofed.estimators.solver import DENSE, check_algorithm, solve
 from cofed.estimators.standardized_problem import StandardizedProblem, require_duality, standardized
 from cofed.estimators.survey import Survey, survey
-from cofed.losses import AbstractLoss
+from cofed.losses import AbstractLoss, SiteIntercepts
 from cofed.privacy import Privacy
 from cofed.regularizers import AbstractRegularizer
 from cofed.sites import AbstractSites, Design, ExchangeTotal, Folds
@@ -210,8 +211,9 @@ class FederatedLinearModel(BaseEstimator):
         check_is_fitted(self)
         refuse_privacy(self, "intervals", "their sums would not be noised")
         other, owner = copy.copy(self), type(self).__name__  # taking in rows sets what is known of features and classes
-        if not self._loss().rowwise and not (isinstance(errors, str) and errors == "model"):
-            raise ValueError(f"{owner}: errors must be 'model', got {errors!r}")
+        if not self._posed_loss().rowwise and not (isinstance(errors, str) and errors == "model"):
+            beside = " beside intercepts of sites (site_effects)" if self._has_site_effects else ""
+            raise ValueError(f"{owner}: errors must be 'model'{beside}, got {errors!r}")
         given = asked_errors(owner, X, errors)
         options = row_options(owner, given.X, sample_weight, offset)
         clustered = in_clusters(owner, other._intake(options.X, y, clients), given._replace(X=options.X), clients)
@@ -264,6 +266,20 @@ class FederatedLinearModel(BaseEstimator):
         """The loss of a row; called after `_intake`."""
         raise NotImplementedError
 
+    @property
+    def _has_site_effects(self) -> bool:
+        """Whether every site has an intercept of its own."""
+        return vars(self).get("site_effects", "none") == "fixed"
+
+    @property
+    def _has_one_intercept(self) -> bool:
+        """Whether all sites have the same intercept."""
+        return bool(self.fit_intercept) and not self._has_site_effects
+
+    def _posed_loss(self) -> AbstractLoss:
+        """The loss of the problem that is solved: of rows, or of sites, each with the best intercept for its rows."""
+        return SiteIntercepts(self._loss()) if self._has_site_effects else self._loss()
+
     def _penalty(self, problem: StandardizedProblem, alpha: float) -> AbstractRegularizer:
         """The penalty of this strength, on the coefficients that are solved for."""
         raise NotImplementedError
@@ -311,11 +327,11 @@ class FederatedLinearModel(BaseEstimator):
 
     def _standardized(self, sites: AbstractSites, folds: Folds | None = None) -> StandardizedProblem:
         """The problem in the units of the solver."""
-        loss, before = self._loss(), len(sites.exchanges)
+        loss, before = self._posed_loss(), len(sites.exchanges)
         self._feature_options()  # refuses what does not fit, before anything is asked
         require_duality(loss)
         with named_refusals(type(self).__name__):
-            found = survey(self._by_class(sites), loss, bool(self.fit_intercept), self._check_sums, folds)
+            found = survey(self._by_class(sites), loss, self._has_one_intercept, self._check_sums, folds)
         return self._posed(dataclasses.replace(found, before=before))
 
     def _posed(self, found: Survey) -> StandardizedProblem:
@@ -349,7 +365,10 @@ class FederatedLinearModel(BaseEstimator):
     def _set_fitted(self, problem: StandardizedProblem, answer: CertifiedFit) -> None:
         """Set the fitted attributes."""
         self.__dict__.pop("privacy_", None)  # of an earlier fit
-        coef, intercept = problem.original(answer.w)
+        own = None
+        if self._has_site_effects:
+            own, self.site_effects_ = site_effects(problem, answer.w)
+        coef, intercept = problem.original(answer.w, own)
         self.coef_, self.intercept_ = self._output(coef + 0.0, intercept)  # no -0
         self.support_ = np.any(coef.reshape(len(coef), -1) != 0, axis=1)
         self.certificate_ = answer.certificate
@@ -393,34 +412,36 @@ class FederatedLinearModel(BaseEstimator):
             X = X.drop(columns=[name for name in columns if name is not None and name in X.columns])
         return np.asarray(numbers(self, encoded(self, X), reset=False))
 
-    def _linear(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
-        """X coef + intercept + offset"""
+    def _linear(self, X: Features, offset: RowNumbers = None, clients: Clients = None) -> np.ndarray:
+        """X coef + intercept + offset, with the intercepts of the clients where each has its own"""
         rows = self._rows(X)
         has_offset = bool(vars(self).get("has_offset_", False))
         added = predicted_offset(type(self).__name__, X, offset, len(rows), has_offset)
-        found = rows @ np.asarray(self.coef_).T + self.intercept_
+        found = rows @ np.asarray(self.coef_).T + intercepts_of_rows(self, X, clients, len(rows))
         return found + (added if found.ndim == 1 else added[:, None])
 
 
 class FederatedRegressor(FederatedLinearModel):
     """A linear model whose prediction is X coef + intercept."""
 
-    def predict(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
+    def predict(self, X: Features, offset: RowNumbers = None, clients: Clients = None) -> np.ndarray:
         """The predictions for new rows.
 
         Parameters
         ----------
         X : array-like of shape (n, p) or pandas.DataFrame
-            New rows, with the features of the fit (a column of client names is left out).
+            New rows, with the features of the fit (a column of client names is no feature).
         offset : array-like of shape (n,) or str, optional
             The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
+        clients : array-like of shape (n,) or str, optional
+            The rows' clients, of a model with an intercept for each (`site_effects`); None is their mean.
 
         Returns
         -------
         ndarray of shape (n,)
             X coef + intercept + offset.
         """
-        return self._linear(X, offset)
+        return self._linear(X, offset, clients)
 
 
 def refuse_privacy(model: FederatedLinearModel, what: str, why: str) -> None:

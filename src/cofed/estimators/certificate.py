@@ -28,7 +28,8 @@ are at risk together (a third central moment beside a variance). So F(v + delta)
 delta with h(R) = (exp(-R) + R - 1) / R^2, h(1) = 1/e. Let e be what violates optimality at v, D^2 = e' H^-1 e, a =
 sqrt(delta' H delta) for the way delta to the minimum, and C such that R <= C a. P is convex, so for every t in (0, 1]
 the gap is at most D a - t h(t C a) a^2. If C a <= 1, t = 1 gives D a - a^2/e <= (e/4) D^2; else t = 1/(C a) gives
-a (D - 1/(e C)). So where C D <= 1/e the gap is at most (e/4) D^2: the rounding of a gradient, squared.
+a (D - 1/(e C)). So where C D <= 1/e the gap is at most (e/4) D^2: the rounding of a gradient, squared. The same holds
+of a loss with intercepts of the sites' own, with the range among the rows of a site (`losses/site_intercepts.py`).
 
 Rounding. The gradient's j-th entry is known to err_j = 8 eps q_j (curvature * sum_k q_k |v_k| + rms theta), q the root
 mean squares of the columns, and the gap to `rounding`, a like expression in the sizes of its terms: never 1/alpha.

@@ -35,6 +35,9 @@ class FederatedLassoCV(CrossValidated, FederatedLasso):
         The seed of the folds.
     fit_intercept : bool, default=True
         Whether b is free (it is never penalised) or 0.
+    site_effects : {"none", "fixed"}, default="none"
+        "fixed" gives every client an intercept of its own, which is not penalised and is found by the client;
+        `intercept_` is then their mean, in which each counts as its rows do.
     standardize : bool, default=True
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
@@ -71,6 +74,9 @@ class FederatedLassoCV(CrossValidated, FederatedLasso):
         Coefficients for the features as they were given.
     intercept_ : float
         The intercept.
+    site_effects_ : dict or None
+        Every client's intercept, NaN where its labels tell none; None where answers are masked. With site_effects
+        "fixed" only.
     support_ : ndarray of bool
         True where a feature is used.
     certificate_ : Certificate or None
@@ -108,6 +114,7 @@ class FederatedLassoCV(CrossValidated, FederatedLasso):
         criterion: Given[str] = "min",
         random_state: Given[int] = 0,
         fit_intercept: Given[bool] = True,
+        site_effects: Given[str] = "none",
         standardize: Given[bool] = True,
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
@@ -125,6 +132,7 @@ class FederatedLassoCV(CrossValidated, FederatedLasso):
         self.criterion = criterion
         self.random_state = random_state
         self.fit_intercept = fit_intercept
+        self.site_effects = site_effects
         self.standardize = standardize
         self.algorithm = algorithm
         self.tol = tol
@@ -158,6 +166,9 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
         The seed of the folds.
     fit_intercept : bool, default=True
         Whether b is free (it is never penalised) or 0.
+    site_effects : {"none", "fixed"}, default="none"
+        "fixed" gives every client an intercept of its own, which is not penalised and is found by the client;
+        `intercept_` is then their mean, in which each counts as its rows do.
     standardize : bool, default=True
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
@@ -194,6 +205,9 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
         Coefficients for the features as they were given.
     intercept_ : float
         The intercept.
+    site_effects_ : dict or None
+        Every client's intercept, NaN where its labels tell none; None where answers are masked. With site_effects
+        "fixed" only.
     support_ : ndarray of bool
         True where a feature is used.
     certificate_ : Certificate or None
@@ -231,6 +245,7 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
         criterion: Given[str] = "min",
         random_state: Given[int] = 0,
         fit_intercept: Given[bool] = True,
+        site_effects: Given[str] = "none",
         standardize: Given[bool] = True,
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
@@ -249,6 +264,7 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
         self.criterion = criterion
         self.random_state = random_state
         self.fit_intercept = fit_intercept
+        self.site_effects = site_effects
         self.standardize = standardize
         self.algorithm = algorithm
         self.tol = tol
@@ -289,6 +305,9 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
         The seed of the folds.
     fit_intercept : bool, default=True
         Whether b is free (it is never penalised) or 0.
+    site_effects : {"none", "fixed"}, default="none"
+        "fixed" gives every client an intercept of its own, which is not penalised and is found by the client;
+        `intercept_` is then their mean, in which each counts as its rows do.
     standardize : bool, default=True
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
@@ -322,6 +341,9 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
         Coefficients for the features as they were given.
     intercept_ : ndarray of shape (1,) or (classes,)
         The intercept.
+    site_effects_ : dict or None
+        Every client's intercept, NaN where its labels tell none; None where answers are masked. With site_effects
+        "fixed" only.
     support_ : ndarray of bool
         True where a feature is used.
     certificate_ : Certificate
@@ -363,6 +385,7 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
         criterion: Given[str] = "min",
         random_state: Given[int] = 0,
         fit_intercept: Given[bool] = True,
+        site_effects: Given[str] = "none",
         standardize: Given[bool] = True,
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
@@ -383,6 +406,7 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
         self.criterion = criterion
         self.random_state = random_state
         self.fit_intercept = fit_intercept
+        self.site_effects = site_effects
         self.standardize = standardize
         self.algorithm = algorithm
         self.tol = tol
@@ -415,6 +439,9 @@ class FederatedPoissonCV(CrossValidated, FederatedPoisson):
         The seed of the folds.
     fit_intercept : bool, default=True
         Whether b is free (it is never penalised) or 0.
+    site_effects : {"none", "fixed"}, default="none"
+        "fixed" gives every client an intercept of its own, which is not penalised and is found by the client;
+        `intercept_` is then their mean, in which each counts as its rows do.
     standardize : bool, default=True
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
@@ -448,6 +475,9 @@ class FederatedPoissonCV(CrossValidated, FederatedPoisson):
         Coefficients for the features as they were given.
     intercept_ : float
         The intercept.
+    site_effects_ : dict or None
+        Every client's intercept, NaN where its labels tell none; None where answers are masked. With site_effects
+        "fixed" only.
     support_ : ndarray of bool
         True where a feature is used.
     certificate_ : Certificate
@@ -484,6 +514,7 @@ class FederatedPoissonCV(CrossValidated, FederatedPoisson):
         criterion: Given[str] = "min",
         random_state: Given[int] = 0,
         fit_intercept: Given[bool] = True,
+        site_effects: Given[str] = "none",
         standardize: Given[bool] = True,
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
@@ -501,6 +532,7 @@ class FederatedPoissonCV(CrossValidated, FederatedPoisson):
         self.criterion = criterion
         self.random_state = random_state
         self.fit_intercept = fit_intercept
+        self.site_effects = site_effects
         self.standardize = standardize
         self.algorithm = algorithm
         self.tol = tol

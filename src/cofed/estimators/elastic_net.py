@@ -28,6 +28,9 @@ class FederatedElasticNet(SiteScoreMixin, RegressorMixin, WithFeatureOptions, Fe
         The part of the penalty that is the l1 norm.
     fit_intercept : bool, default=True
         Whether b is free (it is never penalised) or 0.
+    site_effects : {"none", "fixed"}, default="none"
+        "fixed" gives every client an intercept of its own, which is not penalised and is found by the client;
+        `intercept_` is then their mean, in which each counts as its rows do.
     standardize : bool, default=True
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
@@ -54,6 +57,9 @@ class FederatedElasticNet(SiteScoreMixin, RegressorMixin, WithFeatureOptions, Fe
         Coefficients for the features as they were given.
     intercept_ : float
         The intercept.
+    site_effects_ : dict or None
+        Every client's intercept, NaN where its labels tell none; None where answers are masked. With site_effects
+        "fixed" only.
     support_ : ndarray of bool
         True where a feature is used.
     certificate_ : Certificate or None
@@ -84,6 +90,7 @@ class FederatedElasticNet(SiteScoreMixin, RegressorMixin, WithFeatureOptions, Fe
         *,
         l1_ratio: Given[float] = 0.5,
         fit_intercept: Given[bool] = True,
+        site_effects: Given[str] = "none",
         standardize: Given[bool] = True,
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
@@ -97,6 +104,7 @@ class FederatedElasticNet(SiteScoreMixin, RegressorMixin, WithFeatureOptions, Fe
         self.alpha = alpha
         self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
+        self.site_effects = site_effects
         self.standardize = standardize
         self.algorithm = algorithm
         self.tol = tol
@@ -128,6 +136,9 @@ class FederatedLasso(FederatedElasticNet):
         The strength of the penalty.
     fit_intercept : bool, default=True
         Whether b is free (it is never penalised) or 0.
+    site_effects : {"none", "fixed"}, default="none"
+        "fixed" gives every client an intercept of its own, which is not penalised and is found by the client;
+        `intercept_` is then their mean, in which each counts as its rows do.
     standardize : bool, default=True
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
@@ -154,6 +165,9 @@ class FederatedLasso(FederatedElasticNet):
         Coefficients for the features as they were given.
     intercept_ : float
         The intercept.
+    site_effects_ : dict or None
+        Every client's intercept, NaN where its labels tell none; None where answers are masked. With site_effects
+        "fixed" only.
     support_ : ndarray of bool
         True where a feature is used.
     certificate_ : Certificate or None
@@ -183,6 +197,7 @@ class FederatedLasso(FederatedElasticNet):
         alpha: Given[float] = 1.0,
         *,
         fit_intercept: Given[bool] = True,
+        site_effects: Given[str] = "none",
         standardize: Given[bool] = True,
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
@@ -195,6 +210,7 @@ class FederatedLasso(FederatedElasticNet):
     ):
         self.alpha = alpha
         self.fit_intercept = fit_intercept
+        self.site_effects = site_effects
         self.standardize = standardize
         self.algorithm = algorithm
         self.tol = tol

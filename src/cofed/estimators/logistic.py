@@ -19,7 +19,7 @@ from cofed.estimators.penalty import elastic_net
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.estimators.with_feature_options import WithFeatureOptions
-from cofed.losses import Logistic, Softmax
+from cofed.losses import AbstractLoss, Logistic, Softmax
 from cofed.privacy import Privacy
 from cofed.regularizers import AbstractRegularizer
 from cofed.sites import AbstractSites
@@ -52,6 +52,9 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
         all classes count the same, all together, as scikit-learn's.
     fit_intercept : bool, default=True
         Whether b is free (it is never penalised) or 0.
+    site_effects : {"none", "fixed"}, default="none"
+        "fixed" gives every client an intercept of its own, which is not penalised and is found by the client;
+        `intercept_` is then their mean, in which each counts as its rows do.
     standardize : bool, default=True
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
@@ -78,6 +81,9 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
         Coefficients for the features as they were given.
     intercept_ : ndarray of shape (1,) or (classes,)
         The intercept.
+    site_effects_ : dict or None
+        Every client's intercept, NaN where its labels tell none; None where answers are masked. With site_effects
+        "fixed" only.
     support_ : ndarray of bool
         True where a feature is used.
     certificate_ : Certificate or None
@@ -116,6 +122,7 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
         groups: Given[npt.ArrayLike | None] = None,
         class_weight: Given[Mapping[Label, float] | str | None] = None,
         fit_intercept: Given[bool] = True,
+        site_effects: Given[str] = "none",
         standardize: Given[bool] = True,
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
@@ -132,6 +139,7 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
         self.groups = groups
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
+        self.site_effects = site_effects
         self.standardize = standardize
         self.algorithm = algorithm
         self.tol = tol
@@ -142,7 +150,7 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
         self.high = high
         self.privacy = privacy
 
-    def decision_function(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
+    def decision_function(self, X: Features, offset: RowNumbers = None, clients: Clients = None) -> np.ndarray:
         """The scores of the classes.
 
         Parameters
@@ -151,16 +159,18 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
             New rows, with the features of the fit.
         offset : array-like of shape (n,) or str, optional
             The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
+        clients : array-like of shape (n,) or str, optional
+            The rows' clients, of a model with an intercept for each (`site_effects`); None is their mean.
 
         Returns
         -------
         ndarray of shape (n,) or (n, classes)
             The log odds of the second class; of several classes, a column for each.
         """
-        scores = self._linear(X, offset)
+        scores = self._linear(X, offset, clients)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict_proba(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
+    def predict_proba(self, X: Features, offset: RowNumbers = None, clients: Clients = None) -> np.ndarray:
         """The probability of each class.
 
         Parameters
@@ -169,18 +179,20 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
             New rows, with the features of the fit.
         offset : array-like of shape (n,) or str, optional
             The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
+        clients : array-like of shape (n,) or str, optional
+            The rows' clients, of a model with an intercept for each (`site_effects`); None is their mean.
 
         Returns
         -------
         ndarray of shape (n, classes)
             Probabilities, in the order of `classes_`.
         """
-        scores = self.decision_function(X, offset)
+        scores = self.decision_function(X, offset, clients)
         if scores.ndim == 1:
             return np.column_stack([expit(-scores), expit(scores)])
         return softmax(scores, axis=1)
 
-    def predict_log_proba(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
+    def predict_log_proba(self, X: Features, offset: RowNumbers = None, clients: Clients = None) -> np.ndarray:
         """The logarithm of the probability of each class.
 
         Parameters
@@ -189,15 +201,17 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
             New rows, with the features of the fit.
         offset : array-like of shape (n,) or str, optional
             The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
+        clients : array-like of shape (n,) or str, optional
+            The rows' clients, of a model with an intercept for each (`site_effects`); None is their mean.
 
         Returns
         -------
         ndarray of shape (n, classes)
             Logarithms, in the order of `classes_`.
         """
-        return np.log(self.predict_proba(X, offset))
+        return np.log(self.predict_proba(X, offset, clients))
 
-    def predict(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
+    def predict(self, X: Features, offset: RowNumbers = None, clients: Clients = None) -> np.ndarray:
         """The most probable class.
 
         Parameters
@@ -206,13 +220,15 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
             New rows, with the features of the fit.
         offset : array-like of shape (n,) or str, optional
             The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
+        clients : array-like of shape (n,) or str, optional
+            The rows' clients, of a model with an intercept for each (`site_effects`); None is their mean.
 
         Returns
         -------
         ndarray of shape (n,)
             Labels.
         """
-        scores = self.decision_function(X, offset)
+        scores = self.decision_function(X, offset, clients)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def _check_parameters(self) -> None:
@@ -271,6 +287,12 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
             name = type(self).__name__
             raise ValueError(f"{name}: an offset is for two classes, and there are {len(self.classes_)}")
         return sites
+
+    def _posed_loss(self) -> AbstractLoss:
+        if self._has_site_effects and len(self.classes_) > 2:
+            name = type(self).__name__
+            raise ValueError(f"{name}: site_effects='fixed' is for two classes, and there are {len(self.classes_)}")
+        return super()._posed_loss()
 
     def _loss(self) -> Logistic | Softmax:
         return Logistic() if len(self.classes_) == 2 else Softmax(len(self.classes_))

@@ -23,6 +23,7 @@ from cofed.estimators.lock_step import PathsAnswer
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.progress import CertifiedFit
 from cofed.estimators.regularization_path import RegularizationPath
+from cofed.estimators.site_effects import mean_intercepts
 from cofed.estimators.solver import choose, solve
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.sites.intake import Clients, FitFeatures, Labels, feature_names
@@ -123,7 +124,8 @@ def collect(
     estimator: FederatedLinearModel, problem: StandardizedProblem, alphas: np.ndarray, answers: list[CertifiedFit]
 ) -> RegularizationPath:
     """The answers as a path."""
-    models = [problem.original(answer.w) for answer in answers]
+    own = mean_intercepts(problem, [answer.w for answer in answers]) if problem.survey.loss.site_parameters else None
+    models = [problem.original(fit.w, None if own is None else own[i]) for i, fit in enumerate(answers)]
     shown = [estimator._output(coef, intercept) for coef, intercept in models]
     size = problem.units.objective
     return RegularizationPath(
@@ -138,7 +140,7 @@ def collect(
         n=problem.n,
         n_rounds=problem.n_rounds,
         bytes=problem.bytes,
-        gaussian=problem.loss.quadratic,
+        gaussian=problem.loss.of_rows.quadratic,
         feature_names=tuple(feature_names(estimator)),
         weight=problem.weight if problem.sites.has_weights else None,
     )

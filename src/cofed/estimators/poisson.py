@@ -16,7 +16,7 @@ from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.estimators.with_feature_options import WithFeatureOptions
 from cofed.losses import Poisson
 from cofed.sites import AbstractSites
-from cofed.sites.intake import Features, FitFeatures, Labels
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels
 from cofed.sites.queries import SumsAnswer
 from cofed.sites.row_options import RowNumbers
 
@@ -35,6 +35,9 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         The part of the penalty that is the l1 norm.
     fit_intercept : bool, default=True
         Whether b is free (it is never penalised) or 0.
+    site_effects : {"none", "fixed"}, default="none"
+        "fixed" gives every client an intercept of its own, which is not penalised and is found by the client;
+        `intercept_` is then their mean, in which each counts as its rows do.
     standardize : bool, default=True
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
@@ -58,6 +61,9 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         Coefficients for the features as they were given.
     intercept_ : float
         The intercept.
+    site_effects_ : dict or None
+        Every client's intercept, NaN where its labels tell none; None where answers are masked. With site_effects
+        "fixed" only.
     support_ : ndarray of bool
         True where a feature is used.
     certificate_ : Certificate
@@ -86,6 +92,7 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         *,
         l1_ratio: Given[float] = 1.0,
         fit_intercept: Given[bool] = True,
+        site_effects: Given[str] = "none",
         standardize: Given[bool] = True,
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
@@ -98,6 +105,7 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         self.alpha = alpha
         self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
+        self.site_effects = site_effects
         self.standardize = standardize
         self.algorithm = algorithm
         self.tol = tol
@@ -107,7 +115,7 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         self.low = low
         self.high = high
 
-    def predict(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
+    def predict(self, X: Features, offset: RowNumbers = None, clients: Clients = None) -> np.ndarray:
         """The expected counts of new rows.
 
         Parameters
@@ -116,13 +124,15 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
             New rows, with the features of the fit.
         offset : array-like of shape (n,) or str, optional
             The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
+        clients : array-like of shape (n,) or str, optional
+            The rows' clients, of a model with an intercept for each (`site_effects`); None is their mean.
 
         Returns
         -------
         ndarray of shape (n,)
             exp(X coef + intercept + offset).
         """
-        return np.exp(self._linear(X, offset))
+        return np.exp(self._linear(X, offset, clients))
 
     def score(self, X: FitFeatures, y: Labels = None, sample_weight: Given[npt.ArrayLike | None] = None) -> float:
         """The part of the deviance that is explained, as scikit-learn's PoissonRegressor.

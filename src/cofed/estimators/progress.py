@@ -148,7 +148,7 @@ class FitProgress:
             f"{size * self.target:.3g}. "
         )
         if self.separable:
-            what = "classes, or rows without a count" if self.problem.loss.rowwise else "who has the next event"
+            what = "classes, or rows without a count" if not self.problem.loss.of_times else "who has the next event"
             return (
                 f"the data are separable (a combination of features tells apart {what}), so "
                 "without a penalty the coefficients grow without end and there is no best model: "

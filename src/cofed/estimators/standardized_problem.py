@@ -154,19 +154,19 @@ class StandardizedProblem:
         scaling, folds = self.units.scaling, self.survey.folds
         return TrainingPlan(self.problem(psi), algorithm, scaling, local_steps, folds, self.without)
 
-    def original(self, w: Weights) -> tuple[np.ndarray, float | np.ndarray]:
-        """Coefficients and intercept for the features as they were given."""
+    def original(self, w: Weights, intercept: float | None = None) -> tuple[np.ndarray, float | np.ndarray]:
+        """Coefficients and intercept for the features as they were given; of a model without one, with this one."""
         labels = self.units.labels
         coef = np.asarray(w.coef, np.float64)
         flat = coef.reshape(len(self.units.mean), -1) * self.units.coef[:, None]
-        intercept = np.zeros(flat.shape[1])
-        if w.intercept is not None:
-            own = np.asarray(w.intercept).reshape(-1)
+        shown, given = np.zeros(flat.shape[1]), w.intercept if intercept is None else intercept
+        if given is not None:
+            own = np.asarray(given).reshape(-1)
             own = own - own.mean() if len(own) > 1 else own  # the same for all classes changes nothing
-            intercept = labels.shift + labels.stretch * own - self.units.mean @ flat
+            shown = labels.shift + labels.stretch * own - self.units.mean @ flat
         if isinstance(self.model, Trace) or coef.ndim == 1:
-            return flat[:, 0], float(intercept[0])
-        return flat, intercept
+            return flat[:, 0], float(shown[0])
+        return flat, shown
 
     def solved(self, coef: np.ndarray, intercept: float) -> Weights:
         """What `original` has made of a model with one output."""

@@ -29,12 +29,24 @@ def summary(model: FederatedLinearModel) -> str:
         *intervals(model),
         *exactness(model),
         *([f"events        {vars(model)['n_events_']}"] if "n_events_" in vars(model) else []),
+        *effects(model),
         f"clients       {len(model.clients_)}: {sites}{f' and {more} more' if more > 0 else ''}",
         f"algorithm     {model.algorithm_}",
         f"exchanged     {model.n_rounds_} rounds, {model.bytes_:,} bytes: "
         + ", ".join(f"{one.what} {one.rounds}" for one in model.exchanges_),
     ]
     return "\n".join(lines)
+
+
+def effects(model: FederatedLinearModel) -> list[str]:
+    """The clients' own intercepts, where each has one."""
+    if not model._has_site_effects:
+        return []
+    known = vars(model).get("site_effects_")
+    if known is None:
+        return ["intercepts    one for every client, which keeps it to itself; shown is their mean"]
+    values, more = [f"{name} {value:.5g}" for name, value in list(known.items())[:8]], len(known) - 8
+    return [f"intercepts    {', '.join(values)}{f' and {more} more' if more > 0 else ''}; shown above is their mean"]
 
 
 def exactness(model: FederatedLinearModel) -> list[str]:

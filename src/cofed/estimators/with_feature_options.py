@@ -1,12 +1,14 @@
-"""Estimators whose users may say something of single features."""
+"""Estimators whose users may say something of single features, and of the sites."""
 
 from cofed.estimators.base import FederatedLinearModel, refuse_privacy
+from cofed.estimators.checks import check_choice
 from cofed.estimators.feature_options import FEATURE_OPTIONS, FeatureNames, FeatureOptions
+from cofed.estimators.site_effects import SITE_EFFECTS
 from cofed.sites.intake import feature_names
 
 
 class WithFeatureOptions(FederatedLinearModel):
-    """A linear model with the parameters penalty_factor, exclude, low and high."""
+    """A linear model with the parameters penalty_factor, exclude, low, high and site_effects."""
 
     def _given_options(self) -> list[str]:
         """Those of the parameters that were given."""
@@ -16,6 +18,20 @@ class WithFeatureOptions(FederatedLinearModel):
         super()._check_parameters()
         if self._given_options():
             refuse_privacy(self, "factors of the penalty, limits and features left out", "it has no such options")
+        name = type(self).__name__
+        check_choice(name, "site_effects", vars(self).get("site_effects", "none"), SITE_EFFECTS)
+        if not self._has_site_effects:
+            return
+        refuse_privacy(self, "intercepts of sites", "each would need noise of its own")
+        if not self.fit_intercept:
+            raise ValueError(
+                f"{name}: site_effects='fixed' gives every site an intercept, and fit_intercept=False none"
+            )
+        if self.algorithm not in ("auto", "newton", "fista"):
+            raise ValueError(
+                f"{name}: with site_effects='fixed' algorithm must be one of auto, newton, fista, got "
+                f"{self.algorithm!r}: the steps of others are for losses that are sums over rows"
+            )
 
     def _feature_options(self) -> FeatureOptions | None:
         if not self._given_options():

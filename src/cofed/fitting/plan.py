@@ -17,6 +17,7 @@ from cofed.estimators import (
     FederatedPoissonCV,
 )
 from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.site_effects import SITE_EFFECTS
 
 FAMILIES = ("gaussian", "binomial", "multinomial", "poisson", "cox")
 PENALTIES = ("l1", "elasticnet", "group")
@@ -51,6 +52,8 @@ class FitPlan:
         The intervals' standard errors: the model's own, robust to unequal variance, or to related rows within a site.
     class_weight : {"balanced"} or None
         Let all classes count the same, all together.
+    site_effects : {"none", "fixed"}
+        "fixed" gives every site an intercept of its own.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class FitPlan:
     seed: int = 0
     errors: str = "model"
     class_weight: str | None = None
+    site_effects: str = "none"
 
     def __post_init__(self):
         one_of("--family", self.family, FAMILIES)
@@ -80,8 +84,10 @@ class FitPlan:
         one_of("--errors", self.errors, ERRORS)
         if self.class_weight not in (None, "balanced"):
             raise ValueError(f"--class-weight must be balanced, got {self.class_weight!r}")
+        one_of("--site-effects", self.site_effects, SITE_EFFECTS)
         self.check_numbers()
         self.check_together()
+        self.check_site_effects()
 
     def check_numbers(self) -> None:
         """Refuse numbers out of their range."""
@@ -113,6 +119,19 @@ class FitPlan:
         if self.penalty == "group" and self.family == "gaussian" and self.alpha is None:
             raise ValueError("--penalty group of the gaussian family takes a strength: give --alpha")
 
+    def check_site_effects(self) -> None:
+        """Refuse what does not go together with intercepts of the sites' own."""
+        if self.site_effects == "none":
+            return
+        if self.family == "cox":
+            raise ValueError("--site-effects is not for cox, which has a baseline hazard for every site")
+        if self.family == "multinomial" or (self.family == "gaussian" and self.penalty == "group"):
+            raise ValueError(
+                "--site-effects is for gaussian, binomial and poisson (gaussian with --penalty l1 or elasticnet)"
+            )
+        if self.errors != "model":
+            raise ValueError(f"--site-effects has the model's own standard errors, not --errors {self.errors}")
+
     @property
     def classifies(self) -> bool:
         """Whether the target is a class."""
@@ -122,20 +141,21 @@ class FitPlan:
         """The estimator that does this; `groups` has the variable of each feature."""
         choice = {"cv": self.folds or FOLDS, "criterion": self.select or "min", "random_state": self.seed}
         ratio = {"l1_ratio": 0.5 if self.l1_ratio is None else self.l1_ratio}
+        effects = {} if self.site_effects == "none" else {"site_effects": self.site_effects}
         if self.classifies:
             given: dict = {"penalty": self.penalty} | (ratio if self.penalty == "elasticnet" else {})
             given |= {"groups": groups} if self.penalty == "group" else {}
-            given |= {} if self.class_weight is None else {"class_weight": self.class_weight}
+            given |= effects if self.class_weight is None else effects | {"class_weight": self.class_weight}
             return with_strength(FederatedLogisticRegression, FederatedLogisticRegressionCV, self.alpha, given, choice)
         if self.family in ("poisson", "cox"):
             given = ratio if self.penalty == "elasticnet" else {"l1_ratio": 1.0}
             pair = (FederatedCox, FederatedCoxCV) if self.family == "cox" else (FederatedPoisson, FederatedPoissonCV)
-            return with_strength(*pair, self.alpha, given, choice)
+            return with_strength(*pair, self.alpha, given | effects, choice)
         if self.penalty == "group":
             return FederatedGroupLasso(self.alpha or 0.0, groups=groups)
         if self.penalty == "elasticnet":
-            return with_strength(FederatedElasticNet, FederatedElasticNetCV, self.alpha, ratio, choice)
-        return with_strength(FederatedLasso, FederatedLassoCV, self.alpha, {}, choice)
+            return with_strength(FederatedElasticNet, FederatedElasticNetCV, self.alpha, ratio | effects, choice)
+        return with_strength(FederatedLasso, FederatedLassoCV, self.alpha, effects, choice)
 
 
 def with_strength(

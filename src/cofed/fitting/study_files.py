@@ -59,8 +59,8 @@ def plan_of(analysis: Analysis) -> FitPlan:
     """What an analysis of a study fits."""
     one, level = analysis, LEVEL if analysis.intervals else None
     errors = "model" if one.class_weight is None or level is None else "hc1"
-    chosen = one.alpha, one.cv, one.select
-    return FitPlan(one.family, one.penalty, one.l1_ratio, *chosen, level, one.seed, errors, one.class_weight)
+    chosen, effects = (one.alpha, one.cv, one.select), one.site_effects
+    return FitPlan(one.family, one.penalty, one.l1_ratio, *chosen, level, one.seed, errors, one.class_weight, effects)
 
 
 def drafted(ready: PreparedFit) -> Study:
@@ -86,6 +86,7 @@ def drafted(ready: PreparedFit) -> Study:
         "weight": choice.weight,
         "offset": choice.offset,
         "class_weight": plan.class_weight,
+        "site_effects": plan.site_effects,
     }
     one = study.analyses[0]
     if one.features is not None:

@@ -13,6 +13,7 @@ from cofed.losses.function import FunctionLoss
 from cofed.losses.huber import Huber
 from cofed.losses.logistic import Logistic
 from cofed.losses.poisson import Poisson, PoissonDeviance
+from cofed.losses.site_intercepts import SiteIntercepts
 from cofed.losses.softmax import Softmax
 from cofed.losses.squared import Squared
 
@@ -31,6 +32,7 @@ __all__ = [
     "Poisson",
     "PoissonDeviance",
     "Prediction",
+    "SiteIntercepts",
     "Softmax",
     "Squared",
 ]

@@ -75,6 +75,10 @@ class AbstractLoss(eqx.Module):
     rowwise : bool
         Whether the loss of many rows is the sum of theirs. One that is not is the loss of all rows of a site, and does
         not change where all predictions there change by a constant.
+    of_times : bool
+        Whether a label is of the time to an event.
+    site_parameters : int
+        How many numbers every site has for itself, which are none of the model's.
     attains_zero : bool
         Whether, for every label, some prediction has the loss 0 or comes as near as one likes, and none less.
     least_label : float or None
@@ -105,12 +109,19 @@ class AbstractLoss(eqx.Module):
     likelihood: ClassVar[bool] = False
     quadratic: ClassVar[bool] = False
     rowwise: ClassVar[bool] = True
+    of_times: ClassVar[bool] = False
+    site_parameters: ClassVar[int] = 0
     attains_zero: ClassVar[bool] = False
     least_label: ClassVar[float | None] = None
 
     @abstractmethod
     def __call__(self, prediction: Prediction, y: Label) -> Scalar:
         """The loss of a prediction."""
+
+    @property
+    def of_rows(self) -> "AbstractLoss":
+        """The loss of a row that it is made of: itself, unless it is one of all rows of a site."""
+        return self
 
     # Labels.
 

@@ -42,6 +42,7 @@ class AbstractPartialLikelihood(AbstractLoss):
 
     attains_zero: ClassVar[bool] = True
     rowwise: ClassVar[bool] = False
+    of_times: ClassVar[bool] = True
 
     @abstractmethod
     def thinned(self, risk: RiskSets, events: Values) -> Values | None:

@@ -365,7 +365,7 @@ def check_loss(message: Message, design: Design) -> None:
     of_times = design.target is not None and design.target.event is not None
     if of_times and (design.weight is not None or design.offset is not None):
         raise Malformed("times to an event take neither weights nor offsets")
-    if message.loss is not None and message.loss.rowwise == of_times:
+    if message.loss is not None and message.loss.of_times != of_times:
         other = "is not" if of_times else "is"
         raise Malformed(f"the question's loss, {type(message.loss).__name__}, {other} one of times to an event")
 

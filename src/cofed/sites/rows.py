@@ -143,7 +143,7 @@ class SiteRows:
         """The answer to a question without noise."""
         if not isinstance(message, query.message):
             raise TypeError(f"the query {query.name} takes a {query.message.__name__}, got {type(message).__name__}")
-        is_squared = message.loss is not None and message.loss.quadratic
+        is_squared = message.loss is not None and message.loss.of_rows.quadratic
         table = (self.offset_off_labels if is_squared else self).table(message.scaling, message.folds)
         # The table is in these units and folds already: other units and seeds share a program.
         dealt = None if message.folds is None else Folds(message.folds.count)

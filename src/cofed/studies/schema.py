@@ -170,6 +170,8 @@ class Analysis(StudyPart):
         The variables that say how much a row counts, and what is added to its prediction: no features.
     class_weight : {"balanced"}, optional
         Let all classes count the same, all together.
+    site_effects : {"none", "fixed"}
+        "fixed" gives every site an intercept of its own; not of "multinomial" and "cox".
 
     Examples
     --------
@@ -194,6 +196,7 @@ class Analysis(StudyPart):
     weight: Text | None = None
     offset: Text | None = None
     class_weight: Literal["balanced"] | None = None
+    site_effects: Literal["none", "fixed"] = "none"
 
     @property
     def predicted(self) -> tuple[str, ...]:
@@ -229,7 +232,9 @@ class Analysis(StudyPart):
         yield from self.unfit_roles(variables)
 
     def unfit_roles(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
-        """Why variables cannot be weights or offsets."""
+        """Why variables cannot be weights or offsets, and sites have no intercepts of their own."""
+        if self.site_effects == "fixed" and self.family in ("multinomial", "cox"):
+            yield ("site_effects",), f"it is for gaussian, binomial and poisson, and the family is {self.family}"
         for role, name in self.roles.items():
             if role in ("target", "event"):
                 continue

@@ -29,7 +29,8 @@ ANALYSES = """\
 # The strength is chosen by cross-validation (cv = 5, select = "1se" or "min"), or set: alpha = 0.1.
 # missing: refuse, drop (rows with a gap) or impute (the mean or the most frequent level of all sites).
 # May be added: weight = "column" (how much a row counts), offset = "column" (added to its prediction: of counts, the
-# logarithm of the time that they are of), class_weight = "balanced".
+# logarithm of the time that they are of), class_weight = "balanced",
+# site_effects = "fixed" (an intercept for every site).
 """
 
 

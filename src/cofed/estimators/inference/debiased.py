@@ -38,14 +38,13 @@ PRECISION = 1e-6  # of the lasso that chooses features
 
 def debiased(likelihood: Likelihood, fitted: np.ndarray, chosen: list[int]) -> Estimates:
     """Estimates of chosen coefficients, from the parameters of the fit."""
-    quadratic = likelihood.problem.loss.quadratic
-    theta = fitted if quadratic else sparse(likelihood)
+    theta = fitted if likelihood.is_linear else sparse(likelihood)
     at = likelihood.look(theta, np.arange(len(theta)))
     p, n = likelihood.features, likelihood.n
     drop = eliminate_intercept(at.information, p)
     H, g = drop @ at.information @ drop.T, drop @ at.gradient
     used, inverse = int(np.count_nonzero(theta[:p])), None
-    phi = likelihood.problem.survey.loss.dispersion(at.loss / n, n, n - used - 1)
+    phi = likelihood.problem.survey.loss.dispersion(at.loss / n, n, n - used - max(likelihood.at_sites, 1))
     if n >= ROWS * p:
         found = independence(H, np.arange(p))
         kept, unknown, used = np.flatnonzero(found.kept), found.dependent, int(found.kept.sum())
@@ -66,7 +65,7 @@ def debiased(likelihood: Likelihood, fitted: np.ndarray, chosen: list[int]) -> E
         information=at.information,
         inverse=inverse,
         dispersion=phi,
-        rank=used + 1,
+        rank=used + max(likelihood.at_sites, 1),
         freedom=np.inf,
         how="debiased lasso",
         unknown=unknown,
@@ -86,9 +85,11 @@ def sparse(likelihood: Likelihood) -> np.ndarray:
     spread = np.asarray(problem.null.spread)
     # What a row tells, at the model without features: of the time to an event, an event tells what a row does.
     bend = float(problem.null.mean)
-    if problem.loss.rowwise:
-        prediction = jnp.zeros(()) if problem.start.intercept is None else problem.start.intercept
-        bend = float(jax.grad(jax.grad(problem.loss))(prediction, problem.null.mean))
+    if not problem.loss.of_times:
+        row, prediction = problem.loss.of_rows, problem.start.intercept
+        if prediction is None:
+            prediction = row.link(problem.null.mean) if likelihood.at_sites else jnp.zeros(())
+        bend = float(jax.grad(jax.grad(row))(prediction, problem.null.mean))
     noise = spread * np.sqrt(bend / (problem.weight * likelihood.weight))  # of the gradient
     strength = np.sqrt(2 * np.log(max(p, 2))) * np.where(noise > 0, noise, 1.0)
     psi = WeightedElasticNet(jnp.asarray(strength), jnp.zeros(p))

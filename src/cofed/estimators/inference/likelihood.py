@@ -65,6 +65,16 @@ class Likelihood:
         return self.features + (self.problem.start.intercept is not None)
 
     @property
+    def at_sites(self) -> int:
+        """The intercepts that the sites have for themselves."""
+        return self.problem.survey.loss.site_parameters * len(self.problem.sites.names)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the loss is squared, with an unknown variance."""
+        return self.problem.survey.loss.of_rows.quadratic
+
+    @property
     def contrasts(self) -> range:
         """The outputs that have parameters: all but the first of several classes."""
         return range(1 if self.outputs > 1 else 0, self.outputs)

@@ -87,9 +87,8 @@ def infer(
 
 def enough(likelihood: Likelihood) -> bool:
     """Whether there are rows enough for a model without a penalty."""
-    if likelihood.problem.loss.quadratic:
-        return likelihood.n > len(likelihood.used)
-    return likelihood.events >= EVENTS * len(likelihood.used)
+    parameters = len(likelihood.used) + likelihood.at_sites
+    return likelihood.n > parameters if likelihood.is_linear else likelihood.events >= EVENTS * parameters
 
 
 def check_possible(owner: str, problem: StandardizedProblem, level: Given[float]) -> None:
@@ -128,8 +127,8 @@ def without_penalty(likelihood: Likelihood, begin: np.ndarray, chosen: list[int]
     asked, p = likelihood.positions(np.array(chosen, int)), likelihood.features
     place = {int(at): i for i, at in enumerate(found.where)}
     influence = np.array([found.inverse[place[at]] if at in place else np.zeros(len(place)) for at in asked])
-    loss, free = likelihood.problem.survey.loss, likelihood.n - len(found.where)
-    quadratic = likelihood.problem.loss.quadratic
+    loss, rank = likelihood.problem.survey.loss, len(found.where) + likelihood.at_sites
+    free, linear = likelihood.n - rank, likelihood.is_linear
     return Estimates(
         value=found.theta[asked],
         influence=influence.reshape(len(asked), -1),
@@ -138,9 +137,9 @@ def without_penalty(likelihood: Likelihood, begin: np.ndarray, chosen: list[int]
         information=found.information,
         inverse=found.inverse,
         dispersion=loss.dispersion(max(found.loss, 0.0) / likelihood.n, likelihood.n, free),
-        rank=len(found.where),
-        freedom=float(free) if quadratic else np.inf,
-        how="least squares" if quadratic else "maximum likelihood, without the penalty",
+        rank=rank,
+        freedom=float(free) if linear else np.inf,
+        how="least squares" if linear else "maximum likelihood, without the penalty",
         unknown={j: [i for i in on if i < p] for j, on in found.columns.dependent.items()},
     )
 

@@ -18,11 +18,12 @@ from jaxtyping import Array
 
 from cofed.losses import AbstractLoss, Squared
 from cofed.losses.cox import follow_up
-from cofed.sites.queries import LookMessage, MeatMessage, Message, ProductMessage, ScoreMessage, look
+from cofed.sites.queries import InterceptsMessage, LookMessage, MeatMessage, Message, ProductMessage, ScoreMessage, look
 from cofed.sites.queries.at_risk import followed, partial_of
 from cofed.sites.queries.base import Numbers, n_outputs
 from cofed.sites.queries.look import by_prediction
 from cofed.sites.queries.meat import slopes
+from cofed.sites.queries.own_intercepts import loss_of, terms_of, within_bends
 from cofed.sites.table import Table
 
 # A direction counts from this size on, where each point has the size 1. To use it, an attacker must scale what the
@@ -35,7 +36,7 @@ BLOCK = 1 << 21  # multipliers that are made at a time
 
 def is_squared(loss: AbstractLoss | None) -> bool:
     """Whether slopes are linear in the rows, so that any number of points tells what the Gram matrix tells."""
-    return isinstance(loss, Squared)
+    return loss is not None and isinstance(loss.of_rows, Squared)
 
 
 def count_points(message: Message) -> int:
@@ -48,6 +49,8 @@ def count_points(message: Message) -> int:
             return int(np.size(message.direction_intercept))
         case MeatMessage() | ScoreMessage():
             return int(np.size(message.intercept))
+        case InterceptsMessage():
+            return len(message.coef)
     return 0
 
 
@@ -77,7 +80,7 @@ def multipliers(
     loss = message.half_deviance
     if not loss.rowwise:
         assert isinstance(message, (LookMessage, ProductMessage))
-        return of_times(message, X, y, fold)
+        return of_times(message, X, y, fold) if loss.of_times else within_site(message, X, y, fold, added)
     if isinstance(message, LookMessage):
         models, closer = np.shape(message.coef)[0], len(message.closer)
         few = look.padded(message)
@@ -111,6 +114,36 @@ def of_times(message: LookMessage | ProductMessage, X: np.ndarray, y: np.ndarray
     models, closer = np.shape(message.coef)[0], len(message.closer)
     slope, expected = slopes_in_order(table, look.padded(message))
     return np.hstack([np.asarray(slope)[:, :models], np.asarray(expected)[:, :closer]])
+
+
+def within_site(
+    message: LookMessage | ProductMessage, X: np.ndarray, y: np.ndarray, fold: np.ndarray, offset: np.ndarray
+) -> np.ndarray:
+    """What the rows of a site with an intercept of its own are multiplied with, which depends on all of them.
+
+    A Hessian is the sum of the products of the rows less their mean, each times its bend.
+    """
+    table = Table(
+        *map(jnp.asarray, (X, y, np.ones(len(X)), np.asarray(fold, np.int32), np.zeros(len(X), np.int32), offset))
+    )
+    if isinstance(message, ProductMessage):
+        return np.asarray(bent_within(table, message))
+    models, closer = np.shape(message.coef)[0], len(message.closer)
+    slope, bend = slopes_within(table, look.padded(message))
+    return np.hstack([np.asarray(slope)[:, :models], np.asarray(bend)[:, :closer]])
+
+
+@eqx.filter_jit
+def slopes_within(table: Table, message: LookMessage) -> tuple[Array, Array]:
+    """The slopes of all models, and the bends of some."""
+    found = terms_of(table, loss_of(message), jnp.asarray(message.coef)[..., 0], jnp.asarray(message.without))
+    return found.slope, found.bend[:, jnp.asarray(message.closer)]
+
+
+@eqx.filter_jit
+def bent_within(table: Table, message: ProductMessage) -> Array:
+    """How the slopes change along directions."""
+    return within_bends(table, message).T
 
 
 @eqx.filter_jit
@@ -162,9 +195,9 @@ def reference_rows(features: tuple[str, ...], rows: int) -> np.ndarray:
 def reference_labels(loss: AbstractLoss, rows: int) -> np.ndarray:
     """Labels of such rows: classes, 0 and 1, normal numbers, or times and events."""
     u = generator("labels").random(rows)
-    if not loss.rowwise:
+    if loss.of_times:
         return np.column_stack([np.exp(normal("number", rows)), u < 0.5])
-    k = n_outputs(loss)
+    k, loss = n_outputs(loss), loss.of_rows
     if k > 1:
         return (u * k).astype(np.int32)
     if loss.has_accuracy or loss.least_label is not None:

@@ -4,6 +4,7 @@ from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, ProductMessage, look, product
 from cofed.sites.queries.meat import MeatAnswer, MeatMessage, meat
 from cofed.sites.queries.observed import HistogramMessage, ObservedAnswer, histogram, observed
+from cofed.sites.queries.own_intercepts import InterceptsAnswer, InterceptsMessage, intercepts
 from cofed.sites.queries.private import (
     AbstractPrivateQuery,
     PrivateGradientMessage,
@@ -30,7 +31,7 @@ from cofed.sites.queries.sums import (
 QUERIES: dict[str, AbstractQuery] = {
     query.name: query
     for query in (
-        *(sums, moments, gram, columns, look, product, score, meat, observed, histogram),
+        *(sums, moments, gram, columns, look, product, score, meat, observed, histogram, intercepts),
         *(private_moments, private_gradient),
     )
 }
@@ -43,6 +44,8 @@ __all__ = [
     "GramAnswer",
     "GramMessage",
     "HistogramMessage",
+    "InterceptsAnswer",
+    "InterceptsMessage",
     "LookAnswer",
     "LookMessage",
     "MeatAnswer",
@@ -61,6 +64,7 @@ __all__ = [
     "columns",
     "gram",
     "histogram",
+    "intercepts",
     "look",
     "meat",
     "moments",

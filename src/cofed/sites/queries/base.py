@@ -98,7 +98,7 @@ class AbstractQuery(ABC, Generic[M]):
 
         def of_one_row(message: M) -> PyTree:
             whole = jnp.zeros(1, jnp.int32)
-            labels = jnp.zeros(1, label) if is_rowwise(message.loss) else jnp.zeros((1, 2))
+            labels = jnp.zeros((1, 2)) if is_of_times(message.loss) else jnp.zeros(1, label)
             table = Table(jnp.zeros((1, n_features)), labels, jnp.zeros(1), whole, whole, jnp.zeros(1))
             return self.answer(table, message)
 
@@ -110,9 +110,9 @@ def is_classes(loss: AbstractLoss | None) -> bool:
     return loss is not None and n_outputs(loss) > 1
 
 
-def is_rowwise(loss: AbstractLoss | None) -> bool:
-    """Whether a question is about the sum of the rows' own losses; else a label is of the time to an event."""
-    return loss is None or loss.rowwise
+def is_of_times(loss: AbstractLoss | None) -> bool:
+    """Whether a label is of the time to an event."""
+    return loss is not None and loss.of_times
 
 
 def n_outputs(loss: AbstractLoss) -> int:
@@ -122,7 +122,7 @@ def n_outputs(loss: AbstractLoss) -> int:
 
 def statistic(loss: AbstractLoss, y: jax.Array) -> jax.Array:
     """What of the labels the loss is linear in, a column each: the labels, the indicators of the classes, or events."""
-    if not loss.rowwise:
+    if loss.of_times:
         return y[:, -1:].astype(float)
     outputs = n_outputs(loss)
     if outputs == 1:

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 from cofed.losses import AbstractLoss
 from cofed.sites.queries.at_risk import partial_hessians, partial_look, partial_products
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers, few_sizes, n_outputs
+from cofed.sites.queries.own_intercepts import within_hessians, within_look, within_products
 from cofed.sites.table import Table, sum_rows
 from cofed.solvers.curvature import pack
 
@@ -52,8 +53,9 @@ class LookQuery(AbstractQuery[LookMessage]):
         loss = message.half_deviance
         models, p, k = np.shape(message.coef)
         if not loss.rowwise:
-            seen, nothing = partial_look(table, message), jnp.zeros((models, k), table.X.dtype)
-            hessian = partial_hessians(table, message)
+            together, curved = (partial_look, partial_hessians) if loss.of_times else (within_look, within_hessians)
+            seen, nothing = together(table, message), jnp.zeros((models, k), table.X.dtype)
+            hessian = curved(table, message)
             # A constant changes nothing: the slope by an intercept is 0.
             return LookAnswer(seen.loss, seen.gradient[..., None], nothing, seen.held, hessian)
         coef, intercept, without = (jnp.asarray(a) for a in (message.coef, message.intercept, message.without))
@@ -226,7 +228,7 @@ class ProductQuery(AbstractQuery[ProductMessage]):
         loss = message.half_deviance
         coef, intercept = jnp.asarray(message.coef), jnp.asarray(message.intercept)
         if not loss.rowwise:
-            bent = partial_products(table, message)
+            bent = (partial_products if loss.of_times else within_products)(table, message)
             return ProductAnswer(bent, jnp.zeros_like(bent[:, 0]))
         single = n_outputs(loss) == 1
 

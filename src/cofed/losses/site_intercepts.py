@@ -1,0 +1,197 @@
+"""The loss of a site's rows where every site has an intercept of its own, the best for its rows.
+
+    F(z) = min over a of sum_i w_i f(z_i + a, y_i)
+
+for the rows i of a site, f a loss A(z) - y z + c(y) with a link function. It is a convex function of all predictions z
+together, at least 0 where f is, and does not change where all predictions change by a constant. Its minimiser a(z)
+makes the slopes w_i f'(z_i + a, y_i) add up to 0; they are F's gradient, and with the bends h_i = w_i f''(z_i + a) its
+Hessian along d is sum_i h_i (d_i - mean of d by h)^2. Its third derivative along d is sum_i w_i f''' (d_i - mean)^3: at
+most the range of d times the second where |f'''| <= f''.
+
+Where all labels of a site are on the edge of what can be expected (one class, no count above 0), the best a is infinite
+and F is 0 whatever the predictions: such a site tells nothing of the coefficients.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Num, Scalar
+
+from cofed.losses.base import AbstractLoss, Label, LabelMoments, LabelUnits, Prediction
+
+Values = Float[Array, "n m"]
+
+STEPS = 60  # of Newton's method, or halvings
+STILL = 4  # units of rounding: a shorter step is the last
+
+
+class SiteTerms(NamedTuple):
+    """What the loss of m models is made of, for n rows of several sites."""
+
+    value: Values  # the loss of every row, times its weight
+    slope: Values  # its derivatives by the predictions
+    bend: Values  # the second derivatives by each row's own prediction
+    intercept: Values  # the intercept of the row's site; infinite where the labels are on the edge
+    finite: Bool[Array, "n m"]  # whether it is finite
+
+
+class SiteIntercepts(AbstractLoss):
+    """The loss of all rows of a site, whose intercept is the best one for them, and no parameter of the model.
+
+    Parameters
+    ----------
+    loss : AbstractLoss
+        The loss of a row: one with a link function, such as Squared, Logistic or Poisson.
+
+    Examples
+    --------
+    >>> from cofed.losses import Squared
+    >>> float(SiteIntercepts(Squared())(jnp.zeros(2), jnp.array([1.0, 3.0])))  # 2 suits both best
+    1.0
+    """
+
+    rowwise: ClassVar[bool] = False
+    site_parameters: ClassVar[int] = 1
+
+    loss: AbstractLoss
+
+    def __check_init__(self):
+        bound = self.loss.self_concordance
+        if not self.loss.has_link or self.loss.outputs(np.zeros(1, int)) or bound is None or bound > 1:
+            raise TypeError(
+                f"{type(self.loss).__name__} takes no intercepts of sites: that needs one prediction per row, a link "
+                "function, and third derivatives that do not exceed the second"
+            )
+
+    def __call__(self, prediction: Prediction, y: Label) -> Scalar:
+        """The loss of the rows of one site."""
+        z = jnp.ravel(prediction)[:, None]
+        return jnp.sum(self.terms(z, jnp.ravel(y), jnp.ones_like(z), jnp.zeros(len(z), int)).value)
+
+    @property
+    def of_rows(self) -> AbstractLoss:
+        """The loss of a row."""
+        return self.loss
+
+    @property
+    def attains_zero(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As the loss of a row."""
+        return self.loss.attains_zero
+
+    @property
+    def least_label(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As the loss of a row."""
+        return self.loss.least_label
+
+    @property
+    def curvature(self) -> float | None:
+        """The loss's own."""
+        return self.loss.curvature
+
+    def as_deviance(self) -> "SiteIntercepts":
+        """The same of the loss less that of the saturated model."""
+        return SiteIntercepts(self.loss.as_deviance())
+
+    def conjugate(self, theta: Prediction, y: Label) -> Scalar:
+        """That of a row's loss: at 0, its saturated model is the same."""
+        return self.loss.conjugate(theta, y)
+
+    def residual_scale(self, mean_loss: Scalar, mean: Array) -> Scalar:
+        """The loss's own."""
+        return self.loss.residual_scale(mean_loss, mean)
+
+    def dispersion(self, mean_loss: float, n: int, freedom: int) -> float:
+        """The loss's own."""
+        return self.loss.dispersion(mean_loss, n, freedom)
+
+    def events(self, n: int, labels: np.ndarray) -> float:
+        """The loss's own."""
+        return self.loss.events(n, labels)
+
+    def label_units(self, labels: LabelMoments, fit_intercept: bool) -> LabelUnits:
+        """The loss's own, of a model with an intercept."""
+        return self.loss.label_units(labels, True)
+
+    def terms(self, z: Values, y: Num[Array, " n"], weight: Values, site: Int[Array, " n"]) -> SiteTerms:
+        """The loss of m models and its parts. `weight` is 0 where a model does not learn from a row."""
+        a, finite = self.intercepts(z, y, weight, site)
+        at, counts = z + jnp.where(finite, a, 0), finite & (weight > 0)
+        functions = (self.loss, jax.grad(self.loss), jax.grad(jax.grad(self.loss)))
+        value, slope, bend = (jnp.where(counts, weight * of_each(one, at, y), 0) for one in functions)
+        return SiteTerms(value, slope, bend, a, finite)
+
+    def held(
+        self, z: Values, y: Num[Array, " n"], weights: tuple[Values, Values], site: Int[Array, " n"]
+    ) -> Float[Array, " m"]:
+        """The loss of rows held out, by the intercepts of the rows that models learn from: `weights` are of both.
+
+        Where the rows of a site that a model learns from tell none, it is that of all rows of the site; where those
+        tell none either, the loss is 0.
+        """
+        own, others = weights
+        a, finite = self.intercepts(z, y, own, site)
+        of_all, any_finite = self.intercepts(z, y, own + others, site)
+        at = z + jnp.where(finite, a, jnp.where(any_finite, of_all, 0))
+        counts = (finite | any_finite) & (others > 0)
+        return jnp.sum(jnp.where(counts, others * of_each(self.loss, at, y), 0), axis=0)
+
+    def intercepts(
+        self, z: Values, y: Num[Array, " n"], weight: Values, site: Int[Array, " n"]
+    ) -> tuple[Values, Bool[Array, "n m"]]:
+        """The best intercept of each row's site, and whether it is finite.
+
+        It is between the link of the mean label less the largest prediction and the same less the least. On the scale
+        of the link the expected mean is nearly linear in it (for squares and counts exactly), so Newton's steps are
+        few; one that leaves the interval is replaced by its middle.
+        """
+        count, label = z.shape[0], y.astype(z.dtype)[:, None]
+        there = weight > 0
+        total = by_site(weight, site, count)
+        mean = by_site(weight * label, site, count) / jnp.where(total > 0, total, 1)
+        goal = self.loss.link(jnp.where(total > 0, mean, jnp.nan))
+        finite = jnp.isfinite(goal)
+        goal_there = jnp.where(finite, goal, self.loss.link(jnp.full_like(goal, 0.5)))
+        most = jax.ops.segment_max(jnp.where(there, z, -jnp.inf), site, count)[site]
+        least = jax.ops.segment_min(jnp.where(there, z, jnp.inf), site, count)[site]
+        good = finite & jnp.isfinite(most) & jnp.isfinite(least)
+        low, high = (jnp.where(good, goal_there - end, 0) for end in (most, least))
+        shares = jnp.where(good, weight / jnp.where(total > 0, total, 1), 0)
+        expected = jnp.vectorize(jax.grad(self.loss.cumulant))
+        link_slope = jnp.vectorize(jax.grad(self.loss.link))
+        start = goal_there - by_site(shares * jnp.where(good, z, 0), site, count)
+
+        def off(a: Values) -> tuple[Values, Values]:
+            at = jnp.where(good, z + a, 0)
+            mean_at, bend = (
+                by_site(shares * part, site, count) for part in (expected(at), jnp.vectorize(jax.grad(expected))(at))
+            )
+            return self.loss.link(mean_at) - goal_there, link_slope(mean_at) * bend
+
+        def step(state: tuple) -> tuple:
+            taken, a, low, high, _ = state
+            far, steep = off(a)
+            low, high = jnp.where(far <= 0, a, low), jnp.where(far >= 0, a, high)
+            new = a - far / steep
+            inside = (new > low) & (new < high)
+            new = jnp.where(far == 0, a, jnp.where(inside, new, (low + high) / 2))
+            new = jnp.where(good, new, 0)
+            size = 1 + jnp.abs(new) + jnp.where(good, jnp.maximum(jnp.abs(most), jnp.abs(least)), 0)
+            moving = jnp.any(jnp.abs(new - a) > STILL * jnp.finfo(z.dtype).eps * size)
+            return taken + 1, new, low, high, moving
+
+        begin = (jnp.zeros((), int), jnp.where(good, jnp.clip(start, low, high), 0), low, high, jnp.ones((), bool))
+        a = jax.lax.while_loop(lambda state: (state[0] < STEPS) & state[4], step, begin)[1]
+        return jnp.where(finite, jnp.where(good, a, jnp.nan), goal), finite
+
+
+def of_each(function: Callable[[Array, Array], Array], z: Values, y: Num[Array, " n"]) -> Values:
+    """A function of prediction and label, of every row and model."""
+    return jax.vmap(jax.vmap(function, in_axes=(0, None)))(z, y)
+
+
+def by_site(values: Values, site: Int[Array, " n"], count: int) -> Values:
+    """The sum over the rows of each row's site."""
+    return jax.ops.segment_sum(values, site, count)[site]

@@ -160,6 +160,8 @@ class CrossValidated(FederatedLinearModel):
         other.support_ = np.any(np.atleast_2d(other.coef_) != 0, axis=0)
         other.alpha_, other.certificate_ = float(alpha), None
         forget_inference(other)
+        if self._has_site_effects:
+            other.site_effects_ = None  # of the fit's strength
         return other
 
     def _choose(self, problem: StandardizedProblem, answers: list[CertifiedFit]) -> CertifiedFit:

@@ -67,8 +67,8 @@ def intercepts_of_rows(model: "FederatedLinearModel", X: Features, clients: Clie
         return model.intercept_
     if effects is None:
         raise ValueError(
-            f"{owner}: the clients have kept their intercepts to themselves (their answers are masked): leave clients "
-            "out for the mean intercept"
+            f"{owner}: the clients' own intercepts are not known (of masked answers, and of other strengths of a "
+            "path): leave clients out for the mean intercept"
         )
     if not is_list(clients) or len(np.asarray(clients)) != rows:
         raise ValueError(f"{owner}: clients must name one client per row: {rows} rows, got {clients!r}")

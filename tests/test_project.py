@@ -36,6 +36,8 @@ ARROWS = {
     "compressors": set(),
     "metrics": set(),
     "mirrors": {"regularizers"},
+    # Who takes part.
+    "samplers": set(),
     # Noise and what it costs.
     "privacy": set(),
     # Data.
@@ -66,10 +68,11 @@ ARROWS = {
     # The engine knows algorithms by their contract only; its serialization names every class of the rooms below.
     "engine": {
         *("algorithms.base", "algorithms.probe", "gossip.topologies", "problem", "federation", "metrics"),
-        *("losses", "solvers", "statistics", "engine.serialization"),
+        *("losses", "samplers", "solvers", "statistics", "engine.serialization"),
     },
     "engine.serialization": {
         *("algorithms", "gossip", "problem", "regularizers", "mirrors", "losses", "models", "metrics", "compressors"),
+        "samplers",
     },
     # On top of the engine, and known by nobody below.
     "solvers.pooled": {"engine", "federation", "problem"},

@@ -15,6 +15,7 @@ from . import regularizers as regularizers
 from . import report as report
 from .algorithms import SDANE as SDANE
 from .algorithms import AccSDANE as AccSDANE
+from . import samplers as samplers
 from .algorithms import Alternative as Alternative
 from .algorithms import CFedDA as CFedDA
 from .algorithms import FastFedDA as FastFedDA

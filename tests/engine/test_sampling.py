@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from cofed._util import draws
 from cofed.engine import sampling
 
 
@@ -37,7 +38,7 @@ def test_an_epoch_takes_every_sample_once(seed, n, batch, epochs):
 
 @pytest.mark.parametrize("most", [6, 5000])
 def test_a_shuffle_keeps_what_is_beyond_the_client_last(most):
-    order = np.asarray(sampling.shuffled(jax.random.key(1), int32(5), most))
+    order = np.asarray(draws.shuffled(jax.random.key(1), int32(5), most))
     assert sorted(order[:5].tolist()) == [0, 1, 2, 3, 4]
     assert sorted(order.tolist()) == list(range(most))
 
@@ -45,11 +46,11 @@ def test_a_shuffle_keeps_what_is_beyond_the_client_last(most):
 def test_floyd_and_shuffles_are_uniform():
     """Every pair out of five, and every order of four, is equally likely: chi-squared at the 1e-4 level."""
     keys = jax.random.split(jax.random.key(0), 20000)
-    pairs = np.sort(np.asarray(jax.vmap(lambda k: sampling.distinct(k, int32(5), 5, 1, 2)[0])(keys)), axis=1)
+    pairs = np.sort(np.asarray(jax.vmap(lambda k: draws.distinct(k, int32(5), 5, 1, 2)[0])(keys)), axis=1)
     counts = np.unique(pairs @ [5, 1], return_counts=True)[1]
     assert len(counts) == 10
     assert stats.chisquare(counts).pvalue > 1e-4
-    orders = np.asarray(jax.vmap(lambda k: sampling.shuffled(k, int32(4), 4))(keys))
+    orders = np.asarray(jax.vmap(lambda k: draws.shuffled(k, int32(4), 4))(keys))
     counts = np.unique(orders @ [64, 16, 4, 1], return_counts=True)[1]
     assert len(counts) == 24
     assert stats.chisquare(counts).pvalue > 1e-4
@@ -68,7 +69,7 @@ def test_few_of_many_clients_are_distinct_and_in_order(clients, count):
 def test_the_first_distinct_draws_are_a_uniform_set():
     """Every triple out of twelve is equally likely, also with the few attempts that failed: chi-squared at 1e-4."""
     keys = jax.random.split(jax.random.key(0), 40000)
-    triples = np.asarray(jax.vmap(lambda k: sampling.first_distinct(k, 12, 3))(keys))
+    triples = np.asarray(jax.vmap(lambda k: draws.first_distinct(k, 12, 3))(keys))
     assert (np.diff(triples, axis=1) > 0).all()
     counts = np.unique(triples @ [144, 12, 1], return_counts=True)[1]
     assert len(counts) == 220

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from cofed.engine import collectives, sampling
+from cofed._util.draws import FEW
+from cofed.engine import collectives
 from cofed.engine.data import Data
 from cofed.engine.plan import Plan
 from cofed.engine.steps import ClientView, RoundContext, Steps, make_steps
+from cofed.samplers import Draw
 
 if TYPE_CHECKING:
     from cofed.engine.task import AbstractTask
@@ -38,6 +40,8 @@ class Participants(eqx.Module):
     here: Int[Array, " local"]  # positions on this device; of others, any
     mine: Bool[Array, " local"]  # which of those are real and live here
     slots: Int[Array, " local"]  # where they stand in `who`; padding stands behind its end
+    present: Bool[Array, " participants"] | None = None  # which of `who` take part; None: all
+    chance: Float[Array, " participants"] | None = None  # with which they were drawn, where they count by it
 
 
 def everyone(data: Data, plan: Plan) -> Participants:
@@ -46,11 +50,15 @@ def everyone(data: Data, plan: Plan) -> Participants:
     return Participants(jnp.arange(plan.clients, dtype=jnp.int32), here, first + here < plan.clients, first + here)
 
 
-def chosen(who: Int[Array, " participants"], data: Data) -> Participants:
-    """The clients at these positions."""
+def chosen(who: Int[Array, " participants"], data: Data, draw: Draw | None = None) -> Participants:
+    """The clients at these positions, of whom a draw may say more."""
     mine = who - data.first()
     inside = (mine >= 0) & (mine < data.clients)
-    return Participants(who, jnp.clip(mine, 0, data.clients - 1), inside, jnp.arange(who.size, dtype=jnp.int32))
+    slots, present, chance = jnp.arange(who.size, dtype=jnp.int32), None, None
+    if draw is not None:
+        present, chance = draw.present, draw.chance
+    mine_there = inside if present is None else inside & present
+    return Participants(who, jnp.clip(mine, 0, data.clients - 1), mine_there, slots, present, chance)
 
 
 class AbstractClientLoop(ABC):
@@ -124,7 +132,7 @@ def follows_sizes(data: Data, plan: Plan) -> bool:
     """Whether larger clients are more work, and the data lie so that each client can be given its own amount."""
     if data.tiers is None or data.draw is not None:
         return False
-    return plan.batch is None or plan.epochs is not None or plan.batch > sampling.FEW
+    return plan.batch is None or plan.epochs is not None or plan.batch > FEW
 
 
 def sample_bytes(data: Data) -> int:

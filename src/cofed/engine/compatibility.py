@@ -15,6 +15,7 @@ from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.contracts import in_a_line
 from cofed.engine.history import COLUMNS
 from cofed.engine.plan import Plan
+from cofed.engine.server_rounds import ServerTask
 from cofed.engine.spec import RunSpec
 from cofed.engine.task import AbstractTask
 from cofed.federation import AbstractFederation, DiskFederation, Federation
@@ -49,6 +50,21 @@ def check_communication(spec: RunSpec) -> None:
         raise ValueError("clients_per_round is for runs with a server; by gossip every node takes part in every round")
     if not (isinstance(spec.weights, str) and spec.weights == "uniform"):
         raise ValueError("by gossip all nodes count alike: weights must be 'uniform'")
+
+
+def check_sampler(task: ServerTask, start: PyTree) -> None:
+    """Refuse a sampler whose unbiased mean a method cannot use: what its clients keep follows the plain one."""
+    if task.plan.plain:
+        return
+    draw = jax.eval_shape(
+        lambda key: task.sampler.draw(key, jnp.zeros((), jnp.int32), task.plan.clients), jax.random.key(0)
+    )
+    if draw.chance is not None and jax.tree.leaves(jax.eval_shape(task.client_state, start)):
+        raise ValueError(
+            f"{type(task.sampler).__name__} counts clients by their chances, which is for methods whose clients keep "
+            f"nothing between rounds, such as FedAvg or FedDualAvg; clients of {task.algorithm.name} keep something "
+            "that the server counts by the weights"
+        )
 
 
 def check_on_disk(spec: RunSpec, plan: Plan) -> None:

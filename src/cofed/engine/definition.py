@@ -21,6 +21,7 @@ from cofed.engine.spec import RunSpec
 from cofed.federation import AbstractFederation, DiskFederation, Federation
 from cofed.federation.disk.index import Index
 from cofed.problem import Problem
+from cofed.samplers import AbstractSampler
 
 JSON = dict[str, Any] | list[Any] | str | float | bool | None  # what json gives
 
@@ -52,8 +53,22 @@ def write_definition(folder: Path, every: int, keep: int, run: RunSpec, start: P
         topology=encode(run.topology),
         link_failure=float(run.link_failure),
         stream=run.federation.draw is not None,
+        sampler=encoded_sampler(run.clients_per_round),
     )
     recorded.write_record(folder / "run.json", record)
+
+
+def encoded_sampler(given: int | AbstractSampler | None) -> dict[str, Any] | None:
+    """What draws the clients, as JSON; None where that is only a number."""
+    if not isinstance(given, AbstractSampler):
+        return None
+    found = encode_or_none(given)
+    if found is None:
+        raise ValueError(
+            f"checkpoint: {type(given).__name__} is a sampler with code of its own, which no file can hold; leave "
+            "checkpoint= out, or take one of cofed.samplers"
+        )
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +108,7 @@ class WrittenRun:
             problem=self.part("problem", written.problem, problem),
             algorithm=self.part("algorithm", written.algorithm, algorithm),
             federation=self.federation(federation),
-            **written.settings.model_dump(),
+            **written.settings.model_dump() | self.sampling(),
             weights=self.decoded(written.weights, "weights"),
             metrics=self.metrics(dict(metrics)),
             evaluation=self.evaluation(evaluation),
@@ -102,6 +117,11 @@ class WrittenRun:
         )
         self.check_code(run)
         return run
+
+    def sampling(self) -> dict[str, Any]:
+        """What draws the clients, where that is more than a number."""
+        written = self.record.sampler
+        return {} if written is None else {"clients_per_round": self.decoded(written, "sampler")}
 
     def check_version(self) -> None:
         """Another version may go on with a run of a format that it knows, but not promise the same bits."""

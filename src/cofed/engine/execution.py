@@ -245,20 +245,21 @@ def record(job: Job, log: Log, chunk: Chunk) -> None:
     """What a chunk recorded, into the log. Its rounds share its seconds evenly."""
     state, records, first, spec = chunk.state, chunk.records, chunk.first, job.spec
     stage, names, began = job.stages[chunk.stage], spec.federation.names, log.seconds
-    done, took = rounds_done(state) - first, chunk.seconds / max(1, int(state.round) - first)
+    done, each = rounds_done(state) - first, chunk.seconds / max(1, int(state.round) - first)
     log.seconds += chunk.seconds
     for i in range(done + failed(state)):
         now = first + i + 1
-        clients, heard = records.participation.clients[i], records.participation.heard[i]
-        log.history.left_out += [LeftOut(now - 1, names[int(m)]) for m in clients[~heard]]
-        log.unreported += int((~heard).sum())
+        took = jax.tree.map(lambda leaf, i=i: leaf[i], records.participation)
+        lost = took.clients[took.present & ~took.heard]
+        log.history.left_out += [LeftOut(now - 1, names[int(m)]) for m in lost]
+        log.unreported += lost.size
         if i == done:  # the round that failed: who was left out is known, but it changed nothing
             break
-        log.down += stage.down * int(records.participation.messages[i])
-        log.up += stage.up * int(records.participation.messages[i])
+        log.down += stage.down * int(took.messages)
+        log.up += stage.up * int(took.messages)
         if now % spec.evaluate_every == 0 or now == spec.rounds:
             row = {name: values[i] for name, values in records.rows.items()}
-            add_row(log, now, row, clients.size, chunk.stage, began + (i + 1) * took)
+            add_row(log, now, row, int(took.present.sum()), chunk.stage, began + (i + 1) * each)
         if stage.task.recording.keep_models:
             keep_model(job, log, now, jax.tree.map(lambda leaf, i=i: leaf[i], records.models))
 

@@ -22,6 +22,7 @@ from cofed.engine.spec import RunSpec, check_kinds, checked_metrics
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
+from cofed.samplers import AbstractSampler
 
 BUILDING = 2  # while a federation is built, its data are in memory twice: as given, and as padded stacks
 
@@ -184,7 +185,7 @@ def forecast(
     local_steps: int | None = None,
     local_epochs: int | None = None,
     batch_size: int | None = None,
-    clients_per_round: int | None = None,
+    clients_per_round: Given[int | AbstractSampler | None] = None,
     weights: Given[str | npt.ArrayLike] = "uniform",
     topology: Topology | None = None,
     link_failure: float = 0.0,

@@ -13,6 +13,7 @@ from jaxtyping import PyTree
 from cofed._util import checks
 from cofed._util.files import atomically
 from cofed._util.spreadsheets import to_csv
+from cofed.engine.drawn_clients import DrawnClients
 
 COLUMNS = ("round", "objective", "loss", "prox_gradient", "density", "rank", "accuracy", "test_loss", "test_accuracy")
 NOT_FINITE = "its update is not finite"
@@ -111,6 +112,8 @@ class History:
         The clients' names.
     compile_seconds : float
         Seconds that compilation took.
+    drawn : DrawnClients, optional
+        Who takes part in which round, for `participants()`.
 
     Notes
     -----
@@ -142,6 +145,7 @@ class History:
     client_losses: list[tuple[int, np.ndarray]]
     names: Sequence[str] = ()
     compile_seconds: float = 0.0
+    drawn: DrawnClients | None = dataclasses.field(default=None, repr=False)
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a table.
@@ -172,6 +176,28 @@ class History:
             raise ValueError("the run did not record values per client; pass per_client=True")
         rounds, values = zip(*self.client_losses, strict=True)
         return pd.DataFrame(np.stack(values), index=pd.Index(rounds, name="round"), columns=list(self.names))
+
+    def participants(self) -> pd.DataFrame:
+        """Who took part in each round, so that a run can be replayed elsewhere.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each round and client: round (the first is 0), client (by name), and counted (False where its
+            update was left out).
+
+        Raises
+        ------
+        ValueError
+            Where it is not known, as of runs over a network.
+        """
+        if self.drawn is None:
+            raise ValueError("this history does not know who took part in its rounds")
+        rounds = self.rows[-1]["round"] if self.rows else 0
+        table = pd.DataFrame(self.drawn.participants(rounds), columns=["round", "client"])
+        lost = {(event.round, event.client) for event in self.left_out}
+        table["counted"] = [pair not in lost for pair in zip(table["round"], table["client"], strict=True)]
+        return table
 
     def to_csv(self, path: str | Path) -> None:
         """Write the rows to a CSV file, whole or not at all.

@@ -114,7 +114,7 @@ def lay(spec: RunSpec, plan: Plan) -> tuple[AbstractStorage, Data, int]:
     if isinstance(federation, DiskFederation):
         return OnDisk(spec, federation, plan), example(federation), rounds_of(federation, plan)
     assert isinstance(federation, Federation)
-    places = jnp.asarray(np.argsort(np.asarray(federation.ids)), jnp.int32)
+    places = jnp.asarray(spec.order, jnp.int32)
     return InMemory(), data_of(federation, spec.weights, places=places), CHUNK
 
 
@@ -155,7 +155,11 @@ def make_task(spec: RunSpec, stage: Stage, start: PyTree, data: Data) -> Abstrac
     contracts.check_round(stage.algorithm, posed, start, spec.topology is not None)
     algorithm, posed = traced(stage.algorithm, data.dtype), traced(posed, data.dtype)
     if spec.topology is None:
-        return ServerTask(cast(AbstractServerAlgorithm, algorithm), posed, data, plan)
+        task = ServerTask(
+            cast(AbstractServerAlgorithm, algorithm), posed, data, plan, sampler=traced(spec.sampler, data.dtype)
+        )
+        compatibility.check_sampler(task, start)
+        return task
     failure = jnp.asarray(spec.link_failure, dtype) if spec.link_failure else None
     method = cast(AbstractGossipAlgorithm, algorithm)
     return GossipTask(method, posed, data, plan, links=links(spec.topology, dtype), failure=failure)

@@ -15,6 +15,7 @@ from cofed.engine import evaluate
 from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule, look, run_chunk
 from cofed.engine.data import Data
 from cofed.engine.debug import debug_advance
+from cofed.engine.drawn_clients import DrawnClients
 from cofed.engine.inmemory import AbstractStorage
 from cofed.engine.plan import Plan
 from cofed.engine.prefetch import Window, Windows, as_data, read_data
@@ -41,7 +42,7 @@ class OnDisk(AbstractStorage):
 
     def __init__(self, spec: RunSpec, federation: DiskFederation, plan: Plan):
         self.federation, self.weights = federation, federation.weights(spec.weights)
-        self.windows = Windows(federation, self.weights, plan, spec.seed, spec.rounds)
+        self.windows = Windows(federation, self.weights, plan, DrawnClients.of(spec), spec.rounds)
         self.store: ClientStateStore | None = None
         self.given_out: SparseClientState | None = None  # what `store` has given out last
         self.measured = None

@@ -3,11 +3,15 @@
 import dataclasses
 import math
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from cofed._util import checks
+from cofed.engine.contracts import in_a_line
 from cofed.federation import AbstractFederation
 from cofed.problem import PosedProblem, Problem
+from cofed.samplers import AbstractSampler, Draw, Uniform
 
 CACHE = 2**20  # bytes
 
@@ -22,12 +26,13 @@ class Plan:
     batch: int | None  # samples per batch; None: the full local gradient
     participants: int  # clients per round
     clients: int  # M
+    plain: bool = True  # whether all clients that are drawn take part, and count what their weights say
     block: int | None = None  # clients that are worked on at once, as one array axis; None: all
 
     @property
     def everyone(self) -> bool:
         """Whether all clients take part in every round."""
-        return self.participants == self.clients
+        return self.plain and self.participants == self.clients
 
 
 def make_plan(
@@ -35,15 +40,15 @@ def make_plan(
     local_steps: int | None,
     local_epochs: int | None,
     batch_size: int | None,
-    clients_per_round: int | None,
+    clients_per_round: int | AbstractSampler | None,
 ) -> Plan:
     """The shape of a run's rounds; settings that contradict each other, or the federation, are refused."""
     clients = federation.n_clients
-    participants = clients
-    if clients_per_round is not None:
-        participants = checks.integer("clients_per_round", clients_per_round)
-        if participants > clients:
-            raise ValueError(f"clients_per_round is {participants}, but there are only {clients} clients")
+    participants, plain = clients, True
+    if isinstance(clients_per_round, AbstractSampler):
+        participants, plain = checked_draw(clients_per_round, clients)
+    elif clients_per_round is not None:
+        participants = Uniform(clients_per_round).count(clients)
     batch = checks.optional_integer("batch_size", batch_size)
     sizes = np.asarray(federation.sizes)
     if batch is not None and federation.draw is None:
@@ -51,12 +56,34 @@ def make_plan(
     if local_steps is not None and local_epochs is not None:
         raise ValueError(f"give local_steps or local_epochs, not both (got {local_steps} and {local_epochs})")
     if local_steps is not None:
-        return Plan(checks.integer("local_steps", local_steps), True, None, batch, participants, clients)
+        return Plan(checks.integer("local_steps", local_steps), True, None, batch, participants, clients, plain)
     epochs = 1 if local_epochs is None else checks.integer("local_epochs", local_epochs)
     if batch is None:  # one full gradient is one pass over the data
-        return Plan(epochs, True, None, None, participants, clients)
+        return Plan(epochs, True, None, None, participants, clients, plain)
     most, least = math.ceil(sizes.max() / batch), math.ceil(sizes.min() / batch)
-    return Plan(epochs * most, most == least, epochs, batch, participants, clients)
+    return Plan(epochs * most, most == least, epochs, batch, participants, clients, plain)
+
+
+def checked_draw(sampler: AbstractSampler, clients: int) -> tuple[int, bool]:
+    """How many clients a sampler draws, and whether all of them always take part; tried without data."""
+    name, count = type(sampler).__name__, sampler.count(clients)
+    if not checks.is_integer(count) or not 1 <= count <= clients:
+        raise ValueError(f"{name}.count({clients}) must be an integer from 1 to {clients}, got {checks.shown(count)}")
+    try:
+        draw = jax.eval_shape(lambda key, r: sampler.draw(key, r, clients), jax.random.key(0), jnp.zeros((), jnp.int32))
+    except Exception as error:
+        raise ValueError(
+            f"{name}.draw(key, round, {clients}) must be computed by JAX, but {in_a_line(error)}"
+        ) from error
+    if not isinstance(draw, Draw) or draw.clients.shape != (count,) or draw.clients.dtype != jnp.int32:
+        raise ValueError(
+            f"{name}.draw(key, round, {clients}) must give a cofed.samplers.Draw of {count} ids as int32, got "
+            f"{checks.shown(draw)}"
+        )
+    first = np.asarray(sampler.draw(jax.random.key(0), jnp.zeros((), jnp.int32), clients).clients)
+    if len(np.unique(first)) < count or first.min() < 0 or first.max() >= clients:
+        raise ValueError(f"{name}.draw must give {count} distinct ids from 0 to {clients - 1}, got {first.tolist()}")
+    return int(count), draw.present is None and draw.chance is None
 
 
 def in_cache(plan: Plan, sample: int, parameters: int) -> Plan:

@@ -9,15 +9,13 @@ import dataclasses
 import math
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
 
 from cofed._util import machine
-from cofed.engine import sampling
 from cofed.engine.data import Data
+from cofed.engine.drawn_clients import DrawnClients
 from cofed.engine.plan import Plan
 from cofed.engine.server_rounds import KnownParticipants
 from cofed.federation import DiskFederation
@@ -46,9 +44,9 @@ class Window:
 class Windows:
     """The windows of a run, one after another; the next is read ahead."""
 
-    def __init__(self, federation: DiskFederation, weights: np.ndarray, plan: Plan, seed: int, last: int):
+    def __init__(self, federation: DiskFederation, weights: np.ndarray, plan: Plan, draws: DrawnClients, last: int):
         self.federation, self.weights, self.plan, self.last = federation, weights, plan, last
-        self.key = jax.random.key(seed)
+        self.draws = draws
         self.rounds = rounds_of(federation, plan)
         self.size = min(self.rounds * plan.participants, plan.clients)
         # Memory for two windows, one to work on and one to read into, and for what is read: used again and again, as
@@ -86,8 +84,7 @@ class Windows:
 
     def read(self, first: int) -> Window:
         """The window that begins with a round."""
-        plan = self.plan
-        drawn = np.array(who_takes_part(self.key, jnp.asarray(first, jnp.int32), plan, self.rounds))
+        drawn = np.array(self.draws.rounds(first, self.rounds).clients)
         drawn[max(1, self.last - first) :] = drawn[0]  # rounds after the run's end need nobody
         ids, who = np.unique(drawn, return_inverse=True)
         who = who.reshape(drawn.shape).astype(np.int32)
@@ -111,15 +108,6 @@ def rounds_of(federation: DiskFederation, plan: Plan) -> int:
 def largest_first(federation: DiskFederation) -> np.ndarray:
     """The samples of the largest client, of the two largest, and so on."""
     return np.cumsum(np.sort(federation.sizes)[::-1], dtype=np.int64)
-
-
-@eqx.filter_jit
-def who_takes_part(
-    key: PRNGKeyArray, first: Int[Array, ""], plan: Plan, rounds: int
-) -> Int[Array, "rounds participants"]:
-    """The ids of those that take part in rounds first, first + 1, ..."""
-    one = lambda r: sampling.participants(sampling.round_key(key, r), plan.clients, plan.participants)  # noqa: E731
-    return jax.vmap(one)(first + jnp.arange(rounds, dtype=jnp.int32))
 
 
 def read_data(federation: DiskFederation, ids: np.ndarray, weights: np.ndarray) -> Data:

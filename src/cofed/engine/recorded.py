@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cofed._util.files import read_json, write_json
 from cofed.engine.spec import RunSpec
+from cofed.samplers import AbstractSampler
 
 FORMAT = 2
 Count = Annotated[int, Field(ge=0)]
@@ -69,6 +70,7 @@ class RunRecord(Record):
     topology: dict[str, Any] | None
     link_failure: Annotated[float, Field(ge=0, lt=1)]
     stream: bool
+    sampler: dict[str, Any] | None = None  # what draws the clients, where that is more than a number
 
 
 class CheckpointRecord(Record):
@@ -161,4 +163,7 @@ def made_by() -> dict[str, str]:
 
 def settings_record(spec: RunSpec) -> SettingsRecord:
     """The schedule of a run, for a file."""
-    return SettingsRecord(**{name: getattr(spec, name) for name in SettingsRecord.model_fields})
+    numbers = {name: getattr(spec, name) for name in SettingsRecord.model_fields}
+    if isinstance(numbers["clients_per_round"], AbstractSampler):  # it has a place of its own
+        numbers["clients_per_round"] = None
+    return SettingsRecord(**numbers)

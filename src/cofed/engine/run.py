@@ -17,6 +17,7 @@ from cofed.engine import folders
 from cofed.engine.callbacks import Listeners, RunInfo
 from cofed.engine.checkpoint import CheckpointStore
 from cofed.engine.definition import WrittenRun
+from cofed.engine.drawn_clients import DrawnClients
 from cofed.engine.ending import gathered
 from cofed.engine.execution import Conduct, begin_stage, proceed
 from cofed.engine.history import History, Log, Result
@@ -27,6 +28,7 @@ from cofed.engine.spec import RunSpec, checked_metrics
 from cofed.federation import AbstractFederation, Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
+from cofed.samplers import AbstractSampler
 
 
 def run(
@@ -38,7 +40,7 @@ def run(
     local_steps: Given[int | None] = None,
     local_epochs: Given[int | None] = None,
     batch_size: Given[int | None] = None,
-    clients_per_round: Given[int | None] = None,
+    clients_per_round: Given[int | AbstractSampler | None] = None,
     weights: Given[str | npt.ArrayLike] = "uniform",
     topology: Given[Topology | None] = None,
     link_failure: Given[float] = 0.0,
@@ -75,8 +77,9 @@ def run(
         Passes over a client's own data per round, each over a fresh shuffle. Without `local_steps`, the default is 1.
     batch_size : int, optional
         Samples per batch; None is the full local gradient.
-    clients_per_round : int, optional
-        How many clients are drawn for each round; None is everybody.
+    clients_per_round : int or AbstractSampler, optional
+        How many clients are drawn for each round, uniformly, or a sampler such as ``cofed.samplers.Cyclic(10)``; None
+        is everybody.
     weights : {"uniform", "samples"} or array_like of shape (n_clients,)
         pi_m, what each client counts: all alike (the default), by their numbers of samples, or one number for each.
     topology : Topology, optional
@@ -202,7 +205,9 @@ def start_run(spec: RunSpec, conduct: Conduct) -> Result:
             held.enter_context(folders.held(folders.writable(store.folder, "checkpoint")))
             store.begin(spec, start)
         conduct.listeners.start(RunInfo(spec))
-        return proceed(job, state, Log(History([], [], [], spec.federation.names), []), conduct)
+        return proceed(
+            job, state, Log(History([], [], [], spec.federation.names, drawn=DrawnClients.of(spec)), []), conduct
+        )
 
 
 def resume(
@@ -284,6 +289,7 @@ def resume(
             number = next(i for i, stage in enumerate(job.stages) if newest.record.round <= stage.end)
             template = job.storage.template(gathered(job, begin_stage(job, number, start)), newest.shapes())
             state, log = newest.restore(template, start, spec.federation.names)
+            log.history.drawn = DrawnClients.of(spec)
         if spec.mesh is not None:
             state = spread_state(state, spec.mesh)
         listeners.start(RunInfo(spec, tuple(dict(row) for row in log.history.rows)))

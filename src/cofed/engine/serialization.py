@@ -24,12 +24,12 @@ class NotOurs(ValueError):
 
 def classes() -> dict[str, type]:
     """The classes that a file may name."""
-    from cofed import algorithms, compressors, gossip, losses, metrics, mirrors, models, problem, regularizers
+    from cofed import algorithms, compressors, gossip, losses, metrics, mirrors, models, problem, regularizers, samplers
     from cofed.algorithms import compressed
 
     rooms = (
         *(algorithms, compressed, compressors, gossip, gossip.topologies),
-        *(losses, metrics, mirrors, models, problem, regularizers),
+        *(losses, metrics, mirrors, models, problem, regularizers, samplers),
     )
     found = {}
     for room in rooms:

@@ -17,6 +17,7 @@ from cofed.engine.history import Communication
 from cofed.engine.state import State, copies, select
 from cofed.engine.steps import ClientView, RoundContext
 from cofed.engine.task import AbstractTask, Messages, Participation
+from cofed.samplers import AbstractSampler
 
 
 class KnownParticipants(eqx.Module):
@@ -29,6 +30,7 @@ class KnownParticipants(eqx.Module):
 class ServerTask(AbstractTask[AbstractServerAlgorithm]):
     """Rounds through a server: sample, broadcast, local steps of all participants, weighted mean, aggregate."""
 
+    sampler: AbstractSampler = eqx.field(kw_only=True)  # who takes part
     known: KnownParticipants | None = eqx.field(kw_only=True, default=None)  # None: drawn in each round
 
     def spread_start(self, w0: PyTree) -> PyTree:
@@ -51,13 +53,16 @@ class ServerTask(AbstractTask[AbstractServerAlgorithm]):
         up, keeps = loop.map(local, self, participants, kept)
         heard_here = jax.vmap(trees.all_finite)((up, keeps)) & participants.mine
         up = base.expanded(algorithm, up)
-        if data.mesh is None:
+        if participants.chance is not None:
+            mean, share, heard = unbiased_mean(up, data, participants, heard_here)
+        elif data.mesh is None:
             (mean, share), heard = weighted_mean(up, data.weights[participants.here], heard_here), heard_here
         else:
             mean, share, heard = mean_over_devices(up, data, participants, heard_here)
         server = algorithm.aggregate(problem, state.server, mean, share)
 
-        new = state.after_round(jnp.any(heard), ~trees.all_finite(server))
+        present = jnp.ones_like(heard) if participants.present is None else participants.present
+        new = state.after_round(jnp.any(heard) | ~jnp.any(present), ~trees.all_finite(server))
         # Participants whose weights are all 0 have nothing to say: the server stays as it is.
         fine = new.failed_at < 0
         go = (share > 0) & fine
@@ -66,8 +71,8 @@ class ServerTask(AbstractTask[AbstractServerAlgorithm]):
             into = jnp.where(participants.mine, participants.here, data.clients)
             keeps = jax.tree.map(lambda all_, some: all_.at[into].set(some, mode="drop"), state.clients, keeps)
         server = trees.where(go, server, state.server)
-        messages = jnp.asarray(plan.participants, jnp.int32)
-        return new.holding(server, keeps), Participation(participants.who, heard, messages)
+        messages = jnp.sum(present, dtype=jnp.int32)
+        return new.holding(server, keeps), Participation(participants.who, present, heard, messages)
 
     def context(self, state: State) -> RoundContext:
         """What the clients' local steps depend on in the state's round."""
@@ -79,10 +84,11 @@ class ServerTask(AbstractTask[AbstractServerAlgorithm]):
         data, plan = self.data, self.plan
         if plan.everyone:
             return everyone(data, plan)
+        draw = self.sampler.draw(sampling.sampler_key(key), round, plan.clients)
         if self.known is not None:
-            return chosen(self.known.positions[round - self.known.first], data)
+            return chosen(self.known.positions[round - self.known.first], data, draw)
         assert data.places is not None
-        return chosen(data.places[sampling.participants(key, plan.clients, plan.participants)], data)
+        return chosen(data.places[draw.clients], data, draw)
 
     def undo(self, bad: Bool[Array, ""], state: State, old: State) -> State:
         return state.holding(trees.where(bad, old.server, state.server), state.clients).failed_where(bad, old)
@@ -147,6 +153,21 @@ def weighted_mean(up: PyTree, weights: Array, heard: Bool[Array, " participants"
     # 0 * NaN is NaN, so what is left out is zeroed first.
     kept = select(heard, up, trees.zeros_like(up))
     return jax.tree.map(lambda leaf: jnp.tensordot(part, leaf, axes=1), kept), share
+
+
+def unbiased_mean(
+    up: PyTree, data: Data, participants: Participants, heard: Bool[Array, " local"]
+) -> tuple[PyTree, Array, Bool[Array, " participants"]]:
+    """sum_S (pi_m / chance_m) up_m over the finite updates, whose expectation is the mean over all clients."""
+    assert participants.chance is not None
+    weights = jnp.where(heard, data.weights[participants.here], 0)
+    part = weights / participants.chance
+    kept = select(heard, up, trees.zeros_like(up))
+    sums = jax.tree.map(lambda leaf: jnp.tensordot(part, leaf, axes=1), kept)
+    flags = jnp.zeros(participants.who.shape, part.dtype)
+    flags = flags.at[participants.slots].set(heard.astype(part.dtype), mode="drop")
+    sums, share, flags = data.total((sums, jnp.sum(weights), flags))
+    return sums, share, flags > 0
 
 
 def mean_over_devices(

@@ -5,8 +5,9 @@ other is checked when a run is prepared.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import numpy.typing as npt
 from jax.sharding import Mesh
 from jaxtyping import PyTree
@@ -18,6 +19,7 @@ from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.federation import AbstractFederation, DiskFederation, Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
+from cofed.samplers import AbstractSampler, Uniform
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,8 +42,8 @@ class RunSpec:
         Local work per round, in steps or in passes over a client's data; one of the two. Without either, one epoch.
     batch_size : int, optional
         Samples per batch; None is the full local gradient.
-    clients_per_round : int, optional
-        How many clients are drawn for each round; None is all of them.
+    clients_per_round : int or AbstractSampler, optional
+        How many clients are drawn for each round, or what draws them; None is all of them.
     weights : str or array_like
         "uniform", "samples", or one number per client.
     topology : Topology, optional
@@ -89,7 +91,7 @@ class RunSpec:
     local_steps: Given[int | None] = None
     local_epochs: Given[int | None] = None
     batch_size: Given[int | None] = None
-    clients_per_round: Given[int | None] = None
+    clients_per_round: Given[int | AbstractSampler | None] = None
     weights: Given[str | npt.ArrayLike] = "uniform"
     topology: Given[Topology | None] = None
     link_failure: Given[float] = 0.0
@@ -116,7 +118,7 @@ class RunSpec:
             "local_steps": checks.optional_integer("local_steps", self.local_steps),
             "local_epochs": checks.optional_integer("local_epochs", self.local_epochs),
             "batch_size": checks.optional_integer("batch_size", self.batch_size),
-            "clients_per_round": checks.optional_integer("clients_per_round", self.clients_per_round),
+            "clients_per_round": checked_sampling(self.clients_per_round),
             "link_failure": checked_probability("link_failure", self.link_failure),
             "mesh": checked_mesh(self.mesh, self.federation),
             "seed": checks.seed("seed", self.seed),
@@ -127,6 +129,27 @@ class RunSpec:
         }
         for name, value in settled.items():
             object.__setattr__(self, name, value)  # the class is frozen from here on
+
+    @property
+    def sampler(self) -> AbstractSampler:
+        """What draws the clients of a round, by their ids."""
+        given = self.clients_per_round
+        if given is None or isinstance(given, int):
+            return Uniform(given or self.federation.n_clients)
+        return given.placed(self.order)
+
+    @property
+    def order(self) -> np.ndarray:
+        """The position of the client with each id."""
+        if isinstance(self.federation, Federation):
+            return np.argsort(np.asarray(self.federation.ids))
+        return np.arange(self.federation.n_clients)  # on disk, clients lie in the order of their names
+
+    @property
+    def names_by_id(self) -> Sequence[str]:
+        """The clients' names, in the order of their ids."""
+        names = self.federation.names
+        return [names[int(m)] for m in self.order] if isinstance(self.federation, Federation) else names
 
     def start(self) -> PyTree:
         """The parameters that the run begins with."""
@@ -177,6 +200,18 @@ def checked_probability(name: str, value: object) -> float:
     if not checks.is_real(value) or not 0 <= checks.as_float(value) < 1:
         raise ValueError(f"{name} is a probability in [0, 1), got {shown(value)}")
     return checks.as_float(value)
+
+
+def checked_sampling(given: object) -> int | AbstractSampler | None:
+    """How many clients are drawn for a round, or what draws them."""
+    if isinstance(given, AbstractSampler):
+        return given
+    if given is not None and not checks.is_integer(given):
+        raise ValueError(
+            "clients_per_round must be an integer >= 1, a sampler such as cofed.samplers.Cyclic(10), or None, got "
+            f"{shown(given)}"
+        )
+    return checks.optional_integer("clients_per_round", given)
 
 
 def checked_mesh(mesh: object, federation: AbstractFederation) -> Mesh | None:

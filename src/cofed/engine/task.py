@@ -42,6 +42,7 @@ class Participation(eqx.Module):
     """Who took part in a round (in the records of a chunk: in each of its rounds)."""
 
     clients: Int[Array, "*rounds participants"]  # positions
+    present: Bool[Array, "*rounds participants"]  # whether they took part
     heard: Bool[Array, "*rounds participants"]  # whether the update was finite and so counted
     messages: Int[Array, "*rounds"]  # how many clients (by gossip: links, each way) were served
 

@@ -27,6 +27,7 @@ from cofed.engine.tuning_record import TuningFolder, describe
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
 from cofed.problem import Problem
+from cofed.samplers import AbstractSampler
 
 
 def tune(
@@ -41,7 +42,7 @@ def tune(
     local_steps: int | None = None,
     local_epochs: int | None = None,
     batch_size: int | None = None,
-    clients_per_round: int | None = None,
+    clients_per_round: Given[int | AbstractSampler | None] = None,
     weights: Given[str | npt.ArrayLike] = "uniform",
     topology: Topology | None = None,
     link_failure: float = 0.0,

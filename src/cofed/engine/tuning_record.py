@@ -23,6 +23,7 @@ from cofed.engine import fingerprints, recorded
 from cofed.engine.checkpoint import arrays, part, unflatten
 from cofed.engine.spec import RunSpec
 from cofed.engine.state import State
+from cofed.samplers import AbstractSampler
 
 FORMAT = 1
 
@@ -44,7 +45,9 @@ class PartProgress:
 
 def describe(spec: RunSpec, algorithms: Sequence[AbstractAlgorithm], start: PyTree) -> dict[str, Any]:
     """All that the curves of a tuning depend on, as JSON."""
-    return {
+    given = spec.clients_per_round
+    sampler = {"sampler": fingerprints.outline(given)} if isinstance(given, AbstractSampler) else {}
+    return sampler | {
         "problem": fingerprints.outline(spec.problem),
         "code of the problem": fingerprints.code_of_problem(spec.problem, spec.federation, start),
         "algorithms": {"dict": {str(i): fingerprints.outline(one) for i, one in enumerate(algorithms)}},

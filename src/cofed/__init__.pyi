@@ -13,9 +13,9 @@ from . import partition as partition
 from . import plotting as plotting
 from . import regularizers as regularizers
 from . import report as report
+from . import samplers as samplers
 from .algorithms import SDANE as SDANE
 from .algorithms import AccSDANE as AccSDANE
-from . import samplers as samplers
 from .algorithms import Alternative as Alternative
 from .algorithms import CFedDA as CFedDA
 from .algorithms import FastFedDA as FastFedDA

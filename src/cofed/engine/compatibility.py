@@ -54,14 +54,13 @@ def check_communication(spec: RunSpec) -> None:
 
 def check_sampler(task: ServerTask, start: PyTree) -> None:
     """Refuse a sampler whose unbiased mean a method cannot use: what its clients keep follows the plain one."""
-    if task.plan.plain:
+    sampler, clients = task.sampler, task.plan.clients
+    if task.plan.plain or sampler is None:
         return
-    draw = jax.eval_shape(
-        lambda key: task.sampler.draw(key, jnp.zeros((), jnp.int32), task.plan.clients), jax.random.key(0)
-    )
+    draw = jax.eval_shape(lambda key: sampler.draw(key, jnp.zeros((), jnp.int32), clients), jax.random.key(0))
     if draw.chance is not None and jax.tree.leaves(jax.eval_shape(task.client_state, start)):
         raise ValueError(
-            f"{type(task.sampler).__name__} counts clients by their chances, which is for methods whose clients keep "
+            f"{type(sampler).__name__} counts clients by their chances, which is for methods whose clients keep "
             f"nothing between rounds, such as FedAvg or FedDualAvg; clients of {task.algorithm.name} keep something "
             "that the server counts by the weights"
         )

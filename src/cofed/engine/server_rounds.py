@@ -30,7 +30,7 @@ class KnownParticipants(eqx.Module):
 class ServerTask(AbstractTask[AbstractServerAlgorithm]):
     """Rounds through a server: sample, broadcast, local steps of all participants, weighted mean, aggregate."""
 
-    sampler: AbstractSampler = eqx.field(kw_only=True)  # who takes part
+    sampler: AbstractSampler | None = eqx.field(kw_only=True, default=None)  # who takes part; None: everybody
     known: KnownParticipants | None = eqx.field(kw_only=True, default=None)  # None: drawn in each round
 
     def spread_start(self, w0: PyTree) -> PyTree:
@@ -84,6 +84,7 @@ class ServerTask(AbstractTask[AbstractServerAlgorithm]):
         data, plan = self.data, self.plan
         if plan.everyone:
             return everyone(data, plan)
+        assert self.sampler is not None
         draw = self.sampler.draw(sampling.sampler_key(key), round, plan.clients)
         if self.known is not None:
             return chosen(self.known.positions[round - self.known.first], data, draw)

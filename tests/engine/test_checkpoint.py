@@ -285,3 +285,37 @@ def test_an_interrupted_run_goes_on_as_if_it_was_not(tmp_path, monkeypatch):
     assert resumed.history["round"].tolist() == [0, 8, 16, 20]
     np.testing.assert_array_equal(whole.history["objective"], resumed.history["objective"])
     np.testing.assert_array_equal(whole.model.coef, resumed.model.coef)
+
+
+@pytest.mark.parametrize("every", [1, 5])
+def test_a_finished_run_that_gets_more_rounds_is_one_that_had_them_from_the_start(every, tmp_path):
+    options = SCHEDULE | {"evaluate_every": every, "keep_models": True, "per_client": True, "w0": worlds.start()}
+    go = lambda rounds, **more: cofed.run(  # noqa: E731
+        worlds.problem(), worlds.linear(), cofed.Scaffold(0.02), **options | {"rounds": rounds} | more
+    )
+    folder = tmp_path / "run"
+    go(12, checkpoint=folder)
+    longer, whole = cofed.resume(folder, rounds=17), go(17)
+    again = cofed.resume(folder)  # the folder knows its rounds
+    for found in (longer, again):
+        tables = [r.history.to_pandas().drop(columns="seconds") for r in (found, whole)]
+        assert tables[0].equals(tables[1])
+        assert found.history.clients().equals(whole.history.clients())
+        assert found.history.participants().equals(whole.history.participants())
+        assert found.communication == whole.communication
+        assert len(found.models) == 18
+        np.testing.assert_array_equal(found.model.coef, whole.model.coef)
+    with pytest.raises(ValueError, match=r"rounds: the run in .* has 17 rounds already, got 16"):
+        cofed.resume(folder, rounds=16)
+    (folder / "rounds.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"rounds.json is damaged; delete it to go on"):
+        cofed.resume(folder)
+
+
+def test_stages_that_more_rounds_would_move_are_refused_and_the_folder_is_as_it_was(tmp_path):
+    method, problem = cofed.MCFedDA(mu=0.1, L=600.0, strengths=(0.125, 0.0625)), worlds.problem(cofed.L1(0.0625))
+    cofed.run(problem, worlds.linear(), method, rounds=4, local_steps=2, checkpoint=tmp_path / "run")
+    before = sorted(path.name for path in (tmp_path / "run").iterdir())
+    with pytest.raises(ValueError, match="MCFedDA divides its rounds into stages, which 9 rounds would move"):
+        cofed.resume(tmp_path / "run", rounds=9)
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == before

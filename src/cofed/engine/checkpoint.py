@@ -3,6 +3,7 @@
     run.json                 settings, problem, algorithm; written last of the definition, so it stands for the whole
     federation.safetensors   the data (also evaluation.safetensors, where there is one); of clients on disk
                              federation.json instead, which says where their index is
+    rounds.json              the rounds of a run that was given more of them later
     round-000000050.*        a state (.safetensors) and, written after it, its history and checksum (.json)
 
 Every file is written under another name and renamed, so a kill at any moment leaves whole files only.
@@ -81,7 +82,7 @@ class CheckpointStore:
 
     def tidy(self) -> None:
         """Remove what a write that was killed has left."""
-        for name in ("round-*", "run.json", "federation.safetensors", "evaluation.safetensors"):
+        for name in ("round-*", "run.json", "rounds.json", "federation.safetensors", "evaluation.safetensors"):
             for leftover in self.folder.glob(f".{name}.*"):
                 leftover.unlink()
         for state in self.folder.glob("round-*.safetensors"):  # its record is written after it

@@ -58,6 +58,15 @@ def write_definition(folder: Path, every: int, keep: int, run: RunSpec, start: P
     recorded.write_record(folder / "run.json", record)
 
 
+def stage_starts(spec: RunSpec) -> list[JSON]:
+    """What must stay when a run gets more rounds: when each of its stages begins, its method and its local steps."""
+    begins, found = 0, []
+    for stage in spec.algorithm.stages(spec.problem, spec.rounds, spec.local_steps):
+        found.append([begins, fingerprints.outline(stage.algorithm), stage.local_steps])
+        begins += stage.rounds
+    return found
+
+
 def encoded_sampler(given: int | AbstractSampler | None) -> dict[str, Any] | None:
     """What draws the clients, as JSON; None where that is only a number."""
     if not isinstance(given, AbstractSampler):
@@ -108,7 +117,7 @@ class WrittenRun:
             problem=self.part("problem", written.problem, problem),
             algorithm=self.part("algorithm", written.algorithm, algorithm),
             federation=self.federation(federation),
-            **written.settings.model_dump() | self.sampling(),
+            **written.settings.model_dump() | {"rounds": self.rounds} | self.sampling(),
             weights=self.decoded(written.weights, "weights"),
             metrics=self.metrics(dict(metrics)),
             evaluation=self.evaluation(evaluation),
@@ -117,6 +126,26 @@ class WrittenRun:
         )
         self.check_code(run)
         return run
+
+    @property
+    def rounds(self) -> int:
+        """The run's rounds: those that it began with, or was given later."""
+        path = self.folder / "rounds.json"
+        if not path.exists():
+            return self.record.settings.rounds
+        refusal = f"{path} is damaged; delete it to go on with the rounds that the run began with"
+        return recorded.checked(recorded.ExtensionRecord, read_json(path, refusal), refusal).rounds
+
+    def extend(self, spec: RunSpec, rounds: int) -> RunSpec:
+        """The run with more rounds, which the folder knows from here on."""
+        longer = dataclasses.replace(spec, rounds=rounds)
+        if stage_starts(longer) != stage_starts(spec):
+            raise ValueError(
+                f"rounds: {spec.algorithm.name} divides its rounds into stages, which {rounds} rounds would move; "
+                "begin a new run with cofed.run"
+            )
+        recorded.write_record(self.folder / "rounds.json", recorded.ExtensionRecord(rounds=rounds))
+        return longer
 
     def sampling(self) -> dict[str, Any]:
         """What draws the clients, where that is more than a number."""

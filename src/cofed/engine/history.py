@@ -256,6 +256,13 @@ class Log:
     unreported: int = 0  # clients left out since the last row
     unseen: dict[int, PyTree] = dataclasses.field(default_factory=dict)  # models that callbacks are still to see
 
+    def reopen(self, every: int) -> None:
+        """Forget the last row where only the end of the run called for it: it is to have more rounds."""
+        history = self.history
+        if history.rows[-1]["round"] % every:
+            self.unreported += history.rows.pop()["left_out"]
+            del history.client_losses[len(history.rows) :]
+
     def mark(self) -> LogMark:
         """Where the log stands now."""
         history = self.history

@@ -90,6 +90,12 @@ class CheckpointRecord(Record):
     content: str | None  # the hash of all the above; None in files of format 1
 
 
+class ExtensionRecord(Record):
+    """rounds.json: how many rounds a run has that was given more of them than run.json says."""
+
+    rounds: Positive
+
+
 class OnDiskRecord(Record):
     """federation.json, for clients on disk: where their index is, and which clients the history is measured on."""
 

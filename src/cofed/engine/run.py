@@ -213,6 +213,7 @@ def start_run(spec: RunSpec, conduct: Conduct) -> Result:
 def resume(
     checkpoint: Given[str | Path],
     *,
+    rounds: Given[int | None] = None,
     problem: Given[Problem | None] = None,
     federation: Given[AbstractFederation | None] = None,
     algorithm: Given[AbstractAlgorithm | None] = None,
@@ -232,6 +233,8 @@ def resume(
     ----------
     checkpoint : str or Path
         The folder that `cofed.run(..., checkpoint=...)` has written.
+    rounds : int, optional
+        More rounds than the run has, also where it is over: it then ends as one that had so many from the start.
     problem : Problem, optional
         The run's problem, where it has code of its own.
     federation : AbstractFederation, optional
@@ -268,8 +271,11 @@ def resume(
     >>> again = cofed.resume(folder)
     >>> bool((again.model.coef == first.model.coef).all())
     True
+    >>> cofed.resume(folder, rounds=6).history["round"].tolist()
+    [0, 1, 2, 3, 4, 5, 6]
     """
     checks.optional_flag("progress", progress)
+    more = checks.optional_integer("rounds", rounds)
     if problem is not None or federation is not None:
         check_given(problem, federation)
     if algorithm is not None:
@@ -280,7 +286,7 @@ def resume(
     with folders.held(store.folder) if jax.process_index() == 0 else contextlib.nullcontext():
         store.tidy()
         written = WrittenRun.read(store.folder)
-        newest = store.load(store.newest(written.record.settings.rounds))
+        newest = store.load(store.newest(written.rounds))
         with newest.of_its_definition():
             spec = written.definition(problem, federation, algorithm, metrics, evaluation)
             spec = dataclasses.replace(spec, mesh=mesh)
@@ -290,10 +296,25 @@ def resume(
             template = job.storage.template(gathered(job, begin_stage(job, number, start)), newest.shapes())
             state, log = newest.restore(template, start, spec.federation.names)
             log.history.drawn = DrawnClients.of(spec)
+        if more is not None:
+            spec = extended(written, spec, log, more)
+            job = prepare(spec, listeners.see_models)
         if spec.mesh is not None:
             state = spread_state(state, spec.mesh)
         listeners.start(RunInfo(spec, tuple(dict(row) for row in log.history.rows)))
         return proceed(job, state, log, Conduct(store, progress, False, listeners))
+
+
+def extended(written: WrittenRun, spec: RunSpec, log: Log, rounds: int) -> RunSpec:
+    """The run with more rounds; the log goes on as if it had had so many from the start."""
+    if rounds < spec.rounds:
+        raise ValueError(f"rounds: the run in {written.folder} has {spec.rounds} rounds already, got {rounds}")
+    if rounds == spec.rounds:
+        return spec
+    longer = written.extend(spec, rounds)
+    if log.history.rows[-1]["round"] == spec.rounds:
+        log.reopen(spec.evaluate_every)
+    return longer
 
 
 def check_given(problem: object, federation: object) -> None:

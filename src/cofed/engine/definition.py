@@ -117,7 +117,7 @@ class WrittenRun:
             problem=self.part("problem", written.problem, problem),
             algorithm=self.part("algorithm", written.algorithm, algorithm),
             federation=self.federation(federation),
-            **written.settings.model_dump() | {"rounds": self.rounds} | self.sampling(),
+            **self.schedule(),
             weights=self.decoded(written.weights, "weights"),
             metrics=self.metrics(dict(metrics)),
             evaluation=self.evaluation(evaluation),
@@ -147,10 +147,13 @@ class WrittenRun:
         recorded.write_record(self.folder / "rounds.json", recorded.ExtensionRecord(rounds=rounds))
         return longer
 
-    def sampling(self) -> dict[str, Any]:
-        """What draws the clients, where that is more than a number."""
-        written = self.record.sampler
-        return {} if written is None else {"clients_per_round": self.decoded(written, "sampler")}
+    def schedule(self) -> dict[str, Any]:
+        """The settings of the run, with its present rounds and what draws its clients."""
+        found: dict[str, Any] = self.record.settings.model_dump()
+        found["rounds"] = self.rounds
+        if self.record.sampler is not None:
+            found["clients_per_round"] = self.decoded(self.record.sampler, "sampler")
+        return found
 
     def check_version(self) -> None:
         """Another version may go on with a run of a format that it knows, but not promise the same bits."""

@@ -8,13 +8,13 @@ BIN := .venv/bin
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test test-slow browser test-browser test-network test-network-heart check format bench bench-peers reproduce reproduce-full lock site clean
+.PHONY: demo test test-slow browser test-browser test-network test-network-heart check format bench bench-peers reproduce reproduce-full docs docs-serve test-docs lock site clean
 
 demo: .venv/installed          ## the curse of primal averaging, in under a minute
 	$(BIN)/cofed demo
 
 test: .venv/installed check    ## lint, types and every fast test
-	$(BIN)/pytest -n 2 -m "not slow and not network"
+	$(BIN)/pytest -n 2 -m "not slow and not network and not docs"
 
 test-slow: .venv/installed     ## the tests that take long
 	$(BIN)/pytest -n 2 -m slow
@@ -73,6 +73,23 @@ reproduce: .venv/installed     ## every experiment of the papers, on its small s
 reproduce-full: .venv/installed ## the papers' sizes: hours; what is finished is kept, and the page is written
 	$(BIN)/cofed reproduce --all $(if $(DATA),--data $(DATA)) --page docs/results
 
+.venv-docs/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet --upgrade pip
+	.venv-docs/bin/pip install --quiet --editable '.[docs]'
+	touch $@
+
+# Pages made from code and the gallery's results are kept below docs/, so that what did not change is not made again.
+docs: .venv-docs/installed     ## the site, in docs/_build/html; a broken link, a missing name or a failing example stops it
+	.venv-docs/bin/codespell README.md CONTRIBUTING.md CHANGELOG.md docs src examples
+	.venv-docs/bin/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+docs-serve: docs               ## the site on this machine's port 8000
+	.venv-docs/bin/python -m http.server --bind 127.0.0.1 --directory docs/_build/html 8000
+
+test-docs: docs .venv/installed browser  ## the site in a real browser
+	CI=true $(BIN)/pytest -m docs tests/documentation
+
 # What a site installs, with versions and hashes: for every system and Python, from pyproject.toml and what builds cofed.
 lock: .venv-lock/installed     ## requirements/site.txt anew
 	.venv-lock/bin/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])" \
@@ -91,4 +108,4 @@ site:                          ## an environment with exactly what is locked, an
 	.venv-site/bin/pip install --quiet --no-deps --no-build-isolation .
 
 clean:
-	rm -rf .venv .venv-lock .venv-network* .venv-peers .venv-site build dist
+	rm -rf .venv .venv-docs .venv-lock .venv-network* .venv-peers .venv-site build dist docs/_build docs/gallery docs/api docs/algorithms docs/regularizers docs/commands.rst

@@ -86,7 +86,7 @@ class AbstractLoss(eqx.Module):
     curvature : float or None
         The largest second derivative by the prediction (where it has no bound, its mean over the rows of a fit).
     self_concordance : float or None
-        The least M with |f'''| <= M f'' everywhere: 0 for a quadratic.
+        The least M such that the third derivative is at most M times the second everywhere: 0 for a quadratic.
 
     Notes
     -----
@@ -156,7 +156,7 @@ class AbstractLoss(eqx.Module):
 
     @property
     def self_concordance(self) -> float | None:
-        """The least M with |f'''| <= M f'' everywhere, or None where it is not known."""
+        """The least M such that the third derivative is at most M times the second; None where it is not known."""
         return None
 
     @property

@@ -1,0 +1,172 @@
+"""A page for each algorithm: its file's head, what it sends, its parameters, and a run drawn."""
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import writing
+
+import cofed
+from cofed.cli.algorithms import describe_all, written
+
+# What each method is drawn with, on the problem below; a method without a row stops the build.
+DRAWN = {
+    "Alternative": {"client_lr": 0.05},
+    "CFedDA": {"mu": 0.1, "L": 4.0},
+    "FastFedDA": {"mu": 0.1, "L": 4.0},
+    "FedADMM": {"client_lr": 0.05, "eta": 0.5},
+    "FedAvg": {"client_lr": 0.05},
+    "FedDR": {"client_lr": 0.05, "eta": 0.5},
+    "FedDecouple": {"client_lr": 0.05},
+    "FedDualAvg": {"client_lr": 0.05},
+    "FedFISTA": {"L": 4.0},
+    "FedMiD": {"client_lr": 0.05},
+    "FedNL": {"compressor": cofed.TopK(0.2)},
+    "FedNewton": {},
+    "FedProx": {"strength": 0.5, "client_lr": 0.05},
+    "MCFedDA": {"mu": 0.1, "L": 4.0, "strengths": (0.4, 0.2, 0.1)},
+    "ProxSkip": {"client_lr": 0.2, "probability": 0.2},
+    "PureLocal": {"client_lr": 0.05},
+    "Scaffold": {"client_lr": 0.05},
+    "DASM": {"step": 0.2},
+    "DFedDA": {"client_lr": 0.05, "gradient_tracking": True},
+    "DFedMiD": {"client_lr": 0.05},
+    "DScaffold": {"client_lr": 0.05},
+    "MReFedDAGT": {"client_lr": 0.05, "radius_squared": 400.0, "sparsity": 5},
+    "NIDS": {"client_lr": 0.2},
+    "PGExtra": {"client_lr": 0.2},
+    "ReFedDAGT": {"client_lr": 0.05, "radius_squared": 400.0, "sparsity": 5},
+}
+ROW = re.compile(r"^(?P<key>[A-Z][\w -]*?)\s{2,}(?P<text>\S.*)$")
+
+
+def head(text: str) -> tuple[str, list[tuple[str, list[str]]], str]:
+    """The first line of a file's head, its rows (key and lines), and the text after them."""
+    first, _, rest = text.partition("\n\n")
+    block, _, tail = rest.partition("\n\n")
+    rows: list[tuple[str, list[str]]] = []
+    for line in block.split("\n"):
+        found = ROW.match(line)
+        if found:
+            rows.append((found["key"], [found["text"]]))
+        elif rows:
+            rows[-1][1].append(line.strip())
+        else:
+            return first, [], rest
+    return first, rows, tail
+
+
+def clients() -> cofed.Federation:
+    """Six unequal clients with models of their own around a sparse one."""
+    rng = np.random.default_rng(0)
+    truth = np.r_[np.ones(5), np.zeros(25)]
+    data = []
+    for rows in (40, 80, 25, 60, 50, 30):
+        X = rng.normal(size=(rows, 30)) + 0.3 * rng.normal(size=30)
+        data.append((X, X @ (truth + 0.3 * rng.normal(size=30)) + 0.5 * rng.normal(size=rows)))
+    return cofed.Federation.from_arrays(data)
+
+
+def draw(name: str, target: Path) -> None:
+    """One run: the gap to the pooled optimum, and how many coefficients are not zero, by round."""
+    from matplotlib.figure import Figure
+
+    method = getattr(cofed, name)(**DRAWN[name])
+    smooth = "zero" in method.needs
+    regularizer = cofed.Zero() if smooth else cofed.L1(0.1)
+    problem, federation = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), regularizer), clients()
+    best = float(cofed.solve_pooled(problem, federation).objective)
+    steps = 1 if method.one_step or name in ("FedFISTA", "FedNL", "FedNewton", "ProxSkip") else 5
+    topology = None if method.has_server else cofed.topologies.ring(6)
+    result = cofed.run(problem, federation, method, rounds=120, local_steps=steps, topology=topology, progress=False)
+    table = result.history.to_pandas()
+    figure = Figure(figsize=(7.2, 2.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    colour = cofed.plotting.colour(name)
+    left.semilogy(table["round"], np.maximum(table["objective"] - best, 1e-16), color=colour)
+    left.set(xlabel="round", ylabel="objective - optimum")
+    if smooth:  # nothing makes coefficients zero
+        right.semilogy(table["round"], table["prox_gradient"], color=colour)
+        right.set(xlabel="round", ylabel="length of the gradient")
+    else:
+        right.plot(table["round"], table["density"] * 30, color=colour)
+        right.set(xlabel="round", ylabel="coefficients that are not zero", ylim=(0, 31))
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(target, dpi=150)
+
+
+def page(info: dict, folder: Path) -> list[str]:
+    """The page of one algorithm."""
+    method = getattr(cofed, info["name"])
+    module = sys.modules[method.__module__]
+    source = Path(inspect.getfile(method))
+    drawn = folder / "figures" / f"{info['name']}-{writing.mark(source, Path(__file__))}.png"
+    if not drawn.exists():
+        for old in drawn.parent.glob(f"{info['name']}-*.png"):
+            old.unlink()
+        draw(info["name"], drawn)
+    first, rows, tail = head(inspect.getdoc(module) or "")
+    said = first.partition(": ")[2] or first
+    lines = [*writing.title(info["name"]), said[0].upper() + said[1:], ""]
+    lines += [".. rst-class:: algorithm", ""]
+    for key, text in rows:
+        lines += [key, "   .. code-block:: text", "", *(f"      {line}" for line in text), ""]
+    if tail:
+        lines += writing.literal(tail)
+    lines += writing.title("What it needs and sends", "-")
+    lines += writing.table(
+        ["needs", "talks through", "vectors down / up", "paper"],
+        [
+            [
+                "; ".join(info["needs"]) or "nothing in particular",
+                " or ".join(info["talks"]),
+                f"{info['vectors_down']} / {info['vectors_up']}",
+                info["paper"],
+            ]
+        ],
+    )
+    lines += [f".. figure:: figures/{drawn.name}", f"   :alt: One run of {info['name']}", ""]
+    lines += [
+        f"   One run on six unequal clients that differ, 30 coefficients of which 5 count: `{call(info['name'])}`.",
+        "",
+    ]
+    lines += [*writing.title("Parameters", "-"), f".. autoclass:: cofed.{info['name']}", "   :no-index:", ""]
+    return lines
+
+
+def call(name: str) -> str:
+    """How the drawn method was made."""
+    return f"cofed.{name}({', '.join(f'{key}={value}' for key, value in DRAWN[name].items())})"
+
+
+def write_all(folder: Path) -> None:
+    """The pages of all algorithms, and the one that lists them."""
+    methods = describe_all()
+    missing = [one["name"] for one in methods if one["name"] not in DRAWN]
+    if missing:
+        raise KeyError(f"docs/_extensions/algorithm_pages.py: DRAWN has no row for {', '.join(missing)}")
+    for one in methods:
+        writing.write(folder / f"{one['name'].lower()}.rst", page(one, folder))
+    rows = [
+        [
+            f":doc:`{one['name']} <{one['name'].lower()}>`",
+            one["description"],
+            ", ".join(f"``{written(entry)}``" for entry in one["hyperparameters"] if entry["required"]) or "none",
+            f"{one['vectors_down']} / {one['vectors_up']}",
+            one["paper"],
+        ]
+        for one in methods
+    ]
+    text = "Each page is made from the head of the algorithm's file, so that the two cannot differ."
+    lines = [
+        *writing.title("Algorithms"),
+        text,
+        "",
+        *writing.table(["method", "", "must be given", "vectors down / up", "paper"], rows),
+    ]
+    writing.write(folder / "index.rst", [*lines, *writing.contents([one["name"].lower() for one in methods])])

@@ -1,0 +1,121 @@
+"""A page for each regularizer: what it is, its traits, and its proximal map drawn."""
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import writing
+
+import cofed
+
+# What is drawn of each: an example, and on what: a line (1), a plane (2), a signal ("signal"), singular values ("matrix").
+DRAWN = {
+    "Zero": (cofed.Zero(), 1),
+    "L1": (cofed.L1(1.0), 1),
+    "ElasticNet": (cofed.ElasticNet(1.0, 0.5), 1),
+    "MCP": (cofed.MCP(1.0, 3.0), 1),
+    "SCAD": (cofed.SCAD(1.0, 3.7), 1),
+    "Box": (cofed.Box(-1.0, 1.5), 1),
+    "NonNegative": (cofed.NonNegative(), 1),
+    "GroupL1": (cofed.GroupL1(1.0, groups=[0, 0]), 2),
+    "SparseGroupL1": (cofed.SparseGroupL1(1.0, 0.5, groups=[0, 0]), 2),
+    "L1Ball": (cofed.L1Ball(1.0), 2),
+    "L2Ball": (cofed.L2Ball(1.0), 2),
+    "L0Ball": (cofed.L0Ball(1), 2),
+    "Simplex": (cofed.Simplex(1.0), 2),
+    "TotalVariation": (cofed.TotalVariation(1.0), "signal"),
+    "Nuclear": (cofed.Nuclear(1.0), "matrix"),
+    "On": (None, None),
+    "Scaled": (cofed.Scaled(cofed.L1(1.0), 0.5), 1),
+    "Translated": (cofed.Translated(cofed.L1(1.0), np.array([1.0])), 1),
+    "Sum": (None, None),
+}
+TRAITS = ("convex", "separable", "is_indicator", "weak_convexity")
+
+
+def draw(name: str, target: Path) -> None:
+    """The proximal map with step 1."""
+    from matplotlib.figure import Figure
+
+    regularizer, kind = DRAWN[name]
+    figure = Figure(figsize=(4.2, 3.0), layout="constrained")
+    axes = figure.subplots()
+    {1: line, 2: plane, "signal": signal, "matrix": spectrum}[kind](axes, regularizer)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(target, dpi=150)
+
+
+def line(axes, regularizer) -> None:
+    """The map of single numbers."""
+    v = np.linspace(-4, 4, 401)
+    axes.plot(v, v, color="#BBBBBB", linewidth=1, linestyle="--")
+    axes.plot(v, [float(regularizer.prox(np.array([x]), 1.0)[0]) for x in v], color="#0072B2")
+    axes.set(xlabel="v", ylabel="prox(v)", aspect="equal")
+
+
+def plane(axes, regularizer) -> None:
+    """Where points of the plane go."""
+    for x in np.linspace(-2, 2, 9):
+        for y in np.linspace(-2, 2, 9):
+            to = np.asarray(regularizer.prox(np.array([x, y]), 1.0))
+            axes.plot([x, to[0]], [y, to[1]], color="#BBBBBB", linewidth=0.8)
+            axes.plot(*to, "o", color="#0072B2", markersize=3)
+    axes.set(xlabel="v₁", ylabel="v₂", aspect="equal")
+
+
+def signal(axes, regularizer) -> None:
+    """A noisy signal and what comes of it."""
+    v = np.repeat([0.0, 3.0, 1.0], 20) + np.random.default_rng(0).normal(scale=0.5, size=60)
+    axes.plot(v, ".", color="#999999", markersize=4)
+    axes.step(np.arange(60), np.asarray(regularizer.prox(v, 1.0)), color="#0072B2", where="mid")
+    axes.set(xlabel="place", ylabel="v, and prox(v)")
+
+
+def spectrum(axes, regularizer) -> None:
+    """The singular values of a matrix before and after."""
+    v = np.random.default_rng(0).normal(size=(8, 8))
+    for matrix, colour, label in ((v, "#999999", "v"), (np.asarray(regularizer.prox(v, 1.0)), "#0072B2", "prox(v)")):
+        axes.plot(np.linalg.svd(matrix, compute_uv=False), "o-", color=colour, label=label)
+    axes.set(xlabel="place", ylabel="singular value")
+    axes.legend(frameon=False)
+
+
+def page(name: str, folder: Path) -> list[str]:
+    """The page of one regularizer."""
+    kind = getattr(cofed, name)
+    lines = writing.title(name)
+    regularizer, _ = DRAWN[name]
+    if regularizer is not None:
+        drawn = folder / "figures" / f"{name}-{writing.mark(Path(inspect.getfile(kind)), Path(__file__))}.png"
+        if not drawn.exists():
+            for old in drawn.parent.glob(f"{name}-*.png"):
+                old.unlink()
+            draw(name, drawn)
+        lines += writing.table(
+            [trait.replace("_", " ") for trait in TRAITS], [[str(getattr(regularizer, trait)) for trait in TRAITS]]
+        )
+        caption = f"The proximal map with step 1 of `{regularizer!r}`.".replace("\n", " ")
+        lines += [f".. figure:: figures/{drawn.name}", f"   :alt: The proximal map of {name}", "", f"   {caption}", ""]
+    return [*lines, f".. autoclass:: cofed.{name}", "   :members: value, prox", "   :no-index:", ""]
+
+
+def write_all(folder: Path) -> None:
+    """The pages of all regularizers, and the one that lists them."""
+    from cofed import regularizers
+
+    names = [name for name in regularizers.__all__ if not name.startswith("Abstract")]
+    missing = [name for name in names if name not in DRAWN]
+    if missing:
+        raise KeyError(f"docs/_extensions/regularizer_pages.py: DRAWN has no row for {', '.join(missing)}")
+    for name in names:
+        writing.write(folder / f"{name.lower()}.rst", page(name, folder))
+    first = {name: (inspect.getdoc(getattr(cofed, name)) or "").split("\n")[0] for name in names}
+    rows = [[f":doc:`{name} <{name.lower()}>`", f"``{first[name]}``"] for name in names]
+    text = (
+        "They act on pytrees, jit, vmap and differentiate, and are useful on their own: "
+        "``value(w)``, ``prox(v, step)``, ``subgradient(w)``, the dual norm where there is one."
+    )
+    lines = [*writing.title("Regularizers"), text, "", *writing.table(["name", "what it is"], rows)]
+    writing.write(folder / "index.rst", [*lines, *writing.contents([name.lower() for name in names])])

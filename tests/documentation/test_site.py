@@ -1,0 +1,87 @@
+"""The built site in a real browser, from its files: nothing is loaded from elsewhere. `make test-docs` builds it first."""
+
+import re
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from tests.pages import ROOT
+
+SITE = ROOT / "docs" / "_build" / "html"
+# Loaded without a click: scripts, styles, fonts and pictures; not links to read on.
+LOADED = re.compile(r"""<(?:script|img|link|source|iframe)\b[^>]*?(?:src|href)=["'](https?:)?//""")
+
+pytestmark = pytest.mark.docs
+
+
+def wait(browser, holds):
+    """Wait for what a script of the page does; the limit is for what never happens."""
+    return WebDriverWait(browser, 120, 0.05).until(lambda _: holds())
+
+
+def find(browser, selector):
+    """All elements of a selector that are shown."""
+    return [one for one in browser.find_elements(By.CSS_SELECTOR, selector) if one.is_displayed()]
+
+
+@pytest.fixture
+def site(browser):
+    """The first page, in a wide window."""
+    metrics = {"width": 1400, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.get((SITE / "index.html").as_uri())
+    browser.get_log("browser")
+    return browser
+
+
+def test_no_page_loads_anything_from_elsewhere():
+    pages = list(SITE.rglob("*.html"))
+    assert len(pages) > 100
+    assert not [page.name for page in pages if LOADED.search(page.read_text())]
+    styles = "".join(style.read_text() for style in SITE.rglob("*.css"))
+    assert not re.search(r"""url\(["']?(https?:)?//""", styles)
+
+
+def test_one_gets_from_the_first_page_to_an_algorithm(site):
+    next(one for one in find(site, "header a") if one.text == "Algorithms").click()
+    next(one for one in find(site, "article a") if one.text == "FedDualAvg").click()
+    assert site.find_element(By.TAG_NAME, "h1").text.startswith("FedDualAvg")
+    assert "z <- z - eta_c G_k(x)" in site.find_element(By.CSS_SELECTOR, "dl.algorithm").text
+    (picture,) = find(site, "article figure img")
+    assert site.execute_script("return arguments[0].complete && arguments[0].naturalWidth", picture) > 500
+    assert [entry for entry in site.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_the_search_finds_a_page_by_a_word_of_its_text(site):
+    site.get((SITE / "search.html").as_uri() + "?q=FedDualAvg")
+    wait(site, lambda: len(find(site, "#search-results li")) > 3)
+    assert any("feddualavg" in (one.get_attribute("href") or "") for one in find(site, "#search-results a"))
+
+
+def test_every_picture_of_the_gallery_is_there(site):
+    site.get((SITE / "gallery" / "index.html").as_uri())
+    pictures = find(site, ".sphx-glr-thumbcontainer img")
+    assert len(pictures) >= 12
+    wait(site, lambda: all(site.execute_script("return arguments[0].naturalWidth", one) > 100 for one in pictures))
+
+
+def test_code_can_be_copied_without_its_prompts(site):
+    site.get((SITE / "start" / "researcher.html").as_uri())
+    wait(site, lambda: site.find_elements(By.CSS_SELECTOR, "button.copybtn"))
+    target = site.find_element(By.CSS_SELECTOR, "button.copybtn").get_attribute("data-clipboard-target")
+    assert site.find_element(By.CSS_SELECTOR, target).text.startswith("import cofed")
+
+
+def test_dark_mode_and_a_phone(site):
+    def background():
+        return site.execute_script("return getComputedStyle(document.body).backgroundColor")
+
+    before = background()
+    site.execute_script("document.documentElement.dataset.theme = 'dark'")
+    assert background() != before
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    site.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    for page in ("index", "estimators", "algorithms/feddualavg", "results/README"):
+        site.get((SITE / f"{page}.html").as_uri())
+        assert site.execute_script("return document.documentElement.scrollWidth") <= 390, page

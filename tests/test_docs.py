@@ -29,6 +29,10 @@ assert (abs(lasso.coef_[:5]) > 0.5).all()
 assert (abs(lasso.coef_) > 1e-6).sum() < 25
 assert result.personal_models.coef.shape == (4, 50)
 """,
+    "docs/start/researcher.md": """
+assert all(result.history["objective"][-1] < result.history["objective"][0] for result in results.values())
+assert len(results) == 3
+""",
     "docs/disk.md": """
 assert (third["X"] == federation.client(names[2])[0]).all()
 assert abs(result.model.coef[0] - 1) < 0.1

@@ -15,6 +15,14 @@ import cofed
 # Rooms whose classes have the methods of their contract, which the abstract class documents.
 FINAL = ("cofed.algorithms", "cofed.gossip", "cofed.regularizers", "cofed.losses", "cofed.models", "cofed.mirrors")
 
+ROOMS = {
+    "Running": ("cofed.engine", "cofed.problem", "cofed.solvers"),
+    "Data": ("cofed.federation", "cofed.partition"),
+    "Algorithms": ("cofed.algorithms", "cofed.gossip", "cofed.compressors"),
+    "Regularizers and geometries": ("cofed.regularizers", "cofed.mirrors"),
+    "Losses and models": ("cofed.losses", "cofed.models"),
+}
+
 
 def write_pages(app, config) -> None:
     """Write them all."""
@@ -62,19 +70,7 @@ def write_api(folder: Path) -> None:
     import cofed.estimators
 
     names = [name for name in cofed.__all__ if not inspect.ismodule(getattr(cofed, name))]
-    rooms = {
-        "Running": [
-            name for name in names if home(name).startswith(("cofed.engine", "cofed.problem", "cofed.solvers"))
-        ],
-        "Data": [name for name in names if home(name).startswith(("cofed.federation", "cofed.partition"))],
-        "Algorithms": [
-            name for name in names if home(name).startswith(("cofed.algorithms", "cofed.gossip", "cofed.compressors"))
-        ],
-        "Regularizers and geometries": [
-            name for name in names if home(name).startswith(("cofed.regularizers", "cofed.mirrors"))
-        ],
-        "Losses and models": [name for name in names if home(name).startswith(("cofed.losses", "cofed.models"))],
-    }
+    rooms = {room: [name for name in names if home(name).startswith(homes)] for room, homes in ROOMS.items()}
     placed = {name for room in rooms.values() for name in room}
     rooms["Studies and statistics"] = [name for name in names if name not in placed and not name.startswith("__")]
     pages = []

@@ -1,4 +1,4 @@
-"""Docstrings are plain text with `code` in backticks; Sphinx reads reStructuredText, where |w|_1 and coef_ are links."""
+"""Docstrings are plain text with `code` in backticks; to Sphinx, |w|_1 and coef_ would be links."""
 
 import re
 

@@ -8,7 +8,7 @@ import writing
 
 import cofed
 
-# What is drawn of each: an example, and on what: a line (1), a plane (2), a signal ("signal"), singular values ("matrix").
+# What is drawn of each, and on what: a line (1), a plane (2), a signal, or the singular values of a matrix.
 DRAWN = {
     "Zero": (cofed.Zero(), 1),
     "L1": (cofed.L1(1.0), 1),

@@ -2,8 +2,8 @@
 The curse of primal averaging
 =============================
 
-Averaging sparse models gives a dense one. FedDualAvg averages in the dual, where thresholding comes after the mean, and finds the
-support while FedMiD is still dense (yuan2021).
+Averaging sparse models gives a dense one. FedDualAvg averages in the dual, where thresholding comes after the mean,
+and finds the support while FedMiD is still dense (yuan2021).
 """
 
 import matplotlib.pyplot as plt

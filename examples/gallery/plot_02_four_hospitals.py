@@ -2,8 +2,8 @@
 Sparse logistic regression over four hospitals
 ==============================================
 
-Which of twenty measurements go with an illness, from rows that stay where they are? The fit gives the answer of the pooled rows and proves how
-exact it is.
+Which of twenty measurements go with an illness, from rows that stay where they are? The fit gives the answer of the
+pooled rows and proves how exact it is.
 """
 
 import matplotlib.pyplot as plt

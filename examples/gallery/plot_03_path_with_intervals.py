@@ -2,7 +2,8 @@
 A regularization path, and how its strength is chosen
 =====================================================
 
-One hundred strengths and five folds cost three exchanges with the sites: every point that was looked at serves every strength.
+One hundred strengths and five folds cost three exchanges with the sites: every point that was looked at serves
+every strength.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Cox's model over sites
 ======================
 
-Times to an event, with a baseline hazard of its own for every site: the sites' partial likelihoods add up, so the fit is that of a stratified Cox
-model on pooled rows.
+Times to an event, with a baseline hazard of its own for every site: the sites' partial likelihoods add up, so the
+fit is that of a stratified Cox model on pooled rows.
 """
 
 import matplotlib.pyplot as plt

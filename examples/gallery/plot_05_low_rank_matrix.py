@@ -2,7 +2,8 @@
 A low-rank matrix
 =================
 
-Sixteen clients see products of an unknown 16 x 16 matrix of rank 3. With the nuclear norm the model's rank falls to that of the truth.
+Sixteen clients see products of an unknown 16 x 16 matrix of rank 3. With the nuclear norm the model's rank falls to
+that of the truth.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 A network with sparse layers
 ============================
 
-A regularizer acts on the leaves of a model that one names: here the kernels of a network are sparse, its biases are free. The loss is not convex;
-FedDecouple (zhang2025) is made for that.
+A regularizer acts on the leaves of a model that one names: here the kernels of a network are sparse, its biases are
+free. The loss is not convex; FedDecouple (zhang2025) is made for that.
 """
 
 import matplotlib.pyplot as plt

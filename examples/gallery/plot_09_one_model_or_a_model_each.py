@@ -2,7 +2,8 @@
 One model for all, or a model each?
 ===================================
 
-It depends on how different the clients are (chen2021): below a threshold one model is better, above it a model each, and FedProx is between.
+It depends on how different the clients are (chen2021): below a threshold one model is better, above it a model
+each, and FedProx is between.
 """
 
 import matplotlib.pyplot as plt

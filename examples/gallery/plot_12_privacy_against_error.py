@@ -2,7 +2,8 @@
 Privacy against error
 =====================
 
-Rows protected by differential privacy: every site adds its share of the noise, so that the error does not grow with the number of sites.
+Rows protected by differential privacy: every site adds its share of the noise, so that the error does not grow with
+the number of sites.
 """
 
 import matplotlib.pyplot as plt

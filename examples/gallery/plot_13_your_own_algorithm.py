@@ -2,7 +2,8 @@
 Your own algorithm in thirty lines
 ==================================
 
-An algorithm is a frozen object of numbers with pure methods. This one is gradient descent with momentum on the server.
+An algorithm is a frozen object of numbers with pure methods. This one is gradient descent with momentum on the
+server.
 """
 
 from typing import NamedTuple

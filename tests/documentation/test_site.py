@@ -1,4 +1,4 @@
-"""The built site in a real browser, from its files: nothing is loaded from elsewhere. `make test-docs` builds it first."""
+"""The built site in a real browser, from its files. `make test-docs` builds it first."""
 
 import re
 

@@ -93,7 +93,7 @@ ARROWS = {
         *("plotting", "plotting.styles", "privacy", "problem", "regularizers", "sites", "solvers"),
     },
     # A fit from tables to files, and the page that follows it.
-    "fitting": {"estimators", "plotting", "report", "sites", "studies"},
+    "fitting": {"estimators", "plotting", "privacy", "report", "sites", "studies"},
     "watch": {"report"},
     "flower": {
         *("algorithms.base", "algorithms.probe", "engine", "engine.serialization", "federation", "metrics"),

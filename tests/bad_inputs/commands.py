@@ -87,6 +87,9 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
             "features": lambda text: text == "",
             "weight": nothing,
             "offset": nothing,
+            "epsilon": nothing,  # beside intervals
+            "delta": nothing,  # without an epsilon
+            "guesses": nothing,
             "class_weight": nothing,
             "client": nothing,
             "missing_values": nothing,

@@ -1,6 +1,7 @@
 """`cofed fit`"""
 
 import contextlib
+import dataclasses
 import importlib.util
 import shlex
 import sys
@@ -13,7 +14,21 @@ from rich.console import Console
 
 from cofed.cli.fit_sites import ABSENT, Placement, is_flower_there, opened
 from cofed.cli.messages import BAD_END, fail, refuse, stop
-from cofed.cli.options import MOST, Missing, Patience, Plain, Watch, between, is_drop, names, private_out_folder
+from cofed.cli.options import (
+    MOST,
+    Delta,
+    Epsilon,
+    Guesses,
+    Missing,
+    Patience,
+    Plain,
+    Watch,
+    between,
+    is_drop,
+    names,
+    private_out_folder,
+)
+from cofed.cli.private_fits import private, with_privacy
 
 if TYPE_CHECKING:
     from cofed.fitting import FitEvents, FitJob, PreparedFit
@@ -77,6 +92,9 @@ def fit(
             show_default=False,
         ),
     ] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    guesses: Guesses = None,
     class_weight: Annotated[
         str | None, typer.Option(help="balanced: all classes count the same, all together.", show_default=False)
     ] = None,
@@ -136,17 +154,21 @@ def fit(
         if study:
             assert data is not None
             ready = prepare_study(sites, data, analysis)
+            assert ready.design is not None
+            noise = private(epsilon, delta, guesses)
+            ready = dataclasses.replace(ready, plan=with_privacy(ready.plan, ready.design, noise))
         else:
             assert target is not None
             intervals = level if infer else None
             guess = "gaussian" if class_weight is None else "binomial"
-            chosen = l1_ratio, alpha, cv, select, intervals, seed, errors, class_weight, site_effects
+            noise = private(epsilon, delta, guesses)
+            chosen = l1_ratio, alpha, cv, select, intervals, seed, errors, class_weight, site_effects, noise
             plan = FitPlan(guess if family is None else family, penalty, *chosen)
             roles = {"weight": weight, "offset": offset, "event": event, "entry": entry}
             choice = FitTables(sites, target, names(features), client, missing_values, **roles)
             ready = prepare(plan, choice, guess=family is None)
         ready.choice.require_elsewhere(out)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, FileNotFoundError, ImportError) as error:
         refuse(str(error))
     if family is None and not study:
         say(f"Family: {ready.plan.family}, as {target} suggests; --family changes it.")
@@ -232,7 +254,7 @@ def perform(begun: "Begun", out: Path, *, watch: bool, resumable: bool) -> None:
     for note in done.notes:
         screen.print(f"Note: {note}", highlight=False, soft_wrap=True, markup=False)
     say(f"Written to {out}: {', '.join(file.name for file in files)}")
-    if done.model.certificate_.outcome == "not converged" or (done.plan.level and done.inferred is None):
+    if done.outcome == "not converged" or (done.plan.level and done.inferred is None):
         raise typer.Exit(BAD_END)
 
 

@@ -76,6 +76,27 @@ Missing = Annotated[
         "and say so."
     ),
 ]
+Epsilon = Annotated[
+    float | None,
+    typer.Option(
+        help="Differential privacy of each row: the privacy loss of the whole fit, 1 is strong, 10 is weak (the extra "
+        "cofed\\[privacy]). For gaussian, and binomial with --alpha; without intervals and certificate.",
+        show_default=False,
+    ),
+]
+Delta = Annotated[
+    float | None,
+    typer.Option(help="The probability that goes with --epsilon; by default 1e-6.", show_default=False),
+]
+Guesses = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        dir_okay=False,
+        help="With --epsilon: a table with column, centre and spread, guesses of means and standard deviations that "
+        "must not come from the rows; 0 and 1 for columns without. The target is one of them.",
+    ),
+]
 Plain = Annotated[
     bool,
     typer.Option("--plain", help="Do not mask: the server then sees each site's answers, and the report says so."),

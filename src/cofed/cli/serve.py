@@ -10,7 +10,19 @@ import typer
 from cofed.cli.fit import perform, this_command
 from cofed.cli.fit_sites import is_flower_there
 from cofed.cli.messages import refuse
-from cofed.cli.options import Missing, Patience, Plain, Watch, between, is_drop, private_out_folder
+from cofed.cli.options import (
+    Delta,
+    Epsilon,
+    Guesses,
+    Missing,
+    Patience,
+    Plain,
+    Watch,
+    between,
+    is_drop,
+    private_out_folder,
+)
+from cofed.cli.private_fits import private, with_privacy
 
 if TYPE_CHECKING:
     from cofed.fitting import FitEvents, FitJob, FitPlan
@@ -33,6 +45,9 @@ def serve(
     patience: Patience = 600,
     missing: Missing = "end",
     plain: Plain = False,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    guesses: Guesses = None,
     release: Annotated[
         list[Path] | None,
         typer.Option(
@@ -68,7 +83,8 @@ def serve(
 
     try:
         plan, target, design, names, invitation = read(study, analysis, plain, release or [])
-    except ValueError as error:
+        plan = with_privacy(plan, design, private(epsilon, delta, guesses))
+    except (ValueError, ImportError) as error:
         refuse(str(error))
 
     @contextlib.contextmanager

@@ -74,6 +74,15 @@ class FederatedLinearModel(BaseEstimator):
     max_rounds: int
     _classifies: ClassVar[bool] = False
 
+    def __new__(cls: type[Model], *args: object, **given: object) -> Model:
+        """Say of `privacy=`, which others have, why this estimator does not."""
+        if "privacy" in given and "privacy" not in cls._get_param_names():
+            raise TypeError(
+                f"{cls.__name__} takes no privacy: differential privacy is for FederatedLasso, FederatedElasticNet, "
+                "their CV forms and FederatedLogisticRegression (docs/privacy.md)"
+            )
+        return object.__new__(cls)
+
     def fit(
         self: Model,
         X: FitFeatures,

@@ -62,6 +62,12 @@ class FinishedFit:
         return f"WITHOUT {', '.join(self.absent)}: the model is of the other sites' rows." if self.absent else ""
 
     @property
+    def outcome(self) -> str:
+        """How exact the fit is, in the certificate's words; "private" where noise leaves no certificate."""
+        certificate = self.model.certificate_
+        return "private" if certificate is None else certificate.outcome
+
+    @property
     def seen(self) -> str:
         """What the server has seen of the sites' answers, in a sentence; empty where there was none."""
         if self.is_masked is None:
@@ -132,7 +138,7 @@ class FinishedFit:
 
     def summary_table(self) -> pd.DataFrame:
         """The fit in figures, one per row."""
-        model, certificate = self.model, self.model.certificate_
+        model = self.model
         alpha = vars(model).get("alpha_", self.plan.alpha)
         figures = {
             "target": self.target,
@@ -143,11 +149,8 @@ class FinishedFit:
             "rows": int(sum(model.client_sizes_)),
             "features": len(self.feature_names),
             "features_in_use": int(np.sum(model.support_)),
-            "outcome": certificate.outcome,
-            "objective": certificate.objective,
-            "gap": certificate.gap,
-            "gap_rounding": certificate.rounding,
-            "null_loss": certificate.scale,
+            "outcome": self.outcome,
+            **self.exactness,
             "answers": {None: "in one process", True: "masked", False: "not masked"}[self.is_masked],
             "exchanges": sum(one.rounds for one in self.exchanges),
             "bytes_down": sum(one.down for one in self.exchanges),
@@ -155,6 +158,19 @@ class FinishedFit:
             "seconds": round(self.seconds, 3),
         }
         return pd.DataFrame({"name": list(figures), "value": [str(value) for value in figures.values()]})
+
+    @property
+    def exactness(self) -> dict[str, float]:
+        """The certificate in figures; of a private fit, what it has cost."""
+        certificate, privacy = self.model.certificate_, vars(self.model).get("privacy_")
+        if privacy is not None:
+            return {"epsilon": privacy.epsilon, "delta": privacy.delta, "noise_shares": privacy.shares}
+        return {
+            "objective": certificate.objective,
+            "gap": certificate.gap,
+            "gap_rounding": certificate.rounding,
+            "null_loss": certificate.scale,
+        }
 
 
 def exchange_table(exchanges: Sequence[Exchange]) -> pd.DataFrame:

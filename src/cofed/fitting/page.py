@@ -14,6 +14,7 @@ from cofed.estimators.plots import COLOURS
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.fitting.finished import INTERCEPT, FinishedFit, exchange_table
 from cofed.fitting.plan import FitPlan
+from cofed.privacy import PrivacyReport
 from cofed.report.curves import compact, on_dark, short
 from cofed.sites import Exchange, totals
 
@@ -35,6 +36,7 @@ VERDICTS = {
     "converged": {"kind": "good", "sign": "✓", "name": "exact"},
     "limited by rounding": {"kind": "open", "sign": "≈", "name": "limited by rounding"},
     "not converged": {"kind": "bad", "sign": "✗", "name": "not converged"},
+    "private": {"kind": "open", "sign": "≈", "name": "private: with noise"},
 }
 # What the picture of a coefficient is made of, with the columns of the table.
 PARTS = {"coef": "coef", "middle": "debiased", "low": "low", "high": "high"}
@@ -63,7 +65,7 @@ def content(done: FinishedFit) -> JSON:
             f"alpha {alpha:.4g}, {'given' if plan.alpha is not None else 'by ' + CHOICES[plan.select or 'min']}",
             f"written {datetime.now().astimezone():%Y-%m-%d %H:%M}",
         ],
-        "verdict": VERDICTS[model.certificate_.outcome],
+        "verdict": VERDICTS[done.outcome],
         "notes": list(done.notes),
         "tiles": [
             [f"{used} of {len(done.feature_names)}", "features in use"],
@@ -72,7 +74,7 @@ def content(done: FinishedFit) -> JSON:
             [f"{sum(one.rounds for one in done.exchanges)}", "exchanges"],
             [size(sent), "sent and received"],
         ],
-        "certificate": certified(model.certificate_),
+        "certificate": certified(model.certificate_) if done.outcome != "private" else noised(vars(model)["privacy_"]),
         "coefficients": coefficients(done),
         "charts": charts(done),
         "sites": table(done.sites),
@@ -120,6 +122,13 @@ def certified(certificate: Certificate) -> list[str]:
         "not converged": "The fit has not converged: the coefficients may be good, but this is all that is certain.",
     }[certificate.outcome]
     return [meaning, f"{bound} This is a duality gap, computed from the sites' sums and not from trust in the solver."]
+
+
+def noised(privacy: PrivacyReport) -> list[str]:
+    """What a private fit has cost, and what it rests on, in plain words."""
+    cost = f"epsilon {privacy.epsilon:.3g} at delta {privacy.delta:g}"
+    assumed = f" Assumed: {privacy.assumed}." if privacy.assumed else ""
+    return [f"Every {privacy.level} is protected by noise: {cost}.{assumed}", f"Of this fit, {privacy.sentence}."]
 
 
 def coefficients(done: FinishedFit) -> JSON:

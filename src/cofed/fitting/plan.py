@@ -18,6 +18,8 @@ from cofed.estimators import (
 )
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.site_effects import SITE_EFFECTS
+from cofed.fitting.privacy_plan import PrivacyPlan
+from cofed.privacy import Privacy
 
 FAMILIES = ("gaussian", "binomial", "multinomial", "poisson", "cox")
 PENALTIES = ("l1", "elasticnet", "group")
@@ -54,6 +56,8 @@ class FitPlan:
         Let all classes count the same, all together.
     site_effects : {"none", "fixed"}
         "fixed" gives every site an intercept of its own.
+    privacy : PrivacyPlan or None
+        Differential privacy of the rows; None is none.
 
     Examples
     --------
@@ -75,6 +79,7 @@ class FitPlan:
     errors: str = "model"
     class_weight: str | None = None
     site_effects: str = "none"
+    privacy: PrivacyPlan | None = None
 
     def __post_init__(self):
         one_of("--family", self.family, FAMILIES)
@@ -88,6 +93,8 @@ class FitPlan:
         self.check_numbers()
         self.check_together()
         self.check_site_effects()
+        if self.privacy is not None:
+            self.check_private()
 
     def check_numbers(self) -> None:
         """Refuse numbers out of their range."""
@@ -132,13 +139,33 @@ class FitPlan:
         if self.errors != "model":
             raise ValueError(f"--site-effects has the model's own standard errors, not --errors {self.errors}")
 
+    def check_private(self) -> None:
+        """Refuse what there is no differential privacy for."""
+        if self.family not in ("gaussian", "binomial") or self.penalty == "group":
+            raise ValueError(
+                "--epsilon is for the families gaussian and binomial with the penalties l1 and elasticnet, not for "
+                f"{self.family} with {self.penalty}"
+            )
+        if self.family == "binomial" and self.alpha is None:
+            raise ValueError("--epsilon of the binomial family takes a strength: give --alpha")
+        if self.level is not None:
+            raise ValueError("--epsilon goes without intervals, whose sums would not be noised: leave out --infer")
+        if self.class_weight is not None:
+            raise ValueError("--epsilon goes without --class-weight: the noise is for rows that count alike")
+        if self.site_effects != "none":
+            raise ValueError("--epsilon goes without --site-effects: their sums would not be noised")
+
     @property
     def classifies(self) -> bool:
         """Whether the target is a class."""
         return self.family in ("binomial", "multinomial")
 
-    def estimator(self, groups: list[str] | None = None) -> FederatedLinearModel:
-        """The estimator that does this; `groups` has the variable of each feature."""
+    def estimator(self, groups: list[str] | None = None, target: str = "") -> FederatedLinearModel:
+        """The estimator that does this; `groups` has the variable of each feature, and `target` is what it predicts."""
+        if self.privacy is not None:
+            plain = dataclasses.replace(self, privacy=None).estimator(groups)
+            settings: Privacy = self.privacy.settings(groups or [], target)
+            return plain.set_params(privacy=settings)
         choice = {"cv": self.folds or FOLDS, "criterion": self.select or "min", "random_state": self.seed}
         ratio = {"l1_ratio": 0.5 if self.l1_ratio is None else self.l1_ratio}
         effects = {} if self.site_effects == "none" else {"site_effects": self.site_effects}

@@ -136,8 +136,7 @@ def run_fit(job: FitJob, events: FitEvents) -> tuple[FinishedFit, list[Path]]:
         raise
     finally:
         exchanges.listeners.remove(events.tell)
-    outcome = model.certificate_.outcome
-    events.tell("end", ok=outcome != "not converged", outcome=outcome, words=f"The files are in {job.out}.")
+    events.tell("end", ok=done.outcome != "not converged", outcome=done.outcome, words=f"The files are in {job.out}.")
     return done, files
 
 
@@ -145,7 +144,7 @@ def fitted(job: FitJob) -> tuple[FitJob, FederatedLinearModel]:
     """The job as it was done in the end, over fewer sites maybe, and the estimator, with intervals if asked for."""
     while True:
         try:
-            model = job.plan.estimator(job.groups).fit(job.sites)
+            model = job.plan.estimator(job.groups, job.target).fit(job.sites)
             return with_intervals(job, model), model
         except SitesMissing as missing:
             if not job.drop:

@@ -208,10 +208,14 @@ def prepare(plan: FitPlan, choice: FitTables, *, guess: bool = False) -> Prepare
         choice.check_family(plan.family)
     tables = choice.read()
     infos = {site: table.info() for site, table in tables.items()}
+    if plan.privacy is not None and (choice.weight is not None or choice.offset is not None):
+        raise ValueError("--epsilon takes neither --weight nor --offset: the noise is for rows that count alike")
     choice = choice.among(infos)
     classify = (True if is_binary(infos, choice.target) else None) if guess else plan.classifies
     design = agree(infos, choice.predicted, choice.features, classify=classify, missing=choice.missing)
     design = design.with_columns(choice.weight, choice.offset)
+    if plan.privacy is not None:
+        plan.privacy.check_columns([part.name for part in parts(design)])
     classes = 0 if design.classes is None else len(design.classes)
     if guess:
         family = "gaussian" if not classes else "binomial" if classes == 2 else "multinomial"

@@ -266,11 +266,10 @@ def test_a_class_of_one_row_is_named_before_cross_validation():
 
 def test_folds_hold_their_share_of_every_class():
     from cofed.sites import Folds
-    from cofed.sites.folds import deal
 
     y = {"a": np.array([0] * 7 + [1] * 2), "b": np.array([0] * 3), "c": np.array([0] * 9 + [1] * 3)}
     for site, labels in y.items():
-        folds = deal(Folds(5, 0, True), site, labels)
+        folds = Folds(5, 0, True).of_rows(site, labels, None)
         for label in (0, 1):
             counts = np.bincount(folds[labels == label], minlength=5)
             assert counts.max() - counts.min() <= 1

@@ -19,7 +19,6 @@ from cofed.estimators import (
 from cofed.estimators.grid import Grid
 from cofed.estimators.training_set import TrainingSet
 from cofed.sites import Folds
-from cofed.sites.folds import deal
 
 SITES = np.repeat(["Bern", "Oslo", "Rome"], (70, 80, 50))
 
@@ -37,7 +36,7 @@ def folds_of(y, count, by_class, sites=SITES):
     """The folds, as every site deals them."""
     dealt = np.empty(len(y), int)
     for name in np.unique(sites):
-        dealt[sites == name] = deal(Folds(count, 0, by_class), str(name), y[sites == name])
+        dealt[sites == name] = Folds(count, 0, by_class).of_rows(str(name), y[sites == name], None)
     return dealt
 
 

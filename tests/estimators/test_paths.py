@@ -22,7 +22,6 @@ from cofed.estimators import (
 )
 from cofed.losses import Logistic, Poisson, Softmax, Squared
 from cofed.sites import Folds
-from cofed.sites.folds import deal
 
 SITES = hospitals.SITES
 
@@ -64,7 +63,7 @@ def test_cross_validation_splits_inside_each_client():
     model = FederatedLassoCV(n_alphas=8, cv=3).fit(X, y, clients=SITES)
     folds = np.empty(60, int)
     for name in ("Bern", "Oslo", "Rome"):
-        folds[name == SITES] = deal(Folds(3), name, y[name == SITES])
+        folds[name == SITES] = Folds(3).of_rows(name, y[name == SITES], None)
     errors = np.zeros(8)
     for k in range(3):
         train = folds != k
@@ -89,7 +88,7 @@ def test_the_standard_error_of_cross_validation_is_that_of_a_mean_over_folds(cv)
     model = FederatedLassoCV(n_alphas=5, cv=cv, random_state=4).fit(X, y, clients=SITES)
     folds = np.empty(60, int)
     for name in hospitals.SIZES:
-        folds[name == SITES] = deal(Folds(cv, 4), name, y[name == SITES])
+        folds[name == SITES] = Folds(cv, 4).of_rows(name, y[name == SITES], None)
     errors = np.zeros((cv, 5))
     for k in range(cv):
         train = folds != k

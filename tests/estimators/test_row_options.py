@@ -21,7 +21,6 @@ from cofed.estimators import (
     load,
 )
 from cofed.sites import Folds, sites_of_frame
-from cofed.sites.folds import deal
 
 N, SITES = len(hospitals.SITES), hospitals.SITES
 RNG = np.random.default_rng(7)
@@ -136,7 +135,7 @@ def test_cross_validation_weighs_held_out_rows_and_adds_their_offsets():
     fold = np.empty(N, int)
     for site in set(SITES):
         own = kept[SITES[kept] == site]
-        fold[own] = deal(Folds(3), site, y[own])
+        fold[own] = Folds(3).of_rows(site, y[own], None)
     total = np.zeros(3)
     for k in range(3):
         learn, held = kept[fold[kept] != k], kept[fold[kept] == k]

@@ -59,7 +59,7 @@ def test_models_are_those_of_the_whole_gram_matrix(name):
         np.testing.assert_allclose(one.w.coef, other.w.coef, atol=1e-6 * scale)
         assert one.certificate.objective == pytest.approx(other.certificate.objective, rel=1e-11)
     np.testing.assert_allclose(found.held, dense.held, rtol=1e-3)
-    assert not any(fit.cause for fit in found.of_folds)
+    assert not any(fit.cause for own in found.of_folds for fit in own)
     assert [one.what for one in wide.exchanges] == ["sums", "gram", "columns", "look"]
     assert wide.n_rounds <= 5
 

@@ -123,7 +123,7 @@ def changed(**change):
         (changed(fields={"extra": 1}), "unknown parts"),
         (changed(fields={"loss": {"type": "Popen", "fields": {}}}), "field 'loss' cannot be read"),
         (changed(fields={"loss": {"type": "L1", "fields": {"strength": 1.0}}}), "field 'loss' is L1"),
-        (changed(fields={"folds": {"tuple": ["many", 0, False]}}), "numbers are expected"),
+        (changed(fields={"folds": {"tuple": ["many", 0, False]}}), "folds are expected"),
         (changed(fields={"scaling": {"tuple": [0.0, 1.0]}}), "field 'scaling' cannot be read"),
         (changed(query="gram", version=2), "has no array 'label_centre'"),
     ],

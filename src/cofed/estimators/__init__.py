@@ -4,13 +4,9 @@ from cofed.estimators.certificate import Certificate
 from cofed.estimators.constrained import FederatedConstrained
 from cofed.estimators.cox import FederatedCox
 from cofed.estimators.cox_cv import FederatedCoxCV
-from cofed.estimators.cv import (
-    FederatedElasticNetCV,
-    FederatedLassoCV,
-    FederatedLogisticRegressionCV,
-    FederatedPoissonCV,
-)
+from cofed.estimators.cv import FederatedElasticNetCV, FederatedLassoCV
 from cofed.estimators.elastic_net import FederatedElasticNet, FederatedLasso
+from cofed.estimators.glm_cv import FederatedLogisticRegressionCV, FederatedPoissonCV
 from cofed.estimators.group_lasso import FederatedGroupLasso
 from cofed.estimators.logistic import FederatedLogisticRegression
 from cofed.estimators.path import RegularizationPath, regularization_path

@@ -5,6 +5,7 @@ import numpy.typing as npt
 from cofed._util.types import Given
 from cofed.estimators.cox import FederatedCox
 from cofed.estimators.cross_validation import CrossValidated
+from cofed.estimators.fold_choice import CV
 
 
 class FederatedCoxCV(CrossValidated, FederatedCox):
@@ -25,11 +26,15 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
         How many strengths.
     eps : float, default=1e-3
         The last strength as a part of the first.
-    cv : int, default=5
-        The number of folds; every client splits its own rows, those with and without an event evenly.
+    cv : int, str, (str, int), splitter or splits, default=5
+        The number of folds; every client splits its own rows, those with and without an event evenly. Or
+        "leave-one-site-out"; the name of a column, alone or with a number of folds, whose groups are each in one fold;
+        or, of rows that are given, a splitter of scikit-learn or its splits.
     criterion : {"min", "1se", "aic", "bic"}, default="min"
-        "min" takes the least cross-validated deviance; "1se" the strongest penalty within one standard error of it;
+        "min" takes the best cross-validated measure; "1se" the strongest penalty within one standard error of it;
         "aic" and "bic" that criterion of the path, without folds.
+    measure : {"deviance"}, default="deviance"
+        What is cross-validated.
     random_state : int, default=0
         The seed of the folds.
     standardize : bool, default=True
@@ -95,8 +100,9 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
         alphas: Given[npt.ArrayLike | None] = None,
         n_alphas: Given[int] = 100,
         eps: Given[float] = 1e-3,
-        cv: Given[int] = 5,
+        cv: CV = 5,
         criterion: Given[str] = "min",
+        measure: Given[str] = "deviance",
         random_state: Given[int] = 0,
         standardize: Given[bool] = True,
         algorithm: Given[str] = "auto",
@@ -110,6 +116,7 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
         self.eps = eps
         self.cv = cv
         self.criterion = criterion
+        self.measure = measure
         self.random_state = random_state
         self.standardize = standardize
         self.algorithm = algorithm

@@ -10,17 +10,20 @@ from matplotlib.figure import Figure
 from sklearn.utils.validation import check_is_fitted
 
 from cofed._util.types import Given
-from cofed.estimators.base import FederatedLinearModel, forget_inference
+from cofed.estimators.base import FederatedLinearModel, forget_inference, refuse_privacy
 from cofed.estimators.checks import check_choice, check_count, check_number
+from cofed.estimators.fold_choice import CV, AskedFolds, asked_folds, check_cv, column_of, with_folds, without_column
+from cofed.estimators.lock_step import PathsAnswer
+from cofed.estimators.measures import MEASURES, check_measure, measured
 from cofed.estimators.path import MOST, collect, ordered, solve_paths, strengths, warn
 from cofed.estimators.plots import CrossValidation, plot_cv
 from cofed.estimators.progress import CertifiedFit, FitProgress
 from cofed.estimators.solver import solve
 from cofed.estimators.standardized_problem import StandardizedProblem
-from cofed.sites import Folds
+from cofed.sites import AbstractSites
 from cofed.sites.intake import Clients, FitFeatures, Labels
 from cofed.sites.queries import SumsAnswer
-from cofed.sites.row_options import RowNumbers, row_options
+from cofed.sites.row_options import RowNumbers, RowOptions, row_options
 
 CRITERIA = ("min", "1se", "aic", "bic")
 
@@ -38,11 +41,17 @@ class CrossValidated(FederatedLinearModel):
         How many strengths.
     eps : float, default=1e-3
         The last strength as a part of the first.
-    cv : int, default=5
-        The number of folds; every client splits its own rows, of each class evenly.
+    cv : int, str, (str, int), splitter or splits, default=5
+        The number of folds, into which every client splits its own rows, of each class evenly;
+        "leave-one-site-out", a fold for each client; the name of a column (of a pandas X, or of the sites' tables),
+        alone or with a number of folds, whose groups are each in one fold; or, of rows that are given, a splitter of
+        scikit-learn or its splits.
     criterion : {"min", "1se", "aic", "bic"}, default="min"
-        "min" takes the least cross-validated deviance; "1se" the strongest penalty within one standard error of it;
+        "min" takes the best cross-validated measure; "1se" the strongest penalty within one standard error of it;
         "aic" and "bic" that criterion of the path, without folds.
+    measure : {"deviance", "mse", "mae", "misclassification", "auc"}, default="deviance"
+        What is cross-validated, on the scale of the labels: the mse of two classes is Brier's score. The auc is from
+        counts of predictions in bins, and may be off by `cv_bound_`.
     random_state : int, default=0
         The seed of the folds.
 
@@ -56,7 +65,9 @@ class CrossValidated(FederatedLinearModel):
         The models of all of them. Rounds and bytes of the estimator are those of everything: the folds' paths and the
         path itself.
     cv_mean_, cv_se_ : ndarray
-        The cross-validated deviances with their standard errors; with folds only.
+        The cross-validated measures with their standard errors; with folds only.
+    cv_bound_ : ndarray
+        By how much the measures may be off, of "auc" only.
     alpha_min_, alpha_1se_ : float
         The strengths of "min" and of "1se"; with folds only.
     """
@@ -64,8 +75,9 @@ class CrossValidated(FederatedLinearModel):
     alphas: npt.ArrayLike | None
     n_alphas: int
     eps: float
-    cv: int
+    cv: CV
     criterion: str
+    measure: str
     random_state: int
 
     def fit(
@@ -99,27 +111,32 @@ class CrossValidated(FederatedLinearModel):
             The fitted estimator.
         """
         self._check_parameters()
+        owner, has_folds = type(self).__name__, self.criterion in ("min", "1se")
         given = None if self.alphas is None else ordered(type(self).__name__, self.alphas)
-        folds = None
-        if self.criterion in ("min", "1se"):
-            folds = Folds(int(self.cv), int(self.random_state), self._classifies)
-        sites = self._sites_of(row_options(type(self).__name__, X, sample_weight, offset), y, clients)
+        asked = asked_folds(owner, self.cv, X, y) if has_folds else AskedFolds(0)
+        options = row_options(owner, X, sample_weight, offset)
+        sites = self._sites_of(options, y, clients)
         if vars(self).get("privacy") is not None:
             return self._fit_privately(sites)
+        folds = None
+        if has_folds:
+            check_measure(owner, self.measure, self._loss())
+            sites = with_folds(owner, sites, asked, options, clients)
+            folds = asked.of_sites(sites.names, int(self.random_state), self._classifies)
         problem = self._standardized(sites, folds)
         self.alphas_ = strengths(self, problem, int(self.n_alphas), float(self.eps)) if given is None else given
         found = solve_paths(self, problem, self.alphas_, folds is not None)
         warn(found.models)
         self.path_ = collect(self, problem, self.alphas_, found.models)
         if folds is not None:
-            warn(found.of_folds, "models of cross-validation")
-            self._cross_validate(problem, found.held)
+            warn([fit for own in found.of_folds for fit in own], "models of cross-validation")
+            self._cross_validate(problem, found)
         self._remember(X, problem)
         self._set_fitted(problem, self._choose(problem, found.models))
         return self
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """Cross-validated deviance by strength, as in glmnet.
+        """The cross-validated measure by strength, as in glmnet.
 
         Parameters
         ----------
@@ -139,7 +156,8 @@ class CrossValidated(FederatedLinearModel):
         if "cv_mean_" not in vars(self):
             raise ValueError(f"{type(self).__name__}: criterion={self.criterion!r} has no cross-validation to draw")
         chosen = {"min": self.alpha_min_, "1se": self.alpha_1se_}
-        return plot_cv(CrossValidation(self.path_, self.cv_mean_, self.cv_se_, chosen), path)
+        words = None if self.measure == "deviance" else MEASURES[self.measure].words
+        return plot_cv(CrossValidation(self.path_, self.cv_mean_, self.cv_se_, chosen, words), path)
 
     def at(self: Model, alpha: Given[float]) -> Model:
         """The estimator with the model of another strength of its path: for predictions, scores and files.
@@ -167,8 +185,9 @@ class CrossValidated(FederatedLinearModel):
     def _choose(self, problem: StandardizedProblem, answers: list[CertifiedFit]) -> CertifiedFit:
         """Set the chosen strength, and give its model, solved once more where the path's is not converged."""
         if self.criterion in ("min", "1se"):
-            best = int(np.argmin(self.cv_mean_))
-            close = np.flatnonzero(self.cv_mean_ <= self.cv_mean_[best] + self.cv_se_[best])
+            loss = -self.cv_mean_ if MEASURES[self.measure].is_better_large else self.cv_mean_
+            best = int(np.argmin(loss))
+            close = np.flatnonzero(loss <= loss[best] + self.cv_se_[best])
             self.alpha_min_, self.alpha_1se_ = self.alphas_[best], self.alphas_[close[0]]
             chosen = best if self.criterion == "min" else int(close[0])
         else:
@@ -184,12 +203,25 @@ class CrossValidated(FederatedLinearModel):
             answer.warn(stacklevel=4)
         return answer
 
-    def _cross_validate(self, problem: StandardizedProblem, held: np.ndarray) -> None:
-        """Set the deviances of every strength, from the mean losses of held-out rows by fold and strength."""
-        table, rows = 2 * problem.units.objective * held, np.asarray(problem.survey.sums.n)
-        weight = rows / np.sum(rows)
+    def _cross_validate(self, problem: StandardizedProblem, found: PathsAnswer) -> None:
+        """Set the measures of every strength, from those of the models of all folds on the rows that they leave out."""
+        models = [[fit.w for fit in own] for own in found.of_folds]
+        seen, rows = measured(problem, models, self.measure, found.held), np.asarray(problem.survey.sums.n)
+        table, weight = seen.table, rows / np.sum(rows)
         self.cv_mean_ = weight @ table
-        self.cv_se_ = np.sqrt(weight @ (table - self.cv_mean_) ** 2 / (self.cv - 1))
+        vars(self).pop("cv_bound_", None)
+        if seen.bound is not None:
+            self.cv_bound_ = weight @ seen.bound
+        self.cv_se_ = np.sqrt(weight @ (table - self.cv_mean_) ** 2 / (len(rows) - 1))
+
+    def _intake(self, X: FitFeatures, y: Labels, clients: Clients) -> AbstractSites:
+        return super()._intake(without_column(type(self).__name__, self.cv, X), y, clients)
+
+    def _sites_of(self, given: RowOptions, y: Labels, clients: Clients) -> AbstractSites:
+        sites, column = super()._sites_of(given, y, clients), column_of(self.cv)
+        if column is not None:
+            self.row_columns_ = (*self.row_columns_, column)  # no feature of new rows either
+        return sites
 
     def _check_sums(self, found: SumsAnswer) -> None:
         super()._check_sums(found)
@@ -200,7 +232,12 @@ class CrossValidated(FederatedLinearModel):
         super()._check_parameters()
         name = type(self).__name__
         check_choice(name, "criterion", self.criterion, CRITERIA)
-        check_count(name, "cv", self.cv, low=2, high=MOST)
+        check_choice(name, "measure", self.measure, tuple(MEASURES))
+        check_cv(name, self.cv)
+        if vars(self).get("privacy") is not None and not isinstance(self.cv, (int, np.integer)):
+            raise ValueError(f"{name}: with privacy cv must be a number of folds, got {self.cv!r}")
+        if self.measure != "deviance":
+            refuse_privacy(self, f"measures such as {self.measure!r}", "their sums would not be noised")
         check_count(name, "n_alphas", self.n_alphas, high=MOST)
         check_count(name, "random_state", self.random_state, low=0, high=2**63)
         check_number(name, "eps", self.eps, low=0, high=1, strict=True)

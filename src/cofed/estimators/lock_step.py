@@ -32,7 +32,7 @@ class PathsAnswer:
     """Models by strength; with folds, those without each fold, and the mean losses of the rows held out."""
 
     models: list[CertifiedFit]
-    of_folds: list[CertifiedFit]
+    of_folds: list[list[CertifiedFit]]  # by fold
     held: np.ndarray  # folds x strengths
 
 
@@ -75,8 +75,7 @@ def solve_paths(
     left = run(sets, most)
     answers = [finished(one, lambda a, one=one: penalty(one.problem, a), left) for one in sets]
     held = [one.bundle.seen.held[one.standing.best] for one in sets[1:]]
-    of_folds = [fit for own in answers[1:] for fit in own]
-    return PathsAnswer(answers[0], of_folds, np.reshape(held, (len(held), len(alphas))))
+    return PathsAnswer(answers[0], answers[1:], np.reshape(held, (len(held), len(alphas))))
 
 
 def solve_one(problem: StandardizedProblem, psi: AbstractRegularizer, tol: float, most: int) -> CertifiedFit:

@@ -65,7 +65,7 @@ def solve_paths(
     tol, most = float(estimator.tol), int(estimator.max_rounds)
     parts = [problem, *(problem.parts if folds else [])]
     together = alphas[alphas > 0] if by_grid(estimator, problem) else alphas[:0]
-    found = PathsAnswer([], [], np.zeros((len(parts) - 1, 0)))
+    found = PathsAnswer([], [[] for _ in parts[1:]], np.zeros((len(parts) - 1, 0)))
     if len(together):
         found = lock_step.solve_paths(parts, estimator._penalty, together, tol, most)
         # Without a penalty on some coefficients, a certificate takes the model's own Hessian.
@@ -83,10 +83,9 @@ def solve_paths(
         part.look([fit.w for fit in own]).held / problem.survey.sums.n[part.without]
         for part, own in zip(parts[1:], answers[1:], strict=True)
     ]
-    of_folds = [fit for own in answers[1:] for fit in own]
     return PathsAnswer(
         found.models + answers[0],
-        found.of_folds + of_folds,
+        [[*before, *after] for before, after in zip(found.of_folds, answers[1:], strict=True)],
         np.hstack([found.held, np.reshape(held, (len(parts) - 1, len(rest)))]),
     )
 

@@ -19,12 +19,13 @@ GREY = "#6B6B6B"
 
 @dataclasses.dataclass(frozen=True)
 class CrossValidation:
-    """The deviances of the strengths of a path on held-out rows, and the two usual choices."""
+    """A measure of the strengths of a path on held-out rows, and the two usual choices."""
 
     path: RegularizationPath
     mean: np.ndarray
     se: np.ndarray
     chosen: dict[str, float]  # strengths by the names of the choices
+    words: str | None = None  # what was measured, where it is not the deviance
 
 
 def plot_path(path: RegularizationPath, to: str | Path | None = None, mark: dict[str, float] | None = None) -> Figure:
@@ -66,7 +67,7 @@ def name_ends(panel: Axes, path: RegularizationPath, lines: np.ndarray, shades: 
 
 
 def plot_cv(found: CrossValidation, to: str | Path | None = None) -> Figure:
-    """Cross-validated deviance by strength, with its standard error and the two usual choices."""
+    """The cross-validated measure by strength, with its standard error and the two usual choices."""
     figure = Figure(figsize=(7.2, 4.6), dpi=110, layout="constrained")
     panel = figure.subplots()
     panel.errorbar(
@@ -81,7 +82,7 @@ def plot_cv(found: CrossValidation, to: str | Path | None = None) -> Figure:
         capsize=1.8,
     )
     gaussian = found.path.gaussian
-    finish(panel, found.path, "mean squared error" if gaussian else "deviance per row")
+    finish(panel, found.path, found.words or ("mean squared error" if gaussian else "deviance per row"))
     marked(panel, found.chosen)
     if to is not None:
         save(figure, to)

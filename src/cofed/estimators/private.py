@@ -46,6 +46,7 @@ def fit(model: Model, sites: AbstractSites) -> Model:
     noised = planned(model, sites, privacy)
     folds = None
     if isinstance(model, CrossValidated) and model.criterion in ("min", "1se"):
+        assert isinstance(model.cv, (int, np.integer))  # checked with the parameters
         folds = Folds(int(model.cv), int(model.random_state))
     moments = noised.ask_moments(sites, folds, labels=loss.quadratic)
     names = [*feature_names(model), *(["y"] if loss.quadratic else [])]

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
+from sklearn.model_selection import BaseCrossValidator
 
 from cofed._util.files import atomically
 from cofed._util.types import Given
@@ -113,6 +114,8 @@ def written(value: object, arrays: dict[str, np.ndarray]) -> JSON:
         return {"record": record, "fields": fields}
     if isinstance(value, Design):
         return {"design": value.model_dump(mode="json")}
+    if isinstance(value, BaseCrossValidator):  # what the folds were by; they are not drawn again
+        return repr(value)
     if isinstance(value, Mapping):  # the weights of classes, whose labels need not be text
         return {"mapping": [[encode(key), encode(one)] for key, one in value.items()]}
     if isinstance(value, (tuple, list)):

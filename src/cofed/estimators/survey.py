@@ -61,15 +61,15 @@ class Survey:
     @property
     def n_folds(self) -> int:
         """How many folds there are."""
-        return 0 if self.folds is None else self.folds.count
+        return 0 if self.folds is None else self.folds.n
 
     def part(self, without: int = -1) -> PartMoments:
         """What is known of the rows of all folds but one; -1 leaves none out."""
         keep = np.arange(len(self.sums.n)) != without
-        weight, share = float(np.sum(np.asarray(self.sums.n)[keep])), 1.0
-        if without >= 0:
-            share = weight / float(np.sum(self.sums.n))
-        n = round(sum(self.sites.sizes) * share)
+        weight = float(np.sum(np.asarray(self.sums.n)[keep]))
+        n = round(weight)
+        if self.sites.has_weights:
+            n = round(sum(self.sites.sizes) * (weight / float(np.sum(self.sums.n)) if without >= 0 else 1.0))
         mean = lambda values: np.sum(np.asarray(values)[keep], axis=0) / weight  # noqa: E731
         shift, label_shift = mean(self.gram.X), mean(self.gram.labels)
         variances = np.maximum(mean(self.gram.squares) - shift**2, 0)

@@ -14,12 +14,13 @@ from cofed.sites.base import (
 )
 from cofed.sites.columns import ColumnInfo, TableInfo
 from cofed.sites.design import Design, Feature, Target
+from cofed.sites.folds import Folds, GivenFolds, GroupFolds, SiteFolds
 from cofed.sites.memory import MemorySites
 from cofed.sites.network import ChosenColumns
 from cofed.sites.reading import read_sites, read_table, site_files
 from cofed.sites.rows import SiteRows
 from cofed.sites.site_table import SiteTable, TableMismatch
-from cofed.sites.table import Folds, Scaling, Table
+from cofed.sites.table import Scaling, Table
 from cofed.sites.table_sites import TableSites, sites_of_frame, table_sites
 
 __all__ = [
@@ -33,9 +34,12 @@ __all__ = [
     "Exchanges",
     "Feature",
     "Folds",
+    "GivenFolds",
+    "GroupFolds",
     "MemorySites",
     "QuestionRefused",
     "Scaling",
+    "SiteFolds",
     "SiteRefused",
     "SiteRows",
     "SiteTable",

@@ -14,8 +14,9 @@ from cofed.models import Weights
 from cofed.problem import Problem
 from cofed.sites.columns import TableInfo
 from cofed.sites.design import Design
+from cofed.sites.folds import Folds
 from cofed.sites.queries.base import AbstractQuery, Message
-from cofed.sites.table import Folds, Scaling
+from cofed.sites.table import Scaling
 
 M = TypeVar("M", bound=Message)
 
@@ -273,13 +274,15 @@ class AbstractSites(ABC):
         """
         raise ValueError("these sites have no tables, which could become numbers by another design")
 
-    def with_columns(self, weight: str | None = None, offset: str | None = None) -> "AbstractSites":
-        """The same sites, two of whose columns are no features: they say how much rows count, and what is added to
-        their predictions.
+    def with_columns(
+        self, weight: str | None = None, offset: str | None = None, group: str | None = None
+    ) -> "AbstractSites":
+        """The same sites, some of whose columns are no features: they say how much rows count, what is added to
+        their predictions, and which rows are in one fold.
 
         Parameters
         ----------
-        weight, offset : str, optional
+        weight, offset, group : str, optional
             The columns; None leaves it as it is.
 
         Returns
@@ -287,11 +290,11 @@ class AbstractSites(ABC):
         AbstractSites
             The sites. What was asked counts on.
         """
-        if weight is None and offset is None:
+        if weight is None and offset is None and group is None:
             return self
         if self.design is None:
-            raise ValueError("these sites have no tables, whose columns could be weights or offsets")
-        return self.with_design(self.design.with_columns(weight, offset))
+            raise ValueError("these sites have no tables, whose columns could be weights, offsets or groups")
+        return self.with_design(self.design.with_columns(weight, offset, group))
 
     @abstractmethod
     def with_class_weight(self, weights: tuple[float, ...]) -> "AbstractSites":

@@ -8,6 +8,7 @@ from pydantic import model_validator
 from cofed.sites.columns import Agreed, Label, level_text
 
 Missing: TypeAlias = Literal["refuse", "drop", "impute", "keep"]
+OF_ROWS = ("weight", "offset", "class_weight", "group")  # what a design says of rows beside features and target
 POLICIES = ("refuse", "drop", "impute")  # what a user can ask for; to keep them is for questions about missing values
 
 
@@ -81,7 +82,7 @@ class Target(Agreed):
 
 
 class RowColumn(Agreed):
-    """A column that says something of every row but is no feature: its weight, or its offset.
+    """A column that says something of every row but is no feature: its weight, its offset, or its group.
 
     Attributes
     ----------
@@ -113,6 +114,8 @@ class Design(Agreed):
         What is added to a row's prediction.
     class_weight : tuple of float or None
         What the weights of the rows of each class are multiplied with.
+    group : RowColumn or None
+        Numbers or texts: rows with the same one, such as those of a person, are in one fold.
 
     Examples
     --------
@@ -129,6 +132,7 @@ class Design(Agreed):
     weight: RowColumn | None = None
     offset: RowColumn | None = None
     class_weight: tuple[float, ...] | None = None
+    group: RowColumn | None = None
 
     @model_validator(mode="after")
     def fitting_class_weight(self) -> "Design":
@@ -168,27 +172,29 @@ class Design(Agreed):
 
     def keeping_missing(self) -> "Design":
         """The same design for questions about missing values, which stay NaN; all rows count alike."""
-        return self.model_copy(update={"missing": "keep", "weight": None, "offset": None, "class_weight": None})
+        return self.model_copy(update={"missing": "keep", **dict.fromkeys(OF_ROWS)})
 
-    def with_columns(self, weight: str | None, offset: str | None) -> "Design":
-        """The same design with columns that are weights or offsets, and no features; None leaves it as it is.
+    def with_columns(self, weight: str | None, offset: str | None, group: str | None = None) -> "Design":
+        """The same design with columns that are weights, offsets or groups, and no features; None leaves it as it is.
 
         >>> design = Design(features=(Feature(name="age"), Feature(name="visits")), target=Target(name="cost"))
         >>> weighted = design.with_columns("visits", None)
         >>> weighted.feature_names, weighted.weight.name
         (('age',), 'visits')
         """
-        taken = [name for name in (weight, offset) if name is not None]
+        roles = {"weight": weight, "offset": offset, "group": group}
+        taken = [name for name in roles.values() if name is not None]
         if self.target is not None and self.target.name in taken:
-            raise ValueError(f"the target {self.target.name!r} can be neither a weight nor an offset")
-        if weight is not None and weight == offset:
-            raise ValueError(f"the column {weight!r} cannot be both a weight and an offset")
+            raise ValueError(f"the target {self.target.name!r} can be neither a weight nor an offset nor a group")
+        twice = next((name for name in taken if taken.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"the column {twice!r} cannot be two of a weight, an offset and a group")
         markers = {feature.name: feature.markers for feature in self.features}
         left = tuple(feature for feature in self.features if feature.name not in taken)
         if not left:
-            raise ValueError("no column is left to learn from beside the target, weights and offsets")
+            raise ValueError("no column is left to learn from beside the target, weights, offsets and groups")
         update: dict[str, object] = {"features": left}
-        for role, name in (("weight", weight), ("offset", offset)):
+        for role, name in roles.items():
             if name is not None:
                 update[role] = RowColumn(name=name, markers=markers.get(name, ()))
         return self.model_copy(update=update)

@@ -234,6 +234,10 @@ class LocalSite:
         over = None if total is None else self.over(total)
         check_fit(question, len(design.feature_names))
         check_loss(question.message, design)
+        if question.message.folds is not None and (
+            wrong := question.message.folds.wrong(self.name, design.group is not None)
+        ):
+            raise Malformed(wrong)
         asked = Asked(question, question.digest, design, self.table, over)
         refusal, arrays = self.judged(asked, self.noise_secret(question, total))
         if refusal is not None:
@@ -349,8 +353,6 @@ def check_fit(question: Question, p: int) -> None:
     scaling = message.scaling
     if scaling is not None and not (scaling.centre.shape == scaling.width.shape == (p,)):
         raise Malformed(f"the question's units are for {scaling.centre.shape} features, but there are {p} here")
-    if message.folds is not None and message.folds.count < 1:
-        raise Malformed(f"the question speaks of {message.folds.count} folds")
     try:
         query.shape(message, p)
     except Exception as error:  # whatever JAX says of arrays that do not fit

@@ -141,6 +141,10 @@ class MemorySites(AbstractSites):
             raise QuestionRefused(wrong)
         return self.with_labels(y)
 
+    def with_groups(self, group: np.ndarray) -> "MemorySites":
+        """The same rows with groups, or folds, of their own; what was asked counts on."""
+        return self.with_rows(dataclasses.replace(self.rows, group=group))
+
     def with_clusters(self, cluster: np.ndarray) -> "MemorySites":
         """The same rows in groups, each of which is within a site; what was asked counts on."""
         return self.with_rows(dataclasses.replace(self.rows, cluster=cluster))

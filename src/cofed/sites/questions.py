@@ -20,10 +20,12 @@ from jaxtyping import PyTree
 from cofed._util import trees
 from cofed.engine.serialization import NotOurs, decode, encode
 from cofed.losses import AbstractLoss
+from cofed.sites import folds
+from cofed.sites.folds import Folds
 from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
 from cofed.sites.queries import QUERIES
 from cofed.sites.queries.base import AbstractQuery, Message
-from cofed.sites.table import Folds, Scaling
+from cofed.sites.table import Scaling
 
 PLAIN = (bool, int, float, str)
 
@@ -92,7 +94,7 @@ def question_bytes(
             arrays |= {"scaling.centre": value.centre, "scaling.width": value.width}
             fields[field.name] = encode((float(value.label_centre), float(value.label_size)))
         elif isinstance(value, Folds):
-            fields[field.name] = encode((value.count, value.seed, value.by_class))
+            fields[field.name] = encode(folds.written(value))
         else:
             fields[field.name] = encoded(query, field.name, value)
     head = {"kind": "question", "query": query.name, "version": query.version, "fields": fields, "view": view or {}}
@@ -153,8 +155,10 @@ def read_field(name: str, hint: object, given: Head, arrays: dict[str, np.ndarra
             label_centre, label_size = typed(value, (float, float))
             return Scaling(centre, width, label_centre, label_size)
         if value is not None and Folds in kinds:
-            count, seed, by_class = typed(value, (int, int, bool))
-            return Folds(count, seed, by_class)
+            found = folds.read(value)
+            if found is None:
+                raise Malformed(f"the question has {clipped(value)} where folds are expected")
+            return found
     except Malformed:
         raise
     except Exception as error:  # what was given is foreign: whatever is wrong with it, it is refused

@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import PyTree
 
 from cofed._util.programs import keep_programs
-from cofed.sites.folds import deal
+from cofed.sites.folds import Folds
 from cofed.sites.queries.base import AbstractQuery, Message
-from cofed.sites.table import Folds, Scaling, Table, padded_size
+from cofed.sites.table import Scaling, Table, padded_size
 
 T = TypeVar("T")
 
@@ -30,6 +30,7 @@ class SiteRows:
     cluster: np.ndarray | None = None  # n groups of rows, each within a site; None is a group for each site
     weight: np.ndarray | None = None  # n numbers above 0; None is 1 for every row
     offset: np.ndarray | None = None  # n numbers that are added to predictions; None is 0
+    group: np.ndarray | None = None  # n groups of rows, or folds: what rows are dealt to folds by, where by any
 
     @classmethod
     def of_sites(cls, names: tuple[str, ...], X: list[np.ndarray], y: list[np.ndarray]) -> "SiteRows":
@@ -61,11 +62,10 @@ class SiteRows:
 
     def some(self, which: slice | np.ndarray) -> "SiteRows":
         """Some of the rows, of the same sites."""
-        cluster, weight, offset = (
-            None if values is None else values[which] for values in (self.cluster, self.weight, self.offset)
-        )
+        more = (self.cluster, self.weight, self.offset, self.group)
         y = self.y[which] if len(self.y) else self.y
-        return SiteRows(self.names, self.X[which], y, self.site[which], cluster, weight, offset)
+        kept = (None if values is None else values[which] for values in more)
+        return SiteRows(self.names, self.X[which], y, self.site[which], *kept)
 
     @functools.cached_property
     def each(self) -> tuple["SiteRows", ...]:
@@ -82,19 +82,21 @@ class SiteRows:
         return TableCache()
 
     def folds(self, folds: Folds | None) -> np.ndarray:
-        """The fold of each row."""
+        """The fold of each row; -1 where it is left out."""
         if folds is None:
             return np.zeros(len(self.site), np.int32)
         dealt = np.empty(len(self.site), np.int32)
         for m, name in enumerate(self.names):
-            dealt[self.site == m] = deal(folds, name, self.of_site(m)[1])
+            own = slice(self.bounds[m], self.bounds[m + 1])
+            labels = self.y[own] if len(self.y) else np.zeros(own.stop - own.start)
+            dealt[own] = folds.of_rows(name, labels, None if self.group is None else self.group[own])
         return dealt
 
     def without(self, fold: int, folds: Folds | None) -> "SiteRows":
         """The rows of all folds but one, of the sites that have any; -1 leaves none out."""
-        if fold < 0:
-            return self
-        return self.some(self.folds(folds) != fold).of_sites_with_rows()
+        dealt = self.folds(folds)
+        keep = (dealt != fold) & (dealt >= 0)
+        return self if keep.all() else self.some(keep).of_sites_with_rows()
 
     def of_sites_with_rows(self) -> "SiteRows":
         """The same rows without the names of sites that have none."""
@@ -129,11 +131,14 @@ class SiteRows:
 
         X, y = cache.features.get(mark(scaling), features)
         fold = cache.folds.get(folds, lambda: filled(self.folds(folds)))
+        is_whole = folds is None or folds.left_out < 0
         groups = self.site if self.cluster is None else self.cluster
         weight = np.ones(n) if self.weight is None else self.weight
         offset = np.zeros(n) if self.offset is None else self.offset
         fixed = cache.fixed.get((), lambda: (filled(weight), filled(groups), filled(offset)))
-        return Table(X, y, fixed[0], fold, *fixed[1:])
+        # Rows that are left out are in no sum, as padding is.
+        counts = fixed[0] if is_whole else jnp.where(fold < 0, 0, fixed[0])
+        return Table(X, y, counts, fold, *fixed[1:])
 
     def answer(self, query: AbstractQuery, message: Message, secret: bytes | None = None) -> PyTree:
         """The answer to a question as it may leave, in NumPy arrays; of some with noise, drawn from a secret."""
@@ -146,7 +151,7 @@ class SiteRows:
         is_squared = message.loss is not None and message.loss.of_rows.quadratic
         table = (self.offset_off_labels if is_squared else self).table(message.scaling, message.folds)
         # The table is in these units and folds already: other units and seeds share a program.
-        dealt = None if message.folds is None else Folds(message.folds.count)
+        dealt = None if message.folds is None else Folds(message.folds.n)
         bare = dataclasses.replace(message, scaling=None, folds=dealt)
         found = []
         for part in query.parts(bare):

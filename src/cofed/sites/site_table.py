@@ -102,7 +102,7 @@ class SiteTable:
         for column in () if design.target is None else design.target.columns:
             found += self.misfits(column, column.classes)
         for column in row_columns(design):
-            found += self.misfits(column, None)
+            found += self.absent(column) if column == design.group else self.misfits(column, None)
         if not found and design.weight is not None:
             found += self.negative(design.weight)
         if found:
@@ -117,11 +117,17 @@ class SiteTable:
             found = [] if wrong is None else [f"site {self.site!r}: of the target {design.target.name!r}, {wrong}"]
         return found
 
+    def absent(self, part: Part) -> list[str]:
+        """Why there is no such column."""
+        if part.name in self.frame.columns:
+            return []
+        near = naming.listed(self.frame.columns)
+        return [f"site {self.site!r} has no column {part.name!r}; its columns are {near}"]
+
     def misfits(self, part: Part, levels: Sequence[Label] | None) -> list[str]:
         """Why a column is not what was agreed."""
         if part.name not in self.frame.columns:
-            near = naming.listed(self.frame.columns)
-            return [f"site {self.site!r} has no column {part.name!r}; its columns are {near}"]
+            return self.absent(part)
         column = self.read(part.name, part.markers)
         where = f"site {self.site!r}, column {part.name!r}"
         if column.kind == "empty":
@@ -200,7 +206,10 @@ class SiteTable:
             weight = np.asarray(design.class_weight)[y.astype(int)] * (1 if weight is None else weight)
         offset = None if design.offset is None else self.values(design.offset)[keep]
         rows = SiteRows.of_sites((self.site,), [X], [y])
-        return dataclasses.replace(rows, weight=weight, offset=offset)
+        group = None
+        if design.group is not None:
+            group = pd.factorize(self.read(design.group.name, design.group.markers).texts()[keep])[0]
+        return dataclasses.replace(rows, weight=weight, offset=offset, group=group)
 
     def numbers(self, feature: Feature, missing: str) -> np.ndarray:
         """The columns of X that a feature becomes."""
@@ -234,8 +243,8 @@ def parts(design: Design) -> list[Part]:
 
 
 def row_columns(design: Design) -> list[RowColumn]:
-    """The columns that are weights or offsets."""
-    return [column for column in (design.weight, design.offset) if column is not None]
+    """The columns that are weights, offsets or groups."""
+    return [column for column in (design.weight, design.offset, design.group) if column is not None]
 
 
 def remedy(is_needed: bool) -> str:

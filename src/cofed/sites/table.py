@@ -39,24 +39,6 @@ class Scaling(eqx.Module):
         return (y - self.label_centre) / self.label_size
 
 
-class Folds(eqx.Module):
-    """How every site deals its own rows to folds; see `cofed.sites.folds.deal`.
-
-    Attributes
-    ----------
-    count : int
-        How many folds.
-    seed : int
-        Of the shuffling.
-    by_class : bool
-        Whether the labels are classes, each of which is dealt evenly.
-    """
-
-    count: int = eqx.field(static=True)
-    seed: int = eqx.field(static=True, default=0)
-    by_class: bool = eqx.field(static=True, default=False)
-
-
 class Table(eqx.Module):
     """Rows, padded so that tables of similar size share a compiled program.
 

@@ -68,9 +68,11 @@ class TableSites(MemorySites):
 def joined_rows(parts: list[SiteRows]) -> SiteRows:
     """The rows of several sites, one after another."""
     rows = SiteRows.of_sites(tuple(one.names[0] for one in parts), [one.X for one in parts], [one.y for one in parts])
-    weight = np.concatenate([one.weight for one in parts if one.weight is not None] or [np.zeros(0)])
-    offset = np.concatenate([one.offset for one in parts if one.offset is not None] or [np.zeros(0)])
-    return dataclasses.replace(rows, weight=weight if len(weight) else None, offset=offset if len(offset) else None)
+    weight, offset, group = (
+        np.concatenate(own) if (own := [values for values in column if values is not None]) else None
+        for column in zip(*((one.weight, one.offset, one.group) for one in parts), strict=True)
+    )
+    return dataclasses.replace(rows, weight=weight, offset=offset, group=group)
 
 
 def encodable(tables: Mapping[str, SiteTable], design: Design) -> Mapping[str, SiteTable]:

@@ -2,6 +2,7 @@
 
 import math
 
+from cofed.sites.folds import Folds
 from cofed.sites.guard import Asked
 from cofed.sites.policy import Policy
 from cofed.sites.policy.case import Case
@@ -10,7 +11,6 @@ from cofed.sites.policy.rules import queries, rows
 from cofed.sites.queries import Message, sums
 from cofed.sites.questions import Question
 from cofed.sites.site_table import SiteTable
-from cofed.sites.table import Folds
 from cofed.studies.checking import TableCheck, without_fills
 from cofed.studies.schema import Analysis, Study
 

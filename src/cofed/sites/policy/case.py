@@ -5,6 +5,7 @@ import functools
 
 import numpy as np
 
+from cofed.sites.folds import SiteFolds
 from cofed.sites.guard import Asked
 from cofed.sites.policy.ledger import Ledger, TargetRecord
 from cofed.sites.policy.points import multipliers
@@ -62,7 +63,7 @@ class Case:
 
     @functools.cached_property
     def fold(self) -> np.ndarray:
-        """The fold of each of these rows."""
+        """The fold of each of these rows; -1 where it is left out."""
         return self.asked.rows.folds(self.message.folds)
 
     def multipliers(self, which: slice = slice(None)) -> np.ndarray:
@@ -70,6 +71,8 @@ class Case:
         rows = self.asked.rows
         offset = None if rows.offset is None else rows.offset[which]
         found = multipliers(self.message, self.X[which], self.y[which], self.fold[which], offset)
+        if self.message.folds is not None and self.message.folds.left_out >= 0:
+            found = np.where(self.fold[which][:, None] >= 0, found, 0)
         return found if rows.weight is None else found * rows.weight[which][:, None]
 
     @property
@@ -85,6 +88,14 @@ class Case:
             return self.rows
         others = sorted((rows for site, rows in over.rows.items() if site != self.site), reverse=True)
         return self.rows + sum(others[self.policy.sums.colluding :])
+
+    @property
+    def fold_rows(self) -> float:
+        """Rows that the sums of a fold are over, of the smallest where sites are the folds."""
+        over, folds = self.asked.over, self.message.folds
+        if isinstance(folds, SiteFolds) and over is not None:
+            return float(min(over.rows.values(), default=0))
+        return self.honest_rows / self.message.n_folds
 
     @property
     def study(self) -> str:

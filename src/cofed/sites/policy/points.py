@@ -18,7 +18,16 @@ from jaxtyping import Array
 
 from cofed.losses import AbstractLoss, Squared
 from cofed.losses.cox import follow_up
-from cofed.sites.queries import InterceptsMessage, LookMessage, MeatMessage, Message, ProductMessage, ScoreMessage, look
+from cofed.sites.queries import (
+    HeldOutMessage,
+    InterceptsMessage,
+    LookMessage,
+    MeatMessage,
+    Message,
+    ProductMessage,
+    ScoreMessage,
+    look,
+)
 from cofed.sites.queries.at_risk import followed, partial_of
 from cofed.sites.queries.base import Numbers, n_outputs
 from cofed.sites.queries.look import by_prediction
@@ -42,6 +51,8 @@ def is_squared(loss: AbstractLoss | None) -> bool:
 def count_points(message: Message) -> int:
     """How many multipliers of rows a question has: one for each model and output, and more for Hessians."""
     match message:
+        case HeldOutMessage():
+            return int(np.size(message.intercept))
         case LookMessage():
             models, _, k = np.shape(message.coef)
             return models * k + len(message.closer) * k * (k + 1) // 2
@@ -57,8 +68,15 @@ def count_points(message: Message) -> int:
 def coefficients(message: Message) -> np.ndarray | None:
     """The models of a question that tells gradients or curvature, a column each; None where it tells none."""
     if isinstance(message, LookMessage):
-        return np.moveaxis(np.asarray(message.coef), 1, 0).reshape(np.shape(message.coef)[1], -1)
+        return models_of(message)
     return np.asarray(message.coef) if isinstance(message, (ProductMessage, MeatMessage)) else None
+
+
+def models_of(message: Message) -> np.ndarray | None:
+    """The models of a question that tells of single models' predictions, a column each; None where it tells none."""
+    if isinstance(message, (LookMessage, HeldOutMessage)):
+        return np.moveaxis(np.asarray(message.coef), 1, 0).reshape(np.shape(message.coef)[1], -1)
+    return coefficients(message)
 
 
 def multipliers(

@@ -6,8 +6,9 @@ from cofed.privacy import Release
 from cofed.sites.guard import Refusal, SumOver
 from cofed.sites.policy.ledger import Ledger
 from cofed.sites.policy.noise import budget_spent
-from cofed.sites.policy.rules import answered_enough, seen_alone, sums_tell
+from cofed.sites.policy.rules import answered_enough
 from cofed.sites.policy.schema import Policy
+from cofed.sites.policy.site_sets import seen_alone, sums_tell
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,63 +8,19 @@ import numpy as np
 
 from cofed.sites.columns import Label, level_text
 from cofed.sites.design import Feature, RowColumn
-from cofed.sites.guard import Refusal, SumOver
+from cofed.sites.guard import Refusal
 from cofed.sites.policy import points
-from cofed.sites.policy.atoms import split, split_names
+from cofed.sites.policy.atoms import split
 from cofed.sites.policy.case import Case
 from cofed.sites.policy.ledger import ROWS, Ledger, TargetRecord
 from cofed.sites.policy.noise import noise
-from cofed.sites.policy.schema import Policy, QuestionRules
-from cofed.sites.queries import ColumnsMessage, GramMessage, HistogramMessage, LookMessage, MeatMessage
+from cofed.sites.policy.schema import QuestionRules
+from cofed.sites.policy.site_sets import masked, sites
+from cofed.sites.queries import ColumnsMessage, GramMessage, HeldOutMessage, HistogramMessage, LookMessage, MeatMessage
 from cofed.sites.site_table import Part, parts, row_columns
 
 Rule: TypeAlias = Callable[[Case], Refusal | None]
 MOST_ROWS = 5000  # of a site whose rows' leverages are computed: with more, one row has little to say
-
-
-def masked(case: Case) -> Refusal | None:
-    """Whether the answer is seen alone."""
-    unknown = "the other sites' keys are not those of a study that this site has approved; approve the study"
-    return seen_alone(case.asked.over, case.policy, "answer", unknown)
-
-
-def seen_alone(over: SumOver | None, policy: Policy, what: str, unknown: str) -> Refusal | None:
-    """Whether something is seen alone, or in a sum with sites whom this one cannot tell from others.
-
-    `unknown` says of the latter why, and what else can be done than to change the policy.
-    """
-    wanted = policy.sums.masked
-    if wanted != "optional" and over is None:
-        why = f"the server would see this site's own {what}; the policy (sums.masked) wants it masked"
-        return Refusal("masked", f"{why}, so that only the sum over all sites is seen")
-    if wanted == "pinned" and over is not None and not over.is_pinned:
-        return Refusal("masked", f"{unknown}, or set sums.masked to required")
-    return None
-
-
-def sites(case: Case) -> Refusal | None:
-    """Whether enough sites are in the sum, and in the difference to each other sum of the study."""
-    over = case.asked.over
-    return None if over is None else sums_tell(over, case.policy, case.ledger, case.site)
-
-
-def sums_tell(over: SumOver, policy: Policy, ledger: Ledger, site: str) -> Refusal | None:
-    """Whether a sum, or its difference to one of the same study before, tells of too few sites."""
-    least = policy.least_sites
-    if site not in over.rows or len(over.rows) < least:
-        own = "with" if site in over.rows else "without"
-        why = f"the sum would be over {len(over.rows)} sites, {own} this one"
-        return Refusal("sites", f"{why}; it must be over this and others, {least} at least (sums.sites)")
-    ledger.sites[over.study], atoms = split_names(ledger.sites.get(over.study, {}), set(over.rows))
-    for atom in atoms:
-        if len(atom) < least and not atom <= over.released:
-            names = ", ".join(sorted(atom - over.released))
-            return Refusal(
-                "site sets",
-                f"together with sums that were answered before, the sum would tell what {names} answered alone; sums "
-                f"may differ by {least} sites or more, or by sites that have released this",
-            )
-    return None
 
 
 def queries(case: Case) -> Refusal | None:
@@ -127,7 +83,7 @@ def rows(case: Case) -> Refusal | None:
     if case.rows < least.site:
         return Refusal("rows", f"the question is about {case.rows} rows here; {least.site} must be (rows.site)")
     if case.message.folds is not None:
-        sizes_here = np.bincount(case.fold)
+        sizes_here = np.bincount(case.fold + 1)  # the first of those that are left out
         smallest = int(sizes_here[sizes_here > 0].min())
         if smallest < least.fold:
             why = f"with {case.message.n_folds} folds, one has {smallest} rows here"
@@ -247,11 +203,11 @@ def parameters(case: Case) -> Refusal | None:
     """Whether products of columns are told for too many columns of too few rows."""
     message, record = case.message, case.record
     told = record.columns | {case.asked.design.feature_names[j] for j in product_columns(case)}
-    most = int(case.policy.parameters.per_row * case.honest_rows / message.n_folds)
+    most = int(case.policy.parameters.per_row * case.fold_rows)
     if len(told) > max(most, len(record.columns)):
         return Refusal(
             "parameters",
-            f"products of {len(told)} columns would be told about {case.honest_rows // message.n_folds} rows"
+            f"products of {len(told)} columns would be told about {int(case.fold_rows)} rows"
             f"{' of a fold' if message.n_folds > 1 else ''}; with {case.policy.parameters.per_row:g} columns per row "
             f"(parameters.per_row), {most} may be: ask for fewer columns or folds",
         )
@@ -289,8 +245,8 @@ def tells_gradients(case: Case) -> bool:
 
 def sizes(case: Case) -> Refusal | None:
     """Whether a model is so large that few rows decide what it tells, in the question's units or in the rows' own."""
-    coef, most = points.coefficients(case.message), case.policy.points.size
-    if coef is None or not tells_gradients(case):
+    coef, most = points.models_of(case.message), case.policy.points.size
+    if coef is None or points.is_squared(case.message.loss):
         return None
     size = np.abs(coef).sum(axis=0).max(initial=0)
     if case.message.scaling is not None and not size <= most:
@@ -405,12 +361,15 @@ def leverage(case: Case) -> Refusal | None:
 
 def histograms(case: Case) -> Refusal | None:
     """Whether histograms have more bins than the rows can fill."""
-    if not isinstance(case.message, HistogramMessage):
+    message = case.message
+    if not isinstance(message, (HistogramMessage, HeldOutMessage)) or not np.shape(message.edges)[1]:
         return None
-    bins, most = np.shape(case.message.edges)[1] + 1, int(case.policy.parameters.per_row * case.honest_rows)
+    rows = case.fold_rows if isinstance(message, HeldOutMessage) else case.honest_rows
+    bins, most = np.shape(message.edges)[1] + 1, int(case.policy.parameters.per_row * rows)
     if bins <= most:
         return None
-    why = f"a histogram would have {bins} bins, and {case.honest_rows} rows of all sites may have {most}"
+    of_fold = " of a fold" if message.n_folds > 1 else ""
+    why = f"a histogram would have {bins} bins, and {int(rows)} rows of all sites{of_fold} may have {most}"
     return Refusal("bins", f"{why} (parameters.per_row)")
 
 

@@ -1,6 +1,7 @@
 """The fixed list of questions that a site answers: named, versioned, pure functions whose answers are summed."""
 
 from cofed.sites.queries.base import AbstractQuery, Message
+from cofed.sites.queries.held_out import HeldOutAnswer, HeldOutMessage, held_out
 from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, ProductMessage, look, product
 from cofed.sites.queries.meat import MeatAnswer, MeatMessage, meat
 from cofed.sites.queries.observed import HistogramMessage, ObservedAnswer, histogram, observed
@@ -31,7 +32,7 @@ from cofed.sites.queries.sums import (
 QUERIES: dict[str, AbstractQuery] = {
     query.name: query
     for query in (
-        *(sums, moments, gram, columns, look, product, score, meat, observed, histogram, intercepts),
+        *(sums, moments, gram, columns, look, product, score, meat, observed, histogram, intercepts, held_out),
         *(private_moments, private_gradient),
     )
 }
@@ -43,6 +44,8 @@ __all__ = [
     "ColumnsMessage",
     "GramAnswer",
     "GramMessage",
+    "HeldOutAnswer",
+    "HeldOutMessage",
     "HistogramMessage",
     "InterceptsAnswer",
     "InterceptsMessage",
@@ -63,6 +66,7 @@ __all__ = [
     "SumsAnswer",
     "columns",
     "gram",
+    "held_out",
     "histogram",
     "intercepts",
     "look",

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from cofed.losses import AbstractLoss
-from cofed.sites.table import Folds, Scaling, Table
+from cofed.sites.folds import Folds
+from cofed.sites.table import Scaling, Table
 
 
 class Message(eqx.Module):
@@ -34,7 +35,7 @@ class Message(eqx.Module):
     @property
     def n_folds(self) -> int:
         """How many folds there are."""
-        return 1 if self.folds is None else self.folds.count
+        return 1 if self.folds is None else self.folds.n
 
     @property
     def half_deviance(self) -> AbstractLoss:

@@ -1,0 +1,137 @@
+"""Measures by which a strength is chosen, of models on rows held out, from sums and counts that sites may give."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.special import ndtri
+
+from cofed.estimators.standardized_problem import StandardizedProblem
+from cofed.losses import AbstractLoss
+from cofed.models import Weights
+from cofed.sites.queries import HeldOutAnswer, HeldOutMessage, held_out
+from cofed.sites.queries.base import n_outputs
+
+PER_BIN = 8  # rows of a fold for each bin of predictions
+BINS = (4, 256)  # the fewest and the most
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """One number for how well a model does."""
+
+    words: str  # what it is, for axes and sentences
+    serves: Callable[[AbstractLoss], bool]
+    needs: str  # what it is for, where a loss does not serve
+    is_better_large: bool = False
+
+
+def of_rows(loss: AbstractLoss) -> bool:
+    """Whether a loss is a sum over rows."""
+    return loss.rowwise
+
+
+def of_two_classes(loss: AbstractLoss) -> bool:
+    """Whether labels are one of two classes."""
+    return loss.rowwise and loss.has_accuracy and n_outputs(loss) == 1
+
+
+MEASURES = {
+    "deviance": Measure("deviance per row", lambda loss: True, "all models"),
+    "mse": Measure("mean squared error", of_rows, "models of single rows"),
+    "mae": Measure("mean absolute error", of_rows, "models of single rows"),
+    "misclassification": Measure(
+        "part of wrong predictions", lambda loss: loss.rowwise and loss.has_accuracy, "models of classes"
+    ),
+    "auc": Measure("area under the ROC curve", of_two_classes, "models of two classes", is_better_large=True),
+}
+
+
+def check_measure(owner: str, measure: str, loss: AbstractLoss) -> None:
+    """Refuse a measure that a model does not have."""
+    if not MEASURES[measure].serves(loss):
+        has = [name for name, one in MEASURES.items() if one.serves(loss)]
+        raise ValueError(
+            f"{owner}: measure={measure!r} is for {MEASURES[measure].needs}; this one has {', '.join(has)}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class MeasureTable:
+    """A measure of models on held-out rows, by fold and strength."""
+
+    table: np.ndarray
+    bound: np.ndarray | None = None  # how far each number may be off, as predictions are counted in bins
+
+
+def measured(
+    problem: StandardizedProblem, models: Sequence[Sequence[Weights]], measure: str, held: np.ndarray
+) -> MeasureTable:
+    """A measure of the models without each fold, by fold and strength, on the rows of the fold.
+
+    One exchange tells sums of errors, and a second one counts of predictions by class, between edges at the quantiles
+    of normal numbers with the mean and the variance that the first one told.
+
+    Parameters
+    ----------
+    problem : StandardizedProblem
+        Of all rows.
+    models : sequences of Weights
+        By fold and strength.
+    measure : str
+        One of MEASURES.
+    held : array of shape (folds, strengths)
+        The mean losses of held-out rows.
+    """
+    if measure == "deviance" or (measure == "mse" and problem.loss.quadratic):
+        return MeasureTable(2 * problem.units.objective * held)
+    shape = np.shape(held)
+    found = ask(problem, models, np.zeros((held.size, 0)))
+    size = problem.units.labels.size
+    if measure != "auc":
+        sums = {"mse": found.squares * size**2, "mae": found.absolute * size, "misclassification": found.wrong}
+        return MeasureTable(np.reshape(sums[measure] / found.n, shape))
+    few, most = BINS
+    bins = int(np.clip(np.min(found.n) // PER_BIN, few, most)) if not problem.sites.has_weights else few * 4
+    area, bound = area_under_curve(ask(problem, models, spread_edges(found, bins)))
+    return MeasureTable(area.reshape(shape), bound.reshape(shape))
+
+
+def ask(problem: StandardizedProblem, models: Sequence[Sequence[Weights]], edges: np.ndarray) -> HeldOutAnswer:
+    """The errors of the models without each fold, on its rows; one exchange."""
+    p, k = len(problem.units.mean), np.size(problem.null.mean)
+    every = [(fold, w) for fold, own in enumerate(models) for w in own]
+    message = HeldOutMessage(
+        coef=np.stack([np.reshape(np.asarray(w.coef, np.float64), (p, k)) for _, w in every]),
+        intercept=np.stack([np.zeros(k) if w.intercept is None else np.reshape(w.intercept, k) for _, w in every]),
+        without=np.array([fold for fold, _ in every], np.int32),
+        edges=edges,
+        scaling=problem.units.scaling,
+        folds=problem.survey.folds,
+        loss=problem.survey.loss,
+    )
+    return problem.sites.ask(held_out, message)
+
+
+def spread_edges(found: HeldOutAnswer, bins: int) -> np.ndarray:
+    """Edges between bins that would have as many rows each, were the predictions normal."""
+    mean = found.total / found.n
+    sd = np.sqrt(np.maximum(found.total_squares / found.n - mean**2, 0))
+    return mean[:, None] + np.maximum(sd, 1e-9 * (1 + np.abs(mean)))[:, None] * ndtri(np.arange(1, bins) / bins)
+
+
+def area_under_curve(found: HeldOutAnswer) -> tuple[np.ndarray, np.ndarray]:
+    """The area under the ROC curve, pairs within a bin counting half; and half of their part, by which it may be off.
+
+    >>> nothing = np.zeros(1)
+    >>> counts = np.array([[3.0, 2.0]]), np.array([[1.0, 2.0]])
+    >>> area_under_curve(HeldOutAnswer(*(nothing,) * 7, *counts, nothing))
+    (array([0.83333333]), array([0.16666667]))
+    """
+    ones, zeros = found.ones, found.rows - found.ones
+    pairs = ones.sum(axis=1) * zeros.sum(axis=1)
+    if not (pairs > 0).all():
+        raise ValueError("a fold has rows of one class only, and so no area under a ROC curve; choose fewer folds (cv)")
+    below = np.cumsum(zeros, axis=1) - zeros
+    ties = (ones * zeros).sum(axis=1) / pairs
+    return np.asarray((ones * below).sum(axis=1) / pairs + ties / 2), np.asarray(ties / 2)

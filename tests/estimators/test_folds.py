@@ -1,0 +1,129 @@
+"""Folds by rows, groups, sites and splitters of scikit-learn."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import Lasso
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, ShuffleSplit, StratifiedKFold, cross_val_score
+from tests.estimators import hospitals
+
+from cofed.estimators import FederatedLassoCV, FederatedLogisticRegressionCV
+from cofed.sites import Folds, GroupFolds, SiteFolds, table_sites
+from cofed.sites import folds as forms
+
+SITES = hospitals.SITES
+ALPHAS = [0.3, 0.1]
+
+
+def pooled_errors(X, y, fold):
+    """The mean squared errors of held-out rows, each fold counting by its rows."""
+    splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in np.unique(fold)]
+    weight = np.array([len(test) for _, test in splits]) / len(y)
+    model = {"tol": 1e-12, "max_iter": 10**6}
+    scores = [cross_val_score(Lasso(a, **model), X, y, cv=splits, scoring="neg_mean_squared_error") for a in ALPHAS]
+    return -np.array(scores) @ weight
+
+
+def fitted(X, y, **given):
+    return FederatedLassoCV(alphas=ALPHAS, standardize=False, **given).fit(X, y, clients=SITES)
+
+
+def test_splits_of_scikit_learn_are_taken_as_they_are():
+    X, y = hospitals.linear()
+    groups = np.arange(len(y)) // 5
+    for cv, splits in (
+        (KFold(3), KFold(3).split(X)),
+        (list(GroupKFold(4).split(X, y, groups)), GroupKFold(4).split(X, y, groups)),
+        (StratifiedKFold(3, shuffle=True, random_state=1), None),
+    ):
+        if splits is None:
+            with pytest.raises(ValueError, match="StratifiedKFold makes no splits of these rows"):
+                fitted(X, y, cv=cv)
+            continue
+        fold = np.empty(len(y), int)
+        for k, (_, test) in enumerate(splits):
+            fold[test] = k
+        np.testing.assert_allclose(fitted(X, y, cv=cv).cv_mean_, pooled_errors(X, y, fold), rtol=1e-5)
+
+
+def test_leave_one_site_out_is_leave_one_group_out():
+    X, y = hospitals.linear()
+    model = fitted(X, y, cv="leave-one-site-out")
+    fold = np.unique(SITES, return_inverse=True)[1]
+    np.testing.assert_allclose(model.cv_mean_, pooled_errors(X, y, fold), rtol=1e-5)
+    assert len(list(LeaveOneGroupOut().split(X, y, SITES))) == len(np.unique(fold))
+
+
+def test_whole_groups_of_a_column_are_in_one_fold():
+    X, y = hospitals.linear()
+    patient = np.array([f"p{i // 3}" for i in range(len(y))])
+    frame = pd.DataFrame(X, columns=[f"f{j}" for j in range(X.shape[1])]).assign(patient=patient)
+    model = FederatedLassoCV(alphas=ALPHAS, standardize=False, cv=("patient", 4)).fit(frame, y, clients=SITES)
+    fold = np.empty(len(y), int)
+    for site in np.unique(SITES):
+        own = site == SITES
+        fold[own] = GroupFolds(4).of_rows(str(site), y[own], pd.factorize(patient[own])[0])
+        assert max(np.ptp(fold[own][patient[own] == one]) for one in np.unique(patient[own])) == 0
+    np.testing.assert_allclose(model.cv_mean_, pooled_errors(X, y, fold), rtol=1e-5)
+    assert model.n_features_in_ == X.shape[1]
+    np.testing.assert_allclose(model.predict(frame), model.predict(frame.drop(columns="patient")))
+    model.infer(frame, y, clients=SITES)  # the column is no feature there either
+    # Tables of sites, whose own column it is.
+    tables = {str(s): frame[s == SITES].assign(y=y[s == SITES]).reset_index(drop=True) for s in np.unique(SITES)}
+    sites = table_sites(tables, "y", features=[f"f{j}" for j in range(X.shape[1])])
+    again = FederatedLassoCV(alphas=ALPHAS, standardize=False, cv=("patient", 4)).fit(sites)
+    np.testing.assert_allclose(again.cv_mean_, model.cv_mean_, rtol=1e-9)
+
+
+def test_rows_of_weight_zero_leave_the_others_folds_as_they_are():
+    X, y = hospitals.linear()
+    fold = np.arange(len(y)) % 3
+    splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
+    weight = (np.arange(len(y)) % 7 > 0).astype(float)
+    own = weight > 0
+    model = FederatedLassoCV(alphas=ALPHAS, standardize=False, cv=splits)
+    model.fit(X, y, clients=SITES, sample_weight=weight)
+    np.testing.assert_allclose(model.cv_mean_, pooled_errors(X[own], y[own], fold[own]), rtol=1e-5)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 6), min_size=1, max_size=30),
+    count=st.integers(2, 6),
+    seed=st.integers(0, 99),
+    left_out=st.integers(-1, 1),
+)
+def test_groups_are_dealt_evenly_and_written_as_they_are_read(sizes, count, seed, left_out):
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    folds = GroupFolds(count, seed)
+    fold = folds.of_rows("a", np.zeros(len(group)), group)
+    assert all(np.ptp(fold[group == g]) == 0 for g in range(len(sizes)))
+    rows = np.bincount(fold, minlength=count)
+    assert rows.max() - rows.min() <= max(sizes)
+    part = GroupFolds(count, seed, left_out=left_out)
+    kept = part.of_rows("a", np.zeros(len(group)), group)
+    assert np.array_equal(kept < 0, fold == left_out)
+    assert kept.max(initial=-1) < part.n
+    for one in (part, Folds(count, seed, True, left_out=left_out), SiteFolds.of(("a", "b"))):
+        assert forms.read(forms.written(one)) == one
+
+
+@pytest.mark.parametrize(
+    ("cv", "sentence"),
+    [
+        (1, "cv must be an integer >= 2"),
+        (2.5, "cv must be an integer >= 2"),
+        ("patient", "must name a column of a pandas X or of the sites' tables"),
+        (("patient", 1), "cv must be an integer >= 2"),
+        (GroupKFold(3), r"cv=list\(GroupKFold"),
+        (list(ShuffleSplit(30, random_state=0).split(np.zeros(120))), "every row must be in the test set of one split"),
+        ([(np.arange(60), np.arange(60, 120))], "in 2 splits at least; 60 rows never are"),
+        ([1, 2], r"splits that are not \(train, test\)"),
+    ],
+)
+def test_what_are_no_folds(cv, sentence):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 2)), np.arange(120) % 2
+    with pytest.raises(ValueError, match=sentence):
+        FederatedLogisticRegressionCV(cv=cv).fit(X, y, clients=np.arange(120) % 3)

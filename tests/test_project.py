@@ -105,9 +105,13 @@ ARROWS = {
         *("algorithms.base", "compressors", "datasets", "engine", "federation", "models", "plotting"),
         *("plotting.styles", "problem", "regularizers", "solvers", "cofed"),
     },
+    "race": {
+        *("algorithms", "algorithms.base", "algorithms.probe", "engine", "federation", "gossip", "gossip.topologies"),
+        *("plotting", "plotting.styles", "problem", "solvers", "cofed"),
+    },
     "cli": {
         *("advise", "algorithms", "algorithms.base", "demo", "engine", "experiments", "fitting", "flower", "gossip"),
-        *("report", "sites", "studies", "table_one", "watch", "cofed"),
+        *("race", "report", "sites", "studies", "table_one", "watch", "cofed"),
     },
     "__main__": {"cli"},
     "__init__": set(),
@@ -214,7 +218,7 @@ LONG_SIGNATURES = {
     *("path", "infer"),
     *("bao_sparse", "chen_logistic", "haxby", "liang_linear", "liang_linear_stream", "liang_logistic"),
     *("liang_logistic_stream", "yuan_fmri_like", "yuan_lasso", "yuan_low_rank", "zhang_logistic"),
-    *("advise", "await_sites", "client_app", "federate", "fit", "reproduce", "serve", "site", "sites", "start_sites"),
+    *("advise", "await_sites", "client_app", "federate", "fit", "race", "reproduce", "serve", "site", "sites", "start_sites"),
 }
 
 

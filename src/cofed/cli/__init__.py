@@ -17,6 +17,7 @@ from cofed.cli.federate import federate
 from cofed.cli.fit import fit
 from cofed.cli.help_pages import PlainCommand, flowing
 from cofed.cli.messages import CommandGroup
+from cofed.cli.race import race
 from cofed.cli.report import report
 from cofed.cli.reproduce import reproduce
 from cofed.cli.serve import serve
@@ -50,6 +51,8 @@ Try it:
 
 - [bold]cofed reproduce yuan2021-fig3 --quick[/bold]  one of them, on a small setup
 
+- [bold]cofed race --quick[/bold]  every algorithm on a few small problems: which one wins when?
+
 - [bold]cofed init[/bold]  an example of an experiment file of your own; [bold]cofed run experiment.toml[/bold] runs it
 
 - [bold]cofed plan experiment.toml[/bold]  what it will cost: time, memory, bytes
@@ -73,8 +76,8 @@ app = typer.Typer(
 )
 # As --help lists them.
 COMMANDS = (
-    *(demo, describe, fit, advise, algorithms, reproduce, run, tune, plan, init, report, federate, site, serve),
-    audit,
+    *(demo, describe, fit, advise, algorithms, reproduce, race, run, tune, plan, init, report, federate, site),
+    *(serve, audit),
 )
 for command in COMMANDS:
     app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)

@@ -8,7 +8,7 @@ BIN := .venv/bin
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test test-slow browser test-browser test-network test-network-heart check format bench bench-peers reproduce reproduce-full docs docs-serve test-docs lock site clean
+.PHONY: demo test test-slow browser test-browser test-network test-network-heart check format bench bench-peers race benchopt reproduce reproduce-full docs docs-serve test-docs lock site clean
 
 demo: .venv/installed          ## the curse of primal averaging, in under a minute
 	$(BIN)/cofed demo
@@ -67,6 +67,14 @@ bench: .venv/installed         ## rounds per second beside a NumPy loop
 bench-peers: .venv/installed   ## beside FedJAX, pfl and Flower, each in its own environment; DATA=folder with MNIST
 	$(if $(DATA),COFED_DATA=$(DATA)) $(BIN)/python -m benchmarks.peers
 
+race: .venv/installed          ## every algorithm on a battery of problems, and the page and the README's table of it
+	$(BIN)/cofed race --page docs/race --readme README.md
+
+benchopt:                      ## the benchopt benchmark, in an environment of its own
+	$(PYTHON) -m venv .venv-benchopt
+	.venv-benchopt/bin/pip install --quiet benchopt skglm .
+	.venv-benchopt/bin/benchopt run benchmarks/benchopt -n 12 -r 1 --no-display
+
 reproduce: .venv/installed     ## every experiment of the papers, on its small setup; DATA=folder with MNIST and Haxby
 	$(BIN)/cofed reproduce --all --quick $(if $(DATA),--data $(DATA))
 
@@ -108,4 +116,4 @@ site:                          ## an environment with exactly what is locked, an
 	.venv-site/bin/pip install --quiet --no-deps --no-build-isolation .
 
 clean:
-	rm -rf .venv .venv-docs .venv-lock .venv-network* .venv-peers .venv-site build dist docs/_build docs/gallery docs/api docs/algorithms docs/regularizers docs/commands.rst
+	rm -rf .venv .venv-benchopt .venv-docs .venv-lock .venv-network* .venv-peers .venv-site build dist docs/_build docs/gallery docs/api docs/algorithms docs/regularizers docs/commands.rst

@@ -218,7 +218,19 @@ LONG_SIGNATURES = {
     *("path", "infer"),
     *("bao_sparse", "chen_logistic", "haxby", "liang_linear", "liang_linear_stream", "liang_logistic"),
     *("liang_logistic_stream", "yuan_fmri_like", "yuan_lasso", "yuan_low_rank", "zhang_logistic"),
-    *("advise", "await_sites", "client_app", "federate", "fit", "race", "reproduce", "serve", "site", "sites", "start_sites"),
+    *(
+        "advise",
+        "await_sites",
+        "client_app",
+        "federate",
+        "fit",
+        "race",
+        "reproduce",
+        "serve",
+        "site",
+        "sites",
+        "start_sites",
+    ),
 }
 
 

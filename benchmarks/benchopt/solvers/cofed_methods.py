@@ -1,8 +1,9 @@
 """cofed's methods, each with the step that theory gives it: 1/L, over K local steps 1/(K L)."""
 
-import cofed
 import numpy as np
 from benchopt import BaseSolver
+
+import cofed
 
 METHODS = {
     "FedAvg": lambda L, K: cofed.FedAvg(1 / (K * L)),
@@ -19,7 +20,6 @@ class Solver(BaseSolver):
     """A method of cofed, run for a number of rounds."""
 
     name = "cofed"
-    install_cmd = "conda"
     requirements = ["pip::cofed"]
     parameters = {"method": list(METHODS), "local_steps": [10]}
     test_parameters = {"method": ["FedDecouple"]}

@@ -39,4 +39,8 @@ class Solver(BaseSolver):
 
     def get_result(self):
         """The model, and what it cost: a vector down to and up from every client."""
-        return {"coef": self.coef, "rounds": self.rounds, "sent": 2 * self.rounds * len(self.clients) * self.coef.nbytes}
+        return {
+            "coef": self.coef,
+            "rounds": self.rounds,
+            "sent": 2 * self.rounds * len(self.clients) * self.coef.nbytes,
+        }

@@ -90,6 +90,7 @@ def draw_panel(panel: Axes, table: pd.DataFrame, named: Sequence[str]) -> None:
             panel.plot(factors, profile(table[method].to_numpy(), factors), color="#D0D0D0", linewidth=0.9, zorder=1)
     for method in named:
         if method in table:
-            colour, style = plotting.colour(method), plotting.style(method)
+            # A method and its variant have one colour.
+            colour, style = plotting.colour(method), ":" if "(" in method else plotting.style(method)
             values = profile(table[method].to_numpy(), factors)
             panel.plot(factors, values, style, color=colour, linewidth=1.7, label=method)

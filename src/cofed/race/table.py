@@ -138,6 +138,8 @@ def section(costs: pd.DataFrame, problems: Mapping[str, RaceProblem]) -> str:
             "kind), each method with the best of its own small grid of step sizes. A gap is the objective's to the",
             f"optimum, relative to that at the start. A second name takes at most {WITHIN:g} times what the first",
             "takes. Methods that give a model for each client (`FedProx`, `PureLocal`, `Alternative`) do not race.",
+            "The models are small (30 numbers): what `FedNewton` and `FedNL` send and compute grows with the square of "
+            "that.",
             "How, with all figures: [docs/race](docs/race/README.md).",
             END,
         ]

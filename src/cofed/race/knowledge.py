@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 
 import cofed
 from cofed._util.files import load_json, write_json
-from cofed.race.problems import Posed, RaceProblem
+from cofed.race.problems import PosedRace, RaceProblem
 from cofed.solvers import curvature
 
 GAPS = (1e-2, 1e-4, 1e-8)  # of the objective to its optimum, relative to the gap at the start
@@ -54,7 +54,7 @@ def known(asked: RaceProblem, folder: Path) -> Knowledge:
 
 
 @functools.cache
-def posed(asked: RaceProblem) -> Posed:
+def posed(asked: RaceProblem) -> PosedRace:
     """The problem and its data, made once in a process."""
     return asked.make()
 

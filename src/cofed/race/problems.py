@@ -40,14 +40,14 @@ class RaceProblem:
         """Whether the optimum can be computed; else the best that any method saw stands for it."""
         return FAMILIES[self.family].convex
 
-    def make(self) -> "Posed":
+    def make(self) -> "PosedRace":
         """The problem, and its data."""
         problem, federation = FAMILIES[self.family].make(self, np.random.default_rng(self.seed))
         topology = None if self.graph is None else GRAPHS[self.graph](federation.n_clients)
-        return Posed(problem, federation, topology)
+        return PosedRace(problem, federation, topology)
 
 
-class Posed(NamedTuple):
+class PosedRace(NamedTuple):
     """A problem of the battery, with its data."""
 
     problem: Problem

@@ -64,8 +64,8 @@ def ranking(costs: pd.DataFrame, cost: str) -> list[Place]:
 
     >>> costs = pd.DataFrame({
     ...     "problem": ["a", "a", "b", "b"], "algorithm": ["X", "Y"] * 2, "rounds": [10.0, 20.0, np.nan, 5.0]})
-    >>> [(place.method, place.arrived, place.ratio) for place in ranking(costs, "rounds")]
-    [('Y', 2, 1.4142135623730951), ('X', 1, 1.0)]
+    >>> [(place.method, place.arrived, round(place.ratio, 3)) for place in ranking(costs, "rounds")]
+    [('Y', 2, 1.414), ('X', 1, 1.0)]
     """
     table = ratios(costs, cost)
     found = []

@@ -1,6 +1,8 @@
 """scikit-learn estimators for data that cannot be pooled: no tuning, and a certificate of how exact they are."""
 
+from cofed.estimators.adaptive import adaptive
 from cofed.estimators.certificate import Certificate
+from cofed.estimators.concave import ConcavePath, concave_path
 from cofed.estimators.constrained import FederatedConstrained
 from cofed.estimators.cox import FederatedCox
 from cofed.estimators.cox_cv import FederatedCoxCV
@@ -11,12 +13,14 @@ from cofed.estimators.group_lasso import FederatedGroupLasso
 from cofed.estimators.logistic import FederatedLogisticRegression
 from cofed.estimators.path import RegularizationPath, regularization_path
 from cofed.estimators.poisson import FederatedPoisson
+from cofed.estimators.relaxed import relaxed_path
 from cofed.estimators.scaler import FederatedStandardScaler
 from cofed.estimators.serialization import load
 from cofed.estimators.trace import FederatedTraceRegression
 
 __all__ = [
     "Certificate",
+    "ConcavePath",
     "FederatedConstrained",
     "FederatedCox",
     "FederatedCoxCV",
@@ -32,6 +36,9 @@ __all__ = [
     "FederatedStandardScaler",
     "FederatedTraceRegression",
     "RegularizationPath",
+    "adaptive",
+    "concave_path",
     "load",
     "regularization_path",
+    "relaxed_path",
 ]

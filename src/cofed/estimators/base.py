@@ -55,6 +55,8 @@ class FederatedLinearModel(BaseEstimator):
         True where a feature is used.
     certificate_ : Certificate
         How far from optimal the fit can be.
+    penalty_scale_ : ndarray of shape (p,)
+        What the penalty multiplies coefficients with: the features' standard deviations, or 1.
     n_rounds_ : int
         The exchanges between the server and its clients.
     bytes_ : int
@@ -139,6 +141,7 @@ class FederatedLinearModel(BaseEstimator):
         alphas: Given[npt.ArrayLike | None] = None,
         n_alphas: Given[int] = 100,
         eps: Given[float] = 1e-3,
+        dfmax: Given[int | None] = None,
     ) -> RegularizationPath:
         """The models of many strengths, from the one at which no feature is used down to a fraction of it.
 
@@ -152,6 +155,8 @@ class FederatedLinearModel(BaseEstimator):
             How many strengths.
         eps : float, default=1e-3
             The last strength as a part of the first.
+        dfmax : int, optional
+            The path ends before the first model that uses more features.
 
         Returns
         -------
@@ -160,7 +165,7 @@ class FederatedLinearModel(BaseEstimator):
         """
         from cofed.estimators.path import regularization_path
 
-        given = {"sample_weight": sample_weight, "offset": offset}
+        given = {"sample_weight": sample_weight, "offset": offset, "dfmax": dfmax}
         return regularization_path(self, X, y, clients, **given, alphas=alphas, n_alphas=n_alphas, eps=eps)
 
     def infer(
@@ -380,7 +385,7 @@ class FederatedLinearModel(BaseEstimator):
         coef, intercept = problem.original(answer.w, own)
         self.coef_, self.intercept_ = self._output(coef + 0.0, intercept)  # no -0
         self.support_ = np.any(coef.reshape(len(coef), -1) != 0, axis=1)
-        self.certificate_ = answer.certificate
+        self.certificate_, self.penalty_scale_ = answer.certificate, problem.units.standard
         self.algorithm_ = answer.algorithm
         self.n_rounds_, self.bytes_ = problem.n_rounds, problem.bytes
         self.n_iter_ = max(1, self.n_rounds_)

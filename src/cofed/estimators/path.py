@@ -8,6 +8,8 @@ together, in some ten exchanges. Where neither serves, strengths are solved one 
 
 import dataclasses
 import warnings
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,8 +28,9 @@ from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.site_effects import mean_intercepts
 from cofed.estimators.solver import choose, solve
 from cofed.estimators.standardized_problem import StandardizedProblem
+from cofed.models import Weights
 from cofed.sites.intake import Clients, FitFeatures, Labels, feature_names
-from cofed.sites.row_options import RowNumbers, row_options
+from cofed.sites.row_options import RowNumbers, RowOptions, row_options
 
 MOST = 10_000  # strengths of a path
 STRONG = 1e50  # times a penalty, and no feature that is penalised is in use
@@ -123,17 +126,15 @@ def collect(
     estimator: FederatedLinearModel, problem: StandardizedProblem, alphas: np.ndarray, answers: list[CertifiedFit]
 ) -> RegularizationPath:
     """The answers as a path."""
-    own = mean_intercepts(problem, [answer.w for answer in answers]) if problem.survey.loss.site_parameters else None
-    models = [problem.original(fit.w, None if own is None else own[i]) for i, fit in enumerate(answers)]
-    shown = [estimator._output(coef, intercept) for coef, intercept in models]
+    coefs, intercepts = shown_models(estimator, problem, [answer.w for answer in answers])
     size = problem.units.objective
     return RegularizationPath(
         alphas=np.asarray(alphas, float),
-        coefs=np.stack([coef for coef, _ in shown]),
+        coefs=coefs,
         scale=problem.units.standard,
-        intercepts=np.stack([np.asarray(intercept) for _, intercept in shown]),
+        intercepts=intercepts,
         deviance=np.array([2 * size * float(answer.assessment.loss) for answer in answers]),
-        nonzero=np.array([np.count_nonzero(coef) for coef, _ in models]),
+        nonzero=np.array([np.count_nonzero(coef) for coef in coefs]),
         gaps=np.array([answer.certificate.gap for answer in answers]),
         converged=np.array([answer.certificate.converged for answer in answers]),
         n=problem.n,
@@ -143,6 +144,62 @@ def collect(
         feature_names=tuple(feature_names(estimator)),
         weight=problem.weight if problem.sites.has_weights else None,
     )
+
+
+def shown_models(
+    estimator: FederatedLinearModel, problem: StandardizedProblem, models: Sequence[Weights]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The coefficients and intercepts of models for the features as they were given, one after another."""
+    own = mean_intercepts(problem, models) if problem.survey.loss.site_parameters else None
+    found = [problem.original(w, None if own is None else own[i]) for i, w in enumerate(models)]
+    shown = [estimator._output(coef, intercept) for coef, intercept in found]
+    return np.stack([coef for coef, _ in shown]), np.stack([np.asarray(intercept) for _, intercept in shown])
+
+
+class PathRequest(NamedTuple):
+    """Which strengths a path has."""
+
+    alphas: Given[npt.ArrayLike | None]
+    n_alphas: Given[int]
+    eps: Given[float]
+    dfmax: Given[int | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class SolvedPath:
+    """A path, with the problem in the solver's units and the answers there."""
+
+    problem: StandardizedProblem
+    answers: list[CertifiedFit]
+    path: RegularizationPath
+
+
+def solved_path(
+    estimator: FederatedLinearModel, given: RowOptions, y: Labels, clients: Clients, asked: PathRequest
+) -> SolvedPath:
+    """The path of an estimator, up to the first model with more than `dfmax` features."""
+    name = type(estimator).__name__
+    if not isinstance(estimator, FederatedLinearModel) or "alpha" not in estimator.get_params():
+        raise ValueError(f"{name} has no strength alpha, and so no path")
+    estimator._check_parameters()
+    refuse_privacy(estimator, "paths", "every strength would cost; the CV estimators give a path_ for the price of one")
+    check_count(name, "n_alphas", asked.n_alphas, high=MOST)
+    check_number(name, "eps", asked.eps, low=0, high=1, strict=True)
+    if asked.dfmax is not None:
+        check_count(name, "dfmax", asked.dfmax)
+    alphas = None if asked.alphas is None else ordered(name, asked.alphas)
+    problem = estimator._standardized(estimator._sites_of(given, y, clients))
+    if alphas is None:
+        alphas = strengths(estimator, problem, int(asked.n_alphas), float(asked.eps))
+    answers = solve_paths(estimator, problem, alphas).models
+    if asked.dfmax is not None:
+        used = [int(np.any(np.atleast_2d(np.asarray(fit.w.coef).T), axis=0).sum()) for fit in answers]
+        kept = next((i for i, count in enumerate(used) if count > int(asked.dfmax)), len(used))
+        if kept == 0:
+            raise ValueError(f"{name}: dfmax={asked.dfmax}, but the first model of the path has {used[0]} features")
+        alphas, answers = alphas[:kept], answers[:kept]
+    warn(answers, stacklevel=4)
+    return SolvedPath(problem, answers, collect(estimator, problem, alphas, answers))
 
 
 def regularization_path(
@@ -156,6 +213,7 @@ def regularization_path(
     alphas: Given[npt.ArrayLike | None] = None,
     n_alphas: Given[int] = 100,
     eps: Given[float] = 1e-3,
+    dfmax: Given[int | None] = None,
 ) -> RegularizationPath:
     """The path of an estimator with a strength `alpha`, such as FederatedLasso() or FederatedLogisticRegression().
 
@@ -171,6 +229,8 @@ def regularization_path(
         How many strengths.
     eps : float, default=1e-3
         The last strength as a part of the first.
+    dfmax : int, optional
+        The path ends before the first model that uses more features.
 
     Returns
     -------
@@ -186,19 +246,8 @@ def regularization_path(
     >>> path.coefs.shape, int(path.nonzero[0]), int(path.nonzero[-1]), bool(path.converged.all())
     ((100, 5), 0, 5, True)
     """
-    name = type(estimator).__name__
-    if not isinstance(estimator, FederatedLinearModel) or "alpha" not in estimator.get_params():
-        raise ValueError(f"{name} has no strength alpha, and so no path")
-    estimator._check_parameters()
-    refuse_privacy(estimator, "paths", "every strength would cost; the CV estimators give a path_ for the price of one")
-    check_count(name, "n_alphas", n_alphas, high=MOST)
-    check_number(name, "eps", eps, low=0, high=1, strict=True)
-    given = None if alphas is None else ordered(name, alphas)
-    problem = estimator._standardized(estimator._sites_of(row_options(name, X, sample_weight, offset), y, clients))
-    taken = strengths(estimator, problem, int(n_alphas), float(eps)) if given is None else given
-    answers = solve_paths(estimator, problem, taken).models
-    warn(answers)
-    return collect(estimator, problem, taken, answers)
+    given = row_options(type(estimator).__name__, X, sample_weight, offset)
+    return solved_path(estimator, given, y, clients, PathRequest(alphas, n_alphas, eps, dfmax)).path
 
 
 def ordered(owner: str, alphas: Given[npt.ArrayLike]) -> np.ndarray:

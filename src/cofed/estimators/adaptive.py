@@ -3,7 +3,6 @@
 from typing import TypeVar
 
 import numpy as np
-from sklearn.base import clone
 
 from cofed._util.types import Given
 from cofed.estimators.base import FederatedLinearModel
@@ -61,15 +60,13 @@ def adaptive(estimator: Model, first: Given[FederatedLinearModel], gamma: Given[
     used = np.linalg.norm(np.atleast_2d(first.coef_), axis=0) * known["penalty_scale_"]
     if not used.any():
         raise ValueError(f"{owner}: the first fit uses no feature; take a smaller alpha, or a ridge (l1_ratio=0)")
-    new = clone(estimator)
+    given = estimator.get_params(deep=False)
+    new = type(estimator)(**given)
     for name in ("n_features_in_", "feature_names_in_", "design_"):  # to find features by their names
         if name in known:
             vars(new)[name] = known[name]
     before = new._feature_options()
     factor = np.ones(len(used)) if before is None else before.factor
     out = (used == 0) | np.isinf(factor)
-    size = np.where(used > 0, used, 1.0) / used.max()  # as large as 1, so that powers do not overflow
-    factors = np.where(
-        out, 1.0, np.where(np.isinf(factor), 1.0, factor) * size ** -float(gamma) * used.max() ** -float(gamma)
-    )
-    return clone(estimator).set_params(penalty_factor=factors, exclude=np.flatnonzero(out).tolist() or None)
+    factors = np.where(out, 1.0, factor * np.where(out, 1.0, used) ** -float(gamma))
+    return type(estimator)(**given | {"penalty_factor": factors, "exclude": np.flatnonzero(out).tolist() or None})

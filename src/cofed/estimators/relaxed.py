@@ -12,7 +12,6 @@ import warnings
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import lstsq
 from sklearn.exceptions import ConvergenceWarning
 
 from cofed._util.rounding import EPS
@@ -157,7 +156,9 @@ def without_penalty(found: SolvedPath, tol: float) -> list[Refit]:
 def begun(where: np.ndarray, at: SecondOrder) -> Refit:
     """A model with Newton's step on some parameters."""
     H, g = at.hessian[np.ix_(where, where)], at.gradient[where]
-    step = -lstsq(H, g)[0] if len(where) else g  # features that depend on others share what they explain
+    step = (
+        -np.linalg.lstsq(H, g, rcond=None)[0] if len(where) else g
+    )  # features that depend on others share what they explain
     return Refit(where, at, step, -float(g @ step) / 2)
 
 

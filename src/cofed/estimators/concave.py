@@ -101,7 +101,7 @@ def concave_path(
     >>> y, site = 3 * X[:, 0] + rng.normal(size=60), np.arange(60) % 3
     >>> path = concave_path(FederatedLasso(), X, y, site, penalty=cofed.MCP(1.0), alphas=[0.5])
     >>> path.coefs.round(1).tolist(), bool(path.converged.all())
-    ([[2.8, 0.0, 0.0, 0.0, 0.0]], True)
+    ([[3.2, 0.0, 0.0, 0.0, 0.0]], True)
     """
     owner = type(estimator).__name__
     if not isinstance(penalty, (MCP, SCAD)):

@@ -153,7 +153,8 @@ def shown_models(
     own = mean_intercepts(problem, models) if problem.survey.loss.site_parameters else None
     found = [problem.original(w, None if own is None else own[i]) for i, w in enumerate(models)]
     shown = [estimator._output(coef, intercept) for coef, intercept in found]
-    return np.stack([coef for coef, _ in shown]), np.stack([np.asarray(intercept) for _, intercept in shown])
+    coefs = np.stack([coef for coef, _ in shown]) + 0.0  # no -0
+    return coefs, np.stack([np.asarray(intercept) for _, intercept in shown])
 
 
 class PathRequest(NamedTuple):

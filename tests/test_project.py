@@ -90,7 +90,7 @@ ARROWS = {
     "table_one": {"sites", "studies"},
     "estimators": {
         *("algorithms", "algorithms.base", "engine", "engine.serialization", "losses", "models"),
-        *("plotting", "plotting.styles", "privacy", "problem", "regularizers", "sites", "solvers"),
+        *("plotting", "plotting.styles", "privacy", "problem", "regularizers", "sites", "solvers", "statistics"),
     },
     # A fit from tables to files, and the page that follows it.
     "fitting": {"estimators", "plotting", "privacy", "report", "sites", "studies"},
@@ -110,8 +110,8 @@ ARROWS = {
         *("plotting", "plotting.styles", "problem", "solvers", "cofed"),
     },
     "cli": {
-        *("advise", "algorithms", "algorithms.base", "demo", "engine", "experiments", "fitting", "flower", "gossip"),
-        *("race", "report", "sites", "studies", "table_one", "watch", "cofed"),
+        *("advise", "algorithms", "algorithms.base", "demo", "engine", "estimators", "experiments", "fitting"),
+        *("flower", "gossip", "race", "report", "sites", "studies", "table_one", "watch", "cofed"),
     },
     "__main__": {"cli"},
     "__init__": set(),
@@ -215,7 +215,7 @@ STATES = {"Server", "Client", "Down", "Up", "Node"}
 # Signatures that users see: functions, data sets and loaders, commands. Estimators' constructors are apart.
 LONG_SIGNATURES = {
     *("run", "resume", "tune", "forecast", "serve", "regularization_path", "plot_history", "from_parquet"),
-    *("path", "infer", "relaxed_path", "concave_path"),
+    *("path", "infer", "relaxed_path", "concave_path", "survival", "survival_curves"),
     *("bao_sparse", "chen_logistic", "haxby", "liang_linear", "liang_linear_stream", "liang_logistic"),
     *("liang_logistic_stream", "yuan_fmri_like", "yuan_lasso", "yuan_low_rank", "zhang_logistic"),
     *(
@@ -328,6 +328,7 @@ WITHOUT_EXAMPLE = {
         "Outcome",
         "Result",
         "Solution",
+        "SurvivalCurves",
     ),
     *("Forecast", "Tuning", "estimators.Certificate", "estimators.RegularizationPath"),
 }

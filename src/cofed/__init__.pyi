@@ -53,6 +53,8 @@ from .engine.ranking import Tuning as Tuning
 from .engine.run import resume as resume
 from .engine.run import run as run
 from .engine.tune import tune as tune
+from .estimators.survival_curves import SurvivalCurves as SurvivalCurves
+from .estimators.survival_curves import survival_curves as survival_curves
 from .federation.base import AbstractFederation as AbstractFederation
 from .federation.memory import Federation as Federation
 from .gossip import DASM as DASM

@@ -99,17 +99,10 @@ def test_a_gradient_is_the_rows_times_what_the_policy_judges():
     np.testing.assert_allclose(moved.T, direction[..., 0] @ hessian, rtol=1e-9)
 
 
-class Followed(Guarded):
-    """Guarded sites whose targets are times."""
-
-    def of_times(self):
-        return self
-
-
 def guarded(table, policy=None):
     design = table_sites({"all": table}, DAYS).design
     sites = federation(table, design, 4, policy)
-    return Followed(sites.tables, design, sites.guards)
+    return Guarded(sites.tables, design, sites.guards)
 
 
 def test_the_default_policy_lets_a_fit_through_and_guards_rare_events():

@@ -23,6 +23,7 @@ from cofed.cli.reproduce import reproduce
 from cofed.cli.serve import serve
 from cofed.cli.site import site
 from cofed.cli.study import study
+from cofed.cli.survival import survival
 
 HELP = """
 Federated composite optimization: sparse, low-rank and constrained models from data that stays with its owners.
@@ -40,6 +41,8 @@ Try it:
 - [bold]cofed federate hospitals --target cost[/bold]  a file per site, a process per site, on this machine
 
 - [bold]cofed describe hospitals[/bold]  a file per site: rows, missing values, means, quartiles, levels
+
+- [bold]cofed survival hospitals --time days --event dead --group arm[/bold]  curves of all sites, and the log-rank test
 
 - [bold]cofed study init oslo.csv --target ill[/bold]  draft the file that all sites of a study agree on
 
@@ -76,8 +79,8 @@ app = typer.Typer(
 )
 # As --help lists them.
 COMMANDS = (
-    *(demo, describe, fit, advise, algorithms, reproduce, race, run, tune, plan, init, report, federate, site),
-    *(serve, audit),
+    *(demo, describe, fit, survival, advise, algorithms, reproduce, race, run, tune, plan, init, report, federate),
+    *(site, serve, audit),
 )
 for command in COMMANDS:
     app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)

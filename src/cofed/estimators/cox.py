@@ -1,18 +1,27 @@
 """Cox's model of proportional hazards, with a baseline hazard for each site."""
 
-import numpy as np
-from sklearn.utils import Tags
+import copy
+from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from cofed._util import naming
 from cofed._util.types import Given
 from cofed.estimators.base import FederatedLinearModel, treated_apart
 from cofed.estimators.checks import check_choice, named_refusals
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import AbstractPartialLikelihood, Breslow, Efron
-from cofed.sites import AbstractSites
-from cofed.sites.intake import Clients, Features, FitFeatures, Labels
-from cofed.sites.queries import SumsAnswer
+from cofed.sites import AbstractSites, MemorySites
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels, aligned
+from cofed.sites.queries import ConcordanceMessage, SumsAnswer, concordance
 from cofed.sites.time_intake import gather_times
+from cofed.statistics.survival import BaselineHazard, baseline_hazard
+
+CoxModel = TypeVar("CoxModel", bound="FederatedCox")
 
 TIES: dict[str, AbstractPartialLikelihood] = {"breslow": Breslow(), "efron": Efron()}
 
@@ -74,6 +83,10 @@ class FederatedCox(FederatedLinearModel):
     >>> model = FederatedCox(alpha=0.1).fit(X, y, clients=site)
     >>> model.support_.tolist(), model.n_events_ == int(y[:, 1].sum())
     ([True, False, False], True)
+    >>> model.predict_survival(np.zeros((1, 3)), site="3", times=[0.1, 0.5]).round(1).tolist()
+    [[0.7, 0.1]]
+    >>> round(model.score(X, y, clients=site), 2)
+    0.75
     """
 
     fit_intercept: bool = False  # and no parameter
@@ -111,6 +124,117 @@ class FederatedCox(FederatedLinearModel):
             X coef.
         """
         return self._linear(X)
+
+    def predict_survival(self, X: Features, site: Given[str], times: Given[npt.ArrayLike]) -> np.ndarray:
+        """The probability of new rows of a client to have no event until some times.
+
+        The client's baseline hazard comes from its own rows: those of the fit, where they were given to it as rows, or
+        those of `keep_baselines`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p) or pandas.DataFrame
+            New rows, with the features of the fit.
+        site : str
+            The client whose baseline hazard they have.
+        times : array-like of shape (k,)
+            The times.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+            The probabilities; after the client's last event they stay as they are.
+        """
+        hazard = np.exp(self._linear(X))
+        name = type(self).__name__
+        at = np.asarray(times, np.float64)
+        if at.ndim != 1 or np.isnan(at).any():
+            raise ValueError(f"{name}: times must be a list of numbers, got {times!r}")
+        held = vars(self).get("_baselines", {})
+        if str(site) not in held:
+            known = naming.listed(held) if held else "none"
+            raise ValueError(
+                f"{name}: the baseline hazard of {site!r} is not known here (known: {known}); whoever has its rows "
+                "gives them to keep_baselines"
+            )
+        return np.exp(-hazard[:, None] * held[str(site)].at(at)[None, :])
+
+    def keep_baselines(self: CoxModel, X: Features, y: Labels, clients: Clients = None) -> CoxModel:
+        """Compute the baseline hazards of clients from their rows, for `predict_survival`.
+
+        They belong to the client: steps are at its own event times. So they stay in this object, are not saved with
+        it, and nobody is asked for them. A site that loads a model does this with its own rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p) or pandas.DataFrame
+            The clients' rows, with the features of the fit.
+        y : array-like of shape (n, 2) or (n, 3)
+            Their times and events, as in `fit`.
+        clients : array-like of shape (n,), str or None
+            The client's name of every row, or that column of a pandas X; None is the single client of the fit.
+
+        Returns
+        -------
+        self
+            The estimator.
+        """
+        risk = self._linear(X)
+        if clients is None and len(self.clients_) > 1:
+            raise ValueError(f"{type(self).__name__}: clients must name the client of every row")
+        rows = copy.copy(self)._intake(X, y, self.clients_ * len(risk) if clients is None else clients)
+        assert isinstance(rows, MemorySites)
+        self._baselines = vars(self).get("_baselines", {}) | self._baselines_of(rows)
+        return self
+
+    def score(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> float:
+        """Harrell's C-index: how often, of two rows of a client, that with the earlier event has the larger hazard.
+
+        Counted are pairs of which it is known who had the event first; equal hazards count half. Rows of different
+        clients are not compared, as their baseline hazards differ.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p), pandas.DataFrame or AbstractSites
+            Rows; or sites, which carry their times and send nothing but counts of pairs.
+        y : array-like of shape (n, 2) or (n, 3)
+            Times and events of rows, as in `fit`.
+        clients : array-like of shape (n,), str or None
+            As in `fit`; None is one client.
+
+        Returns
+        -------
+        float
+            1 at best; 0.5 is what a model without features has.
+        """
+        check_is_fitted(self)
+        name = type(self).__name__
+        if isinstance(X, AbstractSites):
+            sites = self._labelled(aligned(self, X))
+        else:
+            if len(self._rows(X)) < 2:
+                raise ValueError(f"{name}: a C-index needs two rows or more")
+            sites = copy.copy(self)._intake(X, y, clients)
+        with named_refusals(name):
+            found = sites.ask(concordance, ConcordanceMessage(np.asarray(self.coef_)[None, :], loss=self._loss()))
+        if not found.pairs > 0:
+            raise ValueError(f"{name}: of no two rows of a client it is known who had the event first")
+        return float((found.concordant[0] + found.tied[0] / 2) / found.pairs)
+
+    def __getstate__(self) -> dict[str, object]:
+        """A pickled or copied estimator does not take event times along."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_baselines"}
+
+    def _remember(self, X: FitFeatures, problem: StandardizedProblem) -> None:
+        super()._remember(X, problem)
+        self.__dict__.pop("_baselines", None)  # of an earlier fit
+        if not isinstance(X, AbstractSites) and isinstance(problem.sites, MemorySites):
+            self._baselines = self._baselines_of(problem.sites)
+
+    def _baselines_of(self, sites: MemorySites) -> dict[str, BaselineHazard]:
+        """The baseline hazards of clients in this process."""
+        efron, own = self.ties == "efron", zip(sites.names, sites.rows.each, strict=True)
+        return {name: baseline_hazard(rows.y, rows.X @ self.coef_, efron) for name, rows in own}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -79,13 +79,15 @@ def agree(
     if strange:
         raise ValueError(f"factors: there is no feature {naming.listed(strange)}; they are {naming.listed(chosen)}")
     findings = [finding for name in wanted for finding in absences(infos, name)]
-    if not chosen:
+    # Curves of the times to an event need no features; who asks for none names none.
+    of_times = isinstance(target, Target) and target.event is not None
+    if not chosen and not (of_times and features is not None):
         findings.append("no column is left to learn from beside the target")
     if findings:
         raise TableMismatch(findings)
     told = {name: {site: info.by_name[name] for site, info in infos.items()} for name in wanted}
     columns = [agreed_feature(name, told[name], name in factors, findings) for name in chosen]
-    if isinstance(target, Target) and target.event is not None:
+    if of_times:
         for name in predicted:
             agreed_target(name, told[name], False, findings)
         found = target

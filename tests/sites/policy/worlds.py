@@ -70,6 +70,9 @@ class Guarded(MemorySites):
     def of_numbers(self) -> "Guarded":
         return self
 
+    def of_times(self) -> "Guarded":
+        return self
+
     def of_classes(self) -> tuple["Guarded", np.ndarray]:
         assert self.design.classes is not None
         return self, self.design.classes

@@ -19,8 +19,11 @@ from jaxtyping import Array
 from cofed.losses import AbstractLoss, Squared
 from cofed.losses.cox import follow_up
 from cofed.sites.queries import (
+    ConcordanceMessage,
+    GroupsMessage,
     HeldOutMessage,
     InterceptsMessage,
+    LifeTableMessage,
     LookMessage,
     MeatMessage,
     Message,
@@ -60,8 +63,12 @@ def count_points(message: Message) -> int:
             return int(np.size(message.direction_intercept))
         case MeatMessage() | ScoreMessage():
             return int(np.size(message.intercept))
-        case InterceptsMessage():
+        case InterceptsMessage() | ConcordanceMessage():
             return len(message.coef)
+        case LifeTableMessage():  # its times count as columns
+            return 0
+        case GroupsMessage():
+            return len(message.groups)
     return 0
 
 

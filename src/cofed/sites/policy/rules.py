@@ -13,6 +13,7 @@ from cofed.sites.policy import points
 from cofed.sites.policy.atoms import split
 from cofed.sites.policy.case import Case
 from cofed.sites.policy.ledger import ROWS, Ledger, TargetRecord
+from cofed.sites.policy.life_tables import life_cells, told_times
 from cofed.sites.policy.noise import noise
 from cofed.sites.policy.schema import QuestionRules
 from cofed.sites.policy.site_sets import masked, sites
@@ -202,12 +203,13 @@ def columns(case: Case) -> Refusal | None:
 def parameters(case: Case) -> Refusal | None:
     """Whether products of columns are told for too many columns of too few rows."""
     message, record = case.message, case.record
-    told = record.columns | {case.asked.design.feature_names[j] for j in product_columns(case)}
+    told = record.columns | {case.asked.design.feature_names[j] for j in product_columns(case)} | told_times(case)
     most = int(case.policy.parameters.per_row * case.fold_rows)
     if len(told) > max(most, len(record.columns)):
         return Refusal(
             "parameters",
-            f"products of {len(told)} columns would be told about {int(case.fold_rows)} rows"
+            f"products of {len(told)} columns{' and times' if told_times(case) else ''} would be told about "
+            f"{int(case.fold_rows)} rows"
             f"{' of a fold' if message.n_folds > 1 else ''}; with {case.policy.parameters.per_row:g} columns per row "
             f"(parameters.per_row), {most} may be: ask for fewer columns or folds",
         )
@@ -376,5 +378,5 @@ def histograms(case: Case) -> Refusal | None:
 # In this order: what is public and cheap comes first.
 RULES: tuple[Rule, ...] = (
     *(masked, sites, queries, failures, exchanges, rows, weights, columns, row_sets),
-    *(noise, parameters, histograms, sizes, many_points, own_rows),
+    *(noise, parameters, histograms, life_cells, sizes, many_points, own_rows),
 )

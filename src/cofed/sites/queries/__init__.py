@@ -27,12 +27,24 @@ from cofed.sites.queries.sums import (
     moments,
     sums,
 )
+from cofed.sites.queries.survival import (
+    ConcordanceAnswer,
+    ConcordanceMessage,
+    GroupsMessage,
+    LifeTableAnswer,
+    LifeTableMessage,
+    LogRankAnswer,
+    concordance,
+    life_table,
+    log_rank,
+)
 
 # Everything that a site can be asked, by name.
 QUERIES: dict[str, AbstractQuery] = {
     query.name: query
     for query in (
         *(sums, moments, gram, columns, look, product, score, meat, observed, histogram, intercepts, held_out),
+        *(life_table, log_rank, concordance),
         *(private_moments, private_gradient),
     )
 }
@@ -42,13 +54,19 @@ __all__ = [
     "AbstractPrivateQuery",
     "AbstractQuery",
     "ColumnsMessage",
+    "ConcordanceAnswer",
+    "ConcordanceMessage",
     "GramAnswer",
     "GramMessage",
     "HeldOutAnswer",
     "HeldOutMessage",
+        *(life_table, log_rank, concordance),
     "HistogramMessage",
     "InterceptsAnswer",
     "InterceptsMessage",
+    "LifeTableAnswer",
+    "LifeTableMessage",
+    "LogRankAnswer",
     "LookAnswer",
     "LookMessage",
     "MeatAnswer",
@@ -65,10 +83,13 @@ __all__ = [
     "ScoreMessage",
     "SumsAnswer",
     "columns",
+    "concordance",
     "gram",
     "held_out",
     "histogram",
     "intercepts",
+    "life_table",
+    "log_rank",
     "look",
     "meat",
     "moments",

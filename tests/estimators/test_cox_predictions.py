@@ -1,0 +1,109 @@
+"""Baseline hazards, predicted survival and the C-index of Cox's model, beside their definitions."""
+
+import copy
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.estimators import hospitals, survival
+from tests.sites.secure import worlds
+
+from cofed.estimators import FederatedCox, load
+from cofed.sites import Target
+from cofed.statistics.survival import baseline_hazard
+
+SITES = hospitals.SITES
+
+
+def hazard_by_definition(y, risk, efron):
+    """The cumulative hazard at each event time, event by event."""
+    entry, time, event = (y[:, 0] if y.shape[1] == 3 else np.full(len(y), -np.inf)), y[:, -2], y[:, -1] == 1
+    total, found = 0.0, []
+    for t in np.unique(time[event]):
+        here, there = event & (time == t), (entry < t) & (time >= t)
+        d = here.sum()
+        for k in range(d):
+            total += 1 / (np.exp(risk[there]).sum() - (k / d * np.exp(risk[here]).sum() if efron else 0))
+        found.append(total)
+    return np.unique(time[event]), np.array(found)
+
+
+def index_by_definition(y, risk, sites):
+    """Harrell's C, pair by pair."""
+    entry = y[:, 0] if y.shape[1] == 3 else np.full(len(y), -np.inf)
+    good = pairs = 0.0
+    for i in np.flatnonzero(y[:, -1] == 1):
+        for j in np.flatnonzero(sites == sites[i]):
+            later = y[j, -2] > y[i, -2] or (y[j, -2] == y[i, -2] and y[j, -1] == 0)
+            if j != i and later and entry[j] < y[i, -2]:
+                pairs += 1
+                good += 1.0 if risk[i] > risk[j] else 0.5 if risk[i] == risk[j] else 0.0
+    return good / pairs
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10_000), entries=st.booleans(), efron=st.booleans())
+def test_baseline_hazards_are_those_of_the_definition(seed, entries, efron):
+    X, y = survival.follow_up(seed, entries)
+    risk = X[:, 0] - X[:, 2]
+    found = baseline_hazard(y, risk, efron)
+    times, cumulative = hazard_by_definition(y, risk, efron)
+    np.testing.assert_array_equal(found.time, times)
+    np.testing.assert_allclose(found.cumulative, cumulative, rtol=1e-9)
+
+
+@pytest.fixture(scope="module", params=["breslow", "efron"])
+def model(request):
+    X, y = survival.follow_up()
+    return FederatedCox(0.02, ties=request.param).fit(X, y, clients=SITES)
+
+
+def test_survival_at_a_site_is_that_of_its_own_rows(model, tmp_path):
+    X, y = survival.follow_up()
+    own, times = SITES == "Bern", np.array([0.0, 0.2, 1.0, 50.0])
+    at, cumulative = hazard_by_definition(y[own], X[own] @ model.coef_, model.ties == "efron")
+    until = cumulative[at <= times[2]][-1]
+    expected = np.exp(-np.exp(X[:3] @ model.coef_) * until)
+    np.testing.assert_allclose(model.predict_survival(X[:3], "Bern", times)[:, 2], expected, rtol=1e-9)
+    found = model.predict_survival(X, "Bern", times)
+    assert (found[:, 0] == 1).all()
+    assert (np.diff(found, axis=1) <= 0).all()
+    # It belongs to the site: neither files nor copies have it, and the site makes it again from its own rows.
+    model.save(tmp_path / "cox.safetensors")
+    for other in (load(tmp_path / "cox.safetensors"), copy.deepcopy(model)):
+        with pytest.raises(ValueError, match="the baseline hazard of 'Bern' is not known here"):
+            other.predict_survival(X, "Bern", times)
+        other.keep_baselines(X[own], y[own], clients=SITES[own])
+        np.testing.assert_array_equal(other.predict_survival(X, "Bern", times), found)
+        with pytest.raises(ValueError, match=r"'Rome' is not known here \(known: Bern\)|known: 'Bern'"):
+            other.predict_survival(X, "Rome", times)
+    with pytest.raises(ValueError, match="clients must name the client of every row"):
+        model.keep_baselines(X, y)
+    with pytest.raises(ValueError, match="times must be a list of numbers"):
+        model.predict_survival(X, "Bern", 3.0)
+
+
+@pytest.mark.parametrize("entries", [False, True])
+def test_the_score_is_the_c_index_of_pairs_within_sites(entries):
+    X, y = survival.follow_up(2, entries)
+    X[:, 0] = np.round(X[:, 0])  # ties
+    model = FederatedCox(0.1).fit(X, y, clients=SITES)
+    risk = X @ model.coef_
+    assert model.score(X, y, clients=SITES) == pytest.approx(index_by_definition(y, risk, SITES), abs=1e-15)
+    assert model.score(X, y) == pytest.approx(index_by_definition(y, risk, np.zeros(len(X))), abs=1e-15)
+    with pytest.raises(ValueError, match="of no two rows of a client it is known"):
+        model.score(X[:3], y[:3] * 0 + [*([0.0] * entries), 1.0, 0.0], clients=SITES[:3])
+
+
+def test_sites_elsewhere_tell_counts_of_pairs():
+    X, y = survival.follow_up()
+    frame = pd.DataFrame(X, columns=list("abcdef")).assign(days=y[:, 0], dead=y[:, 1])
+    tables = {name: frame[name == SITES].reset_index(drop=True) for name in hospitals.SIZES}
+    sites = worlds.over(worlds.MaskedLink(tables), target=Target(name="days", event="dead"))
+    model = FederatedCox(0.1).fit(sites)
+    assert model.score(sites) == pytest.approx(model.score(frame[list("abcdef")], y, clients=SITES), abs=1e-15)
+    assert sites.exchanges[-1].what == "concordance"
+    with pytest.raises(ValueError, match="whoever has its rows gives them to keep_baselines"):
+        model.predict_survival(frame[list("abcdef")], "Rome", [1.0])

@@ -42,6 +42,10 @@ assert by_digit.X.shape[2:] == (28, 28)
 assert held_out.n_clients == 14
 assert scans.source.startswith("Haxby 2001, ")
 """,
+    "docs/survival.md": """
+assert found.log_rank.p_value < 0.01
+assert model.predict_survival(X[:2], site="Oslo", times=[0, 1e6])[:, 0].tolist() == [1, 1]
+""",
     "docs/policy.md": """
 from cofed.sites.policy import Policy, parse_policy
 assert parse_policy(default_policy_toml()) == Policy()

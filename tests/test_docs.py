@@ -81,6 +81,7 @@ WRITTEN = {
     "docs/studies.md": {"kept"},
     "docs/audit.md": {"kept"},
     "docs/estimators.md": {"path.png", "cv.png", "diabetes.safetensors"},
+    "docs/survival.md": {"curves.png", "cox.safetensors"},
     "docs/fit.md": {"hospitals"},
 }
 

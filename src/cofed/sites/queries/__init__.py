@@ -60,7 +60,7 @@ __all__ = [
     "GramMessage",
     "HeldOutAnswer",
     "HeldOutMessage",
-        *(life_table, log_rank, concordance),
+    *(life_table, log_rank, concordance),
     "HistogramMessage",
     "InterceptsAnswer",
     "InterceptsMessage",

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cofed._util import checks
 from cofed._util.draws import some_of
-from cofed._util.scalars import number
+from cofed._util.scalars import number, require_between, require_positive
 from cofed._util.types import Hyperparameter
 
 __all__ = ["AbstractSampler", "Availability", "Cyclic", "Draw", "Importance", "Uniform"]
@@ -190,6 +190,19 @@ class Cyclic(AbstractSampler):
         return Draw((product_modulo(jnp.asarray(round, jnp.int32), self.clients, clients) + turn) % clients)
 
 
+def given_sizes(given: object) -> object:
+    """Sizes as an array; one of JAX passes as it is."""
+    if isinstance(given, jax.Array):
+        return given
+    try:
+        found = np.asarray(given)
+    except ValueError:  # such as lists of different lengths
+        found = np.asarray(None)
+    if found.dtype.kind not in "fiu" or np.ma.isMaskedArray(given):
+        raise ValueError(f"Importance: sizes must be positive numbers, one per client, got {checks.shown(given)}")
+    return jnp.asarray(found.astype(float))
+
+
 class Importance(AbstractSampler):
     """Some clients more often than others, counted so that the mean stays unbiased.
 
@@ -214,13 +227,13 @@ class Importance(AbstractSampler):
     """
 
     clients: int = eqx.field(static=True, converter=number_of_clients)
-    sizes: Float[Array, " n_clients"] = eqx.field(converter=lambda given: jnp.asarray(np.asarray(given, float)))
+    sizes: Float[Array, " n_clients"] = eqx.field(converter=given_sizes)
 
     def __check_init__(self):
         if isinstance(self.sizes, Tracer) or not isinstance(self.sizes, jax.Array):
             return
         sizes = np.asarray(self.sizes)
-        if sizes.ndim != 1 or not np.isfinite(sizes).all() or not (sizes > 0).all():
+        if sizes.ndim != 1 or not sizes.size or not np.isfinite(sizes).all() or not (sizes > 0).all():
             raise ValueError(f"Importance: sizes must be positive numbers, one per client, got {checks.shown(sizes)}")
         if self.clients * sizes.max() > sizes.sum() * (1 + 1e-6):
             raise ValueError(
@@ -289,10 +302,11 @@ class Availability(AbstractSampler):
     dropout: Hyperparameter = eqx.field(converter=number, default=0.0)
 
     def __check_init__(self):
-        for name, low, high in (("day", 0.0, np.inf), ("awake", 0.0, 1.0)):
-            value = getattr(self, name)
-            if isinstance(value, float) and not low < value <= high:
-                raise ValueError(f"Availability: {name} must be a number in ({low:g}, {high:g}], got {value}")
+        require_positive("Availability", day=self.day, awake=self.awake)
+        require_between("Availability", 0.0, 1.0, awake=self.awake, dropout=self.dropout)
+        for name, value in (("day", self.day), ("awake", self.awake), ("dropout", self.dropout)):
+            if np.ndim(value):
+                raise ValueError(f"Availability: {name} must be one number, got {checks.shown(value)}")
         if isinstance(self.dropout, float) and not 0 <= self.dropout < 1:
             raise ValueError(f"Availability: dropout is a probability in [0, 1), got {self.dropout}")
 

@@ -227,6 +227,21 @@ enrol(
     experiment=k.text,
     **dict.fromkeys(["run_name", "tracking_uri", "run_id"], k.optional(k.text)),
 )
+judged = {"column": k.text, "maximise": k.optional(k.flag)}
+enrol("callbacks.KeepBest", cofed.callbacks.KeepBest, {}, **judged)
+stopping = judged | {"patience": k.whole(), "min_delta": k.nonnegative}
+enrol("callbacks.EarlyStopping", cofed.callbacks.EarlyStopping, {}, **stopping)
+for name in ("Uniform", "Cyclic"):
+    enrol(f"samplers.{name}", getattr(cofed.samplers, name), {"clients": 3}, clients=k.whole())
+hours = {"day": k.positive, "awake": lambda v: k.positive(v) and k.real(0, 1)(v), "dropout": k.real(0, 1)}
+enrol("samplers.Availability", cofed.samplers.Availability, {"clients": 3}, clients=k.whole(), **hours)
+enrol(
+    "samplers.Importance",
+    cofed.samplers.Importance,
+    {"clients": 1, "sizes": [1.0, 2.0, 3.0]},
+    clients=k.whole(1, 1),
+    sizes=lambda v: type(v) in (list, np.ndarray) and k.numbers(v) and np.ndim(v) == 1 and np.size(v) > 0,
+)
 for name in ("chain", "ring", "star", "complete"):
     enrol(f"topologies.{name}", getattr(cofed.topologies, name), {"nodes": 4})
 for name in ("grid", "torus"):

@@ -25,6 +25,7 @@ READ = {
     ),
     *("Result", "Solution", "Tuning", "topologies.Topology", "datasets.Split", "datasets.Synthetic"),
     "datasets.Images",
+    *("callbacks.RunInfo", "callbacks.Snapshot", "samplers.Draw"),
     "disk.DiskFederation",
     "Federation",  # made by from_arrays and its kin, which check
 }
@@ -48,6 +49,9 @@ CONTRACT = {
         "covers",
         "on_start",
         "on_row",
+        "on_model",
+        "score",
+        "count",
         "on_end",
         "write",
         "send",
@@ -85,7 +89,7 @@ def entries(name: str, value: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
         return
     if name not in READ and parameters(value):
         yield name, value
-    if issubclass(value, (Exception, tuple, cofed.AbstractAlgorithm)):
+    if issubclass(value, (Exception, tuple, cofed.AbstractAlgorithm, cofed.samplers.AbstractSampler)):
         return
     for method in dir(value):
         function = inspect.getattr_static(value, method)

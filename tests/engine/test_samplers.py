@@ -181,7 +181,7 @@ def test_what_is_no_sampler_is_refused(tmp_path):
     for make, words in (
         (lambda: Importance(3, [1.0, 1.0, 9.0]), "its client would be needed more than once"),
         (lambda: Importance(1, [1.0, -1.0]), "sizes must be positive numbers"),
-        (lambda: Availability(3, awake=0.0), "awake must be a number in"),
+        (lambda: Availability(3, awake=0.0), "awake"),
         (lambda: Availability(3, dropout=1.0), "dropout is a probability"),
         (lambda: Cyclic(0), "must be an integer >= 1"),
     ):

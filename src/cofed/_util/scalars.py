@@ -46,13 +46,25 @@ def is_numbers(value: object) -> bool:
 
 def entries(value: object) -> np.ndarray:
     """The numbers that can be looked at now; none of a tracer or a placeholder."""
-    if isinstance(value, (Tracer, jax.ShapeDtypeStruct)):
+    if isinstance(value, (Tracer, jax.ShapeDtypeStruct)) or is_auto(value):
         return np.empty(0)
     return np.atleast_1d(np.asarray(as_float(value) if is_real(value) else value, float))
 
 
+# What stands for a number that the engine is to settle before a run, and where it may stand.
+AUTO = "auto"
+AUTOMATIC = ("client_lr", "L", "mu", "eta", "probability", "step")
+
+
+def is_auto(value: object) -> bool:
+    """Whether this stands for a number that is still to be settled."""
+    return isinstance(value, str) and value == AUTO
+
+
 def require_number(owner: str, name: str, value: object) -> None:
     """Refuse what is no number at all (strings, None, flags), naming the owner and the field."""
+    if is_auto(value) and name in AUTOMATIC:
+        return
     if not is_numbers(value):
         raise TypeError(f"{owner}: {name} must be a number, got {shown(value)}")
 

@@ -16,9 +16,9 @@ import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_positive
+from cofed._util.scalars import known, number, require_positive
 from cofed._util.types import Hyperparameter
-from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, Curvature, LocalSteps
 from cofed.problem import Problem
 
 
@@ -58,6 +58,11 @@ class FedADMM(AbstractServerAlgorithm):
 
     def __check_init__(self):
         require_positive("FedADMM", client_lr=self.client_lr, eta=self.eta)
+
+    def rates(self, curvature: Curvature) -> dict[str, float]:
+        # The splitting contracts most for eta = 1/sqrt(L mu); the local problem has the curvature L + 1/eta.
+        eta = self.eta if known(self.eta) else (curvature.largest * max(curvature.mu, curvature.largest / 100)) ** -0.5
+        return {"eta": float(eta), "client_lr": 1 / (curvature.largest + 1 / float(eta))}
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
         return self.server(problem, w0)

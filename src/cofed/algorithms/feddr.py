@@ -16,9 +16,9 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
 from cofed._util.checks import shown
-from cofed._util.scalars import entries, number, require_positive
+from cofed._util.scalars import entries, known, number, require_positive
 from cofed._util.types import Hyperparameter
-from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, Curvature, LocalSteps
 from cofed.problem import Problem
 
 
@@ -64,6 +64,11 @@ class FedDR(AbstractServerAlgorithm):
         require_positive("FedDR", client_lr=self.client_lr, eta=self.eta, alpha=self.alpha)
         if not (entries(self.alpha) < 2).all():
             raise ValueError(f"FedDR: alpha must be in (0, 2), got {shown(self.alpha)}")
+
+    def rates(self, curvature: Curvature) -> dict[str, float]:
+        # The splitting contracts most for eta = 1/sqrt(L mu); the local problem has the curvature L + 1/eta.
+        eta = self.eta if known(self.eta) else (curvature.largest * max(curvature.mu, curvature.largest / 100)) ** -0.5
+        return {"eta": float(eta), "client_lr": 1 / (curvature.largest + 1 / float(eta))}
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
         return self.server(problem, w0)

@@ -74,6 +74,11 @@ class CheckpointStore:
                 (self.folder / name).unlink(missing_ok=True)
             raise
 
+    def clear(self) -> None:
+        """Remove the states of the run that was begun here, which is to begin again."""
+        for path in self.folder.glob("round-*"):
+            path.unlink()
+
     @classmethod
     def open(cls, folder: Path) -> "CheckpointStore":
         """The store in a folder that a run has written."""

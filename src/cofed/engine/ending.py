@@ -148,6 +148,7 @@ def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome
         personal_models=None if last is None else to_numpy(last.models),
         clients=None if last is None else client_table(job, stage.task, last),
         state=state,
+        algorithm=job.spec.algorithm,
     )
 
 

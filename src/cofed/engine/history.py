@@ -13,6 +13,7 @@ from jaxtyping import PyTree
 from cofed._util import checks
 from cofed._util.files import atomically
 from cofed._util.spreadsheets import to_csv
+from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.drawn_clients import DrawnClients
 
 COLUMNS = ("round", "objective", "loss", "prox_gradient", "density", "rank", "accuracy", "test_loss", "test_accuracy")
@@ -305,6 +306,8 @@ class Result:
         How a method that chooses between others has chosen.
     state : pytree
         The state of server and clients at the end.
+    algorithm : AbstractAlgorithm, optional
+        The method with the numbers that it ran with, those that were "auto" settled.
     """
 
     model: Any
@@ -317,6 +320,7 @@ class Result:
     clients: pd.DataFrame | None = dataclasses.field(default=None, repr=False)
     choice: Any = None
     state: PyTree = dataclasses.field(default=None, repr=False)
+    algorithm: AbstractAlgorithm | None = None
 
     def __repr__(self) -> str:
         row = self.history.rows[-1]

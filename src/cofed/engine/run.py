@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import cast
 
 import jax
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from jaxtyping import PyTree
 from cofed._util import checks
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
-from cofed.engine import folders
+from cofed.engine import folders, rates
 from cofed.engine.callbacks import Listeners, RunInfo
 from cofed.engine.checkpoint import CheckpointStore
 from cofed.engine.definition import WrittenRun
@@ -68,7 +69,8 @@ def run(
     federation : AbstractFederation
         The clients' data: a `cofed.Federation`, or clients on disk.
     algorithm : AbstractAlgorithm
-        The method with its hyperparameters, such as ``cofed.FedDualAvg(client_lr=0.1)``.
+        The method with its hyperparameters, such as ``cofed.FedDualAvg(client_lr=0.1)``. With
+        ``client_lr="auto"`` (and ``mu``, ``L``, ``eta``, ``probability``) rates follow from the clients' curvature.
     rounds : int
         R, how often clients and server talk.
     local_steps : int, optional
@@ -145,7 +147,7 @@ def run(
     spec = RunSpec(
         problem,
         federation,
-        algorithm,
+        rates.stand_in(algorithm),
         rounds=rounds,
         local_steps=local_steps,
         local_epochs=local_epochs,
@@ -169,6 +171,9 @@ def run(
         raise ValueError("debug=True runs client by client in one place: leave mesh= out")
     store = checked_store(checkpoint, checkpoint_every, keep_checkpoints, spec.rounds)
     listeners = Listeners(callbacks)
+    if rates.is_open(algorithm):
+        conduct = Conduct(store, progress, debug, listeners)
+        return run_automatically(spec, cast(AbstractAlgorithm, algorithm), conduct)
     candidates = spec.algorithm.candidates(spec.problem)
     if candidates is not None:
         if spec.topology is not None or store is not None or spec.link_failure:
@@ -184,6 +189,26 @@ def run(
     return start_run(spec, Conduct(store, progress, debug, listeners))
 
 
+def run_automatically(spec: RunSpec, algorithm: AbstractAlgorithm, conduct: Conduct) -> Result:
+    """A run whose rates follow from the clients' curvature: halved, and begun again, as often as its objective grows.
+
+    A callback is told of every beginning; the last one, of `rates.BEGINNINGS`, goes on whatever happens.
+    """
+    curvature, sent = rates.measured(spec)
+    for left in reversed(range(rates.BEGINNINGS)):
+        spec = dataclasses.replace(spec, algorithm=rates.settled(algorithm, curvature))
+        watch = rates.Growth()
+        listeners = Listeners([*conduct.listeners.callbacks, *([watch] if left else [])])
+        result = start_run(spec, dataclasses.replace(conduct, listeners=listeners), sent)
+        if not watch.grew:
+            return result
+        sent = rates.Sent(result.communication.down, result.communication.up)
+        if conduct.store is not None:
+            conduct.store.clear()
+        curvature = curvature.steeper()
+    raise AssertionError("the last beginning has no watch")
+
+
 def checked_store(checkpoint: object, every: object, keep: object, rounds: int) -> CheckpointStore | None:
     """The folder of a run's checkpoints, where there is one."""
     every = checks.optional_integer("checkpoint_every", every, most=None)
@@ -196,8 +221,8 @@ def checked_store(checkpoint: object, every: object, keep: object, rounds: int) 
     return CheckpointStore(checks.folder("checkpoint", checkpoint), every, checks.integer("keep_checkpoints", keep))
 
 
-def start_run(spec: RunSpec, conduct: Conduct) -> Result:
-    """A run from its first round."""
+def start_run(spec: RunSpec, conduct: Conduct, sent: rates.Sent = rates.NOTHING) -> Result:
+    """A run from its first round, before which so many bytes were sent."""
     job, start, store = prepare(spec, conduct.listeners.see_models), spec.start(), conduct.store
     state = begin_stage(job, 0, start)
     with contextlib.ExitStack() as held:
@@ -205,9 +230,8 @@ def start_run(spec: RunSpec, conduct: Conduct) -> Result:
             held.enter_context(folders.held(folders.writable(store.folder, "checkpoint")))
             store.begin(spec, start)
         conduct.listeners.start(RunInfo(spec))
-        return proceed(
-            job, state, Log(History([], [], [], spec.federation.names, drawn=DrawnClients.of(spec)), []), conduct
-        )
+        history = History([], [], [], spec.federation.names, drawn=DrawnClients.of(spec))
+        return proceed(job, state, Log(history, [], *sent), conduct)
 
 
 def resume(

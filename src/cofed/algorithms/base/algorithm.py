@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import equinox as eqx
 
+from cofed.algorithms.base.curvature import Curvature
 from cofed.problem import Problem
 
 if TYPE_CHECKING:
@@ -94,6 +95,21 @@ class AbstractAlgorithm(eqx.Module):
             Their rounds add up to the run's.
         """
         return [Stage(self, rounds)]
+
+    def rates(self, curvature: Curvature) -> dict[str, float]:
+        """What the method's theory gives for hyperparameters that are "auto".
+
+        Parameters
+        ----------
+        curvature : Curvature
+            How curved the clients' losses are.
+
+        Returns
+        -------
+        dict of str to float
+            Numbers by the names of fields; those that the method does not have are not looked at.
+        """
+        return {"client_lr": curvature.drift_free_lr, "L": curvature.largest, "mu": curvature.mu}
 
     def candidates(self, problem: Problem) -> "Candidates | None":
         """The methods that this one chooses between.

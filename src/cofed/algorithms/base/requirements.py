@@ -9,6 +9,7 @@ from jaxtyping import PyTree
 
 from cofed._util.checks import shown
 from cofed._util.contracts import adopted, lacking
+from cofed._util.scalars import is_auto
 from cofed.algorithms.base.algorithm import AbstractAlgorithm
 from cofed.algorithms.base.compound import AbstractChoice, AbstractStagedAlgorithm
 from cofed.algorithms.base.gossip import AbstractGossipAlgorithm
@@ -75,8 +76,12 @@ def forms_of(value: object) -> list[type[AbstractAlgorithm]]:
 def check_fields(algorithm: AbstractAlgorithm) -> None:
     """Refuse a text where a traced number belongs: JAX can neither trace it nor compare it between configurations."""
     for path, value in jax.tree_util.tree_leaves_with_path(algorithm):
+        name = jax.tree_util.keystr(path).lstrip(".")
+        if is_auto(value):
+            raise ValueError(
+                f"{algorithm.name}: {name}='auto' is settled by cofed.run, from the clients' data; give a number here"
+            )
         if isinstance(value, (str, bytes)):
-            name = jax.tree_util.keystr(path).lstrip(".")
             raise TypeError(
                 f"{algorithm.name}: {name} is {shown(value)}, which is no number; a hyperparameter is a "
                 "number, and a field that holds a text is declared with equinox.field(static=True)"

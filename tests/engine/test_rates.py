@@ -1,0 +1,116 @@
+"""Rates that nobody gives: the curvature that they follow from, each method's rule, and the safeguard."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from tests import worlds
+
+import cofed
+from cofed._util.scalars import AUTOMATIC
+from cofed.algorithms.base import Curvature
+from cofed.engine import rates
+from cofed.engine.spec import RunSpec
+
+FED = worlds.linear()
+SCHEDULE = {"rounds": 5, "local_steps": 3, "weights": "samples", "w0": worlds.start()}
+SEEN = Curvature(L=2.0, largest=5.0, mu=0.1, difference=3.0, local_steps=4)
+# What a method needs beside its rates.
+REST = {
+    "FedProx": {"strength": 0.5, "mu": None},
+    "MCFedDA": {"strengths": (0.2, 0.1)},
+    "MReFedDAGT": {"radius_squared": 1.0, "sparsity": 1},
+    "ReFedDAGT": {"radius_squared": 1.0, "sparsity": 1},
+    "PureLocal": {"mu": None},
+}
+
+
+def hessians():
+    return np.stack([X.T @ X / len(X) for X, _ in map(FED.client, range(FED.n_clients))])
+
+
+def test_the_curvature_is_that_of_the_clients_hessians():
+    curvature, sent = rates.measured(RunSpec(worlds.problem(), FED, cofed.FedAvg(1.0), **SCHEDULE))
+    H, pi = hessians(), np.asarray(FED.weights("samples"))
+    mean = np.tensordot(pi, H, axes=1)
+    values = np.linalg.eigvalsh(mean)
+    np.testing.assert_allclose([curvature.mu, curvature.L], values[[0, -1]], rtol=1e-9)
+    np.testing.assert_allclose(curvature.largest, np.linalg.eigvalsh(H).max(), rtol=1e-3)
+    spread = sum(p * (one - mean) @ (one - mean) for p, one in zip(pi, H, strict=True))
+    np.testing.assert_allclose(curvature.difference, np.linalg.eigvalsh(spread).max() ** 0.5, rtol=1e-3)
+    assert curvature.local_steps == 3
+    vectors = worlds.D + 2 * rates.DIFFERENCE_STEPS  # Lanczos' method ends after as many steps as there are numbers
+    assert sent == (FED.n_clients * vectors * worlds.D * 8, FED.n_clients * (vectors * worlds.D + 1) * 8)
+
+
+def test_every_rate_of_every_method_has_a_rule():
+    found = set()
+    for name in [*cofed.algorithms.__all__, *cofed.gossip.__all__]:
+        method = getattr(cofed, name)
+        if name in ("topologies", "FedNL"):
+            continue
+        open_ = {f.name: "auto" for f in dataclasses.fields(method) if f.name in AUTOMATIC}
+        given = method(**(open_ | REST.get(name, {})))
+        settled = rates.settled(given, SEEN)
+        assert not rates.is_open(settled)
+        assert rates.is_open(given) == bool(open_)
+        found |= set(open_)
+    assert found == set(AUTOMATIC)
+
+
+def test_the_rules_are_those_of_the_papers():
+    settle = lambda method: rates.settled(method, SEEN)  # noqa: E731
+    assert settle(cofed.Scaffold("auto")).client_lr == 1 / (4 * 3.0)
+    assert settle(cofed.NIDS("auto")).client_lr == 1 / 5.0
+    assert settle(cofed.FedFISTA("auto")).L == 2.0
+    assert settle(cofed.ProxSkip("auto", "auto")) == cofed.ProxSkip(1 / 5.0, 0.25)
+    assert settle(cofed.FedADMM("auto", 0.5)) == cofed.FedADMM(1 / (5.0 + 2.0), 0.5)
+    inside = settle(cofed.Compressed(cofed.FedDualAvg("auto", 1.5), cofed.TopK(0.5)))
+    assert (inside.algorithm.client_lr, inside.algorithm.server_lr) == (1 / (4 * 3.0), 1.5)
+    assert SEEN._replace(local_steps=1).drift_free_lr == 1 / 2.0
+
+
+def test_a_run_shows_its_numbers_and_counts_what_they_cost():
+    problem = worlds.problem(cofed.L1(0.05))
+    result = cofed.run(problem, FED, cofed.FedDecouple("auto", 1.2), **SCHEDULE)
+    curvature, sent = rates.measured(RunSpec(problem, FED, cofed.FedAvg(1.0), **SCHEDULE))
+    assert result.algorithm == cofed.FedDecouple(curvature.drift_free_lr, 1.2)
+    by_hand = cofed.run(problem, FED, result.algorithm, **SCHEDULE)
+    np.testing.assert_array_equal(result.model.coef, by_hand.model.coef)
+    assert by_hand.algorithm == result.algorithm
+    assert result.communication.down == by_hand.communication.down + sent.down
+    assert result.communication.up == by_hand.communication.up + sent.up
+
+
+def test_where_the_objective_grows_rates_are_halved_and_the_run_begins_again(tmp_path):
+    """Poisson counts of about 50: at the start, 0, the loss is far less curved than at the optimum."""
+    rng = np.random.default_rng(0)
+    clients = []
+    for n in worlds.SIZES:
+        X = np.c_[np.ones(n), 0.1 * rng.normal(size=(n, 2))]
+        clients.append((X, rng.poisson(50, size=n)))
+    federation = cofed.Federation.from_arrays(clients)
+    problem = worlds.problem(loss=cofed.Poisson())
+    options = {"rounds": 40, "local_steps": 3}
+    first, _ = rates.measured(RunSpec(problem, federation, cofed.FedAvg(1.0), **options))
+    result = cofed.run(problem, federation, cofed.FedAvg("auto"), checkpoint=tmp_path / "run", **options)
+    halvings = np.log2(first.drift_free_lr / result.algorithm.client_lr)
+    assert halvings >= 1
+    assert halvings == round(halvings)
+    assert result.outcome is cofed.Outcome.COMPLETED
+    assert result.history["objective"][-1] < result.history["objective"][0]
+    again = cofed.resume(tmp_path / "run")
+    np.testing.assert_array_equal(again.model.coef, result.model.coef)
+    assert again.algorithm == result.algorithm
+
+
+def test_auto_is_refused_where_nothing_settles_it():
+    problem = worlds.problem()
+    with pytest.raises(ValueError, match=r"FedAvg: client_lr='auto' is settled by cofed\.run"):
+        cofed.tune(problem, FED, [cofed.FedAvg("auto")], rounds=2)
+    with pytest.raises(TypeError, match="FedAvg: client_lr must be a number, got 'fast'"):
+        cofed.FedAvg("fast")
+    with pytest.raises(TypeError, match="server_lr must be a number, got 'auto'"):
+        cofed.FedAvg(0.1, "auto")
+    with pytest.raises(ValueError, match="FedAvg does not fit the regularizer"):
+        cofed.run(worlds.problem(cofed.L2Ball(1.0)), FED, cofed.FedAvg("auto"), rounds=2)

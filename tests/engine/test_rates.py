@@ -8,13 +8,13 @@ from tests import worlds
 
 import cofed
 from cofed._util.scalars import AUTOMATIC
-from cofed.algorithms.base import Curvature
+from cofed.algorithms.base import LossCurvature
 from cofed.engine import rates
 from cofed.engine.spec import RunSpec
 
 FED = worlds.linear()
 SCHEDULE = {"rounds": 5, "local_steps": 3, "weights": "samples", "w0": worlds.start()}
-SEEN = Curvature(L=2.0, largest=5.0, mu=0.1, difference=3.0, local_steps=4)
+SEEN = LossCurvature(L=2.0, largest=5.0, mu=0.1, difference=3.0, local_steps=4)
 # What a method needs beside its rates.
 REST = {
     "FedProx": {"strength": 0.5, "mu": None},

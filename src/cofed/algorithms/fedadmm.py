@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PyTree
 from cofed._util import trees
 from cofed._util.scalars import known, number, require_positive
 from cofed._util.types import Hyperparameter
-from cofed.algorithms.base import AbstractServerAlgorithm, Curvature, LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.problem import Problem
 
 
@@ -59,7 +59,7 @@ class FedADMM(AbstractServerAlgorithm):
     def __check_init__(self):
         require_positive("FedADMM", client_lr=self.client_lr, eta=self.eta)
 
-    def rates(self, curvature: Curvature) -> dict[str, float]:
+    def rates(self, curvature: LossCurvature) -> dict[str, float]:
         # The splitting contracts most for eta = 1/sqrt(L mu); the local problem has the curvature L + 1/eta.
         eta = self.eta if known(self.eta) else (curvature.largest * max(curvature.mu, curvature.largest / 100)) ** -0.5
         return {"eta": float(eta), "client_lr": 1 / (curvature.largest + 1 / float(eta))}

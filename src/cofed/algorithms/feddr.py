@@ -18,7 +18,7 @@ from cofed._util import trees
 from cofed._util.checks import shown
 from cofed._util.scalars import entries, known, number, require_positive
 from cofed._util.types import Hyperparameter
-from cofed.algorithms.base import AbstractServerAlgorithm, Curvature, LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.problem import Problem
 
 
@@ -65,7 +65,7 @@ class FedDR(AbstractServerAlgorithm):
         if not (entries(self.alpha) < 2).all():
             raise ValueError(f"FedDR: alpha must be in (0, 2), got {shown(self.alpha)}")
 
-    def rates(self, curvature: Curvature) -> dict[str, float]:
+    def rates(self, curvature: LossCurvature) -> dict[str, float]:
         # The splitting contracts most for eta = 1/sqrt(L mu); the local problem has the curvature L + 1/eta.
         eta = self.eta if known(self.eta) else (curvature.largest * max(curvature.mu, curvature.largest / 100)) ** -0.5
         return {"eta": float(eta), "client_lr": 1 / (curvature.largest + 1 / float(eta))}

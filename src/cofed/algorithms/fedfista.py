@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, PyTree
 from cofed._util import trees
 from cofed._util.scalars import number, require_positive
 from cofed._util.types import Hyperparameter
-from cofed.algorithms.base import AbstractServerAlgorithm, Curvature, LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.problem import Problem
 
 
@@ -66,7 +66,7 @@ class FedFISTA(AbstractServerAlgorithm):
     def __check_init__(self):
         require_positive("FedFISTA", L=self.L)
 
-    def rates(self, curvature: Curvature) -> dict[str, float]:
+    def rates(self, curvature: LossCurvature) -> dict[str, float]:
         return {"L": curvature.L}  # of the mean loss, whose gradients it takes
 
     def init(self, problem: Problem, w0: PyTree) -> Server:

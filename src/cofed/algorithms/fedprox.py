@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, PyTree
 from cofed._util import trees
 from cofed._util.scalars import number, optional_number, require_nonnegative, require_positive
 from cofed._util.types import Hyperparameter
-from cofed.algorithms.base import AbstractServerAlgorithm, Curvature, LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.algorithms.proximal_steps import check_steps, proximal_steps
 from cofed.problem import Problem
 
@@ -82,7 +82,7 @@ class FedProx(AbstractServerAlgorithm):
         if self.server_lr is not None:
             require_positive("FedProx", server_lr=self.server_lr)
 
-    def rates(self, curvature: Curvature) -> dict[str, float]:
+    def rates(self, curvature: LossCurvature) -> dict[str, float]:
         return {"client_lr": 1 / (curvature.largest + float(self.strength)), "mu": curvature.mu}
 
     def init(self, problem: Problem, w0: PyTree) -> Server:

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, PyTree
 from cofed._util import trees
 from cofed._util.scalars import number, require_between, require_positive
 from cofed._util.types import Hyperparameter
-from cofed.algorithms.base import AbstractServerAlgorithm, Curvature, LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.problem import Problem
 
 
@@ -71,7 +71,7 @@ class ProxSkip(AbstractServerAlgorithm):
             return "ProxSkip needs every client in every round; leave clients_per_round out, or take FedDecouple"
         return None
 
-    def rates(self, curvature: Curvature) -> dict[str, float]:
+    def rates(self, curvature: LossCurvature) -> dict[str, float]:
         # gamma = 1/L and p = sqrt(mu/L), but no rounds that are longer than K on average
         rare = max((curvature.mu / curvature.largest) ** 0.5, 1 / curvature.local_steps)
         return {"client_lr": 1 / curvature.largest, "probability": min(1.0, rare)}

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed._util.scalars import optional_number
 from cofed._util.types import Hyperparameter
-from cofed.algorithms.base import AbstractServerAlgorithm, Curvature, LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.algorithms.proximal_steps import check_steps, proximal_steps
 from cofed.problem import Problem
 
@@ -62,7 +62,7 @@ class PureLocal(AbstractServerAlgorithm):
     def __check_init__(self):
         check_steps("PureLocal", self.client_lr, self.mu, self.radius)
 
-    def rates(self, curvature: Curvature) -> dict[str, float]:
+    def rates(self, curvature: LossCurvature) -> dict[str, float]:
         return {"client_lr": 1 / curvature.largest, "mu": curvature.mu}
 
     def init(self, problem: Problem, w0: PyTree) -> Server:

@@ -17,7 +17,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from cofed._util.scalars import is_auto
-from cofed.algorithms.base import AbstractAlgorithm, Curvature
+from cofed.algorithms.base import AbstractAlgorithm, LossCurvature
 from cofed.engine import evaluate
 from cofed.engine.data import Data, data_of
 from cofed.engine.ending import judged_by
@@ -33,14 +33,14 @@ DIFFERENCE_STEPS = 10  # of the power iteration for how far clients are apart; e
 BEGINNINGS = 10  # how often a run begins before it goes on whatever its objective does
 
 
-class Sent(NamedTuple):
+class BytesBefore(NamedTuple):
     """Bytes that were sent before a run."""
 
     down: int = 0
     up: int = 0
 
 
-NOTHING = Sent()
+NOTHING = BytesBefore()
 
 
 class Growth:
@@ -85,7 +85,7 @@ def stand_in(algorithm: T) -> T:
     return filled(algorithm, lambda method, name: 1.0) if is_open(algorithm) else algorithm
 
 
-def settled(algorithm: T, curvature: Curvature) -> T:
+def settled(algorithm: T, curvature: LossCurvature) -> T:
     """The method with the numbers that its theory gives."""
 
     def number(method: AbstractAlgorithm, name: str) -> float:
@@ -105,7 +105,7 @@ def filled(method: T, number: Callable[[AbstractAlgorithm, str], float]) -> T:
     return dataclasses.replace(method, **new)
 
 
-def measured(spec: RunSpec) -> tuple[Curvature, Sent]:
+def measured(spec: RunSpec) -> tuple[LossCurvature, BytesBefore]:
     """The curvature of the clients' losses at the start of a run, and the bytes that it takes to know it."""
     plan = plan_of(spec, spec.local_steps)
     check(spec, plan)
@@ -132,10 +132,10 @@ def measured(spec: RunSpec) -> tuple[Curvature, Sent]:
     apart = difference(mean, each, weights, first)
     sent = flat.nbytes * (min(STEPS, flat.size) + 2 * DIFFERENCE_STEPS)
     number = flat.dtype.itemsize  # each client's own largest curvature
-    curvature = Curvature(L, largest, max(0.0, float(values.min())), apart, plan.steps)
+    curvature = LossCurvature(L, largest, max(0.0, float(values.min())), apart, plan.steps)
     if not np.isfinite(curvature).all() or largest <= 0:
         raise ValueError("the loss has no curvature at the start from which rates could follow: give numbers")
-    return curvature, Sent(data.clients * sent, data.clients * (sent + number))
+    return curvature, BytesBefore(data.clients * sent, data.clients * (sent + number))
 
 
 @eqx.filter_jit

@@ -202,7 +202,7 @@ def run_automatically(spec: RunSpec, algorithm: AbstractAlgorithm, conduct: Cond
         result = start_run(spec, dataclasses.replace(conduct, listeners=listeners), sent)
         if not watch.grew:
             return result
-        sent = rates.Sent(result.communication.down, result.communication.up)
+        sent = rates.BytesBefore(result.communication.down, result.communication.up)
         if conduct.store is not None:
             conduct.store.clear()
         curvature = curvature.steeper()
@@ -221,7 +221,7 @@ def checked_store(checkpoint: object, every: object, keep: object, rounds: int) 
     return CheckpointStore(checks.folder("checkpoint", checkpoint), every, checks.integer("keep_checkpoints", keep))
 
 
-def start_run(spec: RunSpec, conduct: Conduct, sent: rates.Sent = rates.NOTHING) -> Result:
+def start_run(spec: RunSpec, conduct: Conduct, sent: rates.BytesBefore = rates.NOTHING) -> Result:
     """A run from its first round, before which so many bytes were sent."""
     job, start, store = prepare(spec, conduct.listeners.see_models), spec.start(), conduct.store
     state = begin_stage(job, 0, start)

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PyTree
 from cofed._util import trees
 from cofed._util.scalars import number, require_positive
 from cofed._util.types import Hyperparameter
-from cofed.algorithms.base import AbstractGossipAlgorithm, Curvature, LocalSteps
+from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps, LossCurvature
 from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
 from cofed.problem import Problem
 
@@ -64,7 +64,7 @@ class DASM(AbstractGossipAlgorithm):
     def refuses(self, problem: Problem) -> str | None:
         return self.mirror.refuses(problem.regularizer)
 
-    def rates(self, curvature: Curvature) -> dict[str, float]:
+    def rates(self, curvature: LossCurvature) -> dict[str, float]:
         return {"step": 1 / curvature.largest}
 
     def init_node(self, problem: Problem, w0: PyTree) -> Node:

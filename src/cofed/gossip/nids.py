@@ -20,7 +20,7 @@ from jaxtyping import PyTree
 from cofed._util import trees
 from cofed._util.scalars import number, require_positive
 from cofed._util.types import Hyperparameter
-from cofed.algorithms.base import AbstractGossipAlgorithm, Curvature, LocalSteps
+from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps, LossCurvature
 from cofed.problem import Problem
 
 
@@ -57,7 +57,7 @@ class NIDS(AbstractGossipAlgorithm):
     def __check_init__(self):
         require_positive("NIDS", client_lr=self.client_lr)
 
-    def rates(self, curvature: Curvature) -> dict[str, float]:
+    def rates(self, curvature: LossCurvature) -> dict[str, float]:
         return {"client_lr": 1 / curvature.largest}  # one step per round, which no drift shortens
 
     def init_node(self, problem: Problem, w0: PyTree) -> Node:

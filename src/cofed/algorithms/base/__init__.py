@@ -17,7 +17,7 @@ default that says "none", so that no engine has to look for it.
 
 from cofed.algorithms.base.algorithm import AbstractAlgorithm, Candidates, Stage
 from cofed.algorithms.base.compound import AbstractChoice, AbstractStagedAlgorithm
-from cofed.algorithms.base.curvature import Curvature
+from cofed.algorithms.base.curvature import LossCurvature
 from cofed.algorithms.base.gossip import AbstractGossipAlgorithm
 from cofed.algorithms.base.local_steps import LocalSteps
 from cofed.algorithms.base.requirements import FORMS, TRAITS, as_algorithm, expanded, forms_of, lacks, output, refusal
@@ -32,8 +32,8 @@ __all__ = [
     "AbstractServerAlgorithm",
     "AbstractStagedAlgorithm",
     "Candidates",
-    "Curvature",
     "LocalSteps",
+    "LossCurvature",
     "Stage",
     "as_algorithm",
     "expanded",

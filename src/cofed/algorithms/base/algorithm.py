@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import equinox as eqx
 
-from cofed.algorithms.base.curvature import Curvature
+from cofed.algorithms.base.curvature import LossCurvature
 from cofed.problem import Problem
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ class AbstractAlgorithm(eqx.Module):
         """
         return [Stage(self, rounds)]
 
-    def rates(self, curvature: Curvature) -> dict[str, float]:
+    def rates(self, curvature: LossCurvature) -> dict[str, float]:
         """What the method's theory gives for hyperparameters that are "auto".
 
         Parameters
         ----------
-        curvature : Curvature
+        curvature : LossCurvature
             How curved the clients' losses are.
 
         Returns

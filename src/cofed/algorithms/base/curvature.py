@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Curvature(NamedTuple):
+class LossCurvature(NamedTuple):
     """What a federation's second derivatives are like at the start of a run.
 
     Parameters
@@ -21,7 +21,7 @@ class Curvature(NamedTuple):
 
     Examples
     --------
-    >>> curvature = Curvature(L=2.0, largest=4.0, mu=0.5, difference=1.0, local_steps=10)
+    >>> curvature = LossCurvature(L=2.0, largest=4.0, mu=0.5, difference=1.0, local_steps=10)
     >>> curvature.drift_free_lr, curvature.steeper().drift_free_lr
     (0.1, 0.05)
     """
@@ -43,6 +43,6 @@ class Curvature(NamedTuple):
             return 1 / self.L
         return 1 / max(self.largest, self.local_steps * self.difference)
 
-    def steeper(self) -> "Curvature":
+    def steeper(self) -> "LossCurvature":
         """The same with twice the curvature: rates halve."""
         return self._replace(L=2 * self.L, largest=2 * self.largest, difference=2 * self.difference)

@@ -11,13 +11,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cofed._util import checks
 from cofed._util.draws import some_of
 from cofed._util.scalars import number, require_between, require_positive
-from cofed._util.types import Hyperparameter
+from cofed._util.types import Given, Hyperparameter
 
 __all__ = ["AbstractSampler", "Availability", "Cyclic", "Draw", "Importance", "Uniform"]
 
@@ -190,7 +191,7 @@ class Cyclic(AbstractSampler):
         return Draw((product_modulo(jnp.asarray(round, jnp.int32), self.clients, clients) + turn) % clients)
 
 
-def given_sizes(given: object) -> object:
+def given_sizes(given: Given[npt.ArrayLike]) -> Array:
     """Sizes as an array; one of JAX passes as it is."""
     if isinstance(given, jax.Array):
         return given

@@ -16,6 +16,7 @@ LOSSES = {
     "squared without the half": (cofed.Squared(half=False), [-1.5, 2.0]),
     "logistic": (cofed.Logistic(), [0.0, 1.0]),
     "huber": (cofed.Huber(0.8), [-1.5, 2.0]),
+    "quantile": (cofed.SmoothQuantile(0.8, 0.7), [-1.5, 2.0]),
     "poisson": (cofed.Poisson(), [0.0, 3.0]),
     "poisson deviance": (PoissonDeviance(), [0.0, 3.0]),
     "deviance": (Deviance(cofed.Poisson()), [0.0, 3.0]),

@@ -86,14 +86,14 @@ ARROWS = {
         *("problem", "solvers"),
     },
     # Files on which sites agree before they answer.
-    "studies": {"sites"},
+    "studies": {"losses", "sites"},
     "table_one": {"sites", "studies"},
     "estimators": {
         *("algorithms", "algorithms.base", "engine", "engine.serialization", "losses", "models"),
         *("plotting", "plotting.styles", "privacy", "problem", "regularizers", "sites", "solvers", "statistics"),
     },
     # A fit from tables to files, and the page that follows it.
-    "fitting": {"estimators", "plotting", "privacy", "report", "sites", "studies"},
+    "fitting": {"estimators", "losses", "plotting", "privacy", "report", "sites", "studies"},
     "watch": {"report"},
     "flower": {
         *("algorithms.base", "algorithms.probe", "engine", "engine.serialization", "federation", "metrics"),

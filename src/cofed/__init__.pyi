@@ -67,11 +67,14 @@ from .gossip import PGExtra as PGExtra
 from .gossip import ReFedDAGT as ReFedDAGT
 from .gossip import topologies as topologies
 from .losses import AbstractLoss as AbstractLoss
+from .losses import Gamma as Gamma
 from .losses import Huber as Huber
 from .losses import Logistic as Logistic
 from .losses import Poisson as Poisson
+from .losses import SmoothQuantile as SmoothQuantile
 from .losses import Softmax as Softmax
 from .losses import Squared as Squared
+from .losses import Tweedie as Tweedie
 from .mirrors import AbstractMirror as AbstractMirror
 from .mirrors import Entropy as Entropy
 from .mirrors import Euclidean as Euclidean

@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse
 from tests.estimators import hospitals, survival
 
+import cofed
 from cofed import estimators
 from cofed.estimators import (
     FederatedLasso,
@@ -36,6 +37,7 @@ BAD = {
     "with_mean": NO_FLAG,
     "with_std": NO_FLAG,
     "algorithm": [None, "sgd", "", 3, np.nan, [], ["newton"], object(), FederatedLasso],
+    "loss": ["gamma", 3, np.nan, [], cofed.Gamma, cofed.Softmax(), cofed.Logistic(), object()],
     "penalty": NO_WORD,
     "ties": NO_WORD,
     "groups": NO_LABELS,

@@ -3,6 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import cofed
 from cofed import estimators
 
 FAST = [estimators.FederatedStandardScaler(), estimators.FederatedLasso(), estimators.FederatedElasticNet()]
@@ -11,6 +12,8 @@ SLOW = [
     estimators.FederatedLogisticRegression(),
     estimators.FederatedLogisticRegression(penalty="group"),
     estimators.FederatedPoisson(),
+    estimators.FederatedGLM(cofed.Gamma()),
+    estimators.FederatedGLM(cofed.Huber()),
     estimators.FederatedCox(),
     estimators.FederatedGroupLasso(),
     estimators.FederatedTraceRegression(),
@@ -20,6 +23,7 @@ SLOW = [
     estimators.FederatedElasticNetCV(**FEW),
     estimators.FederatedLogisticRegressionCV(**FEW),
     estimators.FederatedPoissonCV(**FEW),
+    estimators.FederatedGLMCV(cofed.Tweedie(), **FEW),
     estimators.FederatedCoxCV(**FEW),
 ]
 

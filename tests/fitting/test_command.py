@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import cofed
 from cofed.cli import app
-from cofed.estimators import FederatedLasso, FederatedLogisticRegression, FederatedPoisson, load
+from cofed.estimators import FederatedGLM, FederatedLasso, FederatedLogisticRegression, FederatedPoisson, load
 from tests.fitting import hospitals
 from tests.test_cli import flat
 
@@ -378,3 +379,41 @@ def test_weights_and_offsets_are_columns_of_the_tables(table, tmp_path):
     again = fit(out / "study.toml", "--data", folder, "--out", tmp_path / "again")
     assert again.exit_code == 0, again.output
     np.testing.assert_array_equal(load(tmp_path / "again" / "model.safetensors").coef_, model.coef_)
+
+
+def test_families_with_numbers_are_fitted_to_tables_and_kept_in_a_study(table, folder, tmp_path):
+    given = ("--target", "visits", "--features", "age,glucose", "--family", "tweedie(1.5)", "--alpha", 0.02, "--infer")
+    result = fit(folder, *given, "--out", tmp_path / "one")
+    assert result.exit_code == 0, result.output
+    model = load(tmp_path / "one" / "model.safetensors")
+    again = FederatedGLM(cofed.Tweedie(1.5), alpha=0.02)
+    again.fit(table[["age", "glucose"]], table["visits"], clients=table["hospital"])
+    np.testing.assert_allclose(model.coef_, again.coef_, rtol=1e-7)
+    assert "Tweedie model of visits" in (tmp_path / "one" / "report.html").read_text()
+    assert "p_value" in (tmp_path / "one" / "coefficients.csv").read_text()
+    # The study that was drafted says the same.
+    said = (tmp_path / "one" / "study.toml").read_text()
+    assert 'family = "tweedie(1.5)"' in said
+    result = fit(tmp_path / "one" / "study.toml", "--data", folder, "--out", tmp_path / "two")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_allclose(load(tmp_path / "two" / "model.safetensors").coef_, model.coef_, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("family", "more", "said"),
+    [
+        ("gamma", (), "y must be > 0, but"),
+        ("gamma(2)", (), "--family: the family gamma takes no number, got 2"),
+        ("tweedie(3)", (), "--family: Tweedie: power must be in [1, 2], got 3"),
+        ("tweedie(a)", (), "--family: the numbers of a family are given like tweedie(1.5), got 'tweedie(a)'"),
+        ("gaussian(1)", (), "--family: gaussian takes no numbers, got 'gaussian(1)'"),
+        ("huber(1,2,3)", (), "--family: the family huber takes 1 at most (delta), got 1, 2, 3"),
+        ("huber", ("--infer",), "--family huber has no intervals by the model: give --errors hc1, hc3 or site"),
+        ("gamma", ("--penalty", "group"), "--penalty group is for gaussian, binomial and multinomial, not for gamma"),
+    ],
+)
+def test_families_that_do_not_fit_are_refused(folder, tmp_path, family, more, said):
+    given = ("--target", "visits", "--features", "age", "--alpha", 0.1, "--family", family, *more)
+    result = fit(folder, *given, "--out", tmp_path / "new", columns=300)
+    assert result.exit_code == 2
+    assert said in flat(result.output)

@@ -25,6 +25,8 @@ ESTIMATORS = {
     "FederatedLogisticRegression": estimators.FederatedLogisticRegression(0.02),
     "FederatedLogisticRegressionCV": estimators.FederatedLogisticRegressionCV(n_alphas=5, cv=3),
     "FederatedPoisson": estimators.FederatedPoisson(0.02),
+    "FederatedGLM": estimators.FederatedGLM(cofed.Huber(1.0), alpha=0.05),
+    "FederatedGLMCV": estimators.FederatedGLMCV(cofed.SmoothQuantile(0.6, 0.5), n_alphas=3, cv=2),
     "FederatedPoissonCV": estimators.FederatedPoissonCV(n_alphas=5, cv=3),
 }
 KINDS = {"Logistic": "classes", "Poisson": "counts"}

@@ -15,6 +15,7 @@ from rich.console import Console
 from cofed.cli.fit_sites import ABSENT, Placement, is_flower_there, opened
 from cofed.cli.messages import BAD_END, fail, refuse, stop
 from cofed.cli.options import (
+    FAMILIES_HELP,
     MOST,
     Delta,
     Epsilon,
@@ -56,7 +57,7 @@ def fit(
     ] = None,
     family: Annotated[
         str | None,
-        typer.Option(help="gaussian, binomial, multinomial, poisson or cox; by default what the target suggests."),
+        typer.Option(help=f"{FAMILIES_HELP}; by default what the target suggests."),
     ] = None,
     penalty: Annotated[str, typer.Option(help="l1, elasticnet, or group: the columns of a factor together.")] = "l1",
     l1_ratio: Annotated[

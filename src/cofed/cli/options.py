@@ -11,6 +11,9 @@ import typer
 from cofed.cli.messages import refuse
 
 MOST = 2**31 - 1  # counters and seeds have 32 bits (the same number is in cofed._util.checks, which loads NumPy)
+FAMILIES_HELP = (
+    "gaussian, binomial, multinomial, poisson, gamma, tweedie(power), huber(delta), quantile(level, width) or cox"
+)
 YEAR = 366 * 86_400  # seconds: longer than anybody waits
 
 

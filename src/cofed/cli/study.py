@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from cofed.cli.help_pages import PlainCommand, PlainHelp, flowing
 from cofed.cli.messages import fail, refuse
-from cofed.cli.options import private_out_folder
+from cofed.cli.options import FAMILIES_HELP, private_out_folder
 
 if TYPE_CHECKING:
     from cofed.sites import SiteTable
@@ -37,7 +37,7 @@ def init(
     target: Annotated[str | None, typer.Option(help="The column to predict: drafts an analysis.")] = None,
     family: Annotated[
         str | None,
-        typer.Option(help="gaussian, binomial, multinomial, poisson or cox; by default what the target suggests."),
+        typer.Option(help=f"{FAMILIES_HELP}; by default what the target suggests."),
     ] = None,
     event: Annotated[
         str | None, typer.Option(help="Of cox: the column that is 1 where a time (the target) ends with an event.")
@@ -57,7 +57,7 @@ def init(
 
     if out.exists():
         refuse(f"--out: {out} exists already; give another name")
-    if family is not None and family not in PREDICTS:
+    if family is not None and family.split("(")[0] not in PREDICTS:
         refuse(f"--family must be {', '.join(PREDICTS)}, got {family!r}")
     with input_checked():
         tables = read_sites(table) if table.is_dir() else {table.stem: site_table(table, None)}

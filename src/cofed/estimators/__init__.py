@@ -8,6 +8,7 @@ from cofed.estimators.cox import FederatedCox
 from cofed.estimators.cox_cv import FederatedCoxCV
 from cofed.estimators.cv import FederatedElasticNetCV, FederatedLassoCV
 from cofed.estimators.elastic_net import FederatedElasticNet, FederatedLasso
+from cofed.estimators.glm import FederatedGLM, FederatedGLMCV
 from cofed.estimators.glm_cv import FederatedLogisticRegressionCV, FederatedPoissonCV
 from cofed.estimators.group_lasso import FederatedGroupLasso
 from cofed.estimators.logistic import FederatedLogisticRegression
@@ -26,6 +27,8 @@ __all__ = [
     "FederatedCoxCV",
     "FederatedElasticNet",
     "FederatedElasticNetCV",
+    "FederatedGLM",
+    "FederatedGLMCV",
     "FederatedGroupLasso",
     "FederatedLasso",
     "FederatedLassoCV",

@@ -68,7 +68,7 @@ def looked_at(problems: Sequence[StandardizedProblem], values: Sequence[np.ndarr
         where=np.zeros((0, 0), np.int32),
         scaling=first.units.scaling,
         folds=first.survey.folds,
-        loss=first.survey.loss,
+        loss=first.asked_loss,
     )
     answer, place, found = first.sites.ask(look, message), 0, []
     for problem, own in zip(problems, values, strict=True):

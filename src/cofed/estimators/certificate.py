@@ -10,7 +10,8 @@ Fenchel and Young's equality, mean f*(theta_i) = <v, grad F(v)> - F(v): nothing 
   gradient becomes g - H d, and mean f* grows by at most -<v, H d> + <d, H d> / (2 (1 - 2 t)^2), with t = M max_i
   |x_i' d| below 1/2, M the loss's `self_concordance` (0 for a squared loss). That brings a gradient which is infeasible
   by no more than rounding into psi*'s domain at the price of a rounding squared. Two d are tried: one that shrinks g,
-  and one that takes off what is not optimal.
+  and one that takes off what is not optimal. A loss may know better (`dual_room`): the conjugate of Huber's is a
+  quadratic on [-delta, delta], into which theta is scaled afterwards, by convexity as below.
 - where the intercept's gradient is not 0, theta is mixed with that of a model without features, chosen such that the
   mean vanishes. f* is convex, so the mixture of the two values is an upper bound on it. A loss with a link function
   gives that model by itself; for others, and where rows have offsets, two constants, one too low and one too high, are
@@ -46,6 +47,7 @@ from jaxtyping import Array, Bool, Float
 
 from cofed._util import trees
 from cofed._util.rounding import EPS
+from cofed._util.types import Hyperparameter
 from cofed.losses import AbstractLoss
 from cofed.models import Weights
 from cofed.problem import Problem
@@ -192,7 +194,7 @@ def assess(problem: Problem, null: NullModel, at: FirstOrder, curved: FactoredHe
     gap = duality_gap(problem, null, w, loss, at)
     if curved is not None and not problem.loss.rowwise:
         gap = jnp.minimum(gap, decrement_gap(of_coefficients(problem), null, at, curved, err))
-    elif curved is not None and problem.loss.self_concordance is not None:
+    elif curved is not None:
         gap = jnp.minimum(gap, sharper_gap(problem, null, at, curved, err))
     rounding = gap_rounding(problem.loss, null, at, value, curved)
     return Assessment(loss, at.gradient, value, gap, trees.norm(residual), rounding, jnp.all(jnp.stack(within)))
@@ -221,19 +223,18 @@ def sharper_gap(problem: Problem, null: NullModel, at: FirstOrder, curved: Facto
     off = psi.excess(at.w.coef, gradient.coef)
     clear = curved.solve(ravel_pytree(Weights(off, gradient.intercept))[0])
     primal = loss + problem.regularizer.value(at.w)
-    concordance = problem.loss.self_concordance
-    assert concordance is not None
-    gaps = []
+    gaps = [jnp.full((), jnp.inf, v.dtype)]
     for d, slack in ((shrink, 0.0), (clear, err.coef)):
         Hd = curved.hessian @ d
         square = d @ Hd
-        farthest = jnp.sum(far * jnp.abs(d))
-        t = 0 if problem.loss.quadratic else concordance * farthest
-        grown = square / (2 * jnp.where(t < 0.5, 1 - 2 * t, 1) ** 2)
-        moved = back(g - Hd)
-        theta = DualPoint(moved.coef, v @ g - loss - v @ Hd + grown, loss - g @ d + square / 2)
+        room = problem.loss.dual_room(jnp.sum(far * jnp.abs(d)))
+        if room is None:
+            break
+        moved = back(room.shrink * (g - Hd))
+        conjugate = room.shrink * (v @ g - loss - v @ Hd + room.growth * square / 2)
+        theta = DualPoint(moved.coef, conjugate, loss - g @ d + square / 2)
         value = best_dual(problem, null, theta, moved.intercept, slack)
-        gaps.append(jnp.where(t < 0.5, jnp.maximum(primal - value, 0), jnp.inf))
+        gaps.append(jnp.where(room.known, jnp.maximum(primal - value, 0), jnp.inf))
     return jnp.min(jnp.stack(gaps))
 
 
@@ -284,13 +285,16 @@ def balanced(loss: AbstractLoss, null: NullModel, theta: DualPoint, slope: Float
     def tilted(moved: Array) -> Array:
         return jnp.multiply.outer(null.tilt, moved).reshape(g.shape)
 
+    def spread_out(factor: Array) -> Array:
+        return jnp.multiply.outer(jnp.ones_like(null.tilt), factor).reshape(g.shape)
+
     if loss.quadratic:  # theta less its mean
         half = slope**2 / (2 * curvature_of(loss))
         conjugate = theta.conjugate - half - slope * null.mean
         return DualPoint(g - tilted(slope), conjugate, theta.half_square - half)
     if null.bracket is None:
-        t, part, moved = opposite(loss, null, slope)
-        other = null.gradient.coef + tilted(moved)
+        t, part, moved, bent = opposite(loss, null, slope)
+        other = null.gradient.coef * spread_out(bent) + tilted(moved)
     else:
         low, high = null.bracket
         end = trees.where(slope > 0, low, high)  # whose slope has the other sign
@@ -301,24 +305,28 @@ def balanced(loss: AbstractLoss, null: NullModel, theta: DualPoint, slope: Float
 
 def opposite(
     loss: AbstractLoss, null: NullModel, slope: Float[Array, "*k"]
-) -> tuple[Scalar, Scalar, Float[Array, "*k"]]:
-    """The part t of a model without features that makes the mean of theta vanish, its mean f*(theta_i), and how far its
-    mean is from that of y.
+) -> tuple[Scalar, Scalar, Float[Array, "*k"], Float[Array, "*k"]]:
+    """The part t of a model without features that makes the mean of theta vanish, its mean f*(theta_i), its mean theta,
+    and how many times steeper it is than the best constant.
 
-    A loss with a link function is A(z) - y z + const, so a model with the constant prediction b has mean theta
-    A'(b) - mean(y).
+    A loss with a link function is A(z) - y B(z) + const with A' = mean B', so a model with the constant prediction b
+    has the mean theta (mean(b) - mean(y)) B'(b).
     """
     size = jnp.sqrt(jnp.sum(slope**2))
     room = loss.mean_margin(null.mean)
     mean = null.mean - room * slope / jnp.where(size > 0, size, 1)
     b = loss.link(mean)
-    # Its loss: the best constant's, plus the difference of A(b) - mean(y) b.
+    # Its loss: the best constant's, plus the difference of A(b) - mean(y) B(b).
     best = loss.link(null.mean)
-    value = null.loss + loss.cumulant(b) - loss.cumulant(best) - jnp.sum(null.mean * (b - best))
-    return size / (size + room), jnp.sum(b * (mean - null.mean)) - value, mean - null.mean
+    way = loss.natural(b) - loss.natural(best)
+    value = null.loss + loss.cumulant(b) - loss.cumulant(best) - jnp.sum(null.mean * way)
+    steep, before = (jax.grad(lambda z: jnp.sum(loss.natural(z)))(z) for z in (b, best))
+    theta = (mean - null.mean) * steep
+    length = jnp.where(size > 0, jnp.sqrt(jnp.sum(theta**2)), room)
+    return size / (size + length), jnp.sum(b * theta) - value, theta, steep / before
 
 
-def curvature_of(loss: AbstractLoss) -> float:
+def curvature_of(loss: AbstractLoss) -> Hyperparameter:
     """The loss's curvature; a fit of a loss without one was refused."""
     assert loss.curvature is not None
     return loss.curvature

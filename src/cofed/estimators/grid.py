@@ -135,7 +135,7 @@ class Grid:
             where=np.asarray(where, np.int32),
             scaling=problem.units.scaling,
             folds=problem.survey.folds,
-            loss=problem.survey.loss,
+            loss=problem.asked_loss,
         )
         return problem.sites.ask(look, message)
 

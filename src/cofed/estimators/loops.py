@@ -95,7 +95,7 @@ def largest_curvature(fit: FitProgress, w: Weights, rounds: int = 12) -> float:
     v, b = rng.normal(size=shape), rng.normal(size=shape[1]) * (w.intercept is not None)
     intercept = np.zeros(shape[1]) if w.intercept is None else np.reshape(w.intercept, -1)
     at = {"coef": np.reshape(np.asarray(w.coef), shape), "intercept": np.asarray(intercept, np.float64)}
-    about = {"scaling": problem.units.scaling, "folds": problem.survey.folds, "loss": problem.survey.loss}
+    about = {"scaling": problem.units.scaling, "folds": problem.survey.folds, "loss": problem.asked_loss}
     size = 1.0
     for _ in range(rounds):
         length = np.sqrt(np.sum(v**2) + np.sum(b**2))

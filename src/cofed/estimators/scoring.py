@@ -1,5 +1,7 @@
 """Scores of fitted estimators, of rows that are given and of rows that stay at their sites."""
 
+import copy
+
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +44,7 @@ class SiteScoreMixin:
 
 
 def score_of_sites(model: FederatedLinearModel, sites: AbstractSites) -> float:
-    """Accuracy (one exchange), or one minus the ratio of the deviances of the model and of the mean (two)."""
+    """Accuracy (one exchange), or one minus the ratio of the deviances of the model and of the best constant."""
     check_is_fitted(model)
     refuse_privacy(model, "scores of sites", "their sums would not be noised")
     p = vars(model)["n_features_in_"]
@@ -51,11 +53,14 @@ def score_of_sites(model: FederatedLinearModel, sites: AbstractSites) -> float:
         raise ValueError(f"{type(model).__name__}: beside offsets there is no constant to compare with, and no score")
     coef, intercept = np.atleast_2d(model.coef_).T, np.reshape(np.asarray(model.intercept_), -1)
     constant = np.zeros_like(intercept)
-    if not loss.has_accuracy:
+    if loss.has_link and not loss.has_accuracy:
         found = own.ask(sums, Message(loss=loss))
         constant = np.reshape(np.asarray(loss.link(jnp.asarray(found.labels.sum() / found.n.sum()))), -1)
     plain = Scaling(np.zeros(p), np.ones(p))
     found = own.ask(score, ScoreMessage(coef, intercept, constant, loss=loss, scaling=plain))
     if loss.has_accuracy:
         return float(found.correct / found.n)
+    if not loss.has_link:  # no sums tell the best constant: it is sought
+        problem = copy.copy(model)._standardized(own)
+        return 1 - float(found.loss / found.n) / (problem.units.objective * float(problem.null.loss))
     return 1 - float(found.loss / found.constant_loss)

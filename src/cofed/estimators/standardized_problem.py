@@ -50,6 +50,11 @@ class StandardizedProblem:
         return traced(PosedProblem(self.model, self.loss, On(psi, "coef"), local_steps=1), np.float64)
 
     @property
+    def asked_loss(self) -> AbstractLoss:
+        """The loss that sites are asked about, in the problem's units."""
+        return self.survey.loss.in_units(self.units.labels)
+
+    @property
     def sites(self) -> AbstractSites:
         """Where the rows are."""
         return self.survey.sites
@@ -114,7 +119,7 @@ class StandardizedProblem:
             where=np.tile(chosen, (len(closer), 1)),
             scaling=self.units.scaling,
             folds=self.survey.folds,
-            loss=self.survey.loss,
+            loss=self.asked_loss,
         )
         return self.sites.ask(look, message)
 
@@ -207,7 +212,7 @@ def posed(
     found: Survey, model: Linear | Trace, unit: Units, standardize: bool, without: int = -1
 ) -> StandardizedProblem:
     """The problem of all rows, or of all folds but one, in the units of all; see `with_constants`."""
-    part, loss = found.part(without), found.loss.as_deviance()
+    part, loss = found.part(without), found.loss.in_units(unit.labels).as_deviance()
     own = unit if without < 0 else unit.of_part(part.columns, standardize)
     null = null_model(found, part, loss, own)
     outputs = None if null.mean.ndim == 0 else null.mean.size
@@ -239,19 +244,21 @@ def null_model(found: Survey, part: PartMoments, loss: AbstractLoss, unit: Units
     at = (found.constant - labels.shift) / labels.stretch  # where the sites have looked, in these units
     shaped = (lambda v: jnp.asarray(v)) if many else (lambda v: jnp.asarray(v[0]))
     value, predicted = part.constant_loss / labels.objective, mean
-    steep = float(loss.curvature or 1) if loss.quadratic else 1.0
+    steep, natural = float(loss.curvature or 1) if loss.quadratic else 1.0, np.ones_like(mean)
     if loss.has_link and found.fit_intercept:
         best, seen = loss.link(shaped(mean)), shaped(at)
-        step = loss.cumulant(best) - loss.cumulant(seen) - jnp.sum(shaped(mean) * (best - seen))
-        value = value + steep * float(step)
+        way = loss.natural(best) - loss.natural(seen)
+        step = loss.cumulant(best) - loss.cumulant(seen) - jnp.sum(shaped(mean) * way)
+        value, natural = value + steep * float(step), natural_slope(loss, best)
     elif loss.has_link:
-        predicted = np.reshape(np.asarray(jax.grad(loss.cumulant)(shaped(at))), -1)
-    gradient = steep * (tilt[:, None] * (predicted - mean) - covariance)
+        natural = natural_slope(loss, shaped(at))
+        predicted = np.reshape(np.asarray(jax.grad(loss.cumulant)(shaped(at))), -1) / natural
+    gradient = steep * natural * (tilt[:, None] * (predicted - mean) - covariance)
     reach, offset = np.sqrt(part.n) * unit.spread, 0.0
     if len(found.gram.offsets):
         # No entry of a column is farther from a centre than the root of the sum of all squares.
         reach = (np.sqrt(found.gram.spans) + np.abs(found.centre - unit.mean)) / width
-        offset = 0.0 if loss.quadratic else np.sqrt(float(found.gram.offsets[0]) / float(np.sum(found.sums.n)))
+        offset = 0.0 if loss.location else np.sqrt(float(found.gram.offsets[0]) / float(np.sum(found.sums.n)))
     return NullModel(
         Weights(jnp.asarray(gradient), jnp.zeros_like(shaped(mean)) if found.fit_intercept else None),
         shaped(mean),
@@ -263,6 +270,11 @@ def null_model(found: Survey, part: PartMoments, loss: AbstractLoss, unit: Units
         jnp.asarray(float(part.n)),
         jnp.asarray(part.weight),
     )
+
+
+def natural_slope(loss: AbstractLoss, prediction: Float[Array, "*k"]) -> np.ndarray:
+    """The derivative of the natural parameter by the prediction, of each output."""
+    return np.reshape(np.asarray(jax.grad(lambda z: jnp.sum(loss.natural(z)))(prediction)), -1)
 
 
 def look_at_null(found: Survey, unit: Units) -> LookAnswer:

@@ -55,8 +55,8 @@ class Survey:
 
     @property
     def has_closed_null(self) -> bool:
-        """Whether sums tell the best constant prediction; an offset of a squared loss is off its labels."""
-        return self.loss.has_link and (self.loss.quadratic or not self.sites.has_offsets)
+        """Whether sums tell the best constant prediction; an offset may be off the labels."""
+        return self.loss.has_link and (self.loss.location or not self.sites.has_offsets)
 
     @property
     def n_folds(self) -> int:

@@ -223,6 +223,8 @@ def null_curvature(problem: StandardizedProblem) -> np.ndarray | None:
     if moments is None or (problem.survey.sites.has_offsets and not problem.loss.quadratic):
         return None
     loss, outputs = problem.loss, np.size(problem.null.mean)
+    if loss.has_link and not loss.is_canonical:  # the labels decide how each row bends
+        return None
     if loss.has_link:
         at = jnp.zeros_like(problem.null.mean) if problem.start.intercept is None else problem.start.intercept
         bend = np.reshape(np.asarray(jax.hessian(loss.cumulant)(at)), (outputs, outputs))

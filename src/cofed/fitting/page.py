@@ -23,6 +23,10 @@ FAMILIES = {
     "binomial": "Logistic model",
     "multinomial": "Multinomial logistic model",
     "poisson": "Poisson model",
+    "gamma": "Gamma model",
+    "tweedie": "Tweedie model",
+    "huber": "Robust linear model",
+    "quantile": "Quantile regression",
     "cox": "Cox model",
 }
 PENALTIES = {"l1": "an L1 penalty", "elasticnet": "an elastic net penalty", "group": "a group penalty"}
@@ -100,7 +104,7 @@ def title(plan: FitPlan, target: str) -> str:
     >>> title(FitPlan("binomial"), "ill")
     'Logistic model of ill, with an L1 penalty'
     """
-    return f"{FAMILIES[plan.family]} of {target}, with {PENALTIES[plan.penalty]}"
+    return f"{FAMILIES[plan.kind]} of {target}, with {PENALTIES[plan.penalty]}"
 
 
 def certified(certificate: Certificate) -> list[str]:

@@ -8,6 +8,8 @@ from cofed.estimators import (
     FederatedCoxCV,
     FederatedElasticNet,
     FederatedElasticNetCV,
+    FederatedGLM,
+    FederatedGLMCV,
     FederatedGroupLasso,
     FederatedLasso,
     FederatedLassoCV,
@@ -19,9 +21,11 @@ from cofed.estimators import (
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.site_effects import SITE_EFFECTS
 from cofed.fitting.privacy_plan import PrivacyPlan
+from cofed.losses.families import FAMILIES as LOSSES
+from cofed.losses.families import Family
 from cofed.privacy import Privacy
 
-FAMILIES = ("gaussian", "binomial", "multinomial", "poisson", "cox")
+FAMILIES = ("gaussian", "binomial", "multinomial", "poisson", *LOSSES, "cox")
 PENALTIES = ("l1", "elasticnet", "group")
 CHOICES = ("min", "1se", "aic", "bic")
 ERRORS = ("model", "hc1", "hc3", "site")
@@ -34,8 +38,10 @@ class FitPlan:
 
     Attributes
     ----------
-    family : {"gaussian", "binomial", "multinomial", "poisson", "cox"}
-        What the target is: a number, one of two classes, one of several, a count, the time to an event.
+    family : str
+        What the target is: "gaussian", a number; "binomial", one of two classes; "multinomial", one of several;
+        "poisson", a count; "gamma", a positive amount; "tweedie(power)", an amount that may be 0; "huber(delta)" and
+        "quantile(level, width)", a number with outliers, and a quantile of one; "cox", the time to an event.
     penalty : {"l1", "elasticnet", "group"}
         "group" takes the columns of one variable (the levels of a factor) together.
     l1_ratio : float or None
@@ -63,9 +69,11 @@ class FitPlan:
     --------
     >>> FitPlan("gaussian", select="1se").estimator()
     FederatedLassoCV(criterion='1se')
-    >>> FitPlan("gamma")
+    >>> FitPlan("tweedie(1.2)", alpha=0.1).estimator()
+    FederatedGLM(loss=Tweedie(power=1.2))
+    >>> FitPlan("normal")
     Traceback (most recent call last):
-    ValueError: --family must be gaussian, binomial, multinomial, poisson or cox, got 'gamma'
+    ValueError: --family must be gaussian, binomial, multinomial, poisson, gamma, tweedie, huber, quantile or cox, ...
     """
 
     family: str
@@ -82,7 +90,7 @@ class FitPlan:
     privacy: PrivacyPlan | None = None
 
     def __post_init__(self):
-        one_of("--family", self.family, FAMILIES)
+        self.check_family()
         one_of("--penalty", self.penalty, PENALTIES)
         if self.select is not None:
             one_of("--select", self.select, CHOICES)
@@ -95,6 +103,29 @@ class FitPlan:
         self.check_site_effects()
         if self.privacy is not None:
             self.check_private()
+
+    @property
+    def kind(self) -> str:
+        """The family's name, without its numbers."""
+        return Family.of(self.family).name
+
+    def check_family(self) -> None:
+        """Refuse a family that is not known, or numbers that are none of its."""
+        try:
+            family = Family.of(self.family)
+        except ValueError as error:
+            raise ValueError(f"--family: {error}") from None
+        one_of("--family", family.name, FAMILIES)
+        if family.name not in LOSSES:
+            if family.numbers:
+                raise ValueError(f"--family: {family.name} takes no numbers, got {self.family!r}")
+            return
+        try:
+            loss = family.loss()
+        except ValueError as error:
+            raise ValueError(f"--family: {error}") from None
+        if self.level is not None and self.errors == "model" and not loss.has_dispersion:
+            raise ValueError(f"--family {family.name} has no intervals by the model: give --errors hc1, hc3 or site")
 
     def check_numbers(self) -> None:
         """Refuse numbers out of their range."""
@@ -119,7 +150,7 @@ class FitPlan:
             raise ValueError(f"--class-weight is for classes, and the family is {self.family}")
         if self.class_weight is not None and self.level is not None and self.errors == "model":
             raise ValueError("--class-weight has no intervals by the model: give --errors hc1, hc3 or site")
-        if self.penalty == "group" and self.family in ("poisson", "cox"):
+        if self.penalty == "group" and self.kind in ("poisson", "cox", *LOSSES):
             raise ValueError(f"--penalty group is for gaussian, binomial and multinomial, not for {self.family}")
         if self.errors != "model" and self.family == "cox":
             raise ValueError(f"--errors {self.errors} is not for cox, whose standard errors are the model's")
@@ -132,7 +163,7 @@ class FitPlan:
             return
         if self.family == "cox":
             raise ValueError("--site-effects is not for cox, which has a baseline hazard for every site")
-        if self.family == "multinomial" or (self.family == "gaussian" and self.penalty == "group"):
+        if self.kind in ("multinomial", *LOSSES) or (self.family == "gaussian" and self.penalty == "group"):
             raise ValueError(
                 "--site-effects is for gaussian, binomial and poisson (gaussian with --penalty l1 or elasticnet)"
             )
@@ -174,6 +205,9 @@ class FitPlan:
             given |= {"groups": groups} if self.penalty == "group" else {}
             given |= effects if self.class_weight is None else effects | {"class_weight": self.class_weight}
             return with_strength(FederatedLogisticRegression, FederatedLogisticRegressionCV, self.alpha, given, choice)
+        if self.kind in LOSSES:
+            given = {"loss": Family.of(self.family).loss()} | (ratio if self.penalty == "elasticnet" else {})
+            return with_strength(FederatedGLM, FederatedGLMCV, self.alpha, given, choice)
         if self.family in ("poisson", "cox"):
             given = ratio if self.penalty == "elasticnet" else {"l1_ratio": 1.0}
             pair = (FederatedCox, FederatedCoxCV) if self.family == "cox" else (FederatedPoisson, FederatedPoissonCV)

@@ -58,7 +58,7 @@ def chosen_analysis(study: Study, path: Path, name: str | None) -> Analysis:
 def plan_of(analysis: Analysis) -> FitPlan:
     """What an analysis of a study fits."""
     one, level = analysis, LEVEL if analysis.intervals else None
-    errors = "model" if one.class_weight is None or level is None else "hc1"
+    errors = "hc1" if level is not None and one.takes_robust_errors else "model"
     chosen, effects = (one.alpha, one.cv, one.select), one.site_effects
     return FitPlan(one.family, one.penalty, one.l1_ratio, *chosen, level, one.seed, errors, one.class_weight, effects)
 

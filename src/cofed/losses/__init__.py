@@ -6,24 +6,30 @@ many outputs the model needs, when a prediction counts as correct, and the mathe
 its fit.
 """
 
-from cofed.losses.base import AbstractLoss, Label, LabelMoments, LabelUnits, Prediction
+from cofed.losses.base import AbstractLoss, DualRoom, Label, Prediction
 from cofed.losses.cox import AbstractPartialLikelihood, Breslow, Efron
 from cofed.losses.deviance import Deviance
 from cofed.losses.function import FunctionLoss
 from cofed.losses.huber import Huber
+from cofed.losses.label_units import LabelMoments, LabelUnits
 from cofed.losses.logistic import Logistic
 from cofed.losses.poisson import Poisson, PoissonDeviance
+from cofed.losses.quantile import SmoothQuantile
+from cofed.losses.reweighted import Reweighted
 from cofed.losses.site_intercepts import SiteIntercepts
 from cofed.losses.softmax import Softmax
 from cofed.losses.squared import Squared
+from cofed.losses.tweedie import Gamma, Tweedie
 
 __all__ = [
     "AbstractLoss",
     "AbstractPartialLikelihood",
     "Breslow",
     "Deviance",
+    "DualRoom",
     "Efron",
     "FunctionLoss",
+    "Gamma",
     "Huber",
     "Label",
     "LabelMoments",
@@ -32,7 +38,10 @@ __all__ = [
     "Poisson",
     "PoissonDeviance",
     "Prediction",
+    "Reweighted",
     "SiteIntercepts",
+    "SmoothQuantile",
     "Softmax",
     "Squared",
+    "Tweedie",
 ]

@@ -1,62 +1,38 @@
 """The contract of a loss."""
 
-import dataclasses
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Num, Scalar
+from jaxtyping import Array, Bool, Float, Num, Scalar
 
-from cofed._util.types import Given
+from cofed._util.types import Given, Hyperparameter
+from cofed.losses.label_units import LabelMoments, LabelUnits
 
 Prediction = Float[Array, "..."]
 Label = Num[Array, "..."]
 
 
-@dataclasses.dataclass(frozen=True)
-class LabelMoments:
-    """What is known of the labels of all rows, from sums alone.
+class DualRoom(NamedTuple):
+    """How slopes of a loss may be moved; see `AbstractLoss.dual_room`.
 
     Parameters
     ----------
-    n : int
-        The number of rows.
-    mean, var : float
-        Of the labels.
-    saturated : float
-        The mean loss of the saturated model.
+    growth : scalar
+        The conjugate grows by at most its first-order change plus growth * f''(z) e^2 / 2.
+    shrink : scalar
+        Times the moved slopes, and all of them are in the conjugate's domain.
+    known : scalar
+        Whether that holds for so large a move.
     """
 
-    n: int
-    mean: float
-    var: float
-    saturated: float
-
-
-@dataclasses.dataclass(frozen=True)
-class LabelUnits:
-    """Units of labels and predictions in which a problem is well scaled.
-
-    Parameters
-    ----------
-    centre, size : float
-        The label is solved for as (y - centre) / size; an infinite size makes a constant label 0.
-    stretch, shift : float
-        The user's prediction is stretch * prediction + shift.
-    objective, least : float
-        The user's mean loss is objective * mean loss + least.
-    """
-
-    centre: float = 0.0
-    size: float = 1.0
-    stretch: float = 1.0
-    shift: float = 0.0
-    objective: float = 1.0
-    least: float = 0.0
+    growth: Scalar
+    shrink: Scalar
+    known: Bool[Array, ""]
 
 
 class AbstractLoss(eqx.Module):
@@ -72,6 +48,8 @@ class AbstractLoss(eqx.Module):
         Whether the loss is, with `Linear`, the negative log-likelihood of a generalised linear model.
     quadratic : bool
         Whether the loss is c (prediction - y)^2 / 2, so that its Hessian is the same everywhere.
+    location : bool
+        Whether the loss is of prediction - y alone, so that an offset may be taken off the label.
     rowwise : bool
         Whether the loss of many rows is the sum of theirs. One that is not is the loss of all rows of a site, and does
         not change where all predictions there change by a constant.
@@ -92,8 +70,9 @@ class AbstractLoss(eqx.Module):
     -----
     The estimators certify a fit by a duality gap. A convex loss of one prediction takes part if it gives `curvature`
     and either `conjugate` or `attains_zero`; `self_concordance` makes the certificate sharper. `link`, `cumulant` and
-    `mean_margin`, of a loss A(prediction) - y prediction + c(y), save the exchanges that find the best constant. An
-    estimator gets another loss from a subclass whose method `_loss` returns it.
+    `mean_margin` (and `natural`), of a loss A(prediction) - y B(prediction) + c(y), save the exchanges that find the
+    best constant. `inverse_link` is what an estimator predicts, and `variance` and `dispersion` give it intervals. See
+    `cofed.estimators.FederatedGLM`, which takes any such loss.
 
     Examples
     --------
@@ -108,6 +87,7 @@ class AbstractLoss(eqx.Module):
     elementwise: ClassVar[bool] = False
     likelihood: ClassVar[bool] = False
     quadratic: ClassVar[bool] = False
+    location: ClassVar[bool] = False
     rowwise: ClassVar[bool] = True
     of_times: ClassVar[bool] = False
     site_parameters: ClassVar[int] = 0
@@ -134,6 +114,11 @@ class AbstractLoss(eqx.Module):
         """Why these labels are outside the loss's domain, in a sentence; None where they are not."""
         return None
 
+    @property
+    def excludes_least_label(self) -> bool:
+        """Whether all labels must be above `least_label`."""
+        return False
+
     def outputs(self, y: np.ndarray) -> int | None:
         """How many numbers the model must predict, given all labels; None is a single one."""
         return None
@@ -150,14 +135,33 @@ class AbstractLoss(eqx.Module):
     # Convexity: what bounds the distance to the minimum.
 
     @property
-    def curvature(self) -> float | None:
+    def curvature(self) -> Hyperparameter | None:
         """The largest second derivative by the prediction, or None where it is not known."""
         return None
 
     @property
-    def self_concordance(self) -> float | None:
+    def self_concordance(self) -> Hyperparameter | None:
         """The least M such that the third derivative is at most M times the second; None where it is not known."""
         return None
+
+    def dual_room(self, farthest: Scalar) -> DualRoom | None:
+        """What becomes of the conjugate where slopes f'(z) are moved by -f''(z) e with |e| <= farthest, all at once.
+
+        Parameters
+        ----------
+        farthest : scalar
+            The bound on the e of all rows.
+
+        Returns
+        -------
+        DualRoom or None
+            Known from `self_concordance`: the conjugate's second derivative is 1 / f'' at f'(z), and on the way to the
+            moved slope at most 1 / (f'' (1 - 2 t)^2), t = self_concordance * farthest below 1/2. None without it.
+        """
+        if self.self_concordance is None:
+            return None
+        t = self.self_concordance * farthest
+        return DualRoom(1 / jnp.where(t < 0.5, 1 - 2 * t, 1) ** 2, jnp.ones_like(farthest), t < 0.5)
 
     @property
     def has_conjugate(self) -> bool:
@@ -266,7 +270,7 @@ class AbstractLoss(eqx.Module):
         Parameters
         ----------
         mean_loss : float
-            The mean loss of the fit.
+            The mean loss of the fit; where the loss has a `variance`, of half of Pearson's squared residuals.
         n : int
             The number of rows.
         freedom : int
@@ -283,6 +287,11 @@ class AbstractLoss(eqx.Module):
             Where the loss is no likelihood whose intervals are known.
         """
         raise TypeError(f"{type(self).__name__} gives no variance of the errors")
+
+    @property
+    def estimates_dispersion(self) -> bool:
+        """Whether the dispersion is estimated, so that intervals are compared with Student's t."""
+        return False
 
     def events(self, n: int, labels: np.ndarray) -> float:
         """How many events tell of the coefficients: a model without a penalty needs several for each.
@@ -320,18 +329,56 @@ class AbstractLoss(eqx.Module):
         """
         return LabelUnits(least=0.0 if self.attains_zero else labels.saturated)
 
+    def in_units(self, labels: LabelUnits) -> "AbstractLoss":
+        """The loss of labels and predictions in other units, divided by `labels.objective`.
+
+        Parameters
+        ----------
+        labels : LabelUnits
+            The units.
+
+        Returns
+        -------
+        AbstractLoss
+            The loss itself, unless it has numbers of its own that are in the units of the labels.
+        """
+        return self
+
     @property
     def has_link(self) -> bool:
-        """Whether the loss is A(prediction) - y prediction + c(y), with `link`, `cumulant` and `mean_margin` given."""
+        """Whether the loss is A(prediction) - y B(prediction) + c(y), A and B being `cumulant` and `natural`, and
+        `link` and `mean_margin` are given."""
         return type(self).link is not AbstractLoss.link
+
+    @property
+    def is_canonical(self) -> bool:
+        """Whether B is the prediction itself, so that the second derivative does not depend on the label."""
+        return self.has_link and type(self).natural is AbstractLoss.natural
 
     def link(self, mean: Array) -> Array:
         """The prediction at which the expected label is `mean`: the best constant for labels with that mean."""
         raise TypeError(f"{type(self).__name__} has no link function")
 
+    def inverse_link(self, prediction: Array) -> Array:
+        """What is predicted of the label: its mean, or where its quantile or its middle is."""
+        return prediction
+
     def cumulant(self, prediction: Array) -> Array:
-        """A(prediction), whose derivative is the expected label."""
+        """A(prediction), whose derivative is the expected label times B'(prediction)."""
         raise TypeError(f"{type(self).__name__} has no cumulant function")
+
+    def natural(self, prediction: Array) -> Array:
+        """B(prediction), the natural parameter of the labels' distribution."""
+        return prediction
+
+    @property
+    def has_variance(self) -> bool:
+        """Whether `variance` is given."""
+        return type(self).variance is not AbstractLoss.variance
+
+    def variance(self, mean: Array) -> Array:
+        """The variance of a label with this mean, up to the dispersion."""
+        raise TypeError(f"{type(self).__name__} gives no variance of a label")
 
     def mean_margin(self, mean: Array) -> Scalar:
         """How far the mean may be moved in any direction and be the mean of some prediction."""

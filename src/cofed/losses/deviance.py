@@ -5,7 +5,8 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Scalar
 
-from cofed.losses.base import AbstractLoss, Label, Prediction
+from cofed._util.types import Hyperparameter
+from cofed.losses.base import AbstractLoss, DualRoom, Label, Prediction
 
 
 class Deviance(AbstractLoss):
@@ -31,14 +32,18 @@ class Deviance(AbstractLoss):
         return self.loss(prediction, y) + self.loss.conjugate(jnp.zeros_like(prediction), y)
 
     @property
-    def curvature(self) -> float | None:
+    def curvature(self) -> Hyperparameter | None:
         """The loss's own."""
         return self.loss.curvature
 
     @property
-    def self_concordance(self) -> float | None:
+    def self_concordance(self) -> Hyperparameter | None:
         """The loss's own."""
         return self.loss.self_concordance
+
+    def dual_room(self, farthest: Scalar) -> DualRoom | None:
+        """The loss's own."""
+        return self.loss.dual_room(farthest)
 
     def conjugate(self, theta: Prediction, y: Label) -> Scalar:
         """The loss's, plus its least value"""

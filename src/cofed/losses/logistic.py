@@ -75,6 +75,10 @@ class Logistic(AbstractLoss):
         """The log odds."""
         return jnp.log(mean) - jnp.log1p(-mean)
 
+    def inverse_link(self, prediction: Array) -> Array:
+        """The probability of the label 1."""
+        return jax.nn.sigmoid(prediction)
+
     def cumulant(self, prediction: Array) -> Array:
         """log(1 + exp(prediction))"""
         return jax.nn.softplus(prediction)

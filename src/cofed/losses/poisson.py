@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Scalar
 
-from cofed.losses.base import AbstractLoss, Label, LabelMoments, LabelUnits, Prediction, preview
+from cofed.losses.base import AbstractLoss, Label, Prediction, preview
+from cofed.losses.label_units import LabelMoments, LabelUnits
 
 
 class Poisson(AbstractLoss):
@@ -82,6 +83,10 @@ class Poisson(AbstractLoss):
     def link(self, mean: Array) -> Array:
         """The logarithm."""
         return jnp.log(mean)
+
+    def inverse_link(self, prediction: Array) -> Array:
+        """exp(prediction)"""
+        return jnp.exp(prediction)
 
     def cumulant(self, prediction: Array) -> Array:
         """exp(prediction)"""

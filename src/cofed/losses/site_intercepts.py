@@ -20,7 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num, Scalar
 
-from cofed.losses.base import AbstractLoss, Label, LabelMoments, LabelUnits, Prediction
+from cofed._util.types import Hyperparameter
+from cofed.losses.base import AbstractLoss, Label, Prediction
+from cofed.losses.label_units import LabelMoments, LabelUnits
 
 Values = Float[Array, "n m"]
 
@@ -60,10 +62,10 @@ class SiteIntercepts(AbstractLoss):
 
     def __check_init__(self):
         bound = self.loss.self_concordance
-        if not self.loss.has_link or self.loss.outputs(np.zeros(1, int)) or bound is None or bound > 1:
+        if not self.loss.is_canonical or self.loss.outputs(np.zeros(1, int)) or bound is None or bound > 1:
             raise TypeError(
-                f"{type(self.loss).__name__} takes no intercepts of sites: that needs one prediction per row, a link "
-                "function, and third derivatives that do not exceed the second"
+                f"{type(self.loss).__name__} takes no intercepts of sites: that needs one prediction per row, a "
+                "canonical link, and third derivatives that do not exceed the second"
             )
 
     def __call__(self, prediction: Prediction, y: Label) -> Scalar:
@@ -87,7 +89,7 @@ class SiteIntercepts(AbstractLoss):
         return self.loss.least_label
 
     @property
-    def curvature(self) -> float | None:
+    def curvature(self) -> Hyperparameter | None:
         """The loss's own."""
         return self.loss.curvature
 

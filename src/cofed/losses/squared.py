@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Scalar
 
-from cofed._util.rounding import is_constant
 from cofed._util.scalars import require_flag
-from cofed.losses.base import AbstractLoss, Label, LabelMoments, LabelUnits, Prediction
+from cofed.losses.base import AbstractLoss, Label, Prediction
+from cofed.losses.label_units import LabelMoments, LabelUnits, standard_units
 
 
 class Squared(AbstractLoss):
@@ -30,6 +30,7 @@ class Squared(AbstractLoss):
     """
 
     elementwise: ClassVar[bool] = True
+    location: ClassVar[bool] = True
     likelihood: ClassVar[bool] = True
     quadratic: ClassVar[bool] = True
     attains_zero: ClassVar[bool] = True
@@ -65,14 +66,14 @@ class Squared(AbstractLoss):
         """The sum of the squared residuals over the degrees of freedom."""
         return 2 * mean_loss / self.curvature * n / max(freedom, 1)
 
+    @property
+    def estimates_dispersion(self) -> bool:
+        """True"""
+        return True
+
     def label_units(self, labels: LabelMoments, fit_intercept: bool) -> LabelUnits:
         """Centred (where there is an intercept) and divided by the standard deviation."""
-        mean = labels.mean if fit_intercept else 0.0
-        var = labels.var if fit_intercept else labels.var + labels.mean**2
-        if is_constant(labels.n, mean, var):
-            return LabelUnits(mean, np.inf, 1.0, mean, 1.0, 0.0)
-        size = float(np.sqrt(var))
-        return LabelUnits(mean, size, size, mean, var, 0.0)
+        return standard_units(labels, fit_intercept, 2)
 
     def link(self, mean: Array) -> Array:
         """The mean itself."""

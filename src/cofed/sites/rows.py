@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from cofed._util.programs import keep_programs
+from cofed.losses import AbstractLoss
 from cofed.sites.folds import Folds
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.table import Scaling, Table, padded_size
@@ -106,7 +107,7 @@ class SiteRows:
 
     @functools.cached_property
     def offset_off_labels(self) -> "SiteRows":
-        """The same for a squared loss: y less the offset, in place of predictions with it."""
+        """The same for a loss of prediction - y: y less the offset, in place of predictions with it."""
         return self if self.offset is None else dataclasses.replace(self, y=self.y - self.offset, offset=None)
 
     def table(self, scaling: Scaling | None, folds: Folds | None) -> Table:
@@ -148,16 +149,21 @@ class SiteRows:
         """The answer to a question without noise."""
         if not isinstance(message, query.message):
             raise TypeError(f"the query {query.name} takes a {query.message.__name__}, got {type(message).__name__}")
-        is_squared = message.loss is not None and message.loss.of_rows.quadratic
-        table = (self.offset_off_labels if is_squared else self).table(message.scaling, message.folds)
+        is_shifted = message.loss is not None and message.loss.of_rows.location
+        table = (self.offset_off_labels if is_shifted else self).table(message.scaling, message.folds)
         # The table is in these units and folds already: other units and seeds share a program.
         dealt = None if message.folds is None else Folds(message.folds.n)
-        bare = dataclasses.replace(message, scaling=None, folds=dealt)
+        bare = dataclasses.replace(message, scaling=None, folds=dealt, loss=as_arrays(message.loss))
         found = []
         for part in query.parts(bare):
             answer = compiled(query, table, query.padded(part))
             found.append(query.trimmed(jax.tree.map(np.asarray, answer), part))
         return found[0] if len(found) == 1 else query.joined(found, message)
+
+
+def as_arrays(loss: AbstractLoss | None) -> AbstractLoss | None:
+    """The loss with its numbers as arrays, so that another number shares a program."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, float) else leaf, loss)
 
 
 @eqx.filter_jit

@@ -4,11 +4,12 @@ import dataclasses
 from collections.abc import Mapping
 
 from cofed._util import naming
+from cofed.losses.families import Family
 from cofed.sites.agreement import predicted_columns, union, usable, usable_columns
 from cofed.sites.columns import WORDS, ColumnInfo, Label, TableInfo
 from cofed.sites.design import Target
 from cofed.sites.site_table import TableMismatch
-from cofed.studies.schema import PREDICTS, Analysis, Family, Study, StudyHead, StudySite, Variable
+from cofed.studies.schema import PREDICTS, Analysis, Study, StudyHead, StudySite, Variable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Draft:
 def draft(
     infos: Mapping[str, TableInfo],
     target: str | Target | None = None,
-    family: Family | None = None,
+    family: str | None = None,
     name: str = "study",
 ) -> Draft:
     """A study of all columns that can be variables, with one analysis where there is a target.
@@ -110,7 +111,7 @@ def unusable(told: Mapping[str, ColumnInfo], infos: Mapping[str, TableInfo]) -> 
     return None
 
 
-def variable_of(name: str, told: dict[str, ColumnInfo], family: Family | None, findings: list[str]) -> Variable:
+def variable_of(name: str, told: dict[str, ColumnInfo], family: str | None, findings: list[str]) -> Variable:
     """A column as a variable; as a target, what its family needs it to be."""
     kinds = {info.kind for info in told.values()} - {"empty"}
     if "text" in kinds:
@@ -125,7 +126,7 @@ def variable_of(name: str, told: dict[str, ColumnInfo], family: Family | None, f
     return Variable(kind="number")
 
 
-def analysis_of(asked: Target, variables: Mapping[str, Variable], family: Family | None) -> Analysis:
+def analysis_of(asked: Target, variables: Mapping[str, Variable], family: str | None) -> Analysis:
     """The analysis of a draft: a lasso whose strength cross-validation chooses."""
     target = asked.name
     variable = variables[target]
@@ -133,8 +134,9 @@ def analysis_of(asked: Target, variables: Mapping[str, Variable], family: Family
         two = variable.kind == "binary" or len(variable.levels or ()) == 2
         family = "binomial" if two else "multinomial" if variable.kind == "factor" else "gaussian"
         family = family if asked.event is None else "cox"
-    if variable.kind not in PREDICTS[family]:
-        kinds = " or ".join(PREDICTS[family])
+    allowed = PREDICTS[Family.of(family).name]
+    if variable.kind not in allowed:
+        kinds = " or ".join(allowed)
         raise TableMismatch([f"{family} predicts a {kinds}, but column {target!r} is a {variable.kind}"])
     features = tuple(name for name in variables if name not in predicted_columns(asked))
     if not features:

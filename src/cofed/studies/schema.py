@@ -10,17 +10,19 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from cofed._util import naming
 from cofed._util.toml_mistakes import Place, TomlFile, did_you_mean
+from cofed.losses.families import FAMILIES as LOSSES
+from cofed.losses.families import Family
 from cofed.sites.columns import MOST_LEVELS, Label, level_text
 from cofed.sites.design import Design, Feature, RowColumn, Target
 
-Family: TypeAlias = Literal["gaussian", "binomial", "multinomial", "poisson", "cox"]
 VariableKind: TypeAlias = Literal["number", "count", "binary", "factor"]
 # Which kinds of variables a family predicts.
-PREDICTS: dict[Family, tuple[VariableKind, ...]] = {
+PREDICTS: dict[str, tuple[VariableKind, ...]] = {
     "gaussian": ("number", "count"),
     "binomial": ("binary", "factor"),
     "multinomial": ("factor",),
     "poisson": ("count",),
+    **dict.fromkeys(LOSSES, ("number", "count")),
     "cox": ("number", "count"),
 }
 Text = Annotated[str, Field(min_length=1)]
@@ -143,8 +145,10 @@ class Analysis(StudyPart):
         Its name in the study.
     target : str
         The variable to predict; of "cox", that of times.
-    family : {"gaussian", "binomial", "multinomial", "poisson", "cox"}
-        What the target is: a number, one of two classes, one of several, a count, the time to an event.
+    family : str
+        What the target is: "gaussian", a number; "binomial", one of two classes; "multinomial", one of several;
+        "poisson", a count; "gamma", a positive amount; "tweedie(power)", an amount that may be 0; "huber(delta)" and
+        "quantile(level, width)", a number with outliers, and a quantile of one; "cox", the time to an event.
     features : list of str, optional
         The variables to predict from; all others where not given.
     penalty : {"l1", "elasticnet", "group"}
@@ -180,7 +184,7 @@ class Analysis(StudyPart):
     """
 
     name: Text
-    family: Family
+    family: Text
     target: Text
     features: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)] | None = None
     penalty: Literal["l1", "elasticnet", "group"] = "l1"
@@ -197,6 +201,27 @@ class Analysis(StudyPart):
     offset: Text | None = None
     class_weight: Literal["balanced"] | None = None
     site_effects: Literal["none", "fixed"] = "none"
+
+    @field_validator("family")
+    @classmethod
+    def known_family(cls, family: str) -> str:
+        """Refuse what is no family, or has other numbers."""
+        found = Family.of(family)
+        if found.name not in PREDICTS or (found.numbers and found.name not in LOSSES):
+            raise ValueError(f"it should be one of {', '.join(PREDICTS)}")
+        if found.name in LOSSES:
+            found.loss()
+        return family
+
+    @property
+    def kind(self) -> str:
+        """The family's name, without its numbers."""
+        return Family.of(self.family).name
+
+    @property
+    def takes_robust_errors(self) -> bool:
+        """Whether the model does not know the variances of its coefficients."""
+        return self.class_weight is not None or self.kind in ("huber", "quantile")
 
     @property
     def predicted(self) -> tuple[str, ...]:
@@ -233,7 +258,7 @@ class Analysis(StudyPart):
 
     def unfit_roles(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """Why variables cannot be weights or offsets, and sites have no intercepts of their own."""
-        if self.site_effects == "fixed" and self.family in ("multinomial", "cox"):
+        if self.site_effects == "fixed" and self.kind in ("multinomial", *LOSSES, "cox"):
             yield ("site_effects",), f"it is for gaussian, binomial and poisson, and the family is {self.family}"
         for role, name in self.roles.items():
             if role in ("target", "event"):
@@ -261,8 +286,8 @@ class Analysis(StudyPart):
 
     def unfit_target(self, target: Variable) -> Iterator[tuple[Place, str]]:
         """Why the family does not predict a variable of this kind."""
-        if target.kind not in PREDICTS[self.family]:
-            kinds = " or ".join(PREDICTS[self.family])
+        if target.kind not in PREDICTS[self.kind]:
+            kinds = " or ".join(PREDICTS[self.kind])
             yield ("family",), f"{self.family} predicts a {kinds}, but {self.target!r} is a {target.kind}"
         elif self.family == "binomial" and target.levels is not None and len(target.levels) > 2:
             yield ("family",), f"binomial predicts two levels, but {self.target!r} has {len(target.levels)}"

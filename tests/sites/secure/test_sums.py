@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cofed import estimators
-from cofed.losses import Poisson, Squared
+from cofed.losses import Poisson, Squared, Tweedie
 from cofed.sites import QuestionRefused, Scaling, table_sites
 from cofed.sites.audit import verify
 from cofed.sites.network import SitesMissing
@@ -23,6 +23,7 @@ FITS = [
     (estimators.FederatedLassoCV(cv=3), "cost"),
     (estimators.FederatedLogisticRegression(alpha=0.02), "ill"),
     (estimators.FederatedPoisson(alpha=0.02), "visits"),
+    (estimators.FederatedGLM(Tweedie(1.5), alpha=0.02), "visits"),
     (estimators.FederatedStandardScaler(), "cost"),
 ]
 

@@ -39,7 +39,7 @@ PRECISION = 1e-6  # of the lasso that chooses features
 def debiased(likelihood: Likelihood, fitted: np.ndarray, chosen: list[int]) -> Estimates:
     """Estimates of chosen coefficients, from the parameters of the fit."""
     theta = fitted if likelihood.is_linear else sparse(likelihood)
-    at = likelihood.look(theta, np.arange(len(theta)))
+    at = likelihood.scored(theta, np.arange(len(theta)))
     p, n = likelihood.features, likelihood.n
     drop = eliminate_intercept(at.information, p)
     H, g = drop @ at.information @ drop.T, drop @ at.gradient
@@ -90,7 +90,9 @@ def sparse(likelihood: Likelihood) -> np.ndarray:
         if prediction is None:
             prediction = row.link(problem.null.mean) if likelihood.at_sites else jnp.zeros(())
         bend = float(jax.grad(jax.grad(row))(prediction, problem.null.mean))
-    noise = spread * np.sqrt(bend / (problem.weight * likelihood.weight))  # of the gradient
+    noise = spread * np.sqrt(
+        bend * likelihood.rough_dispersion / (problem.weight * likelihood.weight)
+    )  # of the gradient
     strength = np.sqrt(2 * np.log(max(p, 2))) * np.where(noise > 0, noise, 1.0)
     psi = WeightedElasticNet(jnp.asarray(strength), jnp.zeros(p))
     found = solve(problem, psi, "auto", PRECISION, 1000)

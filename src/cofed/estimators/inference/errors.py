@@ -89,7 +89,7 @@ def ask(owner: str, likelihood: Likelihood, found: Estimates, errors: str) -> Me
         inverse=inverse,
         clustered=errors not in ROBUST,
         scaling=problem.units.scaling,
-        loss=problem.survey.loss,
+        loss=problem.asked_loss,
     )
     answer = problem.sites.ask(meat, message)
     lone = round(float(answer.lone))

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cofed.estimators.standardized_problem import StandardizedProblem, second_moments
+from cofed.losses import Reweighted
 from cofed.models import Weights
 from cofed.solvers.curvature import unpack
 
@@ -38,6 +39,7 @@ class Likelihood:
 
     problem: StandardizedProblem
     excluded: np.ndarray  # whether each feature is left out
+    expected: bool = True  # whether the information is Fisher's, as the model's own standard errors have it
 
     @property
     def used(self) -> np.ndarray:
@@ -90,6 +92,14 @@ class Likelihood:
         labels = np.sum(self.problem.survey.sums.labels, axis=0) * self.n / self.problem.weight
         return self.problem.survey.loss.events(self.n, labels)
 
+    @property
+    def rough_dispersion(self) -> float:
+        """The dispersion beside the model without features, which is rather too large."""
+        loss, found = self.problem.survey.loss, self.problem.survey.label_moments
+        if not loss.has_variance:
+            return 1.0
+        return loss.dispersion(found.var / (2 * float(loss.variance(jnp.asarray(found.mean)))), self.n, self.n - 1)
+
     def positions(self, columns: np.ndarray) -> np.ndarray:
         """The positions of the parameters of these columns, column by column."""
         return (np.asarray(columns)[:, None] * self.outputs + np.array(self.contrasts)[None, :]).ravel()
@@ -123,6 +133,27 @@ class Likelihood:
             information = self.weight * unpack(np.asarray(answer.hessian[0]), len(where))
         return LikelihoodPoint(theta, where, self.weight * float(answer.loss[0]), self.weight * gradient, information)
 
+    @property
+    def reweighted(self) -> StandardizedProblem:
+        """The problem whose loss is `Reweighted`, where the loss has a variance."""
+        survey = self.problem.survey
+        if not survey.loss.has_variance:
+            return self.problem
+        asked = dataclasses.replace(survey, loss=Reweighted(survey.loss))
+        return dataclasses.replace(self.problem, survey=asked)
+
+    def scored(self, theta: np.ndarray, where: np.ndarray) -> LikelihoodPoint:
+        """Look at a model as generalised linear models are judged: by Fisher's information and Pearson's residuals.
+
+        Of a loss whose second derivative is its own expectation, or that has no variance, it is `look`; so it is for
+        robust standard errors, which believe no variance.
+        """
+        return (
+            dataclasses.replace(self, problem=self.reweighted).look(theta, where)
+            if self.expected
+            else self.look(theta, where)
+        )
+
     def at_null(self, where: np.ndarray) -> LikelihoodPoint:
         """The model without features, of a squared loss: what the survey has told, without an exchange."""
         null, start = self.problem.null, self.problem.start
@@ -152,7 +183,7 @@ class Likelihood:
         if known is not None:
             return known
         where = np.arange(self.columns) * self.outputs
-        answer = self.problem.look([self.problem.start], [0], where)
+        answer = self.reweighted.look([self.problem.start], [0], where)
         found = unpack(np.asarray(answer.hessian[0]), self.columns)
         spread = np.asarray(self.problem.null.spread)
         largest = int(spread.argmax())

@@ -17,12 +17,16 @@ from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.inference.debiased import EVENTS, debiased
 from cofed.estimators.inference.errors import Estimates, Spread, spread
 from cofed.estimators.inference.likelihood import Likelihood
-from cofed.estimators.inference.unpenalised import Separated, unpenalised
+from cofed.estimators.inference.unpenalised import Separated, newton_step, unpenalised
+from cofed.estimators.penalty import elastic_net
 from cofed.estimators.progress import LARGEST
+from cofed.estimators.solver import solve
 from cofed.estimators.standardized_problem import StandardizedProblem
+from cofed.losses import AbstractLoss
 from cofed.sites.intake import feature_names, is_list
 
 Chosen = Given[list[str] | list[int] | str | int | None]
+SOLVED = 1e-10  # of the model without a penalty from which Newton's steps begin
 SHOWN = 5  # columns that are named in a sentence
 
 
@@ -44,12 +48,12 @@ def infer(
             f"{owner}: with class_weight the model does not know the variances of its coefficients; take robust "
             "standard errors, such as errors='hc1'"
         )
-    check_possible(owner, problem, level)
+    check_possible(owner, problem, level, errors)
     options = model._feature_options()
     if options is not None and options.is_bounded:
         raise ValueError(f"{owner}: there are no intervals for coefficients with limits (low, high)")
     excluded = np.zeros(len(names), bool) if options is None else options.excluded
-    likelihood = Likelihood(problem, excluded)
+    likelihood = Likelihood(problem, excluded, errors == "model")
     chosen = [j for j in positions(owner, names, coefficients) if coefficients is not None or not excluded[j]]
     if excluded[chosen].any():
         raise ValueError(
@@ -64,6 +68,11 @@ def infer(
     try:
         if enough(likelihood):
             found = without_penalty(likelihood, start(model, likelihood), chosen)
+        elif not likelihood.problem.survey.loss.has_dispersion:
+            raise ValueError(
+                f"{owner}: intervals need {EVENTS} rows for each of the {len(likelihood.used)} parameters, and there "
+                f"are {likelihood.n}"
+            )
         elif excluded.any():
             raise ValueError(
                 f"{owner}: with so few rows, intervals are for all features: leave columns out of X, not by exclude"
@@ -91,12 +100,15 @@ def enough(likelihood: Likelihood) -> bool:
     return likelihood.n > parameters if likelihood.is_linear else likelihood.events >= EVENTS * parameters
 
 
-def check_possible(owner: str, problem: StandardizedProblem, level: Given[float]) -> None:
+def check_possible(owner: str, problem: StandardizedProblem, level: Given[float], errors: str) -> None:
     """Refuse what no interval is known for."""
     features = len(problem.units.mean)
-    if not problem.loss.has_dispersion or np.ndim(problem.start.coef) > 1 + (np.size(problem.null.mean) > 1):
+    if np.ndim(problem.start.coef) > 1 + (np.size(problem.null.mean) > 1):
+        raise ValueError(f"{owner}: intervals are for a vector of coefficients, not for a matrix")
+    if not problem.survey.loss.has_dispersion and errors == "model":
         raise ValueError(
-            f"{owner}: intervals are for linear, logistic, multinomial and Poisson models of a vector of coefficients"
+            f"{owner}: {type(problem.survey.loss).__name__} is no likelihood that would know the variances of its "
+            "coefficients; take robust standard errors, such as errors='hc1'"
         )
     if features > LARGEST:
         raise ValueError(
@@ -113,7 +125,15 @@ def parameters(model: FederatedLinearModel, likelihood: Likelihood) -> np.ndarra
 
 
 def start(model: FederatedLinearModel, likelihood: Likelihood) -> np.ndarray:
-    """Where to begin without a penalty: the weakest of a path is nearest, where there is a path."""
+    """Where to begin without a penalty: the weakest of a path is nearest, where there is a path.
+
+    Newton's steps alone may not get there for a loss that is straight nearly everywhere: it is solved for beforehand.
+    """
+    problem = likelihood.problem
+    if not problem.survey.loss.has_dispersion:
+        psi = elastic_net(0.0, 1.0, problem.units, options=model._feature_options())
+        found = solve(problem, psi, "auto", SOLVED, 1000)
+        return np.append(found.w.coef, [] if found.w.intercept is None else found.w.intercept)
     path = vars(model).get("path_")
     if path is None:
         return parameters(model, likelihood)
@@ -126,22 +146,32 @@ def without_penalty(likelihood: Likelihood, begin: np.ndarray, chosen: list[int]
     found = unpenalised(likelihood, begin, likelihood.used)
     asked, p = likelihood.positions(np.array(chosen, int)), likelihood.features
     place = {int(at): i for i, at in enumerate(found.where)}
-    influence = np.array([found.inverse[place[at]] if at in place else np.zeros(len(place)) for at in asked])
     loss, rank = likelihood.problem.survey.loss, len(found.where) + likelihood.at_sites
-    free, linear = likelihood.n - rank, likelihood.is_linear
+    free, information, inverse, value = likelihood.n - rank, found.information, found.inverse, found.loss
+    if loss.has_variance and likelihood.expected:
+        seen = likelihood.scored(found.theta, found.where)
+        information, inverse, value = seen.information, newton_step(seen).inverse, seen.loss
+    influence = np.array([inverse[place[at]] if at in place else np.zeros(len(place)) for at in asked])
     return Estimates(
         value=found.theta[asked],
         influence=influence.reshape(len(asked), -1),
         theta=found.theta,
         where=found.where,
-        information=found.information,
-        inverse=found.inverse,
-        dispersion=loss.dispersion(max(found.loss, 0.0) / likelihood.n, likelihood.n, free),
+        information=information,
+        inverse=inverse,
+        dispersion=loss.dispersion(max(value, 0.0) / likelihood.n, likelihood.n, free) if loss.has_dispersion else 1.0,
         rank=rank,
-        freedom=float(free) if linear else np.inf,
-        how="least squares" if linear else "maximum likelihood, without the penalty",
+        freedom=float(free) if loss.of_rows.estimates_dispersion else np.inf,
+        how=without_penalty_in_words(loss.of_rows),
         unknown={j: [i for i in on if i < p] for j, on in found.columns.dependent.items()},
     )
+
+
+def without_penalty_in_words(loss: AbstractLoss) -> str:
+    """What the estimates are of."""
+    if loss.quadratic:
+        return "least squares"
+    return "maximum likelihood, without the penalty" if loss.has_dispersion else "the least loss, without the penalty"
 
 
 def tabulated(

@@ -218,13 +218,15 @@ def reference_rows(features: tuple[str, ...], rows: int) -> np.ndarray:
 
 
 def reference_labels(loss: AbstractLoss, rows: int) -> np.ndarray:
-    """Labels of such rows: classes, 0 and 1, normal numbers, or times and events."""
+    """Labels of such rows: classes, 0 and 1, numbers (normal ones, or their exponentials), or times and events."""
     u = generator("labels").random(rows)
     if loss.of_times:
         return np.column_stack([np.exp(normal("number", rows)), u < 0.5])
     k, loss = n_outputs(loss), loss.of_rows
     if k > 1:
         return (u * k).astype(np.int32)
+    if loss.excludes_least_label:
+        return np.exp(normal("number", rows))
     if loss.has_accuracy or loss.least_label is not None:
         return (u < 0.5).astype(float)
     return normal("number", rows)

@@ -60,9 +60,10 @@ class SumsQuery(AbstractQuery[Message]):
                     "it in other units"
                 )
         least = None if message.loss is None else message.loss.least_label
-        if least is not None and y.min() < least:
-            return f"y must be >= {least:g}, but {int(np.sum(y < least))} values of y are not"
-        return None
+        if message.loss is None or least is None:
+            return None
+        above, sign = (y > least, ">") if message.loss.excludes_least_label else (y >= least, ">=")
+        return None if above.all() else f"y must be {sign} {least:g}, but {int(np.sum(~above))} values of y are not"
 
 
 class MomentsMessage(Message):

@@ -256,7 +256,10 @@ def test_missing_values_are_refused_dropped_or_filled_in(table, tmp_path):
 
 
 REFUSALS = {
-    "family": (["--family", "gamma"], "--family must be gaussian, binomial, multinomial, poisson or cox, got 'gamma'"),
+    "family": (
+        ["--family", "normal"],
+        "--family must be gaussian, binomial, multinomial, poisson, gamma, tweedie, huber,",
+    ),
     "penalty": (["--penalty", "l3"], "--penalty must be l1, elasticnet or group, got 'l3'"),
     "select": (["--select", "best"], "--select must be min, 1se, aic or bic, got 'best'"),
     "l1_ratio": (["--l1-ratio", 0.5], "--l1-ratio is for --penalty elasticnet, which is l1 here"),

@@ -71,9 +71,9 @@ class FitPlan:
     FederatedLassoCV(criterion='1se')
     >>> FitPlan("tweedie(1.2)", alpha=0.1).estimator()
     FederatedGLM(loss=Tweedie(power=1.2))
-    >>> FitPlan("normal")
+    >>> FitPlan("gamma", penalty="group")
     Traceback (most recent call last):
-    ValueError: --family must be gaussian, binomial, multinomial, poisson, gamma, tweedie, huber, quantile or cox, ...
+    ValueError: --penalty group is for gaussian, binomial and multinomial, not for gamma
     """
 
     family: str

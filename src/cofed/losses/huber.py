@@ -16,17 +16,16 @@ from cofed.losses.label_units import LabelMoments, LabelUnits, standard_units
 class Huber(AbstractLoss):
     """r^2/2 for |r| <= delta, else delta (|r| - delta/2), with r = prediction - y.
 
-        Parameters
-        ----------
-        delta : float, default=1.0
-            Where the square ends and the straight line begins, in the units of y; > 0.
+    Parameters
+    ----------
+    delta : float, default=1.0
+        Where the square ends and the straight line begins, in the units of y; > 0.
 
-        Examples
-        --------
-        >>> import jax.numpy as jnp
-    import numpy as np
-        >>> float(Huber(delta=1.0)(jnp.array(3.0), jnp.array(0.0)))
-        2.5
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> float(Huber(delta=1.0)(jnp.array(3.0), jnp.array(0.0)))
+    2.5
     """
 
     elementwise: ClassVar[bool] = True

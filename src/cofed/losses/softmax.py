@@ -95,6 +95,10 @@ class Softmax(AbstractLoss):
         """The logarithms of the probabilities."""
         return jnp.log(mean)
 
+    def inverse_link(self, prediction: Array) -> Array:
+        """The probabilities of the classes."""
+        return jax.nn.softmax(prediction)
+
     def cumulant(self, prediction: Array) -> Array:
         """log sum exp(prediction)"""
         return jax.nn.logsumexp(prediction)

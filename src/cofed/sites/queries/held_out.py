@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from cofed.losses import AbstractLoss
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers, few_sizes, n_outputs, statistic
 from cofed.sites.table import Table, sum_rows
 
@@ -62,7 +61,7 @@ class HeldOutQuery(AbstractQuery[HeldOutMessage]):
             right = jnp.ones_like(weight)
             if judge.has_accuracy:
                 right = jax.vmap(jax.vmap(judge.correct, in_axes=(0, None)))(flat, rows.y)
-            mean = expected(judge, flat)
+            mean = judge.inverse_link(flat)
             off = statistic(judge, rows.y)[:, None, :] - (mean[..., None] if single else mean)
 
             def total(values: Array) -> Array:  # a row that is not held out may have an infinite loss
@@ -116,13 +115,6 @@ class HeldOutQuery(AbstractQuery[HeldOutMessage]):
 
     def trimmed(self, answer: HeldOutAnswer, message: HeldOutMessage) -> HeldOutAnswer:
         return jax.tree.map(lambda values: values[: np.shape(message.coef)[0]], answer)
-
-
-def expected(loss: AbstractLoss, z: Float[Array, "n M ..."]) -> Array:
-    """What models expect of the labels: their means."""
-    if not loss.has_link:
-        return z
-    return jax.vmap(jax.vmap(jax.grad(lambda one: jnp.sum(loss.cumulant(one)))))(z)
 
 
 def binned(message: HeldOutMessage, rows: Table, weight: Array, z: Array, mean: Array) -> tuple[Array, Array, Array]:

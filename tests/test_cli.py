@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pandas as pd
@@ -259,6 +260,42 @@ def test_help_teaches_and_every_option_explains_itself():
     options = flat(invoke("demo", "--help").output)
     for option in ("--rounds", "--clients", "--seed", "--out", "--quick"):
         assert option in options
+
+
+def test_help_groups_commands_by_what_brings_a_user_here():
+    general = invoke("--help").output
+    heads = ["First steps", "Models of several sites' tables", "Sites and servers", "Algorithms and experiments"]
+    places = [general.index(f"─ {head} ") for head in heads]
+    assert places == sorted(places)
+    assert places[1] < general.index("│ study ") < places[2]
+    assert "--install-completion" in general
+
+
+def test_the_doctor_says_what_is_there_and_what_is_wrong(monkeypatch, tmp_path):
+    monkeypatch.setenv("COFED_DATA", str(tmp_path))
+    found = {one["what"]: one for one in json.loads(invoke("doctor", "--json").output)}
+    assert found["cofed"]["found"] == cofed.__version__
+    assert found["jax"]["state"] == found["extra watch"]["state"] == found["data sets"]["state"] == "fine"
+    monkeypatch.setenv("COFED_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setattr(metadata, "version", without("cryptography"))
+    shown = invoke("doctor")
+    assert shown.exit_code == 1
+    assert "without" in flat(shown.output)
+    assert "cryptography" in flat(shown.output)
+    assert "pip install 'cofed[flower]'" in flat(shown.output)
+    assert "which is no folder" in flat(shown.output)
+
+
+def without(package):
+    """The versions of packages, where one is not installed."""
+    known = metadata.version
+
+    def version(name):
+        if name == package:
+            raise metadata.PackageNotFoundError(name)
+        return known(name)
+
+    return version
 
 
 def test_help_pages_read_as_those_of_other_programs():

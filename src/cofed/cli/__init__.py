@@ -12,6 +12,7 @@ from cofed.cli.algorithms import algorithms
 from cofed.cli.audit import audit
 from cofed.cli.demo import demo
 from cofed.cli.describe import describe
+from cofed.cli.doctor import doctor
 from cofed.cli.experiment_files import init, plan, run, tune
 from cofed.cli.federate import federate
 from cofed.cli.fit import fit
@@ -33,6 +34,8 @@ Try it:
 - [bold]cofed demo[/bold]  the curse of primal averaging, in under a minute
 
 - [bold]cofed demo --seed 1 --out seed1[/bold]  the same on other data
+
+- [bold]cofed doctor[/bold]  what is installed here, and what to do about what is missing
 
 - [bold]cofed fit hospitals --target ill --infer[/bold]  a sparse model of all sites' tables, with intervals
 
@@ -64,6 +67,8 @@ Try it:
 
 Exit codes: 0 success, 1 failure (a run diverged, a file could not be written), 2 bad input, 130 interrupted.
 
+Completion of words in your shell: [bold]cofed --install-completion[/bold].
+
 In Python: [bold]cofed.run(problem, federation, cofed.FedDualAvg(client_lr=0.01), rounds=100)[/bold],
 and help(cofed.run) says more.
 """
@@ -72,19 +77,21 @@ app = typer.Typer(
     cls=CommandGroup,
     help=flowing(HELP),
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# As --help lists them.
-COMMANDS = (
-    *(demo, describe, fit, survival, advise, algorithms, reproduce, race, run, tune, plan, init, report, federate),
-    *(site, serve, audit),
-)
-for command in COMMANDS:
-    app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""))(command)
-app.add_typer(study, name="study")
+# As --help lists them, by what brings a user here.
+COMMANDS = {
+    "First steps": (demo, doctor),
+    "Models of several sites' tables": (describe, fit, survival, advise),
+    "Sites and servers": (site, serve, audit, federate),
+    "Algorithms and experiments": (algorithms, race, reproduce, init, plan, run, tune, report),
+}
+for panel, commands in COMMANDS.items():
+    for command in commands:
+        app.command(cls=PlainCommand, help=flowing(command.__doc__ or ""), rich_help_panel=panel)(command)
+app.add_typer(study, name="study", rich_help_panel="Models of several sites' tables")
 
 
 def print_version(asked: bool) -> bool:

@@ -1,0 +1,168 @@
+"""`cofed doctor`: what is installed here, what this machine has, and what to do about what is missing."""
+
+import os
+import platform
+import re
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.console import Console
+
+from cofed.cli.messages import BAD_END
+
+FINE, MISSING, WRONG = "fine", "missing", "wrong"
+# What each extra is for; those for developers of cofed are not looked at.
+PURPOSES = {
+    "flower": "fits and algorithms over a network",
+    "privacy": "the accounting of differential privacy",
+    "watch": "the page of cofed fit --watch",
+    "data": "brain scans and HDF5 files",
+    "excel": "tables as .xlsx",
+    "tensorboard": "curves in TensorBoard",
+    "mlflow": "runs in MLflow",
+}
+
+
+class Finding(NamedTuple):
+    """Something that was looked at."""
+
+    what: str
+    found: str
+    state: str = FINE
+    advice: str = ""
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs and for reports of bugs.")] = False,
+) -> None:
+    """Say what is installed, which extras there are, what this machine has, and what to do about what is wrong.
+
+    Nothing is changed, and nothing leaves this machine. Exit code 1 where something is wrong; an extra that is not
+    installed is not.
+
+    Example: cofed doctor
+    """
+    findings = [*versions(), *extras(), *this_machine(), program_cache(), data_files()]
+    if as_json:
+        import json
+
+        print(json.dumps([finding._asdict() for finding in findings], indent=2))
+    else:
+        show(findings)
+    if any(finding.state == WRONG for finding in findings):
+        raise typer.Exit(BAD_END)
+
+
+def show(findings: list[Finding]) -> None:
+    """The findings as a table."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    marks = {FINE: "[green]✓[/green]", MISSING: "[dim]–[/dim]", WRONG: "[red]✗[/red]"}  # noqa: RUF001
+    table = Table(box=box.SIMPLE_HEAD, show_header=False)
+    for finding in findings:
+        advice = f"\n[dim]{escape(finding.advice)}[/dim]" if finding.advice else ""
+        table.add_row(marks[finding.state], finding.what, escape(finding.found) + advice)
+    Console().print(table)
+
+
+def versions() -> Iterator[Finding]:
+    """cofed, Python, and what cofed always needs."""
+    yield Finding("cofed", metadata.version("cofed"))
+    yield Finding("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    for requirement in metadata.requires("cofed") or ():
+        name, wanted, extra = parts(requirement)
+        if extra is None:
+            yield installed(name, wanted)
+
+
+def parts(requirement: str) -> tuple[str, str, str | None]:
+    """The name of a required package, the versions that will do, and the extra that asks for it.
+
+    >>> parts("flwr<1.43,>=1.40; extra == 'flower'")
+    ('flwr', '<1.43,>=1.40', 'flower')
+    >>> parts("jax>=0.7")
+    ('jax', '>=0.7', None)
+    """
+    told, _, marker = requirement.partition(";")
+    found = re.match(r"\s*([\w.-]+)(?:\[[^]]*\])?\s*\(?([^)]*)\)?", told)
+    extra = re.search(r"""extra\s*==\s*['"]([\w-]+)['"]""", marker)
+    name, wanted = (found[1], found[2].strip()) if found else (told.strip(), "")
+    return name, wanted, extra[1] if extra else None
+
+
+def installed(name: str, wanted: str) -> Finding:
+    """Whether a package is there, and its version; that it will do, pip has checked."""
+    try:
+        return Finding(name, f"{metadata.version(name)} (asked for: {wanted})")
+    except metadata.PackageNotFoundError:
+        return Finding(name, "not installed", WRONG, f"pip install '{name}{wanted}'")
+
+
+def extras() -> Iterator[Finding]:
+    """The extras, and what each lacks."""
+    needed: dict[str, list[Finding]] = {}
+    for requirement in metadata.requires("cofed") or ():
+        name, wanted, extra = parts(requirement)
+        if extra in PURPOSES and name != "cofed":
+            needed.setdefault(extra, []).append(installed(name, wanted))
+    for extra, purpose in PURPOSES.items():
+        lacks = [one.what for one in needed.get(extra, []) if one.state != FINE]
+        if lacks:
+            advice = f"for {purpose}: pip install 'cofed[{extra}]'"
+            yield Finding(f"extra {extra}", f"without {', '.join(lacks)}", MISSING, advice)
+        else:
+            yield Finding(f"extra {extra}", purpose)
+
+
+def this_machine() -> Iterator[Finding]:
+    """Cores, memory, and JAX's devices."""
+    from cofed._util import machine
+
+    cores = machine.cores()
+    yield Finding("cores", str(cores), advice="cofed.mesh(n) spreads clients over n of them" if cores > 1 else "")
+    there = machine.available()
+    if there is not None:
+        low = there < 2**31
+        advice = "clients on disk take less: Federation.from_parquet(..., on_disk=True)" if low else ""
+        yield Finding("memory", f"{machine.size(there)} available", advice=advice)
+    try:
+        import jax
+
+        devices = jax.devices()
+        yield Finding("JAX's devices", f"{len(devices)} x {devices[0].platform}")
+    except Exception as error:  # whatever a broken installation raises is what the user must see
+        yield Finding("JAX's devices", f"{type(error).__name__}: {error}", WRONG, "pip install --upgrade jax jaxlib")
+
+
+def program_cache() -> Finding:
+    """Where compiled programs are kept."""
+    import jax
+
+    from cofed._util import programs
+
+    if os.environ.get("COFED_CACHE", "on").lower() in programs.OFF:
+        return Finding("compiled programs", "not kept: COFED_CACHE is off", advice="every new process compiles anew")
+    folder = programs.keep_programs()
+    own = jax.config.jax_compilation_cache_dir
+    if folder is None and own is not None:
+        return Finding("compiled programs", f"{own}, as JAX was told")
+    if folder is None:
+        advice = "set COFED_CACHE to a folder of your own with some room; until then every new process compiles anew"
+        return Finding("compiled programs", "the cache folder cannot be used", WRONG, advice)
+    taken = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return Finding("compiled programs", f"{folder} ({taken / 1e6:.0f} MB)")
+
+
+def data_files() -> Finding:
+    """The folder of data sets."""
+    folder = os.environ.get("COFED_DATA")
+    if not folder:
+        return Finding("data sets", "COFED_DATA is not set", MISSING, "docs/data.md says what goes there")
+    if not Path(folder).is_dir():
+        return Finding("data sets", f"COFED_DATA names {folder}, which is no folder", WRONG, "docs/data.md")
+    return Finding("data sets", folder)

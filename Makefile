@@ -8,7 +8,7 @@ BIN := .venv/bin
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test test-slow browser test-browser test-network test-network-heart check format bench bench-peers race benchopt reproduce reproduce-full docs docs-serve test-docs lock site clean
+.PHONY: demo test test-slow browser test-browser test-network test-network-heart check format bench bench-peers race benchopt reproduce reproduce-full docs docs-serve test-docs test-package lock site clean
 
 demo: .venv/installed          ## the curse of primal averaging, in under a minute
 	$(BIN)/cofed demo
@@ -97,6 +97,14 @@ docs-serve: docs               ## the site on this machine's port 8000
 
 test-docs: docs .venv/installed browser  ## the site in a real browser
 	CI=true $(BIN)/pytest -m docs tests/documentation
+
+test-package:                  ## wheel and sdist, built, installed into a clean environment and run from another folder
+	rm -rf build/package && mkdir -p build/package
+	$(PYTHON) -m venv build/package/tools && build/package/tools/bin/pip install --quiet build
+	build/package/tools/bin/python -m build --outdir build/package/dist .
+	$(PYTHON) -m venv build/package/clean && build/package/clean/bin/pip install --quiet --only-binary :all: build/package/dist/*.whl
+	cd / && PYTHONPATH= $(CURDIR)/build/package/clean/bin/cofed doctor
+	cd build/package && clean/bin/cofed demo --quick --out demo && test -s demo/demo.png
 
 # What a site installs, with versions and hashes: for every system and Python, from pyproject.toml and what builds cofed.
 lock: .venv-lock/installed     ## requirements/site.txt anew

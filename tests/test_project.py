@@ -330,7 +330,7 @@ WITHOUT_EXAMPLE = {
         "Solution",
         "SurvivalCurves",
     ),
-    *("Forecast", "Tuning", "estimators.Certificate", "estimators.RegularizationPath"),
+    *("Forecast", "Tuning", "estimators.Certificate", "estimators.ConcavePath", "estimators.RegularizationPath"),
 }
 
 

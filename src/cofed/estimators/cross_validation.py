@@ -131,8 +131,8 @@ class CrossValidated(FederatedLinearModel):
         if folds is not None:
             warn([fit for own in found.of_folds for fit in own], "models of cross-validation")
             self._cross_validate(problem, found)
-        self._remember(X, problem)
         self._set_fitted(problem, self._choose(problem, found.models))
+        self._remember(X, problem)
         return self
 
     def plot(self, path: str | Path | None = None) -> Figure:

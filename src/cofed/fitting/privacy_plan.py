@@ -24,7 +24,8 @@ class PrivacyPlan:
 
     Examples
     --------
-    >>> PrivacyPlan(1.0, guesses={"age": (60, 12), "cost": (4, 1)}).settings(["age", "ward", "ward"], "cost").centre
+    >>> plan = PrivacyPlan(1.0, guesses={"age": (60.0, 12.0), "cost": (4.0, 1.0)})
+    >>> plan.settings(["age", "ward", "ward"], "cost").centre
     (60.0, 0.0, 0.0)
     """
 

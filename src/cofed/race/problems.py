@@ -55,7 +55,7 @@ class PosedRace(NamedTuple):
     topology: Topology | None
 
 
-class Family(NamedTuple):
+class ProblemKind(NamedTuple):
     """Problems of one kind."""
 
     words: str
@@ -135,32 +135,34 @@ def network(asked: RaceProblem, rng: np.random.Generator) -> tuple[Problem, Fede
     return Problem(model, cofed.Logistic(), cofed.L1(1e-3)), Federation.from_arrays(clients)
 
 
-FAMILIES: dict[str, Family] = {
-    "lasso": Family("least squares + L1", linear_family(cofed.Squared(), lambda s, d: cofed.L1(s)), "sparse"),
-    "sparse-logistic": Family("logistic + L1", linear_family(cofed.Logistic(), lambda s, d: cofed.L1(s)), "sparse"),
-    "logistic": Family(
+FAMILIES: dict[str, ProblemKind] = {
+    "lasso": ProblemKind("least squares + L1", linear_family(cofed.Squared(), lambda s, d: cofed.L1(s)), "sparse"),
+    "sparse-logistic": ProblemKind(
+        "logistic + L1", linear_family(cofed.Logistic(), lambda s, d: cofed.L1(s)), "sparse"
+    ),
+    "logistic": ProblemKind(
         "logistic, no regularizer",
         linear_family(cofed.Logistic(), lambda s, d: cofed.Zero()),
         "smooth",
     ),
-    "group-lasso": Family(
+    "group-lasso": ProblemKind(
         "least squares + group L1",
         linear_family(
             cofed.Squared(), lambda s, d: cofed.GroupL1(s, groups=tuple(j // 3 for j in range(d)), weights=None)
         ),
         "structured",
     ),
-    "low-rank": Family("trace regression + nuclear norm", low_rank, "structured"),
-    "l1-ball": Family(
+    "low-rank": ProblemKind("trace regression + nuclear norm", low_rank, "structured"),
+    "l1-ball": ProblemKind(
         "logistic in an L1 ball", linear_family(cofed.Logistic(), lambda s, d: cofed.L1Ball(2.0)), "structured"
     ),
-    "mcp": Family(
+    "mcp": ProblemKind(
         "least squares + MCP",
         linear_family(cofed.Squared(), lambda s, d: cofed.MCP(s)),
         "non-convex",
         convex=False,
     ),
-    "network": Family("a small network + L1", network, "non-convex", convex=False),
+    "network": ProblemKind("a small network + L1", network, "non-convex", convex=False),
 }
 
 # Where the dials stand, beside the middle of the road.

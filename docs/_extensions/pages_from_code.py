@@ -77,7 +77,17 @@ def write_api(folder: Path) -> None:
     for room, members in rooms.items():
         pages.append(write_room(folder, room, [f"cofed.{name}" for name in members]))
     pages.append(write_room(folder, "Estimators", [f"cofed.estimators.{name}" for name in cofed.estimators.__all__]))
-    for module in ("datasets", "gossip.topologies", "metrics", "partition", "loggers", "plotting", "report"):
+    for module in (
+        "datasets",
+        "gossip.topologies",
+        "metrics",
+        "partition",
+        "samplers",
+        "callbacks",
+        "loggers",
+        "plotting",
+        "report",
+    ):
         pages.append(write_module(folder, f"cofed.{module}"))
     text = "Every public name, from its docstring. What is not here is private and may change."
     listed = [f"- :doc:`{page}`" for page in pages]

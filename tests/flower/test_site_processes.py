@@ -279,6 +279,7 @@ def test_a_site_logs_its_start_and_by_which_rules(tmp_path):
     lines = [json.loads(line) for line in (options.keep / "audit.jsonl").read_text().splitlines()]
     assert [line["event"] for line in lines] == ["started", "started"]
     assert lines[0]["note"] != lines[1]["note"]
+    assert all(line["note"].startswith("the server is 127.0.0.1:1, the policy's hash is ") for line in lines)
     assert verify(options.keep / "audit.jsonl", SiteKeys.of_folder(options.keep).public).holds
 
 
@@ -294,6 +295,10 @@ def test_a_site_does_not_start_with_keys_for_all_to_read_or_a_damaged_log(tmp_pa
     (options.keep / "secret.key").chmod(0o644)
     with pytest.raises(ValueError, match="can be read or changed by others"):
         check_folder(options)
+    (options.keep / "secret.key").chmod(0o600)
+    (options.keep / "policy").write_text("no folder")  # in the place of the record of what was answered
+    with pytest.raises(ValueError, match="policy"):
+        check_folder(dataclasses.replace(options, policy=Policy()))
 
 
 @pytest.mark.parametrize("server", ["nonsense", "example.org", "example.org:", "https://example.org:9092", "a:0"])

@@ -50,7 +50,12 @@ def test_from_a_table_to_an_approved_study(files):
     assert stat.S_IMODE(os.stat(files / "mine").st_mode) == 0o700
     done = invoke("approve", "study.toml", "--data", "rome.parquet", "--keep", "mine", "--withdraw")
     assert done.output.strip() == "Withdrawn."
-    assert not studies.approved(files / "mine", studies.load(files / "study.toml"))
+    study = studies.load(files / "study.toml")
+    assert not studies.approved(files / "mine", study)
+    (files / "mine" / "approved-studies" / f"{study.digest}.json").mkdir()  # nothing that can be taken back
+    done = invoke("approve", "study.toml", "--keep", "mine", "--withdraw")
+    assert done.exit_code == 1
+    assert "Error: " in done.output
 
 
 def test_a_folder_of_tables_drafts_the_union_of_levels(files):
@@ -69,6 +74,7 @@ def test_a_folder_of_tables_drafts_the_union_of_levels(files):
         (["init", "oslo.csv", "--family", "normal"], 2, "--family must be gaussian, binomial, multinomial, poisson"),
         (["init", "oslo.csv", "-o", "oslo.csv"], 2, "oslo.csv exists already"),
         (["check", "none.toml", "--data", "oslo.csv"], 2, "there is no file none.toml"),
+        (["key", "--keep", "oslo.csv"], 2, "--keep: oslo.csv or a part of it is a file"),
         (["check", "oslo.csv", "--data", "oslo.csv"], 2, "oslo.csv, "),
     ],
 )
@@ -124,6 +130,9 @@ def test_a_release_is_of_this_study_and_by_this_site(files, keyed):
     path.write_text("[]")
     with pytest.raises(ValueError, match="is not a site's release"):
         studies.read_release(path, study)
+    done = invoke("release", "study.toml", "--site", "rome", "--keep", "rome", "--out", "study.toml/r.json")
+    assert done.exit_code == 1
+    assert "cannot be written" in flat(done.output)
     done = invoke("release", "study.toml", "--site", "rome", "--keep", "oslo")
     assert done.exit_code == 2
     assert "the study names another key of 'rome'" in flat(done.output)

@@ -58,11 +58,21 @@ def out_folder(path: Path) -> Path:
 
 def private_out_folder(path: Path) -> Path:
     """The folder of `--out`; where it is made, only its owner can look into it."""
+    return own_folder(path, "--out")
+
+
+def private_keep_folder(path: Path) -> Path:
+    """The folder of `--keep`; where it is made, only its owner can look into it."""
+    return own_folder(path, "--keep")
+
+
+def own_folder(path: Path, option: str) -> Path:
+    """The folder of an option, made for its owner alone where it is missing."""
     from cofed._util.files import private_folder
 
     with contextlib.suppress(OSError):  # writable_folder says what is wrong
         private_folder(path)
-    return writable_folder(path)
+    return writable_folder(path, option)
 
 
 def names(text: str | None) -> list[str] | None:

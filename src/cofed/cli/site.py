@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cofed.cli.messages import refuse
-from cofed.cli.options import private_out_folder
+from cofed.cli.options import private_keep_folder
 
 
 def site(
@@ -34,7 +34,7 @@ def site(
     ] = False,
     keep: Annotated[
         Path,
-        typer.Option(callback=private_out_folder, help="This site's folder: keys, approved studies, log."),
+        typer.Option(callback=private_keep_folder, help="This site's folder: keys, approved studies, log."),
     ] = Path("cofed-site"),
     policy: Annotated[
         Path | None,

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from cofed.cli.help_pages import PlainCommand, PlainHelp, flowing
 from cofed.cli.messages import fail, refuse
-from cofed.cli.options import FAMILIES_HELP, private_out_folder
+from cofed.cli.options import FAMILIES_HELP, private_keep_folder
 
 if TYPE_CHECKING:
     from cofed.sites import SiteTable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 StudyFile = Annotated[Path, typer.Argument(help="A study file; `cofed study init` drafts one.", show_default=False)]
 Data = Annotated[Path, typer.Option(help="The site's table: .csv, .parquet, .feather or .xlsx.", show_default=False)]
 Keep = Annotated[
-    Path, typer.Option(callback=private_out_folder, help="The folder in which the site keeps its keys and approvals.")
+    Path, typer.Option(callback=private_keep_folder, help="The folder in which the site keeps its keys and approvals.")
 ]
 PolicyFile = Annotated[
     Path | None, typer.Option("--policy", help="The site's rules, a policy.toml; by default the strict ones.")
@@ -112,7 +112,10 @@ def approve(
     if withdraw:
         with input_checked():
             wanted = studies.load(study)
-        there = studies.withdraw(keep, wanted)
+        try:
+            there = studies.withdraw(keep, wanted)
+        except OSError as error:
+            fail(f"{error}")
         say("Withdrawn." if there else f"It was not approved in {keep}.")
         return
     if data is None:
@@ -160,10 +163,14 @@ def release(
     Example: cofed study release study.toml --site oslo
     """
     from cofed import studies
+    from cofed._util.files import NotWritten
 
     path = out or Path(f"{site}.release.json")
     with input_checked():
-        studies.write_release(path, keep, studies.load(study), site)
+        try:
+            studies.write_release(path, keep, studies.load(study), site)
+        except NotWritten as error:
+            fail(f"{error}")
     say(f"Written: {path}. Whoever has it can begin fits without {site}, and learn what it had added to earlier sums.")
 
 

@@ -136,7 +136,7 @@ def end_with_parent() -> None:
 
 
 def check_folder(options: SiteOptions) -> None:
-    """Refuse keys that others can read, and a damaged log or record; then log the start, and by which rules."""
+    """Refuse keys that others can read, and a damaged log or record; then log the start: whom for, by which rules."""
     if private_folder(options.keep).stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ValueError(f"--keep: {options.keep} can be looked into by others than its owner; chmod 700 it")
     keys, path = SiteKeys.of_folder(options.keep), options.keep / AUDIT_LOG
@@ -148,8 +148,9 @@ def check_folder(options: SiteOptions) -> None:
         if options.policy != TRIAL:
             Ledger.open(options.keep)
         rules = hashlib.sha256(options.policy.model_dump_json().encode()).hexdigest()
-        log_line(options, AuditEvent(event="started", note=f"the policy's hash is {rules}"))
-    except (LedgerLost, AuditBroken) as error:
+        note = f"the server is {options.server}, the policy's hash is {rules}"
+        log_line(options, AuditEvent(event="started", note=note))
+    except (LedgerLost, AuditBroken, OSError) as error:
         raise ValueError(str(error)) from None
 
 

@@ -78,6 +78,14 @@ def test_without_its_record_a_site_answers_nothing(tmp_path, hurt):
     assert guard.refuses(question()) is None
 
 
+def test_a_key_of_the_record_that_cannot_be_read_is_said(tmp_path):
+    Ledger.open(tmp_path)
+    (tmp_path / FOLDER / SECRET).unlink()
+    (tmp_path / FOLDER / SECRET).mkdir()
+    with pytest.raises(LedgerLost, match="IsADirectoryError"):
+        Ledger.open(tmp_path)
+
+
 def test_where_nothing_can_be_written_nothing_is_answered(tmp_path):
     guard = PolicyGuard(alone(), tmp_path, "oslo")
     assert guard.refuses(question()) is None

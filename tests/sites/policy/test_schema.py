@@ -36,6 +36,7 @@ def test_every_key_says_what_it_is_and_where_its_default_comes_from():
         ("[points]\n\nper_row = 0.0", "line 3: points.per_row is 0.0; it should be greater than 0"),
         ("[points]\nleverage = 1.5", "line 2: points.leverage is 1.5; it should be less than or equal to 1"),
         ("[points]\nsize = inf", "line 2: points.size is inf; it should be a finite number"),
+        ("[points]\ndominance = inf", "line 2: points.dominance is inf; it should be a finite number"),
         ('[sums]\nmasked = "no"', "line 2: sums.masked is 'no'; allowed are 'pinned', 'required' or 'optional'"),
         ('[questions]\nqueries = ["looks"]', r"line 2: 'looks' is no query \(did you mean 'look'\?\); there are sums"),
         ("[questions]\nqueries = []\nalgorithms = []", "line 2: neither a query nor an algorithm is allowed"),

@@ -122,9 +122,8 @@ class Ledger:
             new.save()  # first: where the key is there, so is the ledger
             atomically(key, lambda name: Path(name).write_bytes(new.secret))
             return new
-        secret = key.read_bytes()
         try:
-            return read_ledger(path, secret)
+            return read_ledger(path, key.read_bytes())
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
             raise LedgerLost(lost(path, key, f"{type(error).__name__}: {error}")) from error
 

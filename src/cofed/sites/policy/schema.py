@@ -96,7 +96,7 @@ class PointRules(PolicyPart):
     size: Share = Field(
         default=50.0, description="The sum of a model's absolute coefficients, in units of 1 sd. Source: ours."
     )
-    dominance: Annotated[float, Field(ge=1)] = Field(
+    dominance: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
         default=3.0,
         description="Rows that must share a model's slopes: (sum |s|)^2 / sum s^2. Source: dominance rules, 3.",
     )

@@ -131,15 +131,21 @@ DEBUGGED = {"FedDecouple", "MCFedDA"}
 TREES = {"FedDualAvg", "FedDecouple", "MCFedDA", "FedADMM"}
 
 
-def names(fits=lambda row: True):
+# Weights are the engine's matter: one without clients' state, one with, and one whose models are the clients' own.
+WEIGHTED = {"FedDualAvg", "FedDecouple", "FedProx"}
+# A dozen seconds each to compile, for what the other rows show of the engine.
+SOLVING = {"SDANE", "AccSDANE"}
+
+
+def names(fits=lambda row: True, slow=frozenset()):
     """The rows that a test is for."""
     found = [name for name, row in TABLE.items() if fits(row)]
-    return [pytest.param(name, marks=pytest.mark.slow if name in VARIANTS else ()) for name in found]
+    return [pytest.param(name, marks=pytest.mark.slow if name in VARIANTS | slow else ()) for name in found]
 
 
-def for_rows(fits):
-    """A test that is not for every row."""
-    return pytest.mark.parametrize("row", names(fits), indirect=True, ids=str)
+def for_rows(fits, slow=frozenset()):
+    """A test that is not for every row, and slow for some."""
+    return pytest.mark.parametrize("row", names(fits, slow), indirect=True, ids=str)
 
 
 @pytest.fixture(params=names(), ids=str)
@@ -259,7 +265,7 @@ def test_the_debug_engine_gives_the_same_trajectory(row):
 
 
 # The stages of MC-FedDA are C-FedDA, a row of its own; FedNL's one number acts on the round after.
-@for_rows(lambda row: not isinstance(row.algorithm, (cofed.MCFedDA, cofed.FedNL)))
+@for_rows(lambda row: not isinstance(row.algorithm, (cofed.MCFedDA, cofed.FedNL)), SOLVING)
 def test_gradients_through_a_round_are_finite_under_vmap(row):
     """d objective / d hyperparameters through a round, for two sets of hyperparameters at once."""
     federation = worlds.linear()
@@ -334,7 +340,7 @@ def participants(row, federation, rounds, seed):
     return [place[np.asarray(sampling.participants(sampling.round_key(key, r), 5, 3))] for r in rounds]
 
 
-@for_rows(lambda row: not row.draws)  # copies draw differently
+@for_rows(lambda row: not row.draws, set(TABLE) - WEIGHTED)  # copies draw differently
 def test_weights_by_samples_equal_repeated_clients(row):
     """A client of weight 2/3 against one of 1/3 counts like two copies of it."""
     X, y = worlds.linear().client(1)

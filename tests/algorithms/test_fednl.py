@@ -63,7 +63,7 @@ def run(method, lam, **options):
     return cofed.run(problem, FED, method, **(given | options))
 
 
-@pytest.mark.parametrize("lam", [0.0, LAM])
+@pytest.mark.parametrize("lam", [pytest.param(0.0, marks=pytest.mark.slow), LAM])
 def test_its_trajectory_is_that_of_the_twin(lam):
     share = 5 / 21
     result = run(cofed.FedNL(cofed.TopK(share), hessian_lr=0.9), lam)

@@ -214,6 +214,7 @@ def test_history_and_table_judge_the_clients_own_models():
     np.testing.assert_allclose(more.history.clients().iloc[-1], result.clients["loss"], rtol=1e-10)
 
 
+@pytest.mark.slow  # the engine's matter, which others test; both methods are rows of the conformance table
 def test_checkpoints_chunks_and_debug_change_nothing(tmp_path):
     federation, problem = worlds.linear(sizes=(3, 4, 3)), worlds.problem(cofed.L1(0.01))
     options = {"rounds": 4, "local_steps": 2, "batch_size": 2, "clients_per_round": 2}

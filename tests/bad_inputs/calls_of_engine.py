@@ -75,6 +75,7 @@ enrol(
     None,
     ("holds no run",),
     checkpoint=k.nothing,
+    rounds=k.optional(k.whole(1, 2**31 - 1)),
     **dict.fromkeys(["problem", "federation", "algorithm"], k.optional(k.nothing)),
 )
 enrol("mesh", cofed.mesh, {}, devices=k.optional(k.whole(1, 1)))

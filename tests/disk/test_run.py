@@ -10,6 +10,7 @@ import pytest
 import cofed
 from cofed.engine import chunk_loop, on_disk, prefetch
 from cofed.engine import execution as engine
+from cofed.engine.drawn_clients import DrawnClients
 from cofed.engine.plan import make_plan
 from tests.disk import worlds
 
@@ -226,6 +227,7 @@ def test_a_callback_ends_a_run_after_the_very_round(tmp_path, monkeypatch):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow  # the debug engine is one for both storages
 def test_debug_names_the_client(tmp_path):
     df = worlds.table()
     df.loc[df["site"] == "site 7", "x0"] = 1e150
@@ -285,5 +287,6 @@ def test_one_large_client_among_small_ones_pads_nothing(settings, tmp_path):
     here, there = (cofed.run(problem, f, cofed.FedDualAvg(0.01), **given) for f in (memory, disk.measured_on(30)))
     np.testing.assert_allclose(there.model.coef, here.model.coef, rtol=1e-12)
     np.testing.assert_allclose(there.history["objective"], here.history["objective"], rtol=1e-12)
-    windows = prefetch.Windows(disk, disk.weights(), make_plan(disk, 1, None, None, 6), seed=0, last=4)
+    draws = DrawnClients(cofed.samplers.Uniform(6), 0, disk.names)
+    windows = prefetch.Windows(disk, disk.weights(), make_plan(disk, 1, None, None, 6), draws, last=4)
     assert len(windows.desk) <= disk.n_samples

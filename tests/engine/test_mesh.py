@@ -28,7 +28,8 @@ def found(process: subprocess.Popen) -> dict[str, float]:
     return json.loads(text.splitlines()[-1])
 
 
-@pytest.mark.parametrize("cases", ["few", pytest.param("all", marks=pytest.mark.slow)])
+@pytest.mark.slow  # a process that compiles every case twice; fast tests have a mesh of one device
+@pytest.mark.parametrize("cases", ["few", "all"])
 def test_four_devices_of_one_process(cases):
     apart = found(start(cases))
     assert len(apart) >= 4

@@ -87,8 +87,8 @@ CASES = {
 GIVEN = {"rounds": 4, "w0": worlds.start(), "per_client": True, "progress": False}
 
 
-# The layout is the engine's, not the method's: these have every kind of batch, of sampling and of clients' state.
-QUICK = {"FedDualAvg, epochs", "FedMiD, batches, sampled", "FedDecouple, full", "FedProx"}
+# The layout is the engine's, not the method's: these have batches and full gradients, sampling, and clients' state.
+QUICK = {"FedMiD, batches, sampled", "FedDecouple, full"}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,8 @@ def test_order_of_the_clients_changes_nothing():
     np.testing.assert_allclose(frames[0], frames[1][list("abcdef")], **CLOSE)
 
 
-@pytest.mark.parametrize("how", [FULL | SAMPLED, pytest.param(EPOCHS, marks=pytest.mark.slow)])
+@pytest.mark.slow  # client by client
+@pytest.mark.parametrize("how", [FULL | SAMPLED, EPOCHS])
 def test_debug_is_the_compiled_run(how):
     _, flat = both(SIZES)
     runs = [cofed.run(SPARSE, flat, cofed.FedMiD(0.02), debug=debug, **how, **GIVEN) for debug in (False, True)]
@@ -177,6 +178,7 @@ def test_pooled_and_local_solutions_agree():
         np.testing.assert_allclose(a.model.coef, b.model.coef, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_methods_for_clients_of_their_own_agree():
     sizes = (40, 190, 45, 60)
     stack, flat = both(sizes, make=worlds.logistic, d=2)
@@ -200,6 +202,7 @@ def test_methods_for_clients_of_their_own_agree():
     assert risks[0].standard_error == pytest.approx(risks[1].standard_error, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_method_that_chooses_chooses_alike():
     stack, flat = both(SIZES)
     algorithm = cofed.Alternative(client_lr=0.02)

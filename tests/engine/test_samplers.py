@@ -64,7 +64,11 @@ def test_cyclic_takes_everybody_by_turns_in_the_order_of_the_names():
 
 @pytest.mark.parametrize(
     "sampler",
-    [Availability(4, 5.0, 0.5, 0.3), Importance(2, [2.0, 1.0, 2.0, 1.0, 1.5]), Everybody()],
+    [
+        pytest.param(Availability(4, 5.0, 0.5, 0.3), marks=pytest.mark.slow),
+        Importance(2, [2.0, 1.0, 2.0, 1.0, 1.5]),
+        Everybody(),
+    ],
     ids=lambda sampler: type(sampler).__name__,
 )
 def test_the_order_of_the_clients_chunks_disk_and_mesh_change_nothing(sampler, tmp_path):
@@ -87,16 +91,24 @@ def test_the_order_of_the_clients_chunks_disk_and_mesh_change_nothing(sampler, t
         assert again.history.participants().equals(who)
 
 
-def test_clients_on_disk_are_drawn_by_the_same_samplers(tmp_path):
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        pytest.param(Cyclic(4), marks=pytest.mark.slow),
+        Availability(6, 5.0, 0.5, 0.3),
+        pytest.param(Importance(4, np.linspace(1, 2, 30)), marks=pytest.mark.slow),
+    ],
+    ids=lambda sampler: type(sampler).__name__,
+)
+def test_clients_on_disk_are_drawn_by_the_same_samplers(sampler, tmp_path):
     memory, disk = tables.both(tables.table(), tmp_path)
-    for sampler in (Cyclic(4), Availability(6, 5.0, 0.5, 0.3), Importance(4, np.linspace(1, 2, 30))):
-        one, other = (
-            cofed.run(cofed.Problem(), fed, cofed.FedAvg(0.01), rounds=9, local_steps=2, clients_per_round=sampler)
-            for fed in (memory, disk)
-        )
-        np.testing.assert_allclose(one.model.coef, other.model.coef, rtol=1e-12, atol=1e-14)
-        assert one.history.participants().equals(other.history.participants())
-        assert one.communication == other.communication
+    one, other = (
+        cofed.run(cofed.Problem(), fed, cofed.FedAvg(0.01), rounds=9, local_steps=2, clients_per_round=sampler)
+        for fed in (memory, disk)
+    )
+    np.testing.assert_allclose(one.model.coef, other.model.coef, rtol=1e-12, atol=1e-14)
+    assert one.history.participants().equals(other.history.participants())
+    assert one.communication == other.communication
 
 
 @given(st.lists(st.floats(0.5, 1.5), min_size=5, max_size=5), st.integers(1, 3))

@@ -197,7 +197,7 @@ class Untyped:
         ("own parts:Half", "an import path is written package.module:Class"),
         ("own_broken:Half", "the module own_broken cannot be imported: ZeroDivisionError: division by zero"),
         ("own_needy:Half", "the module own_needy cannot be imported: No module named 'nowhere_at_all'"),
-        ("own_parts.Half", "is 'own_parts.Half'; allowed are Alternative, "),
+        ("own_parts.Half", "is 'own_parts.Half'; allowed are AccSDANE, Alternative, "),
         ("own_parts.Half", "an import path has a colon: own_parts:Half"),
     ],
 )

@@ -119,7 +119,7 @@ class CheckpointStore:
             )
 
     def save(self, state: Resumable, log: Log) -> None:
-        """Write a checkpoint, then drop the oldest beyond the number to keep."""
+        """Write a checkpoint, then drop later ones, of rounds taken back, and the oldest beyond the number to keep."""
         tensors = {f"state.{name}": leaf for name, leaf in arrays(state).items()}
         if log.models:
             stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *log.models)
@@ -134,9 +134,11 @@ class CheckpointStore:
         except OSError:
             path.unlink(missing_ok=True)  # without its record it is no checkpoint
             raise
-        for old in self.all()[: -self.keep]:
-            old.path.unlink()
-            old.path.with_suffix(".safetensors").unlink(missing_ok=True)
+        found = self.all()
+        upto = [saved for saved in found if saved.round <= int(state.round)]
+        for other in [*found[len(upto) :], *upto[: -self.keep]]:
+            other.path.unlink()
+            other.path.with_suffix(".safetensors").unlink(missing_ok=True)
 
     def record(self, state: Resumable, log: Log, sha256: str) -> recorded.CheckpointRecord:
         """What the record of a checkpoint says."""

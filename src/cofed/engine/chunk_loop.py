@@ -65,8 +65,8 @@ def advance(task: AbstractTask, state: State, schedule: ChunkSchedule) -> tuple[
 
     room = lambda s: jnp.zeros((capacity, *s.shape), s.dtype)  # noqa: E731
     who = jnp.zeros((capacity, plan.participants), jnp.int32)
-    no = who.astype(bool)
-    empty = (*jax.tree.map(room, jax.eval_shape(seen, state)), Participation(who, no, no, who[:, 0]))
+    each = who[:, 0]
+    empty = (*jax.tree.map(room, jax.eval_shape(seen, state)), Participation(who, who.astype(bool), each, each))
     rounds = jnp.minimum(schedule.stop - state.round, capacity)
     start = (jnp.zeros((), jnp.int32), state, empty)
     _, state, (rows, models, participation) = jax.lax.while_loop(lambda carry: carry[0] < rounds, body, start)

@@ -74,8 +74,8 @@ def proceed(job: Job, state: State, log: Log, conduct: Conduct) -> Result:
         reporter = Reporter(job, log, conduct, asked, bar)
         if not log.history.rows:
             first_row(job, state, log)
-            reporter.tell()
             reporter.save(state)
+            reporter.tell()
         pace = 1
         for number, stage in enumerate(job.stages):
             if reporter.over(state) or (int(state.round) >= stage.end and number < len(job.stages) - 1):
@@ -92,11 +92,12 @@ def proceed(job: Job, state: State, log: Log, conduct: Conduct) -> Result:
                 chunk = Chunk(number, int(before.round), state, jax.device_get(records), seconds)
                 record(job, log, chunk)
                 pace = next_pace(pace, seconds, stage.task.recording.capacity)
+                reporter.save(state)  # before callbacks hear of it: where one ends the process, the rounds are kept
                 end = reporter.tell()
                 if end is not None and end < int(state.round):  # a callback ended the run within the chunk
                     log.rewind(mark)
                     state = cut_short(job, log, chunk, before, functools.partial(advance, stage.task), end)
-                reporter.save(state)
+                    reporter.save(state)
     return conclude_run(job, state, log, conduct)
 
 
@@ -250,7 +251,7 @@ def record(job: Job, log: Log, chunk: Chunk) -> None:
     for i in range(done + failed(state)):
         now = first + i + 1
         took = jax.tree.map(lambda leaf, i=i: leaf[i], records.participation)
-        lost = took.clients[took.present & ~took.heard]
+        lost = took.clients[took.lost]
         log.history.left_out += [LeftOut(now - 1, names[int(m)]) for m in lost]
         log.unreported += lost.size
         if i == done:  # the round that failed: who was left out is known, but it changed nothing
@@ -259,7 +260,7 @@ def record(job: Job, log: Log, chunk: Chunk) -> None:
         log.up += stage.up * int(took.messages)
         if now % spec.evaluate_every == 0 or now == spec.rounds:
             row = {name: values[i] for name, values in records.rows.items()}
-            add_row(log, now, row, int(took.present.sum()), chunk.stage, began + (i + 1) * each)
+            add_row(log, now, row, int(took.present), chunk.stage, began + (i + 1) * each)
         if stage.task.recording.keep_models:
             keep_model(job, log, now, jax.tree.map(lambda leaf, i=i: leaf[i], records.models))
 

@@ -89,7 +89,8 @@ class GossipTask(AbstractTask[AbstractGossipAlgorithm]):
         nodes = select(fine & (new.failed_at < 0), nodes, state.clients)
         who = jnp.arange(self.plan.clients, dtype=jnp.int32)
         messages = 2 * jnp.sum(alive.astype(jnp.int32)).astype(jnp.int32)
-        return new.holding((), nodes), Participation(who, jnp.ones_like(all_heard), all_heard, messages)
+        present = jnp.asarray(self.plan.clients, jnp.int32)
+        return new.holding((), nodes), Participation(who, ~all_heard, present, messages)
 
     def undo(self, bad: Bool[Array, ""], state: State, old: State) -> State:
         return state.holding((), trees.where(bad, old.clients, state.clients)).failed_where(bad, old)

@@ -71,8 +71,8 @@ class ServerTask(AbstractTask[AbstractServerAlgorithm]):
             into = jnp.where(participants.mine, participants.here, data.clients)
             keeps = jax.tree.map(lambda all_, some: all_.at[into].set(some, mode="drop"), state.clients, keeps)
         server = trees.where(go, server, state.server)
-        messages = jnp.sum(present, dtype=jnp.int32)
-        return new.holding(server, keeps), Participation(participants.who, present, heard, messages)
+        served = jnp.sum(present, dtype=jnp.int32)
+        return new.holding(server, keeps), Participation(participants.who, present & ~heard, served, served)
 
     def context(self, state: State) -> RoundContext:
         """What the clients' local steps depend on in the state's round."""

@@ -42,8 +42,8 @@ class Participation(eqx.Module):
     """Who took part in a round (in the records of a chunk: in each of its rounds)."""
 
     clients: Int[Array, "*rounds participants"]  # positions
-    present: Bool[Array, "*rounds participants"]  # whether they took part
-    heard: Bool[Array, "*rounds participants"]  # whether the update was finite and so counted
+    lost: Bool[Array, "*rounds participants"]  # whether the update was not finite, and so did not count
+    present: Int[Array, "*rounds"]  # how many took part
     messages: Int[Array, "*rounds"]  # how many clients (by gossip: links, each way) were served
 
 

@@ -56,7 +56,7 @@ assert parse_policy(default_policy_toml()) == Policy()
 HeavyBall(0.1)
 import numpy as np
 X, noise = np.random.default_rng(0).normal(size=(200, 5)), np.random.default_rng(1).standard_cauchy(size=200)
-lasso = HuberLasso(0.1).fit(X, X[:, 0] + noise, clients=np.arange(200) % 3)
+lasso = model.fit(X, X[:, 0] + noise, clients=np.arange(200) % 3)
 assert lasso.certificate_.converged
 assert 0.5 < lasso.coef_[0] < 1.5
 """,

@@ -83,7 +83,7 @@ ARROWS = {
     # Where the rows are: questions in, sums out. In memory an algorithm's rounds are the engine's.
     "sites": {
         *("algorithms.base", "engine", "engine.serialization", "federation", "losses", "models", "privacy"),
-        *("problem", "solvers"),
+        *("problem", "solvers", "statistics"),
     },
     # Files on which sites agree before they answer.
     "studies": {"losses", "sites"},

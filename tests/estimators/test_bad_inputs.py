@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.base import BaseEstimator
 from tests.estimators import hospitals, survival
 
 import cofed
@@ -21,7 +22,8 @@ from cofed.estimators import (
     FederatedLogisticRegressionCV,
 )
 
-NAMES = sorted(set(estimators.__all__) - {"Certificate", "RegularizationPath", "load", "regularization_path"})
+PUBLIC = {name: getattr(estimators, name) for name in estimators.__all__}
+NAMES = sorted(name for name, one in PUBLIC.items() if isinstance(one, type) and issubclass(one, BaseEstimator))
 NO_NUMBER = [None, "a", "", [], [1.0, 2.0], {}, np.nan, np.inf, -np.inf, -1.0, True, 1j, np.zeros((2, 2)), object()]
 NO_COUNT = [*NO_NUMBER, 0, 2.5, 10**12]
 NO_FLAG = [None, "yes", 2, -1, 0.5, np.nan, [], [True]]
@@ -54,6 +56,8 @@ BAD = {
     "eps": [*NO_NUMBER, 0.0, 2.0],
     "cv": [*NO_COUNT, 1, 61],
     "criterion": NO_WORD,
+    "measure": NO_WORD,
+    "site_effects": NO_WORD,
     "privacy": ["a", "", 1.0, True, [], {}, (1.0, 1e-6), np.nan, object()],
     "random_state": [None, "a", -1, 2.5, np.nan, [], True, 10**30],
 }

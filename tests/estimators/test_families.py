@@ -210,9 +210,11 @@ def test_bad_input_is_refused_in_a_sentence():
         cofed.SmoothQuantile(1.0)
     with pytest.raises(ValueError, match="SmoothQuantile: width must be a finite number > 0"):
         cofed.SmoothQuantile(0.5, 0.0)
-    with pytest.raises(ValueError, match="FederatedGLM: Softmax is of classes: take FederatedLogisticRegression"):
+    with pytest.raises(
+        ValueError, match="FederatedGLM: the loss Softmax is of classes: take FederatedLogisticRegression"
+    ):
         FederatedGLM(cofed.Softmax()).fit(X, Y)
-    with pytest.raises(ValueError, match="FederatedGLM: Efron is of the time to an event: take FederatedCox"):
+    with pytest.raises(ValueError, match="FederatedGLM: the loss Efron is of the time to an event: take FederatedCox"):
         FederatedGLM(cofed.losses.Efron()).fit(X, Y)
     for wrong in ("gamma", cofed.Gamma, abs):
         with pytest.raises(

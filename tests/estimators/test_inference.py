@@ -357,7 +357,7 @@ def test_what_has_no_intervals_says_so():
         model.infer(X, labels)
     X, y = hospitals.linear()
     trace = FederatedTraceRegression(0.1, shape=(2, 3)).fit(X, y)
-    with pytest.raises(ValueError, match="intervals are for linear, logistic, multinomial and Poisson models"):
+    with pytest.raises(ValueError, match="intervals are for a vector of coefficients, not for a matrix"):
         trace.infer(X, y)
 
 

@@ -15,11 +15,11 @@ from cofed.estimators.checks import check_choice, named_refusals
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import AbstractPartialLikelihood, Breslow, Efron
-from cofed.sites import AbstractSites, MemorySites
+from cofed.sites import AbstractSites
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, aligned
 from cofed.sites.queries import ConcordanceMessage, SumsAnswer, concordance
 from cofed.sites.time_intake import gather_times
-from cofed.statistics.survival import BaselineHazard, baseline_hazard
+from cofed.statistics.survival import BaselineHazard
 
 CoxModel = TypeVar("CoxModel", bound="FederatedCox")
 
@@ -183,7 +183,6 @@ class FederatedCox(FederatedLinearModel):
         if clients is None and len(self.clients_) > 1:
             raise ValueError(f"{type(self).__name__}: clients must name the client of every row")
         rows = copy.copy(self)._intake(X, y, self.clients_ * len(risk) if clients is None else clients)
-        assert isinstance(rows, MemorySites)
         self._baselines = vars(self).get("_baselines", {}) | self._baselines_of(rows)
         return self
 
@@ -228,13 +227,12 @@ class FederatedCox(FederatedLinearModel):
     def _remember(self, X: FitFeatures, problem: StandardizedProblem) -> None:
         super()._remember(X, problem)
         self.__dict__.pop("_baselines", None)  # of an earlier fit
-        if not isinstance(X, AbstractSites) and isinstance(problem.sites, MemorySites):
+        if not isinstance(X, AbstractSites):
             self._baselines = self._baselines_of(problem.sites)
 
-    def _baselines_of(self, sites: MemorySites) -> dict[str, BaselineHazard]:
+    def _baselines_of(self, sites: AbstractSites) -> dict[str, BaselineHazard]:
         """The baseline hazards of clients in this process."""
-        efron, own = self.ties == "efron", zip(sites.names, sites.rows.each, strict=True)
-        return {name: baseline_hazard(rows.y, rows.X @ self.coef_, efron) for name, rows in own}
+        return sites.baseline_hazards(self.coef_, self.ties == "efron")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

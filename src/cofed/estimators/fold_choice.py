@@ -10,7 +10,7 @@ from sklearn.model_selection import BaseCrossValidator
 
 from cofed._util.types import Given
 from cofed.estimators.checks import check_count
-from cofed.sites import AbstractSites, Folds, GivenFolds, GroupFolds, MemorySites, SiteFolds
+from cofed.sites import AbstractSites, Folds, GivenFolds, GroupFolds, SiteFolds
 from cofed.sites.intake import Clients, FitFeatures, Labels, row_order
 from cofed.sites.row_options import RowOptions
 
@@ -138,7 +138,6 @@ def with_folds(
     """The same sites, whose rows have the labels that they are dealt to folds by."""
     if asked.labels is None:
         return sites
-    assert isinstance(sites, MemorySites)  # of rows that were given
     order = row_order(owner, given.X, clients, len(asked.labels))
     labels = asked.labels[order]
     if given.weight is not None:

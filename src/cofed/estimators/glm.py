@@ -321,9 +321,9 @@ def check_loss(owner: str, loss: object) -> None:
             f"{owner}: loss must be a cofed.AbstractLoss, such as cofed.Gamma() or a subclass of your own, got {loss!r}"
         )
     if not loss.rowwise:
-        raise ValueError(f"{owner}: {type(loss).__name__} is of the time to an event: take FederatedCox")
+        raise ValueError(f"{owner}: the loss {type(loss).__name__} is of the time to an event: take FederatedCox")
     if loss.has_accuracy or n_outputs(loss) > 1:
-        raise ValueError(f"{owner}: {type(loss).__name__} is of classes: take FederatedLogisticRegression")
+        raise ValueError(f"{owner}: the loss {type(loss).__name__} is of classes: take FederatedLogisticRegression")
 
 
 def explained_by_constant(loss: AbstractLoss, y: np.ndarray, weight: np.ndarray) -> float:

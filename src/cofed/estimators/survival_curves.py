@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -15,9 +16,9 @@ from cofed._util.spreadsheets import to_csv
 from cofed._util.types import Given
 from cofed.estimators.survival_plot import plot_curves
 from cofed.losses import Breslow
-from cofed.sites import AbstractSites, Design, Exchange, Exchanges, SiteTable, TableSites, Target, agree
+from cofed.sites import AbstractSites, Design, Target, agree
 from cofed.sites.queries import GroupsMessage, LifeTableAnswer, LifeTableMessage, life_table, log_rank
-from cofed.sites.table_sites import as_tables, tables_of_frame
+from cofed.sites.table_sites import as_tables, sites_by_design, tables_of_frame
 from cofed.statistics.survival import KaplanMeier, LogRank, kaplan_meier, log_rank_sums, log_rank_test
 
 HERE, ELSEWHERE = 2000, 100  # the most times of a grid: of rows in this process, of rows at sites
@@ -284,22 +285,23 @@ def groups_of(sites: AbstractSites, group: str | None) -> tuple[np.ndarray, tupl
 
 def opened(sites: object, client: object, chosen: dict[str, str], missing: str) -> AbstractSites:
     """The sites, whose tables become groups and times to an event."""
+    agree_on = partial(agreed, chosen=chosen, missing=missing)
     if isinstance(sites, pd.DataFrame):
         if client is None:
             raise ValueError("survival_curves: one table of all sites needs client=, the column that names the site")
         name = checks.text("client", client)
         if name in chosen.values():
             raise ValueError(f"survival_curves: client={name!r} names a column that is asked about, too")
-        return of_tables(tables_of_frame(sites, name), chosen, missing)
+        return sites_by_design(tables_of_frame(sites, name), agree_on).of_times()
     if client is not None:
         raise ValueError("survival_curves: client= is for one table of all sites; others name the sites themselves")
     if not isinstance(sites, AbstractSites):
-        return of_tables(as_tables(sites), chosen, missing)  # type: ignore[arg-type]
+        return sites_by_design(as_tables(sites), agree_on).of_times()  # type: ignore[arg-type]
     if sites.design is None:
         raise ValueError("survival_curves: these sites have no tables, whose columns could be named")
     if tells(sites.design, chosen):
         return sites.of_times()
-    return sites.with_design(agreed(sites.infos, chosen, missing)).of_times()
+    return sites.with_design(agree_on(sites.infos)).of_times()
 
 
 def tells(design: Design, chosen: dict[str, str]) -> bool:
@@ -308,15 +310,6 @@ def tells(design: Design, chosen: dict[str, str]) -> bool:
     wanted = [chosen[what] for what in ("entry", "time", "event") if what in chosen]
     held = [] if design.target is None or design.target.event is None else [one.name for one in design.target.columns]
     return held == wanted and ("group" not in chosen or chosen["group"] in factors)
-
-
-def of_tables(tables: Mapping[str, SiteTable], chosen: dict[str, str], missing: str) -> AbstractSites:
-    """Sites in this process."""
-    infos = {site: table.info() for site, table in tables.items()}
-    held = TableSites(tables, agreed(infos, chosen, missing))
-    told = sum(len(info.model_dump_json()) for info in infos.values())
-    held.exchanges = Exchanges([Exchange("columns", 1, 0, told, 0.0)])
-    return held.of_times()
 
 
 def agreed(infos: Mapping, chosen: dict[str, str], missing: str) -> Design:

@@ -17,6 +17,7 @@ from cofed.sites.design import Design
 from cofed.sites.folds import Folds
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.table import Scaling
+from cofed.statistics.survival import BaselineHazard
 
 M = TypeVar("M", bound=Message)
 
@@ -315,6 +316,38 @@ class AbstractSites(ABC):
     def of_times(self) -> "AbstractSites":
         """The same sites, with labels that are times to an event; refused where they are not."""
         raise QuestionRefused("these sites have no times to an event")
+
+    def with_groups(self, group: np.ndarray) -> "AbstractSites":
+        """The same rows with groups, or folds, of their own, where they are in this process.
+
+        Parameters
+        ----------
+        group : array of shape (n,)
+            The group of every row, in the order of the sites.
+
+        Returns
+        -------
+        AbstractSites
+            The sites.
+        """
+        raise QuestionRefused("these sites keep their rows: name the column of the groups instead")
+
+    def baseline_hazards(self, coef: np.ndarray, efron: bool) -> dict[str, BaselineHazard]:
+        """The baseline hazards of those sites whose rows are in this process, by name; no other site is asked.
+
+        Parameters
+        ----------
+        coef : array of shape (p,)
+            The log hazard ratios of the features.
+        efron : bool
+            Whether ties are Efron's, else Breslow's.
+
+        Returns
+        -------
+        dict of str to BaselineHazard
+            Those that are finite.
+        """
+        return {}
 
     @abstractmethod
     def train(self, plan: TrainingPlan, w: Weights) -> AbstractTraining:

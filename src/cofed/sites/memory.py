@@ -30,6 +30,7 @@ from cofed.sites.queries.private import AbstractPrivateQuery
 from cofed.sites.questions import question_bytes
 from cofed.sites.rows import SiteRows
 from cofed.sites.table import Scaling, padded_size
+from cofed.statistics.survival import BaselineHazard, baseline_hazard
 
 
 class MemorySites(AbstractSites):
@@ -163,6 +164,11 @@ class MemorySites(AbstractSites):
         other = MemorySites(rows, self.feature_names, self.secret)
         other.exchanges, other.sums_only, other.design = self.exchanges, self.sums_only, self.design
         return other
+
+    def baseline_hazards(self, coef: np.ndarray, efron: bool) -> dict[str, BaselineHazard]:
+        own = zip(self.names, self.rows.each, strict=True)
+        found = {name: baseline_hazard(rows.y, rows.X @ coef, efron) for name, rows in own}
+        return {name: hazard for name, hazard in found.items() if np.isfinite(hazard.cumulative).all()}
 
     def train(self, plan: TrainingPlan, w: Weights) -> "MemoryTraining":
         return MemoryTraining(self, plan, w)

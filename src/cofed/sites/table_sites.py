@@ -1,7 +1,7 @@
 """Sites in this process that have tables, with columns of their own types, rather than matrices."""
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -114,11 +114,18 @@ def table_sites(
     >>> sites.feature_names, sites.sizes
     (('age', 'sex[male]'), (1, 2))
     """
-    held = as_tables(tables)
-    infos = {site: table.info() for site, table in held.items()}
-    design = agree(infos, target, features, factors=factors, classify=classify, missing=missing)
+    return sites_by_design(
+        as_tables(tables),
+        lambda infos: agree(infos, target, features, factors=factors, classify=classify, missing=missing),
+    )
+
+
+def sites_by_design(tables: Mapping[str, SiteTable], agreed: Callable[[Mapping[str, TableInfo]], Design]) -> TableSites:
+    """Sites whose tables become numbers by the design that is agreed on from what each tells of its columns."""
+    infos = {site: table.info() for site, table in tables.items()}
+    design = agreed(infos)
     told = sum(len(info.model_dump_json()) for info in infos.values())
-    first = TableSites(held, design.keeping_missing() if design.needs_fills else design)
+    first = TableSites(tables, design.keeping_missing() if design.needs_fills else design)
     first.exchanges = Exchanges([Exchange("columns", 1, 0, told, 0.0)])
     return first.with_design(design) if design.needs_fills else first
 

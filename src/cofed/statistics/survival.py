@@ -222,12 +222,16 @@ def baseline_hazard(y: np.ndarray, risk: np.ndarray, efron: bool = True) -> Base
         at_risk = at_risk - sums_from(y[:, 0], size, times)
     count = np.bincount(place, minlength=len(times))
     tied = np.bincount(place, weights=size[event], minlength=len(times))
-    if not efron:
-        steps = count / at_risk
-    else:
-        which = np.repeat(np.arange(len(times)), count)
-        before = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
-        steps = np.bincount(which, 1 / (at_risk[which] - before / count[which] * tied[which]), minlength=len(times))
+    with np.errstate(
+        divide="ignore", over="ignore", invalid="ignore"
+    ):  # a model without a best fit has hazards that are too large for a number
+        if not efron:
+            steps = count / at_risk
+        else:
+            which = np.repeat(np.arange(len(times)), count)
+            before = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+            shares = 1 / (at_risk[which] - before / count[which] * tied[which])
+            steps = np.bincount(which, shares, minlength=len(times))
     return BaselineHazard(times, np.cumsum(steps) * np.exp(-top))
 
 

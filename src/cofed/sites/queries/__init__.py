@@ -60,7 +60,6 @@ __all__ = [
     "GramMessage",
     "HeldOutAnswer",
     "HeldOutMessage",
-    *(life_table, log_rank, concordance),
     "HistogramMessage",
     "InterceptsAnswer",
     "InterceptsMessage",

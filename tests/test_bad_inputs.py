@@ -31,8 +31,8 @@ def test_no_bad_input_is_taken_silently_or_ends_in_a_raw_error(part, every):
 
 
 def test_every_public_callable_is_in_the_table():
-    assert sorted(set(public()) - set(calls.CALLS)) == []
-    assert sorted(set(calls.CALLS) - set(public())) == []
+    assert sorted(set(public()) - set(calls.CALLS)) == [], "public, without enrol(...) in tests/bad_inputs/calls*.py"
+    assert sorted(set(calls.CALLS) - set(public())) == [], "in tests/bad_inputs/calls*.py, but no longer public"
 
 
 def test_every_command_is_in_the_table():

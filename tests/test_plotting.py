@@ -38,7 +38,8 @@ def colours(figure: Figure) -> dict[str, str]:
 
 def test_every_algorithm_has_a_colour_and_those_with_a_server_differ():
     personal = {"FedProx", "PureLocal", "Alternative"}
-    assert set(cofed.algorithms.__all__) <= set(COLOURS)
+    missing = set(cofed.algorithms.__all__) - set(COLOURS)
+    assert not missing, f"give {missing} a colour in COLOURS of src/cofed/plotting/styles.py"
     names = set(cofed.algorithms.__all__) - personal
     assert len({COLOURS[name] for name in names}) == len(names)
     for a, b in itertools.combinations(COLOURS, 2):

@@ -60,6 +60,11 @@ lasso = model.fit(X, X[:, 0] + noise, clients=np.arange(200) % 3)
 assert lasso.certificate_.converged
 assert 0.5 < lasso.coef_[0] < 1.5
 """,
+    "docs/transformers.md": """
+assert imputer.n_missing_.sum() == 60
+assert np.abs(np.abs(PCA(4).fit(filled).components_) - np.abs(pca.components_)).max() < 1e-10
+assert encoder.get_feature_names_out().tolist() == ["ward_A", "ward_infrequent_sklearn"]
+""",
     "docs/estimators.md": "assert '4 of 10 features in use' in str(model.summary())\n",
     "docs/fit.md": "assert model.support_[:2].all()\nassert not model.support_[2]\nassert len(sites.exchanges) <= 5\n",
     "docs/studies.md": """

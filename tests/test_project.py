@@ -92,7 +92,8 @@ ARROWS = {
         *("algorithms", "algorithms.base", "engine", "engine.serialization", "losses", "models"),
         *("plotting", "plotting.styles", "privacy", "problem", "regularizers", "sites", "solvers", "statistics"),
     },
-    # A fit from tables to files, and the page that follows it.
+    # What comes before a fit, a fit from tables to files, and the page that follows it.
+    "transformers": {"estimators", "sites"},
     "fitting": {"estimators", "losses", "plotting", "privacy", "report", "sites", "studies"},
     "watch": {"report"},
     "flower": {

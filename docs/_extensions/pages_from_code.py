@@ -78,6 +78,7 @@ def write_api(folder: Path) -> None:
         pages.append(write_room(folder, room, [f"cofed.{name}" for name in members]))
     pages.append(write_room(folder, "Estimators", [f"cofed.estimators.{name}" for name in cofed.estimators.__all__]))
     for module in (
+        "transformers",
         "datasets",
         "gossip.topologies",
         "metrics",

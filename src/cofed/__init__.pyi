@@ -14,6 +14,7 @@ from . import plotting as plotting
 from . import regularizers as regularizers
 from . import report as report
 from . import samplers as samplers
+from . import transformers as transformers
 from .algorithms import SDANE as SDANE
 from .algorithms import AccSDANE as AccSDANE
 from .algorithms import Alternative as Alternative

@@ -8,7 +8,7 @@ from typing import Any
 import cofed
 
 # Rooms whose public names are names of `cofed` too, or have a table of their own.
-ELSEWHERE = {"algorithms", "estimators", "gossip", "regularizers", "report"}
+ELSEWHERE = {"algorithms", "estimators", "gossip", "regularizers", "report", "transformers"}
 
 # Classes that cofed makes and a user reads: nothing is given to them.
 READ = {

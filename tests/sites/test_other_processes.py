@@ -114,9 +114,9 @@ def test_the_list_of_estimators_is_whole():
 
 def test_no_estimator_can_reach_a_row():
     """What holds rows is named in the room of the sites alone."""
-    root = Path(inspect.getfile(cofed.estimators)).parent
+    roots = [Path(inspect.getfile(room)).parent for room in (cofed.estimators, cofed.transformers)]
     forbidden = {"SiteRows", "MemorySites", "Table", "SiteTable", "TableSites", "Federation", "Data"}
-    for path in root.rglob("*.py"):
+    for path in (path for root in roots for path in root.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom):
                 assert not forbidden & {alias.name for alias in node.names}, path.name

@@ -122,7 +122,9 @@ def learn_names(estimator: BaseEstimator, features: int, names: tuple[str, ...] 
         vars(estimator)["feature_names_in_"] = np.array(names, dtype=object)
 
 
-def without_client_column(owner: str, X: Features, clients: Clients) -> tuple[Features, Clients]:
+def without_client_column(
+    owner: str, X: Features, clients: Clients, has_gaps: bool = False
+) -> tuple[Features, Clients]:
     """X without the column that names the clients, and that column, where `clients` is its name."""
     if not isinstance(clients, str):
         return X, clients
@@ -130,7 +132,8 @@ def without_client_column(owner: str, X: Features, clients: Clients) -> tuple[Fe
         raise ValueError(
             f"{owner}: clients={clients!r} must name a column of a pandas X, or be one client name per row"
         )
-    check_frame(owner, X, besides=clients)
+    if not has_gaps:
+        check_frame(owner, X, besides=clients)
     return X.drop(columns=clients), X[clients]
 
 

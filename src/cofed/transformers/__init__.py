@@ -1,0 +1,7 @@
+"""scikit-learn's transformers for data that cannot be pooled: fitted to sums over the clients, as if to all rows."""
+
+from cofed.transformers.imputer import FederatedSimpleImputer
+from cofed.transformers.one_hot import FederatedOneHotEncoder
+from cofed.transformers.pca import FederatedPCA
+
+__all__ = ["FederatedOneHotEncoder", "FederatedPCA", "FederatedSimpleImputer"]

@@ -1,0 +1,153 @@
+"""Missing values, filled by what all clients' rows say."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from cofed._util.types import Given
+from cofed.estimators.checks import check_choice, named_refusals
+from cofed.sites import Design, missing_values
+from cofed.sites.columns import Label, read_column
+from cofed.sites.feature_intake import GatheredTables, frame_of, gather_tables
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels, refuse_masked
+from cofed.sites.queries import MomentsMessage, observed
+from cofed.transformers.levels import check_columns, count_levels, holds_text
+
+STRATEGIES = ("mean", "most_frequent", "constant")
+
+
+class FederatedSimpleImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """scikit-learn's SimpleImputer, from counts and sums of the clients: the same fills as from the pooled rows.
+
+    Parameters
+    ----------
+    strategy : {"mean", "most_frequent", "constant"}, default="mean"
+        What stands for a missing value: the mean of a number, the most frequent level (the first of several, of
+        texts and of whole numbers with few values), or `fill_value`.
+    fill_value : float, str or None, default=None
+        The constant; None is 0 for numbers and "missing_value" for texts.
+
+    Attributes
+    ----------
+    statistics_ : ndarray of shape (p,)
+        The fill of each feature; objects where some features are texts.
+    n_missing_ : ndarray of shape (p,)
+        How many values were missing, at all clients together.
+    missing_by_client_ : pandas.DataFrame
+        How many at each client: a row for each feature, a column for each client.
+    n_rounds_, bytes_ : int
+        The exchanges, and their size (both ways, all clients).
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"age": [40.0, None, 70.0], "site": ["Oslo", "Oslo", "Rome"]})
+    >>> imputer = FederatedSimpleImputer().fit(X, clients="site")
+    >>> imputer.statistics_.tolist(), imputer.n_missing_.tolist()
+    ([55.0], [1])
+    >>> imputer.transform(X[["age"]]).ravel().tolist()
+    [40.0, 55.0, 70.0]
+    """
+
+    def __init__(self, *, strategy: Given[str] = "mean", fill_value: Given[float | str | None] = None):
+        self.strategy = strategy
+        self.fill_value = fill_value
+
+    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedSimpleImputer":
+        """Learn what stands for missing values.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p), pandas.DataFrame or AbstractSites with tables
+            The features of every row; NaN, None and NA are missing.
+        y : ignored
+            For pipelines.
+        clients : array-like of shape (n,), str or None
+            The client's name of every row, or the name of that column of a pandas X; None is one client.
+
+        Returns
+        -------
+        self
+            The fitted imputer.
+        """
+        owner = type(self).__name__
+        check_choice(owner, "strategy", self.strategy, STRATEGIES)
+        check_fill_value(owner, self.fill_value)
+        tables = gather_tables(self, X, clients)
+        check_columns(owner, tables)
+        names = [feature.name for feature in tables.features]
+        texts = np.array([holds_text(tables, name) for name in names])
+        with named_refusals(owner):
+            fills = self.fills(tables, names, texts)
+        self.statistics_ = np.array(fills, object if texts.any() else np.float64)
+        self.n_missing_ = np.array([tables.missing(name) for name in names])
+        self.missing_by_client_ = missing_values(tables.infos).loc[names]
+        spent = tables.exchanges[tables.before :]
+        self.n_rounds_, self.bytes_ = sum(one.rounds for one in spent), sum(one.down + one.up for one in spent)
+        return self
+
+    def fills(self, tables: GatheredTables, names: list[str], texts: np.ndarray) -> list[Label]:
+        """What stands for a missing value of each feature."""
+        owner = type(self).__name__
+        if self.strategy == "most_frequent":
+            return [levels.most_frequent for levels in count_levels(owner, tables)]
+        if self.strategy == "constant":
+            return [constant(owner, name, self.fill_value, bool(text)) for name, text in zip(names, texts, strict=True)]
+        if texts.any():
+            first = names[int(np.argmax(texts))]
+            raise ValueError(f"{owner}: strategy='mean' takes numbers, but column {first!r} is text; use most_frequent")
+        sites = tables.sites_of(Design(features=tables.features, missing="keep"))
+        found = sites.ask(observed, MomentsMessage(np.zeros(len(names))))
+        return (np.asarray(found.X) / np.asarray(found.n)).tolist()
+
+    def transform(self, X: Features) -> np.ndarray:
+        """Fill missing values.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p) or pandas.DataFrame
+            New rows, with the features of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n, p)
+            The rows without missing values: float64, or objects where some features are texts.
+        """
+        check_is_fitted(self)
+        owner = type(self).__name__
+        refuse_masked(owner, "X", X)
+        frame = frame_of(self, X, reset=False)
+        filled = np.empty(frame.shape, self.statistics_.dtype)
+        for j, name in enumerate(frame.columns):
+            column, fill = read_column(frame[name]), self.statistics_[j]
+            if column.kind in ("date", "mixed") or (not isinstance(fill, str) and column.kind == "text"):
+                kind = "text" if isinstance(fill, str) else "numbers"
+                raise ValueError(f"{owner}: column {name!r} of X must be {kind}, as in the fit, but is {column.kind}")
+            if column.is_numeric and np.isinf(column.values).any():
+                raise ValueError(f"{owner}: X contains infinity in column {name!r}; such values are not missing")
+            values = column.texts() if isinstance(fill, str) else column.values
+            filled[:, j] = np.where(column.missing, fill, values)
+        return filled
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = True
+        return tags
+
+
+def check_fill_value(owner: str, value: object) -> None:
+    """Refuse what is neither a finite number nor a text."""
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(np.isfinite(value))
+    if value is not None and not number and not (isinstance(value, str) and value.strip()):
+        raise ValueError(f"{owner}: fill_value must be a finite number, a text or None, got {value!r}")
+
+
+def constant(owner: str, name: str, value: Given[float | str | None], text: bool) -> Label:
+    """The constant that fills a column."""
+    if value is None:
+        return "missing_value" if text else 0.0
+    if isinstance(value, str) != text:
+        raise ValueError(
+            f"{owner}: fill_value={value!r} must be {'text' if text else 'a number'}, as column {name!r} of X is"
+        )
+    return value if isinstance(value, str) else float(value)

@@ -53,11 +53,11 @@ BAD_X = {
     "sparse": (scipy.sparse.csr_matrix(X), "Sparse data was passed for X.*toarray"),
     "masked": (np.ma.masked_greater(X, 0), "X must have no masked values"),
     "times": (X.astype("datetime64[s]"), "X must be numbers, got datetime"),
-    "an empty frame": (WARDS.iloc[:0], "rows|sample"),
+    "an empty frame": (WARDS.iloc[:0], "rows|sample|'ward'"),
     "dates": (WARDS.assign(ward=pd.Timestamp("2020-01-01")), "'ward'"),
     "this and that": (WARDS.assign(ward=["x", 1.0] * 6), "'ward'"),
     "names": (WARDS.assign(ward=[f"row {j}" for j in range(12)]), "'ward'"),
-    "a name twice": (WARDS.set_axis(["a", "a"], axis=1), "different names"),
+    "a name twice": (WARDS.set_axis(["a", "a"], axis=1), "different names|must differ"),
     "no value": (WARDS.assign(ward=None), "'ward'"),
 }
 
@@ -105,7 +105,9 @@ def test_new_rows_that_do_not_fit():
     refused(lambda: encoder.transform(WARDS[["ward"]]), "feature names")
     refused(lambda: encoder.get_feature_names_out(["a"]), "input_features must have 2 names, got 1")
     imputer = FederatedSimpleImputer().fit(X, clients=CLIENTS)
-    refused(lambda: imputer.transform(np.where(X > 0, np.inf, X)), "X contains infinity in column 'x0'")
+    refused(lambda: imputer.transform(np.where(X > 0, np.inf, X)), "X contains infinity")
+    grades = FederatedSimpleImputer().fit(WARDS[["grade"]], clients=CLIENTS)
+    refused(lambda: grades.transform(WARDS[["grade"]] * np.inf), "X contains infinity in column 'grade'")
     refused(lambda: imputer.transform(np.full((2, 3), "a", object)), "column 'x0' of X must be numbers, as in the fit")
     refused(lambda: imputer.transform(X[:, :2]), "2 features")
     pca = FederatedPCA(2).fit(X, clients=CLIENTS)

@@ -1,5 +1,7 @@
 """Missing values, filled by what all clients' rows say."""
 
+import math
+
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
@@ -137,8 +139,11 @@ class FederatedSimpleImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimat
 
 def check_fill_value(owner: str, value: object) -> None:
     """Refuse what is neither a finite number nor a text."""
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(np.isfinite(value))
-    if value is not None and not number and not (isinstance(value, str) and value.strip()):
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        fine = math.isfinite(value)
+    else:
+        fine = value is None or (isinstance(value, str) and value.strip() != "")
+    if not fine:
         raise ValueError(f"{owner}: fill_value must be a finite number, a text or None, got {value!r}")
 
 

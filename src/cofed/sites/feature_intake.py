@@ -106,11 +106,11 @@ def frame_of(estimator: BaseEstimator, X: Features, reset: bool) -> Frame:
     if X is None or isinstance(X, (str, bytes)):
         raise ValueError(f"{owner}: X must be a table, or an array with a row for each sample, got {X!r}")
     if isinstance(X, pd.DataFrame):
+        names = [str(name) for name in X.columns]
+        naming.require_different(f"{owner}: the names of the columns of X", names)
         validate_data(estimator, X, reset=reset, skip_check_array=True)  # pyright: ignore
         if not len(X) or not len(X.columns):
             raise ValueError(f"{owner}: X has {len(X)} rows and {len(X.columns)} columns")
-        names = [str(name) for name in X.columns]
-        naming.require_different(f"{owner}: the names of columns", names)
         return X.set_axis(names, axis=1)
     rows = validate_data(estimator, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")  # pyright: ignore
     return pd.DataFrame(np.asarray(rows), columns=[f"x{j}" for j in range(np.shape(rows)[1])])

@@ -216,7 +216,7 @@ STATES = {"Server", "Client", "Down", "Up", "Node"}
 # Signatures that users see: functions, data sets and loaders, commands. Estimators' constructors are apart.
 LONG_SIGNATURES = {
     *("run", "resume", "tune", "forecast", "serve", "regularization_path", "plot_history", "from_parquet"),
-    *("path", "infer", "relaxed_path", "concave_path", "survival", "survival_curves"),
+    *("path", "infer", "relaxed_path", "concave_path", "survival", "survival_curves", "meta_analysis"),
     *("bao_sparse", "chen_logistic", "haxby", "liang_linear", "liang_linear_stream", "liang_logistic"),
     *("liang_logistic_stream", "yuan_fmri_like", "yuan_lasso", "yuan_low_rank", "zhang_logistic"),
     *(
@@ -326,6 +326,7 @@ WITHOUT_EXAMPLE = {
         "ExcessRisk",
         "Heterogeneity",
         "LeftOut",
+        "MetaAnalysis",
         "Outcome",
         "Result",
         "Solution",

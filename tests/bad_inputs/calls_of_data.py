@@ -287,3 +287,32 @@ enrol(
     {"path": FOLDER / "described.csv"},
     path=k.file_to_write,
 )
+
+# Meta-analysis. Its rows are taken in by estimators, which have a table of their own.
+many = np.arange(48.0).reshape(24, 2) ** 2 % 7, np.arange(24.0) % 5, ["a", "b", "c"] * 8
+
+
+def combining(model, sample_weight=None, offset=None, method="reml", level=0.95, small_sites="refuse"):
+    """A meta-analysis of these rows."""
+    options = {"method": method, "level": level, "small_sites": small_sites}
+    return cofed.meta_analysis(model, *many, sample_weight=sample_weight, offset=offset, **options)
+
+
+enrol(
+    "meta_analysis",
+    combining,
+    {"model": "gaussian"},
+    model=k.nothing,
+    sample_weight=k.optional(k.one_per(24, low=0)),
+    offset=k.optional(k.one_per(24)),
+    method=k.word("reml", "dl"),
+    level=k.real(0, 1, strict=True),
+    small_sites=k.word("refuse", "drop"),
+)
+enrol(
+    "MetaAnalysis.plot",
+    combining("gaussian").plot,
+    {},
+    path=k.optional(k.nothing),
+    coefficients=k.optional(k.whole(0, 1)),
+)

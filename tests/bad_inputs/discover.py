@@ -21,6 +21,7 @@ READ = {
         "Heterogeneity",
         "History",
         "LeftOut",
+        "MetaAnalysis",
         "Outcome",
     ),
     *("Result", "Solution", "Tuning", "topologies.Topology", "datasets.Split", "datasets.Synthetic"),

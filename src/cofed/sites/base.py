@@ -245,6 +245,26 @@ class AbstractSites(ABC):
         """
         raise QuestionRefused("these sites answer with the sum over all of them only")
 
+    def alone(self, site: str) -> "AbstractSites":
+        """One of the sites by itself, whose sums are its own answers, where it shows them.
+
+        Parameters
+        ----------
+        site : str
+            Its name.
+
+        Returns
+        -------
+        AbstractSites
+            That site. What was asked counts on.
+
+        Raises
+        ------
+        QuestionRefused
+            Where the sites give their sum only.
+        """
+        raise QuestionRefused("these sites answer with the sum over all of them only")
+
     @property
     def has_weights(self) -> bool:
         """Whether rows count by weights of their own."""

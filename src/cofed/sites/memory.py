@@ -93,6 +93,9 @@ class MemorySites(AbstractSites):
         self.exchanges.append(Exchange(query.name, 1, down, up, time.perf_counter() - began))
         return answers
 
+    def alone(self, site: str) -> "MemorySites":
+        return self.with_rows(self.rows.each[self.names.index(site)])
+
     def of_numbers(self) -> "MemorySites":
         self.require_target()
         if self.rows.y.ndim == 2:

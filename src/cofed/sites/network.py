@@ -232,14 +232,24 @@ class NetworkSites(AbstractSites):
         )
 
     def ask_each(self, query: AbstractQuery, message: Message) -> dict[str, PyTree]:
-        if self.is_masked:
-            raise QuestionRefused("the sites' answers are masked: nobody learns more than their sum")
+        self.refuse_masked()
         posed = self.posed(query, message)
         began = time.perf_counter()
         replies = self.replies(posed.bytes, lambda site, mark, reply: read_finite(*reply, posed.shape))
         seconds = time.perf_counter() - began
         self.exchanges.append(Exchange(query.name, 1, replies.down, replies.up, seconds))
         return {site: replies.by_site[site] for site in self.names}
+
+    def alone(self, site: str) -> "NetworkSites":
+        self.refuse_masked()
+        # The log tells questions apart, not whom they were put to: without it no site's answer is taken for another's.
+        network = self.network._replace(infos={site: self.network.infos[site]}, log=None)
+        return NetworkSites(network, self.agreed, (self.sizes[self.names.index(site)],), self.exchanges)
+
+    def refuse_masked(self) -> None:
+        """Refuse what needs each site's own answer where nobody learns it."""
+        if self.is_masked:
+            raise QuestionRefused("the sites' answers are masked: nobody learns more than their sum")
 
     def rows_in_design(self) -> tuple[int, ...]:
         """How many rows each site has in the design, where rows with missing values are dropped."""

@@ -58,7 +58,7 @@ def numbers_of(owner: str, what: str, X: Features, given: RowNumbers) -> np.ndar
     refuse_other_order(owner, X, what, given)
     try:
         found = np.asarray(given, np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{owner}: {what} must be one number per row, got {kind(given)}") from None
     if found.ndim != 1:
         raise ValueError(f"{owner}: {what} must be one number per row, got the shape {found.shape}")

@@ -70,15 +70,15 @@ def combined(estimate: np.ndarray, se: np.ndarray) -> CombinedEstimate:
     there = np.isfinite(estimate) & np.isfinite(se) & (se > 0)
     b, v = estimate[there], se[there] ** 2
     k = len(b)
+    nan = float("nan")
     if k == 0:
-        nothing = np.nan
-        return CombinedEstimate(0, *[nothing] * 6, nothing, 0, *[nothing] * 4)
+        return CombinedEstimate(0, nan, nan, nan, nan, nan, nan, nan, 0, nan, nan, nan, nan)
     fixed, fixed_se = weighted(b, 1 / v)
     weight = 1 / v
     q = float(weight @ (b - fixed) ** 2)
     freedom = k - 1
     if freedom == 0:
-        return CombinedEstimate(1, *(fixed, fixed_se) * 3, 0.0, 0, np.nan, np.nan, np.nan, np.nan)
+        return CombinedEstimate(1, fixed, fixed_se, fixed, fixed_se, fixed, fixed_se, 0.0, 0, nan, nan, nan, nan)
     spread = float(weight.sum() - (weight**2).sum() / weight.sum())
     tau2 = max(0.0, (q - freedom) / spread)
     tau2_reml = between_sites(b, v)
@@ -119,7 +119,7 @@ def between_sites(b: np.ndarray, v: np.ndarray) -> float:
         return float(low) if low == 0 else float(grid[place])
     if slope(high) <= 0:
         return float(high)
-    return float(optimize.brentq(slope, low, high, xtol=1e-300, rtol=1e-14))
+    return optimize.brentq(slope, low, high, xtol=1e-300, rtol=1e-14, full_output=False)  # type: ignore
 
 
 def reml_slope(tau2: float, b: np.ndarray, v: np.ndarray) -> float:

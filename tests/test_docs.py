@@ -46,6 +46,7 @@ assert scans.source.startswith("Haxby 2001, ")
 assert found.log_rank.p_value < 0.01
 assert model.predict_survival(X[:2], site="Oslo", times=[0, 1e6])[:, 0].tolist() == [1, 1]
 """,
+    "docs/site-effects.md": "assert found.table.p_value['dose'] < 0.01 < found.table.p_value['age']\n",
     "docs/policy.md": """
 from cofed.sites.policy import Policy, parse_policy
 assert parse_policy(default_policy_toml()) == Policy()
@@ -86,6 +87,7 @@ WRITTEN = {
     "docs/studies.md": {"kept"},
     "docs/audit.md": {"kept"},
     "docs/estimators.md": {"path.png", "cv.png", "diabetes.safetensors"},
+    "docs/site-effects.md": {"forest.png"},
     "docs/survival.md": {"curves.png", "cox.safetensors"},
     "docs/fit.md": {"hospitals"},
 }

@@ -241,8 +241,8 @@ def estimates(model: FederatedLinearModel, sites: AbstractSites) -> pd.DataFrame
     if rows <= len(chosen) + 1:
         raise ValueError(f"there are {rows} rows for {len(chosen)} coefficients")
     problem = model._standardized(sites)
-    check_possible(OWNER, problem, 0.95)
-    likelihood = Likelihood(problem, excluded)
+    check_possible(OWNER, problem, 0.95, "model")
+    likelihood = Likelihood(problem, excluded, True)
     parameters = len(likelihood.used) + likelihood.at_sites
     if not likelihood.is_linear and likelihood.events < parameters:
         raise ValueError(

@@ -16,7 +16,7 @@ from cofed._util.spreadsheets import to_csv
 from cofed._util.types import Given
 from cofed.estimators.survival_plot import plot_curves
 from cofed.losses import Breslow
-from cofed.sites import AbstractSites, Design, Target, agree
+from cofed.sites import AbstractSites, Design, Exchange, Target, agree
 from cofed.sites.queries import GroupsMessage, LifeTableAnswer, LifeTableMessage, life_table, log_rank
 from cofed.sites.table_sites import as_tables, sites_by_design, tables_of_frame
 from cofed.statistics.survival import KaplanMeier, LogRank, kaplan_meier, log_rank_sums, log_rank_test

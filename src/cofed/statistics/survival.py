@@ -222,9 +222,8 @@ def baseline_hazard(y: np.ndarray, risk: np.ndarray, efron: bool = True) -> Base
         at_risk = at_risk - sums_from(y[:, 0], size, times)
     count = np.bincount(place, minlength=len(times))
     tied = np.bincount(place, weights=size[event], minlength=len(times))
-    with np.errstate(
-        divide="ignore", over="ignore", invalid="ignore"
-    ):  # a model without a best fit has hazards that are too large for a number
+    # A model without a best fit has hazards that are too large for a number.
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         if not efron:
             steps = count / at_risk
         else:

@@ -25,6 +25,7 @@ from cofed.cli.options import (
     Plain,
     Watch,
     between,
+    folds,
     is_drop,
     names,
     private_out_folder,
@@ -64,9 +65,16 @@ def fit(
         float | None, typer.Option(help="The part of elasticnet that is l1; by default 0.5.", show_default=False)
     ] = None,
     cv: Annotated[
-        int | None,
-        typer.Option(callback=between(2, 100), help="Folds of the cross-validation; by default 5.", show_default=False),
+        str | None,
+        typer.Option(
+            help="Folds of the cross-validation, by default 5; COLUMN or COLUMN:5, whose groups of rows (a person's) "
+            "are each in one fold; or leave-one-site-out.",
+            show_default=False,
+        ),
     ] = None,
+    measure: Annotated[
+        str, typer.Option(help="What is cross-validated: deviance, mse, mae, misclassification or auc.")
+    ] = "deviance",
     select: Annotated[
         str | None,
         typer.Option(help="Choose the strength by min (the default), 1se, aic or bic.", show_default=False),
@@ -77,7 +85,11 @@ def fit(
     infer: Annotated[bool, typer.Option("--infer", help="Add intervals and p-values.")] = False,
     level: Annotated[float, typer.Option(help="The coverage of the intervals.")] = 0.95,
     errors: Annotated[
-        str, typer.Option(help="Standard errors: model; hc1 or hc3, robust; or site: rows of a site are related.")
+        str,
+        typer.Option(
+            help="Standard errors: model; hc1 or hc3, robust; site: rows of a site are related; or a column: rows with "
+            "the same value in it are."
+        ),
     ] = "model",
     features: Annotated[
         str | None, typer.Option(help="The columns to predict from, with commas; by default all others.")
@@ -161,11 +173,14 @@ def fit(
         else:
             assert target is not None
             intervals = level if infer else None
-            guess = "gaussian" if class_weight is None else "binomial"
+            of_classes = class_weight is not None or measure in ("misclassification", "auc")
+            guess = "binomial" if of_classes else "gaussian"
             noise = private(epsilon, delta, guesses)
-            chosen = l1_ratio, alpha, cv, select, intervals, seed, errors, class_weight, site_effects, noise
-            plan = FitPlan(guess if family is None else family, penalty, *chosen)
+            group, count = folds(cv)
+            chosen = l1_ratio, alpha, count, select, intervals, seed, errors, class_weight, site_effects, noise
+            plan = FitPlan(guess if family is None else family, penalty, *chosen, group, measure)
             roles = {"weight": weight, "offset": offset, "event": event, "entry": entry}
+            roles |= {"group": group, "cluster": plan.cluster}
             choice = FitTables(sites, target, names(features), client, missing_values, **roles)
             ready = prepare(plan, choice, guess=family is None)
         ready.choice.require_elsewhere(out)

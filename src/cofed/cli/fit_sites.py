@@ -57,6 +57,8 @@ def opened(ready: "PreparedFit", out: Path, where: Placement) -> "Iterator[Abstr
         design=ready.design,
         weight=choice.weight,
         offset=choice.offset,
+        group=choice.group,
+        cluster=choice.cluster,
     )
     tables: dict[str, Path | pd.DataFrame] = {site: table.frame for site, table in ready.tables.items()}
     tables |= {site: file for site, file in choice.files().items() if site in tables}

@@ -14,6 +14,8 @@ MOST = 2**31 - 1  # counters and seeds have 32 bits (the same number is in cofed
 FAMILIES_HELP = (
     "gaussian, binomial, multinomial, poisson, gamma, tweedie(power), huber(delta), quantile(level, width) or cox"
 )
+MOST_FOLDS = (2, 100)
+BY_SITE = "leave-one-site-out"  # the same words are in cofed.estimators, which loads NumPy
 YEAR = 366 * 86_400  # seconds: longer than anybody waits
 
 
@@ -78,6 +80,24 @@ def own_folder(path: Path, option: str) -> Path:
 def names(text: str | None) -> list[str] | None:
     """Names that were given with commas between them."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def folds(text: str | None) -> tuple[str | None, int | str | None]:
+    """The column of groups and the folds that --cv names: 5, patient, patient:5 or leave-one-site-out."""
+    if text is None or text == BY_SITE:
+        return None, text
+    column, colon, tail = text.rpartition(":")
+    count = tail if colon or is_number(tail) else ""
+    if not is_number(count):
+        return text, None
+    if not MOST_FOLDS[0] <= int(count) <= MOST_FOLDS[1]:
+        raise ValueError(f"--cv must be from {MOST_FOLDS[0]} to {MOST_FOLDS[1]} folds, got {count}")
+    return column or None, int(count)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a whole number."""
+    return text.removeprefix("-").isdecimal()
 
 
 # Options that several commands have.

@@ -53,7 +53,7 @@ def init(
     """
     from cofed.sites import Target, read_sites
     from cofed.studies import draft, write
-    from cofed.studies.schema import PREDICTS
+    from cofed.studies.analysis import PREDICTS
 
     if out.exists():
         refuse(f"--out: {out} exists already; give another name")

@@ -196,8 +196,8 @@ class FederatedLinearModel(BaseEstimator):
             The coverage of the intervals.
         errors : {"model", "hc1", "hc3", "site"}, str or array-like of shape (n,), default="model"
             The standard errors: those that the model implies; robust ones, for errors of unequal variance; or ones
-            for rows that are related within a site, or within the clusters that an array, or a column of a pandas X,
-            names for every row (a person, a practice; within a site). Of Cox models "model" alone.
+            for rows that are related within a site, or within the clusters that an array, or a column of a pandas X or
+            of the sites' tables, names for every row (a person, a practice; within a site). Cox models take "model".
 
         Returns
         -------
@@ -361,7 +361,7 @@ class FederatedLinearModel(BaseEstimator):
             self._surveyed = X, problem.survey
 
     def _asked_before(self, X: FitFeatures, sites: AbstractSites) -> StandardizedProblem | None:
-        """The problem of the fit, where these are its very sites, with the same columns for weights and offsets."""
+        """The problem of the fit, where these are its very sites, with the same columns for weights and the like."""
         fitted, found = vars(self).get("_surveyed", (None, None))
         if found is None or X is not fitted or not same_columns(sites.design, found.sites.design):
             return None
@@ -471,10 +471,10 @@ def forget_inference(model: FederatedLinearModel) -> None:
 
 
 def same_columns(one: Design | None, other: Design | None) -> bool:
-    """Whether two designs of the same sites have the same columns for weights and offsets."""
+    """Whether two designs of the same sites have the same columns for weights, offsets and clusters."""
     if one is None or other is None:
         return one is other
-    return (one.weight, one.offset) == (other.weight, other.offset)
+    return (one.weight, one.offset, one.cluster) == (other.weight, other.offset, other.cluster)
 
 
 def check_same_rows(model: FederatedLinearModel, problem: StandardizedProblem) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cofed.estimators.certificate import Certificate
+from cofed.estimators.measures import MEASURES
 from cofed.estimators.plots import COLOURS
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.fitting.finished import INTERCEPT, FinishedFit, exchange_table
@@ -31,8 +32,8 @@ FAMILIES = {
 }
 PENALTIES = {"l1": "an L1 penalty", "elasticnet": "an elastic net penalty", "group": "a group penalty"}
 CHOICES = {
-    "min": "the least cross-validated deviance",
-    "1se": "the strongest penalty within one standard error of the least cross-validated deviance",
+    "min": "the {best} cross-validated {measure}",
+    "1se": "the strongest penalty within one standard error of the {best} cross-validated {measure}",
     "aic": "Akaike's criterion",
     "bic": "the Bayesian information criterion",
 }
@@ -66,7 +67,7 @@ def content(done: FinishedFit) -> JSON:
         ),
         "title": title(plan, done.target),
         "facts": [
-            f"alpha {alpha:.4g}, {'given' if plan.alpha is not None else 'by ' + CHOICES[plan.select or 'min']}",
+            f"alpha {alpha:.4g}, {'given' if plan.alpha is not None else 'by ' + chosen_by(plan)}",
             f"written {datetime.now().astimezone():%Y-%m-%d %H:%M}",
         ],
         "verdict": VERDICTS[done.outcome],
@@ -105,6 +106,17 @@ def title(plan: FitPlan, target: str) -> str:
     'Logistic model of ill, with an L1 penalty'
     """
     return f"{FAMILIES[plan.kind]} of {target}, with {PENALTIES[plan.penalty]}"
+
+
+def chosen_by(plan: FitPlan) -> str:
+    """By what the strength was chosen, in words.
+
+    >>> chosen_by(FitPlan("binomial", measure="auc"))
+    'the largest cross-validated area under the ROC curve'
+    """
+    words = "deviance" if plan.measure == "deviance" else MEASURES[plan.measure].words
+    best = "largest" if MEASURES[plan.measure].is_better_large else "least"
+    return CHOICES[plan.select or "min"].format(best=best, measure=words)
 
 
 def certified(certificate: Certificate) -> list[str]:
@@ -191,7 +203,8 @@ def charts(done: FinishedFit) -> list[JSON]:
             "low": compact(mean - se),
             "high": compact(mean + se),
         }
-        words = "mean squared error" if path.gaussian else "deviance per row"
+        is_squared = path.gaussian and done.plan.measure == "deviance"  # which is the mean squared error then
+        words = MEASURES["mse" if is_squared else done.plan.measure].words
         note = "The shade is one standard error over the folds."
         drawn.append(
             {"lines": [line], "yName": words, "title": "on held-out rows", "marks": marks, "bands": True, "note": note}

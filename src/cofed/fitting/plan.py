@@ -19,6 +19,8 @@ from cofed.estimators import (
     FederatedPoissonCV,
 )
 from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.fold_choice import BY_SITE
+from cofed.estimators.measures import MEASURES
 from cofed.estimators.site_effects import SITE_EFFECTS
 from cofed.fitting.privacy_plan import PrivacyPlan
 from cofed.losses.families import FAMILIES as LOSSES
@@ -48,7 +50,7 @@ class FitPlan:
         The part of "elasticnet" that is the l1 norm; None is a half.
     alpha : float or None
         The strength; None lets the federation choose it.
-    folds : int or None
+    folds : int, "leave-one-site-out" or None
         Of the cross-validation; None is 5, where folds are needed.
     select : str or None
         By what the strength is chosen: "min", "1se", "aic" or "bic"; None is "min".
@@ -56,14 +58,19 @@ class FitPlan:
         The coverage of the intervals; None asks for none.
     seed : int
         Of the folds.
-    errors : {"model", "hc1", "hc3", "site"}
-        The intervals' standard errors: the model's own, robust to unequal variance, or to related rows within a site.
+    errors : {"model", "hc1", "hc3", "site"} or str
+        The intervals' standard errors: the model's own, robust to unequal variance, or to related rows within a site,
+        or within the clusters that a column names.
     class_weight : {"balanced"} or None
         Let all classes count the same, all together.
     site_effects : {"none", "fixed"}
         "fixed" gives every site an intercept of its own.
     privacy : PrivacyPlan or None
         Differential privacy of the rows; None is none.
+    group : str or None
+        A column whose groups of rows are each in one fold.
+    measure : {"deviance", "mse", "mae", "misclassification", "auc"}
+        What is cross-validated.
 
     Examples
     --------
@@ -80,7 +87,7 @@ class FitPlan:
     penalty: str = "l1"
     l1_ratio: float | None = None
     alpha: float | None = None
-    folds: int | None = None
+    folds: int | str | None = None
     select: str | None = None
     level: float | None = None
     seed: int = 0
@@ -88,18 +95,21 @@ class FitPlan:
     class_weight: str | None = None
     site_effects: str = "none"
     privacy: PrivacyPlan | None = None
+    group: str | None = None
+    measure: str = "deviance"
 
     def __post_init__(self):
         self.check_family()
         one_of("--penalty", self.penalty, PENALTIES)
         if self.select is not None:
             one_of("--select", self.select, CHOICES)
-        one_of("--errors", self.errors, ERRORS)
         if self.class_weight not in (None, "balanced"):
             raise ValueError(f"--class-weight must be balanced, got {self.class_weight!r}")
         one_of("--site-effects", self.site_effects, SITE_EFFECTS)
+        one_of("--measure", self.measure, tuple(MEASURES))
         self.check_numbers()
         self.check_together()
+        self.check_folds()
         self.check_site_effects()
         if self.privacy is not None:
             self.check_private()
@@ -140,10 +150,6 @@ class FitPlan:
         """Refuse what does not go together."""
         if self.l1_ratio is not None and self.penalty != "elasticnet":
             raise ValueError(f"--l1-ratio is for --penalty elasticnet, which is {self.penalty} here")
-        if self.alpha is not None and (self.folds is not None or self.select is not None):
-            raise ValueError("--alpha sets the strength, --cv and --select choose it: give one or the other")
-        if self.folds is not None and self.select in ("aic", "bic"):
-            raise ValueError(f"--select {self.select} needs no folds: leave out --cv")
         if self.errors != "model" and self.level is None:
             raise ValueError(f"--errors {self.errors} is for intervals: give --infer too")
         if self.class_weight is not None and not self.classifies:
@@ -156,6 +162,24 @@ class FitPlan:
             raise ValueError(f"--errors {self.errors} is not for cox, whose standard errors are the model's")
         if self.penalty == "group" and self.family == "gaussian" and self.alpha is None:
             raise ValueError("--penalty group of the gaussian family takes a strength: give --alpha")
+
+    def check_folds(self) -> None:
+        """Refuse folds, and measures of held-out rows, where there are none."""
+        asked = self.folds is not None or self.group is not None
+        if self.alpha is not None and (asked or self.select is not None):
+            raise ValueError("--alpha sets the strength, --cv and --select choose it: give one or the other")
+        if asked and self.select in ("aic", "bic"):
+            raise ValueError(f"--select {self.select} needs no folds: leave out --cv")
+        if isinstance(self.folds, str):
+            one_of("--cv", self.folds, (BY_SITE,))
+        if self.measure == "deviance":
+            return
+        if self.alpha is not None or self.select in ("aic", "bic"):
+            raise ValueError(f"--measure {self.measure} is of held-out rows: leave out --alpha, --select aic and bic")
+        of_rows = tuple(family for family in FAMILIES if family != "cox")
+        serves = {"misclassification": ("binomial", "multinomial"), "auc": ("binomial",)}.get(self.measure, of_rows)
+        if self.kind not in serves:
+            raise ValueError(f"--measure {self.measure} is for {MEASURES[self.measure].needs}, not for {self.family}")
 
     def check_site_effects(self) -> None:
         """Refuse what does not go together with intercepts of the sites' own."""
@@ -183,8 +207,15 @@ class FitPlan:
             raise ValueError("--epsilon goes without intervals, whose sums would not be noised: leave out --infer")
         if self.class_weight is not None:
             raise ValueError("--epsilon goes without --class-weight: the noise is for rows that count alike")
+        if self.group is not None or isinstance(self.folds, str) or self.measure != "deviance":
+            raise ValueError("--epsilon takes a number of folds (--cv 5), and the deviance (--measure)")
         if self.site_effects != "none":
             raise ValueError("--epsilon goes without --site-effects: their sums would not be noised")
+
+    @property
+    def cluster(self) -> str | None:
+        """The column by which rows are related, of standard errors by clusters."""
+        return None if self.errors in ERRORS else self.errors
 
     @property
     def classifies(self) -> bool:
@@ -197,7 +228,9 @@ class FitPlan:
             plain = dataclasses.replace(self, privacy=None).estimator(groups)
             settings: Privacy = self.privacy.settings(groups or [], target)
             return plain.set_params(privacy=settings)
-        choice = {"cv": self.folds or FOLDS, "criterion": self.select or "min", "random_state": self.seed}
+        count = self.folds or FOLDS
+        choice = {"cv": count if self.group is None else (self.group, count), "measure": self.measure}
+        choice |= {"criterion": self.select or "min", "random_state": self.seed}
         ratio = {"l1_ratio": 0.5 if self.l1_ratio is None else self.l1_ratio}
         effects = {} if self.site_effects == "none" else {"site_effects": self.site_effects}
         if self.classifies:

@@ -58,9 +58,22 @@ def chosen_analysis(study: Study, path: Path, name: str | None) -> Analysis:
 def plan_of(analysis: Analysis) -> FitPlan:
     """What an analysis of a study fits."""
     one, level = analysis, LEVEL if analysis.intervals else None
-    errors = "hc1" if level is not None and one.takes_robust_errors else "model"
-    chosen, effects = (one.alpha, one.cv, one.select), one.site_effects
-    return FitPlan(one.family, one.penalty, one.l1_ratio, *chosen, level, one.seed, errors, one.class_weight, effects)
+    usual = "hc1" if level is not None and one.takes_robust_errors else "model"
+    return FitPlan(
+        one.family,
+        one.penalty,
+        one.l1_ratio,
+        one.alpha,
+        one.cv,
+        one.select,
+        level,
+        one.seed,
+        one.errors or usual,
+        one.class_weight,
+        one.site_effects,
+        group=one.group,
+        measure=one.measure or "deviance",
+    )
 
 
 def drafted(ready: PreparedFit) -> Study:
@@ -69,7 +82,9 @@ def drafted(ready: PreparedFit) -> Study:
     used = {choice.target, *choice.roles, *(choice.features or ())}
 
     def columns(info: TableInfo) -> TableInfo:
-        kept = [column for column in info.columns if choice.features is None or column.name in used]
+        labels = {choice.group, choice.cluster}  # need not be variables
+        named = [column for column in info.columns if column.name not in labels]
+        kept = [column for column in named if choice.features is None or column.name in used]
         return TableInfo(rows=info.rows, columns=tuple(kept))
 
     infos = {site: columns(info) for site, info in ready.infos.items()}
@@ -87,8 +102,11 @@ def drafted(ready: PreparedFit) -> Study:
         "offset": choice.offset,
         "class_weight": plan.class_weight,
         "site_effects": plan.site_effects,
+        "group": plan.group,
+        "measure": None if plan.measure == "deviance" else plan.measure,
+        "errors": None if plan.level is None else plan.errors,
     }
     one = study.analyses[0]
     if one.features is not None:
-        settings["features"] = tuple(name for name in one.features if name not in (choice.weight, choice.offset))
+        settings["features"] = tuple(name for name in one.features if name not in choice.roles)
     return study.model_copy(update={"analyses": (one.model_copy(update=settings),)})

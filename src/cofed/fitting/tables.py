@@ -46,8 +46,9 @@ class FitTables:
         The column of one table that names the site of a row.
     missing : {"refuse", "drop", "impute"}
         What is done about missing values.
-    weight, offset : str or None
-        The columns of the rows' weights, and of what is added to their predictions: no features.
+    weight, offset, group, cluster : str or None
+        The columns of the rows' weights, of what is added to their predictions, of groups that are each in one fold,
+        and of clusters of related rows: no features.
     event, entry : str or None
         Of the time to an event, the columns of events and of entries.
     """
@@ -61,6 +62,8 @@ class FitTables:
     offset: str | None = None
     event: str | None = None
     entry: str | None = None
+    group: str | None = None
+    cluster: str | None = None
 
     @property
     def predicted(self) -> str | Target:
@@ -68,9 +71,14 @@ class FitTables:
         return self.target if self.event is None else Target(name=self.target, event=self.event, entry=self.entry)
 
     @property
+    def of_rows(self) -> tuple[str | None, str | None, str | None, str | None]:
+        """The columns that say something of a row, in the order in which designs take them."""
+        return self.weight, self.offset, self.group, self.cluster
+
+    @property
     def roles(self) -> tuple[str, ...]:
         """The columns beside the target that are no features."""
-        named = (self.weight, self.offset, self.event, self.entry)
+        named = (self.event, self.entry, *self.of_rows)
         return tuple(name for name in named if name is not None)
 
     def check_family(self, family: str) -> None:
@@ -85,10 +93,11 @@ class FitTables:
     def among(self, infos: dict[str, TableInfo]) -> "FitTables":
         """The same choice, in which the features are named where some of the columns are none."""
         known = usable_columns(infos, None)
-        for option, name in (("--weight", self.weight), ("--offset", self.offset)):
+        words = ("--weight", "--offset", "--cv", "--errors is model, hc1, hc3, site or the name of a column")
+        for option, name in zip(words, self.of_rows, strict=True):
             if name is not None and name not in known:
                 raise ValueError(f"{option}: there is no column {name!r}; the columns are {naming.listed(known)}")
-        if (self.weight is None and self.offset is None) or self.features is not None:
+        if not any(self.of_rows) or self.features is not None:
             return self
         left = [name for name in known if name not in (self.target, *self.roles)]
         return dataclasses.replace(self, features=left)
@@ -150,7 +159,7 @@ class PreparedFit:
         choice, frames = self.choice, {site: table.frame for site, table in self.tables.items()}
         classify = self.plan.classifies
         sites = table_sites(frames, choice.predicted, choice.features, classify=classify, missing=choice.missing)
-        found = sites.with_columns(choice.weight, choice.offset)
+        found = sites.with_columns(*choice.of_rows)
         assert isinstance(found, TableSites)
         return found
 
@@ -213,7 +222,7 @@ def prepare(plan: FitPlan, choice: FitTables, *, guess: bool = False) -> Prepare
     choice = choice.among(infos)
     classify = (True if is_binary(infos, choice.target) else None) if guess else plan.classifies
     design = agree(infos, choice.predicted, choice.features, classify=classify, missing=choice.missing)
-    design = design.with_columns(choice.weight, choice.offset)
+    design = design.with_columns(*choice.of_rows)
     if plan.privacy is not None:
         plan.privacy.check_columns([part.name for part in parts(design)])
     classes = 0 if design.classes is None else len(design.classes)

@@ -296,14 +296,18 @@ class AbstractSites(ABC):
         raise ValueError("these sites have no tables, which could become numbers by another design")
 
     def with_columns(
-        self, weight: str | None = None, offset: str | None = None, group: str | None = None
+        self,
+        weight: str | None = None,
+        offset: str | None = None,
+        group: str | None = None,
+        cluster: str | None = None,
     ) -> "AbstractSites":
         """The same sites, some of whose columns are no features: they say how much rows count, what is added to
-        their predictions, and which rows are in one fold.
+        their predictions, which rows are in one fold, and which are related.
 
         Parameters
         ----------
-        weight, offset, group : str, optional
+        weight, offset, group, cluster : str, optional
             The columns; None leaves it as it is.
 
         Returns
@@ -311,11 +315,12 @@ class AbstractSites(ABC):
         AbstractSites
             The sites. What was asked counts on.
         """
-        if weight is None and offset is None and group is None:
+        columns = (weight, offset, group, cluster)
+        if all(name is None for name in columns):
             return self
         if self.design is None:
-            raise ValueError("these sites have no tables, whose columns could be weights, offsets or groups")
-        return self.with_design(self.design.with_columns(weight, offset, group))
+            raise ValueError("these sites have no tables, whose columns could be weights, offsets, groups or clusters")
+        return self.with_design(self.design.with_columns(*columns))
 
     @abstractmethod
     def with_class_weight(self, weights: tuple[float, ...]) -> "AbstractSites":

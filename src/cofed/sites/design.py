@@ -8,7 +8,13 @@ from pydantic import model_validator
 from cofed.sites.columns import Agreed, Label, level_text
 
 Missing: TypeAlias = Literal["refuse", "drop", "impute", "keep"]
-OF_ROWS = ("weight", "offset", "class_weight", "group")  # what a design says of rows beside features and target
+OF_ROWS = (
+    "weight",
+    "offset",
+    "class_weight",
+    "group",
+    "cluster",
+)  # what a design says of rows beside features and target
 POLICIES = ("refuse", "drop", "impute")  # what a user can ask for; to keep them is for questions about missing values
 
 
@@ -82,7 +88,7 @@ class Target(Agreed):
 
 
 class RowColumn(Agreed):
-    """A column that says something of every row but is no feature: its weight, its offset, or its group.
+    """A column that says something of every row but is no feature: its weight, offset, group or cluster.
 
     Attributes
     ----------
@@ -116,6 +122,8 @@ class Design(Agreed):
         What the weights of the rows of each class are multiplied with.
     group : RowColumn or None
         Numbers or texts: rows with the same one, such as those of a person, are in one fold.
+    cluster : RowColumn or None
+        Numbers or texts: rows of a site with the same one are related, for standard errors by clusters.
 
     Examples
     --------
@@ -133,6 +141,7 @@ class Design(Agreed):
     offset: RowColumn | None = None
     class_weight: tuple[float, ...] | None = None
     group: RowColumn | None = None
+    cluster: RowColumn | None = None
 
     @model_validator(mode="after")
     def fitting_class_weight(self) -> "Design":
@@ -174,30 +183,46 @@ class Design(Agreed):
         """The same design for questions about missing values, which stay NaN; all rows count alike."""
         return self.model_copy(update={"missing": "keep", **dict.fromkeys(OF_ROWS)})
 
-    def with_columns(self, weight: str | None, offset: str | None, group: str | None = None) -> "Design":
-        """The same design with columns that are weights, offsets or groups, and no features; None leaves it as it is.
+    @property
+    def row_columns(self) -> dict[str, RowColumn]:
+        """The columns that are no features, by what they say of a row."""
+        named = {"weight": self.weight, "offset": self.offset, "group": self.group, "cluster": self.cluster}
+        return {role: column for role, column in named.items() if column is not None}
+
+    def with_columns(
+        self,
+        weight: str | None = None,
+        offset: str | None = None,
+        group: str | None = None,
+        cluster: str | None = None,
+    ) -> "Design":
+        """The same design with columns that are weights, offsets, groups or clusters, and no features.
+
+        None leaves it as it is. One column may be both a group and a cluster.
 
         >>> design = Design(features=(Feature(name="age"), Feature(name="visits")), target=Target(name="cost"))
-        >>> weighted = design.with_columns("visits", None)
+        >>> weighted = design.with_columns(weight="visits")
         >>> weighted.feature_names, weighted.weight.name
         (('age',), 'visits')
         """
-        roles = {"weight": weight, "offset": offset, "group": group}
-        taken = [name for name in roles.values() if name is not None]
-        if self.target is not None and self.target.name in taken:
-            raise ValueError(f"the target {self.target.name!r} can be neither a weight nor an offset nor a group")
-        twice = next((name for name in taken if taken.count(name) > 1), None)
+        roles = {"weight": weight, "offset": offset, "group": group, "cluster": cluster}
+        asked = {role: name for role, name in roles.items() if name is not None}
+        target = () if self.target is None else (one.name for one in self.target.columns)
+        for name in target:
+            if name in asked.values():
+                raise ValueError(f"the target {name!r} can be neither a weight nor an offset, a group or a cluster")
+        named = {role: column.name for role, column in self.row_columns.items()} | asked
+        numbers = [named[role] for role in ("weight", "offset") if role in named]
+        labels = {named[role] for role in ("group", "cluster") if role in named}
+        twice = next((name for name in numbers if numbers.count(name) > 1 or name in labels), None)
         if twice is not None:
-            raise ValueError(f"the column {twice!r} cannot be two of a weight, an offset and a group")
-        markers = {feature.name: feature.markers for feature in self.features}
-        left = tuple(feature for feature in self.features if feature.name not in taken)
+            raise ValueError(f"the column {twice!r} cannot be two of a weight, an offset, and a group or cluster")
+        markers = {part.name: part.markers for part in (*self.features, *self.row_columns.values())}
+        left = tuple(feature for feature in self.features if feature.name not in asked.values())
         if not left:
-            raise ValueError("no column is left to learn from beside the target, weights, offsets and groups")
-        update: dict[str, object] = {"features": left}
-        for role, name in roles.items():
-            if name is not None:
-                update[role] = RowColumn(name=name, markers=markers.get(name, ()))
-        return self.model_copy(update=update)
+            raise ValueError("no column is left to learn from beside the target, weights, offsets, groups and clusters")
+        columns = {role: RowColumn(name=name, markers=markers.get(name, ())) for role, name in asked.items()}
+        return self.model_copy(update={"features": left, **columns})
 
     def filled(self, counts: np.ndarray, sums: np.ndarray) -> "Design":
         """The design with what stands for a missing value.

@@ -55,6 +55,8 @@ class ChosenColumns:
     design: Design | None = None  # instead of all that
     weight: str | None = None  # the column of the rows' weights
     offset: str | None = None  # the column of what is added to their predictions
+    group: str | None = None  # the column by which rows are in one fold
+    cluster: str | None = None  # the column by which rows are related
 
     def as_json(self) -> dict[str, object]:
         """What tells one choice from another."""
@@ -73,7 +75,7 @@ class ChosenColumns:
             return self.design
         how = {"factors": self.factors, "missing": self.missing}
         found = agree(infos, self.target, self.features, classify=classify, **how)
-        return found.with_columns(self.weight, self.offset)
+        return found.with_columns(self.weight, self.offset, self.group, self.cluster)
 
 
 class Network(NamedTuple):
@@ -280,7 +282,8 @@ class NetworkSites(AbstractSites):
             design = agree_on_fills(design, kept)
         sites = NetworkSites(network, design, sizes, self.exchanges)
         gaps = any(column.missing for info in network.infos.values() for column in info.columns)
-        marked = any(part.markers for part in parts(design))
+        told = {column.name for info in network.infos.values() for column in info.columns}
+        marked = any(part.markers or part.name not in told for part in parts(design))
         if (design.missing in ("drop", "impute") and (gaps or marked)) or design.weight is not None:
             sites.sizes = sites.rows_in_design()
         return sites

@@ -110,8 +110,8 @@ class SiteRows:
         """The same for a loss of prediction - y: y less the offset, in place of predictions with it."""
         return self if self.offset is None else dataclasses.replace(self, y=self.y - self.offset, offset=None)
 
-    def table(self, scaling: Scaling | None, folds: Folds | None) -> Table:
-        """The rows in the units and folds of a question."""
+    def table(self, scaling: Scaling | None, folds: Folds | None, by_cluster: bool = False) -> Table:
+        """The rows in the units and folds of a question, with their clusters or with their sites for clusters."""
         jax.config.update("jax_enable_x64", True)
         keep_programs()
         n, cache = len(self.site), self.tables
@@ -133,10 +133,10 @@ class SiteRows:
         X, y = cache.features.get(mark(scaling), features)
         fold = cache.folds.get(folds, lambda: filled(self.folds(folds)))
         is_whole = folds is None or folds.left_out < 0
-        groups = self.site if self.cluster is None else self.cluster
+        groups = self.cluster if by_cluster and self.cluster is not None else self.site
         weight = np.ones(n) if self.weight is None else self.weight
         offset = np.zeros(n) if self.offset is None else self.offset
-        fixed = cache.fixed.get((), lambda: (filled(weight), filled(groups), filled(offset)))
+        fixed = cache.fixed.get(by_cluster, lambda: (filled(weight), filled(groups), filled(offset)))
         # Rows that are left out are in no sum, as padding is.
         counts = fixed[0] if is_whole else jnp.where(fold < 0, 0, fixed[0])
         return Table(X, y, counts, fold, *fixed[1:])
@@ -150,7 +150,8 @@ class SiteRows:
         if not isinstance(message, query.message):
             raise TypeError(f"the query {query.name} takes a {query.message.__name__}, got {type(message).__name__}")
         is_shifted = message.loss is not None and message.loss.of_rows.location
-        table = (self.offset_off_labels if is_shifted else self).table(message.scaling, message.folds)
+        rows = self.offset_off_labels if is_shifted else self
+        table = rows.table(message.scaling, message.folds, query.by_cluster)
         # The table is in these units and folds already: other units and seeds share a program.
         dealt = None if message.folds is None else Folds(message.folds.n)
         bare = dataclasses.replace(message, scaling=None, folds=dealt, loss=as_arrays(message.loss))

@@ -102,7 +102,9 @@ class SiteTable:
         for column in () if design.target is None else design.target.columns:
             found += self.misfits(column, column.classes)
         for column in row_columns(design):
-            found += self.absent(column) if column == design.group else self.misfits(column, None)
+            # Groups and clusters are whatever stands there.
+            is_label = column in (design.group, design.cluster)
+            found += self.absent(column) if is_label else self.misfits(column, None)
         if not found and design.weight is not None:
             found += self.negative(design.weight)
         if found:
@@ -206,10 +208,11 @@ class SiteTable:
             weight = np.asarray(design.class_weight)[y.astype(int)] * (1 if weight is None else weight)
         offset = None if design.offset is None else self.values(design.offset)[keep]
         rows = SiteRows.of_sites((self.site,), [X], [y])
-        group = None
-        if design.group is not None:
-            group = pd.factorize(self.read(design.group.name, design.group.markers).texts()[keep])[0]
-        return dataclasses.replace(rows, weight=weight, offset=offset, group=group)
+        group, cluster = (
+            None if part is None else pd.factorize(self.read(part.name, part.markers).texts()[keep])[0].astype(np.int32)
+            for part in (design.group, design.cluster)
+        )
+        return dataclasses.replace(rows, weight=weight, offset=offset, group=group, cluster=cluster)
 
     def numbers(self, feature: Feature, missing: str) -> np.ndarray:
         """The columns of X that a feature becomes."""
@@ -243,8 +246,8 @@ def parts(design: Design) -> list[Part]:
 
 
 def row_columns(design: Design) -> list[RowColumn]:
-    """The columns that are weights, offsets or groups."""
-    return [column for column in (design.weight, design.offset, design.group) if column is not None]
+    """The columns that are weights, offsets, groups or clusters, each once."""
+    return list({column.name: column for column in design.row_columns.values()}.values())
 
 
 def remedy(is_needed: bool) -> str:

@@ -72,7 +72,14 @@ def joined_rows(parts: list[SiteRows]) -> SiteRows:
         np.concatenate(own) if (own := [values for values in column if values is not None]) else None
         for column in zip(*((one.weight, one.offset, one.group) for one in parts), strict=True)
     )
-    return dataclasses.replace(rows, weight=weight, offset=offset, group=group)
+    return dataclasses.replace(rows, weight=weight, offset=offset, group=group, cluster=joined_clusters(parts))
+
+
+def joined_clusters(parts: list[SiteRows]) -> np.ndarray | None:
+    """The clusters of several sites, none of which is at two."""
+    own = [one.cluster for one in parts if one.cluster is not None]
+    first = np.cumsum([0, *(codes.max(initial=-1) + 1 for codes in own)])
+    return np.concatenate([codes + at for codes, at in zip(own, first, strict=False)]).astype(np.int32) if own else None
 
 
 def encodable(tables: Mapping[str, SiteTable], design: Design) -> Mapping[str, SiteTable]:

@@ -8,7 +8,8 @@ from cofed._util import naming
 from cofed.sites.columns import Column
 from cofed.sites.design import Design
 from cofed.sites.site_table import SiteTable
-from cofed.studies.schema import Study, Variable
+from cofed.studies.schema import Study
+from cofed.studies.variables import Variable
 
 
 @dataclasses.dataclass(frozen=True)

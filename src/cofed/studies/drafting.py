@@ -9,7 +9,9 @@ from cofed.sites.agreement import predicted_columns, union, usable, usable_colum
 from cofed.sites.columns import WORDS, ColumnInfo, Label, TableInfo
 from cofed.sites.design import Target
 from cofed.sites.site_table import TableMismatch
-from cofed.studies.schema import PREDICTS, Analysis, Study, StudyHead, StudySite, Variable
+from cofed.studies.analysis import PREDICTS, Analysis
+from cofed.studies.schema import Study, StudyHead, StudySite
+from cofed.studies.variables import Variable
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """What a site's own rules would refuse of a study, as far as its own table shows it, before it is approved."""
 
 import math
+from collections.abc import Sequence
 
-from cofed.sites.folds import Folds
+from cofed.sites.folds import Folds, GroupFolds, SiteFolds
 from cofed.sites.guard import Asked
 from cofed.sites.policy import Policy
 from cofed.sites.policy.case import Case
@@ -11,8 +12,9 @@ from cofed.sites.policy.rules import queries, rows
 from cofed.sites.queries import Message, sums
 from cofed.sites.questions import Question
 from cofed.sites.site_table import SiteTable
+from cofed.studies.analysis import Analysis
 from cofed.studies.checking import TableCheck, without_fills
-from cofed.studies.schema import Analysis, Study
+from cofed.studies.schema import Study
 
 FOLDS = 5  # where an analysis says no number
 
@@ -68,9 +70,17 @@ def check_rules(study: Study, table: SiteTable, policy: Policy) -> TableCheck:
 def first_question(study: Study, analysis: Analysis | None, table: SiteTable, policy: Policy) -> Case:
     """What a fit asks first, as a site's rules see it that has answered nothing yet."""
     design = study.description_design if analysis is None else without_fills(study.design(analysis))
-    has_folds = analysis is not None and analysis.alpha is None and analysis.select not in ("aic", "bic")
-    folds = Folds(analysis.cv or FOLDS, analysis.seed) if analysis is not None and has_folds else None
+    folds = None if analysis is None else folds_of(analysis, [site.name for site in study.sites] or [table.site])
     question = Question(sums, Message(folds=folds), {"design": design.model_dump(mode="json")})
     ledger = Ledger.open(None)
     places = ledger.places(row_marks(table.frame, ledger.secret))
     return Case(Asked(question, question.digest, design, table, None), policy, ledger, places, table.site, "")
+
+
+def folds_of(analysis: Analysis, sites: Sequence[str]) -> Folds | None:
+    """The folds of an analysis; None where its strength needs none."""
+    if analysis.alpha is not None or analysis.select in ("aic", "bic"):
+        return None
+    if isinstance(analysis.cv, str):
+        return SiteFolds.of(tuple(sites))
+    return (Folds if analysis.group is None else GroupFolds)(analysis.cv or FOLDS, analysis.seed)

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cofed._util.files import atomically
-from cofed.studies.schema import Analysis, Study, Variable
+from cofed.studies.analysis import Analysis
+from cofed.studies.schema import Study
+from cofed.studies.variables import Variable
 
 HEAD = """\
 # A study: which variables every site's table has, who takes part, and what is computed.
@@ -27,7 +29,9 @@ ANALYSES = """\
 # Analyses. family: gaussian, binomial, multinomial, poisson, gamma, tweedie(1.5), huber(1.35) or quantile(0.9, 0.1)
 # (their numbers: power; delta; level and width, in the units of the target) or cox (with event).
 # penalty: l1, elasticnet (with l1_ratio) or group.
-# The strength is chosen by cross-validation (cv = 5, select = "1se" or "min"), or set: alpha = 0.1.
+# The strength is chosen by cross-validation (cv = 5, select = "1se" or "min"), or set: alpha = 0.1. May be added:
+# measure = "auc", group = "column" (its groups of rows are each in one fold), cv = "leave-one-site-out".
+# intervals = true may have errors = "hc1", "hc3", "site" or "column" (by which rows are related).
 # missing: refuse, drop (rows with a gap) or impute (the mean or the most frequent level of all sites).
 # May be added: weight = "column" (how much a row counts), offset = "column" (added to its prediction: of counts, the
 # logarithm of the time that they are of), class_weight = "balanced",

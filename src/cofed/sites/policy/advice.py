@@ -11,6 +11,7 @@ ADVICE = {
     "columns": "leave out columns that vary at few of the sites",
     "rows": "it has too few rows to take part",
     "folds": "ask for fewer folds",
+    "clusters": 'take other standard errors (errors = "hc1"): it has rows of too few clusters',
     "cells": "leave out columns, or join levels, that few of its rows have",
     "row sets": "ask about the same rows with the same folds (--seed) as before",
     "parameters": "fit fewer features, or with fewer folds",

@@ -141,6 +141,17 @@ def weights(case: Case) -> Refusal | None:
     return None
 
 
+def clusters(case: Case) -> Refusal | None:
+    """Whether products of the sums of clusters would be about too few of them: each counts as a row then."""
+    cluster, least = case.asked.rows.cluster, case.policy.rows.site
+    if cluster is None or not isinstance(case.message, MeatMessage) or not case.message.clustered:
+        return None
+    found = len(np.unique(cluster))
+    if found >= least:
+        return None
+    return Refusal("clusters", f"the rows here are of {found} clusters; {least} there must be (rows.site)")
+
+
 def two_values(values: np.ndarray) -> tuple[list[Label], np.ndarray]:
     """The values of a column that has two, and how often each is there; nothing for all others."""
     first = values[:1]
@@ -377,6 +388,6 @@ def histograms(case: Case) -> Refusal | None:
 
 # In this order: what is public and cheap comes first.
 RULES: tuple[Rule, ...] = (
-    *(masked, sites, queries, failures, exchanges, rows, weights, columns, row_sets),
+    *(masked, sites, queries, failures, exchanges, rows, weights, clusters, columns, row_sets),
     *(noise, parameters, histograms, life_cells, sizes, many_points, own_rows),
 )

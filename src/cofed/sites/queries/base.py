@@ -59,11 +59,14 @@ class AbstractQuery(ABC, Generic[M]):
         Grows when the meaning of the message or of the answer changes.
     message : type
         The class of its messages.
+    by_cluster : bool
+        Whether the table's clusters are those of the design, and not the sites.
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
     message: ClassVar[type[Message]]
+    by_cluster: ClassVar[bool] = False
 
     @abstractmethod
     def answer(self, table: Table, message: M) -> PyTree:

@@ -48,6 +48,7 @@ class MeatQuery(AbstractQuery[MeatMessage]):
     name: ClassVar[str] = "meat"
     version: ClassVar[int] = 1
     message: ClassVar[type[Message]] = MeatMessage
+    by_cluster: ClassVar[bool] = True
 
     def answer(self, table: Table, message: MeatMessage) -> MeatAnswer:
         size, k = np.shape(message.where)[0], np.shape(message.intercept)[0]

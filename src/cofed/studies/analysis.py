@@ -1,0 +1,215 @@
+"""An analysis of a study: one model to fit."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from cofed._util.toml_mistakes import Place, did_you_mean
+from cofed.losses.families import FAMILIES as LOSSES
+from cofed.losses.families import Family
+from cofed.studies.variables import StudyPart, Text, Variable, VariableKind
+
+# Which kinds of variables a family predicts.
+PREDICTS: dict[str, tuple[VariableKind, ...]] = {
+    "gaussian": ("number", "count"),
+    "binomial": ("binary", "factor"),
+    "multinomial": ("factor",),
+    "poisson": ("count",),
+    **dict.fromkeys(LOSSES, ("number", "count")),
+    "cox": ("number", "count"),
+}
+ERRORS = ("model", "hc1", "hc3", "site")  # standard errors that are not by a column
+
+
+class Analysis(StudyPart):
+    """One model to fit.
+
+    Parameters
+    ----------
+    name : str
+        Its name in the study.
+    target : str
+        The variable to predict; of "cox", that of times.
+    family : str
+        What the target is: "gaussian", a number; "binomial", one of two classes; "multinomial", one of several;
+        "poisson", a count; "gamma", a positive amount; "tweedie(power)", an amount that may be 0; "huber(delta)" and
+        "quantile(level, width)", a number with outliers, and a quantile of one; "cox", the time to an event.
+    features : list of str, optional
+        The variables to predict from; all others where not given.
+    penalty : {"l1", "elasticnet", "group"}
+        "group" takes the levels of a factor together.
+    l1_ratio : float, optional
+        The part of "elasticnet" that is the l1 norm.
+    alpha : float, optional
+        The strength of the penalty; where not given, it is chosen.
+    cv : int or "leave-one-site-out", optional
+        The folds of the cross-validation that chooses the strength.
+    group : str, optional
+        A column whose groups of rows, such as those of a person, are each in one fold; it need not be a variable.
+    measure : {"deviance", "mse", "mae", "misclassification", "auc"}, optional
+        What is cross-validated; where not given, the deviance.
+    select : {"min", "1se", "aic", "bic"}, optional
+        By what the strength is chosen.
+    intervals : bool
+        Whether confidence intervals are computed.
+    errors : str, optional
+        Their standard errors: "model", "hc1", "hc3", "site", or a column by which rows are related, which need not be a
+        variable. Where not given, those of the model; "hc1" where it has none.
+    missing : {"refuse", "drop", "impute"}
+        What is done about missing values.
+    seed : int
+        Of the folds.
+    event, entry : str, optional
+        Of "cox": the binary variable that is 1 where a time ends with an event, and the times from which on rows are
+        at risk.
+    weight, offset : str, optional
+        The variables that say how much a row counts, and what is added to its prediction: no features.
+    class_weight : {"balanced"}, optional
+        Let all classes count the same, all together.
+    site_effects : {"none", "fixed"}
+        "fixed" gives every site an intercept of its own; not of "multinomial" and "cox".
+
+    Examples
+    --------
+    >>> Analysis(name="main", family="binomial", target="ill").penalty
+    'l1'
+    """
+
+    name: Text
+    family: Text
+    target: Text
+    features: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)] | None = None
+    penalty: Literal["l1", "elasticnet", "group"] = "l1"
+    l1_ratio: float | None = Field(default=None, ge=0, le=1)
+    alpha: float | None = Field(default=None, ge=0)
+    cv: Annotated[int, Field(ge=2, le=50)] | Literal["leave-one-site-out"] | None = None
+    group: Text | None = None
+    measure: Literal["deviance", "mse", "mae", "misclassification", "auc"] | None = None
+    select: Literal["min", "1se", "aic", "bic"] | None = None
+    intervals: bool = False
+    errors: Text | None = None
+    missing: Literal["refuse", "drop", "impute"] = "refuse"
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    event: Text | None = None
+    entry: Text | None = None
+    weight: Text | None = None
+    offset: Text | None = None
+    class_weight: Literal["balanced"] | None = None
+    site_effects: Literal["none", "fixed"] = "none"
+
+    @field_validator("family")
+    @classmethod
+    def known_family(cls, family: str) -> str:
+        """Refuse what is no family, or has other numbers."""
+        found = Family.of(family)
+        if found.name not in PREDICTS or (found.numbers and found.name not in LOSSES):
+            raise ValueError(f"it should be one of {', '.join(PREDICTS)}")
+        if found.name in LOSSES:
+            found.loss()
+        return family
+
+    @property
+    def kind(self) -> str:
+        """The family's name, without its numbers."""
+        return Family.of(self.family).name
+
+    @property
+    def takes_robust_errors(self) -> bool:
+        """Whether the model does not know the variances of its coefficients."""
+        return self.class_weight is not None or self.kind in ("huber", "quantile")
+
+    @property
+    def predicted(self) -> tuple[str, ...]:
+        """The variables that are predicted: one, or those of the time to an event."""
+        return tuple(name for name in (self.target, self.event, self.entry) if name is not None)
+
+    @property
+    def cluster(self) -> str | None:
+        """The column by which rows are related, of standard errors by clusters."""
+        return None if self.errors in (None, *ERRORS) else self.errors
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The columns that are groups or clusters: they need not be variables."""
+        return tuple(name for name in (self.group, self.cluster) if name is not None)
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The variables that are no features, by what they are."""
+        named = {"target": self.target, "event": self.event, "entry": self.entry}
+        named |= {"weight": self.weight, "offset": self.offset, "group": self.group, "errors": self.cluster}
+        return {role: name for role, name in named.items() if name is not None}
+
+    def mistakes(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
+        """What does not go together with itself and with the variables."""
+        for key, names in (*((role, [name]) for role, name in self.roles.items()), ("features", self.features or ())):
+            for name in names:
+                if name not in variables and name not in self.labels:
+                    yield (key,), f"{name!r} is no variable{did_you_mean(name, list(variables))}"
+        if self.features is not None:
+            twice = {name for name in self.features if self.features.count(name) > 1}
+            if twice or set(self.predicted) & set(self.features):
+                yield ("features",), "the features should differ from each other and from the target"
+        yield from self.unfit_event(variables)
+        if self.target in variables:
+            yield from self.unfit_target(variables[self.target])
+        if self.l1_ratio is not None and self.penalty != "elasticnet":
+            yield ("l1_ratio",), f"it is for the penalty elasticnet, which is {self.penalty} here"
+        if self.alpha is not None and (self.cv is not None or self.select is not None):
+            yield ("alpha",), "it sets the strength, cv and select choose it; give one or the other"
+        if self.class_weight is not None and self.family not in ("binomial", "multinomial"):
+            yield ("class_weight",), f"it is for classes, and the family is {self.family}"
+        yield from self.unfit_choice()
+        yield from self.unfit_roles(variables)
+
+    def unfit_choice(self) -> Iterator[tuple[Place, str]]:
+        """What cannot be cross-validated, and intervals that there are not."""
+        has_folds = self.alpha is None and self.select not in ("aic", "bic")
+        for key, value in (("group", self.group), ("measure", self.measure)):
+            if value is not None and not has_folds:
+                yield (key,), "it is for a strength that is chosen by folds: leave out alpha, and select by min or 1se"
+        if self.group is not None and isinstance(self.cv, str):
+            yield ("group",), "where every site is a fold, groups are not dealt to folds; give one or the other"
+        if self.errors is not None and not self.intervals:
+            yield ("errors",), "it is for intervals = true"
+
+    def unfit_roles(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
+        """Why variables cannot be weights or offsets, and sites have no intercepts of their own."""
+        if self.site_effects == "fixed" and self.kind in ("multinomial", *LOSSES, "cox"):
+            yield ("site_effects",), f"it is for gaussian, binomial and poisson, and the family is {self.family}"
+        for role, name in self.roles.items():
+            if role in ("target", "event"):
+                continue
+            is_label = role in ("group", "errors")
+            others = [other for key, other in self.roles.items() if key != role]
+            if is_label:  # one column may be both
+                others = [other for key, other in self.roles.items() if key not in ("group", "errors")]
+            if name in (*(self.features or ()), *others):
+                yield (role,), f"{name!r} cannot be a feature, the target or another role, too"
+            if not is_label and name in variables and variables[name].kind not in ("number", "count"):
+                yield (role,), f"it should be a number or a count, but {name!r} is a {variables[name].kind}"
+
+    def unfit_event(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
+        """What is wrong with the variables of the time to an event."""
+        if self.family != "cox":
+            if self.event is not None or self.entry is not None:
+                yield ("family",), f"event and entry are for the family cox, which is {self.family} here"
+            return
+        if self.event is None:
+            yield ("family",), "cox needs an event, the binary variable that is 1 where a time ends with one"
+        if self.weight is not None or self.offset is not None:
+            yield ("family",), "cox takes neither a weight nor an offset"
+        if self.event == self.target:
+            yield ("event",), "target and event should be different variables"
+        event = variables.get(self.event or "")
+        if event is not None and (event.kind != "binary" or event.levels is not None):
+            yield ("event",), f"an event is a binary variable of 0 and 1, and {self.event!r} is not"
+
+    def unfit_target(self, target: Variable) -> Iterator[tuple[Place, str]]:
+        """Why the family does not predict a variable of this kind."""
+        if target.kind not in PREDICTS[self.kind]:
+            kinds = " or ".join(PREDICTS[self.kind])
+            yield ("family",), f"{self.family} predicts a {kinds}, but {self.target!r} is a {target.kind}"
+        elif self.family == "binomial" and target.levels is not None and len(target.levels) > 2:
+            yield ("family",), f"binomial predicts two levels, but {self.target!r} has {len(target.levels)}"

@@ -81,6 +81,7 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
             "penalty": nothing,
             "l1_ratio": nothing,
             "cv": nothing,
+            "measure": nothing,
             "select": nothing,
             "alpha": nothing,
             "level": lambda text: text == "0.5",

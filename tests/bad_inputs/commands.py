@@ -117,6 +117,12 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
         ["describe", str(TABLE), "--client=site"],
         {"sites": nothing, "client": nothing, "csv": lambda text: text.endswith(".csv"), "html": nothing},
     ),
+    "doctor": (["doctor"], {}),
+    "survival": (
+        ["survival", str(TABLE), "--client=site", "--time=age", "--event=ill", "--out", str(FOLDER / "survival")],
+        {"sites": nothing, "time": nothing, "event": nothing, "group": nothing, "entry": nothing, "client": nothing},
+    ),
+    "race": (["race", "--quick"], {"problems": nothing, "algorithms": nothing}),
     "audit": (["audit", str(LOG)], {"files": nothing, "key": nothing, "study": nothing, "html": nothing}),
     "study init": (
         ["study", "init", str(TABLE), "--out", str(FOLDER / "new" / "study.toml")],

@@ -8,7 +8,16 @@ from typing import Any
 import cofed
 
 # Rooms whose public names are names of `cofed` too, or have a table of their own.
-ELSEWHERE = {"algorithms", "estimators", "gossip", "regularizers", "report", "transformers"}
+ELSEWHERE = {
+    "algorithms",
+    "estimators",
+    "gossip",
+    "regularizers",
+    "report",
+    "transformers",
+    "survival_curves",
+    "SurvivalCurves",
+}
 
 # Classes that cofed makes and a user reads: nothing is given to them.
 READ = {
@@ -35,6 +44,7 @@ READ = {
 CONTRACT = {
     # The duality of losses and penalties, which the estimators' certificate calls.
     *("conjugate", "cumulant", "deviance", "dispersion", "dual_scaling", "excess", "label_sum", "label_units", "link"),
+    *("dual_room", "in_units", "inverse_link", "natural", "variance"),
     *("events", "mean_margin", "residual_scale", "saturated", "scaled", "zeroing_factor"),
     *("init", "refuses", "outputs", "correct", "compress", "to_dual", "to_primal", "to_primal_smooth"),
     *(
@@ -72,7 +82,7 @@ def public() -> dict[str, Callable[..., Any]]:
         if isinstance(value, ModuleType):
             if name not in ELSEWHERE:
                 found |= members(name, value)
-        else:
+        elif name not in ELSEWHERE:
             found |= dict(entries(name, value))
     return found
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -148,7 +148,8 @@ def program_cache() -> Finding:
     if os.environ.get("COFED_CACHE", "on").lower() in programs.OFF:
         return Finding("compiled programs", "not kept: COFED_CACHE is off", advice="every new process compiles anew")
     folder = programs.keep_programs()
-    own = jax.config.jax_compilation_cache_dir
+    settings: Any = jax.config
+    own = settings.jax_compilation_cache_dir
     if folder is None and own is not None:
         return Finding("compiled programs", f"{own}, as JAX was told")
     if folder is None:

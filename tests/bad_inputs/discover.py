@@ -9,6 +9,9 @@ import cofed
 
 # Rooms whose public names are names of `cofed` too, or have a table of their own.
 ELSEWHERE = {
+    *("algorithms", "estimators", "gossip", "regularizers", "report", "transformers"),
+    *("survival_curves", "SurvivalCurves"),
+}
     "algorithms",
     "estimators",
     "gossip",

@@ -12,15 +12,6 @@ ELSEWHERE = {
     *("algorithms", "estimators", "gossip", "regularizers", "report", "transformers"),
     *("survival_curves", "SurvivalCurves"),
 }
-    "algorithms",
-    "estimators",
-    "gossip",
-    "regularizers",
-    "report",
-    "transformers",
-    "survival_curves",
-    "SurvivalCurves",
-}
 
 # Classes that cofed makes and a user reads: nothing is given to them.
 READ = {

@@ -95,7 +95,6 @@ def draw(name: str, target: Path) -> None:
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
-    target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=150)
 
 
@@ -103,12 +102,7 @@ def page(info: dict, folder: Path) -> list[str]:
     """The page of one algorithm."""
     method = getattr(cofed, info["name"])
     module = sys.modules[method.__module__]
-    source = Path(inspect.getfile(method))
-    drawn = folder / "figures" / f"{info['name']}-{writing.mark(source, Path(__file__))}.png"
-    if not drawn.exists():
-        for old in drawn.parent.glob(f"{info['name']}-*.png"):
-            old.unlink()
-        draw(info["name"], drawn)
+    drawn = writing.figure(folder, info["name"], [Path(inspect.getfile(method)), Path(__file__)], draw)
     first, rows, tail = head(inspect.getdoc(module) or "")
     said = first.partition(": ")[2] or first
     lines = [*writing.title(info["name"]), said[0].upper() + said[1:], ""]

@@ -43,7 +43,6 @@ def draw(name: str, target: Path) -> None:
     {1: line, 2: plane, "signal": signal, "matrix": spectrum}[kind](axes, regularizer)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
-    target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=150)
 
 
@@ -88,11 +87,7 @@ def page(name: str, folder: Path) -> list[str]:
     lines = writing.title(name)
     regularizer, _ = DRAWN[name]
     if regularizer is not None:
-        drawn = folder / "figures" / f"{name}-{writing.mark(Path(inspect.getfile(kind)), Path(__file__))}.png"
-        if not drawn.exists():
-            for old in drawn.parent.glob(f"{name}-*.png"):
-                old.unlink()
-            draw(name, drawn)
+        drawn = writing.figure(folder, name, [Path(inspect.getfile(kind)), Path(__file__)], draw)
         lines += writing.table(
             [trait.replace("_", " ") for trait in TRAITS], [[str(getattr(regularizer, trait)) for trait in TRAITS]]
         )

@@ -1,6 +1,7 @@
 """Helpers of pages that are made from code: reStructuredText, and files that change only where their text does."""
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -35,6 +36,13 @@ def write(path: Path, lines: list[str]) -> None:
         path.write_text(text)
 
 
-def mark(*sources: Path) -> str:
-    """A short name of what files say, to see whether a figure is still of them."""
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+def figure(folder: Path, name: str, sources: list[Path], draw: Callable[[str, Path], None]) -> Path:
+    """A figure of what files say, drawn where they have changed since; its name has a hash of them."""
+    mark = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    drawn = folder / "figures" / f"{name}-{mark}.png"
+    if not drawn.exists():
+        for old in drawn.parent.glob(f"{name}-*.png"):
+            old.unlink()
+        drawn.parent.mkdir(parents=True, exist_ok=True)
+        draw(name, drawn)
+    return drawn

@@ -70,9 +70,10 @@ def test_every_estimator_gives_the_coefficients_of_one_process(away):
         np.testing.assert_allclose(model.coef_, here.coef_, rtol=0, atol=1e-12 * scale, err_msg=name)
         np.testing.assert_allclose(model.intercept_, here.intercept_, rtol=1e-11, atol=1e-12 * scale, err_msg=name)
         assert model.certificate_.outcome == here.certificate_.outcome
-        assert [(one.what, one.rounds) for one in model.exchanges_] == [
-            (one.what, one.rounds) for one in here.exchanges_
-        ], name
+        assert [one.what for one in model.exchanges_] == [one.what for one in here.exchanges_], name
+        for one, other in zip(model.exchanges_, here.exchanges_, strict=True):
+            # Looks end where the gap is at its rounding, which depends on the order of a sum: one of them more or less.
+            assert abs(one.rounds - other.rounds) <= (one.what == "look"), (name, one, other)
 
 
 def test_intervals_and_paths_and_scaling(away):

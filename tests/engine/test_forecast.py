@@ -10,7 +10,7 @@ from tests import worlds
 import cofed
 from cofed._util import machine
 from cofed.engine.calibration import time_in_turns
-from cofed.engine.forecast import forecast_tuning
+from cofed.engine.forecast_tuning import forecast_tuning
 from cofed.engine.spec import RunSpec
 
 JOBS = {

@@ -13,28 +13,33 @@ from sklearn.utils.validation import check_is_fitted
 
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
-from cofed.estimators.checks import check_count, check_flag, check_number, named_refusals
+from cofed.estimators.checks import named_refusals
 from cofed.estimators.feature_options import FeatureOptions
+from cofed.estimators.fitted_state import (
+    check_row_options,
+    check_same_rows,
+    forget_inference,
+    new_rows,
+    refuse_privacy,
+    same_columns,
+)
+from cofed.estimators.parameters import check_parameters, refuse_unknown_privacy
 from cofed.estimators.progress import CertifiedFit
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.site_effects import intercepts_of_rows, site_effects
-from cofed.estimators.solver import DENSE, check_algorithm, solve
+from cofed.estimators.solver import solve
 from cofed.estimators.standardized_problem import StandardizedProblem, require_duality, standardized
 from cofed.estimators.survey import Survey, survey
 from cofed.losses import AbstractLoss, SiteIntercepts
-from cofed.privacy import Privacy
 from cofed.regularizers import AbstractRegularizer
-from cofed.sites import AbstractSites, Design, ExchangeTotal, Folds
+from cofed.sites import AbstractSites, Folds
 from cofed.sites.clusters import asked_errors, in_clusters
 from cofed.sites.intake import (
     Clients,
     Features,
     FitFeatures,
     Labels,
-    encoded,
     gather,
-    numbers,
-    refuse_masked,
 )
 from cofed.sites.queries import SumsAnswer
 from cofed.sites.row_options import RowNumbers, RowOptions, predicted_offset, row_options, with_row_options
@@ -78,11 +83,7 @@ class FederatedLinearModel(BaseEstimator):
 
     def __new__(cls: type[Model], *args: object, **given: object) -> Model:
         """Say of `privacy=`, which others have, why this estimator does not."""
-        if "privacy" in given and "privacy" not in cls._get_param_names():
-            raise TypeError(
-                f"{cls.__name__} takes no privacy: differential privacy is for FederatedLasso, FederatedElasticNet, "
-                "their CV forms and FederatedLogisticRegression (docs/privacy.md)"
-            )
+        refuse_unknown_privacy(cls, given)
         return object.__new__(cls)
 
     def fit(
@@ -220,7 +221,7 @@ class FederatedLinearModel(BaseEstimator):
         >>> table[["low", "high"]].round(1).to_numpy().tolist()
         [[0.5, 1.3], [-0.1, 0.7]]
         """
-        from cofed.estimators.inference import infer
+        from cofed.estimators.inference import infer, keep_inference
 
         check_is_fitted(self)
         refuse_privacy(self, "intervals", "their sums would not be noised")
@@ -232,16 +233,12 @@ class FederatedLinearModel(BaseEstimator):
         options = row_options(owner, given.X, sample_weight, offset)
         clustered = in_clusters(owner, other._intake(options.X, y, clients), given._replace(X=options.X), clients)
         sites = with_row_options(owner, clustered, options, clients)
-        self._check_row_options(sites)
+        check_row_options(self, self._loss(), sites)
         problem = self._asked_before(X, sites) or other._standardized(sites)
         check_same_rows(self, problem)
         found = infer(self, problem, coefficients, level, given.kind)
-        self.inference_, self.inference_note_ = found.table, found.note
-        down, up = sum(one.down for one in problem.exchanges), sum(one.up for one in problem.exchanges)
-        spent = ExchangeTotal("inference", problem.n_rounds, down, up)
-        self.n_rounds_, self.bytes_ = self.n_rounds_ + spent.rounds, self.bytes_ + spent.down + spent.up
-        self.exchanges_ = (*self.exchanges_, spent)
-        return self.inference_
+        keep_inference(self, found, problem)
+        return found.table
 
     def summary(self) -> str:
         """The fit as a table of text.
@@ -308,15 +305,8 @@ class FederatedLinearModel(BaseEstimator):
         self.row_columns_ = given.columns
         sites = with_row_options(type(self).__name__, self._intake(given.X, y, clients), given, clients)
         self.has_offset_ = sites.has_offsets
-        self._check_row_options(sites)
+        check_row_options(self, self._loss(), sites)
         return sites
-
-    def _check_row_options(self, sites: AbstractSites) -> None:
-        """Refuse weights and offsets where the model has no use for them."""
-        if sites.has_weights or sites.has_offsets:
-            refuse_privacy(self, "weights and offsets", "the noise is for rows that count alike")
-            if not self._loss().rowwise:
-                raise ValueError(f"{type(self).__name__}: times to an event take neither weights nor offsets")
 
     def _by_class(self, sites: AbstractSites) -> AbstractSites:
         """The sites, whose rows count by their class where the estimator has weights of classes."""
@@ -399,102 +389,12 @@ class FederatedLinearModel(BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Refuse parameters that mean nothing, before anything is computed."""
-        name, given = type(self).__name__, self.get_params(deep=False)
-        check_number(name, "tol", self.tol, low=0, strict=True)
-        if self.tol > 1:
-            raise ValueError(f"{name}: tol must be at most 1, got {self.tol!r}: the model without features would do")
-        check_count(name, "max_rounds", self.max_rounds)
-        check_flag(name, "fit_intercept", self.fit_intercept)
-        check_flag(name, "standardize", self.standardize)
-        if "alpha" in given:
-            check_number(name, "alpha", given["alpha"], low=0)
-        if "l1_ratio" in given:
-            check_number(name, "l1_ratio", given["l1_ratio"], low=0, high=1)
-        check_algorithm(name, self.algorithm)
-        privacy = given.get("privacy")
-        if privacy is not None and not isinstance(privacy, Privacy):
-            raise TypeError(f"{name}: privacy must be a cofed.Privacy, got {privacy!r}")
-
-    def _rows(self, X: Features) -> np.ndarray:
-        """New rows, checked against those of the fit; a client column is left out."""
-        check_is_fitted(self)
-        if isinstance(X, AbstractSites):
-            raise TypeError(f"{type(self).__name__}: predictions are made of rows, and those of sites stay there")
-        refuse_masked(type(self).__name__, "X", X)
-        columns = [vars(self).get("client_column_"), *vars(self).get("row_columns_", ())]
-        if isinstance(X, pd.DataFrame):
-            X = X.drop(columns=[name for name in columns if name is not None and name in X.columns])
-        return np.asarray(numbers(self, encoded(self, X), reset=False))
+        check_parameters(self)
 
     def _linear(self, X: Features, offset: RowNumbers = None, clients: Clients = None) -> np.ndarray:
         """X coef + intercept + offset, with the intercepts of the clients where each has its own"""
-        rows = self._rows(X)
+        rows = new_rows(self, X)
         has_offset = bool(vars(self).get("has_offset_", False))
         added = predicted_offset(type(self).__name__, X, offset, len(rows), has_offset)
         found = rows @ np.asarray(self.coef_).T + intercepts_of_rows(self, X, clients, len(rows))
         return found + (added if found.ndim == 1 else added[:, None])
-
-
-class FederatedRegressor(FederatedLinearModel):
-    """A linear model whose prediction is X coef + intercept."""
-
-    def predict(self, X: Features, offset: RowNumbers = None, clients: Clients = None) -> np.ndarray:
-        """The predictions for new rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, p) or pandas.DataFrame
-            New rows, with the features of the fit (a column of client names is no feature).
-        offset : array-like of shape (n,) or str, optional
-            The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
-        clients : array-like of shape (n,) or str, optional
-            The rows' clients, of a model with an intercept for each (`site_effects`); None is their mean.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            X coef + intercept + offset.
-        """
-        return self._linear(X, offset, clients)
-
-
-def refuse_privacy(model: FederatedLinearModel, what: str, why: str) -> None:
-    """Refuse what would ask the sites for sums without noise."""
-    if vars(model).get("privacy") is not None:
-        raise ValueError(f"{type(model).__name__}: with privacy there are no {what}: {why}")
-
-
-def forget_inference(model: FederatedLinearModel) -> None:
-    """Intervals are of one fit."""
-    for name in ("inference_", "inference_note_"):
-        vars(model).pop(name, None)
-
-
-def same_columns(one: Design | None, other: Design | None) -> bool:
-    """Whether two designs of the same sites have the same columns for weights, offsets and clusters."""
-    if one is None or other is None:
-        return one is other
-    return (one.weight, one.offset, one.cluster) == (other.weight, other.offset, other.cluster)
-
-
-def check_same_rows(model: FederatedLinearModel, problem: StandardizedProblem) -> None:
-    """Refuse rows whose sums are not those of the fit. (Files of older versions have no such sums.)"""
-    kept = vars(model).get("fingerprint_")
-    if kept is None:
-        return
-    now = problem.fingerprint
-    if len(kept) != len(now) or kept[0] != now[0] or not np.allclose(kept, now, rtol=1e-7, atol=1e-9):
-        raise ValueError(
-            f"{type(model).__name__}: infer needs the rows of the fit, but the sums of X and y over these "
-            f"{problem.n} rows differ from those of the fit's {int(kept[0])}"
-        )
-
-
-def treated_apart(features: int, outputs: int, l1_ratio: float) -> np.ndarray:
-    """The labels of features under an elastic net, for `_blocks`: one each.
-
-    A ridge penalty alone with many parameters is FedFISTA's, whose rounds grow with the condition number: there all
-    features keep their proportions, so that the penalty curves all of them alike.
-    """
-    together = l1_ratio == 0 and features * outputs > DENSE
-    return np.zeros(features, int) if together else np.arange(features)

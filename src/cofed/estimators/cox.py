@@ -10,8 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from cofed._util import naming
 from cofed._util.types import Given
-from cofed.estimators.base import FederatedLinearModel, treated_apart
+from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import check_choice, named_refusals
+from cofed.estimators.feature_blocks import treated_apart
+from cofed.estimators.fitted_state import new_rows
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import AbstractPartialLikelihood, Breslow, Efron
@@ -211,7 +213,7 @@ class FederatedCox(FederatedLinearModel):
         if isinstance(X, AbstractSites):
             sites = self._labelled(aligned(self, X))
         else:
-            if len(self._rows(X)) < 2:
+            if len(new_rows(self, X)) < 2:
                 raise ValueError(f"{name}: a C-index needs two rows or more")
             sites = copy.copy(self)._intake(X, y, clients)
         with named_refusals(name):

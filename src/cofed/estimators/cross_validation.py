@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from sklearn.utils.validation import check_is_fitted
 
 from cofed._util.types import Given
-from cofed.estimators.base import FederatedLinearModel, forget_inference, refuse_privacy
+from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import check_choice, check_count, check_number
+from cofed.estimators.fitted_state import forget_inference, refuse_privacy
 from cofed.estimators.fold_choice import CV, AskedFolds, asked_folds, check_cv, column_of, with_folds, without_column
 from cofed.estimators.lock_step import PathsAnswer
 from cofed.estimators.measures import MEASURES, check_measure, measured

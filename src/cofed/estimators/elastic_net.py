@@ -5,9 +5,10 @@ from sklearn.base import RegressorMixin
 
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
-from cofed.estimators.base import FederatedRegressor, treated_apart
+from cofed.estimators.feature_blocks import treated_apart
 from cofed.estimators.feature_options import Chosen, PerFeature
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
+from cofed.estimators.regressor import FederatedRegressor
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.estimators.with_feature_options import WithFeatureOptions

@@ -9,8 +9,8 @@ from sklearn.utils import Tags
 
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
-from cofed.estimators.base import treated_apart
 from cofed.estimators.cross_validation import CrossValidated
+from cofed.estimators.feature_blocks import treated_apart
 from cofed.estimators.feature_options import Chosen, PerFeature
 from cofed.estimators.fold_choice import CV
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net

@@ -7,8 +7,8 @@ from sklearn.base import RegressorMixin
 
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
-from cofed.estimators.base import FederatedRegressor
 from cofed.estimators.penalty import elastic_net
+from cofed.estimators.regressor import FederatedRegressor
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import Squared

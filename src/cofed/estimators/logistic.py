@@ -10,10 +10,11 @@ from sklearn.base import ClassifierMixin
 from cofed._util import naming
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
-from cofed.estimators.base import refuse_privacy, treated_apart
 from cofed.estimators.checks import check_choice, named_refusals
 from cofed.estimators.class_weight import Label, check_class_weight, check_counts, class_counts
+from cofed.estimators.feature_blocks import treated_apart
 from cofed.estimators.feature_options import Chosen, PerFeature
+from cofed.estimators.fitted_state import refuse_privacy
 from cofed.estimators.group_lasso import group_labels, group_penalty
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.scoring import SiteScoreMixin

@@ -16,10 +16,11 @@ from scipy.stats import norm
 from cofed._util import checks, naming
 from cofed._util.pandas_types import Frame
 from cofed._util.types import Given
-from cofed.estimators.base import FederatedLinearModel, refuse_privacy
+from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import named_refusals
 from cofed.estimators.cox import FederatedCox
 from cofed.estimators.elastic_net import FederatedLasso
+from cofed.estimators.fitted_state import refuse_privacy
 from cofed.estimators.forest_plot import plot_forest
 from cofed.estimators.inference.errors import spread
 from cofed.estimators.inference.likelihood import Likelihood

@@ -19,8 +19,9 @@ from sklearn.exceptions import ConvergenceWarning
 from cofed._util.rounding import EPS
 from cofed._util.types import Given
 from cofed.estimators import lock_step
-from cofed.estimators.base import FederatedLinearModel, refuse_privacy
+from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import check_count, check_number
+from cofed.estimators.fitted_state import refuse_privacy
 from cofed.estimators.lock_step import PathsAnswer
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.progress import CertifiedFit

@@ -13,8 +13,9 @@ from typing import TypeVar
 import numpy as np
 from scipy.special import expit
 
-from cofed.estimators.base import FederatedLinearModel, forget_inference
+from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.cross_validation import CrossValidated
+from cofed.estimators.fitted_state import forget_inference
 from cofed.estimators.guesses import assumed, doubts
 from cofed.estimators.noised import (
     MeanQuadratic,

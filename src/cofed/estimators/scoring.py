@@ -8,7 +8,8 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from cofed._util.types import Given
-from cofed.estimators.base import FederatedLinearModel, refuse_privacy
+from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.fitted_state import refuse_privacy
 from cofed.sites import AbstractSites, Scaling
 from cofed.sites.intake import FitFeatures, Labels, aligned
 from cofed.sites.queries import Message, ScoreMessage, score, sums

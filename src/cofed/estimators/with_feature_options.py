@@ -1,8 +1,9 @@
 """Estimators whose users may say something of single features, and of the sites."""
 
-from cofed.estimators.base import FederatedLinearModel, refuse_privacy
+from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import check_choice
 from cofed.estimators.feature_options import FEATURE_OPTIONS, FeatureNames, FeatureOptions
+from cofed.estimators.fitted_state import refuse_privacy
 from cofed.estimators.site_effects import SITE_EFFECTS
 from cofed.sites.intake import feature_names
 

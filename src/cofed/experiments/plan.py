@@ -13,7 +13,8 @@ from rich.table import Table
 
 from cofed._util import machine
 from cofed.algorithms.base import AbstractAlgorithm
-from cofed.engine.forecast import BUILDING, Forecast, duration, forecast, forecast_tuning, size
+from cofed.engine.forecast import BUILDING, Forecast, duration, forecast, size
+from cofed.engine.forecast_tuning import forecast_tuning
 from cofed.engine.spec import RunSpec
 from cofed.experiments import measure
 from cofed.experiments.experiment_file import opened

@@ -23,6 +23,7 @@ from cofed.estimators.progress import LARGEST
 from cofed.estimators.solver import solve
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import AbstractLoss
+from cofed.sites import ExchangeTotal
 from cofed.sites.intake import feature_names, is_list
 
 Chosen = Given[list[str] | list[int] | str | int | None]
@@ -36,6 +37,15 @@ class Inference:
 
     table: pd.DataFrame
     note: str
+
+
+def keep_inference(model: FederatedLinearModel, found: Inference, problem: StandardizedProblem) -> None:
+    """Keep the intervals of a fit, and count what they took."""
+    spent = vars(model)
+    down, up = sum(one.down for one in problem.exchanges), sum(one.up for one in problem.exchanges)
+    spent["inference_"], spent["inference_note_"] = found.table, found.note
+    spent["n_rounds_"], spent["bytes_"] = spent["n_rounds_"] + problem.n_rounds, spent["bytes_"] + down + up
+    spent["exchanges_"] = (*spent["exchanges_"], ExchangeTotal("inference", problem.n_rounds, down, up))
 
 
 def infer(

@@ -24,6 +24,7 @@ __all__ = [
     "L1",
     "MCP",
     "SCAD",
+    "AbstractNorm",
     "AbstractRegularizer",
     "Box",
     "ElasticNet",

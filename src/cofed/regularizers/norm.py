@@ -20,6 +20,12 @@ class AbstractNorm(AbstractRegularizer):
     ----------
     strength : float
         lambda, >= 0.
+
+    Examples
+    --------
+    >>> import cofed
+    >>> isinstance(cofed.L1(0.1), AbstractNorm), isinstance(cofed.L1Ball(1.0), AbstractNorm)
+    (True, False)
     """
 
     strength: eqx.AbstractVar[Hyperparameter]

@@ -8,7 +8,7 @@ BIN := .venv/bin
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-.PHONY: demo test test-slow browser test-browser test-network test-network-heart check format bench bench-peers race benchopt reproduce reproduce-full docs docs-serve test-docs test-package lock site clean
+.PHONY: demo test test-slow browser test-browser test-network test-network-heart check format bench bench-peers race benchopt reproduce reproduce-full docs docs-serve test-docs test-package test-lowest lock site clean
 
 demo: .venv/installed          ## the curse of primal averaging, in under a minute
 	$(BIN)/cofed demo
@@ -106,6 +106,14 @@ test-package:                  ## wheel and sdist, built, installed into a clean
 	cd / && PYTHONPATH= $(CURDIR)/build/package/clean/bin/cofed doctor
 	cd build/package && clean/bin/cofed demo --quick --out demo && test -s demo/demo.png
 
+# Everything that is asked for by name at its lowest version: the examples of all public names, the identities, the estimators' heart.
+test-lowest: .venv-lock/installed  ## the lower bounds of pyproject.toml, in an environment of their own
+	rm -rf .venv-lowest && $(PYTHON) -m venv .venv-lowest
+	.venv-lock/bin/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct --editable '.[dev]'
+	.venv-lowest/bin/cofed doctor
+	.venv-lowest/bin/pytest -n 2 -m "not slow and not network and not docs" -W default::DeprecationWarning tests/test_project.py tests/algorithms/test_identities.py \
+	  tests/regularizers tests/sites/test_other_processes.py tests/estimators/test_agreement.py
+
 # What a site installs, with versions and hashes: for every system and Python, from pyproject.toml and what builds cofed.
 lock: .venv-lock/installed     ## requirements/site.txt anew
 	.venv-lock/bin/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])" \
@@ -124,4 +132,4 @@ site:                          ## an environment with exactly what is locked, an
 	.venv-site/bin/pip install --quiet --no-deps --no-build-isolation .
 
 clean:
-	rm -rf .venv .venv-benchopt .venv-docs .venv-lock .venv-network* .venv-peers .venv-site build dist docs/_build docs/gallery docs/api docs/algorithms docs/regularizers docs/commands.rst
+	rm -rf .venv .venv-benchopt .venv-docs .venv-lock .venv-lowest .venv-network* .venv-peers .venv-site build dist docs/_build docs/gallery docs/api docs/algorithms docs/regularizers docs/commands.rst

@@ -95,8 +95,8 @@ docs: .venv-docs/installed     ## the site, in docs/_build/html; a broken link, 
 docs-serve: docs               ## the site on this machine's port 8000
 	.venv-docs/bin/python -m http.server --bind 127.0.0.1 --directory docs/_build/html 8000
 
-test-docs: docs .venv/installed browser  ## the site in a real browser
-	CI=true $(BIN)/pytest -m docs tests/documentation
+test-docs: docs .venv/installed browser  ## the code of the pages, and the site in a real browser
+	CI=true $(BIN)/pytest -n 2 -m "docs and not slow" tests/documentation tests/test_docs.py
 
 test-package:                  ## wheel and sdist, built, installed into a clean environment and run from another folder
 	rm -rf build/package && mkdir -p build/package

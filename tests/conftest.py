@@ -35,9 +35,16 @@ settings.register_profile("cofed", deadline=None, max_examples=25, derandomize=T
 settings.load_profile("cofed")
 
 
+SLOW = tuple(
+    line for line in (Path(__file__).parent / "slow_tests.txt").read_text().splitlines() if not line.startswith("#")
+)
+
+
 def pytest_collection_modifyitems(items):
     """The limit in pyproject.toml is for tests that are quick on a quiet machine."""
     for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(3600))
 

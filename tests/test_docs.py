@@ -132,6 +132,7 @@ def test_links_to_our_own_pages_lead_there(page):
             assert not anchor or anchor in anchors(target), link
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python") and page not in ELSEWHERE])
 def test_the_python_of_a_page_runs_as_it_stands(page, tmp_path, real_data):
     assert page in CHECKS, "say what must hold at the end of this page"
@@ -239,6 +240,7 @@ RUNS = {
 SLOW = {"docs/experiments.md"}  # it plans, tunes and runs a whole experiment
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.slow if page in SLOW else ()) for page in RUNS])
 def test_the_commands_of_a_page_run_as_they_stand(page, tmp_path):
     beginnings, prepare, written = RUNS[page]

@@ -371,3 +371,11 @@ def test_the_skeleton_of_an_algorithm_works():
     assert result.history["objective"][-1] < 0.5 * result.history["objective"][0]
     with pytest.raises(ValueError, match="HeavyBall does not fit the regularizer L1"):
         cofed.run(worlds.problem(cofed.L1(0.1)), worlds.linear(), scope["HeavyBall"](0.01), rounds=1)
+
+
+def test_the_list_of_slow_tests_names_tests_that_exist():
+    listed = [line for line in (ROOT / "tests" / "slow_tests.txt").read_text().splitlines() if not line.startswith("#")]
+    assert listed == sorted(set(listed))
+    for line in listed:
+        path, *_, name = line.split("::")
+        assert f"def {name.partition('[')[0]}(" in (ROOT / path).read_text(), line

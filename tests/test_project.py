@@ -22,6 +22,7 @@ from tests import worlds
 from tests.pages import blocks, script
 
 ROOT = Path(cofed.__file__).parent
+TESTS = Path(__file__).parent
 PUBLIC = sorted(cofed.__all__)
 # Plain helpers that everybody may use.
 HELPERS = "_util"
@@ -374,8 +375,8 @@ def test_the_skeleton_of_an_algorithm_works():
 
 
 def test_the_list_of_slow_tests_names_tests_that_exist():
-    listed = [line for line in (ROOT / "tests" / "slow_tests.txt").read_text().splitlines() if not line.startswith("#")]
+    listed = [line for line in (TESTS / "slow_tests.txt").read_text().splitlines() if not line.startswith("#")]
     assert listed == sorted(set(listed))
     for line in listed:
         path, *_, name = line.split("::")
-        assert f"def {name.partition('[')[0]}(" in (ROOT / path).read_text(), line
+        assert f"def {name.partition('[')[0]}(" in (TESTS.parent / path).read_text(), line

@@ -1,10 +1,12 @@
 """The code on the pages of the documentation runs as it stands there."""
 
+import json
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -178,6 +180,25 @@ def test_commands_and_their_options_are_known(page, line):
         command, words = command.commands[words[0]], words[1:]
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     assert {word.split("=")[0] for word in words if word.startswith("--")} <= known
+
+
+@pytest.mark.docs
+def test_an_editor_finds_nothing_wrong_in_what_a_user_writes(tmp_path):
+    """Types and stubs are right where users meet them first."""
+    for page in ("README.md", "docs/tour.md", "docs/start/researcher.md"):
+        code = "\n".join(block.text for block in blocks(page, "python"))
+        (tmp_path / f"{page.replace('/', '_')[:-3]}.py").write_text(code)
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(ROOT / "src")]}))
+    command = [
+        shutil.which("pyright", path=Path(sys.executable).parent),
+        "--pythonpath",
+        sys.executable,
+        "--outputjson",
+    ]
+    done = subprocess.run([*command, "."], cwd=tmp_path, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    assert found["summary"]["filesAnalyzed"] == 3
+    assert not [one["message"] for one in found["generalDiagnostics"] if one["severity"] == "error"]
 
 
 def ill(folder):

@@ -26,9 +26,14 @@ import numpy as np
 
 import cofed
 from cofed.flower import client_app, server_app
+from cofed.sites.policy import TRIAL
 
 problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), cofed.L1(0.01))
 algorithm = cofed.FedDualAvg(0.01)
+
+
+def keep(node):
+    return Path(node["data"]).with_suffix(".kept")
 
 
 def load(node):
@@ -37,7 +42,7 @@ def load(node):
 
 
 server = server_app(problem, algorithm, local_steps=10, evaluate_every=None, rounds=1, clients=1, plain=True)
-client = client_app(problem, algorithm, load, keep=lambda node: Path(node["data"]).with_suffix(".kept"), plain=True)
+client = client_app(problem, algorithm, load, keep=keep, plain=True, policy=TRIAL)
 '''
 CONFIG = '[tool.flwr.app.config]\nrounds = 1\nclients = 1\ncheckpoint = ""\ndeadline = 600.0\npatience = 900.0\n'
 

@@ -38,6 +38,7 @@ from .algorithms.base import AbstractAlgorithm as AbstractAlgorithm
 from .algorithms.base import AbstractGossipAlgorithm as AbstractGossipAlgorithm
 from .algorithms.base import AbstractServerAlgorithm as AbstractServerAlgorithm
 from .algorithms.compressed import Compressed as Compressed
+from .algorithms.private_rows import PrivateRows as PrivateRows
 from .compressors import Quantised as Quantised
 from .compressors import RandomK as RandomK
 from .compressors import TopK as TopK

@@ -19,6 +19,7 @@ import numpy as np
 import cofed
 from cofed.flower import Privacy, client_app, read_saved, serve, server_app
 from cofed.flower.certificates import make
+from cofed.sites.policy import TRIAL
 from tests.flower.loopback import network
 
 VALUES: dict[str, Any] = {
@@ -158,6 +159,7 @@ CALLS = {
             "privacy": None,
             "plain": False,
             "roster": None,
+            "policy": TRIAL,
             "mods": None,
         },
         {
@@ -167,7 +169,8 @@ CALLS = {
             "keep": {"nothing", "a function"},
             "privacy": {"nothing"},
             "plain": {"true"},
-            "roster": {"nothing"},
+            "roster": {"nothing", "a function"},
+            "policy": {"a function"},
             "mods": {"nothing", "an empty list"},
         },
     ),

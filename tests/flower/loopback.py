@@ -12,6 +12,7 @@ from flwr.serverapp import Grid
 
 import cofed
 from cofed.flower import client_app, transport
+from cofed.sites.policy import TRIAL
 
 
 def over_the_wire(content: RecordDict) -> RecordDict:
@@ -86,7 +87,7 @@ def network(problem: Any, algorithm: Any, federation: cofed.Federation, folder: 
 
     keep = None if folder is None else lambda node: folder / node["site"]
     grid = Loopback(fault)
-    app = client_app(problem, algorithm, load, keep=keep, plain=True)
+    app = client_app(problem, algorithm, load, keep=keep, plain=True, policy=TRIAL)
     for name in federation.names:
         grid.add(app, site=name)
     return grid, app

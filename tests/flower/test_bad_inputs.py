@@ -126,9 +126,10 @@ def test_a_damaged_result_is_a_sentence(damage, tmp_path):
 @pytest.mark.parametrize("gives", [None, 3, np.ones(3), (np.ones((2, 3)),), ("a", "b"), (np.ones((2, 3)), np.ones(5))])
 def test_a_load_that_gives_no_data_leaves_its_site_out_and_its_words_in_the_log(gives, tmp_path, caplog):
     from cofed.flower import client_app
+    from cofed.sites.policy import TRIAL
 
     grid = Loopback()
-    grid.add(client_app(bad_inputs.PROBLEM, bad_inputs.METHOD, lambda node: gives), site="oslo")
+    grid.add(client_app(bad_inputs.PROBLEM, bad_inputs.METHOD, lambda node: gives, policy=TRIAL), site="oslo")
     with pytest.raises(RuntimeError, match="only 0 of 1 sites have told their names"):
         serve(grid, bad_inputs.PROBLEM, bad_inputs.METHOD, rounds=1, clients=1, deadline=0.3, patience=0.3, plain=True)
     [first, *_] = [record for record in caplog.records if record.exc_info]

@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 import cofed
 from cofed.flower import Privacy, client_app, membership, read_saved, serve
+from cofed.sites.policy import TRIAL
 from tests import worlds
 from tests.flower.loopback import network
 
@@ -227,7 +228,7 @@ def test_sites_that_do_not_fit_together_are_refused():
         return (X, y) if node["site"] == "a" else (X[:, :5], y)
 
     grid, _ = network(PROBLEM, ALGORITHM, federation)
-    app = client_app(PROBLEM, ALGORITHM, load)
+    app = client_app(PROBLEM, ALGORITHM, load, policy=TRIAL)
     grid.nodes = {number: (app, context) for number, (_, context) in grid.nodes.items()}
     with pytest.raises(ValueError, match=r"'a' and 'b' have different features: \[6\] and \[5\]"):
         serve(grid, PROBLEM, ALGORITHM, **OPTIONS | {"clients": 2})
@@ -238,7 +239,7 @@ def test_an_error_at_a_site_does_not_quote_its_data(tmp_path):
         raise RuntimeError("the patient 4711 has no cost")
 
     grid, _ = network(PROBLEM, ALGORITHM, WORLD)
-    app = client_app(PROBLEM, ALGORITHM, load)
+    app = client_app(PROBLEM, ALGORITHM, load, policy=TRIAL)
     grid.nodes = {number: (app, context) for number, (_, context) in grid.nodes.items()}
     with pytest.raises(RuntimeError, match="only 0 of 3 sites"):
         serve(grid, PROBLEM, ALGORITHM, checkpoint=tmp_path, **OPTIONS)
@@ -368,7 +369,7 @@ def test_a_named_site_that_comes_late_takes_part_from_then_on(tmp_path):
 )
 def test_a_node_that_does_not_belong_is_refused_in_mid_run(tmp_path, clients, site, words):
     grid, _ = network(PROBLEM, ALGORITHM, WORLD)
-    narrow = client_app(PROBLEM, ALGORITHM, lambda node: (np.ones((3, 5)), np.ones(3)))
+    narrow = client_app(PROBLEM, ALGORITHM, lambda node: (np.ones((3, 5)), np.ones(3)), policy=TRIAL)
 
     def fault(_, message, reply):
         if is_round(message, 1) and len(grid.nodes) < 4:
@@ -408,7 +409,8 @@ def test_a_killed_server_does_not_forget_what_was_spent(tmp_path):
 def test_a_site_that_insists_on_privacy_answers_nobody_who_offers_less(offered):
     algorithm, wanted = cofed.FedDualAvg(0.02), Privacy(clip=0.1, noise=4.0)
     grid, _ = network(PROBLEM, algorithm, WORLD)
-    app = client_app(PROBLEM, algorithm, lambda node: WORLD.client(node["site"]), privacy=wanted, plain=True)
+    options = {"privacy": wanted, "plain": True, "policy": TRIAL}
+    app = client_app(PROBLEM, algorithm, lambda node: WORLD.client(node["site"]), **options)
     grid.nodes = {number: (app, context) for number, (_, context) in grid.nodes.items()}
     result = serve(grid, PROBLEM, algorithm, privacy=offered, **OPTIONS)
     assert result.outcome is cofed.Outcome.STARVED

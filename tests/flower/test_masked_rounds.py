@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 import cofed
 from cofed.flower import ClientPrivacy, client_app, read_saved, serve, wire
 from cofed.sites.audit import verify
+from cofed.sites.policy import TRIAL
 from cofed.sites.secure.keys import SiteKeys
 from cofed.sites.secure.wide import SCALED
 from tests import worlds
@@ -48,7 +49,7 @@ def undisturbed(algorithm=METHOD, world=WORLD, **options):
 
 def strict(grid, **options):
     """The same sites with an app that sends nothing but under masks."""
-    app = client_app(PROBLEM, METHOD, lambda node: WORLD.client(node["site"]), **options)
+    app = client_app(PROBLEM, METHOD, lambda node: WORLD.client(node["site"]), policy=TRIAL, **options)
     grid.nodes = {number: (app, context) for number, (_, context) in grid.nodes.items()}
     return grid
 
@@ -153,7 +154,7 @@ def back(grid, app, message, reply):
 
 
 def back_without_keys(grid, app, message, reply):
-    back(grid, client_app(PROBLEM, METHOD, lambda node: WORLD.client(node["site"])), message, reply)
+    back(grid, client_app(PROBLEM, METHOD, lambda node: WORLD.client(node["site"]), policy=TRIAL), message, reply)
 
 
 def gone(grid, app, message, reply):
@@ -224,7 +225,7 @@ def test_a_site_that_would_answer_with_other_numbers_is_asked_under_other_masks(
         X, y = WORLD.client(node["site"])
         return X, y + (1e-9 if node["site"] == "c" and next(times) == 1 else 0)
 
-    app = client_app(PROBLEM, METHOD, load)
+    app = client_app(PROBLEM, METHOD, load, policy=TRIAL)
     grid.nodes = {number: (app, context) for number, (_, context) in grid.nodes.items()}
     result = serve(grid, PROBLEM, METHOD, **OPTIONS)
     assert result.outcome is cofed.Outcome.COMPLETED
@@ -237,7 +238,7 @@ def test_keys_that_change_all_the_time_end_with_a_sentence_that_says_what_to_do(
     def forgetful(site, message, reply):
         if site == "c":
             number = message.metadata.dst_node_id
-            app = client_app(PROBLEM, METHOD, lambda node: WORLD.client(node["site"]))
+            app = client_app(PROBLEM, METHOD, lambda node: WORLD.client(node["site"]), policy=TRIAL)
             grid.nodes[number] = (app, grid.nodes[number][1])
         return reply
 

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 import cofed
 from cofed.flower import read_saved
 from cofed.flower.certificates import make
+from cofed.sites.secure.keys import SiteKeys
 from tests.flower.app.netapp import apps
 from tests.flower.harness import SITES, Network, in_process, network
 from tests.flower.reference import faulty_run
@@ -220,11 +221,15 @@ def test_the_example_runs_over_tls_and_lets_in_nobody_without_a_key(tmp_path):
     sites = sorted(folder.name for folder in (HOSPITALS / "data").iterdir())
     make(good, ["127.0.0.1", "localhost"], sites)
     make(bad, ["127.0.0.1", "localhost"], ["stranger"])
+    keys = {site: SiteKeys.of_folder(tmp_path / "kept" / site).public for site in sites}
+    roster = tmp_path / "roster.toml"
+    roster.write_text("".join(f'{site} = "{key}"\n' for site, key in keys.items()))
     with Network(tmp_path, good) as net:
         net.superlink()
         for site in sites:
             net.register(site, good / f"{site}.key.pub")
-            net.supernode(site, data=str(HOSPITALS / "data" / site), keep=str(tmp_path / "kept" / site))
+            own = {"keep": str(tmp_path / "kept" / site), "roster": str(roster)}
+            net.supernode(site, data=str(HOSPITALS / "data" / site), **own)
         net.supernode("misled", root=bad / "ca.crt", key=good / "padua.key")
         net.supernode("stranger", key=bad / "stranger.key")
         net.run(HOSPITALS, "hospitals", rounds=2, quorum=4, checkpoint=str(net.result("hospitals")))

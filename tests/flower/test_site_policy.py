@@ -8,7 +8,7 @@ import pytest
 import cofed
 from cofed.flower import client_app, serve
 from cofed.sites.audit import verify
-from cofed.sites.policy import Policy, PolicyGuard
+from cofed.sites.policy import TRIAL, Policy, PolicyGuard
 from cofed.sites.policy.ledger import Ledger
 from cofed.sites.secure.keys import SiteKeys
 from tests import worlds
@@ -33,8 +33,8 @@ class Sites:
 
     def grid(self, names="abc"):
         grid = Loopback()
-        keep = {"keep": lambda node: self.folder / node["site"]}
-        app = client_app(PROBLEM, METHOD, lambda node: WORLD.client(node["site"]), **keep | self.options)
+        given = {"keep": lambda node: self.folder / node["site"], "load": lambda node: WORLD.client(node["site"])}
+        app = client_app(PROBLEM, METHOD, **given | self.options)
         for name in names:
             grid.add(app, site=name)
         return grid
@@ -53,9 +53,10 @@ class Sites:
 
 
 def test_the_strict_policy_allows_rounds_with_a_roster_and_they_give_the_same_model(tmp_path):
-    sites = Sites(tmp_path)
+    sites = Sites(tmp_path, policy=TRIAL)
     whole, _ = sites.run()
-    strict, grid = Sites(tmp_path, policy=Policy(), roster=sites.roster()).run()
+    assert not (tmp_path / "a" / "policy").exists()  # without rules there is nothing to remember
+    strict, grid = Sites(tmp_path, roster=lambda node: sites.roster(), policy=lambda node: Policy()).run()
     assert strict.outcome is cofed.Outcome.COMPLETED
     np.testing.assert_array_equal(strict.model.coef, whole.model.coef)
     assert len(grid.seen) == 3 * (1 + STEPS)
@@ -93,7 +94,6 @@ def test_an_algorithm_that_is_named_is_allowed(tmp_path):
     ("masked", "roster", "plain", "is_allowed"),
     [
         ("pinned", True, False, True),
-        ("pinned", False, False, False),
         ("required", False, False, True),
         ("required", False, True, False),
         ("optional", False, True, True),
@@ -107,6 +107,31 @@ def test_updates_are_masked_and_pinned_as_the_policy_asks(masked, roster, plain,
         assert sites.run(plain=plain)[0].outcome is cofed.Outcome.COMPLETED
     else:
         sites.refused("masked", plain=plain)
+
+
+def test_without_a_policy_the_strict_rules_hold(tmp_path, caplog):
+    """An app that says nothing of rules has them all: few rows, other sites, plain updates, keys from the server."""
+    roster = Sites(tmp_path).roster()
+    with pytest.raises(ValueError, match=r"wants sums with sites whose keys it knows, but there is no roster: give"):
+        Sites(tmp_path).grid()
+    Sites(tmp_path, roster=roster, plain=True).refused("masked", plain=True)
+    few = WORLD.client("a")[0][:9], WORLD.client("a")[1][:9]
+    Sites(tmp_path, roster=roster, load=lambda node: few).refused("rows")
+    assert "this site has 9 rows; 10 must take part in a round (rows.site)" in caplog.text
+    two = {name: roster[name] for name in "ab"}
+    Sites(tmp_path, roster=two).refused("sites", "ab")
+    result, _ = Sites(tmp_path, roster=roster).run()
+    assert result.outcome is cofed.Outcome.COMPLETED
+    assert sum(Ledger.open(tmp_path / "a").days.values()) == STEPS
+
+
+def test_a_site_without_a_roster_tells_a_server_nothing_of_its_data(tmp_path, caplog):
+    """Where the rules are known only when the node is, the first message is refused."""
+    sites = Sites(tmp_path, policy=lambda node: Policy())
+    with pytest.raises(RuntimeError, match="only 0 of 3 sites"):
+        sites.run(patience=0.5, checkpoint=tmp_path / "run")
+    assert "its rule 'masked' forbids it" in (tmp_path / "run" / "progress.jsonl").read_text()
+    assert "does not say who it is" in caplog.text
 
 
 @pytest.mark.parametrize("key", ["per_day", "in_all"])
@@ -165,6 +190,45 @@ def test_a_lost_ledger_ends_all_answers(tmp_path):
     for name in "abc":
         (tmp_path / name / "policy" / "ledger.safetensors").unlink()
     sites.refused("ledger")
+
+
+class Renamed(cofed.FedAvg):
+    """A method of one's own."""
+
+
+@pytest.mark.parametrize(("allowed", "is_allowed"), [("FedAvg", False), (f"{__name__}.Renamed", True)])
+def test_an_algorithm_of_one_s_own_goes_by_its_module(allowed, is_allowed, caplog):
+    policy = Policy(questions={"algorithms": [allowed]}, sums={"masked": "required"})
+    client_app(PROBLEM, Renamed(0.1), lambda node: WORLD.client("a"), policy=policy)
+    assert ("lets this site take part in no round" in caplog.text) is not is_allowed
+
+
+# Norms
+
+
+def poisoned(node):
+    """The sites' data, of which one has its labels in other units: a mistake, or not."""
+    X, y = WORLD.client(node["site"])
+    return X, y * (1e6 if node["site"] == "b" else 1)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_an_update_that_is_too_long_is_cut_at_the_site(plain, tmp_path, caplog):
+    """Without a bound one site decides the model. With one, it moves each round by no more than the bound."""
+    options = {"policy": TRIAL, "plain": True}
+    honest, _ = Sites(tmp_path / "honest", **options).run(plain=plain)
+    wrong, _ = Sites(tmp_path / "wrong", **options, load=poisoned).run(plain=plain)
+    assert np.abs(wrong.model.coef).max() > 1e3
+    assert "is cut to" not in caplog.text
+    bound, world = 0.05, TRIAL.model_copy(update={"updates": Policy(updates={"norm": 0.05}).updates})
+    bounded, _ = Sites(tmp_path / "bounded", **options | {"policy": world}, load=poisoned).run(plain=plain)
+    assert "the norm" in caplog.text
+    assert "is cut to 0.05 (updates.norm of its policy)" in caplog.text
+    # FedDualAvg adds 1.2 times the mean update to z, and soft thresholds, which do not enlarge, make w of z.
+    assert np.linalg.norm(bounded.model.coef) <= OPTIONS["rounds"] * 1.2 * bound * (1 + 1e-9)
+    wide = TRIAL.model_copy(update={"updates": Policy(updates={"norm": 1e9}).updates})
+    same, _ = Sites(tmp_path / "wide", **options | {"policy": wide}).run(plain=plain)
+    np.testing.assert_array_equal(same.model.coef, honest.model.coef)  # what is short is sent as it is
 
 
 def test_a_policy_that_is_none_is_refused(tmp_path):

@@ -107,12 +107,20 @@ def test_approving_shows_all_keys_and_refuses_another_than_one_s_own(files, keye
     assert done.exit_code == 0, done.output
     for site, words in keyed.items():
         assert f"Key of {site}: {words.partition(': ')[2]}" in flat(done.output)
-    done = invoke("approve", "study.toml", "--data", "rome.parquet", "--keep", "another")
+    done = invoke("approve", "study.toml", "--data", "rome.parquet", "--keep", "oslo")
     assert done.exit_code == 2
     assert "the study names another key of 'rome' than the one in its folder" in flat(done.output)
     done = invoke("approve", "study.toml", "--data", "rome.parquet", "--site", "bern", "--keep", "rome")
     assert done.exit_code == 2
     assert "'bern' is not one of the study's sites: oslo, rome" in flat(done.output)
+
+
+@pytest.mark.parametrize("command", [["release", "--site", "rome"], ["approve", "--data", "rome.parquet"]])
+def test_a_misspelt_folder_is_a_sentence_and_no_key_is_made_in_it(files, keyed, command):
+    done = invoke(command[0], "study.toml", *command[1:], "--keep", "rmoe")
+    assert done.exit_code == 2
+    assert "there is no site's key in rmoe; cofed study key makes one" in flat(done.output)
+    assert not (files / "rmoe").exists()
 
 
 def test_a_release_is_of_this_study_and_by_this_site(files, keyed):

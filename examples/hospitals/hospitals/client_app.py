@@ -1,5 +1,6 @@
 """A hospital's end: its patients' data are read here and never sent."""
 
+import tomllib
 from pathlib import Path
 
 import pandas as pd
@@ -19,4 +20,10 @@ def keep(node):
     return node["keep"]
 
 
-app = client_app(problem, algorithm, load, keep=keep)
+def roster(node):
+    """The hospitals whose updates may be added up with this one's, and their keys: a file of this hospital's own."""
+    return tomllib.loads(Path(node["roster"]).read_text())
+
+
+# No policy is given, so the strict rules of docs/policy.md hold.
+app = client_app(problem, algorithm, load, keep=keep, roster=roster)

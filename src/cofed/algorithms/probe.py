@@ -38,6 +38,11 @@ class Probe(eqx.Module):
         gradient = self.gradient(w, k)
         return trees.dot(gradient, w), gradient
 
+    def clipped_sum(self, w: PyTree, k: Float[Array, ""], clip: Float[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
+        """That gradient, of one sample, cut to a norm."""
+        gradient = self.gradient(w, k)
+        return trees.scale(jnp.minimum(1, clip / trees.norm(gradient)), gradient), jnp.ones_like(clip)
+
     def hessian(self, w: PyTree, k: Float[Array, ""], where: Int[Array, " s"]) -> Float[Array, "s s"]:
         """Zero: the loss is linear."""
         return jnp.zeros((where.size, where.size), self.count.dtype)

@@ -230,7 +230,7 @@ def show_keys(study: "Study", keep: Path, site: str) -> None:
         say("Note: the study does not name the key of every site, so the strict rules of a site refuse its fits.")
         return
     with input_checked():
-        require_own_key(study, site, SiteKeys.of_folder(keep).public)
+        require_own_key(study, site, SiteKeys.found_in(keep).public)
     for name, public in study.roster.items():
         say(f"Key of {name}: {fingerprint(public)}")
 

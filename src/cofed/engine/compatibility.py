@@ -166,6 +166,12 @@ def check_fit(algorithm: AbstractAlgorithm, problem: Problem, plan: Plan) -> Non
             "give local_steps instead"
         )
 
+    if algorithm.is_row_private and not plan.one_pass:
+        raise ValueError(
+            f"{algorithm.name} counts on each row being in one local step of a round; give local_epochs=1 and a "
+            "batch_size"
+        )
+
 
 def check_numbers(algorithm: AbstractAlgorithm) -> None:
     """Each hyperparameter of a run is one number; several make a grid, which is `tune`'s."""

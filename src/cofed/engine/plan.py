@@ -30,6 +30,11 @@ class Plan:
     block: int | None = None  # clients that are worked on at once, as one array axis; None: all
 
     @property
+    def one_pass(self) -> bool:
+        """Whether each sample of a client is in one local step of a round."""
+        return self.epochs == 1 or (self.batch is None and self.steps == 1)
+
+    @property
     def everyone(self) -> bool:
         """Whether all clients take part in every round."""
         return self.plain and self.participants == self.clients

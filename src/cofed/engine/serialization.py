@@ -25,10 +25,10 @@ class NotOurs(ValueError):
 def classes() -> dict[str, type]:
     """The classes that a file may name."""
     from cofed import algorithms, compressors, gossip, losses, metrics, mirrors, models, problem, regularizers, samplers
-    from cofed.algorithms import compressed
+    from cofed.algorithms import compressed, private_rows
 
     rooms = (
-        *(algorithms, compressed, compressors, gossip, gossip.topologies),
+        *(algorithms, compressed, private_rows, compressors, gossip, gossip.topologies),
         *(losses, metrics, mirrors, models, problem, regularizers, samplers),
     )
     found = {}

@@ -65,6 +65,17 @@ class Steps(eqx.Module):
         """The mean loss at w on the k-th batch, and G_k(w)"""
         return jax.value_and_grad(self.problem.mean_loss)(w, *self.batch(k))
 
+    def clipped_sum(self, w: PyTree, k: Float[Array, ""], clip: Float[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
+        """The sum of the gradients at w of the samples of the k-th batch, each cut to a norm; a whole batch's size"""
+        X, y, share = self.batch(k)
+        alone = jnp.ones(1, share.dtype)
+        rows = jax.vmap(lambda x, label: jax.grad(self.problem.mean_loss)(w, x[None], label[None], alone))(X, y)
+        square = sum(jnp.sum(leaf.reshape(len(X), -1) ** 2, axis=1) for leaf in jax.tree.leaves(rows))
+        norm = jnp.sqrt(square)
+        factor = jnp.where(share > 0, jnp.where(norm > clip, clip / norm, 1), 0)
+        total = jax.tree.map(lambda leaf: jnp.tensordot(factor.astype(leaf.dtype), leaf, 1), rows)
+        return total, jnp.sum(self.batch(jnp.zeros_like(k))[2] > 0).astype(share.dtype)
+
     def hessian(self, w: PyTree, k: Float[Array, ""], where: Int[Array, " s"]) -> Float[Array, "s s"]:
         """The Hessian of that loss at w, on these coordinates"""
         return mean_hessian(self.problem, w, *self.batch(k), where)

@@ -1,7 +1,7 @@
 """The sites' end: a Flower ClientApp that answers for one site."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from cofed._util import checks
 from cofed._util.types import Given
@@ -9,10 +9,10 @@ from cofed.algorithms.base import AbstractAlgorithm
 from cofed.flower.flwr_types import ClientApp, Context, Message, Mod
 from cofed.flower.privacy import ClientPrivacy
 from cofed.flower.settings import check_ends, check_privacy
-from cofed.flower.site import FromConfig, Keep, Load, Site
+from cofed.flower.site import Config, FromConfig, Keep, Load, Site
+from cofed.flower.site_policy import algorithm_name, as_policy, as_roster, check_taking_part
 from cofed.problem import Problem
 from cofed.sites.policy import Policy, PolicyGuard
-from cofed.sites.secure.cards import KEY
 
 log = logging.getLogger("flwr")
 
@@ -25,8 +25,8 @@ def client_app(
     keep: Given[Keep | None] = None,
     privacy: Given[ClientPrivacy | None] = None,
     plain: Given[bool] = False,
-    roster: Given[Mapping[str, str] | None] = None,
-    policy: Given[Policy | None] = None,
+    roster: Given[Mapping[str, str] | Callable[[Config], Mapping[str, str]] | None] = None,
+    policy: Given[Policy | Callable[[Config], Policy] | None] = None,
     mods: Given[list[Mod] | None] = None,
 ) -> ClientApp:
     """Make a Flower ClientApp for one site.
@@ -49,12 +49,15 @@ def client_app(
     plain : bool
         Whether this site also answers a server that sees its own updates. By default it sends them under masks only,
         so that the server sees sums over all sites of its cohort. The keys are in `keep`; without it, in memory.
-    roster : mapping of str to str, optional
+    roster : mapping of str to str, or callable, optional
         By name, the long-term keys of the sites that this one's updates may be added up with, itself included: it then
-        answers for exactly these. Without it, a site knows the others' keys from the server alone.
-    policy : Policy, optional
-        The site's rules: it then takes part only in rounds that they allow, and its log says why not in others. The
-        record of what it has answered is in `keep`; without it, in memory. By default there are no such rules.
+        answers for exactly these. Without it, a site knows the others' keys from the server alone, which the strict
+        policy does not allow. Or a function from the node's configuration to it.
+    policy : Policy or callable, optional
+        The site's rules: it takes part only in rounds that they allow, and its log says why not in others. The record
+        of what it has answered is in `keep`; without it, in memory. Or a function from the node's configuration to
+        them, such as `lambda node: load_policy(node["policy"])`. By default the strict rules hold;
+        `cofed.sites.policy.TRIAL` is to go without any.
     mods : list of callable, optional
         Flower's own mods around every message, such as its `message_size_mod`.
 
@@ -65,8 +68,8 @@ def client_app(
 
     Raises
     ------
-    TypeError
-        Where one of these is not what it should be.
+    TypeError, ValueError
+        Where one of these is not what it should be, or the policy allows no round without a roster.
 
     Examples
     --------
@@ -75,7 +78,8 @@ def client_app(
     ...     with np.load(node["data"]) as file:
     ...         return file["X"], file["y"]
     >>> from cofed.flower import client_app
-    >>> app = client_app(cofed.Problem(), cofed.FedAvg(0.1), load)  # doctest: +SKIP
+    >>> roster = {"oslo": "5f0c" * 16, "rome": "a1b2" * 16, "bonn": "77e3" * 16}
+    >>> app = client_app(cofed.Problem(), cofed.FedAvg(0.1), load, roster=roster)  # doctest: +SKIP
     """
     from flwr.clientapp import ClientApp
 
@@ -86,13 +90,10 @@ def client_app(
     if mods is not None and not (isinstance(mods, list) and all(callable(mod) for mod in mods)):
         raise TypeError(f"mods must be a list of Flower's mods, which are functions, got {mods!r}")
     check_privacy(privacy)
-    check_roster(roster)
-    if policy is not None and not isinstance(policy, Policy):
-        raise TypeError(f"policy must be a cofed.sites.policy.Policy, got {type(policy).__name__}")
-    if policy is not None and isinstance(algorithm, AbstractAlgorithm):
-        refusal = PolicyGuard(policy, None, "").refuses_algorithm(type(algorithm).__name__)
-        if refusal is not None:
-            log.warning("cofed: the policy lets this site take part in no round: %s", refusal.sentence)
+    if not callable(roster):
+        as_roster(roster)
+    if not callable(policy):
+        check_policy(as_policy(policy), algorithm, roster is not None)
     masking = {"plain": checks.flag("plain", plain), "roster": roster, "policy": policy}
     app, site = ClientApp(mods=mods), Site(problem, algorithm, load, keep, privacy, **masking)
 
@@ -111,19 +112,16 @@ def client_app(
     return app
 
 
+def check_policy(policy: Policy, algorithm: object, has_roster: bool) -> None:
+    """Refuse rules that no round can meet, and say where they do not allow the algorithm."""
+    check_taking_part(policy, has_roster)
+    if isinstance(algorithm, AbstractAlgorithm):
+        refusal = PolicyGuard(policy, None, "").refuses_algorithm(algorithm_name(algorithm))
+        if refusal is not None:
+            log.warning("cofed: the policy lets this site take part in no round: %s", refusal.sentence)
+
+
 def check_function(name: str, value: object, gives: str) -> None:
     """Refuse what is no function of a node's configuration."""
     if not callable(value) or isinstance(value, type):
         raise TypeError(f"{name} must be a function from the node's configuration to {gives}, got {value!r}")
-
-
-def check_roster(roster: object) -> None:
-    """Refuse what is no mapping of sites' names to their keys."""
-    if roster is None:
-        return
-    keys = roster.items() if isinstance(roster, Mapping) and len(roster) > 1 else [(None, None)]
-    if not all(isinstance(name, str) and isinstance(key, str) and KEY.fullmatch(key) for name, key in keys):
-        raise ValueError(
-            "roster must map the names of at least two sites to their long-term keys of 64 hexadecimal digits, "
-            f"got {checks.shown(roster)}"
-        )

@@ -14,6 +14,7 @@ from cofed.flower.client import check_function
 from cofed.flower.flwr_types import ClientApp, Context, Message
 from cofed.flower.link import content, payload
 from cofed.flower.site import Config, Keep, site_name
+from cofed.flower.site_policy import as_policy
 from cofed.sites.guard import OpenGuard
 from cofed.sites.local import Consent, LocalSite, table_of_arrays
 from cofed.sites.packing import Malformed
@@ -68,9 +69,7 @@ def site_app(
     check_function("load", load, "this site's table")
     if keep is not None:
         check_function("keep", keep, "a folder of this site's own")
-    rules = Policy() if policy is None else policy
-    if not isinstance(rules, Policy):
-        raise TypeError(f"policy must be a cofed.sites.policy.Policy, got {type(rules).__name__}")
+    rules = as_policy(policy)
     if rules.silence:
         raise ValueError(f"policy: {rules.silence}")
     app = ClientApp()

@@ -136,6 +136,7 @@ def algorithm(config: Config) -> AbstractAlgorithm:
 def client() -> ClientApp:
     """The app of the sites."""
     from cofed.flower.client import client_app
+    from cofed.sites.policy import TRIAL
 
     def load(node: Config) -> tuple[pd.DataFrame, pd.Series]:
         table = definition(node)["table"]
@@ -145,7 +146,8 @@ def client() -> ClientApp:
     def keep(node: Config) -> str:
         return str(node["keep"])
 
-    return client_app(problem, algorithm, load, keep=keep, plain=True)  # all sites are the user's own, on one machine
+    # All sites are the user's own, on one machine.
+    return client_app(problem, algorithm, load, keep=keep, plain=True, policy=TRIAL)
 
 
 def server() -> ServerApp:

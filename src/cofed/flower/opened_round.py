@@ -24,10 +24,11 @@ from cofed.flower.client_state import ClientStates
 from cofed.flower.flwr_types import ArrayRecord, MetricRecord, RecordDict
 from cofed.flower.local_work import RoundWork, evaluated
 from cofed.flower.messages import Identity, RoundInstructions
-from cofed.flower.privacy import Centre, centre_of, clipped, noised
+from cofed.flower.privacy import Centre, bounded, centre_of, clipped, noised
 from cofed.flower.site_sums import SiteSum, UpdateNoise
 from cofed.privacy import NoisedSum
 from cofed.problem import Problem
+from cofed.sites.policy import Policy
 
 log = logging.getLogger("flwr")
 
@@ -57,7 +58,7 @@ class OpenedRound:
     folder: Path | None
     states: ClientStates
     total: SiteSum | None  # None: the server sees what this site sends
-    colluding: int = 1  # sites that may tell the server their own noise
+    rules: Policy  # of this site
 
     def part(self, name: str, shape: PyTree) -> PyTree:
         """A pytree of the message."""
@@ -114,12 +115,29 @@ class OpenedRound:
             return None
         leaves = zip(*map(jax.tree.leaves, self.centre), strict=True)
         size = sum(np.size(leaf) for leaf, moves in leaves if moves)
-        return self.total.noise(self.instructions.clip, self.instructions.noise, max(1, size), self.colluding)
+        return self.total.noise(
+            self.instructions.clip, self.instructions.noise, max(1, size), self.rules.sums.colluding
+        )
 
     @functools.cached_property
     def centre(self) -> Centre:
         """What a client without any gradient would send."""
         return centre_of(self.work(), self.first_state(), self.instructions.steps)
+
+    def bounded(self, up: PyTree) -> PyTree:
+        """The update, cut to the norm that the site's own rules allow, if they say one; its log says so."""
+        most = self.rules.updates.norm
+        if not most:
+            return up
+        cut, length = bounded(self.centre, up, most)
+        if length > most:
+            log.warning(
+                "cofed: the update of this site has the norm %.3g and is cut to %.3g (updates.norm of its policy): "
+                "look at its data if that is more than once in a while",
+                length,
+                most,
+            )
+        return cut
 
     def private(self, up: PyTree) -> PyTree:
         """The update, clipped, and with noise where the server sees it; that of a masked sum is added to the sum."""

@@ -28,6 +28,7 @@ from cofed._util.types import Given
 from cofed.algorithms.probe import Probe
 from cofed.flower.local_work import RoundWork
 from cofed.privacy import Release, epsilon_of
+from cofed.privacy.accounting import epsilon_at, of_sampled
 from cofed.privacy.noised_sum import STEPS
 
 
@@ -82,9 +83,7 @@ class ClientPrivacy(eqx.Module):
         >>> ClientPrivacy(clip=1.0, noise=8.0).epsilon(0)
         0.0
         """
-        if isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or not 0 <= rounds < 2**31:
-            raise ValueError(f"rounds must be an integer from 0 to 2**31 - 1, got {rounds!r}")
-        if rounds == 0:
+        if checked_rounds(rounds) == 0:
             return 0.0
         from dp_accounting import dp_event, privacy_accountant, rdp
 
@@ -115,12 +114,55 @@ class ClientPrivacy(eqx.Module):
         >>> bool(1 <= local.epsilon_of_sums(10, 1000) / local.epsilon(10) < 1.01)
         True
         """
-        steps = 2.0**STEPS  # of the coarsest grid that a noised sum has, by comparison with its noise
+        return epsilon_of([self.release(size)] * checked_rounds(rounds), self.delta)
+
+    def epsilon_of_models(self, rounds: Given[int], size: Given[int], share: Given[float]) -> float:
+        """The privacy loss against those who see the models alone, where a share of the sites is drawn in each round.
+
+        It does not hold against the server and the sites, who know the run's seed, and so who was drawn: for these a
+        site has spent `epsilon_of_sums` of the rounds that it was asked in, which is what `result.json` says. It holds
+        against others if the seed was drawn at random and is told to nobody (the default, 0, is known to all).
+
+        Parameters
+        ----------
+        rounds : int
+            How many rounds the run has, whoever took part.
+        size : int
+            How many entries an update has.
+        share : float
+            `clients_per_round` of all clients. They are drawn without replacement, in whole cohorts.
+
+        Returns
+        -------
+        float
+            The epsilon at this `delta`.
+
+        Examples
+        --------
+        >>> from cofed.flower import ClientPrivacy
+        >>> privacy = ClientPrivacy(clip=1.0, noise=4.0)
+        >>> known, hidden = privacy.epsilon_of_sums(10, 1000), privacy.epsilon_of_models(100, 1000, share=0.1)
+        >>> bool(0 < hidden < known)
+        True
+        """
+        one = self.release(size).divergences()
+        return epsilon_at(checked_rounds(rounds) * of_sampled(one, float(share)), self.delta)
+
+    def release(self, size: int) -> Release:
+        """What a masked sum of updates with so many entries costs, at the coarsest grid that it may have."""
+        steps = 2.0**STEPS  # by comparison with its noise
         l2 = 2 * steps / self.noise + math.sqrt(size)
-        return epsilon_of([Release(l2, l2 * math.sqrt(size), steps**2)] * int(rounds), self.delta)
+        return Release(l2, l2 * math.sqrt(size), steps**2)
 
 
 Privacy = ClientPrivacy  # its name in earlier versions; cofed.Privacy is that of rows
+
+
+def checked_rounds(rounds: object) -> int:
+    """A number of rounds, refused where it is none."""
+    if isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or not 0 <= rounds < 2**31:
+        raise ValueError(f"rounds must be an integer from 0 to 2**31 - 1, got {rounds!r}")
+    return int(rounds)
 
 
 @eqx.filter_jit
@@ -144,10 +186,33 @@ def centre_of(work: RoundWork, first_state: PyTree, steps: int) -> Centre:
     return Centre(centre, jax.tree.map(lambda a, b: not np.array_equal(a, b), centre, other))
 
 
+def bounded(centre: Centre, up: PyTree, most: float) -> tuple[PyTree, float]:
+    """The update, as it is or cut to a distance of `most` from the centre, and how far from it it was."""
+    length = length_of(change_of(*centre, up))
+    if length <= most:
+        return up, length
+    cut = clipped(*centre, up, most)
+    return jax.tree.map(lambda new, old: new.astype(np.asarray(old).dtype), cut, up), length
+
+
+def change_of(centre: PyTree, moves: PyTree, up: PyTree) -> PyTree:
+    """How far an update is from the centre, in the leaves that depend on gradients; float64."""
+    return jax.tree.map(lambda a, b, m: (np.asarray(a, float) - np.asarray(b, float)) * m, up, centre, moves)
+
+
+def length_of(change: PyTree) -> float:
+    """The l2 norm of all leaves together."""
+    leaves = jax.tree.leaves(change)
+    largest = max((float(np.max(np.abs(leaf), initial=0.0)) for leaf in leaves), default=0.0)
+    if largest == 0:
+        return 0.0
+    return largest * math.sqrt(sum(float(np.sum((leaf / largest) ** 2)) for leaf in leaves))  # its square may be large
+
+
 def clipped(centre: PyTree, moves: PyTree, up: PyTree, clip: float) -> PyTree:
     """centre + clip(up - centre) in the leaves that depend on gradients (`moves`), the centre in others; float64."""
-    change = jax.tree.map(lambda a, b, m: (np.asarray(a, float) - np.asarray(b, float)) * m, up, centre, moves)
-    length = np.sqrt(sum(float(np.sum(leaf**2)) for leaf in jax.tree.leaves(change)))
+    change = change_of(centre, moves, up)
+    length = length_of(change)
     scale = min(1.0, clip / length) if length > 0 else 1.0
     return jax.tree.map(lambda a, b: np.asarray(np.asarray(a, float) + scale * b), centre, change)
 

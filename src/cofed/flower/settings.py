@@ -167,6 +167,11 @@ class NetworkSpec:
         algorithm = as_algorithm(algorithm)
         if algorithm.candidates(problem) is not None or not algorithm.has_server:
             raise ValueError(f"{algorithm.name} has no server, and so cannot run over Flower")
+        if algorithm.is_row_private:
+            raise ValueError(
+                f"{algorithm.name} draws its noise from the run's seed, which the server knows: it is for runs in one "
+                "process; give privacy=ClientPrivacy(clip, noise) here"
+            )
         if options.privacy is not None and algorithm.is_compressed:
             raise ValueError("privacy clips and noises whole updates: it does not go with compressed ones")
         settings = options.settings()

@@ -28,12 +28,12 @@ from cofed.flower.opened_round import Answer, NotFinite, OpenedRound, padded
 from cofed.flower.privacy import ClientPrivacy
 from cofed.flower.run_folder import save_model
 from cofed.flower.site_audit import write_line
-from cofed.flower.site_policy import RoundRefused, require_policy
+from cofed.flower.site_policy import RoundRefused, algorithm_name, as_policy, as_roster, require_hello, require_policy
 from cofed.flower.site_sums import SiteSum, card_in_run
 from cofed.problem import Problem
 from cofed.sites.base import QuestionRefused
 from cofed.sites.packing import Malformed
-from cofed.sites.policy import Policy, PolicyGuard
+from cofed.sites.policy import TRIAL, Policy, PolicyGuard
 from cofed.sites.policy.rounds import AskedRound
 from cofed.sites.secure.cards import RUN
 from cofed.sites.secure.keys import SiteKeys
@@ -45,6 +45,7 @@ Config = dict[str, bool | float | int | str]  # of a run (`--run-config`), or of
 FromConfig = T | Callable[[Config], T]  # a value, or a function of the run's configuration that gives it
 Load = Callable[[Config], tuple[npt.ArrayLike, npt.ArrayLike]]
 Keep = Callable[[Config], str | Path]
+FromNode = T | Callable[[Config], T]  # a value, or a function of the node's configuration that gives it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +58,8 @@ class Site:
     keep: Given[Keep | None] = None
     privacy: ClientPrivacy | None = None
     plain: bool = False
-    roster: Mapping[str, str] | None = None
-    policy: Policy | None = None
+    roster: Given[FromNode[Mapping[str, str]] | None] = None
+    policy: Given[FromNode[Policy] | None] = None
     guards: dict[str, PolicyGuard] = dataclasses.field(default_factory=dict)  # by site, without `keep`
     in_memory: dict[str, SiteMasks] = dataclasses.field(default_factory=dict)  # keys, by site, without `keep`
 
@@ -108,6 +109,7 @@ class Site:
         problem, algorithm = self.defined(context)
         identity = Identity.of(problem, algorithm).entries()
         head = wire.check_head(content, **identity)
+        require_hello(self.guard(context), self.pinned(context) is not None)
         data = self.data(context)
         problem.check(data)
         said = identity | SiteInfo.of(site_name(context), problem, data).entries()
@@ -125,6 +127,7 @@ class Site:
         up, kept, finite = local_work(work)
         if bool(finite):
             opened.states.keep(instructions.round, kept, instructions.counted)
+            up = opened.bounded(up)
             if instructions.clip:
                 up = opened.private(up)
         return opened.answer(up, scores, bool(finite))
@@ -184,13 +187,14 @@ class Site:
             folder=folder,
             states=ClientStates(context, folder, run_in(head)),
             total=total,
-            colluding=1 if self.policy is None else self.policy.sums.colluding,
+            rules=self.rules(context),
         )
         guard, over = self.guard(context), None if total is None else total.over
         if guard is not None:
             release = None if evaluates or opened.noise is None else opened.noise.release
             digest = wire.digest(content)
-            require_policy(guard, AskedRound(identity.algorithm, digest, federation.n_samples, over, release))
+            name = algorithm_name(algorithm)
+            require_policy(guard, AskedRound(name, digest, federation.n_samples, over, release))
         return opened
 
     def part_in_sum(self, content: RecordDict, context: Context, federation: Federation) -> SiteSum:
@@ -199,7 +203,7 @@ class Site:
         terms = SumTerms.read(head)
         if terms.total.run != head.get("run"):
             raise wire.WireError("the message is of one run, and its sum of another")
-        return SiteSum.checked(self.masks(context), terms, wire.digest(content), federation, self.roster)
+        return SiteSum.checked(self.masks(context), terms, wire.digest(content), federation, self.pinned(context))
 
     def masks(self, context: Context) -> SiteMasks:
         """The site's keys: those in its folder, or in memory."""
@@ -210,12 +214,20 @@ class Site:
             self.in_memory[name] = SiteMasks(name, SiteKeys.new())
         return self.in_memory[name]
 
+    def rules(self, context: Context) -> Policy:
+        """The site's policy; the strict one where it says nothing else."""
+        return as_policy(self.policy(dict(context.node_config)) if callable(self.policy) else self.policy)
+
+    def pinned(self, context: Context) -> Mapping[str, str] | None:
+        """The sites and keys that this one insists on; None where it takes them from the server."""
+        return as_roster(self.roster(dict(context.node_config)) if callable(self.roster) else self.roster)
+
     def guard(self, context: Context) -> PolicyGuard | None:
-        """The site's rules, with the record of what it has answered: the one in its folder, or in memory."""
-        if self.policy is None:
+        """What holds the site's rules, with the record of what it has answered, in its folder or in memory."""
+        rules, name = self.rules(context), site_name(context)
+        if rules == TRIAL:  # rows of one's own: nothing is to be judged
             return None
-        name = site_name(context)
-        guard = PolicyGuard(self.policy, self.folder(context), name)
+        guard = PolicyGuard(rules, self.folder(context), name)
         return guard if guard.keep is not None else self.guards.setdefault(name, guard)
 
     def defined(self, context: Context) -> tuple[Problem, AbstractAlgorithm]:

@@ -57,6 +57,11 @@ class CountedSteps:
         self.gradients += self.times
         return self.probe.loss_and_gradient(w, k)
 
+    def clipped_sum(self, w: PyTree, k: Float[Array, ""], clip: Float[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
+        """Count one: it is a gradient of every sample, and their sum."""
+        self.gradients += self.times
+        return self.probe.clipped_sum(w, k, clip)
+
     def hessian(self, w: PyTree, k: Float[Array, ""], where: Int[Array, " s"]) -> Float[Array, "s s"]:
         """Count one for each coordinate."""
         self.gradients += self.times * where.size

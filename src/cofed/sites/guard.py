@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -31,6 +31,9 @@ class SumOver:
         Sites that agree to sums with and without them, by a signature of their own.
     varying : mapping of str to int
         At how many of the sites a column has more than one value; columns that were not counted are not there.
+    keys : mapping of str to str
+        The long-term keys of these sites, and of others of the study where this site has approved it: by them sites
+        are known again in another study, whatever they are called there.
     """
 
     study: str
@@ -39,6 +42,11 @@ class SumOver:
     rows: Mapping[str, int]
     released: frozenset[str] = frozenset()
     varying: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    keys: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def known_as(self, names: Iterable[str]) -> dict[str, str]:
+        """By long-term key, or by name where no key is known, the names of these sites."""
+        return {self.keys.get(name, name): name for name in names}
 
 
 @dataclasses.dataclass(frozen=True)

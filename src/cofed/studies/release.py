@@ -27,7 +27,7 @@ def write_release(path: Path, keep: Path, study: Study, site: str) -> None:
     ValueError
         Where the study does not name this site with the key that is in the folder.
     """
-    keys = SiteKeys.of_folder(keep)
+    keys = SiteKeys.found_in(keep)
     require_own_key(study, site, keys.public)
     signature = keys.sign(release_words(study.digest, site))
     write_json(path, {"study": study.digest, "site": site, "signature": signature})

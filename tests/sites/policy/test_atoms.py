@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cofed.sites.policy.atoms import split, split_names
+from cofed.sites.policy.atoms import split
 
 
 def fewest(sets: list[frozenset[int]], n: int) -> int:
@@ -49,10 +49,3 @@ def test_what_an_atom_hides_can_be_computed_from_the_sums():
     labels, sizes = split(split(np.zeros(7, int), one.astype(int))[0], other.astype(int))
     assert sorted(sizes.tolist()) == [2, 5]
     assert rows[one].sum(0) - rows[other].sum(0) == pytest.approx(rows[labels == labels[6]].sum(0))
-
-
-def test_atoms_of_names():
-    labels, atoms = split_names({}, {"a", "b", "c", "d"})
-    assert atoms == [frozenset("abcd")]
-    labels, atoms = split_names(labels, {"a", "b", "c"})
-    assert set(atoms) == {frozenset("abc"), frozenset("d")}

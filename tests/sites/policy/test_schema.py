@@ -4,6 +4,7 @@ import tomllib
 
 import pytest
 
+from cofed import algorithms
 from cofed.sites.policy import TRIAL, Policy, PolicyError, default_policy_toml, load_policy, parse_policy, policy_toml
 from cofed.sites.queries import QUERIES
 from tests.pages import ROOT
@@ -17,7 +18,7 @@ def test_the_printed_defaults_are_the_defaults():
 def test_every_key_says_what_it_is_and_where_its_default_comes_from():
     said = default_policy_toml().splitlines()
     keys = [(name, key) for name, table in tomllib.loads(default_policy_toml()).items() for key in table]
-    assert len(keys) == sum(" = " in line and not line.startswith("#") for line in said) == 22
+    assert len(keys) == sum(" = " in line and not line.startswith("#") for line in said) == 24
     for line, before in zip(said[1:], said, strict=False):
         if line and line[0] not in "#[":
             assert before.startswith("# ")
@@ -39,6 +40,13 @@ def test_every_key_says_what_it_is_and_where_its_default_comes_from():
         ("[points]\ndominance = inf", "line 2: points.dominance is inf; it should be a finite number"),
         ('[sums]\nmasked = "no"', "line 2: sums.masked is 'no'; allowed are 'pinned', 'required' or 'optional'"),
         ('[questions]\nqueries = ["looks"]', r"line 2: 'looks' is no query \(did you mean 'look'\?\); there are sums"),
+        (
+            '[questions]\nalgorithms = ["FedDualAvgg"]',
+            r"line 2: 'FedDualAvgg' is no algorithm \(did you mean 'FedDualAvg'\?\); there are AccSDANE",
+        ),
+        ('[questions]\nalgorithms = ["clinic."]', r"line 2: 'clinic\.' is no algorithm; there are"),
+        ("[updates]\nnorm = -1", "line 2: updates.norm is -1; it should be greater than or equal to 0"),
+        ("[updates]\nnorm = inf", "line 2: updates.norm is inf; it should be a finite number"),
         ("[questions]\nqueries = []\nalgorithms = []", "line 2: neither a query nor an algorithm is allowed"),
         ("[row]\natom = 3", r"line 1: row is not a key here \(did you mean 'rows'\?\)"),
         ("rows = 3", "line 1: rows is 3; "),
@@ -74,9 +82,15 @@ def test_all_queries_can_be_named():
     assert parse_policy(f"[questions]\nqueries = [{names}]").questions.queries == tuple(QUERIES)
 
 
+def test_all_algorithms_with_a_server_can_be_named_and_those_of_one_s_own():
+    names = [*algorithms.__all__, "Compressed", "clinic.methods.Own"]
+    listed = ", ".join(f'"{name}"' for name in names)
+    assert parse_policy(f"[questions]\nalgorithms = [{listed}]").questions.algorithms == tuple(names)
+
+
 def test_the_page_names_every_key_and_its_default():
     page = (ROOT / "docs/policy.md").read_text()
     for name, part in Policy():
         for key, value in part:
             assert f"`{name}.{key}`" in page, f"{name}.{key}"
-            assert value in (("*",), "pinned") or f"{value:g}" in page.replace(",", ""), f"{name}.{key}"
+            assert value in ((), ("*",), "pinned") or f"{value:g}" in page.replace(",", ""), f"{name}.{key}"

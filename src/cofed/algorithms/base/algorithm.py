@@ -62,6 +62,11 @@ class AbstractAlgorithm(eqx.Module):
         """Whether clients send messages that stand for `up` in fewer bytes."""
         return False
 
+    @property
+    def is_row_private(self) -> bool:
+        """Whether gradients are noised for rows that are in one local step of a round, from the run's seed."""
+        return False
+
     def refuses(self, problem: Problem) -> str | None:
         """Why a problem does not fit, beyond the traits that `needs` names.
 

@@ -36,6 +36,10 @@ class LocalSteps(Protocol):
         """The client's mean loss at w on its k-th batch, and G_k(w)."""
         ...
 
+    def clipped_sum(self, w: PyTree, k: Float[Array, ""], clip: Float[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
+        """The sum of the gradients at w of the samples of the k-th batch, each cut to a norm; a whole batch's size."""
+        ...
+
     def hessian(self, w: PyTree, k: Float[Array, ""], where: Int[Array, " s"]) -> Float[Array, "s s"]:
         """The Hessian of that loss at w, on these coordinates of the parameters laid out as one vector."""
         ...

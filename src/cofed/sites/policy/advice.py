@@ -6,8 +6,8 @@ ADVICE = {
     "masked": "it answers under masks only, for a study with the keys of all sites that it has approved: leave out "
     "--plain, and let it approve the study",
     "sites": "let more sites take part",
-    "site sets": "a site that is missing must release itself (cofed study release there, --release here), or all sites "
-    "of earlier fits must take part again",
+    "site sets": "a site that has come or gone must release itself (cofed study release there, --release here, or "
+    "releasable = true in the study), or all sites of earlier fits must take part again",
     "columns": "leave out columns that vary at few of the sites",
     "rows": "it has too few rows to take part",
     "folds": "ask for fewer folds",

@@ -4,8 +4,6 @@ Each answer is a sum over a set. Sums and differences of answers weigh all membe
 those that are in just the same sets. So no combination stands for fewer than the smallest atom has.
 """
 
-from collections.abc import Mapping, Set
-
 import numpy as np
 
 
@@ -36,16 +34,3 @@ def split(labels: np.ndarray, part: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     found, place, counts = np.unique(both, return_inverse=True, return_counts=True)
     nowhere = bool(len(found) and found[0] == 0)
     return (place if nowhere else place + 1).astype(np.int32), counts[1:] if nowhere else counts
-
-
-def split_names(labels: Mapping[str, int], members: Set[str]) -> tuple[dict[str, int], list[frozenset[str]]]:
-    """Split atoms of names by a new set; the new atoms by name, and the atoms of names that are in some set.
-
-    >>> split_names({"oslo": 1, "rome": 1}, {"oslo"})[1]
-    [frozenset({'rome'}), frozenset({'oslo'})]
-    """
-    names = sorted({*labels, *members})
-    before = np.array([labels.get(name, 0) for name in names], np.int64)
-    after, _ = split(before, np.array([name in members for name in names], np.int64))
-    atoms = [frozenset(n for n, a in zip(names, after, strict=True) if a == one) for one in np.unique(after) if one]
-    return dict(zip(names, after.tolist(), strict=True)), atoms

@@ -24,7 +24,7 @@ from cofed._util.pandas_types import Frame
 FOLDER, LEDGER, SECRET, LOCK = "policy", "ledger.safetensors", "ledger.key", "ledger.lock"
 ROWS = "rows"  # the sets of whole rows, beside those of a column's own
 MARK = 16  # bytes of a row's hash
-FORMAT = "1"
+FORMAT = "2"
 
 
 class LedgerLost(RuntimeError):
@@ -68,8 +68,13 @@ class Ledger:
         The hashes of all rows that there ever were.
     labels : dict of str to array of shape (n,)
         By kind of set, the atom of each of them; 0 is in no set so far.
-    sites : dict
-        By study, the atom of each site.
+    rosters : list of list of str
+        The sets of sites that sums were over, of all studies, by the sites' long-term keys. A set that combinations of
+        the others make is not there.
+    names : dict of str to str
+        What these sites were called last.
+    released : list of str
+        Those of them that have agreed to sums with and without them.
     digests : dict of str to None
         The questions that were answered.
     days : dict of str to int
@@ -89,7 +94,9 @@ class Ledger:
     secret: bytes
     ids: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, MARK), np.uint8))
     labels: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    sites: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    rosters: list[list[str]] = dataclasses.field(default_factory=list)
+    names: dict[str, str] = dataclasses.field(default_factory=dict)
+    released: list[str] = dataclasses.field(default_factory=list)
     digests: dict[str, None] = dataclasses.field(default_factory=dict)
     days: dict[str, int] = dataclasses.field(default_factory=dict)
     failures: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -136,8 +143,14 @@ class Ledger:
             arrays |= {f"public {name}": one.public} if one.public is not None else {}
             arrays |= {f"own {name}": one.own} if one.own is not None else {}
         told = {name: [a.points, sorted(a.columns), a.own_mark] for name, a in self.analyses.items()}
-        said = {"sites": self.sites, "days": self.days, "failures": self.failures, "analyses": told}
-        said |= {"digests": list(self.digests), "releases": self.releases}
+        said = {
+            "rosters": self.rosters,
+            "names": self.names,
+            "released": self.released,
+            "days": self.days,
+            "failures": self.failures,
+        }
+        said |= {"analyses": told, "digests": list(self.digests), "releases": self.releases}
         text = json.dumps(said, sort_keys=True)
         head = {"format": FORMAT, "said": text, "seal": seal(self.secret, text, arrays)}
         whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -149,7 +162,9 @@ class Ledger:
         return dataclasses.replace(
             self,
             labels=dict(self.labels),
-            sites={study: dict(atoms) for study, atoms in self.sites.items()},
+            rosters=list(self.rosters),
+            names=dict(self.names),
+            released=list(self.released),
             digests=dict(self.digests),
             days=dict(self.days),
             failures=dict(self.failures),
@@ -208,7 +223,9 @@ def read_ledger(path: Path, secret: bytes) -> Ledger:
         head = file.metadata()
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it has no iterator
     text = head["said"]
-    if head["format"] != FORMAT or not hmac.compare_digest(head["seal"], seal(secret, text, arrays)):
+    if head["format"] != FORMAT:
+        raise ValueError(f"it has the format {head['format']} of another version of cofed, not {FORMAT}")
+    if not hmac.compare_digest(head["seal"], seal(secret, text, arrays)):
         raise ValueError("its content is not what was written")
     said = json.loads(text)
     analyses = {
@@ -220,7 +237,9 @@ def read_ledger(path: Path, secret: bytes) -> Ledger:
         secret=secret,
         ids=arrays["ids"],
         labels=labels,
-        sites=said["sites"],
+        rosters=said["rosters"],
+        names=said["names"],
+        released=said["released"],
         digests=dict.fromkeys(said["digests"]),
         days=said["days"],
         failures=said["failures"],

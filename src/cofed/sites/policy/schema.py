@@ -1,6 +1,7 @@
 """What a site's policy says, as pydantic models, and the file `policy.toml` that holds it."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -8,6 +9,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from cofed._util.toml_mistakes import Place, TomlFile, did_you_mean
+from cofed.algorithms.base import AbstractAlgorithm, AbstractGossipAlgorithm
+from cofed.engine.serialization import classes
 from cofed.sites.queries import QUERIES
 
 Whole: TypeAlias = Annotated[int, Field(ge=1)]
@@ -50,6 +53,10 @@ class SumRules(PolicyPart):
     sites: Whole = Field(default=3, description="Sites in a sum, and in a difference of sums. Source: vantage6, 3.")
     colluding: Annotated[int, Field(ge=0, le=31)] = Field(
         default=1, description="Other sites that may work with the server: their rows protect nobody. Source: ours."
+    )
+    released: Names = Field(
+        default=(),
+        description="Long-term keys of sites that may be the difference of sums, as this site knows from themselves.",
     )
 
 
@@ -111,12 +118,22 @@ class PrivacyRules(PolicyPart):
     epsilon: Share = Field(default=10.0, description="Spent by all answers with noise together. Source: ours.")
 
 
+class UpdateRules(PolicyPart):
+    """What rounds of algorithms may send."""
+
+    norm: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description="The longest update of a round, counted from that of a client without gradients; longer ones are "
+        "cut to it. 0 is no bound. Source: ours.",
+    )
+
+
 class Policy(PolicyPart):
     """The rules of a site; without arguments the strict ones that hold where there is no file.
 
     Parameters
     ----------
-    rows, sums, questions, parameters, points, privacy : dict
+    rows, sums, questions, parameters, points, privacy, updates : dict
         The tables of the file; `default_policy_toml` shows every key, its default and where that comes from.
 
     Examples
@@ -133,6 +150,7 @@ class Policy(PolicyPart):
     parameters: ParameterRules = ParameterRules()
     points: PointRules = PointRules()
     privacy: PrivacyRules = PrivacyRules()
+    updates: UpdateRules = UpdateRules()
 
     @property
     def least_sites(self) -> int:
@@ -146,6 +164,17 @@ class Policy(PolicyPart):
                 known = ", ".join(QUERIES)
                 hint = did_you_mean(name, list(QUERIES))
                 yield ("questions", "queries"), f"{name!r} is no query{hint}; there are {known}"
+        for name in self.questions.algorithms:
+            if not is_algorithm(name):
+                hint = did_you_mean(name, algorithm_names())
+                yield (
+                    ("questions", "algorithms"),
+                    f"{name!r} is no algorithm{hint}; there are {', '.join(algorithm_names())}, and one of your own "
+                    'goes by its module, "package.module.Name"',
+                )
+        for key in self.sums.released:
+            if not re.fullmatch("[0-9a-f]{64}", key):
+                yield ("sums", "released"), f"{key!r} is no long-term key of a site, of 64 hexadecimal digits"
         if not self.questions.queries and not self.questions.algorithms:
             yield ("questions", "queries"), 'neither a query nor an algorithm is allowed; ["*"] allows all of them'
 
@@ -153,6 +182,25 @@ class Policy(PolicyPart):
     def silence(self) -> str:
         """Why a site with this policy would answer no question at all; empty where it does."""
         return "" if self.questions.queries else 'questions.queries is empty: no question is answered; ["*"] is all'
+
+
+def algorithm_names() -> list[str]:
+    """The names that cofed's own algorithms with a server have in a policy."""
+    kinds = {name: kind for name, kind in classes().items() if issubclass(kind, AbstractAlgorithm)}
+    return sorted(
+        n for n, k in kinds.items() if not (n.startswith("Abstract") or issubclass(k, AbstractGossipAlgorithm))
+    )
+
+
+def is_algorithm(name: str) -> bool:
+    """Whether a policy may name an algorithm so: one of cofed's, anybody's own with its module, or all.
+
+    >>> is_algorithm("FedAvg"), is_algorithm("FedAvgg"), is_algorithm("clinic.methods.FedAvgg"), is_algorithm("*")
+    (True, False, True, True)
+    """
+    parts = name.split(".")
+    is_own = len(parts) > 1 and all(part.isidentifier() for part in parts)
+    return name == "*" or name in algorithm_names() or is_own
 
 
 # For rows of one's own, as in a trial on one machine: everything is answered, and nothing is protected.

@@ -2,9 +2,9 @@
 
 from cofed.sites.folds import SiteFolds
 from cofed.sites.guard import Refusal, SumOver
-from cofed.sites.policy.atoms import split_names
 from cofed.sites.policy.case import Case
 from cofed.sites.policy.ledger import Ledger
+from cofed.sites.policy.rosters import is_new, told_apart
 from cofed.sites.policy.schema import Policy
 
 
@@ -29,7 +29,7 @@ def seen_alone(over: SumOver | None, policy: Policy, what: str, unknown: str) ->
 
 
 def sites(case: Case) -> Refusal | None:
-    """Whether enough sites are in the sum, and in the difference to each other sum of the study."""
+    """Whether enough sites are in the sum, and in the difference to other sums."""
     over, folds = case.asked.over, case.message.folds
     if over is None:
         return None
@@ -41,7 +41,7 @@ def sites(case: Case) -> Refusal | None:
 
 
 def sums_tell(over: SumOver, policy: Policy, ledger: Ledger, site: str) -> Refusal | None:
-    """Whether a sum, or its difference to one of the same study before, tells of too few sites."""
+    """Whether a sum, or its difference to those before, tells of too few sites."""
     least = policy.least_sites
     if site not in over.rows or len(over.rows) < least:
         own = "with" if site in over.rows else "without"
@@ -51,15 +51,19 @@ def sums_tell(over: SumOver, policy: Policy, ledger: Ledger, site: str) -> Refus
 
 
 def tells_apart(members: set[str], over: SumOver, policy: Policy, ledger: Ledger) -> Refusal | None:
-    """Whether sums over these sites, beside earlier ones of the study, tell what few sites answered."""
-    least = policy.least_sites
-    ledger.sites[over.study], atoms = split_names(ledger.sites.get(over.study, {}), members)
-    for atom in atoms:
-        if len(atom) < least and not atom <= over.released:
-            names = ", ".join(sorted(atom - over.released))
-            return Refusal(
-                "site sets",
-                f"together with sums that were answered before, the sum would tell what {names} answered alone; sums "
-                f"may differ by {least} sites or more, or by sites that have released this",
-            )
-    return None
+    """Whether sums over these sites, beside all earlier ones, whatever their study, tell what few sites answered."""
+    least, known, before = policy.least_sites, over.known_as(members), [set(one) for one in ledger.rosters]
+    if not is_new(before, known.keys()):
+        return None
+    ledger.names |= known
+    ledger.released = sorted({*ledger.released, *over.known_as(over.released)})
+    ledger.rosters = [*ledger.rosters, sorted(known)]
+    told = told_apart([*before, known.keys()], least, {*ledger.released, *policy.sums.released})
+    if not told:
+        return None
+    names = ", ".join(sorted(ledger.names[key] for key in told))
+    return Refusal(
+        "site sets",
+        f"together with sums that were answered before, in this study or another, the sum would tell what {names} "
+        f"answered alone; sums may differ by {least} sites or more, or by sites that have released this",
+    )

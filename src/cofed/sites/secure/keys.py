@@ -61,6 +61,15 @@ class SiteKeys:
         private_folder(keep)
         return cls(secret_in(keep / SIGNING), secret_in(keep / SECRET))
 
+    @classmethod
+    def found_in(cls, keep: Path) -> "SiteKeys":
+        """The secrets in a site's folder, which must have some: nothing is made where a path is misspelt."""
+        if not (keep / SIGNING).exists():
+            raise ValueError(
+                f"there is no site's key in {keep}; cofed study key makes one, and --keep says where it is"
+            )
+        return cls.of_folder(keep)
+
     @property
     def private(self) -> "Ed25519PrivateKey":
         """The long-term key."""

@@ -115,6 +115,7 @@ class SiteMasks:
             rows={card.site: card.rows for card in request.cards},
             released=request.released(identities if roster is None else roster),
             varying={name: len(request.cards) - found for name, found in constant.items()},
+            keys=identities if roster is None else {**roster, **identities},
         )
 
     def masked(self, request: SumRequest, mark: str, own: "RunKeys", values: np.ndarray | int) -> np.ndarray:

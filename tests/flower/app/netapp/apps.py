@@ -10,6 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 import cofed
 from cofed.flower import client_app, server_app
+from cofed.sites.policy import TRIAL
 
 RELEASE = "release"  # a file in the data's folder: a slow site works on when it is there
 SETTINGS = {"local_steps": 4, "batch_size": 5, "seed": 3, "weights": "samples"}
@@ -80,4 +81,4 @@ def arrays(reply):
     return {name: array.numpy() for name, array in reply.content["up"].items()}
 
 
-client = client_app(problem, algorithm, load, keep=keep, plain=True, mods=[faulty])
+client = client_app(problem, algorithm, load, keep=keep, plain=True, policy=TRIAL, mods=[faulty])

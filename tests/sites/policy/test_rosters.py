@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cofed.sites.guard import SumOver
-from cofed.sites.policy import Policy, PolicyGuard, parse_policy
-from cofed.sites.policy.rosters import MOST, is_new, told_apart
+from cofed.sites.policy import Policy, PolicyGuard, parse_policy, rosters
+from cofed.sites.policy.rosters import is_new, told_apart
 from cofed.sites.queries import Message, sums
 from tests.sites.policy.worlds import asked, design_of, federation, frame_of, logistic_rows, over
 
@@ -45,12 +45,30 @@ def test_a_set_is_new_where_it_is_no_combination_of_the_others(sets, one):
     assert is_new(sets, one) == (np.linalg.matrix_rank(matrix) > np.linalg.matrix_rank(matrix[:-1]))
 
 
-def test_of_very_many_small_groups_each_counts_as_told_apart():
+def test_of_very_many_small_groups_each_counts_as_told_apart(monkeypatch):
     """So that no server can make a site compute for hours; what is refused then may be harmless."""
-    many = [{f"s{i}", *(f"t{i}-{j}" for j in range(3))} for i in range(MOST)]
-    assert told_apart([{f"s{i}" for i in range(MOST)}, *many[:3]], least=3) == frozenset()
-    shifted = [{f"s{(i + j) % 40}" for j in range(7)} for i in range(39)]
-    assert told_apart(shifted, least=5)
+    sets = [{"a", "b", "c", "d"}, {"a", "e", "f", "g"}, {"b", "e", "h", "i"}]
+    assert told_apart(sets, least=3) == frozenset()
+    monkeypatch.setattr(rosters, "MOST", 2)
+    assert told_apart(sets, least=3)
+
+
+def test_ranks_are_exact_for_as_many_sets_as_there_may_be():
+    """No determinant of so many rows of zeros and ones is as large as the prime, so none is a multiple of it."""
+    rows = rosters.MOST_SETS
+    assert (rows + 1) ** ((rows + 1) / 2) / 2**rows < rosters.PRIME
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(0, 2, (rows, 60))
+    matrix[-5:] = matrix[:5]
+    assert rosters.rank(matrix.tolist()) == np.linalg.matrix_rank(matrix) == rows - 5
+
+
+def test_more_sets_than_that_are_refused(site):
+    guard = PolicyGuard(Policy(), None, "s0")
+    for i in range(rosters.MOST_SETS - 1):
+        assert rule(site, guard, keyed(f"s0 a{i} b{i} c{i}", f"study {i}")) is None
+    assert rule(site, guard, keyed("s0 x y z", "one more")) == "site sets"
+    assert rule(site, guard, keyed("s0 a1 b1 c1", "study 1")) is None
 
 
 # Over studies

@@ -4,7 +4,7 @@ from cofed.sites.folds import SiteFolds
 from cofed.sites.guard import Refusal, SumOver
 from cofed.sites.policy.case import Case
 from cofed.sites.policy.ledger import Ledger
-from cofed.sites.policy.rosters import is_new, told_apart
+from cofed.sites.policy.rosters import MOST_SETS, is_new, told_apart
 from cofed.sites.policy.schema import Policy
 
 
@@ -55,6 +55,12 @@ def tells_apart(members: set[str], over: SumOver, policy: Policy, ledger: Ledger
     least, known, before = policy.least_sites, over.known_as(members), [set(one) for one in ledger.rosters]
     if not is_new(before, known.keys()):
         return None
+    if len(before) >= MOST_SETS - 1:
+        return Refusal(
+            "site sets",
+            f"sums over {len(before)} different sets of sites were answered; more are not held against each other, so "
+            "ask about one of these",
+        )
     ledger.names |= known
     ledger.released = sorted({*ledger.released, *over.known_as(over.released)})
     ledger.rosters = [*ledger.rosters, sorted(known)]

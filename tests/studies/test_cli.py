@@ -115,6 +115,22 @@ def test_approving_shows_all_keys_and_refuses_another_than_one_s_own(files, keye
     assert "'bern' is not one of the study's sites: oslo, rome" in flat(done.output)
 
 
+def test_approving_says_which_approved_study_has_nearly_the_same_sites(files, keyed):
+    def with_sites(name, *sites, end=""):
+        blocks = [f'\n[[sites]]\nname = "{one}"\nkey = "{place}f{"5" * 62}"\n' for place, one in enumerate(sites)]
+        (files / name).write_text((files / "study.toml").read_text() + "".join(blocks) + end)
+        done = invoke("approve", name, "--data", "rome.parquet", "--keep", "rome")
+        assert done.exit_code == 0, done.output
+        return "would refuse it once sums of the study 'study' were answered" in flat(done.output), flat(done.output)
+
+    assert not with_sites("four.toml", "bern", "lyon")[0]
+    told, words = with_sites("five.toml", "bern", "lyon", "bonn")
+    assert told
+    assert "both together tell of bonn: agree on releasable = true for who comes or goes" in words
+    invoke("approve", "five.toml", "--keep", "rome", "--withdraw")
+    assert not with_sites("agreed.toml", "bern", "lyon", "bonn", end="releasable = true\n")[0]
+
+
 @pytest.mark.parametrize("command", [["release", "--site", "rome"], ["approve", "--data", "rome.parquet"]])
 def test_a_misspelt_folder_is_a_sentence_and_no_key_is_made_in_it(files, keyed, command):
     done = invoke(command[0], "study.toml", *command[1:], "--keep", "rmoe")

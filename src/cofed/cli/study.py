@@ -108,6 +108,7 @@ def approve(
     Example: cofed study approve study.toml --data oslo.csv --keep cofed-site
     """
     from cofed import studies
+    from cofed.sites.policy import Policy, load_policy
 
     if withdraw:
         with input_checked():
@@ -121,7 +122,9 @@ def approve(
     if data is None:
         refuse("--data: give the site's table, which is held against the study")
     wanted, refused = checked(study, data, site, policy)
-    for one in refused:
+    with input_checked():
+        rules = Policy() if policy is None else load_policy(policy)
+    for one in (*refused, *studies.check_sites(wanted, studies.approved_studies(keep), rules)):
         say(f"Note: {one}.")
     show_keys(wanted, keep, site or data.name.split(".")[0])
     try:

@@ -13,11 +13,11 @@ release     a site's word that a fit may go on without it
 """
 
 from cofed.studies.analysis import Analysis
-from cofed.studies.approval import approve, approved, outside_approved, withdraw
+from cofed.studies.approval import approve, approved, approved_studies, outside_approved, withdraw
 from cofed.studies.checking import TableCheck, check
 from cofed.studies.consent import StudyConsent, invitation_to
 from cofed.studies.drafting import Draft, draft
-from cofed.studies.foresight import check_rules
+from cofed.studies.foresight import check_rules, check_sites
 from cofed.studies.release import read_release, require_own_key, write_release
 from cofed.studies.schema import Study, StudyError, load
 from cofed.studies.variables import Variable
@@ -33,8 +33,10 @@ __all__ = [
     "Variable",
     "approve",
     "approved",
+    "approved_studies",
     "check",
     "check_rules",
+    "check_sites",
     "draft",
     "invitation_to",
     "load",

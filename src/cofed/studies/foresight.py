@@ -1,13 +1,14 @@
 """What a site's own rules would refuse of a study, as far as its own table shows it, before it is approved."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from cofed.sites.folds import Folds, GroupFolds, SiteFolds
 from cofed.sites.guard import Asked
 from cofed.sites.policy import Policy
 from cofed.sites.policy.case import Case
 from cofed.sites.policy.ledger import Ledger, row_marks
+from cofed.sites.policy.rosters import told_apart
 from cofed.sites.policy.rules import queries, rows
 from cofed.sites.queries import Message, sums
 from cofed.sites.questions import Question
@@ -65,6 +66,50 @@ def check_rules(study: Study, table: SiteTable, policy: Policy) -> TableCheck:
                 "(parameters.per_row)"
             )
     return TableCheck(tuple(findings), tuple(said))
+
+
+def check_sites(study: Study, others: Iterable[Study], policy: Policy) -> tuple[str, ...]:
+    """What a site's rules would refuse since sums of this study, and of others, together tell of few sites.
+
+    Parameters
+    ----------
+    study : Study
+        What was agreed on.
+    others : iterable of Study
+        Studies that the site has approved.
+    policy : Policy
+        The site's rules.
+
+    Returns
+    -------
+    tuple of str
+        A sentence for each of the others whose sites differ by too few.
+
+    Examples
+    --------
+    >>> def of(names):
+    ...     return Study(study={"name": names}, variables={}, sites=[{"name": name} for name in names])
+    >>> first, second = of("abcd"), of("abc")
+    >>> len(check_sites(second, [first], Policy())), len(check_sites(second, [second], Policy()))
+    (1, 0)
+    """
+    found, mine = [], known_sites(study)
+    for other in others:
+        theirs = known_sites(other)
+        agreed = {key for one, keys in ((study, mine), (other, theirs)) for key in keys if keys[key] in one.releasable}
+        told = told_apart([theirs.keys(), mine.keys()], policy.least_sites, agreed | {*policy.sums.released})
+        if min(len(mine), len(theirs)) >= policy.least_sites and told:  # sums over fewer are refused anyway
+            names = ", ".join(sorted((theirs | mine)[key] for key in told))
+            found.append(
+                f"the rule 'site sets' would refuse it once sums of the study {other.name!r} were answered, as both "
+                f"together tell of {names}: agree on releasable = true for who comes or goes"
+            )
+    return tuple(found)
+
+
+def known_sites(study: Study) -> dict[str, str]:
+    """By long-term key, or by name where the study names no key, the names of its sites."""
+    return {site.key or site.name: site.name for site in study.sites}
 
 
 def first_question(study: Study, analysis: Analysis | None, table: SiteTable, policy: Policy) -> Case:

@@ -56,6 +56,24 @@ def test_a_server_that_says_that_a_site_is_gone(width):
             both(link)
 
 
+def test_two_approved_studies_that_differ_by_a_site(tmp_path):
+    """Each is an honest study; the difference of their sums is rome's answer. New processes, and only keys in common."""
+
+    def answered(folder, study, names, guard):
+        own = {name: tables()[name] for name in names}
+        link = pin(MaskedLink(own, folder, Invitation.masked(study * 64), lambda site: guard(folder / site, site)))
+        return over(link, target="cost", features=("a",)).of_numbers().ask(sums, in_units(1.0)).X[0, 0]
+
+    def both(folder, guard):
+        whole = answered(folder, "1", ("oslo", "rome", "bern", "cork"), guard)
+        return whole - answered(folder, "2", ("oslo", "bern", "cork"), guard)
+
+    rome = tables()["rome"]["a"].sum()
+    assert both(tmp_path / "open", lambda keep, site: OpenGuard()) == pytest.approx(rome, rel=1e-9)
+    with pytest.raises(QuestionRefused, match="its rule 'site sets' forbids it"):
+        both(tmp_path / "strict", lambda keep, site: PolicyGuard(Policy(), keep, site))
+
+
 def test_a_server_that_asks_for_a_plain_answer_in_a_masked_fit():
     own = {name: guard(name) for name, guard in (("open", lambda site: OpenGuard()), ("strict", strict))}
     for rule, guard in own.items():

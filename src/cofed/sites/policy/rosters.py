@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 MOST = 500  # groups that are tried; beyond, every small group counts as told apart
-MOST_SETS = (
-    36  # so many rows of zeros and ones have no determinant as large as the prime (Hadamard), so ranks are exact
-)
+# No determinant of so many rows of zeros and ones is as large as the prime (Hadamard), so ranks are exact.
+MOST_SETS = 36
 PRIME = 2**61 - 1
 
 

@@ -57,7 +57,7 @@ def test_a_server_that_says_that_a_site_is_gone(width):
 
 
 def test_two_approved_studies_that_differ_by_a_site(tmp_path):
-    """Each is an honest study; the difference of their sums is rome's answer. New processes, and only keys in common."""
+    """Each is honest, but the difference of their sums is rome's answer. New processes, with only keys in common."""
 
     def answered(folder, study, names, guard):
         own = {name: tables()[name] for name in names}

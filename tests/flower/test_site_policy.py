@@ -231,6 +231,18 @@ def test_an_update_that_is_too_long_is_cut_at_the_site(plain, tmp_path, caplog):
     np.testing.assert_array_equal(same.model.coef, honest.model.coef)  # what is short is sent as it is
 
 
+def test_compressed_updates_have_no_norm_to_be_bounded(tmp_path):
+    small = cofed.Compressed(METHOD, cofed.TopK(0.5))
+    policy = Policy(sums={"masked": "optional"}, updates={"norm": 1.0})
+    app = client_app(PROBLEM, small, lambda node: WORLD.client(node["site"]), plain=True, policy=policy)
+    grid = Loopback()
+    for name in "abc":
+        grid.add(app, site=name)
+    result = serve(grid, PROBLEM, small, clients=3, plain=True, **OPTIONS | {"patience": 0.5})
+    assert result.outcome is cofed.Outcome.STARVED
+    assert all("bounds the norm of its updates" in event.why for event in result.history.left_out)
+
+
 def test_a_policy_that_is_none_is_refused(tmp_path):
     with pytest.raises(TypeError, match=r"policy must be a cofed\.sites\.policy\.Policy, got dict"):
         Sites(tmp_path, policy={"rows": {"site": 3}}).grid()

@@ -129,6 +129,8 @@ class OpenedRound:
         most = self.rules.updates.norm
         if not most:
             return up
+        if self.algorithm.is_compressed:
+            raise wire.WireError("this site bounds the norm of its updates (updates.norm), but not of compressed ones")
         cut, length = bounded(self.centre, up, most)
         if length > most:
             log.warning(

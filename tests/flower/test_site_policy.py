@@ -79,9 +79,10 @@ def test_a_rule_is_told_by_its_name_and_explained_in_the_sites_own_log(rule, pol
     assert found.holds, found.problems
     refusals = [line for line in found.lines if line.event != "hello"]
     assert refusals
-    assert {(line.event, line.decision, line.query, line.rule) for line in refusals} == {
-        ("refusal", "refused", "update", rule)
+    assert {(line.event, line.decision, line.query, line.rule, line.note) for line in refusals} == {
+        ("refusal", "refused", "update", rule, "")
     }
+    assert {line.run for line in refusals} == {line.run for line in found.lines if line.event == "hello"}
 
 
 def test_an_algorithm_that_is_named_is_allowed(tmp_path):

@@ -72,20 +72,12 @@ class PrivateSteps(eqx.Module):
     """A client's local steps, whose gradients are clipped and noised; there is nothing else of the samples."""
 
     steps: LocalSteps
+    round: Float[Array, ""]
+    count: Float[Array, ""]
     clip: Hyperparameter
     spread: Float[Array, ""]  # sigma c s, of the z_j
     noise: PRNGKeyArray
     key: PRNGKeyArray
-
-    @property
-    def round(self) -> Float[Array, ""]:
-        """r"""
-        return self.steps.round
-
-    @property
-    def count(self) -> Float[Array, ""]:
-        """K_m"""
-        return self.steps.count
 
     @property
     def shared_key(self) -> PRNGKeyArray:
@@ -211,7 +203,8 @@ class PrivateRows(AbstractServerAlgorithm):
     def local(self, problem: Problem, down: Server, client: tuple[()], steps: LocalSteps):
         noise, key = jax.random.split(steps.key)
         spread = jnp.asarray(self.noise * self.clip, steps.count.dtype) * column_norm(steps.count)
-        return self.algorithm.local(problem, down, client, PrivateSteps(steps, self.clip, spread, noise, key))
+        private = PrivateSteps(steps, steps.round, steps.count, self.clip, spread, noise, key)
+        return self.algorithm.local(problem, down, client, private)
 
     def aggregate(self, problem: Problem, server: Server, up: Server, share: Float[Array, ""]) -> Server:
         return self.algorithm.aggregate(problem, server, up, share)

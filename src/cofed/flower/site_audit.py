@@ -11,6 +11,7 @@ from cofed.flower.messages import SumTerms
 from cofed.flower.site_policy import RoundRefused
 from cofed.sites.audit import AUDIT_LOG, AuditEvent, AuditLog
 from cofed.sites.base import QuestionRefused
+from cofed.sites.secure.cards import RUN
 from cofed.sites.secure.keys import SiteKeys
 
 VERSION = 1  # of what the answers to the messages of a run hold
@@ -35,12 +36,15 @@ def write_line(folder: Path, kind: str, request: RecordDict, reply: RecordDict) 
     trouble = str(head["kind"])
     if trouble:
         is_refusal = trouble in (QuestionRefused.__name__, RoundRefused.__name__)
+        config = request.config_records.get("cofed")
+        run = "" if config is None else str(config.get("run", ""))
         event = AuditEvent(
             event="refusal" if is_refusal else "failure",
+            run=run if RUN.fullmatch(run) else "",
             query=QUERIES.get(kind, ""),
             decision="refused" if is_refusal else None,
             rule=str(head["rule"]),
-            note=trouble,
+            note="" if head["rule"] else trouble,  # a rule says more than that there was a refusal
         )
     elif kind == "query":
         event = AuditEvent(event="hello", run=str(request.config_records["cofed"]["run"]))

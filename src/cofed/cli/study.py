@@ -153,7 +153,7 @@ def key(keep: Keep = Path("cofed-site")) -> None:
 def release(
     study: StudyFile,
     site: Annotated[str, typer.Option("--site", help="This site's name in the study.")],
-    keep: Keep = Path("cofed-site"),
+    keep: Annotated[Path, typer.Option(help="The folder in which the site keeps its keys.")] = Path("cofed-site"),
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write; by default SITE.release.json.")
     ] = None,

@@ -88,7 +88,8 @@ def check_sites(study: Study, others: Iterable[Study], policy: Policy) -> tuple[
     Examples
     --------
     >>> def of(names):
-    ...     return Study(study={"name": names}, variables={}, sites=[{"name": name} for name in names])
+    ...     age = {"age": {"kind": "number"}}
+    ...     return Study(study={"name": names}, variables=age, sites=[{"name": name} for name in names])
     >>> first, second = of("abcd"), of("abc")
     >>> len(check_sites(second, [first], Policy())), len(check_sites(second, [second], Policy()))
     (1, 0)

@@ -108,6 +108,10 @@ def test_what_would_break_the_count_is_refused():
     for wrong in (cofed.FedAvg(0.1), method, None):
         with pytest.raises(TypeError, match=r"PrivateRows: algorithm must be a cofed\.FedDualAvg, got"):
             cofed.PrivateRows(wrong, clip=1.0, noise=1.0)
+    with pytest.raises(ValueError, match="must be numbers, as 'auto' looks at rows without noise"):
+        cofed.PrivateRows(cofed.FedDualAvg("auto"), clip=1.0, noise=1.0)
+    with pytest.raises(ValueError, match="noise must be one number, got an array of shape"):
+        cofed.PrivateRows(METHOD, clip=1.0, noise=np.array([1.0, 2.0])).epsilon(1, 1e-5)
     for clip, noise in ((0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (np.nan, 1.0)):
         with pytest.raises(ValueError, match="PrivateRows"):
             cofed.PrivateRows(METHOD, clip=clip, noise=noise)

@@ -29,7 +29,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from cofed._util import trees
 from cofed._util.checks import shown
 from cofed._util.extras import imported
-from cofed._util.scalars import number, require_positive
+from cofed._util.scalars import is_auto, number, require_positive
 from cofed._util.types import Given, Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.algorithms.base.local_steps import Carry
@@ -111,6 +111,8 @@ def dual_averaging(method: object) -> FedDualAvg:
     """The method, which must be FedDualAvg: it takes one gradient in a step, and adds it up."""
     if not isinstance(method, FedDualAvg):
         raise TypeError(f"PrivateRows: algorithm must be a cofed.FedDualAvg, got {shown(method)}")
+    if is_auto(method.client_lr) or is_auto(method.server_lr):
+        raise ValueError("PrivateRows: client_lr and server_lr must be numbers, as 'auto' looks at rows without noise")
     return method
 
 
@@ -180,6 +182,8 @@ class PrivateRows(AbstractServerAlgorithm):
             raise ValueError(f"PrivateRows: rounds must be an integer >= 0, got {rounds!r}")
         if isinstance(delta, bool) or not isinstance(delta, float) or not 0 < delta < 1:
             raise ValueError(f"PrivateRows: delta must be a number between 0 and 1, got {delta!r}")
+        if jnp.ndim(self.noise):
+            raise ValueError(f"PrivateRows: noise must be one number, got an array of shape {jnp.shape(self.noise)}")
         if rounds == 0:
             return 0.0
         rdp = imported("dp_accounting.rdp", "Differential privacy", "dp-accounting", "privacy")

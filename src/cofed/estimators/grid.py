@@ -47,6 +47,7 @@ ANCHORS = 60  # the most Hessians in a message
 BYTES = 8e6  # the most that they may take
 WHOLE = 180  # parameters up to which Hessians are whole
 ROUGH = 4  # looks at large models before all of them are
+STEP = 64  # parameters by which Hessians that are not whole differ in size, as each size is compiled apart
 TOGETHER = 128  # certificates that are computed at once
 
 
@@ -94,7 +95,7 @@ class Grid:
     @property
     def part(self) -> int:
         """The most parameters of a Hessian that is not whole, such that a message has five of each training set."""
-        return int(np.sqrt(BYTES / (4 * 5 * len(self.sets))))
+        return int(np.sqrt(BYTES / (4 * 5 * len(self.sets)))) // 16 * 16
 
     def look(self) -> None:
         """One exchange: all candidates, and the Hessians of some."""
@@ -115,7 +116,8 @@ class Grid:
         size = max(one.size for one in self.sets)
         if size > WHOLE and self.sets[0].pieces is not None:
             support = max(int(np.count_nonzero(w)) for _, _, w in models)
-            size = min(size, max(128, support + support // 8 + 16), self.part)
+            wanted = max(2 * STEP, support + support // 8 + 16)
+            size = min(size, -(-wanted // STEP) * STEP, self.part)
         share = max(2, int(min(ANCHORS, BYTES // (4 * size * size))) // max(1, len(busy)))
         chosen = [np.unique(np.linspace(0, len(which) - 1, share).round().astype(int)) for which in busy]
         closer = np.array([which[j] for which, some in zip(busy, chosen, strict=True) for j in some], np.int32)

@@ -73,7 +73,7 @@ def solve_paths(
     for part in parts[1:]:
         sets.append(kind(part, penalty(part, 1.0), alphas, np.ones(len(alphas), bool), FOLDS))
     left = run(sets, most)
-    answers = [finished(one, lambda a, one=one: penalty(one.problem, a), left) for one in sets]
+    answers = [finished(one, penalty(one.problem, 1.0), left) for one in sets]
     held = [one.bundle.seen.held[one.standing.best] for one in sets[1:]]
     return PathsAnswer(answers[0], answers[1:], np.reshape(held, (len(held), len(alphas))))
 
@@ -85,7 +85,7 @@ def solve_one(problem: StandardizedProblem, psi: AbstractRegularizer, tol: float
     alphas = np.append(way, BELOW)
     kind = WideTrainingSet if is_wide(problem, psi) else TrainingSet
     one = kind(problem, psi, alphas, np.arange(len(alphas)) == DOWN - 1, tol)
-    return finished(one, psi.scaled, run([one], most))[0]
+    return finished(one, psi, run([one], most))[0]
 
 
 def run(sets: list[TrainingSet], most: int) -> int:
@@ -99,12 +99,11 @@ def run(sets: list[TrainingSet], most: int) -> int:
     return most - Grid(sets).run(min(most, LOOKS))
 
 
-def finished(one: TrainingSet, penalty: Callable[[float], AbstractRegularizer], left: int) -> list[CertifiedFit]:
-    """The answers of a training set."""
-    answers = []
+def finished(one: TrainingSet, psi: AbstractRegularizer, left: int) -> list[CertifiedFit]:
+    """The answers of a training set, with a penalty of some strength."""
+    answers, progress = [], FitProgress(one.problem, psi, one.tol, left)
     for i in np.flatnonzero(one.asked).tolist():
         seen = one.standing.seen[i]
         assert seen is not None
-        progress = FitProgress(one.problem, penalty(float(one.alphas[i])), one.tol, left)
         answers.append(progress.finished(one.model(i), jax.tree.map(jnp.asarray, seen), "newton"))
     return answers

@@ -18,13 +18,14 @@ from cofed.estimators.polish import Pieces, minimise_by_pieces
 from cofed.estimators.standardized_problem import StandardizedProblem, n_parameters, second_moments
 from cofed.models import Weights
 from cofed.regularizers import AbstractRegularizer, On
-from cofed.sites.queries.base import few_sizes
 from cofed.solvers import active_set, quadratic
 from cofed.solvers.active_set import ElasticQuadratic
 from cofed.solvers.curvature import unpack
 
 SHORTER = 5.0  # a step that brought nothing is tried again, divided by this, its square and its cube
 NEARLY = 0.7  # of the slope at which a coefficient is used
+TOGETHER = 32  # models whose penalties are computed at once: one compiled program
+UNTOLD = 4  # of the parameters of a Hessian, so many times fewer come into use that it does not tell of
 GIVE_UP = 5  # looks without a better model, after which there is none to be had
 
 
@@ -88,10 +89,14 @@ class TrainingSet:
     def measured(self, w: np.ndarray, loss: Vector, gradient: np.ndarray, held: Vector) -> Looks:
         """Models that were looked at, with what their penalties are. What is not finite is as bad as can be."""
         good = np.isfinite(loss) & np.isfinite(gradient).all(axis=1)
-        more = few_sizes(len(w)) - len(w)
-        safe = np.where(good[:, None], gradient, 0)
-        coef, slope = (weights(np.pad(one, ((0, more), (0, 0))), self.problem.start).coef for one in (w, safe))
-        penalty, zeroing = (np.asarray(one)[: len(w)] for one in values(self.psi, coef, slope))
+        more, safe = -len(w) % TOGETHER, np.where(good[:, None], gradient, 0)
+        models, slopes = (np.pad(one, ((0, more), (0, 0))) for one in (w, safe))
+        found = []
+        for first in range(0, len(models), TOGETHER):
+            some = slice(first, first + TOGETHER)
+            coef, slope = (weights(one[some], self.problem.start).coef for one in (models, slopes))
+            found.append(values(self.psi, coef, slope))
+        penalty, zeroing = (np.concatenate(parts)[: len(w)] for parts in zip(*found, strict=True))
         inf = np.inf
         return Looks(w, np.where(good, loss, inf), safe, penalty, np.where(good & (zeroing >= 0), zeroing, inf), held)
 
@@ -132,14 +137,29 @@ class TrainingSet:
         l1, ridge = alpha * self.pieces.l1, alpha * self.pieces.ridge
         own = np.arange(self.size)
         if any(len(one.where) < self.size for _, one in self.neighbours(i)):
-            # What is far from being used stays out; where that is wrong, the next look tells.
-            used = (x != 0) | (np.abs(g) >= NEARLY * l1)
-            own = np.flatnonzero(used if guess is None else used | (guess != 0))
+            own = np.flatnonzero((x != 0) | self.newcomers(i, x, guess))
         q = ElasticQuadratic(self.curvature(i, own), g[own], x[own], l1[own], ridge[own])
         starts = [x[own]] if guess is None else [x[own], guess[own]]
         z = np.zeros_like(x)
         z[own] = active_set.minimise(q, min(starts, key=q.value))
         return z
+
+    def newcomers(self, i: int, x: Vector, guess: Vector | None) -> np.ndarray:
+        """Where Hessians are not whole: which parameters may come into use at the best model x of a strength.
+
+        What is far from being used stays out; and of what no Hessian tells of all but the strongest, since of those a
+        step can go anywhere. Where that is wrong, the next look tells.
+        """
+        assert self.pieces is not None
+        l1 = self.alphas[i] * self.pieces.l1
+        pull = np.abs(self.bundle.seen.gradient[self.standing.best[i]]) / np.where(l1 > 0, l1, 1)
+        near = (l1 == 0) | (pull >= NEARLY) | (False if guess is None else guess != 0)
+        told, some = np.zeros(self.size, bool), 0
+        for _, one in self.neighbours(i):
+            told[one.where], some = True, max(some, len(one.where) // UNTOLD)
+        rest = np.flatnonzero(near & ~told & (x == 0))
+        near[rest[np.argsort(-pull[rest], kind="stable")[some:]]] = False
+        return near
 
     def neighbours(self, i: int) -> list[tuple[float, Curvature]]:
         """The Hessians that speak for the best model of a strength, with their weights: its own, or those of the

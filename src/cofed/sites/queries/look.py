@@ -103,7 +103,10 @@ class LookQuery(AbstractQuery[LookMessage]):
 
     def padded(self, message: LookMessage) -> LookMessage:
         models, size = np.shape(message.coef)[0], np.shape(message.where)
-        more = (MANY if FEW < models <= MANY else few_sizes(models)) - models
+        # Without Hessians a model costs little beside a program: one for a few models, and one for many, are enough.
+        many = FEW < models <= MANY or (CLOSER < models <= MANY and not size[0])
+        few = CLOSER if 1 < models <= CLOSER and not size[0] else few_sizes(models)
+        more = (MANY if many else few) - models
         closer, wide = few_sizes(size[0]) - size[0], 0
         if size[1] > 32:
             wide = -size[1] % 16

@@ -17,7 +17,7 @@ import pandas as pd
 
 from cofed.flower import start_sites
 from cofed.losses import Logistic
-from cofed.sites.network import ChosenColumns
+from cofed.sites.chosen_columns import ChosenColumns
 from cofed.sites.queries import LookMessage, look
 
 ROWS, MODELS = 500, 50

@@ -224,6 +224,7 @@ LONG_SIGNATURES = {
         "advise",
         "await_sites",
         "client_app",
+        "describe",
         "federate",
         "fit",
         "race",

@@ -14,14 +14,14 @@ import pandas as pd
 import psutil
 import pytest
 
-from cofed import estimators
+from cofed import describe, estimators, survival_curves
 from cofed.flower.local_sites import await_sites, start_sites
 from cofed.flower.processes import MARK, free_ports
 from cofed.flower.site_process import SiteOptions, check_folder, server_address
-from cofed.sites import SiteTable, table_sites
+from cofed.sites import SiteTable, Target, agree, table_sites
 from cofed.sites.audit import verify
+from cofed.sites.chosen_columns import ChosenColumns
 from cofed.sites.exchange_log import read_log
-from cofed.sites.network import ChosenColumns
 from cofed.sites.policy import TRIAL, Policy, policy_toml
 from cofed.sites.secure.invitation import PLAIN
 from cofed.sites.secure.keys import SiteKeys
@@ -36,7 +36,7 @@ import sys
 from pathlib import Path
 from cofed import estimators
 from cofed.flower.local_sites import start_sites
-from cofed.sites.network import ChosenColumns
+from cofed.sites.chosen_columns import ChosenColumns
 
 where = Path(sys.argv[1])
 files = {path.stem: path for path in sorted((where / "tables").iterdir())}
@@ -109,6 +109,40 @@ def test_the_coefficients_are_those_of_this_process_though_a_site_is_killed(tmp_
     assert all(one.up > 0 for one in sites.exchanges)
 
 
+def roads(sites):
+    """Numbers of every kind of question that a fit asks, by what they are of."""
+    chosen = sites.with_columns(group="person", cluster="person")
+    by_person = estimators.FederatedLogisticRegressionCV(cv=("person", 3), measure="auc", n_alphas=6).fit(chosen)
+    yield "the AUC of persons held out", by_person.cv_mean_
+    yield "their model", by_person.coef_
+    yield "errors by person", by_person.infer(chosen, errors="person").to_numpy(float)
+    by_site = {"cv": "leave-one-site-out", "measure": "misclassification", "n_alphas": 6}
+    elsewhere = estimators.FederatedLogisticRegressionCV(**by_site).fit(sites)
+    yield "mistakes at a site that is held out", elsewhere.cv_mean_
+    yield "its model", elsewhere.coef_
+    times = sites.with_design(agree(sites.infos, Target(name="days", event="dead"), ["age", "sex", "dose"]))
+    cox = estimators.FederatedCoxCV(cv=3, n_alphas=6).fit(times)
+    yield "Cox's model", cox.coef_
+    yield "its intervals", cox.infer(times).to_numpy(float)
+    curves = survival_curves(sites, "days", "dead", group="sex", times=[10.0, 50.0, 100.0])
+    yield "Kaplan and Meier's curves", np.array([one.survival for one in curves.curves.values()])
+    yield "the log-rank test", np.array([curves.log_rank.statistic, curves.by_site.statistic])
+    yield "Table 1", overall(describe(sites).table)
+
+
+def test_every_road_of_a_fit_leads_where_it_leads_in_this_process(tmp_path):
+    rng, frames = np.random.default_rng(1), tables()
+    for site, frame in frames.items():
+        n = len(frame)
+        person, days = [f"{site} {one}" for one in rng.integers(0, n // 3, n)], rng.exponential(50, n).round(1) + 0.1
+        frames[site] = frame.assign(person=person, days=days, dead=rng.integers(0, 2, n))
+    features = ("age", "sex", "dose")
+    with start_sites(frames, tmp_path / "out", ChosenColumns(target="ill", features=features)) as sites:
+        there = dict(roads(sites))
+    for what, numbers in roads(table_sites(frames, "ill", list(features))):
+        np.testing.assert_allclose(there[what], numbers, rtol=1e-12, atol=1e-13, err_msg=what)
+
+
 def test_a_killed_server_goes_on_to_the_same_bits(tmp_path):
     written(tmp_path)
     (tmp_path / "fit.py").write_text(FIT)
@@ -148,6 +182,30 @@ def test_a_site_with_a_table_that_cannot_be_read_says_so(tmp_path):
     assert time.monotonic() - began < 300  # and not after `patience`
 
 
+def overall(described):
+    """The numbers of a description of all sites together."""
+    whole = described[described["site"].isin(["", np.nan])].sort_values(["variable", "level"])
+    return whole[["rows", "missing", "mean", "sd", "p25", "p50", "p75", "count", "share"]].to_numpy(float)
+
+
+def test_tables_are_described_by_processes_as_by_this_one(tmp_path):
+    written(tmp_path)
+    command = [
+        sys.executable,
+        "-m",
+        "cofed",
+        "describe",
+        str(tmp_path / "tables"),
+        "--csv",
+        str(tmp_path / "found.csv"),
+    ]
+    done = subprocess.run([*command, "--processes"], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = pd.read_csv(tmp_path / "found.csv")
+    assert found["site"].isna().all()  # nobody learns a site's own numbers
+    np.testing.assert_allclose(overall(found), overall(describe(tables()).table))
+
+
 def test_a_study_is_served_to_sites_that_were_there_first(tmp_path):
     files, [port] = written(tmp_path, MANY), free_ports(1)
     infos = {site: SiteTable(frame, site).info() for site, frame in tables(MANY).items()}
@@ -170,6 +228,9 @@ def test_a_study_is_served_to_sites_that_were_there_first(tmp_path):
         command = [*cofed, "serve", str(tmp_path / "study.toml"), *own]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
+        command.append("--describe")  # the sites wait for the next server
+        shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+        assert shown.returncode == 0, shown.stderr[-3000:]
     finally:
         for process in started:
             process.terminate()
@@ -179,6 +240,8 @@ def test_a_study_is_served_to_sites_that_were_there_first(tmp_path):
     expected = estimators.FederatedLogisticRegression(alpha=0.01).fit(near)
     np.testing.assert_allclose(found[list(near.feature_names)], np.ravel(expected.coef_), rtol=1e-10)
     assert "The sites' answers were masked" in done.stdout
+    assert "aachen is there" in " ".join((tmp_path / "out" / "progress.jsonl").read_text().split())
+    np.testing.assert_allclose(overall(pd.read_csv(tmp_path / "out" / "table1.csv")), overall(describe(near).table))
     logs = [tmp_path / "kept" / site / "audit.jsonl" for site in files]
     for path, key in zip(logs, keys.values(), strict=True):
         verdict = verify(path, key, [other for other in logs if other != path])

@@ -13,7 +13,7 @@ from cofed.flower import link, site_app, sites
 from cofed.losses import Squared
 from cofed.sites import Folds, table_sites
 from cofed.sites import queries as asked
-from cofed.sites.network import SitesMissing
+from cofed.sites.link import SitesMissing
 from cofed.sites.packing import unpack
 from cofed.sites.policy import TRIAL
 from cofed.sites.questions import question_hash, read_question

@@ -9,11 +9,14 @@ import pytest
 
 from cofed.losses import Logistic, Softmax, Squared
 from cofed.sites import Exchanges, Folds, QuestionRefused, Scaling, SiteTable, TableMismatch, table_sites
+from cofed.sites.chosen_columns import ChosenColumns
+from cofed.sites.link import AbstractLink, Replies, SitesMissing
 from cofed.sites.local import LocalSite, table_of_arrays
-from cofed.sites.network import AbstractLink, ChosenColumns, NetworkSites, Replies, SitesMissing, opened, read_info
+from cofed.sites.network import NetworkSites
 from cofed.sites.packing import Malformed, pack, unpack
 from cofed.sites.queries import LookMessage, Message, MomentsMessage, look, moments, sums
 from cofed.sites.questions import question_bytes, question_hash, read_question
+from cofed.sites.replies import opened, read_info
 
 RNG = np.random.default_rng(0)
 HELLO = pack({"kind": "hello"}, {})

@@ -7,7 +7,7 @@ import pytest
 from cofed.estimators import FederatedCox, FederatedLasso
 from cofed.losses import Efron, Squared
 from cofed.sites import Folds, QuestionRefused, TableMismatch, Target, table_sites
-from cofed.sites.network import SitesMissing
+from cofed.sites.link import SitesMissing
 from cofed.sites.policy import Policy, points
 from cofed.sites.queries import LookMessage, Message, ProductMessage, look, sums
 from tests.estimators import survival

@@ -7,8 +7,9 @@ import pytest
 import cofed
 from cofed.estimators import FederatedLasso, FederatedLogisticRegression
 from cofed.sites import QuestionRefused, SiteTable, TableSites, table_sites
+from cofed.sites.chosen_columns import ChosenColumns
 from cofed.sites.local import LocalSite
-from cofed.sites.network import ChosenColumns, NetworkSites
+from cofed.sites.network import NetworkSites
 from cofed.studies import StudyConsent, approve, draft, withdraw
 from tests.sites import worlds
 from tests.sites.test_network import DirectLink

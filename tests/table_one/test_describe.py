@@ -199,6 +199,7 @@ def test_the_page_escapes_names(tmp_path):
         (["t.csv"], "is a file; give a folder"),
         (["t.csv", "--client", "y"], "there is no client column 'y'"),
         ([".", "--html", "t.pdf"], "--html: t.pdf must end in .html or .htm"),
+        ([".", "--plain"], "--plain is for sites in processes of their own: give --processes, too"),
     ],
 )
 def test_bad_input_is_refused(tmp_path, monkeypatch, arguments, said):

@@ -1,13 +1,21 @@
 """`cofed describe`"""
 
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from cofed.cli.advise import check_file
-from cofed.cli.messages import fail, refuse, say_written, stop
+from cofed.cli.fit_sites import check_processes, ending_in_words, of_processes
+from cofed.cli.messages import fail, refuse, say_written
+from cofed.cli.options import Plain, Policy, Processes
+
+if TYPE_CHECKING:
+    from cofed.sites import ChosenColumns, SiteTable, TableInfo
+    from cofed.table_one import Description
 
 
 def describe(
@@ -23,27 +31,62 @@ def describe(
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write all numbers to this CSV file.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the page, with small pictures, to this HTML file.")] = None,
+    processes: Processes = False,
+    plain: Plain = False,
+    policy: Policy = None,
 ) -> None:
     """Describe the rows of all sites, per site and overall: Table 1 of a federated study.
 
     Rows, missing values, means and standard deviations, quartiles, counts of levels. Only sums and counts leave a
     site; quartiles come from histograms that are refined once, and are exact to the width of the last bin.
 
+    The tables are read in this process; with --processes every site is one of its own, as for cofed fit, whose answers
+    are masked: all sites are described together, and no site by itself. The sites of a study that are elsewhere are
+    described by cofed serve --describe.
+
     Example: cofed describe hospitals --csv table1.csv --html table1.html
     """
     from cofed.sites import read_table
+    from cofed.sites.table_sites import as_tables, tables_of_frame
     from cofed.table_one import describe as ask
-    from cofed.table_one import terminal, write_page
 
     check_file(csv, (".csv",), "--csv")
     check_file(html, (".html", ".htm"), "--html")
-    try:
-        given = sites if client is None else read_table(sites)
-        found = ask(given, client)
-    except (ValueError, TypeError, OSError) as error:
-        refuse(str(error))
-    except KeyboardInterrupt:
-        stop("Stopped before there was anything to say.")
+    check_processes(processes, plain, policy)
+    with ending_in_words("Stopped before there was anything to say."):
+        try:
+            tables = as_tables(sites) if client is None else tables_of_frame(read_table(sites), client)
+        except (TypeError, OSError) as error:
+            refuse(str(error))
+        found = (
+            by_processes(tables, plain, policy)
+            if processes
+            else ask({site: table.frame for site, table in tables.items()})
+        )
+    show(found, csv, html)
+
+
+def by_processes(tables: "Mapping[str, SiteTable]", plain: bool, policy: Path | None) -> "Description":
+    """The description of tables that processes of their own answer from."""
+    from cofed.sites import ChosenColumns
+    from cofed.studies import draft
+    from cofed.table_one import describe
+
+    left_out: dict[str, str] = {}
+
+    def columns(infos: "Mapping[str, TableInfo]") -> "ChosenColumns":
+        drafted = draft(infos)
+        left_out.update(drafted.left_out)
+        return ChosenColumns(design=drafted.study.description_design)
+
+    with of_processes(tables, columns, plain, policy) as far:
+        return dataclasses.replace(describe(far), left_out=left_out)
+
+
+def show(found: "Description", csv: Path | None, html: Path | None) -> None:
+    """Print a description, and write it to the files that are asked for."""
+    from cofed.table_one import terminal, write_page
+
     Console().print(terminal(found))
     try:
         if csv is not None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from cofed.cli.fit_sites import ABSENT, Placement, is_flower_there, opened
-from cofed.cli.messages import BAD_END, fail, refuse, stop
+from cofed.cli.fit_sites import ABSENT, KEPT, Placement, ending_in_words, is_flower_there, opened
+from cofed.cli.messages import BAD_END, fail, refuse
 from cofed.cli.options import (
     FAMILIES_HELP,
     MOST,
@@ -23,6 +23,7 @@ from cofed.cli.options import (
     Missing,
     Patience,
     Plain,
+    Policy,
     Watch,
     between,
     folds,
@@ -128,10 +129,7 @@ def fit(
     ] = False,
     secure: Annotated[bool, typer.Option("--secure", help="Over TLS, with authenticated sites.")] = False,
     plain: Plain = False,
-    policy: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="A policy.toml that every site goes by, to rehearse a study."),
-    ] = None,
+    policy: Policy = None,
     patience: Patience = 600,
     missing: Missing = "end",
     watch: Watch = False,
@@ -224,7 +222,7 @@ def run(ready: "PreparedFit", where: Placement, out: Path, *, watch: bool) -> No
     def begun(events: "FitEvents") -> "Iterator[FitJob]":
         if not where.in_process:
             events.tell("waiting", words=f"starting {len(ready.tables)} sites, a process for each")
-        with opened(ready, out, where) as sites:
+        with opened(ready, out, where, events.tell) as sites:
             yield ready.job(sites, out, this_command(), where.drop)
 
     perform(begun, out, watch=watch, resumable=not where.in_process)
@@ -243,29 +241,14 @@ def perform(begun: "Begun", out: Path, *, watch: bool, resumable: bool) -> None:
     """
     from cofed.fitting import FitEvents, run_fit
     from cofed.fitting.show import shown
-    from cofed.sites import SiteRefused
-    from cofed.sites.link import SitesMissing
-    from cofed.sites.policy import advice
 
     screen, progress = Console(stderr=True), out / "progress.jsonl"
-    try:
-        with shown(screen) as hear, watched(progress, watch):
-            events = FitEvents(progress, hear)
-            with events.to_the_end(), begun(events) as job:
-                done, files = run_fit(job, events)
-    except KeyboardInterrupt:
-        on = " The same command goes on from there." if resumable else ""
-        stop(f"Stopped. What was exchanged until then is in {out / 'exchanges.csv'}.{on}")
-    except SitesMissing as error:
-        fail(f"{error}. What was exchanged is kept, and the same command goes on from there")
-    except SiteRefused as error:
-        fail(f"{error}. {advice(error)}")
-    except RuntimeError as error:  # a process of Flower's failed
-        fail(str(error))
-    except ValueError as error:
-        refuse(str(error))
-    except OSError as error:
-        fail(f"{error}")
+    on = " The same command goes on from there." if resumable else ""
+    stopped = f"Stopped. What was exchanged until then is in {out / 'exchanges.csv'}.{on}"
+    with ending_in_words(stopped, KEPT), shown(screen) as hear, watched(progress, watch):
+        events = FitEvents(progress, hear)
+        with events.to_the_end(), begun(events) as job:
+            done, files = run_fit(job, events)
     Console().print(done.summary(), highlight=False, soft_wrap=True, markup=False)
     for note in done.notes:
         screen.print(f"Note: {note}", highlight=False, soft_wrap=True, markup=False)

@@ -1,19 +1,23 @@
-"""Where `cofed fit` has its sites: each in a process of its own on this machine, over Flower, or all in this one."""
+"""Where commands have their sites: each in a process of its own on this machine, over Flower, or all in this one."""
 
 import contextlib
 import dataclasses
 import importlib.util
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cofed.cli.messages import fail, refuse, stop
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from cofed.fitting import PreparedFit
-    from cofed.sites import AbstractSites
+    from cofed.sites import AbstractSites, ChosenColumns, SiteTable, TableInfo
 
+KEPT = ". What was exchanged is kept, and the same command goes on from there"
 ABSENT = "Flower is not installed, so all tables are read in this process; pip install 'cofed[flower]' brings it"
 
 
@@ -35,8 +39,10 @@ def is_flower_there() -> bool:
 
 
 @contextlib.contextmanager
-def opened(ready: "PreparedFit", out: Path, where: Placement) -> "Iterator[AbstractSites]":
+def opened(ready: "PreparedFit", out: Path, where: Placement, hear: Callable[..., None]) -> "Iterator[AbstractSites]":
     """The sites of a fit; processes that were started for them are ended, however the block ends.
+
+    `hear` is called with what happens while such processes come, and after.
 
     What was exchanged with such processes is kept in `out`, so that a fit that was broken off goes on from there; where
     the block ends well, the next fit begins anew.
@@ -46,7 +52,7 @@ def opened(ready: "PreparedFit", out: Path, where: Placement) -> "Iterator[Abstr
         return
     from cofed.flower.local_sites import start_sites
     from cofed.flower.processes import ending_in_order
-    from cofed.sites.network import ChosenColumns
+    from cofed.sites.chosen_columns import ChosenColumns
 
     choice, folder = ready.choice, out / "network"
     features = None if choice.features is None else tuple(choice.features)
@@ -71,9 +77,66 @@ def opened(ready: "PreparedFit", out: Path, where: Placement) -> "Iterator[Abstr
         policy=where.policy,
         patience=float(where.patience),
         drop=where.drop,
+        hear=hear,
     )
     with ending_in_order(), started as sites:
         yield sites
     done = folder / "log-of-the-last-fit"
     shutil.rmtree(done, ignore_errors=True)
     (folder / "log").rename(done)
+
+
+def check_processes(processes: bool, plain: bool, policy: Path | None) -> None:
+    """Refuse options of sites in processes of their own where they are in this one, or cannot be elsewhere."""
+    given = {"--plain": plain, "--policy": policy is not None}
+    option = next((name for name, is_given in given.items() if is_given), None)
+    if option is not None and not processes:
+        refuse(f"{option} is for sites in processes of their own: give --processes, too")
+    if processes and not is_flower_there():
+        refuse("--processes: Flower is not installed; pip install 'cofed[flower]' brings it")
+
+
+@contextlib.contextmanager
+def of_processes(
+    tables: "Mapping[str, SiteTable]",
+    columns: "Callable[[Mapping[str, TableInfo]], ChosenColumns]",
+    plain: bool,
+    policy: Path | None,
+) -> "Iterator[AbstractSites]":
+    """A process for each of some tables, which asks no longer than this block lasts and leaves nothing behind.
+
+    `columns` says, from what the sites tell of their tables, which columns they are asked about.
+    """
+    from cofed.flower.local_sites import start_sites
+    from cofed.flower.processes import ending_in_order
+
+    frames: dict[str, Path | pd.DataFrame] = {site: table.frame for site, table in tables.items()}
+    chosen = columns({site: table.info() for site, table in tables.items()})
+    with tempfile.TemporaryDirectory(prefix="cofed-") as folder:
+        started = start_sites(frames, Path(folder), chosen, plain=plain, policy=policy)
+        with ending_in_order(), started as sites:
+            yield sites
+
+
+@contextlib.contextmanager
+def ending_in_words(stopped: str, kept: str = "") -> Iterator[None]:
+    """Say in a sentence why a command that asks sites does not end well: `stopped` after Ctrl-C; `kept` is added where
+    sites are missing."""
+    from cofed.sites import SiteRefused
+    from cofed.sites.link import SitesMissing
+    from cofed.sites.policy import advice
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        stop(stopped)
+    except SitesMissing as error:
+        fail(f"{error}{kept}")
+    except SiteRefused as error:
+        fail(f"{error}. {advice(error)}")
+    except RuntimeError as error:  # a process of Flower's failed
+        fail(str(error))
+    except ValueError as error:
+        refuse(str(error))
+    except OSError as error:
+        fail(f"{error}")

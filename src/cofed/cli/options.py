@@ -134,6 +134,13 @@ Plain = Annotated[
     bool,
     typer.Option("--plain", help="Do not mask: the server then sees each site's answers, and the report says so."),
 ]
+Processes = Annotated[
+    bool, typer.Option("--processes", help="A process for each site, over Flower (the extra cofed\\[flower]).")
+]
+Policy = Annotated[
+    Path | None,
+    typer.Option(exists=True, dir_okay=False, help="A policy.toml that every site goes by, to rehearse a study."),
+]
 Watch = Annotated[bool, typer.Option("--watch", help="Follow the fit on a page in the browser.")]
 
 

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from cofed.cli.messages import fail, refuse, say_written, stop
-from cofed.cli.options import names, private_out_folder
+from cofed.cli.fit_sites import check_processes, ending_in_words, of_processes
+from cofed.cli.messages import fail, refuse, say_written
+from cofed.cli.options import Plain, Policy, Processes, names, private_out_folder
 
 
 def survival(
@@ -32,6 +33,9 @@ def survival(
     drop_missing: Annotated[
         bool, typer.Option("--drop-missing", help="Leave out rows with missing values; by default they are refused.")
     ] = False,
+    processes: Processes = False,
+    plain: Plain = False,
+    policy: Policy = None,
     out: Annotated[
         Path, typer.Option(callback=private_out_folder, help="A folder for curves.csv, curves.png and summary.txt.")
     ] = Path("survival"),
@@ -39,28 +43,36 @@ def survival(
     """Survival curves of all sites together (Kaplan and Meier), and the log-rank test between groups.
 
     Only counts leave a site: how many rows of a group have an event, or leave without one, between times. The test is
-    given for all sites taken together, and with each site a stratum, which compares rows of one site only.
+    given for all sites taken together, and with each site a stratum, which compares rows of one site only. With
+    --processes every site is a process of its own, as for cofed fit, and its counts are masked.
 
     Example: cofed survival hospitals --time days --event dead --group arm --out curves
     """
     from cofed._util.files import atomically
     from cofed.estimators.survival_curves import survival_curves
-    from cofed.sites import read_table
+    from cofed.sites import ChosenColumns, Target, read_table
+    from cofed.sites.table_sites import as_tables, tables_of_frame
 
+    check_processes(processes, plain, policy)
     try:
         given = sites if client is None else read_table(sites)
         grid = None if times is None else [float(one) for one in names(times) or []]
     except (ValueError, TypeError, OSError) as error:
         refuse(f"--times: {error}" if "could not convert" in str(error) else str(error))
-    try:
-        missing = "drop" if drop_missing else "refuse"
-        found = survival_curves(
-            *(given, time, event), group=group, entry=entry, client=client, times=grid, missing=missing
-        )
-    except (ValueError, TypeError, OSError) as error:
-        refuse(str(error))
-    except KeyboardInterrupt:
-        stop("Stopped before there was anything to say.")
+    missing = "drop" if drop_missing else "refuse"
+    about = {"group": group, "entry": entry, "times": grid, "missing": missing}
+    with ending_in_words("Stopped before there was anything to say."):
+        try:
+            if processes:
+                tables = as_tables(sites) if client is None else tables_of_frame(given, client)
+                chosen, factors = Target(name=time, event=event, entry=entry), () if group is None else (group,)
+                columns = ChosenColumns(chosen, factors, factors, missing)
+                with of_processes(tables, lambda _: columns, plain, policy) as far:
+                    found = survival_curves(far, time, event, **about)
+            else:
+                found = survival_curves(given, time, event, client=client, **about)
+        except (TypeError, FileNotFoundError) as error:
+            refuse(str(error))
     print(found.summary())
     try:
         found.to_csv(out / "curves.csv")

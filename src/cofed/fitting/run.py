@@ -101,14 +101,17 @@ def run_fit(job: FitJob, events: FitEvents) -> tuple[FinishedFit, list[Path]]:
         The fit, and its files.
     """
     began, exchanges = time.perf_counter(), job.sites.exchanges
-    exchanges.listeners.append(events.tell)
+    before = list(exchanges)
+    is_told = events.tell in exchanges.listeners  # since the sites came
+    if not is_told:
+        exchanges.listeners.append(events.tell)
     try:
         known = [
             {"name": str(site), "rows": int(rows)} for site, rows in zip(job.sites.names, job.sites.sizes, strict=True)
         ]
         events.tell("begin", title=title(job.plan, job.target), sites=known)  # type: ignore[arg-type]
-        for before in exchanges:
-            events.tell("exchange", **dataclasses.asdict(before))
+        for one in () if is_told else before:
+            events.tell("exchange", **dataclasses.asdict(one))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             job, model = fitted(job)

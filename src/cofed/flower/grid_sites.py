@@ -10,8 +10,9 @@ from cofed.flower.link import FlowerLink
 from cofed.flower.progress import ProgressLog
 from cofed.flower.run_folder import RunFolder
 from cofed.flower.settings import site_names
+from cofed.sites.chosen_columns import ChosenColumns
 from cofed.sites.design import Design, Target
-from cofed.sites.network import ChosenColumns, NetworkSites
+from cofed.sites.network import NetworkSites
 from cofed.sites.secure.invitation import PLAIN
 from cofed.studies import Study
 from cofed.studies.consent import invitation_to

@@ -14,9 +14,9 @@ from cofed.flower.progress import Event, ProgressLog
 from cofed.sites.base import Exchanges
 from cofed.sites.columns import TableInfo
 from cofed.sites.link import AbstractLink, CardsChanged, Replies, SitesMissing
-from cofed.sites.network import opened, read_info
 from cofed.sites.packing import Malformed, clipped, pack, unpack
 from cofed.sites.questions import question_hash
+from cofed.sites.replies import opened, read_info
 from cofed.sites.secure.cards import Card
 from cofed.sites.secure.invitation import Invitation
 from cofed.sites.secure.site_end import StaleCard
@@ -89,8 +89,12 @@ class FlowerLink(AbstractLink):
         self.awaited: dict[str, Sent] = {}  # by Flower's message id
         self.renewed: set[str] = set()  # sites that have lost what was sent to them
         self.looked = -math.inf
-        self.number = 1  # of the present exchange
         self.exchanges = Exchanges()
+
+    @property
+    def number(self) -> int:
+        """Of the present exchange."""
+        return len(self.exchanges) + 1
 
     # Who is there
 
@@ -111,7 +115,7 @@ class FlowerLink(AbstractLink):
                 why = {site: self.refused.get(site, "it did not come") for site in missing}
                 said = "".join(f"; {self.refused[site]}" for site in missing if site in self.refused)
                 raise SitesMissing(f"after {self.patience:g} s, {words}{said}", why)
-            self.progress.remind(self.number, "sites", words)
+            self.remind("sites", words)
             time.sleep(PAUSE)
 
     def look_around(self) -> None:
@@ -185,7 +189,6 @@ class FlowerLink(AbstractLink):
             if waiting:
                 time.sleep(PAUSE)
         self.tell("round", f"exchange {self.number}: all {len(sites)} sites have answered")
-        self.number += 1
         return Replies(found, down, up)
 
     def ask_where_due(self, site: str, waiting: Waiting, request: bytes, mark: str) -> bool:
@@ -226,8 +229,7 @@ class FlowerLink(AbstractLink):
             self.tell("stopped", sentence)
             raise SitesMissing(sentence, lost)
         if waiting and seconds > 10:
-            words = f"exchange {self.number}: waiting for {', '.join(waiting)}"
-            self.progress.remind(self.number, "silent", words)
+            self.remind("silent", f"exchange {self.number}: waiting for {', '.join(waiting)}")
 
     def end(self, sites: Sequence[str]) -> None:
         invitation = self.invitation
@@ -263,6 +265,11 @@ class FlowerLink(AbstractLink):
             if sent is not None:
                 found.append((sent, message))
         return found
+
+    def remind(self, topic: str, words: str) -> None:
+        """Tell now and then what is waited for."""
+        if self.progress.remind(self.number, topic, words):
+            self.exchanges.tell("waiting", words=words)
 
     def tell(self, kind: str, words: str, site: str | None = None) -> None:
         """Tell what happened."""

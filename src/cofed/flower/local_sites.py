@@ -6,7 +6,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -20,10 +20,12 @@ from cofed.flower.processes import LocalNetwork, marked, send
 from cofed.flower.progress import ProgressLog
 from cofed.flower.run_folder import RunFolder
 from cofed.flower.runtime import Runtime, grid_of_run
-from cofed.sites.network import ChosenColumns, NetworkSites
+from cofed.sites.chosen_columns import ChosenColumns
+from cofed.sites.network import NetworkSites
 from cofed.sites.policy import TRIAL, policy_toml
 from cofed.sites.secure.invitation import PLAIN, Invitation
 
+Listener = Callable[..., None]
 SOON, LATER = 2.0, 16.0  # seconds between two starts of a site that ends by itself: at first, and at most
 ABOUT = {
     "name": "cofed-sites",
@@ -43,6 +45,7 @@ def start_sites(
     policy: Path | None = None,
     patience: float = 600.0,
     drop: bool = False,
+    hear: Listener | None = None,
 ) -> Iterator[NetworkSites]:
     """Start a SuperLink and a process for each site on this machine, and give the sites, for an estimator's `fit`.
 
@@ -67,6 +70,8 @@ def start_sites(
         Seconds to wait for a site.
     drop : bool
         Whether to begin without sites that do not come in that time; they are the sites' `left_out`.
+    hear : callable, optional
+        Called with what happens while the sites come, and after: the kind, and details by name.
 
     Yields
     ------
@@ -84,7 +89,7 @@ def start_sites(
 
     Examples
     --------
-    >>> from cofed.sites.network import ChosenColumns
+    >>> from cofed.sites.chosen_columns import ChosenColumns
     >>> files = {"oslo": Path("oslo.csv"), "rome": Path("rome.csv")}
     >>> with start_sites(files, Path("out"), ChosenColumns(target="cost")) as sites:  # doctest: +SKIP
     ...     model = cofed.estimators.FederatedLassoCV().fit(sites)
@@ -98,7 +103,7 @@ def start_sites(
             atomically(rules, lambda name: Path(name).write_text(policy_toml(TRIAL), encoding="utf-8"))
         for site, table in tables.items():
             network.start_site(site, table, rules)
-        with network.sites(names, columns, patience, PLAIN if plain else Invitation.masked(), drop) as sites:
+        with network.sites(names, columns, patience, PLAIN if plain else Invitation.masked(), drop, hear) as sites:
             yield sites
 
 
@@ -113,6 +118,7 @@ def await_sites(
     patience: float = 600.0,
     invitation: Invitation | None = None,
     drop: bool = False,
+    hear: Listener | None = None,
 ) -> Iterator[NetworkSites]:
     """Start a SuperLink that sites elsewhere come to (`cofed site`), and give them, for an estimator's `fit`.
 
@@ -137,6 +143,8 @@ def await_sites(
     drop : bool
         Whether to begin without sites that do not come in that time; they are the sites' `left_out`. Those of a study
         that names keys must have agreed to it.
+    hear : callable, optional
+        Called with what happens while the sites come, and after: the kind, and details by name.
 
     Yields
     ------
@@ -156,7 +164,7 @@ def await_sites(
         raise ValueError(f"{certificates} has no public key of {absent[0]}: {absent[0]}.key.pub")
     with exclusive(out), LocalSites(out, certificates, *at) as network:
         network.begin(names)
-        with network.sites(names, columns, patience, invitation or Invitation.masked(), drop) as sites:
+        with network.sites(names, columns, patience, invitation or Invitation.masked(), drop, hear) as sites:
             yield sites
 
 
@@ -189,7 +197,13 @@ class LocalSites(LocalNetwork):
 
     @contextlib.contextmanager
     def sites(
-        self, names: Sequence[str], columns: ChosenColumns, patience: float, invitation: Invitation, drop: bool
+        self,
+        names: Sequence[str],
+        columns: ChosenColumns,
+        patience: float,
+        invitation: Invitation,
+        drop: bool,
+        hear: Listener | None,
     ) -> Iterator[NetworkSites]:
         """Start a run, take its Grid, and give the sites once they are there."""
         write_app(self.folder / "app", ABOUT, {"cofed_sites/__init__.py": "server = client = None\n"})
@@ -197,6 +211,8 @@ class LocalSites(LocalNetwork):
         runtime, log = Runtime(self.address, self.secret.read_bytes(), self.root), self.folder / "log"
         with quiet(), grid_of_run(runtime, patience, self.check_run) as grid:
             link = FlowerLink(grid, patience, ProgressLog(RunFolder(log)), invitation, self.check_sites)
+            if hear is not None:
+                link.exchanges.listeners.append(hear)
             yield NetworkSites.open(link, names, columns, log, drop)
             link.end(names)
 

@@ -35,9 +35,11 @@ class ProgressLog:
             head = {"time": time.time(), "kind": event.kind, "round": round, "words": event.words}
             self.folder.append_progress(head | dict(event.details))
 
-    def remind(self, round: int, topic: str, words: str) -> None:
-        """Say what the run is waiting for, unless that was said in the last ten seconds."""
+    def remind(self, round: int, topic: str, words: str) -> bool:
+        """Say what the run is waiting for, unless that was said in the last ten seconds; whether it was said now."""
         now = time.monotonic()
-        if now - self.reminded.get(topic, -math.inf) > OFTEN:
-            self.reminded[topic] = now
-            self.tell(round, [Event("waiting", words)])
+        if now - self.reminded.get(topic, -math.inf) <= OFTEN:
+            return False
+        self.reminded[topic] = now
+        self.tell(round, [Event("waiting", words)])
+        return True

@@ -7,6 +7,7 @@ const SENT = { label: "bytes", light: "#0072B2", dark: "#56B4E9", dash: "" };
 const GAP = { label: "gap", light: "#D55E00", dark: "#E69F00", dash: "" };
 const GOAL = { label: "to be reached", light: "#6B6B6B", dark: "#a0a8b1", dash: "2 4" };
 const LASTING = new Set(["joined", "replaced", "trouble", "refused", "stopped"]); // kinds of events that are listed
+const TROUBLED = ["in trouble", "refused"]; // states whose reason is shown
 const STATES = { joined: "there", replaced: "there", asked: "working", heard: "answered", trouble: "in trouble", refused: "refused" };
 
 // What an event changes.
@@ -14,7 +15,7 @@ const HEARD = {
   begin: (event) => {
     known.title = event.title;
     known.begun = event.time;
-    for (const { name, rows } of event.sites) known.sites.set(name, { rows, state: "there", at: null, words: "" });
+    known.sites = new Map(event.sites.map(({ name, rows }) => [name, { rows, state: "there", at: null, words: "" }]));
   },
   waiting: (event) => (known.waiting = event.words),
   exchange: (event) => {
@@ -71,7 +72,7 @@ function draw() {
   parts.title.replaceChildren(
     h("div", { class: "title" }, h("h1", {}, known.title || "Waiting for the fit", " ", h("span", { class: `verdict ${kind}`, id: "verdict" }, h("span", { "aria-hidden": "true" }, sign), ` ${name}`)), h("p", { class: "facts", role: "status" }, known.end?.words ?? known.waiting)),
   );
-  const open = known.troubles.filter(({ site }) => site === undefined || ["in trouble", "refused"].includes(known.sites.get(site)?.state));
+  const open = known.troubles.filter(({ site }) => site === undefined || TROUBLED.includes(known.sites.get(site)?.state));
   parts.notices.replaceChildren(...open.slice(-5).map(({ words }) => h("p", { class: "notice", role: "alert" }, words)));
   const tile = (value, text) => h("div", { class: "tile" }, h("b", {}, value), h("span", {}, text));
   parts.tiles.className = "tiles";
@@ -82,13 +83,16 @@ function draw() {
     tile(known.begun === null ? "–" : duration(Math.max(0, until - known.begun)), "since the beginning"),
     tile(gap === undefined ? "–" : figure(gap, 2), "gap"),
   );
-  const rows = [...known.sites].map(([site, { rows, state, at, words }]) => [site, rows, words ? `${state}: ${words}` : state, ago(at)]);
-  parts.sites.replaceChildren(h("section", { class: "sheet", id: "sites" }, h("h2", {}, "Sites"), table({ columns: ["site", "rows", "state", "last answered"], rows }, "Sites")));
+  const rows = [...known.sites].map(([site, { rows, state, at, words }]) => [site, rows, words && TROUBLED.includes(state) ? `${state}: ${words}` : state, ago(at)]);
+  const sheet = () => h("section", { class: "sheet", id: "sites" }, h("h2", {}, "Sites"), table({ columns: ["site", "rows", "state", "last answered"], rows }, "Sites"));
+  parts.sites.replaceChildren(...(rows.length ? [sheet()] : []));
 }
 
 // Charts and the log change with an exchange only.
 function redraw() {
   const { gaps, exchanges } = known;
+  curves.hidden = !exchanges.length; // nothing to draw yet
+  gapChart.element.hidden = !gaps.length;
   gapChart.lines = [{ series: GAP, x: gaps.map(({ x }) => x), mean: gaps.map(({ gap }) => gap) }];
   gapChart.update({ ...gapChart.options, levels: known.target === null ? [] : [{ series: GOAL, value: known.target }] });
   sentChart.lines = [{ series: SENT, x: exchanges.map((_, i) => i + 1), mean: exchanges.map(({ down, up }) => down + up) }];
@@ -97,7 +101,7 @@ function redraw() {
   parts.happened.replaceChildren(...(told.length ? [h("section", { class: "sheet", id: "happened" }, h("h2", {}, "What happened"), h("ul", { class: "told" }, told))] : []));
   const rows = exchanges.map(({ what, down, up, seconds }, i) => [i + 1, what, down, up, Number(seconds.toPrecision(3))]).reverse();
   const log = table({ columns: ["exchange", "what", "bytes down", "bytes up", "seconds"], rows }, "Exchanges");
-  parts.exchanges.replaceChildren(h("section", { class: "sheet", id: "exchanges" }, h("h2", {}, "Exchanges"), log));
+  parts.exchanges.replaceChildren(...(rows.length ? [h("section", { class: "sheet", id: "exchanges" }, h("h2", {}, "Exchanges"), log)] : []));
 }
 
 theme();

@@ -12,11 +12,11 @@ from cofed.sites.base import (
     TrainingPlan,
     totals,
 )
+from cofed.sites.chosen_columns import ChosenColumns
 from cofed.sites.columns import ColumnInfo, TableInfo
 from cofed.sites.design import Design, Feature, Target
 from cofed.sites.folds import Folds, GivenFolds, GroupFolds, SiteFolds
 from cofed.sites.memory import MemorySites
-from cofed.sites.network import ChosenColumns
 from cofed.sites.reading import read_sites, read_table, site_files
 from cofed.sites.rows import SiteRows
 from cofed.sites.site_table import SiteTable, TableMismatch

@@ -1,11 +1,10 @@
 """Sites whose rows are elsewhere: the server's end of the door, whatever carries the messages."""
 
-import dataclasses
 import functools
 import hashlib
 import itertools
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, NoReturn, TypeVar
@@ -17,22 +16,21 @@ from jaxtyping import PyTree
 from cofed._util import naming
 from cofed.models import Weights
 from cofed.sites.addition import AbstractAddition, MaskedAddition, PlainAddition, Posed, read_finite
-from cofed.sites.agreement import agree, agree_on_fills
-from cofed.sites.base import AbstractSites, Exchange, Exchanges, QuestionRefused, SiteRefused, TrainingPlan
+from cofed.sites.agreement import agree_on_fills
+from cofed.sites.base import AbstractSites, Exchange, Exchanges, QuestionRefused, TrainingPlan
+from cofed.sites.chosen_columns import ChosenColumns
 from cofed.sites.columns import TableInfo
-from cofed.sites.design import Design, Target
+from cofed.sites.design import Design
 from cofed.sites.exchange_log import Entry, ExchangeLog, read_log
-from cofed.sites.guard import rule_in
 from cofed.sites.link import AbstractLink, CardsChanged, NumbersChanged, Replies, SitesMissing, going_on
-from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
+from cofed.sites.packing import Head, pack
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.questions import question_hash, read_answer
-from cofed.sites.secure.site_end import PadUsed, StaleCard
+from cofed.sites.replies import Reply, opened, whole_number
 from cofed.sites.secure.sum_request import LEAST_SITES
 from cofed.sites.site_table import parts
 
 T = TypeVar("T")
-Reply = tuple[Head, dict[str, np.ndarray]]
 MOST_ATTEMPTS = 5  # at one exchange
 
 
@@ -42,40 +40,6 @@ class Asking(NamedTuple):
     replies: Replies
     said: Head  # what was learnt beside arrays
     arrays: dict[str, np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
-class ChosenColumns:
-    """What of the sites' tables a fit is about; see `cofed.sites.agree`."""
-
-    target: str | Target | None = None
-    features: tuple[str, ...] | None = None
-    factors: Collection[str] = ()
-    missing: str = "refuse"
-    design: Design | None = None  # instead of all that
-    weight: str | None = None  # the column of the rows' weights
-    offset: str | None = None  # the column of what is added to their predictions
-    group: str | None = None  # the column by which rows are in one fold
-    cluster: str | None = None  # the column by which rows are related
-
-    def as_json(self) -> dict[str, object]:
-        """What tells one choice from another."""
-        return {
-            **dataclasses.asdict(self),
-            "target": self.target.model_dump(mode="json") if isinstance(self.target, Target) else self.target,
-            "design": None if self.design is None else self.design.model_dump(mode="json"),
-        }
-
-    def agreed(self, infos: Mapping[str, TableInfo], classify: bool | None = None) -> Design:
-        """The design of all sites' tables."""
-        if self.design is not None:
-            if classify is not None and classify != (self.design.classes is not None):
-                fixed, asked = ("a number", "a class") if classify else ("a class", "a number")
-                raise ValueError(f"the study says that the target is {fixed}, and this fit predicts {asked}")
-            return self.design
-        how = {"factors": self.factors, "missing": self.missing}
-        found = agree(infos, self.target, self.features, classify=classify, **how)
-        return found.with_columns(self.weight, self.offset, self.group, self.cluster)
 
 
 class Network(NamedTuple):
@@ -363,41 +327,3 @@ def folder_without(folder: Path, gone: Sequence[str]) -> Path:
         if not lines or lines[0].get("left_out") == list(gone):
             return found
     return folder
-
-
-def opened(site: str, mark: str, reply: bytes) -> tuple[Head, dict[str, np.ndarray]]:
-    """The head and arrays of a site's reply to the request with this hash."""
-    head, arrays = unpack(reply)
-    kind, trouble = head.get("kind"), head.get("trouble")
-    if not isinstance(kind, str) or not isinstance(trouble, str):
-        raise Malformed("the reply does not say whether it went well")
-    words = trouble[:400] if trouble.isprintable() else clipped(trouble, 400)
-    if kind == QuestionRefused.__name__:
-        raise SiteRefused(f"the site {site} does not answer: {words}", site, rule_in(words))
-    if kind == PadUsed.__name__:
-        raise NumbersChanged(f"{site} would answer the same request with other numbers than before")
-    if kind == StaleCard.__name__:
-        raise StaleCard(words)
-    if kind or trouble:
-        raise Malformed(words)
-    if head.get("answers") != mark or head.get("site") != site:
-        raise Malformed("the reply answers something else, or is of another site")
-    return head, arrays
-
-
-def whole_number(value: object) -> int:
-    """A number of rows that a site has told."""
-    if type(value) is not int or not 0 < value < 2**40:
-        raise Malformed(f"the reply speaks of {clipped(value)} rows")
-    return value
-
-
-def read_info(head: Head) -> TableInfo:
-    """What a site tells of its table."""
-    try:
-        info = TableInfo.model_validate(head.get("info"))
-    except ValueError:
-        raise Malformed("the reply tells nothing of a table") from None
-    if not 0 < info.rows < 2**40 or not info.columns:
-        raise Malformed(f"the reply speaks of {info.rows} rows and {len(info.columns)} columns")
-    return info

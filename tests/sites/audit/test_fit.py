@@ -9,7 +9,7 @@ from cofed import estimators
 from cofed.sites.audit import AuditLog, verify
 from cofed.sites.audit.summary import in_words
 from cofed.sites.guard import AbstractGuard, OpenGuard, Refusal
-from cofed.sites.network import SitesMissing
+from cofed.sites.link import SitesMissing
 from cofed.sites.packing import pack, unpack
 from cofed.sites.secure.invitation import PLAIN
 from cofed.sites.secure.keys import SiteKeys

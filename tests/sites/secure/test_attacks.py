@@ -19,10 +19,10 @@ from cofed.sites import Design, Feature, Scaling, SiteTable
 from cofed.sites.addition import MaskedAddition
 from cofed.sites.audit import verify
 from cofed.sites.local import LocalSite
-from cofed.sites.network import opened
 from cofed.sites.packing import Malformed, pack, unpack
 from cofed.sites.queries import LookMessage, Message, look, sums
 from cofed.sites.questions import question_bytes, question_hash, read_answer
+from cofed.sites.replies import opened
 from cofed.sites.secure import site_end
 from cofed.sites.secure.invitation import Invitation
 from cofed.sites.secure.keys import SiteKeys

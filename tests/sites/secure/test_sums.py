@@ -12,7 +12,7 @@ from cofed import estimators
 from cofed.losses import Poisson, Squared, Tweedie
 from cofed.sites import QuestionRefused, Scaling, table_sites
 from cofed.sites.audit import verify
-from cofed.sites.network import SitesMissing
+from cofed.sites.link import SitesMissing
 from cofed.sites.packing import pack, unpack
 from cofed.sites.queries import LookMessage, Message, look, sums
 from tests.sites.secure.worlds import MaskedLink, over, tables

@@ -9,10 +9,12 @@ import pandas as pd
 
 from cofed.sites import ChosenColumns, Exchanges, SiteTable
 from cofed.sites.guard import AbstractGuard, OpenGuard
+from cofed.sites.link import AbstractLink, CardsChanged, Replies, SitesMissing
 from cofed.sites.local import Consent, LocalSite
-from cofed.sites.network import AbstractLink, CardsChanged, NetworkSites, Replies, SitesMissing, opened, read_info
+from cofed.sites.network import NetworkSites
 from cofed.sites.packing import Malformed
 from cofed.sites.questions import question_hash
+from cofed.sites.replies import opened, read_info
 from cofed.sites.secure.invitation import Invitation
 from cofed.sites.secure.site_end import StaleCard
 

@@ -40,9 +40,9 @@ for (name in c("usual", "exact")) {
 }
 cat(sum(taken[c("user.self", "sys.self")]), as.character(packageVersion("glmnet")))
 """
+# How a problem's name begins, and what glmnet calls its family.
 FAMILIES = {"logistic": "binomial", "Poisson": "poisson", "multinomial": "multinomial", "linear": "gaussian"}
 CLASSES = 4  # of the multinomial problem
-"""How a problem's name begins, and what glmnet calls its family."""
 
 
 def here(name: str) -> dict[str, object]:

@@ -64,7 +64,7 @@ def survival(
     with ending_in_words("Stopped before there was anything to say."):
         try:
             if processes:
-                tables = as_tables(sites) if client is None else tables_of_frame(given, client)
+                tables = as_tables(given) if isinstance(given, Path) else tables_of_frame(given, client)
                 chosen, factors = Target(name=time, event=event, entry=entry), () if group is None else (group,)
                 columns = ChosenColumns(chosen, factors, factors, missing)
                 with of_processes(tables, lambda _: columns, plain, policy) as far:

@@ -74,6 +74,7 @@ from .losses import AbstractLoss as AbstractLoss
 from .losses import Gamma as Gamma
 from .losses import Huber as Huber
 from .losses import Logistic as Logistic
+from .losses import NegativeBinomial as NegativeBinomial
 from .losses import Poisson as Poisson
 from .losses import SmoothQuantile as SmoothQuantile
 from .losses import Softmax as Softmax

@@ -249,6 +249,7 @@ enrol("PNorm.norm", traced(cofed.PNorm().norm), {"w": W}, w=tree)
 # Losses, models, regularizers, the problem.
 enrol("Huber", cofed.Huber, {}, delta=rate)
 enrol("Tweedie", cofed.Tweedie, {}, power=k.grid_of(k.real(1, 2)))
+enrol("NegativeBinomial", cofed.NegativeBinomial, {}, theta=k.optional(rate))
 enrol("SmoothQuantile", cofed.SmoothQuantile, {}, level=k.grid_of(k.real(0.001, 0.999)), width=rate)
 enrol("Softmax", cofed.Softmax, {}, classes=k.optional(k.whole(2, 10**6)))
 enrol("Squared", cofed.Squared, {}, half=k.flag)

@@ -21,15 +21,17 @@ SITES, N = hospitals.SITES, len(Y)
 RNG = np.random.default_rng(5)
 AMOUNTS = RNG.gamma(2.0, np.exp(0.3 * X[:, 0] - 0.2 * X[:, 2] + 2))
 COSTS = np.where(RNG.random(N) < 0.3, 0.0, AMOUNTS)  # many are 0
+COUNTS = RNG.poisson(RNG.gamma(0.8, np.exp(0.3 * X[:, 0] - 0.2 * X[:, 2] + 1) / 0.8)).astype(float)
 WILD = Y + np.where(RNG.random(N) < 0.1, 30, 0) * RNG.normal(size=N)  # with outliers
 FAMILIES = {
     "gamma": (cofed.Gamma(), AMOUNTS),
     "tweedie": (cofed.Tweedie(1.4), COSTS),
+    "negative binomial": (cofed.NegativeBinomial(0.8), COUNTS),
     "huber": (cofed.Huber(1.2), WILD),
     "quantile": (cofed.SmoothQuantile(0.7, 0.4), WILD),
 }
-ALPHAS = {"gamma": 0.05, "tweedie": 0.1, "huber": 0.3, "quantile": 0.05}
-SLOW = ("tweedie", "quantile")
+ALPHAS = {"gamma": 0.05, "negative binomial": 0.05, "tweedie": 0.1, "huber": 0.3, "quantile": 0.05}
+SLOW = ("tweedie", "quantile", "negative binomial")
 every_family = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in FAMILIES]
 )

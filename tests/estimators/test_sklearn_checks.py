@@ -14,6 +14,7 @@ SLOW = [
     estimators.FederatedPoisson(),
     estimators.FederatedGLM(cofed.Gamma()),
     estimators.FederatedGLM(cofed.Huber()),
+    estimators.FederatedGLM(cofed.NegativeBinomial()),
     estimators.FederatedCox(),
     estimators.FederatedGroupLasso(),
     estimators.FederatedTraceRegression(),
@@ -28,13 +29,26 @@ SLOW = [
 ]
 
 
+WEIGHTS = "check_sample_weight_equivalence_on_dense_data"
+
+
+def expected_failures(estimator):
+    """Checks that ask for what an estimator does not promise, with the reason."""
+    if isinstance(estimator, estimators.FederatedConstrained):
+        # 9 rows that count and 11 parameters: many models fit exactly, and differ on the rows of weight 0.
+        return {WEIGHTS: "the model of so few rows is not unique"}
+    if isinstance(estimator, estimators.FederatedCox):
+        return {WEIGHTS: "times to an event take no weights, and a sentence says so"}
+    return {}
+
+
 @parametrize_with_checks(FAST)
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks(SLOW)
+@parametrize_with_checks(SLOW, expected_failed_checks=expected_failures)
 def test_scikit_learns_checks_of_the_others(estimator, check):
     check(estimator)
 

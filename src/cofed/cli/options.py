@@ -12,7 +12,8 @@ from cofed.cli.messages import refuse
 
 MOST = 2**31 - 1  # counters and seeds have 32 bits (the same number is in cofed._util.checks, which loads NumPy)
 FAMILIES_HELP = (
-    "gaussian, binomial, multinomial, poisson, gamma, tweedie(power), huber(delta), quantile(level, width) or cox"
+    "gaussian, binomial, multinomial, poisson, negbin, gamma, tweedie(power), huber(delta), "
+    "quantile(level, width) or cox"
 )
 MOST_FOLDS = (2, 100)
 BY_SITE = "leave-one-site-out"  # the same words are in cofed.estimators, which loads NumPy

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -45,6 +46,9 @@ from cofed.sites.queries import SumsAnswer
 from cofed.sites.row_options import RowNumbers, RowOptions, predicted_offset, row_options, with_row_options
 
 Model = TypeVar("Model", bound="FederatedLinearModel")
+Solve = Callable[[StandardizedProblem, CertifiedFit | None], CertifiedFit]
+
+SETTLED = 1e-9  # how exactly numbers of a loss are estimated
 
 
 class FederatedLinearModel(BaseEstimator):
@@ -122,10 +126,8 @@ class FederatedLinearModel(BaseEstimator):
         sites = self._sites_of(row_options(type(self).__name__, X, sample_weight, offset), y, clients)
         if vars(self).get("privacy") is not None:
             return self._fit_privately(sites)
-        problem = self._standardized(sites)
+        problem, answer = self._settled(self._standardized(sites), self._solve, SETTLED)
         forget_inference(self)
-        psi = self._penalty(problem, float(vars(self).get("alpha", 0)))
-        answer = solve(problem, psi, self.algorithm, float(self.tol), int(self.max_rounds))
         answer.warn()
         self._set_fitted(problem, answer)
         self._remember(X, problem)
@@ -265,6 +267,19 @@ class FederatedLinearModel(BaseEstimator):
 
         check_is_fitted(self)
         save(self, path)
+
+    def _solve(self, problem: StandardizedProblem, before: CertifiedFit | None) -> CertifiedFit:
+        """The model of the estimator's strength, begun from that of a similar problem."""
+        psi = self._penalty(problem, float(vars(self).get("alpha", 0)))
+        if before is not None:
+            before = dataclasses.replace(before, assessment=problem.assess(psi, before.w))
+        return solve(problem, psi, self.algorithm, float(self.tol), int(self.max_rounds), before)
+
+    def _settled(
+        self, problem: StandardizedProblem, solve: Solve, near: float
+    ) -> tuple[StandardizedProblem, CertifiedFit]:
+        """The problem with all numbers of its loss, and its answer; those that are estimated to so many parts."""
+        return problem, solve(problem, None)
 
     def _fit_privately(self: Model, sites: AbstractSites) -> Model:
         """Fit to noised sums only."""

@@ -16,7 +16,7 @@ from cofed.estimators.fitted_state import forget_inference, refuse_privacy
 from cofed.estimators.fold_choice import CV, AskedFolds, asked_folds, check_cv, column_of, with_folds, without_column
 from cofed.estimators.lock_step import PathsAnswer
 from cofed.estimators.measures import MEASURES, check_measure, measured
-from cofed.estimators.path import MOST, collect, ordered, solve_paths, strengths, warn
+from cofed.estimators.path import MOST, NEAR, collect, ordered, solve_paths, strengths, warn
 from cofed.estimators.plots import CrossValidation, plot_cv
 from cofed.estimators.progress import CertifiedFit, FitProgress
 from cofed.estimators.solver import solve
@@ -124,15 +124,21 @@ class CrossValidated(FederatedLinearModel):
             check_measure(owner, self.measure, self._loss())
             sites = with_folds(owner, sites, asked, options, clients)
             folds = asked.of_sites(sites.names, int(self.random_state), self._classifies)
-        problem = self._standardized(sites, folds)
-        self.alphas_ = strengths(self, problem, int(self.n_alphas), float(self.eps)) if given is None else given
-        found = solve_paths(self, problem, self.alphas_, folds is not None)
-        warn(found.models)
-        self.path_ = collect(self, problem, self.alphas_, found.models)
-        if folds is not None:
-            warn([fit for own in found.of_folds for fit in own], "models of cross-validation")
-            self._cross_validate(problem, found)
-        self._set_fitted(problem, self._choose(problem, found.models))
+        found = []
+
+        def selected(problem: StandardizedProblem, before: CertifiedFit | None) -> CertifiedFit:
+            self.alphas_ = strengths(self, problem, int(self.n_alphas), float(self.eps)) if given is None else given
+            found[:] = [solve_paths(self, problem, self.alphas_, has_folds)]
+            self.path_ = collect(self, problem, self.alphas_, found[0].models)
+            if has_folds:
+                self._cross_validate(problem, found[0])
+            return self._choose(problem, found[0].models)
+
+        problem, answer = self._settled(self._standardized(sites, folds), selected, NEAR)
+        warn(found[0].models)
+        warn([fit for own in found[0].of_folds for fit in own], "models of cross-validation")
+        answer.warn()
+        self._set_fitted(problem, answer)
         self._remember(X, problem)
         return self
 
@@ -201,7 +207,6 @@ class CrossValidated(FederatedLinearModel):
             answer = fit.finished(answer.w, fit.assess(answer.w), answer.algorithm)
         if not answer.certificate.converged:
             answer = solve(problem, psi, self.algorithm, float(self.tol), int(self.max_rounds), answer)
-            answer.warn(stacklevel=4)
         return answer
 
     def _cross_validate(self, problem: StandardizedProblem, found: PathsAnswer) -> None:

@@ -9,29 +9,34 @@ from sklearn.utils import Tags
 
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
+from cofed.estimators.base import Solve
 from cofed.estimators.cross_validation import CrossValidated
+from cofed.estimators.dispersion import alternated, first_theta, surveyed_at
 from cofed.estimators.feature_blocks import treated_apart
 from cofed.estimators.feature_options import Chosen, PerFeature
 from cofed.estimators.fold_choice import CV
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
+from cofed.estimators.progress import CertifiedFit
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
+from cofed.estimators.survey import Survey
 from cofed.estimators.with_feature_options import WithFeatureOptions
-from cofed.losses import AbstractLoss, Squared
-from cofed.sites import AbstractSites
-from cofed.sites.intake import Features, FitFeatures, Labels
+from cofed.losses import AbstractLoss, NegativeBinomial, Squared
+from cofed.sites import AbstractSites, Folds
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels
 from cofed.sites.queries import SumsAnswer
 from cofed.sites.queries.base import n_outputs
-from cofed.sites.row_options import RowNumbers
+from cofed.sites.row_options import RowNumbers, RowOptions
 
 
 class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
     """Sparse regression with any convex loss of a number, on rows that stay with their clients, to the pooled answer.
 
     Minimises mean f(z, y) + alpha (l1_ratio |w|_1 + (1 - l1_ratio) ||w||^2 / 2), z = x w + b, over all N rows. The loss
-    f brings its link and its deviance: `cofed.Gamma()`, `cofed.Tweedie(power)` and `cofed.Poisson()` predict exp(z). A
-    loss of one's own is a subclass of `cofed.AbstractLoss` that says its `curvature`, and either its `conjugate` or
-    that it `attains_zero`; it serves in process (over a network no code travels to a site).
+    f brings its link and its deviance: `cofed.Gamma()`, `cofed.Tweedie(power)`, `cofed.NegativeBinomial()` and
+    `cofed.Poisson()` predict exp(z). A loss of one's own is a subclass of `cofed.AbstractLoss` that says its
+    `curvature`, and either its `conjugate` or that it `attains_zero`; it serves in process (over a network no code
+    travels to a site).
 
     Parameters
     ----------
@@ -68,6 +73,8 @@ class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         The intercept.
     support_ : ndarray of bool
         True where a feature is used.
+    loss_ : AbstractLoss
+        The loss with the theta that was estimated, of `cofed.NegativeBinomial()` only.
     certificate_ : Certificate
         How far from optimal the fit can be.
     n_rounds_, bytes_ : int
@@ -176,7 +183,34 @@ class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
             raise ValueError(f"{type(self).__name__}: y must have a value above 0, but all are 0")
 
     def _loss(self) -> AbstractLoss:
-        return Squared() if self.loss is None else self.loss
+        """The loss, with the numbers that were estimated."""
+        given = Squared() if self.loss is None else self.loss
+        return vars(self).get("loss_", given)
+
+    def _sites_of(self, given: RowOptions, y: Labels, clients: Clients) -> AbstractSites:
+        self.__dict__.pop("loss_", None)  # of an earlier fit
+        return super()._sites_of(given, y, clients)
+
+    def _standardized(self, sites: AbstractSites, folds: Folds | None = None) -> StandardizedProblem:
+        """The problem; of a loss whose theta is not known, with that of the model without features."""
+        loss = self._loss()
+        if not isinstance(loss, NegativeBinomial) or not loss.is_open:
+            return super()._standardized(sites, folds)
+        self.loss_ = NegativeBinomial(1.0)
+        problem = super()._standardized(sites, folds)
+        return self._of_theta(surveyed_at(problem, first_theta(problem)))
+
+    def _of_theta(self, found: Survey) -> StandardizedProblem:
+        """The problem of a survey with some theta, which is kept."""
+        self.loss_ = found.loss
+        return self._posed(found)
+
+    def _settled(
+        self, problem: StandardizedProblem, solve: Solve, near: float
+    ) -> tuple[StandardizedProblem, CertifiedFit]:
+        if isinstance(self.loss, NegativeBinomial) and self.loss.is_open:
+            return alternated(problem, self._of_theta, solve, near)
+        return super()._settled(problem, solve, near)
 
     def _penalty(self, problem: StandardizedProblem, alpha: float) -> WeightedElasticNet:
         return elastic_net(alpha, float(self.l1_ratio), problem.units, options=self._feature_options())
@@ -248,6 +282,8 @@ class FederatedGLMCV(CrossValidated, FederatedGLM):
         The intercept.
     support_ : ndarray of bool
         True where a feature is used.
+    loss_ : AbstractLoss
+        The loss with the theta that was estimated, of `cofed.NegativeBinomial()` only.
     certificate_ : Certificate
         How far from optimal the fit can be.
     n_rounds_, bytes_ : int

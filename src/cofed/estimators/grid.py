@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
+from cofed.engine.job import traced
 from cofed.estimators.bundle import Curvature, Vector
 from cofed.estimators.certificate import (
     Assessment,
@@ -57,7 +58,8 @@ class Grid:
     def __init__(self, sets: Sequence[TrainingSet]):
         self.sets = sets
         first = sets[0].problem
-        self.model, self.loss, self.start = first.model, first.loss, first.start
+        self.model, self.start = first.model, first.start
+        self.loss = traced(first.loss, np.float64)  # its numbers are arguments of compiled programs
         self.nulls = stacked([one.problem.null for one in sets])
         self.psis = stacked([one.psi for one in sets])
         self.looks = 0

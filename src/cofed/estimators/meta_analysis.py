@@ -28,6 +28,7 @@ from cofed.estimators.inference.table import check_possible, positions, tabulate
 from cofed.estimators.inference.unpenalised import Separated
 from cofed.estimators.logistic import FederatedLogisticRegression
 from cofed.estimators.poisson import FederatedPoisson
+from cofed.losses import NegativeBinomial
 from cofed.sites import AbstractSites, ExchangeTotal, SiteRefused, totals
 from cofed.sites.intake import Clients, FitFeatures, Labels, feature_names
 from cofed.sites.row_options import RowNumbers, row_options
@@ -177,6 +178,9 @@ def meta_analysis(
     checks.one_of("small_sites", small_sites, ("refuse", "drop"))
     share = checks.share("level", level)
     sites = given._sites_of(row_options(type(given).__name__, X, sample_weight, offset), y, clients)
+    loss = given._loss()
+    if isinstance(loss, NegativeBinomial) and loss.is_open:
+        raise ValueError(f"{OWNER}: NegativeBinomial needs a theta here, such as that of a fit (loss_)")
     if len(sites.names) < 2:
         raise ValueError(f"{OWNER}: there must be two sites or more, and there is 1; name the rows' sites (clients=)")
     if isinstance(model, str) and model == "binomial" and len(vars(given)["classes_"]) > 2:

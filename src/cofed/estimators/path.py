@@ -34,6 +34,7 @@ from cofed.sites.intake import Clients, FitFeatures, Labels, feature_names
 from cofed.sites.row_options import RowNumbers, RowOptions, row_options
 
 MOST = 10_000  # strengths of a path
+NEAR = 1e-3  # how exactly numbers of a loss are estimated, beside strengths
 STRONG = 1e50  # times a penalty, and no feature that is penalised is in use
 
 
@@ -190,10 +191,19 @@ def solved_path(
     if asked.dfmax is not None:
         check_count(name, "dfmax", asked.dfmax)
     alphas = None if asked.alphas is None else ordered(name, asked.alphas)
-    problem = estimator._standardized(estimator._sites_of(given, y, clients))
-    if alphas is None:
-        alphas = strengths(estimator, problem, int(asked.n_alphas), float(asked.eps))
-    answers = solve_paths(estimator, problem, alphas).models
+    answers: list[CertifiedFit] = []
+
+    def solved(problem: StandardizedProblem, before: CertifiedFit | None) -> CertifiedFit:
+        nonlocal alphas
+        if asked.alphas is None:
+            alphas = strengths(estimator, problem, int(asked.n_alphas), float(asked.eps))
+        assert alphas is not None
+        answers[:] = solve_paths(estimator, problem, alphas).models
+        return answers[-1]
+
+    begin = estimator._standardized(estimator._sites_of(given, y, clients))
+    problem, _ = estimator._settled(begin, solved, NEAR)
+    assert alphas is not None
     if asked.dfmax is not None:
         used = [int(np.any(np.atleast_2d(np.asarray(fit.w.coef).T), axis=0).sum()) for fit in answers]
         kept = next((i for i, count in enumerate(used) if count > int(asked.dfmax)), len(used))

@@ -29,6 +29,7 @@ def summary(model: FederatedLinearModel) -> str:
         *intervals(model),
         *exactness(model),
         *([f"events        {vars(model)['n_events_']}"] if "n_events_" in vars(model) else []),
+        *([f"loss          {vars(model)['loss_']}, by maximum likelihood"] if "loss_" in vars(model) else []),
         *effects(model),
         f"clients       {len(model.clients_)}: {sites}{f' and {more} more' if more > 0 else ''}",
         f"algorithm     {model.algorithm_}",

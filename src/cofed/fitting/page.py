@@ -26,6 +26,7 @@ FAMILIES = {
     "poisson": "Poisson model",
     "gamma": "Gamma model",
     "tweedie": "Tweedie model",
+    "negbin": "Negative binomial model",
     "huber": "Robust linear model",
     "quantile": "Quantile regression",
     "cox": "Cox model",

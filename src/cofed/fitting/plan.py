@@ -42,8 +42,9 @@ class FitPlan:
     ----------
     family : str
         What the target is: "gaussian", a number; "binomial", one of two classes; "multinomial", one of several;
-        "poisson", a count; "gamma", a positive amount; "tweedie(power)", an amount that may be 0; "huber(delta)" and
-        "quantile(level, width)", a number with outliers, and a quantile of one; "cox", the time to an event.
+        "poisson", a count; "negbin", a count that varies more; "gamma", a positive amount; "tweedie(power)", an amount
+        that may be 0; "huber(delta)" and "quantile(level, width)", a number with outliers, and a quantile of one;
+        "cox", the time to an event.
     penalty : {"l1", "elasticnet", "group"}
         "group" takes the columns of one variable (the levels of a factor) together.
     l1_ratio : float or None

@@ -13,6 +13,7 @@ from cofed.losses.function import FunctionLoss
 from cofed.losses.huber import Huber
 from cofed.losses.label_units import LabelMoments, LabelUnits
 from cofed.losses.logistic import Logistic
+from cofed.losses.negative_binomial import NegativeBinomial
 from cofed.losses.poisson import Poisson, PoissonDeviance
 from cofed.losses.quantile import SmoothQuantile
 from cofed.losses.reweighted import Reweighted
@@ -35,6 +36,7 @@ __all__ = [
     "LabelMoments",
     "LabelUnits",
     "Logistic",
+    "NegativeBinomial",
     "Poisson",
     "PoissonDeviance",
     "Prediction",

@@ -5,12 +5,14 @@ import inspect
 
 from cofed.losses.base import AbstractLoss
 from cofed.losses.huber import Huber
+from cofed.losses.negative_binomial import NegativeBinomial
 from cofed.losses.quantile import SmoothQuantile
 from cofed.losses.tweedie import Gamma, Tweedie
 
 FAMILIES: dict[str, type[AbstractLoss]] = {
     "gamma": Gamma,
     "tweedie": Tweedie,
+    "negbin": NegativeBinomial,
     "huber": Huber,
     "quantile": SmoothQuantile,
 }

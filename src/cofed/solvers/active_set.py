@@ -20,6 +20,7 @@ from cofed._util.rounding import EPS
 Vector = np.ndarray
 SWEEPS = 2000  # of coordinate descent
 FEW, MOST = 20, 200  # steps from a guess, and from an answer to nearly the same problem
+FARTHEST = 1e100  # coordinates: products of larger ones overflow
 LIFT = 1e-11  # of the diagonal, for what has no curvature; later steps make up for it
 
 
@@ -125,7 +126,10 @@ def descended(q: ElasticQuadratic, z: Vector, most: int) -> tuple[Vector, bool]:
         if calm and not new.any():
             return z, True
         active, step = block_step(q, pull, used, new, calm)
-        z = advanced(q, z, active, step, pull)
+        moved = advanced(q, z, active, step, pull)
+        if not np.abs(moved).max() < FARTHEST:  # along a direction that is flat but for rounding
+            return z, False
+        z = moved
         if pull[active] @ step <= noise[active] @ np.abs(step):  # a step that rounding has made
             return z, True
     return z, False

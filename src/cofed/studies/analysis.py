@@ -33,8 +33,9 @@ class Analysis(StudyPart):
         The variable to predict; of "cox", that of times.
     family : str
         What the target is: "gaussian", a number; "binomial", one of two classes; "multinomial", one of several;
-        "poisson", a count; "gamma", a positive amount; "tweedie(power)", an amount that may be 0; "huber(delta)" and
-        "quantile(level, width)", a number with outliers, and a quantile of one; "cox", the time to an event.
+        "poisson", a count; "negbin", a count that varies more; "gamma", a positive amount; "tweedie(power)", an amount
+        that may be 0; "huber(delta)" and "quantile(level, width)", a number with outliers, and a quantile of one;
+        "cox", the time to an event.
     features : list of str, optional
         The variables to predict from; all others where not given.
     penalty : {"l1", "elasticnet", "group"}

@@ -20,6 +20,7 @@ from cofed.losses import AbstractLoss, Squared
 from cofed.losses.cox import follow_up
 from cofed.sites.queries import (
     ConcordanceMessage,
+    DispersionMessage,
     GroupsMessage,
     HeldOutMessage,
     InterceptsMessage,
@@ -61,6 +62,8 @@ def count_points(message: Message) -> int:
             return models * k + len(message.closer) * k * (k + 1) // 2
         case ProductMessage():
             return int(np.size(message.direction_intercept))
+        case DispersionMessage():
+            return len(message.log_theta)
         case MeatMessage() | ScoreMessage():
             return int(np.size(message.intercept))
         case InterceptsMessage() | ConcordanceMessage():
@@ -83,6 +86,8 @@ def models_of(message: Message) -> np.ndarray | None:
     """The models of a question that tells of single models' predictions, a column each; None where it tells none."""
     if isinstance(message, (LookMessage, HeldOutMessage)):
         return np.moveaxis(np.asarray(message.coef), 1, 0).reshape(np.shape(message.coef)[1], -1)
+    if isinstance(message, DispersionMessage):
+        return np.asarray(message.coef)
     return coefficients(message)
 
 

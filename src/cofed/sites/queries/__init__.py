@@ -1,6 +1,7 @@
 """The fixed list of questions that a site answers: named, versioned, pure functions whose answers are summed."""
 
 from cofed.sites.queries.base import AbstractQuery, Message
+from cofed.sites.queries.dispersion import DispersionAnswer, DispersionMessage, dispersion
 from cofed.sites.queries.held_out import HeldOutAnswer, HeldOutMessage, held_out
 from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, ProductMessage, look, product
 from cofed.sites.queries.meat import MeatAnswer, MeatMessage, meat
@@ -44,7 +45,7 @@ QUERIES: dict[str, AbstractQuery] = {
     query.name: query
     for query in (
         *(sums, moments, gram, columns, look, product, score, meat, observed, histogram, intercepts, held_out),
-        *(life_table, log_rank, concordance),
+        *(life_table, log_rank, concordance, dispersion),
         *(private_moments, private_gradient),
     )
 }
@@ -56,6 +57,8 @@ __all__ = [
     "ColumnsMessage",
     "ConcordanceAnswer",
     "ConcordanceMessage",
+    "DispersionAnswer",
+    "DispersionMessage",
     "GramAnswer",
     "GramMessage",
     "HeldOutAnswer",
@@ -83,6 +86,7 @@ __all__ = [
     "SumsAnswer",
     "columns",
     "concordance",
+    "dispersion",
     "gram",
     "held_out",
     "histogram",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.estimators import hospitals, survival
 from tests.sites.secure import worlds
 
-from cofed.estimators import FederatedCox, load
-from cofed.sites import Target
+from cofed.estimators import FederatedCox, FederatedCoxCV, load
+from cofed.sites import Folds, Target
 from cofed.statistics.survival import baseline_hazard
 
 SITES = hospitals.SITES
@@ -95,6 +95,25 @@ def test_the_score_is_the_c_index_of_pairs_within_sites(entries):
     assert model.score(X, y) == pytest.approx(index_by_definition(y, risk, np.zeros(len(X))), abs=1e-15)
     with pytest.raises(ValueError, match="of no two rows of a client it is known"):
         model.score(X[:3], y[:3] * 0 + [*([0.0] * entries), 1.0, 0.0], clients=SITES[:3])
+
+
+def test_the_c_index_of_held_out_rows_chooses_a_strength():
+    X, y = survival.follow_up()
+    alphas = [0.2, 0.03]
+    model = FederatedCoxCV(alphas=alphas, cv=2, measure="c_index").fit(X, y, clients=SITES)
+    fold = np.empty(len(y), int)
+    for site in np.unique(SITES):
+        fold[site == SITES] = Folds(2, 0, FederatedCoxCV._classifies).of_rows(str(site), y[site == SITES], None)
+    found = np.empty((2, 2))
+    for k in range(2):
+        for i, alpha in enumerate(alphas):
+            # The strength is of all rows' features, standardised by the rows that are learnt from.
+            own = FederatedCox(alpha).fit(X[fold != k], y[fold != k], clients=SITES[fold != k])
+            found[k, i] = index_by_definition(y[fold == k], X[fold == k] @ own.coef_, SITES[fold == k])
+    weight = np.bincount(fold) / len(fold)
+    np.testing.assert_allclose(model.cv_mean_, weight @ found, atol=2e-3)  # pairs that are nearly tied
+    assert model.alpha_min_ == alphas[int(np.argmax(model.cv_mean_))]
+    assert [one.what for one in model.exchanges_].count("concordance") == 1
 
 
 def test_sites_elsewhere_tell_counts_of_pairs():

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, mean_absolute_error, roc_auc_score
+from statsmodels.stats.proportion import proportion_confint
 from tests.estimators import hospitals
 
 from cofed import Logistic
@@ -71,6 +72,37 @@ def test_a_measure_is_that_of_the_pooled_rows_by_fold(predicted, measure):
         assert model.alpha_min_ == model.alphas_[np.argmin(model.cv_mean_)]
 
 
+def test_curves_are_those_of_the_pooled_rows(predicted, tmp_path):
+    X, _ = hospitals.classes()
+    y, _, chance = predicted
+    model = FederatedLogisticRegressionCV(alphas=ALPHAS, standardize=False, cv=3, measure="auc")
+    model.fit(X, y, clients=SITES)
+    model.save(tmp_path / "model.safetensors")
+    curves, own = load(tmp_path / "model.safetensors").curves_, chance[ALPHAS.index(model.alpha_)]
+    assert abs(curves.auc - roc_auc_score(y, own)) <= curves.auc_bound + 1e-3
+    place = np.searchsorted(curves.edges, np.log(own / (1 - own)))
+    bins = len(curves.rows)
+    # A row of which the prediction is next to an edge may be counted beside it: models of folds are exact to 1e-5.
+    for counts, weight in ((curves.rows, 1.0 + 0 * y), (curves.ones, y), (curves.expected, own)):
+        assert np.abs(np.cumsum(counts) - np.cumsum(np.bincount(place, weight, minlength=bins))).max() <= 1.01
+    found = curves.roc
+    assert found.iloc[[0, -1], 1:].to_numpy().tolist() == [[0, 0], [1, 1]]
+    for _, (threshold, false, true) in found.iloc[1:-1].iterrows():
+        assert abs(np.mean(own[y == 1] > threshold) - true) <= 1.01 / np.sum(y == 1)
+        assert abs(np.mean(own[y == 0] > threshold) - false) <= 1.01 / np.sum(y == 0)
+    table = curves.calibration(4)
+    assert table["rows"].sum() == len(y)
+    assert (table["rows"] @ table["observed"], table["rows"] @ table["expected"]) == pytest.approx(
+        (y.sum(), own.sum()), rel=1e-3
+    )
+    low, high = proportion_confint(table["rows"] * table["observed"], table["rows"], method="wilson")
+    np.testing.assert_allclose(table[["low", "high"]], np.column_stack([low, high]), atol=1e-12)
+    curves.plot(tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 0
+    other = FederatedLogisticRegressionCV(alphas=ALPHAS, standardize=False, cv=3).fit(X, y, clients=SITES)
+    assert not hasattr(other, "curves_")
+
+
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), rows=st.integers(12, 32), steep=st.floats(0, 3))
 def test_counts_in_bins_bound_the_area_and_sums_are_those_of_scikit_learn(seed, rows, steep):
@@ -121,8 +153,8 @@ def test_measures_that_a_model_does_not_have():
     X, y = hospitals.linear()
     with pytest.raises(ValueError, match="measure='auc' is for models of two classes; this one has"):
         FederatedLassoCV(measure="auc").fit(X, y, clients=SITES)
-    with pytest.raises(ValueError, match="measure must be one of deviance, mse, mae, misclassification, auc"):
+    with pytest.raises(ValueError, match="measure must be one of deviance, mse, mae, misclassification, auc, c_index"):
         FederatedLassoCV(measure="accuracy").fit(X, y, clients=SITES)
     times = np.column_stack([np.arange(1.0, len(y) + 1), np.ones(len(y))])
-    with pytest.raises(ValueError, match="measure='mse' is for models of single rows; this one has deviance"):
+    with pytest.raises(ValueError, match="measure='mse' is for models of single rows; this one has deviance, c_index"):
         FederatedCoxCV(measure="mse").fit(X, times, clients=SITES)

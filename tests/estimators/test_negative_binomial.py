@@ -29,22 +29,28 @@ def free():
     return FederatedGLM(cofed.NegativeBinomial(), alpha=0.0, exclude=[3, 4, 5]).fit(X, COUNTS, clients=SITES)
 
 
+@jax.jit
+def parts_of(theta, z, y):
+    """What a loss says of a prediction: its value and derivatives, and how A(z) - y B(z) changes over a step of 1."""
+    loss = cofed.NegativeBinomial(theta)
+    slope, bend = jax.grad(loss), jax.grad(jax.grad(loss))
+    apart = loss.cumulant(z) - y * loss.natural(z) - loss.cumulant(z + 1) + y * loss.natural(z + 1)
+    step, scored = loss(z, y) - loss(z + 1, y), jax.grad(Reweighted(loss))(z, y)
+    return loss(z, y), slope(z, y), bend(z, y), jax.grad(bend)(z, y), apart, step, scored
+
+
 @given(st.floats(-8, 8), st.integers(0, 30), LOG_FACTOR)
 def test_the_loss_is_half_the_deviance_of_the_likelihood(z, y, log_theta):
     theta, mean = np.exp(log_theta), np.exp(z)
-    loss = cofed.NegativeBinomial(theta)
     chances = [nbinom.logpmf(y, theta, theta / (theta + m)) for m in (mean, max(y, 1e-300))]
-    at, label = jnp.asarray(z), jnp.asarray(float(y))
-    assert float(loss(at, label)) == pytest.approx(chances[1] - chances[0], rel=1e-7, abs=1e-7)
-    slope, bend = float(jax.grad(loss)(at, label)), jax.grad(jax.grad(loss))
+    found = map(float, parts_of(jnp.asarray(theta), jnp.asarray(z), jnp.asarray(float(y))))
+    value, slope, bend, third, apart, step, scored = found
+    assert value == pytest.approx(chances[1] - chances[0], rel=1e-7, abs=1e-7)
     assert slope == pytest.approx(theta * (mean - y) / (theta + mean), rel=1e-9, abs=1e-12)
-    assert float(bend(at, label)) == pytest.approx((y + theta) * theta * mean / (theta + mean) ** 2, rel=1e-9)
-    assert abs(float(jax.grad(bend)(at, label))) <= float(bend(at, label)) * (1 + 1e-9) + 1e-12
-    # A(z) - y B(z) + c(y)
-    apart = loss.cumulant(at) - label * loss.natural(at) - loss.cumulant(at + 1) + label * loss.natural(at + 1)
-    assert float(apart) == pytest.approx(float(loss(at, label) - loss(at + 1, label)), rel=1e-7, abs=1e-9)
-    squares = Reweighted(loss)
-    assert float(jax.grad(squares)(at, label)) == pytest.approx(slope, rel=1e-9, abs=1e-12)
+    assert bend == pytest.approx((y + theta) * theta * mean / (theta + mean) ** 2, rel=1e-9)
+    assert abs(third) <= bend * (1 + 1e-9) + 1e-12
+    assert apart == pytest.approx(step, rel=1e-7, abs=1e-9)
+    assert scored == pytest.approx(slope, rel=1e-9, abs=1e-12)
 
 
 def test_far_predictions_are_finite_and_units_change_nothing():
@@ -74,6 +80,7 @@ def test_theta_and_coefficients_are_those_of_statsmodels(free):
     assert 0 < free.score(X, COUNTS) < 1
 
 
+@pytest.mark.slow
 def test_a_penalised_model_and_its_theta_are_each_the_best_beside_the_other():
     weight, offset = np.random.default_rng(1).uniform(0.5, 2, N), 0.1 * X[:, 1]
     given = {"clients": SITES, "sample_weight": weight, "offset": offset}
@@ -92,6 +99,7 @@ def test_a_penalised_model_and_its_theta_are_each_the_best_beside_the_other():
     assert model.certificate_.objective == pytest.approx(again.certificate_.objective, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_strength_is_chosen_with_a_theta_of_its_own(tmp_path):
     model = FederatedGLMCV(cofed.NegativeBinomial(), n_alphas=6, cv=3, eps=0.05).fit(X, COUNTS, clients=SITES)
     assert model.path_.converged.all()

@@ -274,7 +274,7 @@ REFUSALS = {
     "one fold of groups": (["--cv", "sex:-1"], "--cv must be from 2 to 100 folds, got -1"),
     "no groups": (["--cv", "patient:5"], "--cv: there is no column 'patient'; the columns are"),
     "groups and bic": (["--select", "bic", "--cv", "sex"], "--select bic needs no folds"),
-    "measure": (["--measure", "r2"], "--measure must be deviance, mse, mae, misclassification or auc, got 'r2'"),
+    "measure": (["--measure", "r2"], "--measure must be deviance, mse, mae, misclassification, auc or c_index, got"),
     "measure of classes": (["--measure", "auc", "--family", "gaussian"], "is for models of two classes"),
     "measure of a path": (["--measure", "mae", "--select", "bic"], "--measure mae is of held-out rows"),
     "alone": (["--errors", "hc3"], "--errors hc3 is for intervals: give --infer too"),

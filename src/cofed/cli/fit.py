@@ -74,7 +74,7 @@ def fit(
         ),
     ] = None,
     measure: Annotated[
-        str, typer.Option(help="What is cross-validated: deviance, mse, mae, misclassification or auc.")
+        str, typer.Option(help="What is cross-validated: deviance, mse, mae, misclassification, auc or c_index.")
     ] = "deviance",
     select: Annotated[
         str | None,

@@ -11,12 +11,14 @@ from cofed.estimators.elastic_net import FederatedElasticNet, FederatedLasso
 from cofed.estimators.glm import FederatedGLM, FederatedGLMCV
 from cofed.estimators.glm_cv import FederatedLogisticRegressionCV, FederatedPoissonCV
 from cofed.estimators.group_lasso import FederatedGroupLasso
+from cofed.estimators.held_out_curves import HeldOutCurves
 from cofed.estimators.logistic import FederatedLogisticRegression
 from cofed.estimators.path import RegularizationPath, regularization_path
 from cofed.estimators.poisson import FederatedPoisson
 from cofed.estimators.relaxed import relaxed_path
 from cofed.estimators.scaler import FederatedStandardScaler
 from cofed.estimators.serialization import load
+from cofed.estimators.stability import StabilitySelection, stability_selection
 from cofed.estimators.trace import FederatedTraceRegression
 
 __all__ = [
@@ -38,10 +40,13 @@ __all__ = [
     "FederatedPoissonCV",
     "FederatedStandardScaler",
     "FederatedTraceRegression",
+    "HeldOutCurves",
     "RegularizationPath",
+    "StabilitySelection",
     "adaptive",
     "concave_path",
     "load",
     "regularization_path",
     "relaxed_path",
+    "stability_selection",
 ]

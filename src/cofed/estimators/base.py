@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -25,7 +24,7 @@ from cofed.estimators.fitted_state import (
     same_columns,
 )
 from cofed.estimators.parameters import check_parameters, refuse_unknown_privacy
-from cofed.estimators.progress import CertifiedFit
+from cofed.estimators.progress import SETTLED, CertifiedFit, Solve, Solved
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.site_effects import intercepts_of_rows, site_effects
 from cofed.estimators.solver import solve
@@ -46,9 +45,6 @@ from cofed.sites.queries import SumsAnswer
 from cofed.sites.row_options import RowNumbers, RowOptions, predicted_offset, row_options, with_row_options
 
 Model = TypeVar("Model", bound="FederatedLinearModel")
-Solve = Callable[[StandardizedProblem, CertifiedFit | None], CertifiedFit]
-
-SETTLED = 1e-9  # how exactly numbers of a loss are estimated
 
 
 class FederatedLinearModel(BaseEstimator):
@@ -271,13 +267,10 @@ class FederatedLinearModel(BaseEstimator):
     def _solve(self, problem: StandardizedProblem, before: CertifiedFit | None) -> CertifiedFit:
         """The model of the estimator's strength, begun from that of a similar problem."""
         psi = self._penalty(problem, float(vars(self).get("alpha", 0)))
-        if before is not None:
-            before = dataclasses.replace(before, assessment=problem.assess(psi, before.w))
-        return solve(problem, psi, self.algorithm, float(self.tol), int(self.max_rounds), before)
+        warm = None if before is None else dataclasses.replace(before, assessment=problem.assess(psi, before.w))
+        return solve(problem, psi, self.algorithm, float(self.tol), int(self.max_rounds), warm)
 
-    def _settled(
-        self, problem: StandardizedProblem, solve: Solve, near: float
-    ) -> tuple[StandardizedProblem, CertifiedFit]:
+    def _settled(self, problem: StandardizedProblem, solve: Solve, near: float) -> Solved:
         """The problem with all numbers of its loss, and its answer; those that are estimated to so many parts."""
         return problem, solve(problem, None)
 

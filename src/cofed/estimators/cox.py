@@ -14,6 +14,7 @@ from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import check_choice, named_refusals
 from cofed.estimators.feature_blocks import treated_apart
 from cofed.estimators.fitted_state import new_rows
+from cofed.estimators.parameters import ratio_of
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import AbstractPartialLikelihood, Breslow, Efron
@@ -217,10 +218,11 @@ class FederatedCox(FederatedLinearModel):
                 raise ValueError(f"{name}: a C-index needs two rows or more")
             sites = copy.copy(self)._intake(X, y, clients)
         with named_refusals(name):
-            found = sites.ask(concordance, ConcordanceMessage(np.asarray(self.coef_)[None, :], loss=self._loss()))
-        if not found.pairs > 0:
+            coef, every = np.asarray(self.coef_)[None, :], np.array([-1], np.int32)
+            found = sites.ask(concordance, ConcordanceMessage(coef, every, loss=self._loss()))
+        if not found.pairs[0] > 0:
             raise ValueError(f"{name}: of no two rows of a client it is known who had the event first")
-        return float((found.concordant[0] + found.tied[0] / 2) / found.pairs)
+        return float((found.concordant[0] + found.tied[0] / 2) / found.pairs[0])
 
     def __getstate__(self) -> dict[str, object]:
         """A pickled or copied estimator does not take event times along."""
@@ -275,7 +277,7 @@ class FederatedCox(FederatedLinearModel):
         return TIES[self.ties]
 
     def _penalty(self, problem: StandardizedProblem, alpha: float) -> WeightedElasticNet:
-        return elastic_net(alpha, float(self.l1_ratio), problem.units)
+        return elastic_net(alpha, ratio_of(self), problem.units)
 
     def _blocks(self, features: int) -> np.ndarray:
-        return treated_apart(features, 1, float(self.l1_ratio))
+        return treated_apart(features, 1, self.l1_ratio)

@@ -1,5 +1,7 @@
 """Cox's model with a strength that the federation chooses."""
 
+from collections.abc import Sequence
+
 import numpy.typing as npt
 
 from cofed._util.types import Given
@@ -16,8 +18,8 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
 
     Parameters
     ----------
-    l1_ratio : float, default=1.0
-        The part of the penalty that is the l1 norm.
+    l1_ratio : float or list of float, default=1.0
+        The part of the penalty that is the l1 norm. Of several, each with strengths of its own, the best is taken.
     ties : {"efron", "breslow"}, default="efron"
         What is assumed where several events of a client have one time: "efron" as R's coxph, "breslow" as glmnet.
     alphas : array-like, optional
@@ -33,7 +35,7 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
     criterion : {"min", "1se", "aic", "bic"}, default="min"
         "min" takes the best cross-validated measure; "1se" the strongest penalty within one standard error of it;
         "aic" and "bic" that criterion of the path, without folds.
-    measure : {"deviance"}, default="deviance"
+    measure : {"deviance", "c_index"}, default="deviance"
         What is cross-validated.
     random_state : int, default=0
         The seed of the folds.
@@ -59,6 +61,8 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
         The cross-validated deviances per row with their standard errors; with folds only.
     alpha_min_, alpha_1se_ : float
         The strengths of "min" and of "1se"; with folds only.
+    l1_ratio_, l1_ratios_, ratio_scores_
+        Of several l1_ratio: the chosen one, all of them, and the best measure (or information criterion) of each.
     coef_ : ndarray of shape (p,)
         Log hazard ratios for the features as they were given.
     intercept_ : float
@@ -95,7 +99,7 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
     def __init__(
         self,
         *,
-        l1_ratio: Given[float] = 1.0,
+        l1_ratio: Given[float | Sequence[float]] = 1.0,
         ties: Given[str] = "efron",
         alphas: Given[npt.ArrayLike | None] = None,
         n_alphas: Given[int] = 100,

@@ -16,7 +16,8 @@ from cofed.estimators.fitted_state import forget_inference, refuse_privacy
 from cofed.estimators.fold_choice import CV, AskedFolds, asked_folds, check_cv, column_of, with_folds, without_column
 from cofed.estimators.lock_step import PathsAnswer
 from cofed.estimators.measures import MEASURES, check_measure, measured
-from cofed.estimators.path import MOST, NEAR, collect, ordered, solve_paths, strengths, warn
+from cofed.estimators.parameters import several
+from cofed.estimators.path import MOST, NEAR, collect, ordered, solve_grids, strengths, warn
 from cofed.estimators.plots import CrossValidation, plot_cv
 from cofed.estimators.progress import CertifiedFit, FitProgress
 from cofed.estimators.solver import solve
@@ -50,9 +51,9 @@ class CrossValidated(FederatedLinearModel):
     criterion : {"min", "1se", "aic", "bic"}, default="min"
         "min" takes the best cross-validated measure; "1se" the strongest penalty within one standard error of it;
         "aic" and "bic" that criterion of the path, without folds.
-    measure : {"deviance", "mse", "mae", "misclassification", "auc"}, default="deviance"
+    measure : {"deviance", "mse", "mae", "misclassification", "auc", "c_index"}, default="deviance"
         What is cross-validated, on the scale of the labels: the mse of two classes is Brier's score. The auc is from
-        counts of predictions in bins, and may be off by `cv_bound_`.
+        counts of predictions in bins, and may be off by `cv_bound_`. The C-index is of pairs of a fold within a site.
     random_state : int, default=0
         The seed of the folds.
 
@@ -69,8 +70,14 @@ class CrossValidated(FederatedLinearModel):
         The cross-validated measures with their standard errors; with folds only.
     cv_bound_ : ndarray
         By how much the measures may be off, of "auc" only.
+    curves_ : HeldOutCurves
+        The ROC curve and the calibration curve of the chosen strength on held-out rows, of "auc" only.
     alpha_min_, alpha_1se_ : float
         The strengths of "min" and of "1se"; with folds only.
+    l1_ratio_ : float
+        The chosen one of several l1_ratio, of which alphas_, path_ and cv_mean_ are.
+    l1_ratios_, ratio_scores_ : ndarray
+        All of them, and the best measure (or information criterion) that each has.
     """
 
     alphas: npt.ArrayLike | None
@@ -124,19 +131,23 @@ class CrossValidated(FederatedLinearModel):
             check_measure(owner, self.measure, self._loss())
             sites = with_folds(owner, sites, asked, options, clients)
             folds = asked.of_sites(sites.names, int(self.random_state), self._classifies)
-        found = []
+        found: list[PathsAnswer] = []
 
         def selected(problem: StandardizedProblem, before: CertifiedFit | None) -> CertifiedFit:
-            self.alphas_ = strengths(self, problem, int(self.n_alphas), float(self.eps)) if given is None else given
-            found[:] = [solve_paths(self, problem, self.alphas_, has_folds)]
-            self.path_ = collect(self, problem, self.alphas_, found[0].models)
-            if has_folds:
-                self._cross_validate(problem, found[0])
-            return self._choose(problem, found[0].models)
+            tried = self._candidates()
+            for one in tried:
+                one.alphas_ = strengths(one, problem, int(self.n_alphas), float(self.eps)) if given is None else given
+            found[:] = solve_grids(tried, problem, [one.alphas_ for one in tried], has_folds)
+            for one, answer in zip(tried, found, strict=True):
+                one.path_ = collect(one, problem, one.alphas_, answer.models)
+                if has_folds:
+                    one._cross_validate(problem, answer)
+            best = self._take_best(tried)
+            return self._choose(problem, found[best].models)
 
         problem, answer = self._settled(self._standardized(sites, folds), selected, NEAR)
-        warn(found[0].models)
-        warn([fit for own in found[0].of_folds for fit in own], "models of cross-validation")
+        warn([fit for one in found for fit in one.models])
+        warn([fit for one in found for own in one.of_folds for fit in own], "models of cross-validation")
         answer.warn()
         self._set_fitted(problem, answer)
         self._remember(X, problem)
@@ -189,17 +200,55 @@ class CrossValidated(FederatedLinearModel):
             other.site_effects_ = None  # of the fit's strength
         return other
 
+    def _candidates(self: Model) -> list[Model]:
+        """The estimator with each of its l1_ratio; itself where it has one."""
+        vars(self).pop("l1_ratio_", None)
+        ratios = several(vars(self).get("l1_ratio"))
+        if ratios is None:
+            return [self]
+        tried = [copy.copy(self) for _ in ratios]
+        for one, ratio in zip(tried, ratios, strict=True):
+            one.l1_ratio_ = float(ratio)
+        return tried
+
+    def _take_best(self: Model, tried: list[Model]) -> int:
+        """Take over what the best of the estimators has found; which one it is."""
+        least = [float(one._losses().min()) for one in tried]
+        best = int(np.argmin(least))
+        if tried[best] is self:
+            return best
+        known = ("l1_ratio_", "alphas_", "path_", "cv_mean_", "cv_se_", "cv_bound_", "_curves")
+        for name in known:
+            vars(self).pop(name, None)
+        vars(self).update({name: value for name, value in vars(tried[best]).items() if name in known})
+        self.l1_ratios_ = np.array([one.l1_ratio_ for one in tried])
+        self.ratio_scores_ = np.array(least) * (-1 if self._is_better_large else 1)
+        return best
+
+    @property
+    def _is_better_large(self) -> bool:
+        """Whether the best strength has the largest measure."""
+        return self.criterion in ("min", "1se") and MEASURES[self.measure].is_better_large
+
+    def _losses(self) -> np.ndarray:
+        """What the best strength has least of."""
+        if self.criterion in ("min", "1se"):
+            return -self.cv_mean_ if self._is_better_large else self.cv_mean_
+        return self.path_.criterion(self.criterion)
+
     def _choose(self, problem: StandardizedProblem, answers: list[CertifiedFit]) -> CertifiedFit:
         """Set the chosen strength, and give its model, solved once more where the path's is not converged."""
+        loss = self._losses()
+        chosen = int(np.argmin(loss))
         if self.criterion in ("min", "1se"):
-            loss = -self.cv_mean_ if MEASURES[self.measure].is_better_large else self.cv_mean_
-            best = int(np.argmin(loss))
-            close = np.flatnonzero(loss <= loss[best] + self.cv_se_[best])
-            self.alpha_min_, self.alpha_1se_ = self.alphas_[best], self.alphas_[close[0]]
-            chosen = best if self.criterion == "min" else int(close[0])
-        else:
-            chosen = int(np.argmin(self.path_.criterion(self.criterion)))
+            close = np.flatnonzero(loss <= loss[chosen] + self.cv_se_[chosen])
+            self.alpha_min_, self.alpha_1se_ = self.alphas_[chosen], self.alphas_[close[0]]
+            chosen = chosen if self.criterion == "min" else int(close[0])
         self.alpha_ = float(self.alphas_[chosen])
+        curves = vars(self).pop("_curves", ())
+        vars(self).pop("curves_", None)
+        if curves:
+            self.curves_ = curves[chosen]
         answer, psi = answers[chosen], self._penalty(problem, self.alpha_)
         fit = FitProgress(problem, psi, float(self.tol), int(self.max_rounds))
         if answer.certificate.converged and problem.hessian is not None:
@@ -218,6 +267,7 @@ class CrossValidated(FederatedLinearModel):
         vars(self).pop("cv_bound_", None)
         if seen.bound is not None:
             self.cv_bound_ = weight @ seen.bound
+        self._curves = seen.curves
         self.cv_se_ = np.sqrt(weight @ (table - self.cv_mean_) ** 2 / (len(rows) - 1))
 
     def _intake(self, X: FitFeatures, y: Labels, clients: Clients) -> AbstractSites:

@@ -1,5 +1,7 @@
 """Lassos and elastic nets that choose their strength themselves."""
 
+from collections.abc import Sequence
+
 import numpy.typing as npt
 
 from cofed._util.types import Given
@@ -151,8 +153,8 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
 
     Parameters
     ----------
-    l1_ratio : float, default=0.5
-        The part of the penalty that is the l1 norm.
+    l1_ratio : float or list of float, default=0.5
+        The part of the penalty that is the l1 norm. Of several, each with strengths of its own, the best is taken.
     alphas : array-like, optional
         The strengths; None takes `n_alphas` from the federation's own alpha_max down to eps times it.
     n_alphas : int, default=100
@@ -207,6 +209,8 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
         The cross-validated measures with their standard errors; with folds only.
     alpha_min_, alpha_1se_ : float
         The strengths of "min" and of "1se"; with folds only.
+    l1_ratio_, l1_ratios_, ratio_scores_
+        Of several l1_ratio: the chosen one, all of them, and the best measure (or information criterion) of each.
     coef_ : ndarray of shape (p,)
         Coefficients for the features as they were given.
     intercept_ : float
@@ -243,7 +247,7 @@ class FederatedElasticNetCV(CrossValidated, FederatedElasticNet):
     def __init__(
         self,
         *,
-        l1_ratio: Given[float] = 0.5,
+        l1_ratio: Given[float | Sequence[float]] = 0.5,
         alphas: Given[npt.ArrayLike | None] = None,
         n_alphas: Given[int] = 100,
         eps: Given[float] = 1e-3,

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.interpolate import CubicHermiteSpline
 from sklearn.exceptions import ConvergenceWarning
 
-from cofed.estimators.progress import CertifiedFit
+from cofed.estimators.progress import Solve, Solved
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.estimators.survey import Survey
 from cofed.losses import NegativeBinomial
@@ -27,8 +27,6 @@ LARGEST = 1e6  # theta, beside the mean: counts that vary like Poisson's
 QUESTIONS = 40  # the most about one model
 TURNS = 40  # the most of theta and the model
 FASTEST = 0.7  # the most of a step that may come back for the next to be extrapolated
-
-Solve = Callable[[StandardizedProblem, CertifiedFit | None], CertifiedFit]
 
 
 def likeliest(problem: StandardizedProblem, w: Weights, begin: float, width: float) -> float:
@@ -92,7 +90,7 @@ def alternated(
     pose: Callable[[Survey], StandardizedProblem],
     solve: Solve,
     near: float,
-) -> tuple[StandardizedProblem, CertifiedFit]:
+) -> Solved:
     """Theta and the model in turn, until log theta changes by at most `near`; the last problem, and its answer.
 
     Parameters

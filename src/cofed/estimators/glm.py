@@ -1,5 +1,7 @@
 """Generalised linear models of any convex loss of a number: a family of cofed's, or one's own."""
 
+from collections.abc import Sequence
+
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
@@ -9,14 +11,14 @@ from sklearn.utils import Tags
 
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
-from cofed.estimators.base import Solve
 from cofed.estimators.cross_validation import CrossValidated
 from cofed.estimators.dispersion import alternated, first_theta, surveyed_at
 from cofed.estimators.feature_blocks import treated_apart
 from cofed.estimators.feature_options import Chosen, PerFeature
 from cofed.estimators.fold_choice import CV
+from cofed.estimators.parameters import ratio_of
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
-from cofed.estimators.progress import CertifiedFit
+from cofed.estimators.progress import Solve, Solved
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.estimators.survey import Survey
@@ -205,18 +207,16 @@ class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         self.loss_ = found.loss
         return self._posed(found)
 
-    def _settled(
-        self, problem: StandardizedProblem, solve: Solve, near: float
-    ) -> tuple[StandardizedProblem, CertifiedFit]:
+    def _settled(self, problem: StandardizedProblem, solve: Solve, near: float) -> Solved:
         if isinstance(self.loss, NegativeBinomial) and self.loss.is_open:
             return alternated(problem, self._of_theta, solve, near)
         return super()._settled(problem, solve, near)
 
     def _penalty(self, problem: StandardizedProblem, alpha: float) -> WeightedElasticNet:
-        return elastic_net(alpha, float(self.l1_ratio), problem.units, options=self._feature_options())
+        return elastic_net(alpha, ratio_of(self), problem.units, options=self._feature_options())
 
     def _blocks(self, features: int) -> np.ndarray:
-        return treated_apart(features, 1, float(self.l1_ratio))
+        return treated_apart(features, 1, self.l1_ratio)
 
 
 class FederatedGLMCV(CrossValidated, FederatedGLM):
@@ -226,8 +226,8 @@ class FederatedGLMCV(CrossValidated, FederatedGLM):
     ----------
     loss : AbstractLoss, optional
         The loss of a row; None is `cofed.Squared()`.
-    l1_ratio : float, default=1.0
-        The part of the penalty that is the l1 norm.
+    l1_ratio : float or list of float, default=1.0
+        The part of the penalty that is the l1 norm. Of several, each with strengths of its own, the best is taken.
     alphas : array-like, optional
         The strengths; None takes `n_alphas` from the federation's own alpha_max down to eps times it.
     n_alphas : int, default=100
@@ -276,6 +276,8 @@ class FederatedGLMCV(CrossValidated, FederatedGLM):
         The cross-validated measures with their standard errors; with folds only.
     alpha_min_, alpha_1se_ : float
         The strengths of "min" and of "1se"; with folds only.
+    l1_ratio_, l1_ratios_, ratio_scores_
+        Of several l1_ratio: the chosen one, all of them, and the best measure (or information criterion) of each.
     coef_ : ndarray of shape (p,)
         Coefficients for the features as they were given.
     intercept_ : float
@@ -310,7 +312,7 @@ class FederatedGLMCV(CrossValidated, FederatedGLM):
         self,
         loss: Given[AbstractLoss | None] = None,
         *,
-        l1_ratio: Given[float] = 1.0,
+        l1_ratio: Given[float | Sequence[float]] = 1.0,
         alphas: Given[npt.ArrayLike | None] = None,
         n_alphas: Given[int] = 100,
         eps: Given[float] = 1e-3,

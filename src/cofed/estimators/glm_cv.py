@@ -1,6 +1,6 @@
 """Logistic and Poisson models that choose their strength themselves."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy.typing as npt
 
@@ -21,8 +21,8 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
     ----------
     penalty : {"l1", "elasticnet", "group"}, default="l1"
         As in FederatedLogisticRegression.
-    l1_ratio : float, default=0.5
-        The part of "elasticnet" that is the l1 norm.
+    l1_ratio : float or list of float, default=0.5
+        The part of "elasticnet" that is the l1 norm. Of several, each with strengths of its own, the best is taken.
     groups : array-like of shape (p,), optional
         A label per feature, of "group".
     class_weight : {"balanced"} or dict, optional
@@ -82,6 +82,8 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
         By how much the measures may be off, of "auc" only.
     alpha_min_, alpha_1se_ : float
         The strengths of "min" and of "1se"; with folds only.
+    l1_ratio_, l1_ratios_, ratio_scores_
+        Of several l1_ratio: the chosen one, all of them, and the best measure (or information criterion) of each.
     coef_ : ndarray of shape (1, p) or (classes, p)
         Coefficients for the features as they were given.
     intercept_ : ndarray of shape (1,) or (classes,)
@@ -120,7 +122,7 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
         self,
         *,
         penalty: Given[str] = "l1",
-        l1_ratio: Given[float] = 0.5,
+        l1_ratio: Given[float | Sequence[float]] = 0.5,
         groups: Given[npt.ArrayLike | None] = None,
         class_weight: Given[Mapping[Label, float] | str | None] = None,
         alphas: Given[npt.ArrayLike | None] = None,
@@ -169,8 +171,8 @@ class FederatedPoissonCV(CrossValidated, FederatedPoisson):
 
     Parameters
     ----------
-    l1_ratio : float, default=1.0
-        The part of the penalty that is the l1 norm.
+    l1_ratio : float or list of float, default=1.0
+        The part of the penalty that is the l1 norm. Of several, each with strengths of its own, the best is taken.
     alphas : array-like, optional
         The strengths; None takes `n_alphas` from the federation's own alpha_max down to eps times it.
     n_alphas : int, default=100
@@ -222,6 +224,8 @@ class FederatedPoissonCV(CrossValidated, FederatedPoisson):
         The cross-validated measures with their standard errors; with folds only.
     alpha_min_, alpha_1se_ : float
         The strengths of "min" and of "1se"; with folds only.
+    l1_ratio_, l1_ratios_, ratio_scores_
+        Of several l1_ratio: the chosen one, all of them, and the best measure (or information criterion) of each.
     coef_ : ndarray of shape (p,)
         Coefficients for the features as they were given.
     intercept_ : float
@@ -257,7 +261,7 @@ class FederatedPoissonCV(CrossValidated, FederatedPoisson):
     def __init__(
         self,
         *,
-        l1_ratio: Given[float] = 1.0,
+        l1_ratio: Given[float | Sequence[float]] = 1.0,
         alphas: Given[npt.ArrayLike | None] = None,
         n_alphas: Given[int] = 100,
         eps: Given[float] = 1e-3,

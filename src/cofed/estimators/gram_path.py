@@ -31,7 +31,7 @@ class GramGrid(Grid):
     def run(self, most: int) -> int:
         """Find the models of all training sets; there is no exchange."""
         for one in self.sets:
-            fold = None if one.problem.without < 0 else HeldOut(one.problem)
+            fold = None if one.is_whole else HeldOut(one.problem)
             one.bundle.seen.held[0] = np.nan if fold is None else fold.losses(one.bundle.seen.w)[0]
             self.take(one, list(range(len(one.alphas))), by_coordinates(one), fold)
             self.judge()
@@ -59,7 +59,7 @@ class GramGrid(Grid):
     def sharpened(self, s: int, i: int, m: int, seen: Assessment) -> Assessment:
         """The certificate with the Hessian, which is everywhere the same."""
         one = self.sets[s]
-        if (s > 0 and one.psi_is_coercive) or float(seen.gap) + float(seen.rounding) <= one.target:
+        if (not one.is_whole and one.psi_is_coercive) or float(seen.gap) + float(seen.rounding) <= one.target:
             return seen
         if s not in self.factors:
             self.factors[s] = factored(jnp.asarray(one.bundle.curvature[0].matrix))

@@ -81,7 +81,7 @@ class Grid:
     @property
     def unheld(self) -> list[int]:
         """Training sets whose model without features was not tried on the rows held out."""
-        return [s for s, one in enumerate(self.sets) if s > 0 and np.isnan(one.bundle.seen.held[0])]
+        return [s for s, one in enumerate(self.sets) if not one.is_whole and np.isnan(one.bundle.seen.held[0])]
 
     def look_at_start(self) -> None:
         """Learn the Hessians of the models without features, on the parameters that matter first."""
@@ -189,9 +189,9 @@ class Grid:
         for (s, i), (m, one) in best.items():
             seen = self.sharpened(s, i, m, one)
             self.sets[s].settle(i, m, seen)
-            worst = max(worst, float(seen.gap)) if s == 0 else worst
+            worst = max(worst, float(seen.gap)) if self.sets[s].is_whole else worst
         whole = self.sets[0]
-        if any(s == 0 for s, _ in best) and np.isfinite(worst):  # for whoever follows the fit
+        if any(self.sets[s].is_whole for s, _ in best) and np.isfinite(worst):  # for whoever follows the fit
             scale = max(float(whole.problem.null.loss), np.finfo(float).tiny)
             whole.problem.sites.exchanges.tell("gap", gap=worst / scale, target=whole.tol)
 
@@ -239,7 +239,7 @@ class Grid:
         known, bound = one.bundle.curvature.get(m), float(seen.gap) + float(seen.rounding)
         # It certifies models that are off by the root of the tolerance: a step more makes those exact.
         exact = bool(seen.settled) or float(seen.prox_gradient) <= one.tol
-        needless = s > 0 and one.psi_is_coercive
+        needless = not one.is_whole and one.psi_is_coercive
         if needless or not exact or known is None or len(known.where) < one.size or bound <= one.target:
             return seen
         return self.sharper(one, i, m, seen, factored(jnp.asarray(known.matrix)))

@@ -61,18 +61,47 @@ def is_wide(problem: StandardizedProblem, psi: AbstractRegularizer) -> bool:
 
 
 def solve_paths(
-    parts: Sequence[StandardizedProblem], penalty: Penalty, alphas: Vector, tol: float, most: int
-) -> PathsAnswer:
+    parts: Sequence[StandardizedProblem], grids: Sequence[tuple[Penalty, Vector]], tol: float, most: int
+) -> list[PathsAnswer]:
     """The models of all strengths for all rows, the first of the parts, and for those without a fold, the others.
 
-    Strengths are above 0, the strongest first; `most` is how many exchanges there may be.
+    Those of several penalties are looked at together. (Where columns of products are asked for, each penalty's ask
+    for their own.) Strengths are above 0, the strongest first; `most` is how many exchanges there may be.
     """
+    sets = [training_sets(parts, penalty, alphas, tol) for penalty, alphas in grids]
+    if isinstance(sets[0][0], WideTrainingSet):
+        left = [run(own, most) for own in sets]
+    else:
+        left = [run([one for own in sets for one in own], most)] * len(sets)
+    return [
+        answered(own, penalty, alphas, rest) for own, (penalty, alphas), rest in zip(sets, grids, left, strict=True)
+    ]
+
+
+def solve_parts(
+    parts: Sequence[StandardizedProblem], penalty: Penalty, alphas: Vector, tol: float, most: int
+) -> list[list[CertifiedFit]]:
+    """The models of all strengths for each of several parts of the rows, all as exact."""
+    kind = WideTrainingSet if is_wide(parts[0], penalty(parts[0], 1.0)) else TrainingSet
+    sets = [kind(one, penalty(one, 1.0), alphas, np.ones(len(alphas), bool), tol) for one in parts]
+    left = run(sets, most)
+    return [finished(one, penalty(one.problem, 1.0), left) for one in sets]
+
+
+def training_sets(
+    parts: Sequence[StandardizedProblem], penalty: Penalty, alphas: Vector, tol: float
+) -> list[TrainingSet]:
+    """All rows, and those without each fold, with a penalty."""
     every, asked = np.append(alphas, alphas[-1] * BELOW), np.arange(len(alphas) + len(BELOW)) < len(alphas)
     kind = WideTrainingSet if is_wide(parts[0], penalty(parts[0], 1.0)) else TrainingSet
     sets = [kind(parts[0], penalty(parts[0], 1.0), every, asked, tol)]
     for part in parts[1:]:
         sets.append(kind(part, penalty(part, 1.0), alphas, np.ones(len(alphas), bool), FOLDS))
-    left = run(sets, most)
+    return sets
+
+
+def answered(sets: list[TrainingSet], penalty: Penalty, alphas: Vector, left: int) -> PathsAnswer:
+    """The answers of all rows, and of those without each fold."""
     answers = [finished(one, penalty(one.problem, 1.0), left) for one in sets]
     held = [one.bundle.seen.held[one.standing.best] for one in sets[1:]]
     return PathsAnswer(answers[0], answers[1:], np.reshape(held, (len(held), len(alphas))))

@@ -16,6 +16,7 @@ from cofed.estimators.feature_blocks import treated_apart
 from cofed.estimators.feature_options import Chosen, PerFeature
 from cofed.estimators.fitted_state import refuse_privacy
 from cofed.estimators.group_lasso import group_labels, group_penalty
+from cofed.estimators.parameters import ratio_of
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
@@ -301,13 +302,13 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
     def _penalty(self, problem: StandardizedProblem, alpha: float) -> AbstractRegularizer:
         if self.penalty == "group":
             return group_penalty(alpha, self._blocks(len(problem.units.mean)), problem)
-        ratio = 1.0 if self.penalty == "l1" else float(self.l1_ratio)
+        ratio = 1.0 if self.penalty == "l1" else ratio_of(self)
         return elastic_net(alpha, ratio, problem.units, np.ndim(problem.start.coef), self._feature_options())
 
     def _blocks(self, features: int) -> np.ndarray:
         if self.penalty == "elasticnet":
             outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-            return treated_apart(features, outputs, float(self.l1_ratio))
+            return treated_apart(features, outputs, self.l1_ratio)
         return group_labels(type(self).__name__, self.groups if self.penalty == "group" else None, features)
 
     def _output(self, coef: np.ndarray, intercept: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:

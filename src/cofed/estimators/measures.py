@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.special import ndtri
 
+from cofed.estimators.held_out_curves import HeldOutCurves
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import AbstractLoss
 from cofed.models import Weights
-from cofed.sites.queries import HeldOutAnswer, HeldOutMessage, held_out
+from cofed.sites.queries import ConcordanceMessage, HeldOutAnswer, HeldOutMessage, concordance, held_out
 from cofed.sites.queries.base import n_outputs
 
 PER_BIN = 8  # rows of a fold for each bin of predictions
@@ -44,6 +45,9 @@ MEASURES = {
         "part of wrong predictions", lambda loss: loss.rowwise and loss.has_accuracy, "models of classes"
     ),
     "auc": Measure("area under the ROC curve", of_two_classes, "models of two classes", is_better_large=True),
+    "c_index": Measure(
+        "C-index of pairs within sites", lambda loss: loss.of_times, "times to an event", is_better_large=True
+    ),
 }
 
 
@@ -62,6 +66,7 @@ class MeasureTable:
 
     table: np.ndarray
     bound: np.ndarray | None = None  # how far each number may be off, as predictions are counted in bins
+    curves: tuple[HeldOutCurves, ...] = ()  # by strength, where predictions are counted
 
 
 def measured(
@@ -86,6 +91,8 @@ def measured(
     if measure == "deviance" or (measure == "mse" and problem.loss.quadratic):
         return MeasureTable(2 * problem.units.objective * held)
     shape = np.shape(held)
+    if measure == "c_index":
+        return MeasureTable(ordered_pairs(problem, models).reshape(shape))
     found = ask(problem, models, np.zeros((held.size, 0)))
     size = problem.units.labels.size
     if measure != "auc":
@@ -93,8 +100,19 @@ def measured(
         return MeasureTable(np.reshape(sums[measure] / found.n, shape))
     few, most = BINS
     bins = int(np.clip(np.min(found.n) // PER_BIN, few, most)) if not problem.sites.has_weights else few * 4
-    area, bound = area_under_curve(ask(problem, models, spread_edges(found, bins)))
-    return MeasureTable(area.reshape(shape), bound.reshape(shape))
+    edges = spread_edges(of_strengths(found, shape), bins)  # the same for all folds, so that their counts add up
+    counted = ask(problem, models, np.tile(edges, (shape[0], 1)))
+    area, bound = area_under_curve(counted)
+    pooled = of_strengths(counted, shape)
+    labels = problem.units.labels
+    own = labels.stretch * edges + labels.shift
+    curves = tuple(map(HeldOutCurves, own, pooled.rows, pooled.ones, pooled.expected))
+    return MeasureTable(area.reshape(shape), bound.reshape(shape), curves)
+
+
+def of_strengths(found: HeldOutAnswer, shape: tuple[int, ...]) -> HeldOutAnswer:
+    """The sums over all folds, by strength."""
+    return HeldOutAnswer(*(np.asarray(one).reshape(*shape, *np.shape(one)[1:]).sum(axis=0) for one in found))
 
 
 def ask(problem: StandardizedProblem, models: Sequence[Sequence[Weights]], edges: np.ndarray) -> HeldOutAnswer:
@@ -111,6 +129,25 @@ def ask(problem: StandardizedProblem, models: Sequence[Sequence[Weights]], edges
         loss=problem.survey.loss,
     )
     return problem.sites.ask(held_out, message)
+
+
+def ordered_pairs(problem: StandardizedProblem, models: Sequence[Sequence[Weights]]) -> np.ndarray:
+    """Harrell's C of the models without each fold, of pairs of its rows within a site; one exchange."""
+    every = [(fold, w) for fold, own in enumerate(models) for w in own]
+    message = ConcordanceMessage(
+        coef=np.stack([np.asarray(w.coef, np.float64) for _, w in every]),
+        without=np.array([fold for fold, _ in every], np.int32),
+        scaling=problem.units.scaling,
+        folds=problem.survey.folds,
+        loss=problem.survey.loss,
+    )
+    found = problem.sites.ask(concordance, message)
+    if not (found.pairs > 0).all():
+        raise ValueError(
+            "in a fold, of no two rows of a site it is known who had the event first, so that there is no C-index; "
+            "choose fewer folds (cv)"
+        )
+    return (found.concordant + found.tied / 2) / found.pairs
 
 
 def spread_edges(found: HeldOutAnswer, bins: int) -> np.ndarray:

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from cofed.estimators.checks import check_count, check_flag, check_number
 from cofed.estimators.solver import check_algorithm
 from cofed.privacy import Privacy
+
+MOST_RATIOS = 20
 
 
 def check_parameters(model: BaseEstimator) -> None:
@@ -21,11 +24,39 @@ def check_parameters(model: BaseEstimator) -> None:
     if "alpha" in given:
         check_number(name, "alpha", given["alpha"], low=0)
     if "l1_ratio" in given:
-        check_number(name, "l1_ratio", given["l1_ratio"], low=0, high=1)
+        check_ratio(name, given)
     check_algorithm(name, given["algorithm"])
     privacy = given.get("privacy")
     if privacy is not None and not isinstance(privacy, Privacy):
         raise TypeError(f"{name}: privacy must be a cofed.Privacy, got {privacy!r}")
+
+
+def check_ratio(name: str, given: Mapping[str, object]) -> None:
+    """Refuse what is no part of a penalty, nor several of an estimator that chooses its strength."""
+    ratios = several(given["l1_ratio"]) if "criterion" in given else None
+    if ratios is None:
+        return check_number(name, "l1_ratio", given["l1_ratio"], low=0, high=1)
+    if not 0 < len(ratios) <= MOST_RATIOS or len(set(ratios)) < len(ratios):
+        most = f"up to {MOST_RATIOS} different ones"
+        raise ValueError(f"{name}: l1_ratio must be a number or {most}, got {given['l1_ratio']!r}")
+    for one in ratios:
+        check_number(name, "l1_ratio", one, low=0, high=1)
+    if given.get("penalty", "elasticnet") != "elasticnet":
+        raise ValueError(f"{name}: several l1_ratio are for penalty='elasticnet', got {given['penalty']!r}")
+    if given.get("privacy") is not None:
+        raise ValueError(f"{name}: with privacy there are no several l1_ratio: each would cost")
+
+
+def several(l1_ratio: object) -> list[float] | None:
+    """The l1_ratio of a list; None where there is one."""
+    if not isinstance(l1_ratio, (list, tuple, np.ndarray)) or np.ndim(l1_ratio) == 0:
+        return None
+    return list(l1_ratio)
+
+
+def ratio_of(model: BaseEstimator) -> float:
+    """The part of the penalty that is the l1 norm: that which is given, or the chosen one of several."""
+    return float(vars(model).get("l1_ratio_", vars(model)["l1_ratio"]))
 
 
 def refuse_unknown_privacy(estimator: type[BaseEstimator], given: Mapping[str, object]) -> None:

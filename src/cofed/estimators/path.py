@@ -63,24 +63,41 @@ def strengths(estimator: FederatedLinearModel, problem: StandardizedProblem, n_a
 def solve_paths(
     estimator: FederatedLinearModel, problem: StandardizedProblem, alphas: np.ndarray, folds: bool = False
 ) -> PathsAnswer:
-    """The answers for every strength, with `folds` also those without each fold.
+    """The answers for every strength, with `folds` also those without each fold."""
+    return solve_grids([estimator], problem, [alphas], folds)[0]
+
+
+def solve_grids(
+    estimators: Sequence[FederatedLinearModel], problem: StandardizedProblem, alphas: Sequence[np.ndarray], folds: bool
+) -> list[PathsAnswer]:
+    """The answers of estimators with different penalties for every strength of each.
 
     All together where a grid serves (see `lock_step.py`); else, and without a penalty, one strength after another.
     """
-    tol, most = float(estimator.tol), int(estimator.max_rounds)
+    first = estimators[0]
     parts = [problem, *(problem.parts if folds else [])]
-    together = alphas[alphas > 0] if by_grid(estimator, problem) else alphas[:0]
-    found = PathsAnswer([], [[] for _ in parts[1:]], np.zeros((len(parts) - 1, 0)))
-    if len(together):
-        found = lock_step.solve_paths(parts, estimator._penalty, together, tol, most)
-        # Without a penalty on some coefficients, a certificate takes the model's own Hessian.
-        if not estimator._penalty(problem, 1.0).coercive:
-            models = [
-                fit if not fit.cause else one_by_one(estimator, problem, np.array([alpha]), [fit])[0]
-                for alpha, fit in zip(together, found.models, strict=True)
-            ]
-            found = dataclasses.replace(found, models=models)
-    rest = alphas[len(together) :]
+    together = [own[own > 0] if by_grid(one, problem) else own[:0] for one, own in zip(estimators, alphas, strict=True)]
+    grids = [(one._penalty, own) for one, own in zip(estimators, together, strict=True) if len(own)]
+    solved = iter(lock_step.solve_paths(parts, grids, float(first.tol), int(first.max_rounds)) if grids else [])
+    nothing = PathsAnswer([], [[] for _ in parts[1:]], np.zeros((len(parts) - 1, 0)))
+    return [
+        with_the_rest(one, parts, own, next(solved) if len(begun) else nothing)
+        for one, own, begun in zip(estimators, alphas, together, strict=True)
+    ]
+
+
+def with_the_rest(
+    estimator: FederatedLinearModel, parts: Sequence[StandardizedProblem], alphas: np.ndarray, found: PathsAnswer
+) -> PathsAnswer:
+    """The answers of a grid, of the first of the strengths, and those that it does not serve for."""
+    problem, together, rest = parts[0], alphas[: len(found.models)], alphas[len(found.models) :]
+    # Without a penalty on some coefficients, a certificate takes the model's own Hessian.
+    if not estimator._penalty(problem, 1.0).coercive:
+        models = [
+            fit if not fit.cause else one_by_one(estimator, problem, np.array([alpha]), [fit])[0]
+            for alpha, fit in zip(together, found.models, strict=True)
+        ]
+        found = dataclasses.replace(found, models=models)
     if not len(rest):
         return found
     answers = [one_by_one(estimator, part, rest, found.models[-1:]) for part in parts]

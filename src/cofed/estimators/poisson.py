@@ -10,6 +10,7 @@ from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.feature_blocks import treated_apart
 from cofed.estimators.feature_options import Chosen, PerFeature
+from cofed.estimators.parameters import ratio_of
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
@@ -169,7 +170,7 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         return Poisson()
 
     def _penalty(self, problem: StandardizedProblem, alpha: float) -> WeightedElasticNet:
-        return elastic_net(alpha, float(self.l1_ratio), problem.units, options=self._feature_options())
+        return elastic_net(alpha, ratio_of(self), problem.units, options=self._feature_options())
 
     def _blocks(self, features: int) -> np.ndarray:
-        return treated_apart(features, 1, float(self.l1_ratio))
+        return treated_apart(features, 1, self.l1_ratio)

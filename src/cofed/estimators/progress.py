@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -23,6 +24,8 @@ from cofed.regularizers import AbstractRegularizer
 LARGEST = 2048  # the most parameters whose Hessian is sent once, for a path or for intervals
 SEPARABLE = 1e-7  # the least curvature, beside that of the model without features, of data that are not separable
 
+SETTLED = 1e-9  # how exactly numbers of a loss are estimated
+
 Assessed = tuple[Weights, Assessment]
 
 
@@ -40,6 +43,10 @@ class CertifiedFit:
         """Give a warning where the answer is not good enough."""
         if self.cause:
             warnings.warn(self.cause, ConvergenceWarning, stacklevel=stacklevel)
+
+
+Solve = Callable[[StandardizedProblem, CertifiedFit | None], CertifiedFit]  # a problem, begun from a like one's answer
+Solved = tuple[StandardizedProblem, CertifiedFit]
 
 
 @dataclasses.dataclass

@@ -17,6 +17,7 @@ from cofed._util.types import Given
 from cofed.engine.serialization import decode, encode
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.certificate import Certificate
+from cofed.estimators.held_out_curves import HeldOutCurves
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.privacy import Privacy, PrivacyReport
 from cofed.sites import Design, ExchangeTotal
@@ -30,6 +31,7 @@ RECORDS = {
     "RegularizationPath": RegularizationPath,
     "Privacy": Privacy,
     "PrivacyReport": PrivacyReport,
+    "HeldOutCurves": HeldOutCurves,
 }
 RENAMED = {"seed": "random_state", "selection": "criterion"}  # parameters of older files
 
@@ -108,7 +110,7 @@ def written(value: object, arrays: dict[str, np.ndarray]) -> JSON:
     if isinstance(value, pd.DataFrame):
         columns = {str(name): written(column.to_numpy(), arrays) for name, column in value.items()}
         return {"table": columns, "index": [str(name) for name in value.index]}
-    if isinstance(value, (Certificate, ExchangeTotal, RegularizationPath, Privacy, PrivacyReport)):
+    if isinstance(value, (Certificate, ExchangeTotal, RegularizationPath, Privacy, PrivacyReport, HeldOutCurves)):
         record = next(name for name, kind in RECORDS.items() if isinstance(value, kind))
         fields = {field.name: written(getattr(value, field.name), arrays) for field in dataclasses.fields(value)}
         return {"record": record, "fields": fields}

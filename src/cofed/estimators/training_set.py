@@ -74,10 +74,15 @@ class TrainingSet:
             self.bundle.curvature[0] = Curvature(np.arange(self.size), known)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it has all rows."""
+        return self.problem.without < 0
+
+    @property
     def target(self) -> float:
         """The bound to reach: of held-out folds, beside what the features explain; else, beside the null model."""
         scale = float(self.problem.null.loss)
-        if self.problem.without >= 0:
+        if not self.is_whole:
             scale = max(scale - float(self.bundle.seen.loss.min()), 1e-3 * scale)
         return self.tol * max(scale, np.finfo(float).eps)
 

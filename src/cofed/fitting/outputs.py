@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from cofed._util.files import atomically
+from cofed.estimators.held_out_curves import HeldOutCurves
 from cofed.estimators.plots import plot_path
 from cofed.fitting.finished import FinishedFit, exchange_table
 from cofed.fitting.page import content
@@ -14,7 +15,7 @@ from cofed.plotting import save
 from cofed.report.assembly import assembled
 
 PICTURES = (".png", ".svg")
-DRAWN = ("path", "cv")  # the names of all pictures, of which a fit has some
+DRAWN = ("path", "cv", "curves")  # the names of all pictures, of which a fit has some
 
 
 def write_fit(done: FinishedFit, folder: Path) -> list[Path]:
@@ -59,7 +60,8 @@ def figures(done: FinishedFit) -> dict[str, Figure]:
     if "cv_mean_" in held:
         draw: Callable[[], Figure] = done.model.plot  # type: ignore[attr-defined]
         drawn["cv"] = draw()
-    return drawn
+    curves: HeldOutCurves | None = held.get("curves_")
+    return drawn if curves is None else drawn | {"curves": curves.plot()}
 
 
 def write_table(path: Path, table: pd.DataFrame) -> Path:

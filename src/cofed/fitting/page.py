@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cofed.estimators.certificate import Certificate
+from cofed.estimators.held_out_curves import HeldOutCurves
 from cofed.estimators.measures import MEASURES
 from cofed.estimators.plots import COLOURS
 from cofed.estimators.regularization_path import RegularizationPath
@@ -83,6 +84,7 @@ def content(done: FinishedFit) -> JSON:
         "certificate": certified(model.certificate_) if done.outcome != "private" else noised(vars(model)["privacy_"]),
         "coefficients": coefficients(done),
         "charts": charts(done),
+        "curves": curves(done),
         "sites": table(done.sites),
         "exchanges": {
             "words": [
@@ -211,6 +213,26 @@ def charts(done: FinishedFit) -> list[JSON]:
             {"lines": [line], "yName": words, "title": "on held-out rows", "marks": marks, "bands": True, "note": note}
         )
     return drawn
+
+
+def curves(done: FinishedFit) -> list[JSON]:
+    """The ROC curve and the calibration curve, each beside the diagonal, where predictions were counted."""
+    curves: HeldOutCurves | None = vars(done.model).get("curves_")
+    if curves is None:
+        return []
+    found, table = curves.roc, curves.calibration()
+    diagonal = {"series": series("the diagonal", 1), "x": [0.0, 1.0], "mean": [0.0, 1.0]}
+    roc = {"x": compact(found["false_positive"].to_numpy()), "mean": compact(found["true_positive"].to_numpy())}
+    seen = {name: compact(table[name].to_numpy()) for name in ("low", "high")}
+    seen |= {"x": compact(table["expected"].to_numpy()), "mean": compact(table["observed"].to_numpy())}
+    area = f"Area {curves.auc:.3f}, off by {curves.auc_bound:.3f} at most: predictions are counted in bins."
+    rows = "The shade is Wilson's 95 % interval."
+    return [
+        {"lines": [{"series": series("held-out rows", 0), **roc}, diagonal], "title": "ROC curve", "bands": False}
+        | {"xName": "false positives", "yName": "true positives", "note": area},
+        {"lines": [{"series": series("held-out rows", 0), **seen}, diagonal], "title": "calibration", "bands": True}
+        | {"xName": "expected", "yName": "observed", "note": rows},
+    ]
 
 
 def path_chart(path: RegularizationPath, classes: list[str], chosen: float) -> JSON:

@@ -32,6 +32,8 @@ PENALTIES = ("l1", "elasticnet", "group")
 CHOICES = ("min", "1se", "aic", "bic")
 ERRORS = ("model", "hc1", "hc3", "site")
 FOLDS = 5
+# The families that have a measure; others are of all but times to an event.
+MEASURED = {"misclassification": ("binomial", "multinomial"), "auc": ("binomial",), "c_index": ("cox",)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +72,7 @@ class FitPlan:
         Differential privacy of the rows; None is none.
     group : str or None
         A column whose groups of rows are each in one fold.
-    measure : {"deviance", "mse", "mae", "misclassification", "auc"}
+    measure : {"deviance", "mse", "mae", "misclassification", "auc", "c_index"}
         What is cross-validated.
 
     Examples
@@ -178,7 +180,7 @@ class FitPlan:
         if self.alpha is not None or self.select in ("aic", "bic"):
             raise ValueError(f"--measure {self.measure} is of held-out rows: leave out --alpha, --select aic and bic")
         of_rows = tuple(family for family in FAMILIES if family != "cox")
-        serves = {"misclassification": ("binomial", "multinomial"), "auc": ("binomial",)}.get(self.measure, of_rows)
+        serves = MEASURED.get(self.measure, of_rows)
         if self.kind not in serves:
             raise ValueError(f"--measure {self.measure} is for {MEASURES[self.measure].needs}, not for {self.family}")
 

@@ -74,6 +74,15 @@ function strengths({ lines, yName, marks, bands, note, title }) {
   return h("div", {}, chart.element, legend, note ? h("p", { class: "hint" }, note) : null);
 }
 
+function curves() {
+  if (!data.curves.length) return null;
+  const drawn = data.curves.map(({ lines, title, xName, yName, bands, note }) => {
+    const chart = new Chart(lines, { title, xName, yName, xLog: false, yLog: false, bands, fraction: true });
+    return h("div", {}, chart.element, h("p", { class: "hint" }, note));
+  });
+  return section("curves", "Held-out rows", h("div", { class: "grid-of-charts" }, drawn), h("p", { class: "hint" }, "Each row by the model that has not learnt from its fold, all folds together."));
+}
+
 function toggle(chart, series) {
   const button = h("button", { type: "button", class: "series", "data-label": series.label, "aria-pressed": "true", onclick: () => {
     const hidden = chart.hidden.has(series.label);
@@ -115,6 +124,7 @@ function draw() {
     section("certificate", "How exact it is", words(data.certificate)),
     coefficients(),
     choice(),
+    curves(),
     section("sites", "Sites", table(data.sites, "Sites")),
     section("exchanges", "What was exchanged", words(data.exchanges.words), table(data.exchanges.table, "Exchanges")),
     reproduce(),

@@ -48,7 +48,7 @@ class Analysis(StudyPart):
         The folds of the cross-validation that chooses the strength.
     group : str, optional
         A column whose groups of rows, such as those of a person, are each in one fold; it need not be a variable.
-    measure : {"deviance", "mse", "mae", "misclassification", "auc"}, optional
+    measure : {"deviance", "mse", "mae", "misclassification", "auc", "c_index"}, optional
         What is cross-validated; where not given, the deviance.
     select : {"min", "1se", "aic", "bic"}, optional
         By what the strength is chosen.
@@ -86,7 +86,7 @@ class Analysis(StudyPart):
     alpha: float | None = Field(default=None, ge=0)
     cv: Annotated[int, Field(ge=2, le=50)] | Literal["leave-one-site-out"] | None = None
     group: Text | None = None
-    measure: Literal["deviance", "mse", "mae", "misclassification", "auc"] | None = None
+    measure: Literal["deviance", "mse", "mae", "misclassification", "auc", "c_index"] | None = None
     select: Literal["min", "1se", "aic", "bic"] | None = None
     intervals: bool = False
     errors: Text | None = None

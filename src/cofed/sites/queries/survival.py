@@ -117,6 +117,7 @@ class ConcordanceMessage(Message):
     """M models, of which each gives a row a risk."""
 
     coef: Numbers  # M x p
+    without: Numbers  # M: the fold whose pairs are asked about, which the model has not learnt from; -1 is all rows
 
 
 class ConcordanceAnswer(NamedTuple):
@@ -124,14 +125,14 @@ class ConcordanceAnswer(NamedTuple):
 
     concordant: Float[Array, " M"]  # that row has the larger risk
     tied: Float[Array, " M"]  # both have the same
-    pairs: Float[Array, ""]  # all
+    pairs: Float[Array, " M"]  # all
 
 
 class ConcordanceQuery(AbstractQuery[ConcordanceMessage]):
     """How often models give the row with the earlier event the larger risk, of pairs within a site: Harrell's C."""
 
     name: ClassVar[str] = "concordance"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     message: ClassVar[type[Message]] = ConcordanceMessage
 
     def answer(self, table: Table, message: ConcordanceMessage) -> ConcordanceAnswer:
@@ -144,24 +145,27 @@ class ConcordanceQuery(AbstractQuery[ConcordanceMessage]):
         def block(some: Array) -> ConcordanceAnswer:
             known = known_order(table, some)
 
-            def one(risk: Float[Array, " n"]) -> tuple[Array, Array]:
+            def one(asked: tuple[Float[Array, " n"], Array]) -> tuple[Array, Array, Array]:
+                risk, without = asked
                 mine, other = risk[some][:, None], risk[None, :]
-                return jnp.sum(known & (mine > other)), jnp.sum(known & (mine == other))
+                held = (table.fold == without) | (without < 0)
+                pairs = known & held[some][:, None] & held[None, :]
+                return jnp.sum(pairs & (mine > other)), jnp.sum(pairs & (mine == other)), jnp.sum(pairs)
 
-            above, same = jax.lax.map(one, z.T)
-            return ConcordanceAnswer(above.astype(z.dtype), same.astype(z.dtype), jnp.sum(known).astype(z.dtype))
+            found = jax.lax.map(one, (z.T, jnp.asarray(message.without)))
+            return ConcordanceAnswer(*(count.astype(z.dtype) for count in found))
 
         parts = jax.lax.map(block, jnp.arange(n).reshape(-1, size))
         return jax.tree.map(lambda part: part.sum(axis=0), parts)
 
     def padded(self, message: ConcordanceMessage) -> ConcordanceMessage:
-        coef = np.asarray(message.coef)
+        coef, without = np.asarray(message.coef), np.asarray(message.without, np.int32)
         more = few_sizes(len(coef)) - len(coef)
-        return eqx.tree_at(lambda m: m.coef, message, np.pad(coef, ((0, more), (0, 0))))
+        padded = np.pad(coef, ((0, more), (0, 0))), np.pad(without, (0, more), constant_values=-1)
+        return eqx.tree_at(lambda m: (m.coef, m.without), message, padded)
 
     def trimmed(self, answer: ConcordanceAnswer, message: ConcordanceMessage) -> ConcordanceAnswer:
-        models = len(np.asarray(message.coef))
-        return ConcordanceAnswer(answer.concordant[:models], answer.tied[:models], answer.pairs)
+        return jax.tree.map(lambda counts: counts[: len(np.asarray(message.coef))], answer)
 
 
 def known_order(table: Table, some: Array) -> Bool[Array, "s n"]:

@@ -13,6 +13,7 @@ from cofed.estimators.glm_cv import FederatedLogisticRegressionCV, FederatedPois
 from cofed.estimators.group_lasso import FederatedGroupLasso
 from cofed.estimators.held_out_curves import HeldOutCurves
 from cofed.estimators.logistic import FederatedLogisticRegression
+from cofed.estimators.nested import NestedCV, nested_cv
 from cofed.estimators.path import RegularizationPath, regularization_path
 from cofed.estimators.poisson import FederatedPoisson
 from cofed.estimators.relaxed import relaxed_path
@@ -41,11 +42,13 @@ __all__ = [
     "FederatedStandardScaler",
     "FederatedTraceRegression",
     "HeldOutCurves",
+    "NestedCV",
     "RegularizationPath",
     "StabilitySelection",
     "adaptive",
     "concave_path",
     "load",
+    "nested_cv",
     "regularization_path",
     "relaxed_path",
     "stability_selection",

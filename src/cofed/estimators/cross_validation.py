@@ -22,7 +22,7 @@ from cofed.estimators.plots import CrossValidation, plot_cv
 from cofed.estimators.progress import CertifiedFit, FitProgress
 from cofed.estimators.solver import solve
 from cofed.estimators.standardized_problem import StandardizedProblem
-from cofed.sites import AbstractSites
+from cofed.sites import AbstractSites, Folds
 from cofed.sites.intake import Clients, FitFeatures, Labels
 from cofed.sites.queries import SumsAnswer
 from cofed.sites.row_options import RowNumbers, RowOptions, row_options
@@ -118,20 +118,30 @@ class CrossValidated(FederatedLinearModel):
         self
             The fitted estimator.
         """
-        self._check_parameters()
-        owner, has_folds = type(self).__name__, self.criterion in ("min", "1se")
-        given = None if self.alphas is None else ordered(type(self).__name__, self.alphas)
-        asked = asked_folds(owner, self.cv, X, y) if has_folds else AskedFolds(0)
-        options = row_options(owner, X, sample_weight, offset)
-        sites = self._sites_of(options, y, clients)
+        sites, folds = self._with_folds(row_options(type(self).__name__, X, sample_weight, offset), y, clients)
         if vars(self).get("privacy") is not None:
             return self._fit_privately(sites)
-        folds = None
-        if has_folds:
-            check_measure(owner, self.measure, self._loss())
-            sites = with_folds(owner, sites, asked, options, clients)
-            folds = asked.of_sites(sites.names, int(self.random_state), self._classifies)
-        found: list[PathsAnswer] = []
+        self._remember(X, self._select(sites, folds))
+        return self
+
+    def _with_folds(self, options: RowOptions, y: Labels, clients: Clients) -> tuple[AbstractSites, Folds | None]:
+        """The sites of a fit, and the folds of their rows where a criterion needs them."""
+        self._check_parameters()
+        owner, has_folds = type(self).__name__, self.criterion in ("min", "1se")
+        if self.alphas is not None:
+            ordered(owner, self.alphas)
+        asked = asked_folds(owner, self.cv, options.X, y) if has_folds else AskedFolds(0)
+        sites = self._sites_of(options, y, clients)
+        if not has_folds or vars(self).get("privacy") is not None:
+            return sites, None
+        check_measure(owner, self.measure, self._loss())
+        sites = with_folds(owner, sites, asked, options, clients)
+        return sites, asked.of_sites(sites.names, int(self.random_state), self._classifies)
+
+    def _select(self, sites: AbstractSites, folds: Folds | None) -> StandardizedProblem:
+        """Choose the strength, and take its model."""
+        given = None if self.alphas is None else ordered(type(self).__name__, self.alphas)
+        has_folds, found = folds is not None, list[PathsAnswer]()
 
         def selected(problem: StandardizedProblem, before: CertifiedFit | None) -> CertifiedFit:
             tried = self._candidates()
@@ -150,8 +160,7 @@ class CrossValidated(FederatedLinearModel):
         warn([fit for one in found for own in one.of_folds for fit in own], "models of cross-validation")
         answer.warn()
         self._set_fitted(problem, answer)
-        self._remember(X, problem)
-        return self
+        return problem
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """The cross-validated measure by strength, as in glmnet.

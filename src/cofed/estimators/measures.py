@@ -10,6 +10,7 @@ from cofed.estimators.held_out_curves import HeldOutCurves
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import AbstractLoss
 from cofed.models import Weights
+from cofed.sites import AbstractSites, Folds, Scaling
 from cofed.sites.queries import ConcordanceMessage, HeldOutAnswer, HeldOutMessage, concordance, held_out
 from cofed.sites.queries.base import n_outputs
 
@@ -90,64 +91,79 @@ def measured(
     """
     if measure == "deviance" or (measure == "mse" and problem.loss.quadratic):
         return MeasureTable(2 * problem.units.objective * held)
-    shape = np.shape(held)
+    p, k = len(problem.units.mean), np.size(problem.null.mean)
+    every = [(fold, w) for fold, own in enumerate(models) for w in own]
+    return judged(
+        HeldOutModels(
+            problem.sites,
+            coef=np.stack([np.reshape(np.asarray(w.coef, np.float64), (p, k)) for _, w in every]),
+            intercept=np.stack([np.zeros(k) if w.intercept is None else np.reshape(w.intercept, k) for _, w in every]),
+            without=np.array([fold for fold, _ in every], np.int32),
+            scaling=problem.units.scaling,
+            folds=problem.survey.folds,
+            loss=problem.survey.loss,
+        ),
+        measure,
+        np.shape(held),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldOutModels:
+    """M models, each with a fold that it has not learnt from."""
+
+    sites: AbstractSites
+    coef: np.ndarray  # M x p x outputs
+    intercept: np.ndarray  # M x outputs
+    without: np.ndarray  # M
+    scaling: Scaling
+    folds: Folds | None
+    loss: AbstractLoss
+
+    def errors(self, edges: np.ndarray | None = None) -> HeldOutAnswer:
+        """Sums of errors on the rows held out, and counts of predictions between edges; one exchange."""
+        asked = np.zeros((len(self.coef), 0)) if edges is None else edges
+        units = {"scaling": self.scaling, "folds": self.folds, "loss": self.loss}
+        return self.sites.ask(held_out, HeldOutMessage(self.coef, self.intercept, self.without, asked, **units))
+
+    def ordered_pairs(self) -> np.ndarray:
+        """Harrell's C of each, of pairs of rows within a site; one exchange."""
+        units = {"scaling": self.scaling, "folds": self.folds, "loss": self.loss}
+        found = self.sites.ask(concordance, ConcordanceMessage(self.coef[:, :, 0], self.without, **units))
+        if not (found.pairs > 0).all():
+            raise ValueError(
+                "in a fold, of no two rows of a site it is known who had the event first, so that there is no C-index; "
+                "choose fewer folds (cv)"
+            )
+        return (found.concordant + found.tied / 2) / found.pairs
+
+
+def judged(models: HeldOutModels, measure: str, shape: tuple[int, ...]) -> MeasureTable:
+    """A measure of models, by fold and strength: one exchange, or two."""
     if measure == "c_index":
-        return MeasureTable(ordered_pairs(problem, models).reshape(shape))
-    found = ask(problem, models, np.zeros((held.size, 0)))
-    size = problem.units.labels.size
+        return MeasureTable(models.ordered_pairs().reshape(shape))
+    found, size = models.errors(), float(models.scaling.label_size)
     if measure != "auc":
-        sums = {"mse": found.squares * size**2, "mae": found.absolute * size, "misclassification": found.wrong}
+        sums = {
+            "deviance": 2 * found.loss,
+            "mse": found.squares * size**2,
+            "mae": found.absolute * size,
+            "misclassification": found.wrong,
+        }
         return MeasureTable(np.reshape(sums[measure] / found.n, shape))
     few, most = BINS
-    bins = int(np.clip(np.min(found.n) // PER_BIN, few, most)) if not problem.sites.has_weights else few * 4
+    bins = int(np.clip(np.min(found.n) // PER_BIN, few, most)) if not models.sites.has_weights else few * 4
     edges = spread_edges(of_strengths(found, shape), bins)  # the same for all folds, so that their counts add up
-    counted = ask(problem, models, np.tile(edges, (shape[0], 1)))
+    counted = models.errors(np.tile(edges, (shape[0], 1)))
     area, bound = area_under_curve(counted)
     pooled = of_strengths(counted, shape)
-    labels = problem.units.labels
-    own = labels.stretch * edges + labels.shift
-    curves = tuple(map(HeldOutCurves, own, pooled.rows, pooled.ones, pooled.expected))
+    curves = tuple(map(HeldOutCurves, edges, pooled.rows, pooled.ones, pooled.expected))
     return MeasureTable(area.reshape(shape), bound.reshape(shape), curves)
 
 
 def of_strengths(found: HeldOutAnswer, shape: tuple[int, ...]) -> HeldOutAnswer:
     """The sums over all folds, by strength."""
     return HeldOutAnswer(*(np.asarray(one).reshape(*shape, *np.shape(one)[1:]).sum(axis=0) for one in found))
-
-
-def ask(problem: StandardizedProblem, models: Sequence[Sequence[Weights]], edges: np.ndarray) -> HeldOutAnswer:
-    """The errors of the models without each fold, on its rows; one exchange."""
-    p, k = len(problem.units.mean), np.size(problem.null.mean)
-    every = [(fold, w) for fold, own in enumerate(models) for w in own]
-    message = HeldOutMessage(
-        coef=np.stack([np.reshape(np.asarray(w.coef, np.float64), (p, k)) for _, w in every]),
-        intercept=np.stack([np.zeros(k) if w.intercept is None else np.reshape(w.intercept, k) for _, w in every]),
-        without=np.array([fold for fold, _ in every], np.int32),
-        edges=edges,
-        scaling=problem.units.scaling,
-        folds=problem.survey.folds,
-        loss=problem.survey.loss,
-    )
-    return problem.sites.ask(held_out, message)
-
-
-def ordered_pairs(problem: StandardizedProblem, models: Sequence[Sequence[Weights]]) -> np.ndarray:
-    """Harrell's C of the models without each fold, of pairs of its rows within a site; one exchange."""
-    every = [(fold, w) for fold, own in enumerate(models) for w in own]
-    message = ConcordanceMessage(
-        coef=np.stack([np.asarray(w.coef, np.float64) for _, w in every]),
-        without=np.array([fold for fold, _ in every], np.int32),
-        scaling=problem.units.scaling,
-        folds=problem.survey.folds,
-        loss=problem.survey.loss,
-    )
-    found = problem.sites.ask(concordance, message)
-    if not (found.pairs > 0).all():
-        raise ValueError(
-            "in a fold, of no two rows of a site it is known who had the event first, so that there is no C-index; "
-            "choose fewer folds (cv)"
-        )
-    return (found.concordant + found.tied / 2) / found.pairs
 
 
 def spread_edges(found: HeldOutAnswer, bins: int) -> np.ndarray:

@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cofed.estimators import FederatedLasso, FederatedLogisticRegression, FederatedPoisson
+from cofed import NegativeBinomial
+from cofed.estimators import FederatedGLM, FederatedLasso, FederatedLogisticRegression, FederatedPoisson
 from cofed.estimators.base import FederatedLinearModel
 
 
@@ -129,6 +130,13 @@ def studies():
         FederatedPoisson(0.05),
         {"beta = 0.4": {0: 0.4}, "-0.2": {3: -0.2}, "0": null},
         ("model", "hc1", "hc3"),
+    )
+    yield Study(
+        "negative binomial counts (theta = 2, estimated), n = 400, p = 10",
+        generalised(400, 10, {0: 0.4, 3: -0.2}, "counts", extra=0.5),
+        FederatedGLM(NegativeBinomial(), alpha=0.05),
+        {"beta = 0.4": {0: 0.4}, "-0.2": {3: -0.2}, "0": null},
+        ("model", "hc1"),
     )
     yield Study(
         "three classes, n = 600, p = 6",

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from cofed._util.types import Given
 from cofed.estimators.checks import check_count, check_flag, check_number
 from cofed.estimators.solver import check_algorithm
 from cofed.privacy import Privacy
@@ -36,22 +37,22 @@ def check_ratio(name: str, given: Mapping[str, object]) -> None:
     ratios = several(given["l1_ratio"]) if "criterion" in given else None
     if ratios is None:
         return check_number(name, "l1_ratio", given["l1_ratio"], low=0, high=1)
+    for one in ratios[:MOST_RATIOS]:
+        check_number(name, "l1_ratio", one, low=0, high=1)
     if not 0 < len(ratios) <= MOST_RATIOS or len(set(ratios)) < len(ratios):
         most = f"up to {MOST_RATIOS} different ones"
         raise ValueError(f"{name}: l1_ratio must be a number or {most}, got {given['l1_ratio']!r}")
-    for one in ratios:
-        check_number(name, "l1_ratio", one, low=0, high=1)
     if given.get("penalty", "elasticnet") != "elasticnet":
         raise ValueError(f"{name}: several l1_ratio are for penalty='elasticnet', got {given['penalty']!r}")
     if given.get("privacy") is not None:
         raise ValueError(f"{name}: with privacy there are no several l1_ratio: each would cost")
 
 
-def several(l1_ratio: object) -> list[float] | None:
+def several(l1_ratio: object) -> list[Given[float]] | None:
     """The l1_ratio of a list; None where there is one."""
-    if not isinstance(l1_ratio, (list, tuple, np.ndarray)) or np.ndim(l1_ratio) == 0:
+    if isinstance(l1_ratio, np.ndarray) and l1_ratio.ndim == 0:
         return None
-    return list(l1_ratio)
+    return list(l1_ratio) if isinstance(l1_ratio, (list, tuple, np.ndarray)) else None
 
 
 def ratio_of(model: BaseEstimator) -> float:

@@ -218,6 +218,7 @@ STATES = {"Server", "Client", "Down", "Up", "Node"}
 LONG_SIGNATURES = {
     *("run", "resume", "tune", "forecast", "serve", "regularization_path", "plot_history", "from_parquet"),
     *("path", "infer", "relaxed_path", "concave_path", "survival", "survival_curves", "meta_analysis"),
+    "stability_selection",
     *("bao_sparse", "chen_logistic", "haxby", "liang_linear", "liang_linear_stream", "liang_logistic"),
     *("liang_logistic_stream", "yuan_fmri_like", "yuan_lasso", "yuan_low_rank", "zhang_logistic"),
     *(
@@ -335,6 +336,7 @@ WITHOUT_EXAMPLE = {
         "SurvivalCurves",
     ),
     *("Forecast", "Tuning", "estimators.Certificate", "estimators.ConcavePath", "estimators.RegularizationPath"),
+    *("estimators.HeldOutCurves", "estimators.NestedCV", "estimators.StabilitySelection"),
 }
 
 

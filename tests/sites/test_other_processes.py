@@ -67,14 +67,15 @@ def test_every_estimator_gives_the_coefficients_of_one_process(away):
         X, y, clients = pooled(kind)
         here = sklearn.base.clone(ESTIMATORS[name]).fit(X, y, clients=clients)
         model = ESTIMATORS[name].fit(sites)
-        scale = np.abs(here.coef_).max()
+        # The theta of counts is found to 1e-9, which moves coefficients by less.
+        turns = 2 if name == "FederatedGLM of counts" else 1
+        scale = np.abs(here.coef_).max() * (1.0 if turns == 1 else 1e3)
         np.testing.assert_allclose(model.coef_, here.coef_, rtol=0, atol=1e-12 * scale, err_msg=name)
         np.testing.assert_allclose(model.intercept_, here.intercept_, rtol=1e-11, atol=1e-12 * scale, err_msg=name)
         assert model.certificate_.outcome == here.certificate_.outcome
         assert [one.what for one in model.exchanges_] == [one.what for one in here.exchanges_], name
         for one, other in zip(model.exchanges_, here.exchanges_, strict=True):
             # Looks end where the gap is at its rounding, which depends on the order of a sum: one of them more or less.
-            turns = 2 if name == "FederatedGLM of counts" else 1  # of theta and the model
             assert abs(one.rounds - other.rounds) <= turns * (one.what == "look"), (name, one, other)
 
 

@@ -20,6 +20,7 @@ from cofed.estimators.parameters import several
 from cofed.estimators.path import MOST, NEAR, collect, ordered, solve_grids, strengths, warn
 from cofed.estimators.plots import CrossValidation, plot_cv
 from cofed.estimators.progress import CertifiedFit, FitProgress
+from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.solver import solve
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.sites import AbstractSites, Folds
@@ -87,6 +88,9 @@ class CrossValidated(FederatedLinearModel):
     criterion: str
     measure: str
     random_state: int
+    alphas_: np.ndarray
+    path_: RegularizationPath
+    l1_ratio_: float
 
     def fit(
         self: Model,

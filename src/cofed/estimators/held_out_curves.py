@@ -38,7 +38,7 @@ class HeldOutCurves:
     >>> counts = np.array([4.0, 4.0, 2.0]), np.array([1.0, 2.0, 2.0]), np.array([0.8, 2.0, 1.8])
     >>> curves = HeldOutCurves(np.array([-1.0, 1.0]), *counts)
     >>> round(curves.auc, 2), round(curves.auc_bound, 2), curves.calibration(3)["observed"].tolist()
-    (0.8, 0.14, [0.25, 0.5, 1.0])
+    (0.78, 0.14, [0.25, 0.5, 1.0])
     """
 
     edges: np.ndarray

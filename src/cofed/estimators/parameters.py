@@ -36,7 +36,7 @@ def check_ratio(name: str, given: Mapping[str, object]) -> None:
     """Refuse what is no part of a penalty, nor several of an estimator that chooses its strength."""
     ratios = several(given["l1_ratio"]) if "criterion" in given else None
     if ratios is None:
-        return check_number(name, "l1_ratio", given["l1_ratio"], low=0, high=1)
+        return check_number(name, "l1_ratio", given["l1_ratio"], low=0, high=1)  # pyright: ignore[reportArgumentType]
     for one in ratios[:MOST_RATIOS]:
         check_number(name, "l1_ratio", one, low=0, high=1)
     if not 0 < len(ratios) <= MOST_RATIOS or len(set(ratios)) < len(ratios):

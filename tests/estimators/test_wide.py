@@ -76,8 +76,8 @@ def test_columns_are_asked_for_as_models_use_their_features():
     used = {j for i in range(10) for j in np.flatnonzero(np.asarray(one.model(i).coef))}
     assert used <= set(grid.where.tolist())
     assert len(grid.where) == len(set(grid.where.tolist())) < 60
-    whole = solve_together([posed(estimator, X, y)], estimator._penalty, alphas, 1e-12, 0).models
-    np.testing.assert_allclose(one.model(9).coef, whole[9].w.coef, atol=1e-8)
+    [found] = solve_together([posed(estimator, X, y)], [(estimator._penalty, alphas)], 1e-12, 0)
+    np.testing.assert_allclose(one.model(9).coef, found.models[9].w.coef, atol=1e-8)
 
 
 def test_one_feature_twice_and_one_that_is_constant():

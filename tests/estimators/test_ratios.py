@@ -21,7 +21,7 @@ CLASSES = (np.median(Y) < Y).astype(int)
 RATIOS = [0.2, 0.6, 1.0]
 
 
-@pytest.mark.parametrize("criterion", ["min", "bic"])
+@pytest.mark.parametrize("criterion", ["min", pytest.param("bic", marks=pytest.mark.slow)])
 def test_a_linear_model_has_the_ratio_and_the_strength_of_scikit_learn(criterion, tmp_path):
     folds = KFold(4, shuffle=True, random_state=0)
     given = {"n_alphas": 8, "standardize": False, "criterion": criterion}

@@ -40,7 +40,9 @@ def rows(site: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
     z = 0.5 * (X[:, 0] - X[:, 3])
     if kind == "classes":
         return X, np.where(z + rng.logistic(size=len(X)) > 0, 3, 7)
-    return X, rng.poisson(np.exp(z)).astype(float) if kind == "counts" else z + rng.normal(size=len(X))
+    if kind == "counts":  # which vary more than Poisson's
+        return X, rng.poisson(np.exp(z) * rng.gamma(1.0, 1.0, len(X))).astype(float)
+    return X, z + rng.normal(size=len(X))
 
 
 def kind_of(name: str) -> str:

@@ -12,9 +12,9 @@ from cofed.losses.tweedie import Gamma, Tweedie
 FAMILIES: dict[str, type[AbstractLoss]] = {
     "gamma": Gamma,
     "tweedie": Tweedie,
-    "negbin": NegativeBinomial,
     "huber": Huber,
     "quantile": SmoothQuantile,
+    "negbin": NegativeBinomial,
 }
 
 

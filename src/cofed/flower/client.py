@@ -90,9 +90,9 @@ def client_app(
     if mods is not None and not (isinstance(mods, list) and all(callable(mod) for mod in mods)):
         raise TypeError(f"mods must be a list of Flower's mods, which are functions, got {mods!r}")
     check_privacy(privacy)
-    if not callable(roster):
+    if not callable(roster) or isinstance(roster, type):
         as_roster(roster)
-    if not callable(policy):
+    if not callable(policy) or isinstance(policy, type):
         check_policy(as_policy(policy), algorithm, roster is not None)
     masking = {"plain": checks.flag("plain", plain), "roster": roster, "policy": policy}
     app, site = ClientApp(mods=mods), Site(problem, algorithm, load, keep, privacy, **masking)

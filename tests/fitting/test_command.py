@@ -13,7 +13,10 @@ from typer.testing import CliRunner
 
 import cofed
 from cofed.cli import app
+from cofed.cli.options import FAMILIES_HELP
 from cofed.estimators import FederatedGLM, FederatedLasso, FederatedLogisticRegression, FederatedPoisson, load
+from cofed.fitting import page, plan
+from cofed.studies import writing
 from tests.fitting import hospitals
 from tests.test_cli import flat
 
@@ -119,6 +122,13 @@ def test_progress_tells_sites_exchanges_and_the_end(chosen):
     assert events[-1] | {"time": 0, "words": ""} == {
         "time": 0, "kind": "end", "ok": True, "outcome": "converged", "words": ""
     }  # fmt: skip
+
+
+def test_every_family_is_named_wherever_families_are():
+    assert set(page.FAMILIES) == set(plan.FAMILIES), "FAMILIES of src/cofed/fitting/page.py says what a model is called"
+    lists = {"src/cofed/cli/options.py": FAMILIES_HELP, "src/cofed/studies/writing.py": writing.ANALYSES}
+    for path, text in lists.items():
+        assert [family for family in plan.FAMILIES if family not in text] == [], f"{path} does not name these families"
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,8 @@ class Analysis(StudyPart):
     @property
     def takes_robust_errors(self) -> bool:
         """Whether the model does not know the variances of its coefficients."""
-        return self.class_weight is not None or self.kind in ("huber", "quantile")
+        own = self.kind in LOSSES and not Family.of(self.family).loss().has_dispersion
+        return own or self.class_weight is not None
 
     @property
     def predicted(self) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The code on the pages of the documentation runs as it stands there."""
 
+import importlib
 import json
 import re
 import shlex
@@ -14,7 +15,9 @@ import pandas as pd
 import pytest
 from typer.main import get_command
 
+import cofed
 from cofed.cli import app
+from cofed.cli.algorithms import describe_all
 from tests import pages
 from tests.pages import PAGES, ROOT, blocks
 from tests.report import sample
@@ -147,6 +150,24 @@ def test_a_page_whose_code_fails_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     with pytest.raises(AssertionError, match="line 10, in <module>"):
         pages.run("page.md", tmp_path)
+
+
+def test_what_users_choose_from_is_on_the_tour():
+    rooms = (cofed.algorithms, cofed.gossip, cofed.regularizers, cofed.losses)
+    names = {name for room in rooms for name in room.__all__ if name in cofed.__all__ and "Abstract" not in name}
+    text = (ROOT / "docs" / "tour.md").read_text()
+    missing = {name for name in names - {"topologies", "Zero"} if f"`{name}" not in text}
+    assert not missing, f"name {missing} in docs/tour.md"
+
+
+def test_the_site_knows_how_to_draw_every_algorithm_and_regularizer(monkeypatch):
+    """Here, too, as the site takes long to build and has an environment of its own."""
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+    by_algorithm, by_regularizer = (importlib.import_module(f"{kind}_pages") for kind in ("algorithm", "regularizer"))
+    needed = {method["name"] for method in describe_all() if by_algorithm.required(method)}
+    needed |= {name for name in cofed.regularizers.__all__ if "Abstract" not in name}
+    missing = needed - set(by_algorithm.DRAWN) - set(by_regularizer.DRAWN)
+    assert not missing, f"{missing} lacks a row in DRAWN of docs/_extensions/algorithm_pages.py or regularizer_pages.py"
 
 
 SHELL = [page for page in PAGES if blocks(page, "sh")]

@@ -24,6 +24,14 @@ LOSSES = {
 rows = pytest.mark.parametrize("name", LOSSES)
 
 
+def test_the_table_has_every_loss_with_a_conjugate():
+    given = {name for name in cofed.losses.__all__ if getattr(getattr(cofed.losses, name), "conjugate", None)}
+    lacking = {name for name in given if getattr(cofed.losses, name).conjugate is cofed.AbstractLoss.conjugate}
+    elsewhere = {"Softmax", "SiteIntercepts"}  # of several numbers: below, and in tests/estimators/test_site_effects.py
+    missing = given - lacking - elsewhere - {type(loss).__name__ for loss, _ in LOSSES.values()}
+    assert not missing, f"add rows for {missing} to LOSSES"
+
+
 @rows
 @given(numbers, numbers)
 def test_fenchel_and_young(name, z, other):

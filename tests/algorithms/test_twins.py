@@ -278,6 +278,24 @@ PAIRS = {
     "FedADMM": (cofed.FedADMM(0.05, 0.8), lambda: fedadmm(0.05, 0.8)),
 }
 
+# Those whose trajectories are tested otherwise.
+ELSEWHERE = {
+    "Alternative": "test_alternative.py",
+    "FedFISTA": "test_second_order.py",
+    "FedNL": "test_fednl.py",
+    "FedNewton": "test_second_order.py",
+    "FedProx": "test_fedprox.py",
+    "MCFedDA": "stage by stage, below",
+    "PureLocal": "test_fedprox.py",
+    "Scaffold": "test_identities.py, as FedDecouple without a regularizer",
+}
+
+
+def test_every_algorithm_has_a_twin():
+    twins = {type(algorithm).__name__ for algorithm, _ in PAIRS.values()}
+    missing = set(cofed.algorithms.__all__) - twins - set(ELSEWHERE)
+    assert not missing, f"add NumPy twins of {missing} to PAIRS, or say in ELSEWHERE where they are"
+
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_trajectory_is_that_of_the_papers_pseudo_code(name):

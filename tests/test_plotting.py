@@ -41,9 +41,11 @@ def test_every_algorithm_has_a_colour_and_those_with_a_server_differ():
     missing = set(cofed.algorithms.__all__) - set(COLOURS)
     assert not missing, f"give {missing} a colour in COLOURS of src/cofed/plotting/styles.py"
     names = set(cofed.algorithms.__all__) - personal
-    assert len({COLOURS[name] for name in names}) == len(names)
+    for a, b in itertools.combinations(sorted(names), 2):
+        assert COLOURS[a] != COLOURS[b], f"{a} and {b} have one colour in COLOURS of src/cofed/plotting/styles.py"
     for a, b in itertools.combinations(COLOURS, 2):
-        assert (COLOURS[a], style(a)) != (COLOURS[b], style(b)) or {a, b} & personal
+        differ = (COLOURS[a], style(a)) != (COLOURS[b], style(b)) or {a, b} & personal
+        assert differ, f"{a} and {b} look the same; a method without a server is DASHED in src/cofed/plotting/styles.py"
 
 
 def test_colours_are_the_same_in_every_figure_and_order():

@@ -209,7 +209,8 @@ def test_no_two_classes_have_one_name():
     for path, node in definitions():
         if isinstance(node, ast.ClassDef) and node.name not in STATES:
             found.setdefault(node.name, []).append(path)
-    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+    twice = {name: paths for name, paths in found.items() if len(paths) > 1}
+    assert twice == {}, f"only an algorithm's state may share its name with another's: {', '.join(sorted(STATES))}"
 
 
 # What an algorithm's state is made of: every algorithm has its own.
@@ -362,7 +363,8 @@ DOCUMENTED = documented()
 
 @pytest.mark.parametrize("name", sorted(DOCUMENTED))
 def test_what_takes_parameters_says_which(name):
-    assert "\nParameters\n---" in (inspect.getdoc(DOCUMENTED[name]) or "")
+    said = inspect.getdoc(DOCUMENTED[name]) or ""
+    assert "\nParameters\n---" in said, f"the docstring of {name} has no section Parameters"
 
 
 def test_the_skeleton_of_an_algorithm_works():

@@ -50,9 +50,12 @@ def test_every_rate_of_every_method_has_a_rule():
         if name in ("topologies", "FedNL"):
             continue
         open_ = {f.name: "auto" for f in dataclasses.fields(method) if f.name in AUTOMATIC}
+        required = {f.name for f in dataclasses.fields(method) if f.default is f.default_factory is dataclasses.MISSING}
+        missing = required - set(open_) - set(REST.get(name, {}))
+        assert not missing, f"{name} must be given {missing}: say a value in REST"
         given = method(**(open_ | REST.get(name, {})))
         settled = rates.settled(given, SEEN)
-        assert not rates.is_open(settled)
+        assert not rates.is_open(settled), f"rates(curvature) of {name} leaves some of {set(open_)} open"
         assert rates.is_open(given) == bool(open_)
         found |= set(open_)
     assert found == set(AUTOMATIC)

@@ -25,11 +25,12 @@ def test_traits(row):
     assert regularizer.weak_convexity == pytest.approx(row.weak_convexity)
     assert isinstance(regularizer, R.AbstractRegularizer)
     gives_a_ball = type(regularizer).prox_in_ball is not R.AbstractRegularizer.prox_in_ball
-    assert gives_a_ball == regularizer.is_norm
+    assert gives_a_ball == regularizer.is_norm, "is_norm promises prox_in_ball: give it, or state is_norm = False"
 
 
 def test_only_norms_have_a_dual_norm():
-    assert [row for row in ROWS if isinstance(row.regularizer, R.AbstractNorm)] == DUAL
+    norms = [row for row in ROWS if isinstance(row.regularizer, R.AbstractNorm)]
+    assert norms == DUAL, "what gives dual_norm derives from AbstractNorm"
     assert {R.L1, R.GroupL1, R.SparseGroupL1, R.Nuclear} <= {type(row.regularizer) for row in DUAL}
 
 
@@ -93,7 +94,7 @@ CONJUGATE = [row for row in CONVEX_ROWS if row.make().has_conjugate]
 
 def test_which_regularizers_have_a_conjugate():
     lacking = {type(row.regularizer) for row in CONVEX_ROWS} - {type(row.regularizer) for row in CONJUGATE}
-    assert lacking == {R.TotalVariation}
+    assert lacking == {R.TotalVariation}, "a convex regularizer gives `conjugate`, or is named here"
 
 
 @pytest.mark.parametrize("row", CONJUGATE, ids=names(CONJUGATE))

@@ -1,6 +1,9 @@
 """scikit-learn's own checks of an estimator, for every one of cofed's."""
 
+import warnings
+
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import cofed
@@ -50,7 +53,11 @@ def test_scikit_learns_checks(estimator, check):
 @pytest.mark.slow
 @parametrize_with_checks(SLOW, expected_failed_checks=expected_failures)
 def test_scikit_learns_checks_of_the_others(estimator, check):
-    check(estimator)
+    with warnings.catch_warnings():
+        if "check_class_weight_classifiers" in repr(check):
+            # Classes that count as 10^7 to 1 leave a loss of 3e-6 to explain, whose 1e-12th part is less than rounding.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+        check(estimator)
 
 
 def test_every_estimator_is_checked():

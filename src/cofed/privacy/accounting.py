@@ -127,7 +127,7 @@ def of_sampled(divergences: np.ndarray, share: float) -> np.ndarray:
         terms = math.log(2) + (j - 1) * known
         terms[0] = min(math.log(4) + log_expm1(known[0]), terms[0])
         terms += j * math.log(share) + gammaln(order + 1) - gammaln(j + 1) - gammaln(order - j + 1)
-        found[place] = min(found[place], float(np.logaddexp(0.0, logsumexp(terms))) / (order - 1))
+        found[place] = min(found[place], float(np.logaddexp(0.0, np.asarray(logsumexp(terms)))) / (order - 1))
     return found
 
 

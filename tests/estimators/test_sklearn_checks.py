@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -45,6 +46,17 @@ def expected_failures(estimator):
     return {}
 
 
+class DealtMixedModel(estimators.FederatedMixedModel):
+    """The rows dealt to two clients, of whom scikit-learn's checks know nothing."""
+
+    def fit(self, X, y=None):
+        return super().fit(X, y, clients=np.arange(len(X) if isinstance(X, list) else np.shape(X)[0]) % 2)
+
+
+CERTAIN = "labels that a feature tells with certainty are refused: they tell no variances"
+REFUSED = {"check_estimators_dtypes": CERTAIN, "check_regressors_no_decision_function": CERTAIN}
+
+
 @parametrize_with_checks(FAST)
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
@@ -60,6 +72,13 @@ def test_scikit_learns_checks_of_the_others(estimator, check):
         check(estimator)
 
 
+@pytest.mark.slow
+@parametrize_with_checks([DealtMixedModel()], expected_failed_checks=lambda estimator: REFUSED)
+def test_scikit_learns_checks_of_a_mixed_model(estimator, check):
+    check(estimator)
+
+
 def test_every_estimator_is_checked():
     checked = {type(estimator).__name__ for estimator in FAST + SLOW}
+    checked |= {"FederatedMixedModel", "FederatedMixedGLM"}  # by a class above; the other is neither kind of model
     assert checked == {name for name in estimators.__all__ if name.startswith("Federated")}

@@ -13,6 +13,8 @@ from cofed.estimators.glm_cv import FederatedLogisticRegressionCV, FederatedPois
 from cofed.estimators.group_lasso import FederatedGroupLasso
 from cofed.estimators.held_out_curves import HeldOutCurves
 from cofed.estimators.logistic import FederatedLogisticRegression
+from cofed.estimators.mixed_glm import FederatedMixedGLM
+from cofed.estimators.mixed_model import FederatedMixedModel
 from cofed.estimators.nested import NestedCV, nested_cv
 from cofed.estimators.path import RegularizationPath, regularization_path
 from cofed.estimators.poisson import FederatedPoisson
@@ -37,6 +39,8 @@ __all__ = [
     "FederatedLassoCV",
     "FederatedLogisticRegression",
     "FederatedLogisticRegressionCV",
+    "FederatedMixedGLM",
+    "FederatedMixedModel",
     "FederatedPoisson",
     "FederatedPoissonCV",
     "FederatedStandardScaler",

@@ -1,10 +1,12 @@
 """`cofed advise`: what it recommends, what it leaves out by name, what it refuses in a sentence."""
 
+import io
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from cofed.advise import show, words
@@ -207,3 +209,26 @@ def test_files_that_are_no_tables_get_a_sentence(tmp_path):
         done = runner.invoke(app, ["advise", str(tmp_path / name), "--target", "y", "--client", "s"])
         assert done.exit_code == 2
         assert words_ in " ".join(done.output.replace("│", " ").split())
+
+
+def test_many_sites_stay_readable(tmp_path):
+    """Reasons are a table, numbers are whole at 80 columns, and a verdict says on how many sites it rests."""
+    rng = np.random.default_rng(0)
+    sizes = [40] * 6 + [12] * 8 + [5] * 7
+    df = table(n=60, sites=[f"University Hospital {m:02d}" for m in range(len(sizes))])
+    df = pd.concat([own.head(n) for (_, own), n in zip(df.groupby("site"), sizes, strict=True)])
+    df["cost"] = 50_000 + 1000 * df.dose + 2000 * rng.normal(size=len(df))
+    found = advise(prepare(df.drop(columns="ill"), Columns("cost", "site"), folds=3), folds=3)
+    left = words.left_out(found)
+    assert left["left out of"].value_counts().to_dict() == {"how different": 8, "all": 7}
+    assert "This rests on 6 of 21 sites" in words.difference(found)
+    assert "14 of 21 sites" in words.data(found)
+    screen = Console(width=80, file=io.StringIO())
+    screen.print(show.terminal(found, 80))
+    said = screen.file.getvalue()
+    shown = words.sites(found).drop(columns="best here")
+    for cells in shown.to_numpy().tolist():
+        line = next(line for line in said.splitlines() if cells[-2] in line)
+        assert [cell for cell in cells[1:] if cell not in line] == []
+    assert "is left out:" not in said
+    assert show.page(found).count("<td>how different</td>") == 8

@@ -57,6 +57,7 @@ from .engine.run import run as run
 from .engine.tune import tune as tune
 from .estimators.meta_analysis import MetaAnalysis as MetaAnalysis
 from .estimators.meta_analysis import meta_analysis as meta_analysis
+from .estimators.sites_advice import advise_sites as advise_sites
 from .estimators.survival_curves import SurvivalCurves as SurvivalCurves
 from .estimators.survival_curves import survival_curves as survival_curves
 from .federation.base import AbstractFederation as AbstractFederation

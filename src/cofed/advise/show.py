@@ -23,11 +23,13 @@ from cofed.plotting.styles import COLOURS, LARGE, REFERENCE, SMALL
 from cofed.statistics.heterogeneity import Heterogeneity
 
 WIDE = 106  # a terminal of at least this many columns has room for bars
+NARROW = 12  # characters that a name has at least
 BARS = 24  # characters of the longest bar
 
 
 def terminal(advice: Advice, width: int) -> Group:
     """The advice for a terminal of this width."""
+    left = words.left_out(advice)
     headline = Text(words.recommendation(advice), style="bold green")
     body = Text("\n\n".join(["", *words.reasons(advice)]).removeprefix("\n"))
     paragraph = lambda text: Padding(Text(text), (0, 1, 1, 1))  # noqa: E731
@@ -45,7 +47,8 @@ def terminal(advice: Advice, width: int) -> Group:
             mark=words.choices(advice)["best"],
         ),
         heading("Site by site"),
-        table(words.sites(advice)),
+        table(words.sites(advice) if width >= WIDE else words.sites(advice).drop(columns="best here")),
+        *((heading("Sites that are left out"), table(left)) if len(left) else ()),
         Padding(Text("\n".join(f"- {remark}" for remark in words.remarks(advice)), style="dim"), (0, 1)),
         Padding(Text("To train it:\n" + words.how_to(advice), style="dim"), (1, 1)),
     )
@@ -53,11 +56,13 @@ def terminal(advice: Advice, width: int) -> Group:
 
 def table(rows: Frame, drawn: list[str] | None = None, mark: Series | None = None) -> Table:
     """A table for the terminal, optionally with a bar (`drawn`) beside each row and some rows highlighted (`mark`)."""
-    out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, column in enumerate(rows):
-        out.add_column(
-            str(column), no_wrap=place == 0, justify="left" if place == 0 or str(column) == "best here" else "right"
-        )
+    out = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for place, column in enumerate(map(str, rows)):
+        # Numbers are never cut: names and sentences wrap instead, and a heading has a line for each word.
+        text = column in ("best here", "left out of", "because") or place == 0
+        head = column if text else column.replace(" ", "\n").replace("\n±\n", " ±\n")
+        least = min(NARROW, max(map(len, rows[column].astype(str)), default=0)) if text else None
+        out.add_column(head, no_wrap=not text, overflow="fold", min_width=least, justify="left" if text else "right")
     if drawn is not None:
         out.add_column("", no_wrap=True)
     for i, row in enumerate(rows.itertuples(index=False)):
@@ -135,7 +140,7 @@ def page(advice: Advice) -> str:
     svg = svg[svg.index("<svg") :]
     say, style = html.escape, resources.files("cofed.advise").joinpath("page.css").read_text()
     seen = "held-out loss for strengths from 0, a model each, to infinity, one model for all"
-    choices = words.choices(advice)
+    choices, left = words.choices(advice), words.left_out(advice)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{say(words.title(advice))}</title><style>{style}</style></head><body>
@@ -151,6 +156,7 @@ def page(advice: Advice) -> str:
 {rows_of(choices.drop(columns="best"), choices["best"])}
 <h2>Site by site</h2>
 {rows_of(words.sites(advice))}
+{f"<h2>Sites that are left out</h2>{rows_of(left)}" if len(left) else ""}
 <h2>What was left out, and how to read this</h2>
 <ul class="soft">{"".join(f"<li>{say(text)}</li>" for text in words.remarks(advice))}</ul>
 <h2>To train it</h2>

@@ -30,12 +30,30 @@ def short(strength: float) -> str:
 
 
 def loss(value: float) -> str:
-    """A loss with four decimals, or four significant digits where it is large.
+    """A loss with four decimals, or three significant digits where it is large.
 
     >>> loss(0.46161), loss(5091661869.7)
-    ('0.4616', '5.092e+09')
+    ('0.4616', '5.09e+09')
     """
-    return f"{value:.4f}" if abs(value) < 1e4 else f"{value:.4g}"
+    return f"{value:.4f}" if abs(value) < 1e4 else f"{value:.3g}"
+
+
+def gain(value: float) -> str:
+    """A difference of losses, with its sign.
+
+    >>> gain(0.01234), gain(-121378.7)
+    ('+0.0123', '-1.21e+05')
+    """
+    return f"{value:+.4f}" if abs(value) < 100 else f"{value:+.3g}"
+
+
+def spread(value: float) -> str:
+    """A standard error of a difference of losses.
+
+    >>> spread(0.01234), spread(537808.2)
+    ('0.0123', '5.4e+05')
+    """
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:.2g}"
 
 
 def title(advice: Advice) -> str:
@@ -48,8 +66,9 @@ def data(advice: Advice) -> str:
     ready = advice.prepared
     fed = ready.federation
     together = " Rows of one group stay together." if ready.groups is not None else ""
+    more = f" of {fed.n_clients + len(ready.excluded)}" if ready.excluded else ""
     return (
-        f"{fed.n_samples:,} rows of {fed.n_clients} sites, {fed.n_features} features, target {ready.target!r} "
+        f"{fed.n_samples:,} rows of {fed.n_clients}{more} sites, {fed.n_features} features, target {ready.target!r} "
         f"({ready.kind} regression). Each choice was trained on {advice.folds - 1} of {advice.folds} parts of every "
         f"site's rows and judged on the rest, in turn, so that each row is judged once.{together}"
     )
@@ -73,22 +92,22 @@ def reasons(advice: Advice) -> list[str]:
     ]
     if advice.risks.min() >= advice.baseline:
         said.append("No choice does better than that: these features do not help to predict the target.")
-    gap, error = advice.held_near.difference, advice.held_near.standard_error
+    better, error = advice.held_near.difference, advice.held_near.standard_error
     strength = f"{short(advice.strengths[advice.best])}"
     if advice.recommendation == "prox":
         said.append(
-            f"Between the two, at strength {strength}, it is {loss(near)}: better than either by at least {gap:.2g} "
+            f"Between the two, at strength {strength}, it is {loss(near)}: better than either by at least {better:.2g} "
             f"(standard error {error:.2g}). The strength was chosen on the same rows, which flatters it a little."
         )
     else:
         other = "a model each" if advice.recommendation == "shared" else "one model for all"
-        size, spread = abs(advice.apart.difference), advice.apart.standard_error
+        size, error = abs(advice.apart.difference), advice.apart.standard_error
         said.append(
-            f"That is a difference of {size:.2g} (standard error {spread:.2g}) to {other}. {sureness(advice.sure)}"
+            f"That is a difference of {size:.2g} (standard error {error:.2g}) to {other}. {sureness(advice.sure)}"
         )
         said.append(
             f"Something between (FedProx, at best at strength {strength}) gives {loss(near)}: not clearly better."
-            if gap > 0
+            if better > 0
             else f"Nothing between the two (FedProx, at best at strength {strength}: {loss(near)}) is better."
         )
     return said
@@ -117,13 +136,14 @@ def difference(advice: Advice) -> str:
         "lose by their being different",
         "between": "by an amount that these samples cannot settle: neither sharing nor going alone is plainly right",
     }
-    left = "".join(f" Without {name} in this estimate: {why}." for name, why in found.left_out.items())
+    all_sites, here = len(advice.prepared.federation.names) + len(advice.prepared.excluded), len(found.table)
+    rests = f" This rests on {here} of {all_sites} sites" + (", the others are left out." if here < all_sites else ".")
     return (
         f"The sites' true models differ {words[found.verdict]}. In figures: their mean squared distance from the "
         f"average model (the theory's R², not a share of variance) is estimated as {found.R_squared:.3g} "
         f"({found.level:.0%} interval {low:.3g} to {high:.3g}), {ratio:.2g} times the "
         f"error that sites make when they fit alone, {found.threshold:.3g}. Sharing pays below that, going alone "
-        f"above.{left}"
+        f"above.{rests}"
     )
 
 
@@ -138,8 +158,8 @@ def choices(advice: Advice) -> pd.DataFrame:
                 "choice": name,
                 "strength": "∞" if np.isinf(strength) else short(strength),
                 "held-out loss": f"{loss(risk)}",
-                "against one for all": "" if np.isinf(strength) else f"{risk - advice.risks[-1]:+.4f}",
-                "± s.e.": "" if np.isinf(strength) else f"{advice.errors[place]:.4f}",
+                "against one for all": "" if np.isinf(strength) else gain(risk - advice.risks[-1]),
+                "± s.e.": "" if np.isinf(strength) else spread(advice.errors[place]),
                 "explained": f"{1 - risk / advice.baseline:.1%}" if advice.baseline > 0 else "",
                 "best": place == int(np.argmin(advice.risks)),
             }
@@ -161,24 +181,31 @@ def sites(advice: Advice) -> pd.DataFrame:
             "one for all": f"{loss(shared)}",
             f"FedProx {short(advice.strengths[advice.best])}": f"{loss(near)}",
             "own model": f"{loss(local)}",
-            "gain of own ± s.e.": f"{gap:+.4f} ± {error:.4f}",
+            "gain of own ± s.e.": f"{gain(gap)} ± {spread(error)}",
             "best here": "one for all" if least == shared else "FedProx" if least == near else "own model",
         }
         if isinstance(advice.different, Heterogeneity) and name in advice.different.table.index:
-            row["unlike others"] = f"{advice.different.table['ratio'][name]:.1f} times"
+            row["times unlike"] = f"{advice.different.table['ratio'][name]:.1f}"
         rows.append(row)
     return pd.DataFrame(rows).fillna("")
 
 
+def left_out(advice: Advice) -> pd.DataFrame:
+    """A row per site that is not in all of the comparison, with the reason; none where all are."""
+    rows = [(name, "all", why) for name, why in advice.prepared.excluded.items()]
+    if isinstance(advice.different, Heterogeneity):
+        rows += [(name, "how different", why) for name, why in advice.different.left_out.items()]
+    return pd.DataFrame(rows, columns=["site", "left out of", "because"])
+
+
 def remarks(advice: Advice) -> list[str]:
-    """What was left out, and how to read the page."""
-    ready = advice.prepared
-    said = [f"Site {name} is left out: {why}." for name, why in ready.excluded.items()] + ready.notes
+    """What else was left out, and how to read the page."""
+    said = list(advice.prepared.notes)
     said.append('"Explained" is the part of the loss without features that a choice takes away.')
     said.append("Features are scaled to mean 0 and variance 1 over all sites; sites count by their rows.")
     if isinstance(advice.different, Heterogeneity):
         said.append(
-            '"Unlike others" is how far a site\'s own model is from the average one, squared, as a multiple of what '
+            '"Times unlike" is how far a site\'s own model is from the average one, squared, as a multiple of what '
             "chance alone would give (1 is no difference)."
         )
     return said

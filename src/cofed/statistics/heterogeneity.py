@@ -28,6 +28,7 @@ from cofed.problem import Problem
 from cofed.statistics.local_fits import LocalFits, local_fits
 
 FEWEST = 9  # degrees of freedom
+NAMED = 5  # clients that are named in a sentence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,9 +81,10 @@ class Heterogeneity:
             f"side of {against}, they are: try both on held-out data (Alternative), or a model each "
             "that is held near a common one (FedProx).",
         }
-        left = f" Left out: {'; '.join(f'{name} ({why})' for name, why in self.left_out.items())}." * bool(
-            self.left_out
-        )
+        named = "; ".join(f"{name} ({why})" for name, why in list(self.left_out.items())[:NAMED])
+        more = f" and {len(self.left_out) - NAMED} more" if len(self.left_out) > NAMED else ""
+        whole = len(self.table) + len(self.left_out)
+        left = f" This rests on {len(self.table)} of {whole} clients. Left out: {named}{more}." * bool(self.left_out)
         return words[self.verdict] + left
 
     def __str__(self) -> str:

@@ -11,6 +11,7 @@ Deviations: the dispersion is 1, as of a binomial or a Poisson variable; MASS's 
     given `control = lmeControl(sigma = 1)`.
 """
 
+import dataclasses
 from typing import NamedTuple, TypeVar
 
 import jax.numpy as jnp
@@ -20,7 +21,7 @@ from scipy.special import expit
 from cofed._util.types import Given
 from cofed.estimators.checks import check_choice, check_count, named_refusals
 from cofed.estimators.inference.table import Chosen
-from cofed.estimators.mixed_base import AbstractMixedModel, SiteMoments, to_units
+from cofed.estimators.mixed_base import AbstractMixedModel, to_units
 from cofed.losses import AbstractLoss, Logistic, Poisson
 from cofed.sites import AbstractSites, Scaling
 from cofed.sites.intake import Clients, FitFeatures, Labels
@@ -148,26 +149,8 @@ class FederatedMixedGLM(AbstractMixedModel):
         scaling = Scaling(moments.centre, moments.sizes[:-1])
         with named_refusals(owner):
             doors = [sites.alone(name) for name in sites.names]
-        p, own = len(moments.centre), np.zeros((len(doors), len(some)))
-        beta = np.r_[float(np.asarray(family.loss.link(jnp.asarray(share)))), np.zeros(p)]
-        for done in range(1, int(self.max_rounds) + 1):
-            self.n_iter_ = done
-            at = np.tile(beta, (len(doors), 1))
-            at[:, some] += own
-            found = self._round(family.loss, scaling, doors, at, moments)
-            change = max(np.abs(found.profile.beta - beta).max(), np.abs(found.profile.effects - own).max())
-            beta, own = found.profile.beta, found.profile.effects
-            if not np.isfinite(beta).all() or np.abs(beta).max() > ENDLESS:
-                raise ValueError(
-                    f"{owner}: the effects grow without end, as where features tell labels with certainty (separation)"
-                )
-            if change <= RESTS * max(1.0, np.abs(beta).max()):
-                break
-        else:
-            raise ValueError(
-                f"{owner}: after {self.max_rounds} rounds the effects still change by {change:.1g} standard units; "
-                "give a larger max_rounds, or fewer slopes"
-            )
+        beta = np.r_[float(np.asarray(family.loss.link(jnp.asarray(share)))), np.zeros(len(moments.centre))]
+        found = self._at_rest(WorkingSites(family.loss, scaling, doors, moments.rows, some), beta)
         self._set_effects(sites, found, to_units(moments.centre, scaling.width), 0.0)
         self._set_exchanges(sites, before)
         return self
@@ -185,16 +168,25 @@ class FederatedMixedGLM(AbstractMixedModel):
             )
         return sites
 
-    def _round(
-        self, loss: AbstractLoss, scaling: Scaling, doors: list[AbstractSites], at: np.ndarray, moments: SiteMoments
-    ) -> MixedFit:
-        """The linear mixed model of the working responses at these predictors: one exchange with each site."""
-        products = []
-        for door, theta in zip(doors, at, strict=True):
-            seen = door.ask(look, question(loss, scaling, theta))
-            products.append(working_products(seen, theta))
-        return fit_mixed_model(
-            SiteProducts(moments.rows, np.array(products), self._random(), scale=1.0), self.method == "reml"
+    def _at_rest(self, sites: "WorkingSites", beta: np.ndarray) -> MixedFit:
+        """The linear mixed model of working responses, from round to round until nothing changes."""
+        owner, own, change = type(self).__name__, np.zeros((len(sites.doors), len(sites.random))), np.inf
+        endless = f"{owner}: the effects grow without end, as where features tell labels with certainty (separation)"
+        for done in range(1, int(self.max_rounds) + 1):
+            self.n_iter_ = done
+            try:
+                found = sites.round(beta, own, self.method == "reml")
+            except np.linalg.LinAlgError:  # weights of 0: predictions without doubt
+                raise ValueError(endless) from None
+            change = max(np.abs(found.profile.beta - beta).max(), np.abs(found.profile.effects - own).max())
+            beta, own = found.profile.beta, found.profile.effects
+            if not np.isfinite(beta).all() or np.abs(beta).max() > ENDLESS:
+                raise ValueError(endless)
+            if change <= RESTS * max(1.0, np.abs(beta).max()):
+                return found
+        raise ValueError(
+            f"{owner}: after {self.max_rounds} rounds the effects still change by {change:.1g} standard units; give a "
+            "larger max_rounds, or fewer slopes"
         )
 
     def _mean(self, predictor: np.ndarray) -> np.ndarray:
@@ -203,6 +195,27 @@ class FederatedMixedGLM(AbstractMixedModel):
     def _notes(self) -> list[str]:
         of = f"log odds of {self.classes_[1]!r}" if self.family == "binomial" else "logarithm of the mean"
         return [f"effects       on the {of}", f"rounds        {self.n_iter_} of penalised quasi-likelihood"]
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkingSites:
+    """The sites, each by itself, as they are asked in every round."""
+
+    loss: AbstractLoss
+    scaling: Scaling
+    doors: list[AbstractSites]
+    rows: np.ndarray  # of each
+    random: np.ndarray  # positions of the columns with effects of the sites' own
+
+    def round(self, beta: np.ndarray, own: np.ndarray, reml: bool) -> MixedFit:
+        """The linear mixed model of the working responses at these effects: one exchange with each site."""
+        at = np.tile(beta, (len(self.doors), 1))
+        at[:, self.random] += own
+        products = []
+        for door, theta in zip(self.doors, at, strict=True):
+            seen = door.ask(look, question(self.loss, self.scaling, theta))
+            products.append(working_products(seen, theta))
+        return fit_mixed_model(SiteProducts(self.rows, np.array(products), self.random, scale=1.0), reml)
 
 
 def question(loss: AbstractLoss, scaling: Scaling, theta: np.ndarray) -> LookMessage:

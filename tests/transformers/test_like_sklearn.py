@@ -177,4 +177,7 @@ def test_scikit_learns_checks(estimator, check):
 
 
 def test_the_public_names():
-    assert set(transformers.__all__) == {"FederatedOneHotEncoder", "FederatedPCA", "FederatedSimpleImputer"}
+    assert set(transformers.__all__) == {
+        *("FederatedOneHotEncoder", "FederatedPCA", "FederatedSimpleImputer", "FederatedKBinsDiscretizer"),
+        *("FederatedPolynomialFeatures", "FederatedQuantileTransformer", "FederatedSplineTransformer"),
+    }

@@ -16,6 +16,8 @@ CLIENTS = ["Oslo", "Rome"] * 6
 NO_FLAG = [None, "yes", 2, 0.5, np.nan, [], [True]]
 NO_WORD = ["best", "", 3, np.nan, [], ["mean"], b"mean", True]
 NO_SIZE = ["a", "", [], [1.0, 2.0], {}, np.nan, np.inf, -1.0, -1, 0, 0.0, 1.5, True, 1j, np.zeros((2, 2)), object()]
+NO_PRECISION = ["a", None, [], np.nan, np.inf, 0, -1e-6, 2.0, True]
+NO_DEGREE = ["a", None, [], np.nan, -1, 1.5, True, {}]
 BAD = {
     ("FederatedSimpleImputer", "strategy"): [*NO_WORD, None, "median"],
     ("FederatedSimpleImputer", "fill_value"): ["", " ", [], np.nan, np.inf, True, {}, 1j, object(), np.zeros(2)],
@@ -24,6 +26,22 @@ BAD = {
     ("FederatedOneHotEncoder", "min_frequency"): NO_SIZE,
     ("FederatedPCA", "n_components"): [*NO_SIZE, 4, 1.0],
     ("FederatedPCA", "whiten"): NO_FLAG,
+    ("FederatedKBinsDiscretizer", "n_bins"): [*NO_SIZE, 1, None, [5, 5], [5, 5, 1]],
+    ("FederatedKBinsDiscretizer", "encode"): [*NO_WORD, None],
+    ("FederatedKBinsDiscretizer", "strategy"): [*NO_WORD, None, "kmeans"],
+    ("FederatedKBinsDiscretizer", "tol"): NO_PRECISION,
+    ("FederatedQuantileTransformer", "n_quantiles"): [*NO_SIZE, None],
+    ("FederatedQuantileTransformer", "output_distribution"): [*NO_WORD, None],
+    ("FederatedQuantileTransformer", "tol"): NO_PRECISION,
+    ("FederatedSplineTransformer", "n_knots"): [*NO_SIZE, None, 1],
+    ("FederatedSplineTransformer", "degree"): NO_DEGREE,
+    ("FederatedSplineTransformer", "knots"): [*NO_WORD, None],
+    ("FederatedSplineTransformer", "extrapolation"): [*NO_WORD, None, "periodic"],
+    ("FederatedSplineTransformer", "include_bias"): NO_FLAG,
+    ("FederatedSplineTransformer", "tol"): NO_PRECISION,
+    ("FederatedPolynomialFeatures", "degree"): [*NO_DEGREE, 0, (2, 1), (1, 2, 3)],
+    ("FederatedPolynomialFeatures", "interaction_only"): NO_FLAG,
+    ("FederatedPolynomialFeatures", "include_bias"): NO_FLAG,
 }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from cofed.sites.histogram_edges import around, distinct
 from cofed.sites.queries import HistogramMessage
 
 COARSE, FINE, DRAWN = 128, 64, 24  # bins: of the first question, within one of its bins, of a picture
@@ -33,24 +34,12 @@ class Quantile:
 
 
 def coarse_edges(column: NumberColumn) -> np.ndarray:
-    """Edges that hold all values between them: none is further than sqrt(n) standard deviations from the mean.
+    """Edges that hold all values between them.
 
-    They are close to each other near the mean, and further apart away from it.
-
-    >>> edges = coarse_edges(NumberColumn(0, 100, 5.0, 2.0, False))
-    >>> len(edges), bool(edges[0] < 5 - 2 * 10), bool(edges[-1] > 5 + 2 * 10)
-    (129, True, True)
+    >>> len(coarse_edges(NumberColumn(0, 100, 5.0, 2.0, False)))
+    129
     """
-    size = column.sd if column.sd > 0 else max(abs(column.mean), 1.0)
-    reach = np.arcsinh(np.sqrt(max(column.n, 1)) + 1)
-    return distinct(column.mean + size * np.sinh(np.linspace(-reach, reach, COARSE + 1)))
-
-
-def distinct(edges: np.ndarray) -> np.ndarray:
-    """The edges, where two that rounding has made the same are a step apart."""
-    while (np.diff(edges) <= 0).any():
-        edges = np.maximum(edges, np.nextafter(np.concatenate([edges[:1] - 1, edges[:-1]]), np.inf))
-    return edges
+    return around(column.n, column.mean, column.sd, COARSE)
 
 
 def bin_of(counts: np.ndarray, share: float) -> int:

@@ -1,7 +1,21 @@
 """scikit-learn's transformers for data that cannot be pooled: fitted to sums over the clients, as if to all rows."""
 
+from cofed.transformers.by_quantiles import (
+    FederatedKBinsDiscretizer,
+    FederatedPolynomialFeatures,
+    FederatedQuantileTransformer,
+    FederatedSplineTransformer,
+)
 from cofed.transformers.imputer import FederatedSimpleImputer
 from cofed.transformers.one_hot import FederatedOneHotEncoder
 from cofed.transformers.pca import FederatedPCA
 
-__all__ = ["FederatedOneHotEncoder", "FederatedPCA", "FederatedSimpleImputer"]
+__all__ = [
+    "FederatedKBinsDiscretizer",
+    "FederatedOneHotEncoder",
+    "FederatedPCA",
+    "FederatedPolynomialFeatures",
+    "FederatedQuantileTransformer",
+    "FederatedSimpleImputer",
+    "FederatedSplineTransformer",
+]

@@ -1,0 +1,388 @@
+"""Transformers whose numbers are quantiles, or nothing at all, of all clients' rows: bins, ranks, splines, powers.
+
+Each is scikit-learn's own class, which transforms; what it learns comes from histograms of the clients.
+"""
+
+import warnings
+
+import numpy as np
+from sklearn.preprocessing import KBinsDiscretizer, PolynomialFeatures, QuantileTransformer, SplineTransformer
+
+from cofed._util import checks
+from cofed._util.types import Given
+from cofed.estimators.checks import check_choice, check_count, check_flag, check_number, named_refusals
+from cofed.sites import AbstractSites
+from cofed.sites.intake import Clients, FitFeatures, Labels, gather
+from cofed.transformers.order_statistics import (
+    ColumnSpread,
+    Wanted,
+    averaged_quantile,
+    columns_of,
+    linear_quantile,
+    quantiles,
+)
+
+TOL = 1e-6  # of quantiles, in standard deviations
+
+
+class LearnsQuantiles:
+    """What scikit-learn's transformers need so as to learn quantiles of clients. It stands left of those."""
+
+    tol: float
+
+    def _begin(self, X: FitFeatures, clients: Clients) -> AbstractSites:
+        """The sites of a fit, after a look at what all these transformers have."""
+        check_number(type(self).__name__, "tol", self.tol, 0, 1, strict=True)
+        sites = gather(self, X, None, clients, target=False)  # pyright: ignore[reportArgumentType]
+        self._before = len(sites.exchanges)
+        return sites
+
+    def _columns(self, sites: AbstractSites) -> ColumnSpread:
+        """Means and standard deviations."""
+        with named_refusals(type(self).__name__):
+            return columns_of(sites)
+
+    def _quantiles(self, sites: AbstractSites, columns: ColumnSpread, wanted: list[Wanted]) -> np.ndarray:
+        """Quantiles of every column, in order."""
+        with named_refusals(type(self).__name__):
+            return np.maximum.accumulate(quantiles(sites, columns, wanted, float(self.tol)))
+
+    def _end(self, sites: AbstractSites) -> None:
+        """Set what was asked."""
+        spent = sites.exchanges[self._before :]
+        del self._before
+        self.n_rounds_, self.bytes_ = len(spent), sum(one.down + one.up for one in spent)
+
+
+class FederatedKBinsDiscretizer(LearnsQuantiles, KBinsDiscretizer):
+    """scikit-learn's KBinsDiscretizer, from histograms of the clients.
+
+    Edges are those of the pooled rows from below, by at most `tol` standard deviations, and exact of whole numbers: a
+    row has another bin only where its value is that close below an edge.
+
+    Parameters
+    ----------
+    n_bins : int or array-like of shape (p,), default=5
+        Bins of each feature, at least 2.
+    encode : {"onehot", "onehot-dense", "ordinal"}, default="onehot-dense"
+        A column for each bin, sparse or dense, or the bin's number.
+    strategy : {"quantile", "uniform"}, default="quantile"
+        Bins with as many rows each, or of the same width.
+    tol : float, default=1e-6
+        How precise edges are, in standard deviations of the feature. A smaller one takes more exchanges.
+
+    Attributes
+    ----------
+    bin_edges_ : ndarray of shape (p,) of arrays
+        The edges of each feature.
+    n_bins_ : ndarray of shape (p,)
+        Bins of each feature; fewer than asked for where quantiles agree.
+    n_rounds_, bytes_ : int
+        The exchanges, and their size (both ways, all clients).
+
+    Examples
+    --------
+    >>> X, sites = np.arange(12.0).reshape(-1, 1), ["a", "b", "b"] * 4
+    >>> bins = FederatedKBinsDiscretizer(3, encode="ordinal").fit(X, clients=sites)
+    >>> bins.bin_edges_[0].tolist(), bins.transform([[2.0], [9.0]]).ravel().tolist()
+    ([0.0, 3.5, 7.5, 11.0], [0.0, 2.0])
+    """
+
+    def __init__(
+        self,
+        n_bins: Given[int | list[int]] = 5,
+        *,
+        encode: Given[str] = "onehot-dense",
+        strategy: Given[str] = "quantile",
+        tol: Given[float] = TOL,
+    ):
+        super().__init__(n_bins, encode=encode, strategy=strategy)  # pyright: ignore
+        self.tol = tol
+
+    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedKBinsDiscretizer":
+        """Learn the edges.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p), pandas.DataFrame, cofed.Federation or AbstractSites
+            The features of every row.
+        y : ignored
+            For pipelines.
+        clients : array-like of shape (n,), str or None
+            The client's name of every row, or the name of that column of a pandas X; None is one client.
+
+        Returns
+        -------
+        self
+            The fitted transformer.
+        """
+        owner = type(self).__name__
+        check_choice(owner, "encode", self.encode, ("onehot", "onehot-dense", "ordinal"))
+        check_choice(owner, "strategy", self.strategy, ("quantile", "uniform"))
+        sites = self._begin(X, clients)
+        bins, columns = bins_of(owner, self.n_bins, sites.n_features), self._columns(sites)
+        each = [[0.0, 1.0] if self.strategy == "uniform" else np.linspace(0, 100, k + 1) / 100 for k in bins]
+        shares = sorted({float(share) for own in each for share in own})
+        found = self._quantiles(sites, columns, [averaged_quantile(columns.n, share) for share in shares])
+        edges = np.zeros(len(bins), object)
+        for j, own in enumerate(each):
+            ends = found[[shares.index(float(share)) for share in own], j]
+            edges[j] = np.linspace(*ends, bins[j] + 1) if self.strategy == "uniform" else ends
+            edges[j] = edges[j][np.ediff1d(edges[j], to_begin=np.inf) > 1e-8]
+            if columns.constant[j]:
+                edges[j] = np.array([-np.inf, np.inf])
+            if len(edges[j]) - 1 != bins[j]:
+                warnings.warn(
+                    f"{owner}: feature {j} has {len(edges[j]) - 1} of {bins[j]} bins: others would have no width",
+                    stacklevel=2,
+                )
+        self._learn(edges)
+        self._end(sites)
+        return self
+
+    def _learn(self, edges: np.ndarray) -> None:
+        """Set the edges and what scikit-learn makes of them."""
+        toy = KBinsDiscretizer(2, encode=self.encode, strategy="uniform")
+        toy.fit(np.arange(2.0)[:, None])
+        self.bin_edges_, self.n_bins_ = edges, np.array([len(own) - 1 for own in edges])
+        if self.encode != "ordinal":
+            encoder = toy._encoder.set_params(categories=[np.arange(count) for count in self.n_bins_])
+            self._encoder = encoder.fit(np.zeros((1, len(edges))))
+
+
+def bins_of(owner: str, given: object, features: int) -> np.ndarray:
+    """How many bins each feature has."""
+    if isinstance(given, (list, tuple, np.ndarray)) and np.ndim(given) == 1 and len(given):
+        each = np.asarray(given)
+        if each.dtype.kind == "i" and each.shape == (features,) and (each >= 2).all():
+            return each
+        shown = checks.shown(given)
+        raise ValueError(
+            f"{owner}: n_bins must be an integer >= 2, or one for each of {features} features, got {shown}"
+        )
+    check_count(owner, "n_bins", given, 2)  # pyright: ignore[reportArgumentType]
+    return np.full(features, given, dtype=int)
+
+
+class FederatedQuantileTransformer(LearnsQuantiles, QuantileTransformer):
+    """scikit-learn's QuantileTransformer, from histograms of the clients.
+
+    Quantiles are those of the pooled rows to `tol` standard deviations, of whole numbers exactly.
+
+    Parameters
+    ----------
+    n_quantiles : int, default=100
+        How many quantiles are learned; at most as many as there are rows.
+    output_distribution : {"uniform", "normal"}, default="uniform"
+        What features are made to follow.
+    tol : float, default=1e-6
+        How precise quantiles are, in standard deviations of the feature. A smaller one takes more exchanges.
+
+    Attributes
+    ----------
+    quantiles_ : ndarray of shape (n_quantiles_, p)
+        The quantiles.
+    references_ : ndarray of shape (n_quantiles_,)
+        Of what shares they are.
+    n_quantiles_ : int
+        How many there are.
+    n_rounds_, bytes_ : int
+        The exchanges, and their size (both ways, all clients).
+
+    Examples
+    --------
+    >>> X, sites = np.arange(11.0).reshape(-1, 1) ** 2, ["a"] * 4 + ["b"] * 7
+    >>> ranks = FederatedQuantileTransformer(n_quantiles=11).fit(X, clients=sites)
+    >>> ranks.transform([[0.0], [25.0], [100.0]]).ravel().round(6).tolist()
+    [0.0, 0.5, 1.0]
+    """
+
+    def __init__(
+        self, *, n_quantiles: Given[int] = 100, output_distribution: Given[str] = "uniform", tol: Given[float] = TOL
+    ):
+        super().__init__(n_quantiles=n_quantiles, output_distribution=output_distribution, subsample=None)
+        self.tol = tol
+
+    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedQuantileTransformer":
+        """Learn the quantiles.
+
+        Parameters
+        ----------
+        X, y, clients
+            As for `FederatedKBinsDiscretizer.fit`.
+
+        Returns
+        -------
+        self
+            The fitted transformer.
+        """
+        owner = type(self).__name__
+        check_count(owner, "n_quantiles", self.n_quantiles)
+        check_choice(owner, "output_distribution", self.output_distribution, ("uniform", "normal"))
+        sites = self._begin(X, clients)
+        columns = self._columns(sites)
+        self.n_quantiles_ = min(int(self.n_quantiles), columns.n)
+        self.references_ = np.linspace(0, 1, self.n_quantiles_, endpoint=True)
+        wanted = [linear_quantile(columns.n, float(share)) for share in self.references_]
+        self.quantiles_ = self._quantiles(sites, columns, wanted)
+        self._end(sites)
+        return self
+
+
+class FederatedSplineTransformer(LearnsQuantiles, SplineTransformer):
+    """scikit-learn's SplineTransformer, with knots from histograms of the clients.
+
+    Knots are those of the pooled rows to `tol` standard deviations, of whole numbers exactly.
+
+    Parameters
+    ----------
+    n_knots : int, default=5
+        Knots of each feature, at least 2.
+    degree : int, default=3
+        The degree of the splines.
+    knots : {"quantile", "uniform"}, default="quantile"
+        Knots with as many rows between two, or at one distance.
+    extrapolation : {"error", "constant", "linear", "continue"}, default="constant"
+        What is done beyond the knots.
+    include_bias : bool, default=True
+        Whether the splines of a feature add up to 1; False leaves out the last.
+    tol : float, default=1e-6
+        How precise knots are, in standard deviations of the feature. A smaller one takes more exchanges.
+
+    Attributes
+    ----------
+    bsplines_ : list of scipy.interpolate.BSpline
+        The splines of each feature.
+    knots_ : ndarray of shape (n_knots, p)
+        The knots.
+    n_rounds_, bytes_ : int
+        The exchanges, and their size (both ways, all clients).
+
+    Examples
+    --------
+    >>> X, sites = np.linspace(0, 10, 41).reshape(-1, 1), np.arange(41) % 3
+    >>> splines = FederatedSplineTransformer(n_knots=3).fit(X, clients=sites)
+    >>> splines.knots_.ravel().round(3).tolist(), splines.transform(X).shape
+    ([0.0, 5.0, 10.0], (41, 5))
+    """
+
+    def __init__(
+        self,
+        n_knots: Given[int] = 5,
+        degree: Given[int] = 3,
+        *,
+        knots: Given[str] = "quantile",
+        extrapolation: Given[str] = "constant",
+        include_bias: Given[bool] = True,
+        tol: Given[float] = TOL,
+    ):
+        super().__init__(n_knots, degree, knots=knots, extrapolation=extrapolation, include_bias=include_bias)  # pyright: ignore
+        self.tol = tol
+
+    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedSplineTransformer":
+        """Learn the knots.
+
+        Parameters
+        ----------
+        X, y, clients
+            As for `FederatedKBinsDiscretizer.fit`.
+
+        Returns
+        -------
+        self
+            The fitted transformer.
+        """
+        owner = type(self).__name__
+        check_count(owner, "n_knots", self.n_knots, 2)
+        check_count(owner, "degree", self.degree, 0)
+        check_choice(owner, "knots", self.knots, ("quantile", "uniform"))
+        check_choice(owner, "extrapolation", self.extrapolation, ("error", "constant", "linear", "continue"))
+        check_flag(owner, "include_bias", self.include_bias)
+        sites = self._begin(X, clients)
+        columns = self._columns(sites)
+        shares = [0.0, 1.0] if self.knots == "uniform" else np.linspace(0, 1, int(self.n_knots))
+        found = self._quantiles(sites, columns, [linear_quantile(columns.n, float(share)) for share in shares])
+        if self.knots == "uniform":
+            found = np.linspace(found[0], found[1], int(self.n_knots))
+        same = np.flatnonzero((np.diff(found, axis=0) <= 0).any(axis=0))
+        if len(same):
+            raise ValueError(
+                f"{owner}: two knots of feature {same[0]} are the same, as it has few values or one that is frequent; "
+                "give a smaller n_knots or knots='uniform'"
+            )
+        kept = {name: value for name, value in vars(self).items() if name in ("n_features_in_", "feature_names_in_")}
+        given = self.knots
+        self.knots = found  # scikit-learn's own takes knots as they are; it looks at no row then
+        try:
+            super().fit(found)
+        finally:
+            self.knots = given
+        vars(self).pop("feature_names_in_", None)
+        vars(self).update(kept)
+        self.knots_ = found
+        self._end(sites)
+        return self
+
+
+class FederatedPolynomialFeatures(PolynomialFeatures):
+    """scikit-learn's PolynomialFeatures, which learn nothing of rows but how many features there are, and their names.
+
+    Parameters
+    ----------
+    degree : int or tuple of int, default=2
+        The largest degree, or the least and the largest.
+    interaction_only : bool, default=False
+        Whether products of different features are made only, and no powers.
+    include_bias : bool, default=False
+        Whether a column of ones comes first; an estimator has its own intercept.
+
+    Attributes
+    ----------
+    powers_ : ndarray of shape (n_output_features_, p)
+        Which power of which feature is in each output.
+    n_output_features_ : int
+        How many outputs there are.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> X = pd.DataFrame({"age": [1.0, 2.0], "dose": [3.0, 4.0], "site": ["a", "b"]})
+    >>> powers = FederatedPolynomialFeatures().fit(X, clients="site")
+    >>> powers.get_feature_names_out().tolist()
+    ['age', 'dose', 'age^2', 'age dose', 'dose^2']
+    """
+
+    def __init__(
+        self,
+        degree: Given[int | tuple[int, int]] = 2,
+        *,
+        interaction_only: Given[bool] = False,
+        include_bias: Given[bool] = False,
+    ):
+        super().__init__(degree, interaction_only=interaction_only, include_bias=include_bias)  # pyright: ignore
+
+    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedPolynomialFeatures":
+        """Learn the number of features, and their names: nobody is asked.
+
+        Parameters
+        ----------
+        X, y, clients
+            As for `FederatedKBinsDiscretizer.fit`.
+
+        Returns
+        -------
+        self
+            The fitted transformer.
+        """
+        owner = type(self).__name__
+        check_flag(owner, "interaction_only", self.interaction_only)
+        check_flag(owner, "include_bias", self.include_bias)
+        least, most = self.degree if isinstance(self.degree, tuple) and len(self.degree) == 2 else (0, self.degree)
+        check_count(owner, "degree", least, 0)
+        check_count(owner, "degree", most, max(1, least))
+        sites = gather(self, X, None, clients, target=False)
+        kept = {name: value for name, value in vars(self).items() if name in ("n_features_in_", "feature_names_in_")}
+        super().fit(np.zeros((1, sites.n_features)))
+        vars(self).update(kept)
+        self.n_rounds_ = self.bytes_ = 0
+        return self

@@ -99,7 +99,9 @@ class FederatedKBinsDiscretizer(LearnsQuantiles, KBinsDiscretizer):
         super().__init__(n_bins, encode=encode, strategy=strategy)  # pyright: ignore
         self.tol = tol
 
-    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedKBinsDiscretizer":
+    def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, X: FitFeatures, y: Labels = None, clients: Clients = None
+    ) -> "FederatedKBinsDiscretizer":
         """Learn the edges.
 
         Parameters
@@ -127,7 +129,7 @@ class FederatedKBinsDiscretizer(LearnsQuantiles, KBinsDiscretizer):
         edges = np.zeros(len(bins), object)
         for j, own in enumerate(each):
             ends = found[[shares.index(float(share)) for share in own], j]
-            edges[j] = np.linspace(*ends, bins[j] + 1) if self.strategy == "uniform" else ends
+            edges[j] = np.linspace(ends[0], ends[1], bins[j] + 1) if self.strategy == "uniform" else ends
             edges[j] = edges[j][np.ediff1d(edges[j], to_begin=np.inf) > 1e-8]
             if columns.constant[j]:
                 edges[j] = np.array([-np.inf, np.inf])
@@ -200,7 +202,8 @@ class FederatedQuantileTransformer(LearnsQuantiles, QuantileTransformer):
     def __init__(
         self, *, n_quantiles: Given[int] = 100, output_distribution: Given[str] = "uniform", tol: Given[float] = TOL
     ):
-        super().__init__(n_quantiles=n_quantiles, output_distribution=output_distribution, subsample=None)
+        how = {"output_distribution": output_distribution, "subsample": None}
+        super().__init__(n_quantiles=n_quantiles, **how)  # pyright: ignore
         self.tol = tol
 
     def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedQuantileTransformer":
@@ -279,7 +282,9 @@ class FederatedSplineTransformer(LearnsQuantiles, SplineTransformer):
         super().__init__(n_knots, degree, knots=knots, extrapolation=extrapolation, include_bias=include_bias)  # pyright: ignore
         self.tol = tol
 
-    def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedSplineTransformer":
+    def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, X: FitFeatures, y: Labels = None, clients: Clients = None
+    ) -> "FederatedSplineTransformer":
         """Learn the knots.
 
         Parameters
@@ -295,7 +300,7 @@ class FederatedSplineTransformer(LearnsQuantiles, SplineTransformer):
         owner = type(self).__name__
         check_count(owner, "n_knots", self.n_knots, 2)
         check_count(owner, "degree", self.degree, 0)
-        check_choice(owner, "knots", self.knots, ("quantile", "uniform"))
+        check_choice(owner, "knots", self.knots, ("quantile", "uniform"))  # pyright: ignore[reportArgumentType]
         check_choice(owner, "extrapolation", self.extrapolation, ("error", "constant", "linear", "continue"))
         check_flag(owner, "include_bias", self.include_bias)
         sites = self._begin(X, clients)

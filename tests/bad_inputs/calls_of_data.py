@@ -310,6 +310,13 @@ enrol(
     small_sites=k.word("refuse", "drop"),
 )
 enrol(
+    "advise_sites",
+    lambda model, level=0.95: cofed.advise_sites(model, *many[:2], ["a"] * 12 + ["b"] * 12, level=level),
+    {"model": "gaussian"},
+    model=k.word("gaussian", "binomial", "poisson"),
+    level=k.real(0, 1, strict=True),
+)
+enrol(
     "MetaAnalysis.plot",
     combining("gaussian").plot,
     {},

@@ -58,6 +58,10 @@ BAD = {
     "criterion": NO_WORD,
     "measure": NO_WORD,
     "site_effects": NO_WORD,
+    "slopes": ["z", ["z"], 9, [9], -1, [-1], 0.5, [0.5], True, [True], ["x0", 0], np.nan, {}],
+    "method": NO_WORD,
+    "family": NO_WORD,
+    "level": [*NO_NUMBER, 0.0, 1.0],
     "privacy": ["a", "", 1.0, True, [], {}, (1.0, 1e-6), np.nan, object()],
     "random_state": [None, "a", -1, 2.5, np.nan, [], True, 10**30],
 }
@@ -72,7 +76,7 @@ FINE = {("alphas", "None"), ("groups", "None"), ("shape", "None")}
 
 
 def data(name):
-    if "Logistic" in name:
+    if "Logistic" in name or "MixedGLM" in name:
         return hospitals.classes()
     if "Cox" in name:
         return survival.follow_up()

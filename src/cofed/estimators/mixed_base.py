@@ -140,6 +140,7 @@ class AbstractMixedModel(BaseEstimator):
         checks.share(f"{owner}: level", self.level)
         self.client_column_ = clients if isinstance(clients, str) else None
         sites = gather(self, X, y, clients, classifies)
+        self._random()  # refuses slopes that are none
         if len(sites.names) < 2:
             raise ValueError(
                 f"{owner}: there must be two sites or more, and there is 1; name the rows' sites (clients=)"
@@ -151,7 +152,7 @@ class AbstractMixedModel(BaseEstimator):
     def _random(self) -> np.ndarray:
         """The positions of the columns with effects of the sites' own: 0 is the intercept."""
         names = feature_names(self)
-        chosen = [] if self.slopes is None else positions(type(self).__name__, names, self.slopes)
+        chosen = [] if self.slopes is None else positions(f"{type(self).__name__}: slopes", names, self.slopes)
         naming.require_different(f"{type(self).__name__}: slopes", [names[j] for j in chosen])
         return np.array([0, *(1 + j for j in chosen)])
 

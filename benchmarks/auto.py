@@ -1,4 +1,4 @@
-"""`client_lr="auto"` beside the best of a grid: rounds to a small gap, on twelve problems, as a table.
+"""`FedDecouple("auto", "auto")` beside the best of a grid: rounds to a small gap, on twelve problems, as a table.
 
     python -m benchmarks.auto [--rounds N]
 
@@ -82,10 +82,10 @@ def main():
     options = {"rounds": rounds, "local_steps": K, "progress": False}
     grid = [cofed.FedDecouple(float(c), float(s)) for c in CLIENT_LRS for s in SERVER_LRS]
     good = 0
-    print("| problem | auto: client_lr | rounds | best of grid | rounds | ratio | diverged in the grid |")
+    print("| problem | auto | rounds | best of grid | rounds | ratio | diverged in the grid |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for name, problem, clients, gap in problems():
-        result = cofed.run(problem, clients, cofed.FedDecouple("auto"), **options)
+        result = cofed.run(problem, clients, cofed.FedDecouple("auto", "auto"), **options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the grid's points that diverge
             curves = cofed.tune(problem, clients, grid, evaluate_every=1, **options).curves["objective"]
@@ -97,7 +97,8 @@ def main():
         diverged = int(np.sum(~np.isfinite(curves[:, -1]) | (curves[:, -1] > 2 * ours[0])))
         good += auto <= 2 * taken.min() and result.outcome is cofed.Outcome.COMPLETED
         print(
-            f"| {name} | {result.algorithm.client_lr:.3g} | {auto} | {best.client_lr:.3g}, {best.server_lr:g} | "
+            f"| {name} | {result.algorithm.client_lr:.3g}, {result.algorithm.server_lr:.3g} | {auto} | "
+            f"{best.client_lr:.3g}, {best.server_lr:g} | "
             f"{taken.min()} | {auto / taken.min():.2g} | {diverged} of {len(grid)} |",
             flush=True,
         )

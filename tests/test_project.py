@@ -39,6 +39,8 @@ ARROWS = {
     "mirrors": {"regularizers"},
     # Who takes part.
     "samplers": set(),
+    "clocks": set(),
+    "means": set(),
     # Noise and what it costs.
     "privacy": set(),
     # Data.
@@ -69,11 +71,11 @@ ARROWS = {
     # The engine knows algorithms by their contract only; its serialization names every class of the rooms below.
     "engine": {
         *("algorithms.base", "algorithms.probe", "gossip.topologies", "problem", "federation", "metrics"),
-        *("losses", "samplers", "solvers", "statistics", "engine.serialization"),
+        *("clocks", "losses", "means", "samplers", "solvers", "statistics", "engine.serialization"),
     },
     "engine.serialization": {
         *("algorithms", "gossip", "problem", "regularizers", "mirrors", "losses", "models", "metrics", "compressors"),
-        "samplers",
+        *("clocks", "means", "samplers"),
     },
     # On top of the engine, and known by nobody below.
     "solvers.pooled": {"engine", "federation", "problem"},
@@ -217,7 +219,7 @@ def test_no_two_classes_have_one_name():
 STATES = {"Server", "Client", "Down", "Up", "Node"}
 # Signatures that users see: functions, data sets and loaders, commands. Estimators' constructors are apart.
 LONG_SIGNATURES = {
-    *("run", "resume", "tune", "forecast", "serve", "regularization_path", "plot_history", "from_parquet"),
+    *("run", "resume", "replicate", "tune", "forecast", "serve", "regularization_path", "plot_history", "from_parquet"),
     *("path", "infer", "relaxed_path", "concave_path", "survival", "survival_curves", "meta_analysis"),
     "stability_selection",
     *("bao_sparse", "chen_logistic", "haxby", "liang_linear", "liang_linear_stream", "liang_logistic"),
@@ -332,6 +334,7 @@ WITHOUT_EXAMPLE = {
         "LeftOut",
         "MetaAnalysis",
         "Outcome",
+        "Replicates",
         "Result",
         "Solution",
         "SurvivalCurves",

@@ -8,6 +8,7 @@ from . import estimators as estimators
 from . import flower as flower
 from . import gossip as gossip
 from . import loggers as loggers
+from . import means as means
 from . import metrics as metrics
 from . import partition as partition
 from . import plotting as plotting
@@ -39,6 +40,9 @@ from .algorithms.base import AbstractGossipAlgorithm as AbstractGossipAlgorithm
 from .algorithms.base import AbstractServerAlgorithm as AbstractServerAlgorithm
 from .algorithms.compressed import Compressed as Compressed
 from .algorithms.private_rows import PrivateRows as PrivateRows
+from .algorithms.scheduled import Scheduled as Scheduled
+from .algorithms.server_optimizer import ServerOptimizer as ServerOptimizer
+from .clocks import Clock as Clock
 from .compressors import Quantised as Quantised
 from .compressors import RandomK as RandomK
 from .compressors import TopK as TopK
@@ -52,6 +56,8 @@ from .engine.history import Outcome as Outcome
 from .engine.history import Result as Result
 from .engine.mesh import mesh as mesh
 from .engine.ranking import Tuning as Tuning
+from .engine.replicate import Replicates as Replicates
+from .engine.replicate import replicate as replicate
 from .engine.run import resume as resume
 from .engine.run import run as run
 from .engine.tune import tune as tune

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from tests import worlds
 
@@ -29,6 +30,10 @@ class Row(NamedTuple):
     everyone: bool = False  # whether it needs every client in every round
     draws: bool = False  # whether clients draw for themselves, beside their batches
     first: int = 1  # the rounds after which the first step shows in the model
+
+
+def falling(r):
+    return 1 / (1 + 0.1 * r)
 
 
 TABLE = {
@@ -78,6 +83,15 @@ TABLE = {
         down=2,
         up_bytes=2 + 8,
     ),
+    "ServerOptimizer": Row(
+        cofed.ServerOptimizer(cofed.FedAvg(0.02), optax.adam, {"learning_rate": 0.1}),
+        cofed.ServerOptimizer(cofed.FedAvg(0.01, 0.7), optax.adam, {"learning_rate": 0.2}),
+    ),
+    "Scheduled": Row(
+        cofed.Scheduled(cofed.FedDualAvg(0.02, 1.3), {"client_lr": falling, "server_lr": falling}),
+        cofed.Scheduled(cofed.FedDualAvg(0.01, 0.7), {"client_lr": falling, "server_lr": falling}),
+        scalars=(1, 1),
+    ),
     "ProxSkip": Row(cofed.ProxSkip(0.02, 0.4), cofed.ProxSkip(0.01, 0.7), everyone=True),
     "SDANE": Row(
         *(cofed.SDANE(16.0, 0.1), cofed.SDANE(20.0, 0.2)),
@@ -113,7 +127,7 @@ SCHEDULE = {"rounds": 6, "local_steps": 3, "batch_size": 2, "clients_per_round":
 def test_the_table_has_every_algorithm():
     """Every public one, so that an algorithm without a row is noticed however it came to be public."""
     public = {name for name in cofed.__all__ if is_server_algorithm(getattr(cofed, name))}
-    assert public == {*cofed.algorithms.__all__, "Compressed"}
+    assert public == {*cofed.algorithms.__all__, "Compressed", "Scheduled", "ServerOptimizer"}
     rows = {type(row.algorithm).__name__ for row in TABLE.values()}
     assert rows == public - ELSEWHERE, "every public algorithm with a server needs a row in TABLE"
 

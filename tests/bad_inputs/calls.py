@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pandas as pd
 
 import cofed
@@ -62,6 +63,9 @@ NAMES: dict[str, Kind] = {
     "weights": k.one_per(3, low=0),
     "topology": k.optional(k.nothing),
     "link_failure": k.real(0, 0),
+    "clock": k.optional(k.nothing),
+    "start": k.optional(k.nothing),
+    "mean": k.optional(k.nothing),
     "mesh": k.optional(k.nothing),
     "w0": k.either(k.optional(k.nothing), lambda v: isinstance(v, (list, np.ndarray)) and k.one_per(2)(v)),
     "evaluate_every": k.optional(k.whole(1, 2**31 - 1)),
@@ -193,6 +197,15 @@ fraction = k.grid_of(lambda value: k.real(0, strict=True)(value) and k.real(high
 enrol("FedNL", cofed.FedNL, {"compressor": cofed.TopK(0.5)}, compressor=k.nothing, hessian_lr=fraction)
 enrol("Compressed", cofed.Compressed, {"algorithm": METHOD, "compressor": cofed.TopK(0.5)}, compressor=k.nothing)
 enrol("PrivateRows", cofed.PrivateRows, {"algorithm": METHOD, "clip": 1.0, "noise": 8.0}, clip=rate, noise=rate)
+enrol(
+    "ServerOptimizer",
+    cofed.ServerOptimizer,
+    {"algorithm": cofed.FedAvg(0.1), "optimizer": optax.adam, "options": {"learning_rate": 0.1}},
+    optimizer=k.nothing,
+    options=k.nothing,
+)
+falling = {"client_lr": lambda r: 1 / (1 + r)}
+enrol("Scheduled", cofed.Scheduled, {"algorithm": METHOD, "schedules": falling}, schedules=k.nothing)
 enrol("ProxSkip", cofed.ProxSkip, {"client_lr": 0.1, "probability": 0.3}, probability=fraction)
 enrol("SDANE", cofed.SDANE, {"strength": 1.0}, mu=weights["mu"])
 enrol("AccSDANE", cofed.AccSDANE, {"strength": 1.0}, mu=weights["mu"])

@@ -12,6 +12,8 @@ from tests.bad_inputs.calls import COEF, FEDERATION, FOLDER, METHOD, PROBLEM, en
 RESULT = cofed.run(PROBLEM, FEDERATION, METHOD, rounds=1, progress=False)
 enrol("History.to_csv", RESULT.history.to_csv, {"path": FOLDER / "rows.csv"}, path=k.file_to_write)
 enrol("History.to_parquet", RESULT.history.to_parquet, {"path": FOLDER / "rows.parquet"}, path=k.file_to_write)
+save = {"folder": k.file_to_write, "label": k.optional(k.text)}
+enrol("Result.save", RESULT.save, {"folder": FOLDER / "saved"}, **save)
 enrol("plotting.colour", cofed.plotting.colour, {"label": "FedAvg"}, label=k.any_text)
 enrol("plotting.style", cofed.plotting.style, {"label": "FedAvg"}, label=k.any_text)
 enrol(
@@ -46,6 +48,8 @@ enrol(
 )
 
 # The engine.
+clock = dict.fromkeys(["spread", "jitter", "staleness"], k.nonnegative)
+enrol("Clock", cofed.Clock, {"seconds": 1.0}, seconds=k.either(k.positive, k.one_per(3, low=0)), **clock)
 KEPT = FOLDER / "kept"
 going = {"problem": PROBLEM, "federation": FEDERATION, "rounds": 1, "evaluate_every": 1}
 enrol("run", cofed.run, {**going, "algorithm": METHOD, "progress": False}, checkpoint_every=k.optional(k.nothing))
@@ -66,6 +70,16 @@ enrol(
     maximise=k.optional(k.flag),
     memory=k.whole(1, 10**400),
 )
+enrol(
+    "replicate",
+    cofed.replicate,
+    {**going, "algorithm": METHOD, "seeds": 1, "progress": False},
+    seeds=k.whole(1, 3),
+    options=k.nothing,
+)
+SEEDS = cofed.replicate(PROBLEM, FEDERATION, METHOD, rounds=1, seeds=2, progress=False)
+enrol("Replicates.save", SEEDS.save, {"folder": FOLDER / "saved-seeds"}, **save)
+enrol("Replicates.bands", SEEDS.bands, {}, column=k.nothing, low=k.real(0, 1), high=k.real(0, 1))
 cofed.run(PROBLEM, FEDERATION, METHOD, rounds=1, checkpoint=KEPT, progress=False)
 enrol(
     "resume",

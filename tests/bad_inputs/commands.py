@@ -148,7 +148,7 @@ CALLS: dict[str, tuple[list[str], dict[str, Right]]] = {
         {"study": nothing, "site": nothing, "keep": folder},
     ),
 }
-# Three need Flower, which has an environment of its own; an empty list of names lets the whole race run: tests/race.
+# Three need Flower, which has an environment of its own; a race takes minutes where it is not refused: tests/race.
 SKIPPED = {"federate", "site", "serve", "race"}
 
 

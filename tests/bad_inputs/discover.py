@@ -27,7 +27,7 @@ READ = {
         "MetaAnalysis",
         "Outcome",
     ),
-    *("Result", "Solution", "Tuning", "topologies.Topology", "datasets.Split", "datasets.Synthetic"),
+    *("Replicates", "Result", "Solution", "Tuning", "topologies.Topology", "datasets.Split", "datasets.Synthetic"),
     "datasets.Images",
     *("callbacks.RunInfo", "callbacks.Snapshot", "samplers.Draw"),
     "disk.DiskFederation",
@@ -94,7 +94,8 @@ def entries(name: str, value: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
         return
     if name not in READ and parameters(value):
         yield name, value
-    if issubclass(value, (Exception, tuple, cofed.AbstractAlgorithm, cofed.samplers.AbstractSampler)):
+    contracts = (cofed.AbstractAlgorithm, cofed.Clock, cofed.means.AbstractMean, cofed.samplers.AbstractSampler)
+    if issubclass(value, (Exception, tuple, *contracts)):
         return
     for method in dir(value):
         function = inspect.getattr_static(value, method)

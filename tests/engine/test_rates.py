@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests import worlds
 
 import cofed
@@ -17,7 +19,7 @@ SCHEDULE = {"rounds": 5, "local_steps": 3, "weights": "samples", "w0": worlds.st
 SEEN = LossCurvature(L=2.0, largest=5.0, mu=0.1, difference=3.0, local_steps=4)
 # What a method needs beside its rates.
 REST = {
-    "FedProx": {"strength": 0.5, "mu": None},
+    "FedProx": {"strength": 0.5, "mu": None, "server_lr": None},
     "MCFedDA": {"strengths": (0.2, 0.1)},
     "MReFedDAGT": {"radius_squared": 1.0, "sparsity": 1},
     "ReFedDAGT": {"radius_squared": 1.0, "sparsity": 1},
@@ -41,6 +43,21 @@ def test_the_curvature_is_that_of_the_clients_hessians():
     assert curvature.local_steps == 3
     vectors = worlds.D + 2 * rates.DIFFERENCE_STEPS  # Lanczos' method ends after as many steps as there are numbers
     assert sent == (FED.n_clients * vectors * worlds.D * 8, FED.n_clients * (vectors * worlds.D + 1) * 8)
+
+
+def test_mini_batches_make_the_clients_steeper():
+    """By the trace of each client's Hessian, which is the mean curvature of a sample; a whole client adds nothing."""
+    schedule = SCHEDULE | {"batch_size": 5}
+    plain, _ = rates.measured(RunSpec(worlds.problem(), FED, cofed.FedAvg(1.0), **SCHEDULE))
+    noisy, sent = rates.measured(RunSpec(worlds.problem(), FED, cofed.FedAvg(1.0), **schedule))
+    H, pi, n = hessians(), np.asarray(FED.weights("samples")), np.array(worlds.SIZES)
+    noise = np.trace(H, axis1=1, axis2=2) * np.maximum(n - 5, 0) / (5 * (n - 1))
+    assert noise[3] == 0, "this client has five samples"
+    np.testing.assert_allclose(noisy.L, plain.L + pi**2 @ noise, rtol=1e-9)
+    np.testing.assert_allclose(noisy.largest, (np.linalg.eigvalsh(H)[:, -1] + noise).max(), rtol=1e-3)
+    assert noisy.drift_free_lr <= plain.drift_free_lr
+    vectors = worlds.D + 2 * rates.DIFFERENCE_STEPS
+    assert sent.up == FED.n_clients * (vectors * worlds.D + 2) * 8
 
 
 def test_every_rate_of_every_method_has_a_rule():
@@ -71,6 +88,27 @@ def test_the_rules_are_those_of_the_papers():
     inside = settle(cofed.Compressed(cofed.FedDualAvg("auto", 1.5), cofed.TopK(0.5)))
     assert (inside.algorithm.client_lr, inside.algorithm.server_lr) == (1 / (4 * 3.0), 1.5)
     assert SEEN._replace(local_steps=1).drift_free_lr == 1 / 2.0
+    both = settle(cofed.FedDecouple("auto", "auto"))
+    assert (both.client_lr, both.server_lr) == (1 / 12, SEEN.server_lr(1 / 12))
+
+
+@given(
+    L=st.floats(0.1, 10.0),
+    ratio=st.floats(0.0, 1.0),
+    K=st.integers(1, 20),
+    step=st.floats(0.01, 1.0),
+    at=st.floats(0, 1),
+)
+def test_the_servers_step_is_the_best_for_quadratics(L, ratio, K, step, at):
+    """No other step leaves less of the worst error between mu and L, but where it would swing."""
+    seen = LossCurvature(L, L, ratio * L, 0.0, K)
+    lr = step / L
+    part = lambda curvature: 1 - (1 - lr * curvature) ** K  # noqa: E731
+    worst = lambda s: max(abs(1 - s * part(curvature)) for curvature in (seen.mu, L))  # noqa: E731
+    ours = seen.server_lr(lr)
+    assert ours * part(L) <= 1.8 + 1e-9
+    other = at * 1.8 / part(L)
+    assert worst(ours) <= worst(other) + 1e-9
 
 
 def test_a_run_shows_its_numbers_and_counts_what_they_cost():
@@ -113,7 +151,9 @@ def test_auto_is_refused_where_nothing_settles_it():
         cofed.tune(problem, FED, [cofed.FedAvg("auto")], rounds=2)
     with pytest.raises(TypeError, match="FedAvg: client_lr must be a number, got 'fast'"):
         cofed.FedAvg("fast")
-    with pytest.raises(TypeError, match="server_lr must be a number, got 'auto'"):
-        cofed.FedAvg(0.1, "auto")
+    with pytest.raises(ValueError, match="FedProx has no rule for server_lr='auto'"):
+        cofed.run(problem, FED, cofed.FedProx(0.1, 0.1, "auto"), rounds=2)
+    with pytest.raises(TypeError, match="radius must be a number, got 'auto'"):
+        cofed.FedProx(0.1, 0.1, radius="auto")
     with pytest.raises(ValueError, match="FedAvg does not fit the regularizer"):
         cofed.run(worlds.problem(cofed.L2Ball(1.0)), FED, cofed.FedAvg("auto"), rounds=2)

@@ -7,8 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import cofed
+from cofed.cli import app
 from cofed.engine.spec import RunSpec
 from cofed.race import costs, field, knowledge, page, profiles, table, work
 from cofed.race.entrants import FACTORS, RULES, Entrant, entrants, why_not
@@ -207,3 +209,10 @@ def test_processes_find_what_one_process_finds(raced, tmp_path):
         assert one["configuration"].tolist() == two["configuration"].tolist()
         for a, b in zip(one["objective"], two["objective"], strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-10)
+
+
+@pytest.mark.parametrize("option", ["--problems", "--algorithms"])
+def test_an_empty_list_of_names_is_refused(option):
+    result = CliRunner().invoke(app, ["race", option, ""], env={"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"})
+    assert result.exit_code == 2
+    assert "is named: leave the option out" in " ".join(result.output.split())

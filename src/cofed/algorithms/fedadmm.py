@@ -55,6 +55,7 @@ class FedADMM(AbstractServerAlgorithm):
     needs: ClassVar[tuple[str, ...]] = ()
     equal_steps: ClassVar[bool] = False
     paper: ClassVar[str] = "Wang et al. 2022"
+    changeable: ClassVar[tuple[str, ...]] = ("client_lr",)
 
     def __check_init__(self):
         require_positive("FedADMM", client_lr=self.client_lr, eta=self.eta)

@@ -35,7 +35,7 @@ from jaxtyping import Array, Float, PyTree
 from cofed._util import trees
 from cofed._util.scalars import number, require_positive
 from cofed._util.types import Hyperparameter
-from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.problem import Problem
 
 
@@ -82,6 +82,9 @@ class FedDecouple(AbstractServerAlgorithm):
 
     def __check_init__(self):
         require_positive("FedDecouple", client_lr=self.client_lr, server_lr=self.server_lr)
+
+    def rates(self, curvature: LossCurvature) -> dict[str, float]:
+        return curvature.steps(self.client_lr)
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
         nothing = trees.zeros_like(w0)

@@ -59,6 +59,7 @@ class FedDR(AbstractServerAlgorithm):
     needs: ClassVar[tuple[str, ...]] = ()
     equal_steps: ClassVar[bool] = False
     paper: ClassVar[str] = "Tran-Dinh et al. 2021"
+    changeable: ClassVar[tuple[str, ...]] = ("client_lr",)
 
     def __check_init__(self):
         require_positive("FedDR", client_lr=self.client_lr, eta=self.eta, alpha=self.alpha)

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, PyTree
 from cofed._util import trees
 from cofed._util.scalars import number, require_flag, require_positive
 from cofed._util.types import Hyperparameter
-from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
 from cofed.problem import Problem
 
@@ -61,6 +61,7 @@ class FedDualAvg(AbstractServerAlgorithm):
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = False
     paper: ClassVar[str] = "yuan2021"
+    changeable: ClassVar[tuple[str, ...]] = ("client_lr", "server_lr")
 
     def __check_init__(self):
         require_positive("FedDualAvg", client_lr=self.client_lr, server_lr=self.server_lr)
@@ -69,6 +70,9 @@ class FedDualAvg(AbstractServerAlgorithm):
 
     def refuses(self, problem: Problem) -> str | None:
         return self.mirror.refuses(problem.regularizer)
+
+    def rates(self, curvature: LossCurvature) -> dict[str, float]:
+        return curvature.steps(self.client_lr)
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
         return Server(self.mirror.to_dual(w0), jnp.zeros((), trees.dtype(w0)))

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, PyTree
 from cofed._util import trees
 from cofed._util.scalars import number, require_flag, require_positive
 from cofed._util.types import Hyperparameter
-from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
 from cofed.problem import Problem
 
@@ -63,6 +63,7 @@ class FedMiD(AbstractServerAlgorithm):
     needs: ClassVar[tuple[str, ...]] = ()
     equal_steps: ClassVar[bool] = False
     paper: ClassVar[str] = "yuan2021"
+    changeable: ClassVar[tuple[str, ...]] = ("client_lr", "server_lr")
 
     def __check_init__(self):
         require_positive("FedMiD", client_lr=self.client_lr, server_lr=self.server_lr)
@@ -73,6 +74,9 @@ class FedMiD(AbstractServerAlgorithm):
                 f"FedMiD needs the mirror Euclidean(), got {type(self.mirror).__name__}: its server step adds a "
                 "primal to a dual vector, which only the Euclidean geometry allows; FedDualAvg takes any mirror"
             )
+
+    def rates(self, curvature: LossCurvature) -> dict[str, float]:
+        return curvature.steps(self.client_lr)
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
         return Server(w0)

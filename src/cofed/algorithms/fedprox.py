@@ -124,5 +124,8 @@ class FedProx(AbstractServerAlgorithm):
     def model(self, problem: Problem, server: Server) -> PyTree:
         return server.w
 
+    def with_model(self, server: Server, w: PyTree) -> Server:
+        return server._replace(w=w)
+
     def personal_model(self, server: Server, client: Client) -> PyTree:
         return client.w

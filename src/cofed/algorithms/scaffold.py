@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PyTree
 from cofed._util import trees
 from cofed._util.scalars import number, require_positive
 from cofed._util.types import Hyperparameter
-from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.problem import Problem
 
 
@@ -57,9 +57,13 @@ class Scaffold(AbstractServerAlgorithm):
     needs: ClassVar[tuple[str, ...]] = ("zero",)
     equal_steps: ClassVar[bool] = False
     paper: ClassVar[str] = "Karimireddy et al. 2020"
+    changeable: ClassVar[tuple[str, ...]] = ("client_lr", "server_lr")
 
     def __check_init__(self):
         require_positive("Scaffold", client_lr=self.client_lr, server_lr=self.server_lr)
+
+    def rates(self, curvature: LossCurvature) -> dict[str, float]:
+        return curvature.steps(self.client_lr)
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
         return Server(w0, trees.zeros_like(w0))
@@ -86,3 +90,6 @@ class Scaffold(AbstractServerAlgorithm):
 
     def model(self, problem: Problem, server: Server) -> PyTree:
         return server.x
+
+    def with_model(self, server: Server, w: PyTree) -> Server:
+        return server._replace(x=w)

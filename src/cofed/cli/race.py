@@ -91,6 +91,8 @@ def race(
 
 def picked(wanted: list[str] | None, known: Collection[str], what: str) -> list[str]:
     """The names that were asked for; all of them where none were."""
+    if wanted is not None and not wanted:
+        refuse(f"no {what} is named: leave the option out for all of them; `cofed race --list` lists them")
     for name in wanted or []:
         if name not in known:
             near = difflib.get_close_matches(name, list(known), 1)

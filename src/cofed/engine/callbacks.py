@@ -85,6 +85,7 @@ class RunInfo:
             "weights": spec.weights,
         }
         network = {} if spec.topology is None else {"topology": spec.topology, "link_failure": spec.link_failure}
+        network |= {"clock": spec.clock, "mean": spec.mean}  # what is None is left out
         problem = {f"problem.{part}": getattr(self.problem, part) for part in ("model", "loss", "regularizer")}
         numbers = {name: getattr(spec, name) for name in NUMBERS}
         named = {"algorithm": self.algorithm} | problem | numbers | data | network

@@ -3,6 +3,7 @@
 What an argument is by itself is checked in `spec.py`, and whether the parts can be computed at all in `contracts.py`.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 
 import jax
@@ -24,6 +25,7 @@ from cofed.problem import Problem
 RESERVED = {
     *COLUMNS,
     *("participants", "left_out", "bytes_down", "bytes_up", "seconds", "stage", "client_loss", "consensus"),
+    "simulated_seconds",
     *(f"personal_{name}" for name in ("objective", "loss", "accuracy", "test_loss", "test_accuracy")),
 } - {"density", "rank", "accuracy"}  # what the loss and regularizer add may be measured in another way
 
@@ -38,6 +40,7 @@ def check_communication(spec: RunSpec) -> None:
             )
         if spec.link_failure:
             raise ValueError("link_failure is for runs with a topology")
+        check_stages(spec)
         return
     if not algorithm.has_gossip:
         raise ValueError(
@@ -52,6 +55,12 @@ def check_communication(spec: RunSpec) -> None:
         raise ValueError("by gossip all nodes count alike: weights must be 'uniform'")
 
 
+def check_stages(spec: RunSpec) -> None:
+    """On a clock clients are always at work, so there is no moment at which all could begin a stage."""
+    if spec.clock is not None and len(spec.algorithm.stages(spec.problem, spec.rounds, spec.local_steps)) > 1:
+        raise ValueError(f"{spec.algorithm.name} works in stages, which all clients begin together: leave clock= out")
+
+
 def check_sampler(task: ServerTask, start: PyTree) -> None:
     """Refuse a sampler whose unbiased mean a method cannot use: what its clients keep follows the plain one."""
     sampler, clients = task.sampler, task.plan.clients
@@ -64,6 +73,32 @@ def check_sampler(task: ServerTask, start: PyTree) -> None:
             f"nothing between rounds, such as FedAvg or FedDualAvg; clients of {task.algorithm.name} keep something "
             "that the server counts by the weights"
         )
+
+
+def check_mean(task: ServerTask, start: PyTree) -> None:
+    """Refuse a robust mean for a method whose clients keep what follows the plain one, and one of another shape."""
+    mean = task.mean
+    if mean is None:
+        return
+    name = type(mean).__name__
+    if jax.tree.leaves(jax.eval_shape(task.client_state, start)):
+        raise ValueError(
+            f"mean={name} is for methods whose clients keep nothing between rounds, such as FedAvg or FedDualAvg; what "
+            f"clients of {task.algorithm.name} keep follows the mean by the weights"
+        )
+    if not task.plan.plain and task.sampler is not None:
+        raise ValueError(f"mean={name} takes updates by their weights: give clients_per_round as a number")
+    up = jax.eval_shape(lambda w0, data: dataclasses.replace(task, data=data).messages(w0), start, task.data).up
+    sent = jax.eval_shape(lambda up: base.expanded(task.algorithm, jax.tree.map(lambda leaf: leaf[None], up)), up)
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), sent)
+    many = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((task.plan.participants, *leaf.shape), leaf.dtype), one)
+    weights = jax.ShapeDtypeStruct((task.plan.participants,), task.data.dtype)
+    try:
+        found = jax.eval_shape(mean.of, many, weights)
+    except Exception as error:
+        raise ValueError(f"{name}.of(updates, weights) must be computed by JAX, but {in_a_line(error)}") from error
+    if jax.tree.structure(found) != jax.tree.structure(one) or found != one:
+        raise ValueError(f"{name}.of(updates, weights) must give one update, {one}, but gave {found}")
 
 
 def check_on_disk(spec: RunSpec, plan: Plan) -> None:

@@ -35,6 +35,7 @@ def write_definition(folder: Path, every: int, keep: int, run: RunSpec, start: P
     if run.evaluation is not None:
         write_federation(folder / "evaluation.safetensors", run.evaluation)
     weights = run.weights if isinstance(run.weights, str) else np.asarray(run.weights)
+    sampler = run.clients_per_round if isinstance(run.clients_per_round, AbstractSampler) else None
     record = recorded.RunRecord(
         format=recorded.FORMAT,
         **recorded.made_by(),
@@ -53,7 +54,9 @@ def write_definition(folder: Path, every: int, keep: int, run: RunSpec, start: P
         topology=encode(run.topology),
         link_failure=float(run.link_failure),
         stream=run.federation.draw is not None,
-        sampler=encoded_sampler(run.clients_per_round),
+        clock=encode(run.clock),
+        mean=encoded(run.mean, "a mean", "cofed.means"),
+        sampler=encoded(sampler, "a sampler", "cofed.samplers"),
     )
     recorded.write_record(folder / "run.json", record)
 
@@ -67,15 +70,13 @@ def stage_starts(spec: RunSpec) -> list[JSON]:
     return found
 
 
-def encoded_sampler(given: int | AbstractSampler | None) -> dict[str, Any] | None:
-    """What draws the clients, as JSON; None where that is only a number."""
-    if not isinstance(given, AbstractSampler):
-        return None
+def encoded(given: object, what: str, room: str) -> dict[str, Any] | None:
+    """A part of a run that must be one of cofed's own, as JSON; None where there is none."""
     found = encode_or_none(given)
-    if found is None:
+    if found is None and given is not None:
         raise ValueError(
-            f"checkpoint: {type(given).__name__} is a sampler with code of its own, which no file can hold; leave "
-            "checkpoint= out, or take one of cofed.samplers"
+            f"checkpoint: {type(given).__name__} is {what} with code of its own, which no file can hold; leave "
+            f"checkpoint= out, or take one of {room}"
         )
     return found
 
@@ -123,6 +124,8 @@ class WrittenRun:
             evaluation=self.evaluation(evaluation),
             topology=self.decoded(written.topology, "topology"),
             link_failure=written.link_failure,
+            clock=self.decoded(written.clock, "clock"),
+            mean=self.decoded(written.mean, "mean"),
         )
         self.check_code(run)
         return run

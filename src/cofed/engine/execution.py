@@ -33,12 +33,13 @@ CHUNK_SECONDS = 0.25  # a chunk of rounds is about so long: often enough for a p
 
 @dataclasses.dataclass(frozen=True)
 class Conduct:
-    """How a run is kept and watched: nothing that changes what it computes."""
+    """How a run is kept and watched, and where it begins: nothing that changes what a round computes."""
 
     store: CheckpointStore | None  # of checkpoints
     progress: bool | None  # whether there is a progress bar; None: where there is a terminal
     debug: bool
     listeners: Listeners
+    start: Result | None = None  # the run whose state this one begins from
 
 
 def begin_stage(job: Job, number: int, w0: PyTree) -> State:

@@ -12,6 +12,7 @@ from cofed._util import checks, machine, trees
 from cofed._util.machine import size
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
+from cofed.clocks import Clock
 from cofed.engine.calibration import Calibration, calibrate, program_of, stages_by_program
 from cofed.engine.execution import begin_stage, first_row
 from cofed.engine.grid import state_shapes
@@ -20,6 +21,7 @@ from cofed.engine.job import Job, prepare
 from cofed.engine.spec import RunSpec, check_kinds, checked_metrics
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
+from cofed.means import AbstractMean
 from cofed.problem import Problem
 from cofed.samplers import AbstractSampler
 
@@ -188,6 +190,8 @@ def forecast(
     weights: Given[str | npt.ArrayLike] = "uniform",
     topology: Topology | None = None,
     link_failure: float = 0.0,
+    clock: Clock | None = None,
+    mean: AbstractMean | None = None,
     w0: PyTree = None,
     seed: int = 0,
     evaluate_every: int = 1,
@@ -209,8 +213,8 @@ def forecast(
         The clients' data, in memory.
     algorithm : AbstractAlgorithm
         The method.
-    rounds, local_steps, local_epochs, batch_size, clients_per_round, weights, topology, link_failure, w0, seed, \
-    evaluate_every, keep_models, metrics, evaluation, per_client
+    rounds, local_steps, local_epochs, batch_size, clients_per_round, weights, topology, link_failure, \
+    clock, mean, w0, seed, evaluate_every, keep_models, metrics, evaluation, per_client
         As for `cofed.run`.
     seconds : float
         About how long to measure: at least one round and one evaluation, and less than this where the run is short.
@@ -251,6 +255,8 @@ def forecast(
         weights=weights,
         topology=topology,
         link_failure=link_failure,
+        clock=clock,
+        mean=mean,
         w0=w0,
         seed=seed,
         evaluate_every=checks.integer("evaluate_every", evaluate_every),

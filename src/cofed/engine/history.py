@@ -13,8 +13,10 @@ from jaxtyping import PyTree
 from cofed._util import checks
 from cofed._util.files import atomically
 from cofed._util.spreadsheets import to_csv
+from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm
-from cofed.engine.drawn_clients import DrawnClients
+from cofed.engine.drawn_clients import ClockedClients, DrawnClients
+from cofed.engine.saved import write_model, write_results
 
 COLUMNS = ("round", "objective", "loss", "prox_gradient", "density", "rank", "accuracy", "test_loss", "test_accuracy")
 NOT_FINITE = "its update is not finite"
@@ -113,7 +115,7 @@ class History:
         The clients' names.
     compile_seconds : float
         Seconds that compilation took.
-    drawn : DrawnClients, optional
+    drawn : DrawnClients or ClockedClients, optional
         Who takes part in which round, for `participants()`.
 
     Notes
@@ -125,6 +127,7 @@ class History:
     - density or rank, where the regularizer has one; accuracy, where the loss has one;
     - test_loss and test_accuracy, with an evaluation federation;
     - the metrics of your own;
+    - simulated_seconds, where the run has a clock;
     - participants and left_out (since the row before), bytes_down and bytes_up (so far), seconds (so far, without
       compilation), stage.
 
@@ -146,7 +149,7 @@ class History:
     client_losses: list[tuple[int, np.ndarray]]
     names: Sequence[str] = ()
     compile_seconds: float = 0.0
-    drawn: DrawnClients | None = dataclasses.field(default=None, repr=False)
+    drawn: DrawnClients | ClockedClients | None = dataclasses.field(default=None, repr=False)
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a table.
@@ -321,6 +324,20 @@ class Result:
     choice: Any = None
     state: PyTree = dataclasses.field(default=None, repr=False)
     algorithm: AbstractAlgorithm | None = None
+
+    def save(self, folder: Given[str | Path], label: Given[str | None] = None) -> None:
+        """Write the history, the model and what ran into a folder of its own, which `cofed report folder` shows.
+
+        Parameters
+        ----------
+        folder : str or Path
+            A new folder, or one without a result: config.json, numbers.parquet and model.safetensors are written.
+        label : str, optional
+            What the run is called in the report; None is the method's name.
+        """
+        ended = {"outcome": self.outcome.name.lower(), "bytes": self.communication.total}
+        place = write_results(folder, label, self.algorithm, self.history.to_pandas(), ended)
+        write_model(place / "model.safetensors", self.model)
 
     def __repr__(self) -> str:
         row = self.history.rows[-1]

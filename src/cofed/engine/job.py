@@ -13,6 +13,7 @@ from cofed._util import trees
 from cofed._util.programs import keep_programs
 from cofed.algorithms.base import AbstractGossipAlgorithm, AbstractServerAlgorithm, Stage
 from cofed.engine import compatibility, contracts
+from cofed.engine.buffered_rounds import BufferedTask
 from cofed.engine.data import Data, data_of
 from cofed.engine.gossip_rounds import GossipTask
 from cofed.engine.halo import halo_links
@@ -155,9 +156,13 @@ def make_task(spec: RunSpec, stage: Stage, start: PyTree, data: Data) -> Abstrac
     contracts.check_round(stage.algorithm, posed, start, spec.topology is not None)
     algorithm, posed = traced(stage.algorithm, data.dtype), traced(posed, data.dtype)
     if spec.topology is None:
-        task = ServerTask(
-            cast(AbstractServerAlgorithm, algorithm), posed, data, plan, sampler=traced(spec.sampler, data.dtype)
-        )
+        mean = traced(spec.mean, data.dtype)
+        through_server = cast(AbstractServerAlgorithm, algorithm), posed, data, plan
+        if spec.clock is not None:
+            task = BufferedTask(*through_server, mean=mean, clock=traced(spec.clock, data.dtype))
+        else:
+            task = ServerTask(*through_server, mean=mean, sampler=traced(spec.sampler, data.dtype))
+        compatibility.check_mean(task, start)
         compatibility.check_sampler(task, start)
         return task
     failure = jnp.asarray(spec.link_failure, dtype) if spec.link_failure else None

@@ -14,11 +14,13 @@ from jaxtyping import PyTree
 from cofed._util import checks
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
+from cofed.clocks import Clock
 from cofed.engine import folders, rates
+from cofed.engine.beginning import begun_from, check_start
 from cofed.engine.callbacks import Listeners, RunInfo
 from cofed.engine.checkpoint import CheckpointStore
 from cofed.engine.definition import WrittenRun
-from cofed.engine.drawn_clients import DrawnClients
+from cofed.engine.drawn_clients import attendance
 from cofed.engine.ending import gathered
 from cofed.engine.execution import Conduct, begin_stage, proceed
 from cofed.engine.history import History, Log, Result
@@ -28,6 +30,7 @@ from cofed.engine.model_selection import choose
 from cofed.engine.spec import RunSpec, checked_metrics
 from cofed.federation import AbstractFederation, Federation
 from cofed.gossip.topologies import Topology
+from cofed.means import AbstractMean
 from cofed.problem import Problem
 from cofed.samplers import AbstractSampler
 
@@ -45,8 +48,11 @@ def run(
     weights: Given[str | npt.ArrayLike] = "uniform",
     topology: Given[Topology | None] = None,
     link_failure: Given[float] = 0.0,
+    clock: Given[Clock | None] = None,
+    mean: Given[AbstractMean | None] = None,
     mesh: Given[Mesh | None] = None,
     w0: PyTree = None,
+    start: Given[Result | None] = None,
     seed: Given[int] = 0,
     evaluate_every: Given[int | None] = None,
     keep_models: Given[bool] = False,
@@ -88,10 +94,18 @@ def run(
         Who talks to whom, such as ``cofed.topologies.ring(16)``, for methods without a server; client m is node m.
     link_failure : float
         The probability that a link of the topology fails in a round (drawn anew every round, by seed); by default 0.
+    clock : Clock, optional
+        Simulated time: every client works all the time, a round ends when the first `clients_per_round` of them have
+        finished, and only these get the new model (see `cofed.Clock`). The history has a column simulated_seconds.
+    mean : AbstractMean, optional
+        What the server takes in place of the weighted mean of the updates, such as ``cofed.means.Median()``.
     mesh : jax.sharding.Mesh, optional
         The devices to spread the clients over, such as ``cofed.mesh(4)``; the trajectory is the same, to round-off.
     w0 : pytree or dict, optional
         The start, as the model's pytree or a mapping such as ``{"coef": array}``; None is the model's own.
+    start : Result, optional
+        A run to begin from: the whole state of its server and clients, not only its model. The method is the same, its
+        numbers may be others; rounds are counted from 0.
     seed : int
         The seed of every random draw; by default 0.
     evaluate_every : int, optional
@@ -156,6 +170,8 @@ def run(
         weights=weights,
         topology=topology,
         link_failure=link_failure,
+        clock=clock,
+        mean=mean,
         mesh=mesh,
         w0=w0,
         seed=seed,
@@ -170,23 +186,24 @@ def run(
     if spec.mesh is not None and debug:
         raise ValueError("debug=True runs client by client in one place: leave mesh= out")
     store = checked_store(checkpoint, checkpoint_every, keep_checkpoints, spec.rounds)
+    check_start(spec, start)
     listeners = Listeners(callbacks)
     if rates.is_open(algorithm):
-        conduct = Conduct(store, progress, debug, listeners)
+        conduct = Conduct(store, progress, debug, listeners, start)
         return run_automatically(spec, cast(AbstractAlgorithm, algorithm), conduct)
     candidates = spec.algorithm.candidates(spec.problem)
     if candidates is not None:
-        if spec.topology is not None or store is not None or spec.link_failure:
+        if spec.topology is not None or store is not None or spec.link_failure or start is not None:
             raise ValueError(
-                f"{spec.algorithm.name} trains several methods through a server: it has no topology and no "
-                "checkpoint of its own; run its candidates one by one for these"
+                f"{spec.algorithm.name} trains several methods through a server: it has no topology, no "
+                "checkpoint and no state of its own; run its candidates one by one for these"
             )
 
         def go(candidate: RunSpec) -> Result:
             return start_run(candidate, Conduct(None, progress, debug, Listeners(listeners.callbacks)))
 
         return choose(spec, candidates, go)
-    return start_run(spec, Conduct(store, progress, debug, listeners))
+    return start_run(spec, Conduct(store, progress, debug, listeners, start))
 
 
 def run_automatically(spec: RunSpec, algorithm: AbstractAlgorithm, conduct: Conduct) -> Result:
@@ -225,12 +242,14 @@ def start_run(spec: RunSpec, conduct: Conduct, sent: rates.BytesBefore = rates.N
     """A run from its first round, before which so many bytes were sent."""
     job, start, store = prepare(spec, conduct.listeners.see_models), spec.start(), conduct.store
     state = begin_stage(job, 0, start)
+    if conduct.start is not None:
+        state = begun_from(conduct.start, job, state)
     with contextlib.ExitStack() as held:
         if store is not None and jax.process_index() == 0:  # everything is checked; of several processes, one writes
             held.enter_context(folders.held(folders.writable(store.folder, "checkpoint")))
             store.begin(spec, start)
         conduct.listeners.start(RunInfo(spec))
-        history = History([], [], [], spec.federation.names, drawn=DrawnClients.of(spec))
+        history = History([], [], [], spec.federation.names, drawn=attendance(spec))
         return proceed(job, state, Log(history, [], *sent), conduct)
 
 
@@ -319,7 +338,7 @@ def resume(
             number = next(i for i, stage in enumerate(job.stages) if newest.record.round <= stage.end)
             template = job.storage.template(gathered(job, begin_stage(job, number, start)), newest.shapes())
             state, log = newest.restore(template, start, spec.federation.names)
-            log.history.drawn = DrawnClients.of(spec)
+            log.history.drawn = attendance(spec)
         if more is not None:
             spec = extended(written, spec, log, more)
             job = prepare(spec, listeners.see_models)

@@ -1,10 +1,12 @@
 """cofed's own objects as JSON and back. No pickle: only cofed's classes can come out of a file."""
 
 import dataclasses
+import importlib
 import inspect
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import equinox as eqx
@@ -24,12 +26,25 @@ class NotOurs(ValueError):
 
 def classes() -> dict[str, type]:
     """The classes that a file may name."""
-    from cofed import algorithms, compressors, gossip, losses, metrics, mirrors, models, problem, regularizers, samplers
-    from cofed.algorithms import compressed, private_rows
+    from cofed import (
+        algorithms,
+        clocks,
+        compressors,
+        gossip,
+        losses,
+        means,
+        metrics,
+        mirrors,
+        models,
+        problem,
+        regularizers,
+        samplers,
+    )
+    from cofed.algorithms import compressed, private_rows, scheduled, server_optimizer
 
     rooms = (
-        *(algorithms, compressed, private_rows, compressors, gossip, gossip.topologies),
-        *(losses, metrics, mirrors, models, problem, regularizers, samplers),
+        *(algorithms, compressed, private_rows, scheduled, server_optimizer, compressors, gossip, gossip.topologies),
+        *(clocks, losses, means, metrics, mirrors, models, problem, regularizers, samplers),
     )
     found = {}
     for room in rooms:
@@ -63,7 +78,14 @@ def encode(value: object) -> Any:
     name = getattr(value, "__name__", "")
     if name and getattr(jax.nn, name, None) is value:
         return {"jax.nn": name}
+    if name and getattr(value, "__module__", "").startswith("optax.") and getattr(optax(), name, None) is value:
+        return {"optax": name}
     raise NotOurs(f"{value!r} is not a part of cofed")
+
+
+def optax() -> ModuleType:
+    """The library of optimizers, which is there where a user has given something of it."""
+    return importlib.import_module("optax")
 
 
 def encode_or_none(value: object) -> Any:
@@ -93,6 +115,8 @@ def decode(value: object, source: str | Path = "the file") -> Any:
         return np.asarray(value["array"], dtype=value["dtype"]).reshape(value["shape"])
     if "jax.nn" in value:
         return getattr(jax.nn, value["jax.nn"])
+    if "optax" in value:
+        return getattr(optax(), value["optax"])
     kind = classes().get(value.get("type", ""))
     if kind is None:
         raise ValueError(f"{source} names something that is not a part of cofed: {value.get('type')!r}")

@@ -5,7 +5,7 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cofed._util import trees
 from cofed.algorithms import base
@@ -17,6 +17,7 @@ from cofed.engine.history import Communication
 from cofed.engine.state import State, copies, select
 from cofed.engine.steps import ClientView, RoundContext
 from cofed.engine.task import AbstractTask, Messages, Participation
+from cofed.means import AbstractMean
 from cofed.samplers import AbstractSampler
 
 
@@ -31,6 +32,7 @@ class ServerTask(AbstractTask[AbstractServerAlgorithm]):
     """Rounds through a server: sample, broadcast, local steps of all participants, weighted mean, aggregate."""
 
     sampler: AbstractSampler | None = eqx.field(kw_only=True, default=None)  # who takes part; None: everybody
+    mean: AbstractMean | None = eqx.field(kw_only=True, default=None)  # None: by the weights
     known: KnownParticipants | None = eqx.field(kw_only=True, default=None)  # None: drawn in each round
 
     def spread_start(self, w0: PyTree) -> PyTree:
@@ -52,11 +54,31 @@ class ServerTask(AbstractTask[AbstractServerAlgorithm]):
         kept = state.clients if plan.everyone else jax.tree.map(lambda leaf: leaf[participants.here], state.clients)
         up, keeps = loop.map(local, self, participants, kept)
         heard_here = jax.vmap(trees.all_finite)((up, keeps)) & participants.mine
+        new, took = self.gather(state, participants, up, heard_here, data.weights[participants.here])
+        keeps = select((new.failed_at < 0) & heard_here, keeps, kept)
+        if not plan.everyone:  # what is not here is past the end, and dropped
+            into = jnp.where(participants.mine, participants.here, data.clients)
+            keeps = jax.tree.map(lambda all_, some: all_.at[into].set(some, mode="drop"), state.clients, keeps)
+        return new.holding(new.server, keeps), took
+
+    def gather(
+        self,
+        state: State,
+        participants: Participants,
+        up: PyTree,
+        heard_here: Bool[Array, " local"],
+        weights: Float[Array, " local"],
+    ) -> tuple[State, Participation]:
+        """The server's part of a round: the mean of the finite updates by these weights, and its step.
+
+        What clients keep is left out of the state.
+        """
+        algorithm, problem, data = self.algorithm, self.problem, self.data
         up = base.expanded(algorithm, up)
         if participants.chance is not None:
             mean, share, heard = unbiased_mean(up, data, participants, heard_here)
         elif data.mesh is None:
-            (mean, share), heard = weighted_mean(up, data.weights[participants.here], heard_here), heard_here
+            (mean, share), heard = weighted_mean(up, weights, heard_here, self.mean), heard_here
         else:
             mean, share, heard = mean_over_devices(up, data, participants, heard_here)
         server = algorithm.aggregate(problem, state.server, mean, share)
@@ -64,15 +86,10 @@ class ServerTask(AbstractTask[AbstractServerAlgorithm]):
         present = jnp.ones_like(heard) if participants.present is None else participants.present
         new = state.after_round(jnp.any(heard) | ~jnp.any(present), ~trees.all_finite(server))
         # Participants whose weights are all 0 have nothing to say: the server stays as it is.
-        fine = new.failed_at < 0
-        go = (share > 0) & fine
-        keeps = select(fine & heard_here, keeps, kept)
-        if not plan.everyone:  # what is not here is past the end, and dropped
-            into = jnp.where(participants.mine, participants.here, data.clients)
-            keeps = jax.tree.map(lambda all_, some: all_.at[into].set(some, mode="drop"), state.clients, keeps)
+        go = (share > 0) & (new.failed_at < 0)
         server = trees.where(go, server, state.server)
         served = jnp.sum(present, dtype=jnp.int32)
-        return new.holding(server, keeps), Participation(participants.who, present & ~heard, served, served)
+        return new.holding(server, ()), Participation(participants.who, present & ~heard, served, served)
 
     def context(self, state: State) -> RoundContext:
         """What the clients' local steps depend on in the state's round."""
@@ -146,13 +163,17 @@ class ServerTask(AbstractTask[AbstractServerAlgorithm]):
         return state.holding(state.server, select(heard, keeps, state.clients)), self.data.everybody(heard)
 
 
-def weighted_mean(up: PyTree, weights: Array, heard: Bool[Array, " participants"]) -> tuple[PyTree, Array]:
+def weighted_mean(
+    up: PyTree, weights: Array, heard: Bool[Array, " participants"], robust: AbstractMean | None = None
+) -> tuple[PyTree, Array]:
     """The mean of the finite updates, weights renormalised over them, and their share of all clients' weight."""
     counted = jnp.where(heard, weights, 0)
     share = jnp.sum(counted)
     part = counted / jnp.where(share > 0, share, 1)
     # 0 * NaN is NaN, so what is left out is zeroed first.
     kept = select(heard, up, trees.zeros_like(up))
+    if robust is not None:
+        return robust.of(kept, part), share
     return jax.tree.map(lambda leaf: jnp.tensordot(part, leaf, axes=1), kept), share
 
 

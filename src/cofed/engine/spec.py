@@ -16,8 +16,10 @@ from cofed._util import checks
 from cofed._util.checks import shown
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
+from cofed.clocks import Clock
 from cofed.federation import AbstractFederation, DiskFederation, Federation
 from cofed.gossip.topologies import Topology
+from cofed.means import AbstractMean
 from cofed.problem import Problem
 from cofed.samplers import AbstractSampler, Uniform
 
@@ -50,6 +52,10 @@ class RunSpec:
         The graph of a run without a server.
     link_failure : float
         The probability that a link of the topology fails in a round.
+    clock : Clock, optional
+        The simulated time of asynchronous rounds.
+    mean : AbstractMean, optional
+        What the server takes in place of the weighted mean.
     mesh : Mesh, optional
         The devices to spread the clients over.
     w0 : pytree or mapping, optional
@@ -95,6 +101,8 @@ class RunSpec:
     weights: Given[str | npt.ArrayLike] = "uniform"
     topology: Given[Topology | None] = None
     link_failure: Given[float] = 0.0
+    clock: Given[Clock | None] = None
+    mean: Given[AbstractMean | None] = None
     mesh: Given[Mesh | None] = None
     w0: PyTree = None
     seed: Given[int] = 0
@@ -107,6 +115,8 @@ class RunSpec:
     def __post_init__(self):
         check_kinds(self.problem, self.federation, on_disk=True)
         check_topology(self.topology)
+        check_clock(self)
+        check_mean(self)
         check_evaluation(self.evaluation)
         rounds = checks.integer("rounds", self.rounds)
         every = self.evaluate_every
@@ -182,6 +192,36 @@ def check_topology(topology: object) -> None:
     """Refuse what is no topology."""
     if topology is not None and not isinstance(topology, Topology):
         raise TypeError(f"topology must be made with cofed.topologies, such as ring(16), got {type(topology).__name__}")
+
+
+def check_clock(spec: RunSpec) -> None:
+    """Refuse what is no clock, and what does not go with one."""
+    clock = spec.clock
+    if clock is None:
+        return
+    if not isinstance(clock, Clock):
+        raise TypeError(
+            f"clock must be a cofed.Clock, such as cofed.Clock(seconds=1.0, spread=1.0), got {shown(clock)}"
+        )
+    if not isinstance(spec.federation, Federation):
+        raise ValueError("on a clock every client works all the time, which clients on disk cannot: leave clock= out")
+    if spec.topology is not None or spec.mesh is not None:
+        raise ValueError("clock= is for rounds through a server in one place: leave topology= and mesh= out")
+    if isinstance(spec.clients_per_round, AbstractSampler):
+        raise ValueError(
+            "on a clock the first clients to finish end a round, so nobody is drawn: give clients_per_round as a number"
+        )
+    clock.check(spec.federation.n_clients)
+
+
+def check_mean(spec: RunSpec) -> None:
+    """Refuse what is no mean of updates, and what does not go with one."""
+    if spec.mean is None:
+        return
+    if not isinstance(spec.mean, AbstractMean):
+        raise TypeError(f"mean must be one of cofed.means, such as cofed.means.Median(), got {shown(spec.mean)}")
+    if spec.topology is not None or spec.mesh is not None:
+        raise ValueError("mean= is for rounds through a server in one place: leave topology= and mesh= out")
 
 
 def check_evaluation(evaluation: object) -> None:

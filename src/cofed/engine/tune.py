@@ -16,6 +16,7 @@ from cofed._util import checks
 from cofed._util.programs import keep_programs
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
+from cofed.clocks import Clock
 from cofed.engine import folders
 from cofed.engine.grid import MEMORY, Group, group_by_program, slices, state_shapes
 from cofed.engine.grid_rounds import evaluated, run_slice, trial
@@ -26,6 +27,7 @@ from cofed.engine.spec import RunSpec, check_kinds, checked_metrics
 from cofed.engine.tuning_record import TuningFolder, describe
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
+from cofed.means import AbstractMean
 from cofed.problem import Problem
 from cofed.samplers import AbstractSampler
 
@@ -46,6 +48,8 @@ def tune(
     weights: Given[str | npt.ArrayLike] = "uniform",
     topology: Topology | None = None,
     link_failure: float = 0.0,
+    clock: Clock | None = None,
+    mean: AbstractMean | None = None,
     w0: PyTree = None,
     seed: int = 0,
     evaluate_every: int | None = None,
@@ -80,8 +84,8 @@ def tune(
         Whether more of the score is better. None is what the column says: accuracies and the F1, precision and recall
         of `cofed.metrics` are maximised, all else is minimised. For a metric of your own it must be said, here or by
         `cofed.metrics.higher_is_better`.
-    local_steps, local_epochs, batch_size, clients_per_round, weights, topology, link_failure, w0, seed, metrics, \
-    evaluation
+    local_steps, local_epochs, batch_size, clients_per_round, weights, topology, link_failure, \
+    clock, mean, w0, seed, metrics, evaluation
         As for `cofed.run`.
     evaluate_every : int, optional
         Rounds between evaluations; None evaluates about 20 times.
@@ -137,6 +141,8 @@ def tune(
         weights=weights,
         topology=topology,
         link_failure=link_failure,
+        clock=clock,
+        mean=mean,
         w0=w0,
         seed=seed,
         evaluate_every=max(1, rounds // 20) if evaluate_every is None else evaluate_every,

@@ -47,22 +47,29 @@ def describe(spec: RunSpec, algorithms: Sequence[AbstractAlgorithm], start: PyTr
     """All that the curves of a tuning depend on, as JSON."""
     given = spec.clients_per_round
     sampler = {"sampler": fingerprints.outline(given)} if isinstance(given, AbstractSampler) else {}
-    return sampler | {
-        "problem": fingerprints.outline(spec.problem),
-        "code of the problem": fingerprints.code_of_problem(spec.problem, spec.federation, start),
-        "algorithms": {"dict": {str(i): fingerprints.outline(one) for i, one in enumerate(algorithms)}},
-        "settings": {"dict": recorded.settings_record(spec).model_dump()},
-        "w0": fingerprints.outline({name: np.asarray(leaf) for name, leaf in arrays(start).items()}),
-        "weights": fingerprints.outline(spec.weights if isinstance(spec.weights, str) else np.asarray(spec.weights)),
-        "metrics": fingerprints.outline(dict(spec.metrics)),
-        "code of the metrics": {
-            "dict": {name: fingerprints.code_of(metric, start) for name, metric in spec.metrics.items()}
-        },
-        "evaluation": None if spec.evaluation is None else fingerprints.fingerprint(spec.evaluation),
-        "federation": fingerprints.fingerprint(spec.federation),
-        "topology": fingerprints.outline(spec.topology),
-        "link_failure": spec.link_failure,
-    }
+    late = {name: fingerprints.outline(part) for name in ("clock", "mean") if (part := getattr(spec, name)) is not None}
+    return (
+        sampler
+        | late
+        | {
+            "problem": fingerprints.outline(spec.problem),
+            "code of the problem": fingerprints.code_of_problem(spec.problem, spec.federation, start),
+            "algorithms": {"dict": {str(i): fingerprints.outline(one) for i, one in enumerate(algorithms)}},
+            "settings": {"dict": recorded.settings_record(spec).model_dump()},
+            "w0": fingerprints.outline({name: np.asarray(leaf) for name, leaf in arrays(start).items()}),
+            "weights": fingerprints.outline(
+                spec.weights if isinstance(spec.weights, str) else np.asarray(spec.weights)
+            ),
+            "metrics": fingerprints.outline(dict(spec.metrics)),
+            "code of the metrics": {
+                "dict": {name: fingerprints.code_of(metric, start) for name, metric in spec.metrics.items()}
+            },
+            "evaluation": None if spec.evaluation is None else fingerprints.fingerprint(spec.evaluation),
+            "federation": fingerprints.fingerprint(spec.federation),
+            "topology": fingerprints.outline(spec.topology),
+            "link_failure": spec.link_failure,
+        }
+    )
 
 
 @dataclasses.dataclass

@@ -167,6 +167,10 @@ def set_up(file: ExperimentFile, seed: int, folder: Path, run: Mapping[str, Any]
     options = dict(run)
     if options.get("topology"):
         options["topology"] = getattr(cofed.topologies, options["topology"])(federation.n_clients)
+    if file.run.clock is not None:
+        options["clock"] = cofed.Clock(**file.run.clock.model_dump())
+    if file.run.mean is not None:
+        [options["mean"]] = everything_of(file.run.mean)
     setup = Setup(problem(file.problem), federation, options, metrics(file.metrics, truth, source), test, data=words)
     check_columns(file, setup)
     return setup
@@ -178,9 +182,10 @@ def check_columns(file: ExperimentFile, setup: Setup) -> None:
     known = columns_of(setup)
     over_nodes = [f"{name}_{kind}" for name in ("objective", *file.metrics) for kind in ("min", "mean", "max")]
     gossip = ["consensus", *over_nodes] if setup.run.get("topology") else []
+    clock = ["simulated_seconds"] if setup.run.get("clock") else []
     personal = [f"personal_{name}" for name in PERSONAL if name in known] if has_personal_models(file, setup) else []
     for key, names, counted in (("columns", file.columns, COUNTED), ("tune.score", [file.tune.score], ())):
-        allowed = [*known, *personal, *gossip, *counted]
+        allowed = [*known, *personal, *gossip, *clock, *counted]
         for name in names:
             if name not in allowed:
                 raise FileError(f"{key}: {name!r} is not a column of the history; it has {', '.join(allowed)}")

@@ -39,11 +39,13 @@ def public(contract: type[T]) -> dict[str, type[T]]:
     return {name: kind for name, kind in named.items() if isinstance(kind, type) and issubclass(kind, contract)}
 
 
-ALGORITHMS = public(AbstractAlgorithm)
+MADE_IN_PYTHON = ("Scheduled", "ServerOptimizer")  # of functions: an experiment file reaches it by a class of one's own
+ALGORITHMS = {name: kind for name, kind in public(AbstractAlgorithm).items() if name not in MADE_IN_PYTHON}
 COMPRESSORS = public(AbstractCompressor)
 LOSSES = public(cofed.AbstractLoss)
 MIRRORS = public(cofed.AbstractMirror)
 MODELS = public(cofed.AbstractModel)
+MEANS = {name: getattr(cofed.means, name) for name in cofed.means.__all__ if not name.startswith("Abstract")}
 REGULARIZERS = {name: kind for name, kind in public(cofed.AbstractRegularizer).items() if name not in COMBINED}
 GENERATORS: dict[str, Callable[..., Synthetic]] = {
     name: getattr(cofed.datasets, name) for name in cofed.datasets.__all__ if name.startswith(PAPERS_DATA)

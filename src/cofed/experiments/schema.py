@@ -139,6 +139,7 @@ def one_of(choice: NamedChoice) -> Any:
 ALGORITHM = NamedChoice("name", registry.ALGORITHMS, grids=True, extra={"label": (str | None, None)}, importable=True)
 COMPRESSOR = NamedChoice("name", registry.COMPRESSORS, grids=True)
 MIRROR = NamedChoice("name", registry.MIRRORS, grids=True)
+MEAN = NamedChoice("name", registry.MEANS)
 MODEL, LOSS = NamedChoice("name", registry.MODELS), NamedChoice("name", registry.LOSSES)
 REGULARIZER = NamedChoice("name", registry.REGULARIZERS, extra={"on": (str | list[str] | None, None)})
 # What a key of an algorithm holds whose value is no number: an algorithm inside an algorithm has no label.
@@ -164,6 +165,15 @@ class SampleFile(Strict):
 DATA = NamedChoice("source", registry.GENERATORS, fixed={"csv": SampleFile, "parquet": SampleFile})
 
 
+class ClockTable(Strict):
+    """The simulated time of asynchronous rounds: the fields of cofed.Clock."""
+
+    seconds: float | list[float]
+    spread: float = 0.0
+    jitter: float = 0.0
+    staleness: float = 0.5
+
+
 class RunTable(Strict):
     """How every algorithm runs: the arguments of cofed.run."""
 
@@ -174,6 +184,8 @@ class RunTable(Strict):
     clients_per_round: int | None = Field(default=None, ge=1)
     weights: Literal["uniform", "samples"] = "uniform"
     evaluate_every: int | None = Field(default=None, ge=1)
+    clock: ClockTable | None = None
+    mean: one_of(MEAN) | None = None  # type: ignore[valid-type]
     topology: Literal[registry.TOPOLOGIES] | None = None  # type: ignore[valid-type]
 
 

@@ -1,7 +1,8 @@
-"""Plot the histories of runs: one panel per column, one line per run."""
+"""Plot the histories of runs: one panel per column, one line per run, or the median of several seeds with a band."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,13 +11,14 @@ from matplotlib.figure import Figure
 from cofed._util import checks
 from cofed._util.types import Given
 from cofed.engine.history import History, Result
+from cofed.engine.replicate import Replicates
 from cofed.plotting.files import check_picture, save
 from cofed.plotting.panels import DECADES, drawable, dress, from_zero, legend, level, logarithmic, spread
 from cofed.plotting.styles import FRACTIONS, WORDS, colour, style
 
 
 def plot_history(
-    results: Given[Mapping[str, Result | History]],
+    results: Given[Mapping[str, Result | History | Replicates]],
     columns: Given[str | Sequence[str]] = ("objective",),
     x: Given[str] = "round",
     path: Given[str | Path | None] = None,
@@ -29,12 +31,13 @@ def plot_history(
 
     Parameters
     ----------
-    results : mapping of str to Result or History
-        The runs by label; a label that names an algorithm gets that algorithm's colour.
+    results : mapping of str to Result, History or Replicates
+        The runs by label; a label that names an algorithm gets that algorithm's colour. Of several seeds (see
+        `cofed.replicate`) the median is drawn, and a band from the first to the last tenth of them.
     columns : str or sequence of str
         Columns of the history, such as "objective", "density" or a metric of your own.
-    x : {"round", "bytes", "seconds"}
-        The horizontal axis: rounds, megabytes sent both ways, or seconds without compilation.
+    x : {"round", "bytes", "seconds", "simulated_seconds"}
+        The horizontal axis: rounds, megabytes sent both ways, seconds without compilation, or those of a clock.
     path : str or Path, optional
         Write the figure there too, as PNG, SVG or PDF by the ending; the file is whole or not there.
     ax : matplotlib.axes.Axes or sequence of them, optional
@@ -73,8 +76,8 @@ def plot_history(
         raise TypeError(f"title must be a text, got {checks.shown(title)}")
     if path is not None:
         check_picture("path", path)
-    histories = {label: history_of(label, result) for label, result in results.items()}
-    check(histories, columns, x)
+    runs = {label: runs_of(label, result) for label, result in results.items()}
+    check(runs, columns, x)
     own = ax is None
     if ax is None:
         figure = Figure(figsize=(max(5.0, 3.9 * len(columns)), 3.9), dpi=110, layout="constrained")
@@ -90,56 +93,86 @@ def plot_history(
             )
         figure = figure_of(panels[0])
     for panel, column in zip(panels, columns, strict=True):
-        draw(panel, histories, column, x, (references or {}).get(column, {}))
+        draw(panel, runs, column, x, (references or {}).get(column, {}))
     legend(figure, panels, own, title)
     if path is not None:
         save(figure, path)
     return figure
 
 
-def history_of(label: object, result: object) -> History:
-    """The history of a run, which is a Result or a History already."""
+def runs_of(label: object, result: object) -> History | Replicates:
+    """What is drawn of a label: the history of a run, or the runs of several seeds."""
     history = result.history if isinstance(result, Result) else result
-    if not isinstance(history, History):
+    if not isinstance(history, (History, Replicates)):
         raise TypeError(
-            f"plot_history: {label!r} of results must be a Result or a History, got {type(history).__name__}"
+            f"plot_history: {label!r} of results must be a Result, a History or Replicates, got "
+            f"{type(history).__name__}"
         )
     if not isinstance(label, str):
         raise TypeError(f"plot_history: the labels of results must be texts, got {checks.shown(label)}")
     return history
 
 
-def check(histories: Mapping[str, History], columns: Iterable[str], x: str) -> None:
+def check(runs: Mapping[str, History | Replicates], columns: Iterable[str], x: str) -> None:
     """Refuse what cannot be plotted: no runs, an unknown axis, a missing column."""
-    if not histories:
+    if not runs:
         raise ValueError("plot_history needs at least one result, and results is empty")
-    if not isinstance(x, str) or x not in ("round", "bytes", "seconds"):
-        raise ValueError(f'plot_history: x must be "round", "bytes" or "seconds", got {checks.shown(x)}')
-    for label, history in histories.items():
-        table = history.rows[0] if history.rows else {}
-        for column in columns:
-            if column not in table:
-                raise ValueError(
-                    f"plot_history: the history of {label!r} has no column {column!r}; it has {list(table)}"
-                )
+    checks.one_of("plot_history: x", x, ("round", "bytes", "seconds", "simulated_seconds"))
+    columns = [*columns, x] if x == "simulated_seconds" else columns  # which runs without a clock do not have
+    for label, run in runs.items():
+        histories = [run] if isinstance(run, History) else [result.history for result in run.results.values()]
+        for history in histories:
+            table = history.rows[0] if history.rows else {}
+            for column in columns:
+                if column not in table:
+                    raise ValueError(
+                        f"plot_history: the history of {label!r} has no column {column!r}; it has {list(table)}"
+                    )
 
 
-def draw(panel: Axes, histories: Mapping[str, History], column: str, x: str, references: Mapping[str, float]) -> None:
+class Curve(NamedTuple):
+    """A line, and the ends of the band around it, where there is one."""
+
+    x: np.ndarray
+    y: np.ndarray
+    band: tuple[np.ndarray, np.ndarray] | None = None
+
+
+def curve_of(run: History | Replicates, column: str, x: str) -> Curve:
+    """What is drawn of a column."""
+    if isinstance(run, History):
+        return Curve(across(run.__getitem__, x), drawable(run[column]))
+    bands = run.bands(column)
+    low, high = (drawable(bands[end].to_numpy(float)) for end in ("low", "high"))
+    middle = lambda name: run.bands(name)["median"].to_numpy(float)  # noqa: E731
+    return Curve(across(middle, x), drawable(bands["median"].to_numpy(float)), (low, high))
+
+
+def draw(
+    panel: Axes,
+    runs: Mapping[str, History | Replicates],
+    column: str,
+    x: str,
+    references: Mapping[str, float],
+) -> None:
     """Draw one panel: the column of every run, and the lines to compare with."""
-    for label, history in histories.items():
+    curves = {label: curve_of(run, column, x) for label, run in runs.items()}
+    for label, curve in curves.items():
         panel.plot(
-            across(history, x),
-            drawable(history[column]),
+            curve.x,
+            curve.y,
             style(label),
             color=colour(label),
             label=label,
             linewidth=1.9,
             solid_capstyle="round",
         )
+        if curve.band is not None:
+            panel.fill_between(curve.x, *curve.band, color=colour(label), alpha=0.18, linewidth=0)
     panel.margins(x=0.02, y=0.1 if references else 0.05)
-    decades = spread([drawable(history[column]) for history in histories.values()])
+    decades = spread([curve.y for curve in curves.values()])
     if column in FRACTIONS:
-        from_zero(panel, [history[column] for history in histories.values()])
+        from_zero(panel, [curve.y for curve in curves.values()])
     elif decades > DECADES:
         logarithmic(panel, decades)
     for label, value in references.items():
@@ -147,9 +180,9 @@ def draw(panel: Axes, histories: Mapping[str, History], column: str, x: str, ref
     dress(panel, WORDS[x], WORDS.get(column, column.replace("_", " ")))
 
 
-def across(history: History, x: str) -> np.ndarray:
-    """The values on the horizontal axis."""
-    return (history["bytes_down"] + history["bytes_up"]) / 1e6 if x == "bytes" else history[x]
+def across(column: Callable[[str], np.ndarray], x: str) -> np.ndarray:
+    """The values on the horizontal axis, from columns by name."""
+    return (column("bytes_down") + column("bytes_up")) / 1e6 if x == "bytes" else column(x)
 
 
 def figure_of(panel: Axes) -> Figure:

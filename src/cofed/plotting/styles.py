@@ -55,6 +55,7 @@ WORDS = {
     "round": "communication round",
     "bytes": "megabytes sent",
     "seconds": "seconds",
+    "simulated_seconds": "simulated seconds",
 }
 FRACTIONS = {"density", "accuracy", "test_accuracy", "f1", "precision", "recall"}  # drawn from 0 to 1
 SMALL, LARGE = 9.5, 11.0  # font sizes in points: of tick labels, and of everything else

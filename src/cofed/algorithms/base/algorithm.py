@@ -16,7 +16,8 @@ class AbstractAlgorithm(eqx.Module):
 
     `needs` names the traits of the regularizer that it relies on (keys of `TRAITS`), `equal_steps` says whether all
     clients must take the same number of local steps, `one_step` whether they take one per round, `paper` where the
-    method comes from, and `whole_up` why what clients send cannot be compressed (None: it can).
+    method comes from, `whole_up` why what clients send cannot be compressed (None: it can), and `changeable` names the
+    rates that may change from round to round.
 
     Examples
     --------
@@ -31,6 +32,7 @@ class AbstractAlgorithm(eqx.Module):
     one_step: ClassVar[bool] = False
     paper: ClassVar[str] = ""
     whole_up: ClassVar[str | None] = None
+    changeable: ClassVar[tuple[str, ...]] = ()
 
     @property
     def name(self) -> str:
@@ -114,7 +116,7 @@ class AbstractAlgorithm(eqx.Module):
         dict of str to float
             Numbers by the names of fields; those that the method does not have are not looked at.
         """
-        return {"client_lr": curvature.drift_free_lr, "L": curvature.largest, "mu": curvature.mu}
+        return {"client_lr": curvature.drift_free_lr, "server_lr": 1.0, "L": curvature.largest, "mu": curvature.mu}
 
     def candidates(self, problem: Problem) -> "Candidates | None":
         """The methods that this one chooses between.

@@ -2,9 +2,13 @@
 
 from typing import NamedTuple
 
+MOST_OF_THE_WAY = 1.8  # what a server's step may make of the steepest part of a way: at 2 it would swing for ever
+
 
 class LossCurvature(NamedTuple):
     """What a federation's second derivatives are like at the start of a run.
+
+    Where steps are taken on mini-batches, L and `largest` are those of the batches, which are steeper.
 
     Parameters
     ----------
@@ -24,6 +28,8 @@ class LossCurvature(NamedTuple):
     >>> curvature = LossCurvature(L=2.0, largest=4.0, mu=0.5, difference=1.0, local_steps=10)
     >>> curvature.drift_free_lr, curvature.steeper().drift_free_lr
     (0.1, 0.05)
+    >>> round(curvature.server_lr(0.1), 3), round(curvature.server_lr(0.001), 1)
+    (1.549, 80.3)
     """
 
     L: float
@@ -42,6 +48,30 @@ class LossCurvature(NamedTuple):
         if self.local_steps == 1:  # all at one point: the step is one on the mean loss
             return 1 / self.L
         return 1 / max(self.largest, self.local_steps * self.difference)
+
+    def server_lr(self, client_lr: float) -> float:
+        """The step of the server along the clients' mean move that goes best with this local step.
+
+        K local steps along an eigenvector of curvature l bring a client g(l) = 1 - (1 - client_lr l)^K of the way to
+        its minimum, so a server that multiplies the way by s leaves |1 - s g(l)| of the error. The worst of the
+        curvatures between mu and L is least for s = 2/(g(mu) + g(L)); g(L) s is kept below 1.8, since curvatures grow
+        on the way and mu is often nearly 0.
+        """
+        lowest, highest = (1 - (1 - client_lr * curvature) ** self.local_steps for curvature in (self.mu, self.L))
+        if not 0 < highest <= 1:  # the clients overshoot by themselves
+            return 1.0
+        return min(2 / (max(0.0, lowest) + highest), MOST_OF_THE_WAY / highest)
+
+    def steps(self, client_lr: float | str) -> dict[str, float]:
+        """Both step sizes of a method with local steps, by the names of its fields.
+
+        Parameters
+        ----------
+        client_lr : float or "auto"
+            The local step, where it is given.
+        """
+        local = self.drift_free_lr if isinstance(client_lr, str) else float(client_lr)
+        return {"client_lr": local, "server_lr": self.server_lr(local)}
 
     def steeper(self) -> "LossCurvature":
         """The same with twice the curvature: rates halve."""

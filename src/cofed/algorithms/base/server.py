@@ -161,6 +161,30 @@ class AbstractServerAlgorithm(AbstractAlgorithm):
             The model's parameters.
         """
 
+    @property
+    def has_free_model(self) -> bool:
+        """Whether the server's model may be set, by `with_model`."""
+        return type(self).with_model is not AbstractServerAlgorithm.with_model
+
+    def with_model(self, server: PyTree, w: PyTree) -> PyTree:
+        """The server's state with another model, where the model is a part of the state by itself.
+
+        `ServerOptimizer` moves the model by it.
+
+        Parameters
+        ----------
+        server : PyTree
+            The server's state.
+        w : PyTree
+            What `model` is to give.
+
+        Returns
+        -------
+        PyTree
+            The state, all else as it was.
+        """
+        raise TypeError(f"{self.name} has a model that follows from its server's state")
+
     def average(self, problem: Problem, server: PyTree) -> PyTree | None:
         """An averaged model beside `model`, which is also what the next stage begins from.
 

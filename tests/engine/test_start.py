@@ -1,0 +1,58 @@
+"""A run that begins from the whole state of another."""
+
+import jax
+import numpy as np
+import pytest
+from tests import worlds
+
+import cofed
+
+FED = worlds.linear()
+OPTIONS = {"local_steps": 3, "w0": worlds.start()}
+
+
+def go(algorithm, regularizer=None, **options):
+    return cofed.run(worlds.problem(regularizer), FED, algorithm, **OPTIONS | options)
+
+
+@pytest.fixture(scope="module")
+def first():
+    return go(cofed.FedDecouple(0.02), cofed.L1(0.05), rounds=4)
+
+
+def test_without_draws_two_halves_are_the_whole_to_the_last_bit(first):
+    """Full gradients of everybody: nothing depends on the number of a round."""
+    whole = go(cofed.FedDecouple(0.02), cofed.L1(0.05), rounds=8)
+    second = go(cofed.FedDecouple(0.02), cofed.L1(0.05), rounds=4, w0=None, start=first)
+    for a, b in zip(
+        jax.tree.leaves((whole.state.server, whole.state.clients)),
+        jax.tree.leaves((second.state.server, second.state.clients)),
+        strict=True,
+    ):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    assert second.history["objective"][0] == first.history["objective"][-1]
+    assert second.history["round"].tolist() == [0, 1, 2, 3, 4]
+    only_the_model = go(cofed.FedDecouple(0.02), cofed.L1(0.05), rounds=4, w0=first.model)
+    assert not np.array_equal(only_the_model.model.coef, second.model.coef), "the clients' corrections count"
+
+
+def test_it_can_be_kept_and_resumed(first, tmp_path):
+    options = {"rounds": 4, "w0": None, "start": first}
+    whole = go(cofed.FedDecouple(0.01), cofed.L1(0.05), **options)
+    go(cofed.FedDecouple(0.01), cofed.L1(0.05), **options | {"rounds": 2}, checkpoint=tmp_path)
+    assert cofed.resume(tmp_path, rounds=4).model.coef.tobytes() == whole.model.coef.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"algorithm": cofed.Scaffold(0.1)}, "of FedDecouple, does not fit Scaffold"),
+        ({"w0": worlds.start()}, "not both"),
+        ({"start": 3}, "must be the result of a run"),
+        ({"clock": cofed.Clock(1.0)}, "without a clock"),
+    ],
+)
+def test_what_does_not_fit_is_refused(first, given, words):
+    options = {"algorithm": cofed.FedDecouple(0.1), "rounds": 1, "start": first, "local_steps": 3} | given
+    with pytest.raises((TypeError, ValueError), match=words):
+        cofed.run(worlds.problem(), FED, **options)

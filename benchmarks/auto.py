@@ -92,7 +92,7 @@ def main():
         ours = np.asarray(result.history["objective"])
         lowest = min(np.nanmin(np.where(np.isfinite(curves), curves, np.inf)), ours.min())
         target = lowest + gap * (ours[0] - lowest)
-        taken = np.array([first(curve, target) for curve in curves])
+        taken = np.array([1 + first(curve, target) for curve in curves])  # a grid's curves begin after round 1
         best, auto = grid[int(taken.argmin())], first(ours, target)
         diverged = int(np.sum(~np.isfinite(curves[:, -1]) | (curves[:, -1] > 2 * ours[0])))
         good += auto <= 2 * taken.min() and result.outcome is cofed.Outcome.COMPLETED

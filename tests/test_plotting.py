@@ -132,7 +132,7 @@ def test_what_cannot_be_drawn_is_refused_in_a_sentence(tmp_path):
         plot_history({})
     with pytest.raises(ValueError, match=r"'FedAvg' has no column 'rank'; it has \['round', 'objective'"):
         plot_history(runs, "rank")
-    with pytest.raises(ValueError, match='"round", "bytes" or "seconds", got \'time\''):
+    with pytest.raises(ValueError, match="'round', 'bytes', 'seconds' or 'simulated_seconds', got 'time'"):
         plot_history(runs, x="time")
     with pytest.raises(ValueError, match=r"\.png, \.svg or \.pdf, got 'a\.gif'"):
         save(Figure(), tmp_path / "a.gif")

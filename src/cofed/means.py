@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import checks
-from cofed._util.scalars import number, require_nonnegative
+from cofed._util.scalars import number, require_nonnegative, require_positive
 from cofed._util.types import Given, Hyperparameter
 
 __all__ = ["AbstractMean", "Geometric", "Median", "Trimmed"]
@@ -148,7 +148,7 @@ class Geometric(AbstractMean):
     smoothing: Hyperparameter = eqx.field(converter=number, default=1e-6)
 
     def __check_init__(self):
-        require_nonnegative("Geometric", smoothing=self.smoothing)
+        require_positive("Geometric", smoothing=self.smoothing)
         if np.ndim(self.smoothing):
             raise ValueError(f"Geometric: smoothing must be one number, got {checks.shown(self.smoothing)}")
 
@@ -159,8 +159,8 @@ class Geometric(AbstractMean):
 
         def step(_, centre):
             far = jnp.linalg.norm(rows - centre[None], axis=1)
-            least = jnp.maximum(tiny * (weights @ far), jnp.finfo(rows.dtype).tiny)
-            counts = weights / jnp.maximum(far, least)
+            typical = weights @ far
+            counts = weights / jnp.maximum(far, jnp.where(typical > 0, tiny * typical, 1))
             return counts @ rows / jnp.sum(counts)
 
         found = jax.lax.fori_loop(0, self.iterations, step, weights @ rows)

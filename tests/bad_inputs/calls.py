@@ -36,6 +36,13 @@ METHOD = cofed.FedDualAvg(client_lr=0.01)
 W = {"coef": jnp.array([[1.0, -2.0], [0.5, 0.0]])}
 COEF = {"coef": np.array([0.5, -0.5])}
 
+
+def whole_numbers(value: Any, count: int) -> bool:
+    """So many whole numbers >= 1 in a list."""
+    listed = isinstance(value, (list, tuple, np.ndarray)) and np.shape(value) == (count,)
+    return listed and all(k.whole(1, 2**31 - 1)(one) for one in value)
+
+
 # What a parameter of this name is, wherever it stands; a call may say otherwise.
 rate = k.grid_of(k.positive)
 NAMES: dict[str, Kind] = {
@@ -56,7 +63,7 @@ NAMES: dict[str, Kind] = {
     "federation": k.nothing,
     "seed": k.whole(0, 2**32 - 1),
     "rounds": k.whole(1, 2**31 - 1),
-    "local_steps": k.optional(k.whole(1, 2**31 - 1)),
+    "local_steps": k.either(k.optional(k.whole(1, 2**31 - 1)), lambda v: whole_numbers(v, 3)),
     "local_epochs": k.optional(k.whole(1, 2**31 - 1)),
     "batch_size": k.optional(k.whole()),
     "clients_per_round": k.optional(k.whole(1, 3)),

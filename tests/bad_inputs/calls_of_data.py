@@ -235,7 +235,7 @@ for name in ("Uniform", "Cyclic"):
     enrol(f"samplers.{name}", getattr(cofed.samplers, name), {"clients": 3}, clients=k.whole())
 hours = {"day": k.positive, "awake": lambda v: k.positive(v) and k.real(0, 1)(v), "dropout": k.real(0, 1)}
 enrol("means.Trimmed", cofed.means.Trimmed, {"share": 0.1}, share=k.real(0, 0.499))
-enrol("means.Geometric", cofed.means.Geometric, {}, iterations=k.whole(), smoothing=k.nonnegative)
+enrol("means.Geometric", cofed.means.Geometric, {}, iterations=k.whole(), smoothing=k.positive)
 enrol("samplers.Availability", cofed.samplers.Availability, {"clients": 3}, clients=k.whole(), **hours)
 enrol(
     "samplers.Importance",

@@ -56,9 +56,12 @@ def check_communication(spec: RunSpec) -> None:
 
 
 def check_stages(spec: RunSpec) -> None:
-    """On a clock clients are always at work, so there is no moment at which all could begin a stage."""
-    if spec.clock is not None and len(spec.algorithm.stages(spec.problem, spec.rounds, spec.local_steps)) > 1:
-        raise ValueError(f"{spec.algorithm.name} works in stages, which all clients begin together: leave clock= out")
+    """Clients that are always at work, as on a clock, or work by lists of their own, cannot begin a stage together."""
+    if spec.clock is None and spec.steps_by_client is None:
+        return
+    if len(spec.algorithm.stages(spec.problem, spec.rounds, spec.local_steps)) > 1:
+        what = "clock= out" if spec.steps_by_client is None else "a list of local_steps out: give one number"
+        raise ValueError(f"{spec.algorithm.name} works in stages, which all clients go through together: leave {what}")
 
 
 def check_sampler(task: ServerTask, start: PyTree) -> None:
@@ -195,6 +198,8 @@ def check_fit(algorithm: AbstractAlgorithm, problem: Problem, plan: Plan) -> Non
     """Refuse a pair of algorithm and problem that does not fit."""
     check_refusal(algorithm, problem)
     if algorithm.equal_steps and not plan.equal:
+        if plan.epochs is None:
+            raise ValueError(f"{algorithm.name} needs the same number of local_steps on all clients: give one number")
         raise ValueError(
             f"{algorithm.name} needs the same number of local steps on all clients, but local_epochs="
             f"{plan.epochs} with batch_size={plan.batch} gives clients of different sizes different numbers; "

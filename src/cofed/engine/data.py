@@ -31,6 +31,7 @@ class Data(eqx.Module):
     mesh: Mesh | None = eqx.field(static=True, default=None)  # the devices that the clients are spread over
     tiers: Tiers | None = eqx.field(static=True, default=None)  # of rows: (width, clients) over all devices
     starts: Int[Array, " clients"] | None = None  # of rows: where each client's begin
+    steps: Int[Array, " clients"] | None = None  # each client's local steps, where these are not the plan's
 
     @property
     def clients(self) -> int:

@@ -54,6 +54,7 @@ def write_definition(folder: Path, every: int, keep: int, run: RunSpec, start: P
         topology=encode(run.topology),
         link_failure=float(run.link_failure),
         stream=run.federation.draw is not None,
+        steps_by_client=None if run.steps_by_client is None else list(run.steps_by_client),
         clock=encode(run.clock),
         mean=encoded(run.mean, "a mean", "cofed.means"),
         sampler=encoded(sampler, "a sampler", "cofed.samplers"),
@@ -154,6 +155,8 @@ class WrittenRun:
         """The settings of the run, with its present rounds and what draws its clients."""
         found: dict[str, Any] = self.record.settings.model_dump()
         found["rounds"] = self.rounds
+        if self.record.steps_by_client is not None:
+            found["local_steps"] = self.record.steps_by_client
         if self.record.sampler is not None:
             found["clients_per_round"] = self.decoded(self.record.sampler, "sampler")
         return found

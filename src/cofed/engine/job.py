@@ -106,7 +106,8 @@ def check(spec: RunSpec, plan: Plan) -> PyTree:
 
 def plan_of(spec: RunSpec, local_steps: int | None) -> Plan:
     """The plan of a run, or of a stage with its own local steps."""
-    return make_plan(spec.federation, local_steps, spec.local_epochs, spec.batch_size, spec.clients_per_round)
+    plan = make_plan(spec.federation, local_steps, spec.local_epochs, spec.batch_size, spec.clients_per_round)
+    return plan if spec.steps_by_client is None else dataclasses.replace(plan, equal=False)
 
 
 def lay(spec: RunSpec, plan: Plan) -> tuple[AbstractStorage, Data, int]:
@@ -116,7 +117,10 @@ def lay(spec: RunSpec, plan: Plan) -> tuple[AbstractStorage, Data, int]:
         return OnDisk(spec, federation, plan), example(federation), rounds_of(federation, plan)
     assert isinstance(federation, Federation)
     places = jnp.asarray(spec.order, jnp.int32)
-    return InMemory(), data_of(federation, spec.weights, places=places), CHUNK
+    data = data_of(federation, spec.weights, places=places)
+    if spec.steps_by_client is not None:
+        data = dataclasses.replace(data, steps=jnp.asarray(spec.steps_by_client, jnp.int32))
+    return InMemory(), data, CHUNK
 
 
 def recording(spec: RunSpec, watched: bool, plan: Plan, start: PyTree, most: int) -> Recording:

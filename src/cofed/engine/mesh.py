@@ -22,7 +22,7 @@ from cofed.engine.data import Data
 from cofed.engine.state import State
 from cofed.engine.task import AbstractTask
 
-STACKS = ("X", "y", "sizes", "ids", "weights", "starts")  # the parts of the data that have an entry per client
+STACKS = ("X", "y", "sizes", "ids", "weights", "starts", "steps")  # the parts of the data that have an entry per client
 
 
 def mesh(devices: Given[int | None] = None) -> Mesh:

@@ -70,6 +70,7 @@ class RunRecord(Record):
     topology: dict[str, Any] | None
     link_failure: Annotated[float, Field(ge=0, lt=1)]
     stream: bool
+    steps_by_client: list[Positive] | None = None  # where clients have local steps of their own
     clock: dict[str, Any] | None = None
     mean: dict[str, Any] | None = None  # what the server takes in place of the weighted mean
     sampler: dict[str, Any] | None = None  # what draws the clients, where that is more than a number

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -41,7 +41,7 @@ def run(
     algorithm: Given[AbstractAlgorithm],
     *,
     rounds: Given[int],
-    local_steps: Given[int | None] = None,
+    local_steps: Given[int | Sequence[int] | None] = None,
     local_epochs: Given[int | None] = None,
     batch_size: Given[int | None] = None,
     clients_per_round: Given[int | AbstractSampler | None] = None,
@@ -79,8 +79,9 @@ def run(
         ``client_lr="auto"`` (and ``mu``, ``L``, ``eta``, ``probability``) rates follow from the clients' curvature.
     rounds : int
         R, how often clients and server talk.
-    local_steps : int, optional
-        K local steps per round, on batches drawn uniformly at random. Give this or `local_epochs`.
+    local_steps : int or sequence of int, optional
+        K local steps per round, on batches drawn uniformly at random: one number, or one for each client, in the
+        federation's order. Give this or `local_epochs`.
     local_epochs : int, optional
         Passes over a client's own data per round, each over a fresh shuffle. Without `local_steps`, the default is 1.
     batch_size : int, optional
@@ -163,7 +164,7 @@ def run(
         federation,
         rates.stand_in(algorithm),
         rounds=rounds,
-        local_steps=local_steps,
+        local_steps=local_steps,  # pyright: ignore[reportArgumentType]  # a list is settled there
         local_epochs=local_epochs,
         batch_size=batch_size,
         clients_per_round=clients_per_round,

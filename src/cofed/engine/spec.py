@@ -6,6 +6,7 @@ other is checked when a run is prepared.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,10 @@ class RunSpec:
     rounds : int
         How often clients and server (or neighbours) communicate.
     local_steps, local_epochs : int, optional
-        Local work per round, in steps or in passes over a client's data; one of the two. Without either, one epoch.
+        Local work per round, in steps or in passes over a client's data; one of the two. Without either, one epoch. Of
+        a list of steps, one number per client, `local_steps` becomes the largest.
+    steps_by_client : tuple of int, optional
+        What each client does of `local_steps`, where these were a list.
     batch_size : int, optional
         Samples per batch; None is the full local gradient.
     clients_per_round : int or AbstractSampler, optional
@@ -111,6 +115,7 @@ class RunSpec:
     metrics: Given[Mapping[str, Callable]] = None  # pyright: ignore[reportAssignmentType]  # settled below
     evaluation: Given[Federation | None] = None
     per_client: Given[bool] = False
+    steps_by_client: tuple[int, ...] | None = None
 
     def __post_init__(self):
         check_kinds(self.problem, self.federation, on_disk=True)
@@ -125,7 +130,7 @@ class RunSpec:
         settled = {
             "algorithm": as_algorithm(self.algorithm),
             "rounds": rounds,
-            "local_steps": checks.optional_integer("local_steps", self.local_steps),
+            **checked_steps(self),
             "local_epochs": checks.optional_integer("local_epochs", self.local_epochs),
             "batch_size": checks.optional_integer("batch_size", self.batch_size),
             "clients_per_round": checked_sampling(self.clients_per_round),
@@ -168,6 +173,21 @@ class RunSpec:
     def default_start(self) -> PyTree:
         """The parameters that the run would begin with if no `w0` were given."""
         return self.problem.start(self.federation, None, self.seed)
+
+
+def checked_steps(spec: RunSpec) -> dict[str, Any]:
+    """The local steps: one number, or the largest of a list and what each client does of it."""
+    given = spec.local_steps
+    if not isinstance(given, (list, tuple, np.ndarray)):
+        most = checks.optional_integer("local_steps", given)
+        return {"local_steps": most, "steps_by_client": spec.steps_by_client}
+    steps, clients = checks.items("local_steps", given, "numbers"), spec.federation.n_clients
+    if len(steps) != clients:
+        raise ValueError(f"local_steps must be one number, or one for each of {clients} clients, got {shown(given)}")
+    each = tuple(checks.integer("each of local_steps", steps_of_one) for steps_of_one in steps)
+    if not isinstance(spec.federation, Federation):
+        raise ValueError("clients on disk are too many for a list of local_steps: give one number, or local_epochs")
+    return {"local_steps": max(each), "steps_by_client": each if len(set(each)) > 1 else None}
 
 
 def check_kinds(problem: object, federation: object, on_disk: bool = False) -> None:

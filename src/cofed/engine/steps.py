@@ -115,6 +115,8 @@ def make_steps(problem: Problem, data: Data, plan: Plan, client: ClientView, con
     width = most if client.width is None else client.width
     key = sampling.client_key(context.key, data.ids[position])
     keys, steps = (sampling.own_key(key), sampling.shared_key(context.key)), jnp.asarray(plan.steps, dtype)
+    if data.steps is not None:
+        steps = data.steps[position].astype(dtype)
     if data.draw is not None:
         assert plan.batch is not None
         share = jnp.full(plan.batch, 1 / plan.batch, dtype)

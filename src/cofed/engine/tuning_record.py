@@ -46,30 +46,25 @@ class PartProgress:
 def describe(spec: RunSpec, algorithms: Sequence[AbstractAlgorithm], start: PyTree) -> dict[str, Any]:
     """All that the curves of a tuning depend on, as JSON."""
     given = spec.clients_per_round
-    sampler = {"sampler": fingerprints.outline(given)} if isinstance(given, AbstractSampler) else {}
-    late = {name: fingerprints.outline(part) for name in ("clock", "mean") if (part := getattr(spec, name)) is not None}
-    return (
-        sampler
-        | late
-        | {
-            "problem": fingerprints.outline(spec.problem),
-            "code of the problem": fingerprints.code_of_problem(spec.problem, spec.federation, start),
-            "algorithms": {"dict": {str(i): fingerprints.outline(one) for i, one in enumerate(algorithms)}},
-            "settings": {"dict": recorded.settings_record(spec).model_dump()},
-            "w0": fingerprints.outline({name: np.asarray(leaf) for name, leaf in arrays(start).items()}),
-            "weights": fingerprints.outline(
-                spec.weights if isinstance(spec.weights, str) else np.asarray(spec.weights)
-            ),
-            "metrics": fingerprints.outline(dict(spec.metrics)),
-            "code of the metrics": {
-                "dict": {name: fingerprints.code_of(metric, start) for name, metric in spec.metrics.items()}
-            },
-            "evaluation": None if spec.evaluation is None else fingerprints.fingerprint(spec.evaluation),
-            "federation": fingerprints.fingerprint(spec.federation),
-            "topology": fingerprints.outline(spec.topology),
-            "link_failure": spec.link_failure,
-        }
-    )
+    parts = {"sampler": given if isinstance(given, AbstractSampler) else None}
+    parts |= {name: getattr(spec, name) for name in ("clock", "mean", "steps_by_client")}
+    there = {name: fingerprints.outline(part) for name, part in parts.items() if part is not None}
+    return there | {
+        "problem": fingerprints.outline(spec.problem),
+        "code of the problem": fingerprints.code_of_problem(spec.problem, spec.federation, start),
+        "algorithms": {"dict": {str(i): fingerprints.outline(one) for i, one in enumerate(algorithms)}},
+        "settings": {"dict": recorded.settings_record(spec).model_dump()},
+        "w0": fingerprints.outline({name: np.asarray(leaf) for name, leaf in arrays(start).items()}),
+        "weights": fingerprints.outline(spec.weights if isinstance(spec.weights, str) else np.asarray(spec.weights)),
+        "metrics": fingerprints.outline(dict(spec.metrics)),
+        "code of the metrics": {
+            "dict": {name: fingerprints.code_of(metric, start) for name, metric in spec.metrics.items()}
+        },
+        "evaluation": None if spec.evaluation is None else fingerprints.fingerprint(spec.evaluation),
+        "federation": fingerprints.fingerprint(spec.federation),
+        "topology": fingerprints.outline(spec.topology),
+        "link_failure": spec.link_failure,
+    }
 
 
 @dataclasses.dataclass

@@ -1,0 +1,66 @@
+"""Clients with numbers of local steps of their own."""
+
+import numpy as np
+import pytest
+from tests import worlds
+
+import cofed
+
+FED = worlds.linear()
+STEPS = [1, 4, 2, 3, 1]
+
+
+def go(local_steps, algorithm=None, **options):
+    return cofed.run(
+        worlds.problem(),
+        FED,
+        algorithm or cofed.FedAvg(0.02),
+        **{"rounds": 3, "w0": worlds.start()} | options,
+        local_steps=local_steps,
+    )
+
+
+def test_each_client_takes_its_own_steps():
+    """A twin in NumPy, full gradients."""
+    w = worlds.start()["coef"]
+    for _ in range(3):
+        moves = []
+        for m, steps in enumerate(STEPS):
+            x = w
+            for _ in range(steps):
+                x = x - 0.02 * worlds.gradient(FED, m, x)
+            moves.append(x - w)
+        w = w + np.mean(moves, axis=0)
+    np.testing.assert_allclose(go(STEPS).model.coef, w, rtol=1e-12)
+
+
+def test_equal_numbers_are_one_number():
+    assert go([2] * 5, batch_size=3).model.coef.tobytes() == go(2, batch_size=3).model.coef.tobytes()
+
+
+def test_batches_do_not_depend_on_how_many_steps_others_take():
+    """Drawn clients, a correction at each: what client 1 keeps is that of a run in which all take its four steps."""
+    options = {"algorithm": cofed.Scaffold(0.02), "batch_size": 3, "rounds": 1}
+    own, all_four = (go(steps, **options).state.clients.c.coef for steps in (STEPS, 4))
+    np.testing.assert_array_equal(own[1], all_four[1])
+    assert not np.allclose(own[0], all_four[0])
+
+
+def test_a_checkpoint_holds_them(tmp_path):
+    whole = go(STEPS, batch_size=3, rounds=5)
+    go(STEPS, batch_size=3, checkpoint=tmp_path)
+    assert cofed.resume(tmp_path, rounds=5).model.coef.tobytes() == whole.model.coef.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("steps", "algorithm", "words"),
+    [
+        ([1, 2], None, "one for each of 5 clients"),
+        ([1, 2, 3, 4, 0], None, "each of local_steps must be an integer >= 1, got 0"),
+        (STEPS, cofed.FedDecouple(0.1), "same number of local_steps on all clients"),
+        (STEPS, cofed.MCFedDA(0.1, 20.0, strengths=(0.1, 0.05)), "local.steps"),
+    ],
+)
+def test_what_does_not_fit_is_refused(steps, algorithm, words):
+    with pytest.raises(ValueError, match=words):
+        go(steps, algorithm)

@@ -109,6 +109,17 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path):
     assert longer.history.participants().equals(whole.history.participants())
 
 
+def test_asynchronous_feddr_ends_at_the_optimum():
+    """Its server adds up changes of what each client last said: it does not matter who comes how often or how late."""
+    problem = worlds.problem(cofed.L1(0.05))
+    clock = cofed.Clock(1.0, spread=1.0, jitter=0.2, staleness=0.0)
+    options = {"rounds": 1500, "local_steps": 5, "batch_size": None, "clients_per_round": 2, "clock": clock}
+    found = go(cofed.FedDR(0.05, 0.3), cofed.L1(0.05), **options, evaluate_every=500)
+    came = found.history.participants()["client"].value_counts()
+    assert came.max() > 5 * came.min(), "some clients are much faster than others"
+    assert found.history["objective"][-1] - cofed.solve_pooled(problem, FED).objective < 1e-10
+
+
 def test_a_grid_runs_on_the_clock_too():
     options = {"clients_per_round": 2, "clock": UNEVEN}
     tuning = cofed.tune(worlds.problem(), FED, [cofed.FedAvg(0.02)], evaluate_every=1, **OPTIONS | options)

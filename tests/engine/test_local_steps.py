@@ -10,9 +10,9 @@ FED = worlds.linear()
 STEPS = [1, 4, 2, 3, 1]
 
 
-def go(local_steps, algorithm=None, **options):
+def go(local_steps, algorithm=None, regularizer=None, **options):
     return cofed.run(
-        worlds.problem(),
+        worlds.problem(regularizer),
         FED,
         algorithm or cofed.FedAvg(0.02),
         **{"rounds": 3, "w0": worlds.start()} | options,
@@ -63,4 +63,4 @@ def test_a_checkpoint_holds_them(tmp_path):
 )
 def test_what_does_not_fit_is_refused(steps, algorithm, words):
     with pytest.raises(ValueError, match=words):
-        go(steps, algorithm)
+        go(steps, algorithm, cofed.L1(0.1))

@@ -91,6 +91,7 @@ def check(spec: RunSpec, plan: Plan) -> PyTree:
     compatibility.check_stream(federation, plan)
     compatibility.check_communication(spec)
     compatibility.check_fit(spec.algorithm, pose(problem, plan), plan)
+    compatibility.check_stages(spec)
     if isinstance(federation, DiskFederation):
         compatibility.check_on_disk(spec, plan)
     if spec.evaluation is not None:

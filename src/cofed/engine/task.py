@@ -2,6 +2,7 @@
 
 AbstractTask       what every run can be asked: its state, a round, its model, its row of the history, its messages
   ServerTask       rounds through a server (server_rounds.py)
+    BufferedTask   the same on a simulated clock, without waiting for everybody (buffered_rounds.py)
   GossipTask       rounds along a graph (gossip_rounds.py)
 """
 

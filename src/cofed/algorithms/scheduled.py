@@ -84,7 +84,7 @@ class Scheduled(AbstractServerAlgorithm):
     """
 
     algorithm: AbstractServerAlgorithm = eqx.field(converter=with_rates)
-    schedules: Given[Mapping[str, Schedule]] = eqx.field(converter=pairs, static=True)
+    schedules: Given[tuple[tuple[str, Schedule], ...]] = eqx.field(converter=pairs, static=True)  # given as a mapping
 
     def __check_init__(self):
         method = self.algorithm

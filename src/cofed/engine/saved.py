@@ -36,7 +36,7 @@ def write_results(
         "id": place.name,
         "title": name,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "rounds": int(rows["round"].max()),
+        "rounds": int(rows["round"].to_numpy().max()),
         "algorithms": [{"label": name, "hyperparameters": {} if algorithm is None else numbers_of(algorithm)}],
         **ended,
         "versions": recorded.made_by(),

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from cofed._util.types import Hyperparameter
+
 MOST_OF_THE_WAY = 1.8  # what a server's step may make of the steepest part of a way: at 2 it would swing for ever
 
 
@@ -62,7 +64,7 @@ class LossCurvature(NamedTuple):
             return 1.0
         return min(2 / (max(0.0, lowest) + highest), MOST_OF_THE_WAY / highest)
 
-    def steps(self, client_lr: float | str) -> dict[str, float]:
+    def steps(self, client_lr: Hyperparameter | str) -> dict[str, float]:
         """Both step sizes of a method with local steps, by the names of its fields.
 
         Parameters

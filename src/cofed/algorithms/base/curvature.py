@@ -31,7 +31,7 @@ class LossCurvature(NamedTuple):
     >>> curvature.drift_free_lr, curvature.steeper().drift_free_lr
     (0.1, 0.05)
     >>> round(curvature.server_lr(0.1), 3), round(curvature.server_lr(0.001), 1)
-    (1.549, 80.3)
+    (1.546, 80.6)
     """
 
     L: float

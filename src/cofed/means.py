@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import checks
@@ -103,7 +104,7 @@ class Trimmed(AbstractMean):
 
     def __check_init__(self):
         require_nonnegative("Trimmed", share=self.share)
-        if np.ndim(self.share) or (isinstance(self.share, float) and self.share >= 0.5):
+        if np.ndim(self.share) or (not isinstance(self.share, Tracer) and self.share >= 0.5):
             raise ValueError(f"Trimmed: share must be a number in [0, 0.5), got {checks.shown(self.share)}")
 
     def of(self, updates: PyTree, weights: Float[Array, " m"]) -> PyTree:

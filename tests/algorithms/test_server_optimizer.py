@@ -107,7 +107,7 @@ def test_what_is_sent_may_be_compressed():
         ((cofed.NIDS(0.1), optax.adam, PLAIN), "one with a server"),
         ((cofed.Compressed(cofed.FedAvg(0.1), cofed.TopK(0.5)), optax.adam, PLAIN), "compress what comes of it"),
         ((cofed.FedAvg(0.1), optax.adam(0.1)), "must be what makes one"),
-        ((cofed.FedAvg(0.1), optax.adam), "adam.. fails"),
+        ((cofed.FedAvg(0.1), optax.adam), "adam.., fails"),
         ((cofed.FedAvg(0.1), optax.adam, {"learning_rate": 0.1, "b3": 0.1}), "b3=0.1.* fails"),
         ((cofed.FedAvg(0.1), optax.adam, {"learning_rate": "fast"}), "learning_rate of options must be"),
         ((cofed.FedAvg(0.1), optax.adam, {"learning_rate": float("nan")}), "learning_rate of options must be"),

@@ -39,7 +39,8 @@ COEF = {"coef": np.array([0.5, -0.5])}
 
 def whole_numbers(value: Any, count: int) -> bool:
     """So many whole numbers >= 1 in a list."""
-    listed = isinstance(value, (list, tuple, np.ndarray)) and np.shape(value) == (count,)
+    listed = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    listed = listed and len(value) == count
     return listed and all(k.whole(1, 2**31 - 1)(one) for one in value)
 
 

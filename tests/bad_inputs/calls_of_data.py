@@ -311,9 +311,10 @@ enrol(
     level=k.real(0, 1, strict=True),
     small_sites=k.word("refuse", "drop"),
 )
+twice = np.tile(many[0], (2, 1)) + np.arange(48)[:, None] % 7 / 10, np.tile(many[1], 2)
 enrol(
     "advise_sites",
-    lambda model, level=0.95: cofed.advise_sites(model, *many[:2], ["a"] * 12 + ["b"] * 12, level=level),
+    lambda model, level=0.95: cofed.advise_sites(model, *twice, ["a"] * 24 + ["b"] * 24, level=level),
     {"model": "gaussian"},
     model=k.word("gaussian", "binomial", "poisson"),
     level=k.real(0, 1, strict=True),

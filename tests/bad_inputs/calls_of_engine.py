@@ -1,5 +1,8 @@
 """The table goes on: runs, what they give, and pictures of it."""
 
+import inspect
+import itertools
+
 import networkx as nx
 import numpy as np
 from matplotlib.figure import Figure
@@ -13,7 +16,15 @@ RESULT = cofed.run(PROBLEM, FEDERATION, METHOD, rounds=1, progress=False)
 enrol("History.to_csv", RESULT.history.to_csv, {"path": FOLDER / "rows.csv"}, path=k.file_to_write)
 enrol("History.to_parquet", RESULT.history.to_parquet, {"path": FOLDER / "rows.parquet"}, path=k.file_to_write)
 save = {"folder": k.file_to_write, "label": k.optional(k.text)}
-enrol("Result.save", RESULT.save, {"folder": FOLDER / "saved"}, **save)
+SAVED, COUNT = FOLDER / "saved", itertools.count()
+
+
+def saving(write):
+    """Every good folder is a new one: a second result in one is refused."""
+    return lambda folder, label=None: write(FOLDER / f"saved-{next(COUNT)}" if folder is SAVED else folder, label)
+
+
+enrol("Result.save", saving(RESULT.save), {"folder": SAVED}, **save)
 enrol("plotting.colour", cofed.plotting.colour, {"label": "FedAvg"}, label=k.any_text)
 enrol("plotting.style", cofed.plotting.style, {"label": "FedAvg"}, label=k.any_text)
 enrol(
@@ -49,7 +60,7 @@ enrol(
 
 # The engine.
 clock = dict.fromkeys(["spread", "jitter", "staleness"], k.nonnegative)
-enrol("Clock", cofed.Clock, {"seconds": 1.0}, seconds=k.either(k.positive, k.one_per(3, low=0)), **clock)
+enrol("Clock", cofed.Clock, {"seconds": 1.0}, seconds=k.either(k.positive, k.one_per(2, low=0)), **clock)
 KEPT = FOLDER / "kept"
 going = {"problem": PROBLEM, "federation": FEDERATION, "rounds": 1, "evaluate_every": 1}
 enrol("run", cofed.run, {**going, "algorithm": METHOD, "progress": False}, checkpoint_every=k.optional(k.nothing))
@@ -74,11 +85,11 @@ enrol(
     "replicate",
     cofed.replicate,
     {**going, "algorithm": METHOD, "seeds": 1, "progress": False},
-    seeds=k.whole(1, 3),
+    seeds=k.either(k.whole(1, 3), inspect.isgenerator),
     options=k.nothing,
 )
 SEEDS = cofed.replicate(PROBLEM, FEDERATION, METHOD, rounds=1, seeds=2, progress=False)
-enrol("Replicates.save", SEEDS.save, {"folder": FOLDER / "saved-seeds"}, **save)
+enrol("Replicates.save", saving(SEEDS.save), {"folder": SAVED}, **save)
 enrol("Replicates.bands", SEEDS.bands, {}, column=k.nothing, low=k.real(0, 1), high=k.real(0, 1))
 cofed.run(PROBLEM, FEDERATION, METHOD, rounds=1, checkpoint=KEPT, progress=False)
 enrol(

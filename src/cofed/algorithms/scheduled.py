@@ -88,6 +88,8 @@ class Scheduled(AbstractServerAlgorithm):
 
     def __check_init__(self):
         method = self.algorithm
+        if not self.schedules:
+            raise ValueError("Scheduled: schedules is empty: give the name of a rate and a function of the round")
         for name, schedule in dict(self.schedules).items():
             if name not in method.changeable:
                 may = f"may change {' and '.join(method.changeable)}" if method.changeable else "has no rate that may"

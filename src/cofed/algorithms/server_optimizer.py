@@ -189,6 +189,8 @@ def check_made(optimizer: Callable[..., Any], options: Mapping[str, Any]) -> Non
     try:
         made = optimizer(**options)
     except Exception as error:
-        raise TypeError(f"ServerOptimizer: {called} fails: {error}") from error
+        raise TypeError(f"ServerOptimizer: optimizer with these options, {called}, fails: {error}") from error
     if not callable(getattr(made, "init", None)) or not callable(getattr(made, "update", None)):
-        raise TypeError(f"ServerOptimizer: {called} gives no optax transformation but {shown(made)}")
+        raise TypeError(
+            f"ServerOptimizer: optimizer with these options, {called}, gives no optax transformation but {shown(made)}"
+        )

@@ -7,12 +7,14 @@ import warnings
 
 import numpy as np
 from sklearn.preprocessing import KBinsDiscretizer, PolynomialFeatures, QuantileTransformer, SplineTransformer
+from sklearn.utils import Tags, assert_all_finite
+from sklearn.utils.validation import check_is_fitted
 
 from cofed._util import checks
 from cofed._util.types import Given
 from cofed.estimators.checks import check_choice, check_count, check_flag, check_number, named_refusals
 from cofed.sites import AbstractSites
-from cofed.sites.intake import Clients, FitFeatures, Labels, gather
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather
 from cofed.transformers.order_statistics import (
     ColumnSpread,
     Wanted,
@@ -29,6 +31,11 @@ class LearnsQuantiles:
     """What scikit-learn's transformers need so as to learn quantiles of clients. It stands left of those."""
 
     tol: float
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()  # pyright: ignore[reportAttributeAccessIssue]
+        tags.input_tags.sparse = tags.input_tags.allow_nan = False
+        return tags
 
     def _begin(self, X: FitFeatures, clients: Clients) -> AbstractSites:
         """The sites of a fit, after a look at what all these transformers have."""
@@ -231,6 +238,23 @@ class FederatedQuantileTransformer(LearnsQuantiles, QuantileTransformer):
         self._end(sites)
         return self
 
+    def transform(self, X: Features) -> np.ndarray:
+        """The ranks of new rows, or the normal numbers that belong to them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            New rows, without missing values.
+
+        Returns
+        -------
+        ndarray of shape (n, p)
+            A number per row and feature.
+        """
+        check_is_fitted(self)
+        assert_all_finite(np.asarray(X, dtype=float), input_name="X", estimator_name=type(self).__name__)
+        return np.asarray(super().transform(X))
+
 
 class FederatedSplineTransformer(LearnsQuantiles, SplineTransformer):
     """scikit-learn's SplineTransformer, with knots from histograms of the clients.
@@ -265,7 +289,7 @@ class FederatedSplineTransformer(LearnsQuantiles, SplineTransformer):
     --------
     >>> X, sites = np.linspace(0, 10, 41).reshape(-1, 1), np.arange(41) % 3
     >>> splines = FederatedSplineTransformer(n_knots=3).fit(X, clients=sites)
-    >>> splines.knots_.ravel().round(3).tolist(), splines.transform(X).shape
+    >>> (splines.knots_.ravel().round(3) + 0.0).tolist(), splines.transform(X).shape
     ([0.0, 5.0, 10.0], (41, 5))
     """
 
@@ -309,6 +333,8 @@ class FederatedSplineTransformer(LearnsQuantiles, SplineTransformer):
         found = self._quantiles(sites, columns, [linear_quantile(columns.n, float(share)) for share in shares])
         if self.knots == "uniform":
             found = np.linspace(found[0], found[1], int(self.n_knots))
+        if columns.n == 1:
+            raise ValueError(f"{owner}: splines cannot be laid through 1 sample")
         same = np.flatnonzero((np.diff(found, axis=0) <= 0).any(axis=0))
         if len(same):
             raise ValueError(
@@ -365,6 +391,11 @@ class FederatedPolynomialFeatures(PolynomialFeatures):
         include_bias: Given[bool] = False,
     ):
         super().__init__(degree, interaction_only=interaction_only, include_bias=include_bias)  # pyright: ignore
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        return tags
 
     def fit(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> "FederatedPolynomialFeatures":
         """Learn the number of features, and their names: nobody is asked.

@@ -146,7 +146,7 @@ def is_wide(columns: ColumnSpread, j: int, one: Bin, tol: float) -> bool:
         return False
     if columns.whole[j]:
         return math.floor(one.high) - math.floor(one.low) > 1
-    return not one.is_point and (one.count > 1 or one.high - one.low > tol * columns.sd[j])
+    return bool(not one.is_point and (one.count > 1 or one.high - one.low > tol * columns.sd[j]))
 
 
 def value_in(columns: ColumnSpread, j: int, one: Bin, rank: int) -> float:

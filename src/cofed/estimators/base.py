@@ -13,16 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
+from cofed.estimators import fitted_state
 from cofed.estimators.checks import named_refusals
 from cofed.estimators.feature_options import FeatureOptions
-from cofed.estimators.fitted_state import (
-    check_row_options,
-    check_same_rows,
-    forget_inference,
-    new_rows,
-    refuse_privacy,
-    same_columns,
-)
 from cofed.estimators.parameters import check_parameters, refuse_unknown_privacy
 from cofed.estimators.progress import SETTLED, CertifiedFit, Solve, Solved
 from cofed.estimators.regularization_path import RegularizationPath
@@ -123,7 +116,7 @@ class FederatedLinearModel(BaseEstimator):
         if vars(self).get("privacy") is not None:
             return self._fit_privately(sites)
         problem, answer = self._settled(self._standardized(sites), self._solve, SETTLED)
-        forget_inference(self)
+        fitted_state.forget_inference(self)
         answer.warn()
         self._set_fitted(problem, answer)
         self._remember(X, problem)
@@ -222,7 +215,7 @@ class FederatedLinearModel(BaseEstimator):
         from cofed.estimators.inference import infer, keep_inference
 
         check_is_fitted(self)
-        refuse_privacy(self, "intervals", "their sums would not be noised")
+        fitted_state.refuse_privacy(self, "intervals", "their sums would not be noised")
         other, owner = copy.copy(self), type(self).__name__  # taking in rows sets what is known of features and classes
         if not self._posed_loss().rowwise and not (isinstance(errors, str) and errors == "model"):
             beside = " beside intercepts of sites (site_effects)" if self._has_site_effects else ""
@@ -231,9 +224,9 @@ class FederatedLinearModel(BaseEstimator):
         options = row_options(owner, given.X, sample_weight, offset)
         clustered = in_clusters(owner, other._intake(options.X, y, clients), given._replace(X=options.X), clients)
         sites = with_row_options(owner, clustered, options, clients)
-        check_row_options(self, self._loss(), sites)
+        fitted_state.check_row_options(self, self._loss(), sites)
         problem = self._asked_before(X, sites) or other._standardized(sites)
-        check_same_rows(self, problem)
+        fitted_state.check_same_rows(self, problem)
         found = infer(self, problem, coefficients, level, given.kind)
         keep_inference(self, found, problem)
         return found.table
@@ -313,7 +306,7 @@ class FederatedLinearModel(BaseEstimator):
         self.row_columns_ = given.columns
         sites = with_row_options(type(self).__name__, self._intake(given.X, y, clients), given, clients)
         self.has_offset_ = sites.has_offsets
-        check_row_options(self, self._loss(), sites)
+        fitted_state.check_row_options(self, self._loss(), sites)
         return sites
 
     def _by_class(self, sites: AbstractSites) -> AbstractSites:
@@ -361,7 +354,7 @@ class FederatedLinearModel(BaseEstimator):
     def _asked_before(self, X: FitFeatures, sites: AbstractSites) -> StandardizedProblem | None:
         """The problem of the fit, where these are its very sites, with the same columns for weights and the like."""
         fitted, found = vars(self).get("_surveyed", (None, None))
-        if found is None or X is not fitted or not same_columns(sites.design, found.sites.design):
+        if found is None or X is not fitted or not fitted_state.same_columns(sites.design, found.sites.design):
             return None
         return self._posed(dataclasses.replace(found, before=len(sites.exchanges)))
 
@@ -385,8 +378,7 @@ class FederatedLinearModel(BaseEstimator):
         self.support_ = np.any(coef.reshape(len(coef), -1) != 0, axis=1)
         self.certificate_, self.penalty_scale_ = answer.certificate, problem.units.standard
         self.algorithm_ = answer.algorithm
-        self.n_rounds_, self.bytes_ = problem.n_rounds, problem.bytes
-        self.n_iter_ = max(1, self.n_rounds_)
+        self.n_rounds_, self.bytes_, self.n_iter_ = problem.n_rounds, problem.bytes, max(1, problem.n_rounds)
         self.exchanges_ = problem.exchanges
         self.fingerprint_ = problem.fingerprint
         self.clients_, self.client_sizes_ = problem.sites.names, problem.sites.sizes
@@ -401,7 +393,7 @@ class FederatedLinearModel(BaseEstimator):
 
     def _linear(self, X: Features, offset: RowNumbers = None, clients: Clients = None) -> np.ndarray:
         """X coef + intercept + offset, with the intercepts of the clients where each has its own"""
-        rows = new_rows(self, X)
+        rows = fitted_state.new_rows(self, X)
         has_offset = bool(vars(self).get("has_offset_", False))
         added = predicted_offset(type(self).__name__, X, offset, len(rows), has_offset)
         found = rows @ np.asarray(self.coef_).T + intercepts_of_rows(self, X, clients, len(rows))

@@ -2,13 +2,13 @@
 
 from cofed.transformers.by_quantiles import (
     FederatedKBinsDiscretizer,
-    FederatedPolynomialFeatures,
     FederatedQuantileTransformer,
     FederatedSplineTransformer,
 )
 from cofed.transformers.imputer import FederatedSimpleImputer
 from cofed.transformers.one_hot import FederatedOneHotEncoder
 from cofed.transformers.pca import FederatedPCA
+from cofed.transformers.polynomial import FederatedPolynomialFeatures
 
 __all__ = [
     "FederatedKBinsDiscretizer",

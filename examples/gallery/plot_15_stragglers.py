@@ -21,7 +21,7 @@ speeds = cofed.Clock(seconds=1.0, spread=1.0, jitter=0.2)  # log-normal: the slo
 # %%
 # The same method, waiting for all 32 clients, for 16, or for 4 of them. With 32 it is the synchronous run, bit by bit.
 
-figure, (curves, bars) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+figure, curves = plt.subplots(figsize=(7, 3.4), layout="constrained")
 level, reached = 0.1, {}
 for waits_for, rounds in ((32, 150), (16, 900), (4, 3600)):
     options = {"rounds": rounds, "local_steps": 5, "batch_size": 16, "progress": False}
@@ -41,7 +41,9 @@ curves.legend(frameon=False, title="a round waits for")
 # %%
 # Simulated seconds until a tenth of the first gap is left.
 
-bars.barh(list(reached), list(reached.values()), color=[line.get_color() for line in curves.get_lines()])
+colours = [line.get_color() for line in curves.get_lines()]
+figure, bars = plt.subplots(figsize=(7, 1.8), layout="constrained")
+bars.barh(list(reached), list(reached.values()), color=colours)
 bars.invert_yaxis()
 bars.set(xlabel=f"simulated seconds to {level:.0%} of the first gap")
 print({label: round(float(seconds), 1) for label, seconds in reached.items()})

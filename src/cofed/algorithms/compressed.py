@@ -43,7 +43,14 @@ from cofed._util import trees
 from cofed._util.checks import shown
 from cofed._util.types import Given
 from cofed.algorithms import base
-from cofed.algorithms.base import AbstractAlgorithm, AbstractChoice, AbstractServerAlgorithm, LocalSteps, Stage
+from cofed.algorithms.base import (
+    AbstractAlgorithm,
+    AbstractChoice,
+    AbstractServerAlgorithm,
+    AbstractWrapper,
+    LocalSteps,
+    Stage,
+)
 from cofed.algorithms.probe import Probe
 from cofed.problem import Problem
 from cofed.regularizers import Zero
@@ -76,7 +83,7 @@ def compressible(method: object) -> AbstractAlgorithm:
     return method
 
 
-class Compressed(AbstractServerAlgorithm):
+class Compressed(AbstractWrapper):
     """A method whose clients send less (see cofed.algorithms.compressed for the update).
 
     `result.communication` counts what is sent.
@@ -113,30 +120,14 @@ class Compressed(AbstractServerAlgorithm):
     def name(self) -> str:
         return f"{self.algorithm.name} + {self.compressor}"
 
-    @property
-    def equal_steps(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (the method's own)
-        return self.algorithm.equal_steps
+    def own_server(self, server: PyTree) -> PyTree:
+        return server
 
-    @property
-    def paper(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  (the method's own)
-        return self.algorithm.paper
-
-    @property
-    def method(self) -> AbstractServerAlgorithm:
-        """The method; one of several stages is compressed stage by stage, and has no rounds of its own."""
-        assert isinstance(self.algorithm, AbstractServerAlgorithm)
-        return self.algorithm
-
-    @property
-    def is_personal(self) -> bool:
-        return self.algorithm.is_personal
-
-    @property
-    def ends_locally(self) -> bool:
-        return self.algorithm.ends_locally
+    def own_client(self, client: Client) -> PyTree:
+        return client.own
 
     def refuses(self, problem: Problem) -> str | None:
-        reason = base.refusal(self.algorithm, problem)
+        reason = super().refuses(problem)
         if reason is None and sends_more_than_changes(self.algorithm, problem):
             reason = (
                 f"Compressed: clients of {self.algorithm.name} send something else than 0 where nothing changes any "
@@ -157,9 +148,6 @@ class Compressed(AbstractServerAlgorithm):
         nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self.up_shape(problem, w0))
         return Client(self.method.init_client(problem, w0), nothing)
 
-    def broadcast(self, server: PyTree) -> PyTree:
-        return self.method.broadcast(server)
-
     def local(self, problem: Problem, down: PyTree, client: Client, steps: LocalSteps):
         up, own = self.method.local(problem, down, client.own, steps)
         origin = self.method.local_origin(problem, down, client.own, steps)
@@ -174,15 +162,6 @@ class Compressed(AbstractServerAlgorithm):
     def aggregate(self, problem: Problem, server: PyTree, up: PyTree, share: Float[Array, ""]) -> PyTree:
         origin = self.method.origin(problem, server)
         return self.method.aggregate(problem, server, up if origin is None else trees.add(origin, up), share)
-
-    def model(self, problem: Problem, server: PyTree) -> PyTree:
-        return self.method.model(problem, server)
-
-    def average(self, problem: Problem, server: PyTree) -> PyTree | None:
-        return self.method.average(problem, server)
-
-    def personal_model(self, server: PyTree, client: Client) -> PyTree:
-        return self.method.personal_model(server, client.own)
 
     def last_local(self, problem: Problem, down: PyTree, client: Client, steps: LocalSteps) -> Client:
         return client._replace(own=self.method.last_local(problem, down, client.own, steps))

@@ -31,7 +31,7 @@ from cofed._util.checks import shown
 from cofed._util.extras import imported
 from cofed._util.scalars import is_auto, number, require_positive
 from cofed._util.types import Given, Hyperparameter
-from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
+from cofed.algorithms.base import AbstractWrapper, LocalSteps
 from cofed.algorithms.base.local_steps import Carry
 from cofed.algorithms.feddualavg import FedDualAvg, Server
 from cofed.problem import Problem
@@ -94,6 +94,10 @@ class PrivateSteps(eqx.Module):
         """Refused: a loss would tell of the samples without noise."""
         raise TypeError(NOTHING_ELSE)
 
+    def full_gradient(self, w: PyTree) -> PyTree:
+        """Refused, as it has no noise."""
+        raise TypeError(NOTHING_ELSE)
+
     def clipped_sum(self, w: PyTree, k: Float[Array, ""], clip: Float[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
         """Refused, as it has no noise."""
         raise TypeError(NOTHING_ELSE)
@@ -116,7 +120,7 @@ def dual_averaging(method: object) -> FedDualAvg:
     return method
 
 
-class PrivateRows(AbstractServerAlgorithm):
+class PrivateRows(AbstractWrapper):
     """FedDualAvg with differential privacy of each row (see cofed.algorithms.private_rows for the update).
 
     It needs `local_epochs=1` and a `batch_size`, as each row may be in one local step of a round.
@@ -147,7 +151,6 @@ class PrivateRows(AbstractServerAlgorithm):
     noise: Hyperparameter = eqx.field(converter=number)
 
     needs: ClassVar[tuple[str, ...]] = FedDualAvg.needs
-    paper: ClassVar[str] = FedDualAvg.paper
 
     def __check_init__(self):
         require_positive("PrivateRows", clip=self.clip, noise=self.noise)
@@ -192,17 +195,17 @@ class PrivateRows(AbstractServerAlgorithm):
         accountant.compose(events.GaussianDpEvent(float(self.noise) / 2), rounds)
         return float(accountant.get_epsilon(delta))
 
-    def refuses(self, problem: Problem) -> str | None:
-        return self.algorithm.refuses(problem)
+    def own_server(self, server: Server) -> Server:
+        return server
+
+    def own_client(self, client: tuple[()]) -> tuple[()]:
+        return client
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
         return self.algorithm.init(problem, w0)
 
     def init_client(self, problem: Problem, w0: PyTree) -> tuple[()]:
         return self.algorithm.init_client(problem, w0)
-
-    def broadcast(self, server: Server) -> Server:
-        return self.algorithm.broadcast(server)
 
     def local(self, problem: Problem, down: Server, client: tuple[()], steps: LocalSteps):
         noise, key = jax.random.split(steps.key)
@@ -212,6 +215,3 @@ class PrivateRows(AbstractServerAlgorithm):
 
     def aggregate(self, problem: Problem, server: Server, up: Server, share: Float[Array, ""]) -> Server:
         return self.algorithm.aggregate(problem, server, up, share)
-
-    def model(self, problem: Problem, server: Server) -> PyTree:
-        return self.algorithm.model(problem, server)

@@ -38,6 +38,10 @@ class Probe(eqx.Module):
         gradient = self.gradient(w, k)
         return trees.dot(gradient, w), gradient
 
+    def full_gradient(self, w: PyTree) -> PyTree:
+        """The same as that of any batch."""
+        return self.gradient(w, jnp.zeros_like(self.count))
+
     def clipped_sum(self, w: PyTree, k: Float[Array, ""], clip: Float[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
         """That gradient, of one sample, cut to a norm."""
         gradient = self.gradient(w, k)

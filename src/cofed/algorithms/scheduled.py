@@ -20,8 +20,7 @@ from jaxtyping import Array, Float, PyTree
 from cofed._util import trees
 from cofed._util.checks import shown
 from cofed._util.types import Given
-from cofed.algorithms import base
-from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm, LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, AbstractWrapper, LocalSteps, to_wrap
 from cofed.problem import Problem
 
 Schedule = Callable[[Any], Any]  # of the round, as a floating array
@@ -30,19 +29,6 @@ Schedule = Callable[[Any], Any]  # of the round, as a floating array
 class Server(NamedTuple):
     own: PyTree  # the state of the method's server
     r: Float[Array, ""]  # r, the round
-
-
-def with_rates(method: object) -> AbstractServerAlgorithm:
-    """The method, checked: it has a server, and rates that may change."""
-    if not isinstance(method, AbstractAlgorithm) and isinstance(method, eqx.Module) and "local" in dir(method):
-        method = base.as_algorithm(method, "Scheduled: algorithm")
-    if not isinstance(method, AbstractServerAlgorithm):
-        raise TypeError(
-            f"Scheduled: algorithm must be one with a server, such as cofed.FedAvg(0.1), got {shown(method)}"
-        )
-    if method.is_compressed:
-        raise ValueError("Scheduled: compress what comes of it, as in Compressed(Scheduled(...), TopK(0.1))")
-    return method
 
 
 def pairs(given: object) -> tuple[tuple[str, Schedule], ...]:
@@ -59,7 +45,7 @@ def pairs(given: object) -> tuple[tuple[str, Schedule], ...]:
     return tuple(sorted(given.items()))
 
 
-class Scheduled(AbstractServerAlgorithm):
+class Scheduled(AbstractWrapper):
     """A method whose rates are multiplied by functions of the round (see cofed.algorithms.scheduled).
 
     Parameters
@@ -83,7 +69,7 @@ class Scheduled(AbstractServerAlgorithm):
     [0.0, 0.25, 0.3125, 0.3359]
     """
 
-    algorithm: AbstractServerAlgorithm = eqx.field(converter=with_rates)
+    algorithm: AbstractServerAlgorithm = eqx.field(converter=lambda given: to_wrap(given, "Scheduled"))
     schedules: Given[tuple[tuple[str, Schedule], ...]] = eqx.field(converter=pairs, static=True)  # given as a mapping
 
     def __check_init__(self):
@@ -101,31 +87,14 @@ class Scheduled(AbstractServerAlgorithm):
         return f"{self.algorithm.name}, scheduled"
 
     @property
-    def equal_steps(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (the method's own)
-        return self.algorithm.equal_steps
-
-    @property
-    def paper(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  (the method's own)
-        return self.algorithm.paper
-
-    @property
-    def whole_up(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]  (the method's own)
-        return self.algorithm.whole_up
-
-    @property
     def has_free_model(self) -> bool:
         return self.algorithm.has_free_model
 
-    @property
-    def is_personal(self) -> bool:
-        return self.algorithm.is_personal
+    def own_server(self, server: Server) -> PyTree:
+        return server.own
 
-    @property
-    def ends_locally(self) -> bool:
-        return self.algorithm.ends_locally
-
-    def refuses(self, problem: Problem) -> str | None:
-        return base.refusal(self.algorithm, problem)
+    def own_client(self, client: PyTree) -> PyTree:
+        return client
 
     def at(self, r: Float[Array, ""]) -> AbstractServerAlgorithm:
         """The method with its rates of round r"""
@@ -138,26 +107,14 @@ class Scheduled(AbstractServerAlgorithm):
     def init_client(self, problem: Problem, w0: PyTree) -> PyTree:
         return self.algorithm.init_client(problem, w0)
 
-    def broadcast(self, server: Server) -> PyTree:
-        return self.algorithm.broadcast(server.own)
-
     def local(self, problem: Problem, down: PyTree, client: PyTree, steps: LocalSteps) -> tuple[PyTree, PyTree]:
         return self.at(steps.round).local(problem, down, client, steps)
 
     def aggregate(self, problem: Problem, server: Server, up: PyTree, share: Float[Array, ""]) -> Server:
         return Server(self.at(server.r).aggregate(problem, server.own, up, share), server.r + 1)
 
-    def model(self, problem: Problem, server: Server) -> PyTree:
-        return self.algorithm.model(problem, server.own)
-
     def with_model(self, server: Server, w: PyTree) -> Server:
         return server._replace(own=self.algorithm.with_model(server.own, w))
-
-    def average(self, problem: Problem, server: Server) -> PyTree | None:
-        return self.algorithm.average(problem, server.own)
-
-    def personal_model(self, server: Server, client: PyTree) -> PyTree:
-        return self.algorithm.personal_model(server.own, client)
 
     def last_local(self, problem: Problem, down: PyTree, client: PyTree, steps: LocalSteps) -> PyTree:
         return self.at(steps.round).last_local(problem, down, client, steps)

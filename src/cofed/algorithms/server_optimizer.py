@@ -27,8 +27,7 @@ from cofed._util import trees
 from cofed._util.checks import shown
 from cofed._util.scalars import entries, is_numbers, number
 from cofed._util.types import Given, Hyperparameter
-from cofed.algorithms import base
-from cofed.algorithms.base import AbstractAlgorithm, AbstractServerAlgorithm, LocalSteps
+from cofed.algorithms.base import AbstractServerAlgorithm, AbstractWrapper, LocalSteps, to_wrap
 from cofed.problem import Problem
 
 
@@ -37,18 +36,9 @@ class Server(NamedTuple):
     memory: PyTree  # the optimizer's state: moments, counts
 
 
-def steerable(method: object) -> AbstractServerAlgorithm:
+def steerable(given: object) -> AbstractServerAlgorithm:
     """The method, checked: its server's model must be one that can be set."""
-    if not isinstance(method, AbstractAlgorithm) and isinstance(method, eqx.Module) and "local" in dir(method):
-        method = base.as_algorithm(method, "ServerOptimizer: algorithm")
-    if not isinstance(method, AbstractServerAlgorithm):
-        raise TypeError(
-            f"ServerOptimizer: algorithm must be one with a server, such as cofed.FedAvg(0.1), got {shown(method)}"
-        )
-    if method.is_compressed:
-        raise ValueError(
-            "ServerOptimizer: compress what comes of it, as in Compressed(ServerOptimizer(...), TopK(0.1))"
-        )
+    method = to_wrap(given, "ServerOptimizer")
     if not method.has_free_model:
         raise ValueError(
             f"ServerOptimizer: the model of {method.name} follows from its server's state, by a prox or by averages, "
@@ -77,7 +67,7 @@ def made_by(given: object) -> Callable[..., Any]:
     return given
 
 
-class ServerOptimizer(AbstractServerAlgorithm):
+class ServerOptimizer(AbstractWrapper):
     """A method whose server moves its model by an optimizer (see cofed.algorithms.server_optimizer for the update).
 
     Parameters
@@ -119,27 +109,14 @@ class ServerOptimizer(AbstractServerAlgorithm):
         return f"{self.algorithm.name} + {getattr(self.optimizer, '__name__', 'optimizer')}"
 
     @property
-    def equal_steps(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (the method's own)
-        return self.algorithm.equal_steps
-
-    @property
     def paper(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  (and the method's own)
         return f"Reddi et al. 2021 around {self.algorithm.paper}"
 
-    @property
-    def whole_up(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]  (the method's own)
-        return self.algorithm.whole_up
+    def own_server(self, server: Server) -> PyTree:
+        return server.own
 
-    @property
-    def is_personal(self) -> bool:
-        return self.algorithm.is_personal
-
-    @property
-    def ends_locally(self) -> bool:
-        return self.algorithm.ends_locally
-
-    def refuses(self, problem: Problem) -> str | None:
-        return base.refusal(self.algorithm, problem)
+    def own_client(self, client: PyTree) -> PyTree:
+        return client
 
     def init(self, problem: Problem, w0: PyTree) -> Server:
         own = self.algorithm.init(problem, w0)
@@ -148,9 +125,6 @@ class ServerOptimizer(AbstractServerAlgorithm):
 
     def init_client(self, problem: Problem, w0: PyTree) -> PyTree:
         return self.algorithm.init_client(problem, w0)
-
-    def broadcast(self, server: Server) -> PyTree:
-        return self.algorithm.broadcast(server.own)
 
     def local(self, problem: Problem, down: PyTree, client: PyTree, steps: LocalSteps) -> tuple[PyTree, PyTree]:
         return self.algorithm.local(problem, down, client, steps)
@@ -163,15 +137,6 @@ class ServerOptimizer(AbstractServerAlgorithm):
             move, memory = self.optimizer(**self.options).update(trees.sub(w, aim), server.memory, w)
         move = jax.tree.map(lambda change, leaf: change.astype(leaf.dtype), move, w)
         return Server(method.with_model(own, trees.add(w, move)), memory)
-
-    def model(self, problem: Problem, server: Server) -> PyTree:
-        return self.algorithm.model(problem, server.own)
-
-    def average(self, problem: Problem, server: Server) -> PyTree | None:
-        return self.algorithm.average(problem, server.own)
-
-    def personal_model(self, server: Server, client: PyTree) -> PyTree:
-        return self.algorithm.personal_model(server.own, client)
 
     def last_local(self, problem: Problem, down: PyTree, client: PyTree, steps: LocalSteps) -> PyTree:
         return self.algorithm.last_local(problem, down, client, steps)

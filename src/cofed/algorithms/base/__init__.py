@@ -7,6 +7,7 @@ through the classes that this room gathers:
 
     AbstractAlgorithm             what every method says of itself
       AbstractServerAlgorithm     rounds through a server
+        AbstractWrapper           the rounds of another method, changed
       AbstractGossipAlgorithm     rounds along a graph; a method may have both forms
       AbstractStagedAlgorithm     a list of stages, each one of the above
       AbstractChoice              trains two methods and deploys the better
@@ -22,6 +23,7 @@ from cofed.algorithms.base.gossip import AbstractGossipAlgorithm
 from cofed.algorithms.base.local_steps import LocalSteps
 from cofed.algorithms.base.requirements import FORMS, TRAITS, as_algorithm, expanded, forms_of, lacks, output, refusal
 from cofed.algorithms.base.server import AbstractServerAlgorithm
+from cofed.algorithms.base.wrapper import AbstractWrapper, to_wrap
 
 __all__ = [
     "FORMS",
@@ -31,6 +33,7 @@ __all__ = [
     "AbstractGossipAlgorithm",
     "AbstractServerAlgorithm",
     "AbstractStagedAlgorithm",
+    "AbstractWrapper",
     "Candidates",
     "LocalSteps",
     "LossCurvature",
@@ -41,4 +44,5 @@ __all__ = [
     "lacks",
     "output",
     "refusal",
+    "to_wrap",
 ]

@@ -36,6 +36,10 @@ class LocalSteps(Protocol):
         """The client's mean loss at w on its k-th batch, and G_k(w)."""
         ...
 
+    def full_gradient(self, w: PyTree) -> PyTree:
+        """The gradient of the client's smooth loss at w on all of its samples, whatever its batches are."""
+        ...
+
     def clipped_sum(self, w: PyTree, k: Float[Array, ""], clip: Float[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
         """The sum of the gradients at w of the samples of the k-th batch, each cut to a norm; a whole batch's size."""
         ...

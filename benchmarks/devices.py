@@ -2,7 +2,8 @@
 
 A CPU is split into as many devices as it has cores (or as --devices says). Every line is JSON; `efficiency` is the
 speed-up over the number of devices. Both runs read the same data with the same draws; `apart` says how far the two
-models are from each other, relative to the largest coefficient.
+models are from each other, relative to the largest coefficient. `by_itself` is how many devices a run of 100 times as
+many rounds would take unasked.
 """
 
 import argparse
@@ -14,6 +15,8 @@ import numpy as np
 
 import cofed
 from benchmarks import rounds
+from cofed.engine.spec import RunSpec
+from cofed.engine.spreading import spread
 
 
 def jobs() -> dict[str, tuple]:
@@ -35,13 +38,20 @@ def jobs() -> dict[str, tuple]:
 
 def speed(mesh, problem, federation, algorithm, settings, count) -> tuple[float, np.ndarray]:
     """Rounds per second of the second call, best of three, and the model."""
-    best = float("inf")
+    best, where = float("inf"), {"cores": 1} if mesh is None else {"mesh": mesh}
     for attempt in range(4):
         began = time.perf_counter()
-        found = cofed.run(problem, federation, algorithm, rounds=count, evaluate_every=count, mesh=mesh, **settings)
+        found = cofed.run(problem, federation, algorithm, rounds=count, evaluate_every=count, **where, **settings)
         if attempt:
             best = min(best, time.perf_counter() - began)
     return count / best, found.model.coef
+
+
+def unasked(problem, federation, algorithm, settings, count) -> int:
+    """How many devices a long run takes by itself."""
+    asked = RunSpec(problem, federation, algorithm, rounds=100 * count, evaluate_every=count, **settings)
+    mesh = spread(asked, None).mesh
+    return 1 if mesh is None else mesh.size
 
 
 def main() -> None:
@@ -61,6 +71,7 @@ def main() -> None:
                     "speed_up": round(many / one, 3),
                     "efficiency": round(many / one / devices, 3),
                     "apart": apart,
+                    "by_itself": unasked(*job),
                 }
             ),
             flush=True,

@@ -14,11 +14,14 @@ os.environ["XLA_FLAGS"] = (
     + " --xla_backend_optimization_level=0"
     + (" --xla_cpu_use_fusion_emitters=false" if version("jaxlib").startswith("0.10.") else "")
 )
+os.environ["COFED_CORES"] = "1"  # one device, and the same bits on every machine; tests of several ask for them
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # tests talk to nobody
 
 import jax
 import pytest
 from hypothesis import settings
+
+from cofed._util import machine
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -59,14 +62,18 @@ def ctrl_c_is_heard():
 
 
 TESTS_DONE = itertools.count()
+MAPS, BYTES = 20_000, 3 * 2**29  # of a worker's programs, with its data: two workers then fit into 4 GB
 
 
 @pytest.fixture(autouse=True)
 def room_for_programs():
-    """Every compiled program maps memory, and a process may have only so many maps (65,530 on Linux): past that the
-    compiler crashes. So programs are dropped long before; counting takes a while, and one test makes few."""
+    """Every compiled program takes memory and maps it, and a process may have only so many maps (65,530 on Linux): past
+    that the compiler crashes. So programs are dropped long before; counting takes a while, and one test makes few."""
     yield
     maps = Path("/proc/self/maps")
-    if next(TESTS_DONE) % 10 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+    if next(TESTS_DONE) % 10 or not maps.exists():
+        return
+    if maps.read_bytes().count(b"\n") > MAPS or machine.resident() > BYTES:
         jax.clear_caches()
         gc.collect()
+        machine.settled()

@@ -219,3 +219,23 @@ def test_the_cnn_is_made_of_convolutions_and_poolings(image):
     for f in (lambda m: jax.jit(m), lambda m: jax.jit(jax.jacrev(m))):
         pairs = zip(jax.tree.leaves(f(model.__call__)(w, x)), jax.tree.leaves(f(twin)(w, x)), strict=True)
         assert all(np.allclose(a, b, rtol=0, atol=1e-12) for a, b in pairs)
+
+
+def test_several_outputs_are_those_of_plain_products():
+    """The layout that `Linear` computes in is its own affair: prediction, gradient and second derivative are exact."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(7, 5)), rng.integers(0, 3, size=7)
+    rows = jnp.asarray(X), jnp.asarray(y), jnp.full(7, 1 / 7)
+    coef, intercept, way = rng.normal(size=(5, 3)), rng.normal(size=3), rng.normal(size=(5, 3))
+    problem, w = cofed.Problem(cofed.Linear(), cofed.Softmax(3)), cofed.models.Weights(coef, intercept)
+    np.testing.assert_allclose(problem.predict(w, rows[0]), X @ coef + intercept, rtol=1e-12)
+
+    def gradient(coef):
+        z = np.exp(X @ coef + intercept)
+        return X.T @ ((z / z.sum(1, keepdims=True) - np.eye(3)[y]) / 7)
+
+    found = lambda coef: jax.grad(problem.mean_loss)(cofed.models.Weights(coef, w.intercept), *rows).coef  # noqa: E731
+    value, slope = jax.jvp(found, (coef,), (way,))
+    np.testing.assert_allclose(value, gradient(coef), rtol=1e-12, atol=1e-14)
+    differences = (gradient(coef + 1e-6 * way) - gradient(coef - 1e-6 * way)) / 2e-6
+    np.testing.assert_allclose(slope, differences, atol=1e-8)

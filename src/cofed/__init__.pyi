@@ -1,6 +1,7 @@
 """The public names of cofed, and where each is: `__init__.py` loads them from there when they are first used."""
 
 from . import algorithms as algorithms
+from . import batches as batches
 from . import callbacks as callbacks
 from . import datasets as datasets
 from . import disk as disk

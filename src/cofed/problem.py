@@ -169,10 +169,12 @@ class Problem(eqx.Module):
         x, y = federation.example()
         several = y.shape[0] if y.ndim else None  # as many outputs as a label has entries
         outputs = self.loss.outputs(federation.labels())
-        fresh = self.model.init(jax.random.key(seed), jnp.asarray(x), several if outputs is None else outputs)
-        if w0 is None:
-            return fresh
-        return like(fresh, w0)
+
+        def fresh() -> PyTree:
+            return self.model.init(jax.random.key(seed), jnp.asarray(x), several if outputs is None else outputs)
+
+        # Of a given start only the shapes are compared: the draws of a network would take seconds to compile.
+        return fresh() if w0 is None else like(jax.eval_shape(fresh), w0)
 
     def ready(self, w: PyTree) -> PyTree:
         """The model as it is handed to the user.

@@ -5,6 +5,7 @@ import pytest
 from tests import worlds
 
 import cofed
+from cofed._util import threads
 from cofed.engine.callbacks import Listeners, flat
 
 FED = worlds.linear()
@@ -238,3 +239,24 @@ def test_early_stopping_keeps_the_best_model_and_goes_on_where_it_was(tmp_path):
         go(cofed.callbacks.EarlyStopping())
     with pytest.warns(RuntimeWarning, match="KeepBest failed in on_model .* no column 'los'"):
         go(cofed.callbacks.KeepBest("los"))
+
+
+@pytest.mark.parametrize(("regularizer", "one"), [(cofed.Nuclear(0.1), True), (cofed.L1(0.1), False)])
+def test_lapack_takes_one_thread_where_every_step_is_an_svd(regularizer, one):
+    """Its threads would wait for one another; what the process had before the run is there again after it."""
+    now = lambda: [lib["num_threads"] for lib in threads.libraries().info() if lib["user_api"] == "blas"]  # noqa: E731
+    seen, rng = [], np.random.default_rng(0)
+
+    class Asks:
+        def on_row(self, row):
+            seen.append(now())
+
+    federation = cofed.Federation.from_arrays([(rng.normal(size=(4, 3, 2)), rng.normal(size=4)) for _ in range(2)])
+    with threads.libraries().limit(limits=2, user_api="blas"):
+        before = now()
+        assert before
+        assert set(before) == {2}
+        problem = cofed.Problem(cofed.Trace(3, 2), cofed.Squared(), regularizer)
+        cofed.run(problem, federation, cofed.FedMiD(0.01), rounds=1, local_steps=1, callbacks=[Asks()])
+        assert now() == before
+    assert {number for row in seen for number in row} == {1 if one else 2}

@@ -5,6 +5,7 @@ import pytest
 from tests import worlds
 
 import cofed
+from cofed.engine import plan
 
 FED = worlds.linear()
 STEPS = [1, 4, 2, 3, 1]
@@ -32,6 +33,30 @@ def test_each_client_takes_its_own_steps():
             moves.append(x - w)
         w = w + np.mean(moves, axis=0)
     np.testing.assert_allclose(go(STEPS).model.coef, w, rtol=1e-12)
+
+
+@pytest.mark.parametrize("schedule", [{"local_steps": 3}, {"local_epochs": 2}])
+def test_batches_gathered_at_once_are_the_batches_one_by_one(schedule, monkeypatch):
+    """Several classes, clients of unequal sizes: the same to the last bit."""
+    rng = np.random.default_rng(0)
+    data = [(rng.normal(size=(n, 5)), rng.integers(0, 3, size=n)) for n in (7, 4, 6)]
+    options = {"rounds": 2, "batch_size": 3, "clients_per_round": 2, "evaluate_every": 2, **schedule}
+
+    def fitted(most):
+        monkeypatch.setattr(plan, "GATHERED", most)
+        problem = cofed.Problem(cofed.Linear(), cofed.Softmax(3), cofed.L1(0.01))
+        return cofed.run(problem, cofed.Federation.from_arrays(data), cofed.FedMiD(0.1), **options).model
+
+    at_once, one_by_one = fitted(2**20), fitted(0)
+    assert at_once.coef.tobytes() == one_by_one.coef.tobytes()
+    assert at_once.intercept.tobytes() == one_by_one.intercept.tobytes()
+
+
+def test_batches_are_gathered_at_once_where_they_stay_near_the_cache():
+    small, large = plan.Plan(6, True, None, 10, 100, 1000), plan.Plan(13, True, None, 10, 10, 64)
+    assert plan.in_cache(small, 4 * 784, 4 * 7850).gathered
+    assert not plan.in_cache(large, 4 * 1024, 4 * 1024).gathered
+    assert not plan.in_cache(plan.Plan(1, True, None, None, 5, 5), 8, 8).gathered, "full gradients have no batches"
 
 
 def test_equal_numbers_are_one_number():

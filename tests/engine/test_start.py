@@ -6,6 +6,7 @@ import pytest
 from tests import worlds
 
 import cofed
+from cofed.engine import chunk_loop
 
 FED = worlds.linear()
 OPTIONS = {"local_steps": 3, "w0": worlds.start()}
@@ -34,6 +35,39 @@ def test_without_draws_two_halves_are_the_whole_to_the_last_bit(first):
     assert second.history["round"].tolist() == [0, 1, 2, 3, 4]
     only_the_model = go(cofed.FedDecouple(0.02), cofed.L1(0.05), rounds=4, w0=first.model)
     assert not np.array_equal(only_the_model.model.coef, second.model.coef), "the clients' corrections count"
+
+
+def test_the_start_is_looked_at_by_the_program_of_the_rounds():
+    """So a row does not depend on where a run began, to the last bit, and a run compiles one evaluation, not two."""
+    whole = go(cofed.FedMiD(0.02), cofed.L1(0.05), rounds=3, keep_models=True)
+    programs = chunk_loop.run_chunk._cached._cache_size()
+    for past in range(1, 4):
+        later = go(cofed.FedMiD(0.02), cofed.L1(0.05), rounds=3, w0=whole.models[past], keep_models=True)
+        for name in ("objective", "loss", "prox_gradient"):
+            assert later.history[name][0] == whole.history[name][past]
+    assert chunk_loop.run_chunk._cached._cache_size() == programs
+
+
+def test_of_a_given_start_only_the_shapes_are_compared():
+    """The draws of a large network's own start take seconds to compile."""
+    concrete = []
+
+    class Drawn(cofed.AbstractModel):
+        def init(self, key, x, outputs):
+            coef = jax.random.normal(key, x.shape, x.dtype)
+            concrete.append(not isinstance(coef, jax.core.Tracer))
+            return {"coef": coef}
+
+        def __call__(self, w, x):
+            return x @ w["coef"]
+
+    problem, own = cofed.Problem(Drawn()), np.arange(worlds.start()["coef"].size, dtype=float)
+    assert np.array_equal(problem.start(FED, {"coef": own})["coef"], own)
+    assert concrete == [False]
+    with pytest.raises(ValueError, match=r"w0\['coef'\] has shape"):
+        problem.start(FED, {"coef": own[1:]})
+    assert problem.start(FED)["coef"].shape == own.shape
+    assert concrete == [False, False, True]
 
 
 def test_it_can_be_kept_and_resumed(first, tmp_path):

@@ -62,7 +62,7 @@ def test_a_grid_goes_on_without_what_has_diverged(monkeypatch):
     advanced, whole = [], grid_rounds.advance_some
     monkeypatch.setattr(grid_rounds, "WIDTH", 2)
     monkeypatch.setattr(
-        grid_rounds, "advance_some", lambda *given: (advanced.append(given[4].tolist()), whole(*given))[1]
+        grid_rounds, "advance_some", lambda *given: (advanced.append(given[4].places.tolist()), whole(*given))[1]
     )
     grid = [cofed.FedDualAvg(c) for c in (0.01, 1e4, 0.02, 1e5, 1e6)]
     schedule = {"rounds": 80, "local_steps": 5, "evaluate_every": 8}

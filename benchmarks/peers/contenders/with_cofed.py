@@ -1,5 +1,6 @@
 """cofed, through its public API: one call of `cofed.run` for all rounds."""
 
+import os
 import time
 
 import jax
@@ -51,4 +52,5 @@ def prepare(job: Job, X, y, w0: Leaves, **where):
 
 
 if __name__ == "__main__":
+    os.environ["COFED_CORES"] = "1"  # with_cofed_mesh takes them all
     main(prepare, packages=PACKAGES)

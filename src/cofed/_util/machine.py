@@ -9,6 +9,7 @@ from pathlib import Path
 
 # Of a container: the most memory that it may take, and what it takes now.
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+QUOTA = "/sys/fs/cgroup/cpu.max"  # microseconds of all cores together in a period, and the period's
 TAKEN = ("/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory/memory.usage_in_bytes")
 
 
@@ -88,15 +89,19 @@ def processor() -> str:
 
 
 def cores() -> int:
-    """The processor's cores that this process may use.
+    """The processor's cores that this process may use: of a container, at least as many as its quota fills.
 
     >>> cores() >= 1
     True
     """
     try:
-        return len(os.sched_getaffinity(0))
+        there = len(os.sched_getaffinity(0))
     except AttributeError:  # of Linux only
-        return os.cpu_count() or 1
+        there = os.cpu_count() or 1
+    with contextlib.suppress(OSError, ValueError):  # there is no quota, or it is "max"
+        quota, period = Path(QUOTA).read_text().split()
+        there = min(there, -(-int(quota) // int(period)))
+    return max(1, there)
 
 
 def memory() -> int:

@@ -3,7 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax.core import Tracer
+from jaxtyping import Array
 
 from cofed._util import checks
 from cofed._util.checks import as_float, is_real, shown
@@ -24,6 +26,11 @@ def number(value: Given[Hyperparameter]) -> Hyperparameter:
 def optional_number(value: Given[Hyperparameter | None]) -> Hyperparameter | None:
     """A field converter: a number as `number` gives it, or None."""
     return None if value is None else number(value)
+
+
+def constant(value: object, dtype: npt.DTypeLike) -> Array:
+    """The number as an array of a program's arguments. `jnp.asarray` would compile a program of its own for it."""
+    return jax.device_put(np.asarray(value, dtype))
 
 
 def known(value: object) -> bool:

@@ -9,6 +9,8 @@ from threadpoolctl import ThreadpoolController
 @functools.cache
 def libraries() -> ThreadpoolController:
     """The libraries of this process that have threads: looked for once, as that takes a while."""
+    import scipy.linalg  # noqa: F401  # whose LAPACK is also JAX's: what is not loaded yet is not found
+
     return ThreadpoolController()
 
 

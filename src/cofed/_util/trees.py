@@ -64,6 +64,17 @@ def all_finite(x: PyTree) -> Bool[Array, ""]:
     return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(x)]).all()
 
 
+def are_finite(x: PyTree) -> bool:
+    """The same, of arrays that are there: looked at without a program, where they are small and all here.
+
+    >>> are_finite(jnp.ones(3)), are_finite({"coef": jnp.array([1.0, jnp.nan])})
+    (True, False)
+    """
+    if nbytes(x) > 2**24 or jax.process_count() > 1:
+        return bool(jax.jit(all_finite)(x))
+    return all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(x))
+
+
 def dtype(x: PyTree) -> np.dtype:
     """The floating dtype of a model: that of its first floating leaf."""
     dtypes = [jnp.result_type(leaf) for leaf in jax.tree.leaves(x)]

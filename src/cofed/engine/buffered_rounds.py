@@ -60,7 +60,7 @@ class BufferedTask(ServerTask):
 
         def local(client: ClientView, at: AtWork) -> tuple[PyTree, PyTree]:
             number = (at.told - state.begun).astype(data.dtype)
-            context = RoundContext(sampling.round_key(state.key, at.told), number)
+            context = RoundContext(sampling.round_key(state.key, at.told), number, self.batches)
             return self.algorithm.local(self.problem, at.down, at.own, loop.steps(self, client, context))
 
         up, own = loop.map(local, self, participants, mine)

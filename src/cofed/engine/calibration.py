@@ -12,9 +12,9 @@ from jaxtyping import PyTree
 
 from cofed._util import machine
 from cofed.algorithms.base import AbstractAlgorithm
-from cofed.engine.chunk_loop import run_chunk, schedule_of
-from cofed.engine.execution import Chunk, begin_stage, count_first, failed, next_pace, record, schedule
-from cofed.engine.grid_rounds import advance_some, begin_together
+from cofed.engine.chunk_loop import glance, looked_at, run_chunk, schedule_of
+from cofed.engine.execution import Chunk, begin_stage, count_first, failed, first_row, next_pace, record, schedule
+from cofed.engine.grid_rounds import Chosen, advance_some, begin_together
 from cofed.engine.history import Log
 from cofed.engine.job import Job, ReadyStage
 from cofed.engine.state import copies
@@ -59,11 +59,17 @@ def resident_with_programs() -> int:
 
 
 def calibrate(job: Job, number: int, start: PyTree, log: Log, budget: float) -> Calibration:
-    """Compile the program of a stage, and time its rounds without evaluations and with one in every round."""
+    """Compile the program of a stage, and time its rounds without evaluations and with one in every round.
+
+    The first program also looks at the start, as a run does: that counts as compiling.
+    """
     stage, state = job.stages[number], begin_stage(job, number, start)
     began = time.perf_counter()
-    program = run_chunk.lower(stage.task, state, schedule(job, 0, log)).compile()  # pyright: ignore[reportFunctionMemberAccess]
-    compile_seconds, resident, served = time.perf_counter() - began, resident_with_programs(), []
+    program = run_chunk.lower(stage.task, state, glance()).compile()  # pyright: ignore[reportFunctionMemberAccess]
+    resident, served = resident_with_programs(), []
+    if not log.history.rows:
+        first_row(job, state, log, looked_at(program(stage.task, state, glance())))
+    compile_seconds = time.perf_counter() - began
 
     def timer(every: int) -> Callable[[int], float]:
         timed = dataclasses.replace(job, spec=dataclasses.replace(job.spec, rounds=NEVER, evaluate_every=every))
@@ -78,7 +84,7 @@ def calibrate(job: Job, number: int, start: PyTree, log: Log, budget: float) -> 
             took = time.perf_counter() - began
             served.append(float(np.mean(records.participation.messages[:count])))
             log.models.clear()
-            del log.history.rows[1:], log.history.client_losses[1:]
+            del log.history.rows[1:], log.history.client_rows[1:]
             now = state if failed(new) else new  # a run that diverges begins again
             return took
 
@@ -114,7 +120,7 @@ def calibrate_slice(
     began = time.perf_counter()
     state = begin_together(algorithms, stage.task, starts, jax.random.key(job.spec.seed), 0)
     untimed = dataclasses.replace(job.spec, rounds=NEVER, evaluate_every=NEVER)
-    places = jnp.arange(len(members), dtype=jnp.int32)
+    places = Chosen(jnp.arange(len(members), dtype=jnp.int32))
     finite, never = jnp.asarray(True), schedule_of(untimed, 0, jnp.asarray(True))
     program = advance_some.lower(algorithms, stage.task, state, state, places, never).compile()  # pyright: ignore[reportFunctionMemberAccess]
     compile_seconds, resident = time.perf_counter() - began, resident_with_programs()

@@ -11,7 +11,7 @@ from cofed._util import checks
 from cofed._util.caller import warn_caller
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.contracts import in_a_line
-from cofed.engine.history import History, Log, Result
+from cofed.engine.history import History, Log, Result, names_of
 from cofed.engine.spec import RunSpec
 from cofed.federation import AbstractFederation
 from cofed.problem import Problem
@@ -104,11 +104,14 @@ class Snapshot:
         The model after these rounds, as `result.model` would be.
     client_losses : dict of str to float, optional
         The loss of this model at each client, by name, with `per_client=True`.
+    client_scores : dict of str to dict, optional
+        All that `history.clients(column)` has of this row: by column, and by the client's name.
     """
 
     row: Row
     model: Any
     client_losses: dict[str, float] | None = None
+    client_scores: dict[str, dict[str, float]] | None = None
 
 
 class AbstractCallback:
@@ -174,7 +177,7 @@ class AbstractCallback:
         Parameters
         ----------
         snapshot : Snapshot
-            The row, the model and, with `per_client=True`, the clients' losses.
+            The row, the model and, with `per_client=True`, how it does at each client.
 
         Returns
         -------
@@ -273,8 +276,9 @@ class Listeners:
             for callback in list(self.callbacks):
                 go_on &= not refused(self.tell(callback, callback.on_row, dict(row)))
                 if callback.sees_models:
-                    losses = named_losses(history, place)
-                    snapshot = Snapshot(dict(row), unseen[row["round"]], losses)
+                    scores = named_scores(history, place)
+                    losses = None if scores is None else scores["loss"]
+                    snapshot = Snapshot(dict(row), unseen[row["round"]], losses, scores)
                     go_on &= not refused(self.tell(callback, callback.on_model, snapshot))
             if not go_on:
                 return row["round"]
@@ -305,11 +309,14 @@ def refused(answer: object) -> bool:
     return isinstance(answer, (bool, np.bool_)) and not answer
 
 
-def named_losses(history: History, place: int) -> dict[str, float] | None:
-    """The clients' losses in a row of the history, where they are recorded."""
-    if not history.client_losses:
+def named_scores(history: History, place: int) -> dict[str, dict[str, float]] | None:
+    """What a row of the history has of each client, where that is recorded."""
+    if not history.client_rows:
         return None
-    return dict(zip(history.names, history.client_losses[place][1].tolist(), strict=True))
+    return {
+        column: dict(zip(names_of(history, column), each.tolist(), strict=True))
+        for column, each in history.client_rows[place][1].items()
+    }
 
 
 def flat(name: str, value: object) -> Iterator[tuple[str, bool | int | float | str]]:

@@ -124,8 +124,7 @@ class CheckpointStore:
         if log.models:
             stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *log.models)
             tensors |= {f"models.{name}": leaf for name, leaf in arrays(stacked).items()}
-        if log.history.client_losses:
-            tensors["client_losses"] = np.stack([values for _, values in log.history.client_losses])
+        tensors |= client_tensors(log.history)
         name = f"round-{int(state.round):09d}"
         path = self.folder / f"{name}.safetensors"
         atomically(path, lambda f: save_file(tensors, f))
@@ -150,7 +149,7 @@ class CheckpointStore:
             sha256=sha256,
             rows=history.rows,
             left_out=[event.entries() for event in history.left_out],
-            client_rounds=[round for round, _ in history.client_losses],
+            client_rounds=[round for round, _ in history.client_rows],
             compile_seconds=history.compile_seconds,
             bytes=[log.down, log.up],
             seconds=log.seconds,
@@ -185,7 +184,10 @@ class CheckpointStore:
             tensors = load_file(path)
         except SafetensorError as error:
             raise ValueError(refuse) from error
-        if len(tensors.get("client_losses", ())) != len(record.client_rounds):
+        tables = client_tables(tensors)
+        if bool(tables) != bool(record.client_rounds) or any(
+            len(each) != len(record.client_rounds) for each in tables.values()
+        ):
             raise ValueError(refuse)
         return LoadedCheckpoint(path, record, tensors)
 
@@ -233,10 +235,26 @@ class LoadedCheckpoint:
             whole = jax.tree.map(np.asarray, unflatten(shape, stacked, self.path))
             models = [jax.tree.map(lambda leaf, i=i: leaf[i], whole) for i in range(count)]
         events = [LeftOut.of(event) for event in record.left_out]
-        by_client = list(zip(record.client_rounds, self.tensors.get("client_losses", ()), strict=True))
+        tables = client_tables(self.tensors)
+        rounds = enumerate(record.client_rounds)
+        by_client = [(round, {name: each[i] for name, each in tables.items()}) for i, round in rounds]
         history = History(record.rows, events, by_client, names, record.compile_seconds)
         down, up = record.bytes
         return state, Log(history, models, down, up, record.seconds, record.unreported)
+
+
+def client_tensors(history: History) -> dict[str, np.ndarray]:
+    """The tables by client, as they are written: the losses under a name of their own, as the first format has it."""
+    if not history.client_rows:
+        return {}
+    tables = {name: np.stack([each[name] for _, each in history.client_rows]) for name in history.client_rows[0][1]}
+    return {"client_losses" if name == "loss" else f"clients.{name}": table for name, table in tables.items()}
+
+
+def client_tables(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The tables by client that a checkpoint holds."""
+    losses = {"loss": tensors["client_losses"]} if "client_losses" in tensors else {}
+    return losses | part(tensors, "clients.")
 
 
 def arrays(tree: PyTree) -> dict[str, np.ndarray]:

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Int, PyTree
 
+from cofed._util.programs import program
+from cofed._util.scalars import constant
 from cofed.engine.mesh import alike, on_devices
 from cofed.engine.spec import RunSpec
 from cofed.engine.state import State
@@ -23,16 +25,24 @@ class ChunkSchedule(eqx.Module):
     last: Int[Array, ""]  # the last round of the run, which is always evaluated
     every: Int[Array, ""]  # rounds between evaluations
     finite: Bool[Array, ""]  # whether the loss was finite at the start: if so, one that is not means divergence
+    only_look: Bool[Array, ""]  # whether no round is made: the first row is then that of the model as it is
 
     def due(self, round: Int[Array, ""]) -> Bool[Array, ""]:
         """Whether the model after so many rounds is evaluated."""
-        return (round % self.every == 0) | (round == self.last)
+        return self.only_look | (round % self.every == 0) | (round == self.last)
 
 
 def schedule_of(spec: RunSpec, end: int, finite: Array) -> ChunkSchedule:
     """The schedule of a chunk that ends before the round `end`: arrays, so that other numbers compile nothing."""
-    stop, last, every = (jnp.asarray(n, jnp.int32) for n in (end, spec.rounds, spec.evaluate_every))
-    return ChunkSchedule(stop, last, every, finite=finite)
+    stop, last, every = (constant(n, jnp.int32) for n in (end, spec.rounds, spec.evaluate_every))
+    return ChunkSchedule(stop, last, every, finite=finite, only_look=constant(False, bool))
+
+
+def glance() -> ChunkSchedule:
+    """The schedule that evaluates a model as it is, by the program of the rounds: one of its own would have to be
+    compiled too, and a network's evaluation takes seconds to compile."""
+    one = constant(1, jnp.int32)
+    return ChunkSchedule(one, one, one, finite=constant(False, bool), only_look=constant(True, bool))
 
 
 class ChunkRecords(eqx.Module):
@@ -41,6 +51,11 @@ class ChunkRecords(eqx.Module):
     rows: dict[str, Array]  # evaluations; NaN in rounds that were not evaluated
     models: PyTree  # models after each round; None where they are not kept
     participation: Participation
+
+
+def looked_at(done: tuple[State, ChunkRecords]) -> dict[str, Array]:
+    """The row of the model as it is, of what a `glance` gave."""
+    return {name: values[0] for name, values in done[1].rows.items()}
 
 
 def advance(task: AbstractTask, state: State, schedule: ChunkSchedule) -> tuple[State, ChunkRecords]:
@@ -56,25 +71,26 @@ def advance(task: AbstractTask, state: State, schedule: ChunkSchedule) -> tuple[
 
     def body(carry):
         i, old, records = carry
-        state, participation = task.one_round(old)
+        # One round or none: a loop works in place, where a condition would copy what the clients keep.
+        state, participation = jax.lax.fori_loop(0, count, lambda _, now: task.one_round(now[0]), (old, nobody))
         row, model = seen(state)
         bad = schedule.finite & schedule.due(state.round) & ~jnp.isfinite(back(row)["loss"])
         state = task.undo(bad, state, old)
         new = (row, model, participation)
         return i + 1, state, jax.tree.map(lambda buffer, v: buffer.at[i].set(v), records, new)
 
+    who, number = jnp.zeros(plan.participants, jnp.int32), jnp.zeros((), jnp.int32)
+    nobody, count = Participation(who, who.astype(bool), number, number), jnp.where(schedule.only_look, 0, 1)
     room = lambda s: jnp.zeros((capacity, *s.shape), s.dtype)  # noqa: E731
-    who = jnp.zeros((capacity, plan.participants), jnp.int32)
-    each = who[:, 0]
-    empty = (*jax.tree.map(room, jax.eval_shape(seen, state)), Participation(who, who.astype(bool), each, each))
-    rounds = jnp.minimum(schedule.stop - state.round, capacity)
+    empty = jax.tree.map(room, (*jax.eval_shape(seen, state), nobody))
+    rounds = jnp.where(schedule.only_look, 1, jnp.minimum(schedule.stop - state.round, capacity))
     start = (jnp.zeros((), jnp.int32), state, empty)
     _, state, (rows, models, participation) = jax.lax.while_loop(lambda carry: carry[0] < rounds, body, start)
     return state, ChunkRecords(jax.vmap(back)(rows), models, participation)
 
 
-run_chunk = eqx.filter_jit(on_devices(advance, lambda state: (state, alike(state))))
-enter = eqx.filter_jit(on_devices(lambda task, *given: task.begin(*given), lambda state: state))
-look = eqx.filter_jit(on_devices(lambda task, state: task.row(state)))  # for the start, before any round
-conclude = eqx.filter_jit(on_devices(lambda task, state: task.conclude(state), lambda state: (state, alike(state))))
-personal = eqx.filter_jit(on_devices(lambda task, state: task.personal_report(state)))
+run_chunk = program(on_devices(advance, lambda state: (state, alike(state))))
+enter = program(on_devices(lambda task, *given: task.begin(*given), lambda state: state))
+look = program(on_devices(lambda task, state: task.row(state)))  # of clients on disk, outside the rounds
+conclude = program(on_devices(lambda task, state: task.conclude(state), lambda state: (state, alike(state))))
+personal = program(on_devices(lambda task, state: task.personal_report(state)))

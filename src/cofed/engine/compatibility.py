@@ -4,20 +4,23 @@ What an argument is by itself is checked in `spec.py`, and whether the parts can
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from cofed._util import machine, trees
+from cofed._util import checks, machine, trees
 from cofed.algorithms import base
 from cofed.algorithms.base import AbstractAlgorithm
-from cofed.engine.contracts import in_a_line
+from cofed.batches import Batch
+from cofed.engine.contracts import in_a_line, metric_arguments
+from cofed.engine.data import Data
+from cofed.engine.evaluate import of_data
 from cofed.engine.history import COLUMNS
 from cofed.engine.plan import Plan
 from cofed.engine.server_rounds import ServerTask
 from cofed.engine.spec import RunSpec
+from cofed.engine.steps import client_round
 from cofed.engine.task import AbstractTask
 from cofed.federation import AbstractFederation, DiskFederation, Federation
 from cofed.problem import Problem
@@ -103,6 +106,32 @@ def check_mean(task: ServerTask, start: PyTree) -> None:
         raise ValueError(f"{name}.of(updates, weights) must give one update, {one}, but gave {found}")
 
 
+def check_batches(task: AbstractTask) -> None:
+    """Refuse a batch sampler whose batches are none, tried on the shapes of the first client."""
+    batches, plan = task.batches, task.plan
+    if batches is None:
+        return
+    name, shape = type(batches).__name__, (plan.steps, plan.batch)
+
+    def draw(data: Data) -> PyTree:
+        return batches.draw(client_round(data, plan, *task.first_client()))
+
+    try:
+        drawn = jax.eval_shape(draw, task.data)
+    except Exception as error:
+        raise ValueError(f"{name}.draw(round) must be computed by JAX, but {in_a_line(error)}") from error
+    if not isinstance(drawn, Batch) or drawn.rows.shape != shape or drawn.rows.dtype != jnp.int32:
+        raise ValueError(
+            f"{name}.draw(round) must give a cofed.batches.Batch with rows of shape {shape} as int32, got "
+            f"{checks.shown(drawn)}"
+        )
+    share = drawn.share
+    if share is not None and (share.shape != shape or share.dtype != task.data.dtype):
+        raise ValueError(
+            f"{name}.draw(round) must give a share of shape {shape} as {task.data.dtype}, got {checks.shown(share)}"
+        )
+
+
 def check_on_disk(spec: RunSpec, plan: Plan) -> None:
     """Of clients on disk, refuse what needs everybody's data at once, and say what to do instead."""
     memory = "read the clients into memory (Federation.from_parquet without on_disk, or federation.select) for that"
@@ -169,18 +198,27 @@ def check_stream(federation: AbstractFederation, plan: Plan) -> None:
         )
 
 
-def check_metrics(metrics: Mapping[str, Callable], start: PyTree) -> None:
-    """The user's metrics, tried on the shapes of the model: each must be a function of it that gives one number."""
+def check_metrics(spec: RunSpec, start: PyTree) -> None:
+    """The user's metrics, tried on shapes: each must be a function of the model, or of data, that gives one number."""
+    metrics, on_data = spec.metrics, of_data(dict(spec.metrics))
+    if on_data and not spec.federation.at_hand and spec.evaluation is None:
+        raise ValueError(
+            f"the metrics {sorted(on_data)} see every client's data, which clients on disk and streams do not have at "
+            "hand: give an evaluation federation to measure on"
+        )
+    derived = {f"{kind}{name}" for name in on_data for kind in ("test_", "personal_", "personal_test_")}
     by_node = {f"{name}_{part}" for name in ("objective", *metrics) for part in ("min", "mean", "max")}
-    taken = sorted(set(metrics) & (RESERVED | by_node))
+    taken = sorted(set(metrics) & (RESERVED | by_node | derived) | {name for name in on_data if "test_" in name})
     if taken:
         raise ValueError(f"the history has columns of its own named {taken}; give these metrics other names")
     for name, metric in metrics.items():
         try:
-            shape = jax.eval_shape(lambda w, metric=metric: jnp.asarray(metric(w)), start).shape
+            given = metric_arguments(spec.problem, spec.federation, metric, start)
+            shape = jax.eval_shape(lambda *given, metric=metric: jnp.asarray(metric(*given)), *given).shape
         except Exception as error:
+            of = "predictions and labels" if name in on_data else "the model"
             raise ValueError(
-                f"the metric {name!r} cannot be computed from the model by JAX ({in_a_line(error)}); use jax.numpy"
+                f"the metric {name!r} cannot be computed from {of} by JAX ({in_a_line(error)}); use jax.numpy"
             ) from error
         if shape != ():
             raise ValueError(f"the metric {name!r} must give one number, got an array of shape {shape}")

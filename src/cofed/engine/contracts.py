@@ -19,6 +19,7 @@ from cofed.algorithms.base import AbstractAlgorithm, AbstractGossipAlgorithm, Ab
 from cofed.algorithms.probe import Probe
 from cofed.federation import AbstractFederation
 from cofed.losses import FunctionLoss
+from cofed.metrics import AbstractDataMetric
 from cofed.problem import Problem
 
 TRIED = 16  # samples on which an own loss is differentiated
@@ -29,6 +30,15 @@ def in_a_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = " ".join(lines[:2]) if lines and lines[0].endswith(":") else "".join(lines[:1])
     return f"{type(error).__name__}: {told}"
+
+
+def metric_arguments(problem: Problem, federation: AbstractFederation, metric: Callable, start: PyTree) -> tuple:
+    """The shapes of what a metric is given: the model's or, of one that sees data, those of some samples."""
+    if not isinstance(metric, AbstractDataMetric):
+        return (start,)
+    x, y = (jax.ShapeDtypeStruct((TRIED, *part.shape), part.dtype) for part in federation.example())
+    predictions = jax.eval_shape(problem.predict, start, x)
+    return predictions, y, jax.ShapeDtypeStruct((TRIED,), x.dtype)
 
 
 def check_parameters(problem: Problem, federation: AbstractFederation, start: PyTree) -> None:

@@ -16,6 +16,7 @@ from cofed._util.caller import warn_caller
 from cofed._util.files import atomically, read_json
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine import fingerprints, recorded
+from cofed.engine.contracts import metric_arguments
 from cofed.engine.serialization import decode, encode, encode_or_none
 from cofed.engine.spec import RunSpec
 from cofed.federation import AbstractFederation, DiskFederation, Federation
@@ -58,6 +59,7 @@ def write_definition(folder: Path, every: int, keep: int, run: RunSpec, start: P
         clock=encode(run.clock),
         mean=encoded(run.mean, "a mean", "cofed.means"),
         sampler=encoded(sampler, "a sampler", "cofed.samplers"),
+        batches=encoded(run.batches, "a sampler of batches", "cofed.batches"),
     )
     recorded.write_record(folder / "run.json", record)
 
@@ -152,13 +154,15 @@ class WrittenRun:
         return longer
 
     def schedule(self) -> dict[str, Any]:
-        """The settings of the run, with its present rounds and what draws its clients."""
+        """The settings of the run, with its present rounds and what draws its clients and batches."""
         found: dict[str, Any] = self.record.settings.model_dump()
         found["rounds"] = self.rounds
         if self.record.steps_by_client is not None:
             found["local_steps"] = self.record.steps_by_client
         if self.record.sampler is not None:
             found["clients_per_round"] = self.decoded(self.record.sampler, "sampler")
+        if self.record.batches is not None:
+            found["batch_size"] = self.decoded(self.record.batches, "batches")
         return found
 
     def check_version(self) -> None:
@@ -317,6 +321,6 @@ def own_code(run: RunSpec, start: PyTree) -> dict[str, recorded.OwnCode]:
         found["algorithm"] = recorded.OwnCode(outline=fingerprints.outline(run.algorithm), code=None)
     for name, metric in run.metrics.items():
         if encode_or_none(metric) is None:
-            code = fingerprints.code_of(metric, start)
+            code = fingerprints.code_of(metric, *metric_arguments(run.problem, run.federation, metric, start))
             found[f"metrics.{name}"] = recorded.OwnCode(outline=fingerprints.outline(metric), code=code)
     return found

@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from cofed._util.programs import program
 from cofed.clocks import Clock, first_to_finish
 from cofed.engine import sampling
 from cofed.engine.spec import RunSpec
@@ -75,7 +75,7 @@ def attendance(spec: RunSpec) -> DrawnClients | ClockedClients:
     return DrawnClients.of(spec) if spec.clock is None else ClockedClients.of(spec, spec.clock)
 
 
-@eqx.filter_jit
+@program
 def finishers(
     clock: Clock, key: PRNGKeyArray, ids: Int[Array, " clients"], count: int, rounds: int
 ) -> Int[Array, "rounds count"]:
@@ -90,7 +90,7 @@ def finishers(
     return jax.lax.scan(one, start, jnp.arange(rounds, dtype=jnp.int32))[1]
 
 
-@eqx.filter_jit
+@program
 def draws(sampler: AbstractSampler, key: PRNGKeyArray, first: Int[Array, ""], clients: int, rounds: int) -> Draw:
     """The draws of some rounds."""
     one = lambda r: sampler.draw(sampling.sampler_key(sampling.round_key(key, r)), r, clients)  # noqa: E731

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from cofed import metrics
 from cofed._util import trees
 from cofed.engine.collectives import block_of, only
 from cofed.engine.data import Data, means, shares
+from cofed.metrics import AbstractDataMetric
 from cofed.problem import Problem
 
 ROWS = 1024  # the most samples of a pass
@@ -60,7 +61,10 @@ def over(f: Callable[..., PyTree], X: Array, y: Array, share: Array, rows: int =
     def body(total, i):
         return trees.add(total, block(i)), None
 
-    return jax.lax.scan(body, block(jnp.zeros((), jnp.int32)), jnp.arange(1, blocks, dtype=jnp.int32))[0]
+    # From zero, and not from the first block, so that the program holds the gradient of a network once.
+    parts = jax.eval_shape(block, jnp.zeros((), jnp.int32))
+    nothing = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), parts)
+    return jax.lax.scan(body, nothing, jnp.arange(blocks, dtype=jnp.int32))[0]
 
 
 def over_all(f: Callable[..., PyTree], problem: Problem, data: Data, w: PyTree) -> PyTree:
@@ -74,11 +78,11 @@ def smooth(problem: Problem, data: Data, w: PyTree) -> tuple[Scalar, PyTree]:
     return over_all(lambda problem, *given: jax.value_and_grad(problem.mean_loss)(*given), problem, data, w)
 
 
-def client_losses(problem: Problem, data: Data, w: PyTree) -> Float[Array, " clients"]:
-    """F_m(w) of each client."""
+def each_client(f: Callable[..., PyTree], data: Data, w: PyTree) -> Float[Array, " clients"]:
+    """f(w, X_m, y_m, share_m) of each client with the same model."""
     if data.tiers is not None:
-        return over_clients(lambda _, *own: problem.mean_loss(w, *own), data, ())
-    return data.everybody(jax.lax.map(lambda one: problem.mean_loss(w, *one), (data.X, data.y, shares(data))))
+        return over_clients(lambda _, *own: f(w, *own), data, ())
+    return data.everybody(jax.lax.map(lambda one: f(w, *one), (data.X, data.y, shares(data))))
 
 
 def per_client(f: Callable[..., PyTree], data: Data, models: PyTree) -> Float[Array, "clients ..."]:
@@ -114,12 +118,36 @@ def right(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> Scal
     return jax.vmap(problem.loss.correct)(problem.predict(w, X), y) @ share
 
 
+def of_data(own: dict[str, Callable]) -> dict[str, AbstractDataMetric]:
+    """The metrics that see data."""
+    return {name: metric for name, metric in own.items() if isinstance(metric, AbstractDataMetric)}
+
+
+def of_models(own: dict[str, Callable]) -> dict[str, Callable]:
+    """The metrics that see the model alone."""
+    return {name: metric for name, metric in own.items() if not isinstance(metric, AbstractDataMetric)}
+
+
+def on_data(problem: Problem, own: dict[str, Callable]) -> dict[str, Callable[..., Scalar]]:
+    """The metrics that see data, as functions (w, X, y, share) of a client's samples."""
+
+    def measured(metric: AbstractDataMetric) -> Callable[..., Scalar]:
+        return lambda w, X, y, share: jnp.asarray(metric(problem.predict(w, X), y, share)).astype(share.dtype)
+
+    return {name: measured(metric) for name, metric in of_data(own).items()}
+
+
+def scores(problem: Problem) -> dict[str, Callable[..., Any]]:
+    """Loss, and accuracy where the loss has one, as functions (w, X, y, share) of a client's samples."""
+    found: dict[str, Callable[..., Any]] = {"loss": problem.mean_loss}
+    if problem.loss.has_accuracy:
+        found["accuracy"] = functools.partial(right, problem)
+    return found
+
+
 def client_scores(problem: Problem, data: Data, models: PyTree) -> dict[str, Float[Array, " clients"]]:
     """Loss, and accuracy where the loss has one, of each client's own model on its own data."""
-    found = {"loss": per_client(problem.mean_loss, data, models)}
-    if problem.loss.has_accuracy:
-        found["accuracy"] = per_client(functools.partial(right, problem), data, models)
-    return found
+    return {name: per_client(f, data, models) for name, f in scores(problem).items()}
 
 
 def owned(models: PyTree, held_out: Data) -> PyTree:
@@ -136,19 +164,26 @@ def personal(
     models: PyTree,
 ) -> dict[str, Array]:
     """What clients' own models add to a row: weighted means over the clients, and the range of own metrics."""
-    scores, weights = client_scores(problem, data, models), data.everybody(data.weights)
-    values: dict[str, Array] = {f"personal_{name}": each @ weights for name, each in scores.items()}
+    asked = scores(problem) | on_data(problem, own)
+    table = {name: per_client(f, data, models) for name, f in asked.items()}
+    weights = data.everybody(data.weights)
+    values: dict[str, Array] = {f"personal_{name}": each @ weights for name, each in table.items()}
     penalties = data.everybody(jax.vmap(problem.regularizer.value)(models))
-    values["personal_objective"] = (scores["loss"] + penalties) @ weights
+    values["personal_objective"] = (table["loss"] + penalties) @ weights
     if held_out is not None and held_out.owners is not None:
-        for name, each in client_scores(problem, held_out, owned(data.everybody(models), held_out)).items():
-            values[f"personal_test_{name}"] = each @ held_out.weights
-    for name, metric in own.items():
+        theirs = owned(data.everybody(models), held_out)
+        tests = {f"test_{name}": per_client(f, held_out, theirs) for name, f in asked.items()}
+        values |= {f"personal_{name}": each @ held_out.weights for name, each in tests.items()}
+        table |= tests
+    for name, metric in of_models(own).items():
         each = data.everybody(jax.vmap(metric)(models).astype(data.dtype))
         values |= spread_of(name, each)
-    if by_client:
-        values["client_loss"] = scores["loss"]
-    return values
+    return values | (named_table(table) if by_client else {})
+
+
+def named_table(table: dict[str, Array]) -> dict[str, Array]:
+    """What a row records of every client: arrays, by names of their own."""
+    return {f"client_{name}": each for name, each in table.items()}
 
 
 def spread_of(name: str, each: Float[Array, " clients"]) -> dict[str, Scalar]:
@@ -167,9 +202,15 @@ def row(
 ) -> dict[str, Array]:
     """One row of the history, but for what the engine itself counts."""
     values = shown(problem, over_all(measures, problem, data, w), held_out, own, w)
-    if per_client:
-        values["client_loss"] = client_losses(problem, data, w)
-    return values
+    asked = on_data(problem, own)
+    table = {name: each_client(f, data, w) for name, f in (asked | (scores(problem) if per_client else {})).items()}
+    values |= {name: table[name] @ data.everybody(data.weights) for name in asked}
+    if not per_client:
+        return values
+    if held_out is not None:
+        asked = scores(problem) | asked
+        table |= {f"test_{name}": each_client(f, held_out, w) for name, f in asked.items()}
+    return values | named_table(table)
 
 
 def measures(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> Measures:
@@ -198,7 +239,9 @@ def shown(
         values["test_loss"], test_accuracy = fits(problem, held_out, w)
         if test_accuracy is not None:
             values["test_accuracy"] = test_accuracy
-    for name, metric in own.items():
+        for name, f in on_data(problem, own).items():
+            values[f"test_{name}"] = each_client(f, held_out, w) @ held_out.weights
+    for name, metric in of_models(own).items():
         values[name] = jnp.asarray(metric(w)).astype(loss.dtype)
     return values
 

@@ -15,12 +15,13 @@ import numpy.typing as npt
 from jaxtyping import PRNGKeyArray, PyTree
 
 from cofed._util import trees
+from cofed._util.scalars import constant
 from cofed.engine.callbacks import Listeners
 from cofed.engine.checkpoint import CheckpointStore
 from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule, schedule_of
 from cofed.engine.ending import failed, finish, gathered, judge, rounds_done, to_numpy
 from cofed.engine.history import LeftOut, Log, Result
-from cofed.engine.job import Job, ReadyStage
+from cofed.engine.job import Job, ReadyStage, linear_algebra
 from cofed.engine.mesh import everywhere
 from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.state import State
@@ -40,6 +41,7 @@ class Conduct:
     debug: bool
     listeners: Listeners
     start: Result | None = None  # the run whose state this one begins from
+    cores: int | None = None  # the most to use; None: as many as pay
 
 
 def begin_stage(job: Job, number: int, w0: PyTree) -> State:
@@ -50,8 +52,8 @@ def begin_stage(job: Job, number: int, w0: PyTree) -> State:
 
 def fresh_state(job: Job, task: AbstractTask, starts: PyTree, key: PRNGKeyArray, round: int) -> State:
     """The state before a stage's first round, checked."""
-    state = job.storage.enter(task, starts, key, jnp.asarray(round, jnp.int32))
-    if not jax.jit(trees.all_finite)((state.round, state.server, state.clients)):  # one program, not one per leaf
+    state = job.storage.enter(task, starts, key, constant(round, jnp.int32))
+    if not trees.are_finite((state.round, state.server, state.clients)):
         raise ValueError(f"{task.algorithm.name} cannot start from this w0: its state would not be finite")
     return state
 
@@ -69,12 +71,15 @@ def proceed(job: Job, state: State, log: Log, conduct: Conduct) -> Result:
     advance = functools.partial(job.storage.debug, names=names) if conduct.debug else job.storage.advance
     with (
         jax.disable_jit(conduct.debug),
+        linear_algebra(spec),
         interruptible() as asked,
         Bar(spec.algorithm.name, spec.rounds, int(state.round), wanted(conduct.progress)) as bar,
     ):
         reporter = Reporter(job, log, conduct, asked, bar)
         if not log.history.rows:
-            first_row(job, state, log)
+            if not conduct.debug:
+                log.history.compile_seconds += compile_now(job, job.stages[0], state)
+            first_row(job, state, log, job.storage.look(job.stages[0].task, state))
             reporter.save(state)
             reporter.tell()
         pace = 1
@@ -84,7 +89,7 @@ def proceed(job: Job, state: State, log: Log, conduct: Conduct) -> Result:
             if number > stage_number(job, state):
                 state = next_stage(job, number, state, log)
             if not conduct.debug and int(state.round) < stage.end:
-                log.history.compile_seconds += compile_now(job, stage, state, log)
+                log.history.compile_seconds += compile_now(job, stage, state)
             while int(state.round) < stage.end and not reporter.over(state):
                 began, before, mark = time.perf_counter(), reporter.steady(state), log.mark()
                 when = schedule(job, min(stage.end, reporter.next_checkpoint(state), int(state.round) + pace), log)
@@ -168,11 +173,11 @@ def stage_number(job: Job, state: State) -> int:
     return [0, *(stage.end for stage in job.stages)].index(int(state.begun))
 
 
-def first_row(job: Job, state: State, log: Log) -> None:
-    """Row 0 of the history: the start."""
+def first_row(job: Job, state: State, log: Log, values: Mapping[str, npt.ArrayLike]) -> None:
+    """Row 0 of the history: what was found at the start."""
     stage = job.stages[0]
     count_first(job, stage, state, log)
-    add_row(log, 0, job.storage.look(stage.task, state), participants=0, stage=0, seconds=0.0)
+    add_row(log, 0, values, participants=0, stage=0, seconds=0.0)
     if stage.task.recording.keep_models:
         keep_model(job, log, 0, to_numpy(stage.here.model(gathered(job, state))))
 
@@ -201,16 +206,17 @@ def keep_model(job: Job, log: Log, round: int, model: PyTree) -> None:
         log.unseen[round] = job.spec.problem.ready(model)
 
 
-def compile_now(job: Job, stage: ReadyStage, state: State, log: Log) -> float:
+def compile_now(job: Job, stage: ReadyStage, state: State) -> float:
     """Compile the loop by asking it for no rounds, and say how long that took."""
     began = time.perf_counter()
-    jax.block_until_ready(job.storage.advance(stage.task, state, schedule(job, int(state.round), log)))
+    none = schedule_of(job.spec, int(state.round), jnp.asarray(False))
+    jax.block_until_ready(job.storage.advance(stage.task, state, everywhere(stage.task, none)))
     return time.perf_counter() - began
 
 
 def schedule(job: Job, stop: int, log: Log) -> ChunkSchedule:
     """When things happen in a chunk that ends before the round `stop`, on the devices of the run."""
-    finite = jnp.asarray(math.isfinite(log.history.rows[0]["loss"]))
+    finite = constant(math.isfinite(log.history.rows[0]["loss"]), bool)
     return everywhere(job.stages[0].task, schedule_of(job.spec, stop, finite))
 
 
@@ -270,12 +276,12 @@ def add_row(
     log: Log, round: int, values: Mapping[str, npt.ArrayLike], participants: int, stage: int, seconds: float
 ) -> None:
     """One row of the history."""
-    losses = values.get("client_loss")
-    if losses is not None:
-        log.history.client_losses.append((round, np.asarray(losses)))
+    by_client = {name.removeprefix("client_"): np.asarray(each) for name, each in values.items() if np.ndim(each)}
+    if by_client:
+        log.history.client_rows.append((round, by_client))
     log.history.rows.append(
         {"round": round}
-        | {name: float(np.asarray(value)) for name, value in values.items() if name != "client_loss"}
+        | {name: float(np.asarray(value)) for name, value in values.items() if not np.ndim(value)}
         | {
             "participants": participants,
             "left_out": log.unreported,

@@ -12,13 +12,14 @@ from cofed._util import checks, machine, trees
 from cofed._util.machine import size
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
+from cofed.batches import AbstractBatches
 from cofed.clocks import Clock
 from cofed.engine.calibration import Calibration, calibrate, program_of, stages_by_program
-from cofed.engine.execution import begin_stage, first_row
 from cofed.engine.grid import state_shapes
 from cofed.engine.history import History, Log
-from cofed.engine.job import Job, prepare
+from cofed.engine.job import Job, linear_algebra, prepare
 from cofed.engine.spec import RunSpec, check_kinds, checked_metrics
+from cofed.engine.spreading import spread
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
 from cofed.means import AbstractMean
@@ -185,7 +186,7 @@ def forecast(
     rounds: int,
     local_steps: int | None = None,
     local_epochs: int | None = None,
-    batch_size: int | None = None,
+    batch_size: Given[int | AbstractBatches | None] = None,
     clients_per_round: Given[int | AbstractSampler | None] = None,
     weights: Given[str | npt.ArrayLike] = "uniform",
     topology: Topology | None = None,
@@ -266,15 +267,15 @@ def forecast(
         per_client=per_client,
     )
     began = time.perf_counter()
-    job = prepare(spec)
+    job = prepare(spread(spec, None))
     start = spec.start()
-    log = Log(History([], [], [], federation.names), [])
-    first_row(job, begin_stage(job, 0, start), log)
     preparing = time.perf_counter() - began
+    log = Log(History([], [], [], federation.names), [])
     programs = stages_by_program(job)
-    measured = {
-        program: calibrate(job, number, start, log, budget / len(programs)) for program, number in programs.items()
-    }
+    with linear_algebra(spec):
+        measured = {
+            program: calibrate(job, number, start, log, budget / len(programs)) for program, number in programs.items()
+        }
     return dataclasses.replace(combined(job, start, measured, preparing), before_bytes=before)
 
 
@@ -302,7 +303,7 @@ def combined(job: Job, start: PyTree, measured: Mapping[Hashable, Calibration], 
     calibrations = list(measured.values())
     widest = max(calibrations, key=lambda c: c.argument_bytes + c.output_bytes + c.temporary_bytes)
     row = 100 * widest.columns  # bytes of a Python float and its key
-    row += spec.per_client * plan.clients * task.data.X.dtype.itemsize
+    row += spec.client_entries * task.data.X.dtype.itemsize
     kept = evaluations * row + spec.keep_models * spec.rounds * trees.nbytes(start)
     states = max(0, widest.argument_bytes - data)
     return Forecast(

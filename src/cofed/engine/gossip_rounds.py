@@ -52,7 +52,7 @@ class GossipTask(AbstractTask[AbstractGossipAlgorithm]):
         if algorithm.exchanges_first:
             # Rounds before the first have negative numbers, so that their draws are their own.
             at = -1 - jnp.asarray(round, jnp.int32)
-            context = RoundContext(sampling.round_key(key, at), at.astype(data.dtype))
+            context = RoundContext(sampling.round_key(key, at), at.astype(data.dtype), self.batches)
             began, up = self.each_node(algorithm.first_node, nodes, context, Vectorized())
             heard = jax.vmap(trees.all_finite)((began, up))
             alive = self.alive(context.key, data.everybody(heard))
@@ -74,7 +74,7 @@ class GossipTask(AbstractTask[AbstractGossipAlgorithm]):
     def one_round(self, state: State, loop: AbstractClientLoop | None = None) -> tuple[State, Participation]:
         algorithm, problem, data = self.algorithm, self.problem, self.data
         key = sampling.round_key(state.key, state.round)
-        context = RoundContext(key, (state.round - state.begun).astype(data.dtype))
+        context = RoundContext(key, (state.round - state.begun).astype(data.dtype), self.batches)
         nodes, up = self.each_node(algorithm.local_node, state.clients, context, loop or Vectorized(self.plan.block))
         heard = jax.vmap(trees.all_finite)((nodes, up))
         all_heard = data.everybody(heard)
@@ -128,7 +128,8 @@ class GossipTask(AbstractTask[AbstractGossipAlgorithm]):
         problem, models = self.problem, self.personal(state)
         apart = data.everybody(jax.vmap(lambda own: trees.dot(d := trees.sub(own, w), d))(models))
         found = {"consensus": jnp.sqrt(jnp.mean(apart))}
-        over_nodes = {name: data.everybody(jax.vmap(metric)(models)) for name, metric in self.metrics.items()}
+        own = evaluate.of_models(self.metrics)
+        over_nodes = {name: data.everybody(jax.vmap(metric)(models)) for name, metric in own.items()}
         if self.links.nodes * data.room(self.links.nodes) <= NODE_EVALUATIONS:
             each, all_models = jax.vmap(problem.mean_loss, in_axes=(0, None, None, None)), data.everybody(models)
             losses = evaluate.by_blocks(lambda X, y, s: each(all_models, X, y, s), data)

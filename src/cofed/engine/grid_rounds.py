@@ -9,27 +9,41 @@ import math
 import threading
 import time
 from collections.abc import Iterator
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
+from cofed._util.programs import program
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.chunk_loop import ChunkSchedule, advance, schedule_of
 from cofed.engine.ending import blown_up, judged_by, usual_start
 from cofed.engine.execution import next_pace
 from cofed.engine.history import Outcome
 from cofed.engine.job import Job
+from cofed.engine.mesh import in_one_place, in_parts, put
 from cofed.engine.ranking import Trial
 from cofed.engine.spec import RunSpec
 from cofed.engine.state import State, copies
 from cofed.engine.task import AbstractTask
 from cofed.engine.tuning_record import PartFile, PartProgress
 
+T = TypeVar("T")
+
 SAVES = 10  # a slice is saved about this many times while it runs
 WIDTH = 8  # configurations in a block, once many have failed: small blocks skip more of them, large ones share batches
+
+
+class Chosen(eqx.Module):
+    """Configurations that advance together."""
+
+    places: Int[Array, " some"]  # in the slice; on several devices, as many for each
+    mesh: Mesh | None = eqx.field(static=True, default=None)  # the devices
 
 
 @dataclasses.dataclass
@@ -43,6 +57,7 @@ class SliceRun:
     marks: np.ndarray  # the evaluated rounds
     first: dict[str, np.ndarray]  # the row of the start, each column (configurations,)
     rows: dict[str, np.ndarray]  # the columns, each (configurations, evaluations)
+    mesh: Mesh | None = None  # the devices over which the configurations are spread
     pace: int = 1  # rounds of the next chunk
 
     @property
@@ -54,6 +69,10 @@ class SliceRun:
         """The algorithms of one stage, their numbers stacked."""
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *(stages[number] for stages in self.members))
 
+    def placed(self, tree: T) -> T:
+        """The tree's arrays on every device."""
+        return tree if self.mesh is None else put(tree, self.mesh, P())
+
     def over(self, state: State) -> bool:
         """Whether nothing is left to do: the user has asked to stop, or every configuration has failed."""
         return self.stop.is_set() or bool((np.asarray(state.failed_at) >= 0).all())
@@ -61,32 +80,35 @@ class SliceRun:
     def run_stage(self, number: int, algorithms: PyTree, state: State) -> State:
         """Advance to the end of a stage, chunk by chunk, or until nothing is left to do."""
         stage, finite = self.job.stages[number], jnp.asarray(np.isfinite(self.first["loss"]).all())
+        task, algorithms, state = self.placed((stage.task, algorithms, state))
         while int(state.round) < stage.end and not self.over(state):
             began, round = time.perf_counter(), int(state.round)
             end = min(stage.end, round + self.pace)
             if self.file:
                 end = min(end, (round // self.saved_every + 1) * self.saved_every)
-            schedule = schedule_of(self.job.spec, end, finite)
+            schedule = self.placed(schedule_of(self.job.spec, end, finite))
             after = state
             for some, places in self.blocks(np.flatnonzero(np.asarray(state.failed_at) < 0)):
-                after, rows = advance_some(algorithms, stage.task, state, after, places, schedule)
+                after, rows = advance_some(algorithms, task, state, after, places, schedule)
                 self.record(rows, some, round, end)
             state = jax.block_until_ready(after)
             self.pace = next_pace(self.pace, time.perf_counter() - began, stage.task.recording.capacity)
             if self.file and (end % self.saved_every == 0 or end == stage.end or self.stop.is_set()):
                 self.file.write(PartProgress.of(number, self.rows, self.first, state))
-        return state
+        return state if self.mesh is None else in_one_place(state)
 
-    def blocks(self, alive: np.ndarray) -> Iterator[tuple[np.ndarray, Int[Array, " width"]]]:
+    def blocks(self, alive: np.ndarray) -> Iterator[tuple[np.ndarray, Chosen]]:
         """The configurations that have not failed: all at once, or in blocks where they are few.
 
         The last block is filled up by repeating its last configuration, which changes nothing.
         """
-        count = len(self.members)
-        width = WIDTH if len(alive) <= count / 2 and count > WIDTH else count
+        count, devices = len(self.members), 1 if self.mesh is None else self.mesh.size
+        width = WIDTH * devices if len(alive) <= count / 2 and count > WIDTH * devices else count
+        width += -width % devices
         for first in range(0, len(alive), width):
             some = alive[first : first + width]
-            yield some, jnp.asarray(np.pad(some, (0, width - len(some)), mode="edge"), jnp.int32)
+            places = jnp.asarray(np.pad(some, (0, width - len(some)), mode="edge"), jnp.int32)
+            yield some, Chosen(self.placed(places), self.mesh)
 
     def record(self, rows: dict[str, Array], some: np.ndarray, begin: int, end: int) -> None:
         """Keep what some configurations have recorded in the rounds from `begin` to `end`."""
@@ -110,12 +132,20 @@ class Curves:
 
 
 def run_slice(
-    job: Job, members: list[list[AbstractAlgorithm]], start: PyTree, stop: threading.Event, file: PartFile | None = None
+    job: Job,
+    members: list[list[AbstractAlgorithm]],
+    start: PyTree,
+    stop: threading.Event,
+    file: PartFile | None = None,
+    mesh: Mesh | None = None,
 ) -> Curves:
-    """Run the configurations of a slice to the end, or until `stop` is set; from where they are saved in a file."""
+    """Run the configurations of a slice to the end, or until `stop` is set; from where they are saved in a file.
+
+    They are spread over the devices of the mesh, where there is one.
+    """
     saved = None if file is None else file.read()
     first, rows = ({}, {}) if saved is None else (saved.first, saved.rows)
-    run = SliceRun(job, members, stop, file, evaluated(job.spec), first, rows)
+    run = SliceRun(job, members, stop, file, evaluated(job.spec), first, rows, mesh)
     starts = copies(job.stages[0].task.spread_start(start), len(members))
     key, state = jax.random.key(job.spec.seed), None
     for number in range(0 if saved is None else saved.stage, len(job.stages)):
@@ -166,7 +196,7 @@ def with_algorithm(task: AbstractTask, algorithm: AbstractAlgorithm) -> Abstract
     return dataclasses.replace(task, algorithm=algorithm)
 
 
-@eqx.filter_jit
+@program
 def begin_together(algorithms: PyTree, task: AbstractTask, starts: PyTree, key: PRNGKeyArray, round: int) -> State:
     """The states of all configurations before the first round of a stage."""
 
@@ -179,7 +209,7 @@ def begin_together(algorithms: PyTree, task: AbstractTask, starts: PyTree, key: 
     return State(server, clients, key, now, now, empty, failed_at)
 
 
-@eqx.filter_jit
+@program
 def rows_together(algorithms: PyTree, task: AbstractTask, state: State) -> dict[str, jax.Array]:
     """The loss and the objective of every configuration's start, also over its clients' own models."""
 
@@ -191,7 +221,7 @@ def rows_together(algorithms: PyTree, task: AbstractTask, state: State) -> dict[
     return jax.vmap(one)(algorithms, state.server, state.clients)
 
 
-@eqx.filter_jit
+@program
 def outputs_together(algorithms: PyTree, task: AbstractTask, state: State) -> PyTree:
     """What each configuration hands over to its next stage."""
 
@@ -201,30 +231,39 @@ def outputs_together(algorithms: PyTree, task: AbstractTask, state: State) -> Py
     return jax.vmap(one)(algorithms, state.server, state.clients)
 
 
-@eqx.filter_jit
+@program
 def advance_some(
     algorithms: PyTree,
     task: AbstractTask,
     state: State,
     after: State,
-    places: Int[Array, " some"],
+    chosen: Chosen,
     schedule: ChunkSchedule,
 ) -> tuple[State, dict[str, Array]]:
-    """Advance the configurations at these places, write their new states into `after`, and give their rows.
+    """Advance the chosen configurations, write their new states into `after`, and give their rows.
 
-    Data, key and schedule are shared by all configurations, and so are the batches.
+    Data, key and schedule are shared by all configurations, and so are the batches. What is on several devices is the
+    same on all of them, and each then advances its part of the configurations.
     """
+    places, mesh = chosen.places, chosen.mesh
+    here = places.size if mesh is None else places.size // mesh.size
     # A step of all configurations works on more memory than a step of one, so fewer clients at a time fit the caches.
-    plan = dataclasses.replace(task.plan, block=max(1, (task.plan.block or 1) // places.size))
+    plan = dataclasses.replace(task.plan, block=max(1, (task.plan.block or 1) // here))
     task = dataclasses.replace(task, plan=plan)
-
-    def one(algorithm, server, clients, empty, failed_at):
-        mine = State(server, clients, state.key, state.round, state.begun, empty, failed_at)
-        mine, records = advance(with_algorithm(task, algorithm), mine, schedule)
-        return (mine.server, mine.clients, mine.empty, mine.failed_at), records.rows, mine.round
-
     own = lambda state: (state.server, state.clients, state.empty, state.failed_at)  # noqa: E731
+    arrays, static = eqx.partition((task, state.key, state.round, state.begun, schedule), eqx.is_array)
+
+    def together(arrays, mine):
+        task, key, round, begun, schedule = eqx.combine(arrays, static)
+
+        def one(algorithm, server, clients, empty, failed_at):
+            mine = State(server, clients, key, round, begun, empty, failed_at)
+            mine, records = advance(with_algorithm(task, algorithm), mine, schedule)
+            return own(mine), records.rows, mine.round
+
+        return jax.vmap(one, out_axes=(0, 0, None))(*mine)
+
     mine = jax.tree.map(lambda leaf: leaf[places], (algorithms, *own(state)))
-    new, rows, round = jax.vmap(one, out_axes=(0, 0, None))(*mine)
+    new, rows, round = in_parts(together, mesh)(arrays, mine)
     server, clients, empty, failed_at = jax.tree.map(lambda all_, some: all_.at[places].set(some), own(after), new)
     return State(server, clients, state.key, round, state.begun, empty, failed_at), rows

@@ -109,10 +109,12 @@ class History:
         The rows, by column; see the notes.
     left_out : list of LeftOut
         The updates that did not count.
-    client_losses : list of tuple
-        Evaluated rounds and the loss of each client, with `per_client=True`.
+    client_rows : list of tuple
+        Evaluated rounds and the columns of `clients()`, as arrays by name, with `per_client=True`.
     names : sequence of str
         The clients' names.
+    test_names : sequence of str
+        Those of the held-out data.
     compile_seconds : float
         Seconds that compilation took.
     drawn : DrawnClients or ClockedClients, optional
@@ -126,7 +128,7 @@ class History:
       stationary points);
     - density or rank, where the regularizer has one; accuracy, where the loss has one;
     - test_loss and test_accuracy, with an evaluation federation;
-    - the metrics of your own;
+    - the metrics of your own; those that see data also as test_..., on the evaluation federation;
     - simulated_seconds, where the run has a clock;
     - participants and left_out (since the row before), bytes_down and bytes_up (so far), seconds (so far, without
       compilation), stage.
@@ -146,8 +148,9 @@ class History:
 
     rows: list[dict[str, Any]]
     left_out: list[LeftOut]
-    client_losses: list[tuple[int, np.ndarray]]
+    client_rows: list[tuple[int, dict[str, np.ndarray]]]
     names: Sequence[str] = ()
+    test_names: Sequence[str] = dataclasses.field(default=(), kw_only=True)
     compile_seconds: float = 0.0
     drawn: DrawnClients | ClockedClients | None = dataclasses.field(default=None, repr=False)
 
@@ -163,23 +166,35 @@ class History:
         first = [name for name in COLUMNS if name in table]
         return table.loc[:, first + [name for name in table if name not in first]]
 
-    def clients(self) -> pd.DataFrame:
-        """The loss of the model at each client in each evaluated round.
+    def clients(self, column: Given[str] = "loss") -> pd.DataFrame:
+        """How the model does at each client in each evaluated round; of personal methods, the client's own model.
+
+        Parameters
+        ----------
+        column : str
+            "loss", "accuracy" where the loss has one, a metric of yours that sees data, or one of these on the held-out
+            data, such as "test_loss".
 
         Returns
         -------
         pandas.DataFrame
-            Rounds as rows, clients as columns.
+            Rounds as rows, clients as columns; those of the evaluation federation for what begins with "test_".
 
         Raises
         ------
         ValueError
-            Where the run was not made with `per_client=True`.
+            Where the run was not made with `per_client=True`, or has no such column.
         """
-        if not self.client_losses:
+        if not self.client_rows:
             raise ValueError("the run did not record values per client; pass per_client=True")
-        rounds, values = zip(*self.client_losses, strict=True)
-        return pd.DataFrame(np.stack(values), index=pd.Index(rounds, name="round"), columns=list(self.names))
+        known = list(self.client_rows[0][1])
+        if checks.text("column", column) not in known:
+            raise ValueError(
+                f"column must be one of {', '.join(known)}, which were recorded; got {checks.shown(column)}"
+            )
+        rounds = pd.Index([round for round, _ in self.client_rows], name="round")
+        values = np.stack([each[column] for _, each in self.client_rows])
+        return pd.DataFrame(values, index=rounds, columns=list(names_of(self, column)))
 
     def participants(self) -> pd.DataFrame:
         """Who took part in each round, so that a run can be replayed elsewhere.
@@ -241,6 +256,11 @@ class History:
         return f"History({len(self.rows):,} rows, rounds {first['round']} to {last['round']}{objective})"
 
 
+def names_of(history: History, column: str) -> Sequence[str]:
+    """The clients that a column of `history.clients()` is of."""
+    return history.test_names if column.startswith("test_") else history.names
+
+
 class LogMark(NamedTuple):
     """Where a log stood: the lengths of its lists, and its counts."""
 
@@ -265,18 +285,18 @@ class Log:
         history = self.history
         if history.rows[-1]["round"] % every:
             self.unreported += history.rows.pop()["left_out"]
-            del history.client_losses[len(history.rows) :]
+            del history.client_rows[len(history.rows) :]
 
     def mark(self) -> LogMark:
         """Where the log stands now."""
         history = self.history
-        lengths = (len(history.rows), len(history.left_out), len(history.client_losses), len(self.models))
+        lengths = (len(history.rows), len(history.left_out), len(history.client_rows), len(self.models))
         return LogMark(lengths, (self.down, self.up, self.seconds, self.unreported))
 
     def rewind(self, mark: LogMark) -> None:
         """Forget what was recorded since the mark."""
         history = self.history
-        lists = (history.rows, history.left_out, history.client_losses, self.models)
+        lists = (history.rows, history.left_out, history.client_rows, self.models)
         for entries, length in zip(lists, mark.lengths, strict=True):
             del entries[length:]
         self.down, self.up, self.seconds, self.unreported = mark.counts

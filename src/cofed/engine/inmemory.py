@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule, enter, look, run_chunk
+from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule, enter, glance, looked_at, run_chunk
 from cofed.engine.debug import debug_advance
 from cofed.engine.mesh import everywhere
 from cofed.engine.state import State
@@ -49,7 +49,7 @@ class InMemory(AbstractStorage):
         return enter(task, *everywhere(task, (starts, key, round)))
 
     def look(self, task: AbstractTask, state: State) -> dict[str, Array]:
-        return look(task, state)
+        return looked_at(self.advance(task, state, everywhere(task, glance())))
 
     advance = staticmethod(run_chunk)
 

@@ -1,5 +1,6 @@
 """A run, checked and put in place: everything but its state."""
 
+import contextlib
 import dataclasses
 from typing import TypeVar, cast
 
@@ -11,6 +12,8 @@ from jaxtyping import Array, PyTree
 
 from cofed._util import trees
 from cofed._util.programs import keep_programs
+from cofed._util.scalars import constant
+from cofed._util.threads import one_thread
 from cofed.algorithms.base import AbstractGossipAlgorithm, AbstractServerAlgorithm, Stage
 from cofed.engine import compatibility, contracts
 from cofed.engine.buffered_rounds import BufferedTask
@@ -73,15 +76,26 @@ def prepare(spec: RunSpec, watched: bool = False) -> Job:
         "held_out": held_out(spec, data),
         "metrics": {name: traced(metric, trees.dtype(start)) for name, metric in spec.metrics.items()},
         "recording": recording(spec, watched, plan, start, most),
+        "batches": traced(spec.batches, data.dtype),
     }
     stages, end = [], 0
     for stage in spec.algorithm.stages(spec.problem, spec.rounds, spec.local_steps):
         here = dataclasses.replace(make_task(spec, stage, start, data), **measuring)
+        compatibility.check_batches(here)
         down, up, first = here.message_bytes(start)
         compatibility.check_memory(here, spec, start, up)
         end += stage.rounds
         stages.append(ReadyStage(on_mesh(here, spec, spread), here, end, down, up, first))
     return Job(spec, storage, stages, watched)
+
+
+def linear_algebra(spec: RunSpec) -> contextlib.AbstractContextManager:
+    """How LAPACK works while a run is under way: on one thread where every local step takes an SVD.
+
+    Its threads would wait for one another between small pieces of work: 20 times the processor time for 256 x 256 on a
+    busy machine, with the same bits.
+    """
+    return one_thread() if spec.problem.regularizer.structure == "rank" else contextlib.nullcontext()
 
 
 def check(spec: RunSpec, plan: Plan) -> PyTree:
@@ -101,7 +115,7 @@ def check(spec: RunSpec, plan: Plan) -> PyTree:
     contracts.check_prediction(traced(problem, federation.dtype), federation, start)
     contracts.check_gradient(problem, federation, start)
     contracts.check_regularizer(problem, start, "finite" in spec.algorithm.needs)
-    compatibility.check_metrics(spec.metrics, start)
+    compatibility.check_metrics(spec, start)
     return start
 
 
@@ -126,7 +140,7 @@ def lay(spec: RunSpec, plan: Plan) -> tuple[AbstractStorage, Data, int]:
 
 def recording(spec: RunSpec, watched: bool, plan: Plan, start: PyTree, most: int) -> Recording:
     """What a chunk records, and the most rounds of one whose records stay small."""
-    entries, models = plan.participants + spec.per_client * plan.clients, spec.keep_models or watched
+    entries, models = plan.participants + spec.client_entries, spec.keep_models or watched
     if models:
         entries += sum(leaf.size for leaf in jax.tree.leaves(start))
     return Recording(spec.per_client, models, max(1, min(most, BUFFER // entries)))
@@ -189,6 +203,8 @@ def traced(tree: T, dtype: npt.DTypeLike) -> T:
 
     def leaf(value):
         inexact = isinstance(value, (jax.Array, np.ndarray)) and jnp.issubdtype(value.dtype, jnp.floating)
-        return jnp.asarray(value, np.dtype(dtype)) if isinstance(value, float) or inexact else value
+        if isinstance(value, float):
+            return constant(value, dtype)
+        return jnp.asarray(value, np.dtype(dtype)) if inexact else value
 
     return jax.tree.map(leaf, tree)

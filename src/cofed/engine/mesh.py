@@ -31,8 +31,8 @@ def mesh(devices: Given[int | None] = None) -> Mesh:
     Clients are spread over the devices; the trajectory is the same, to round-off. With `jax.distributed.initialize`
     called first in every process, `mesh()` spans the devices of all processes.
 
-    A CPU counts as one device. For one per core call `cofed.mesh(cores)` before anything else uses JAX, or set
-    JAX_NUM_CPU_DEVICES.
+    A CPU has one device for each core where cofed is used before anything else uses JAX, and only one otherwise, unless
+    JAX_NUM_CPU_DEVICES is set. A run without a mesh takes as many as pay by itself.
 
     Parameters
     ----------
@@ -192,6 +192,16 @@ def on_devices(f: Callable, gives: Callable = alike) -> Callable:
         return jax.shard_map(work, mesh=mesh, in_specs=tuple(specs), out_specs=gives(placing), check_vma=False)(*arrays)
 
     return run
+
+
+def in_parts(f: Callable, mesh: Mesh | None) -> Callable:
+    """f(shared, stacked), whose two results are stacked as well and a third is not, with a part of the stack on each
+    device; f itself where there is no mesh. The arguments, and the results again, are on all devices alike."""
+    if mesh is None:
+        return f
+    axis, everywhere = P(mesh.axis_names[0]), NamedSharding(mesh, P())
+    parts = jax.shard_map(f, mesh=mesh, in_specs=(P(), axis), out_specs=(axis, axis, P()), check_vma=False)
+    return lambda *given: jax.lax.with_sharding_constraint(parts(*given), everywhere)
 
 
 def dealt(task: AbstractTask) -> list[PyTree]:

@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import numpy as np
 import pandas as pd
 from jaxtyping import PyTree
 
+from cofed._util.programs import program
 from cofed.algorithms.base import AbstractServerAlgorithm, Candidates
 from cofed.engine import evaluate
 from cofed.engine.data import Data, data_of
@@ -168,7 +168,7 @@ def sample_losses(problem: Problem, federation: Federation, models: PyTree) -> l
     return found
 
 
-@eqx.filter_jit
+@program
 def losses_by_client(problem: Problem, data: Data, models: PyTree) -> PyTree:
     """The loss of each sample, padding included."""
     return evaluate.per_client(lambda w, X, y, _: problem.losses(w, X, y), data, models)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
+from cofed._util.programs import program
 from cofed.engine import evaluate
 from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule, look, run_chunk
 from cofed.engine.data import Data
@@ -102,8 +103,8 @@ class OnDisk(AbstractStorage):
         when, measure = dataclasses.replace(schedule, stop=jnp.asarray(stop, jnp.int32)), False
         if self.measured is None:
             stop, measure = quiet_until(first, stop, schedule)
-            never = jnp.asarray(NEVER, jnp.int32)
-            when = ChunkSchedule(jnp.asarray(stop, jnp.int32), -never, never, jnp.asarray(False))
+            now, never = jnp.asarray(stop, jnp.int32), jnp.asarray(NEVER, jnp.int32)
+            when = dataclasses.replace(when, stop=now, last=-never, every=never, finite=jnp.asarray(False))
         store = self.store_of(state)
         inside = state.holding(state.server, jax.tree.map(jnp.asarray, store.get(window.ids, self.windows.size)))
         here = dataclasses.replace(task, data=window.data, known=window.known, measured=self.measured)
@@ -166,24 +167,24 @@ def ahead(blocks: Iterator[Block]) -> Iterator[Block]:
             yield block
 
 
-@eqx.filter_jit
+@program
 def begun(task: AbstractTask, w0: PyTree, key: PRNGKeyArray, round: Array) -> tuple[State, PyTree]:
     """The state without clients, and what a client has before its first round."""
     one = task.client_state(w0)
     return State.before_stage(task.algorithm.init(task.problem, w0), (), key, round), one
 
 
-@eqx.filter_jit
+@program
 def on_block(problem: Problem, w: PyTree, X: Array, y: Array, share: Array) -> PyTree:
     """What a block adds to the loss, its gradient and the accuracy."""
     rows = evaluate.rows_at_once(problem, w, X[0])
     return evaluate.over(lambda X, y, s: evaluate.measures(problem, w, X, y, s), X, y, share, rows)
 
 
-model_of = eqx.filter_jit(lambda task, state: task.model(state))
+model_of = program(lambda task, state: task.model(state))
 
 
-@eqx.filter_jit
+@program
 def row_of(task: AbstractTask, found: evaluate.Measures, w: PyTree) -> dict[str, Array]:
     """The row, of what was measured on the data."""
     return evaluate.shown(task.problem, found, task.held_out, task.metrics, w)

@@ -8,12 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from cofed._util import checks
+from cofed.batches import AbstractBatches
 from cofed.engine.contracts import in_a_line
 from cofed.federation import AbstractFederation
 from cofed.problem import PosedProblem, Problem
 from cofed.samplers import AbstractSampler, Draw, Uniform
 
 CACHE = 2**20  # bytes
+GATHERED = 2 * CACHE  # bytes of the batches of a block of clients, up to which they are gathered before the local steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Plan:
     clients: int  # M
     plain: bool = True  # whether all clients that are drawn take part, and count what their weights say
     block: int | None = None  # clients that are worked on at once, as one array axis; None: all
+    gathered: bool = False  # whether a client's batches are gathered before its local steps, and not one by one
 
     @property
     def one_pass(self) -> bool:
@@ -44,7 +47,7 @@ def make_plan(
     federation: AbstractFederation,
     local_steps: int | None,
     local_epochs: int | None,
-    batch_size: int | None,
+    batch_size: int | AbstractBatches | None,
     clients_per_round: int | AbstractSampler | None,
 ) -> Plan:
     """The shape of a run's rounds; settings that contradict each other, or the federation, are refused."""
@@ -54,8 +57,10 @@ def make_plan(
         participants, plain = checked_draw(clients_per_round, clients)
     elif clients_per_round is not None:
         participants = Uniform(clients_per_round).count(clients)
-    batch = checks.optional_integer("batch_size", batch_size)
     sizes = np.asarray(federation.sizes)
+    if isinstance(batch_size, AbstractBatches):
+        return sampled_plan(batch_size, local_steps, local_epochs, int(sizes.max()), (participants, clients, plain))
+    batch = checks.optional_integer("batch_size", batch_size)
     if batch is not None and federation.draw is None:
         batch = min(batch, int(sizes.max()))  # a larger batch is the same, at the cost of its padding
     if local_steps is not None and local_epochs is not None:
@@ -67,6 +72,18 @@ def make_plan(
         return Plan(epochs, True, None, None, participants, clients, plain)
     most, least = math.ceil(sizes.max() / batch), math.ceil(sizes.min() / batch)
     return Plan(epochs * most, most == least, epochs, batch, participants, clients, plain)
+
+
+def sampled_plan(
+    batches: AbstractBatches, local_steps: int | None, local_epochs: int | None, most: int, who: tuple[int, int, bool]
+) -> Plan:
+    """The shape of rounds whose batches a sampler draws; `who` is what a plan says of the clients."""
+    name, size = type(batches).__name__, batches.size(most)
+    if local_steps is None or local_epochs is not None:
+        raise ValueError(f"batch_size={name} draws the batches of local steps: give local_steps, and no local_epochs")
+    if not checks.is_integer(size) or size < 1:
+        raise ValueError(f"{name}.size({most}) must be an integer >= 1, got {checks.shown(size)}")
+    return Plan(checks.integer("local_steps", local_steps), True, None, int(size), *who)
 
 
 def checked_draw(sampler: AbstractSampler, clients: int) -> tuple[int, bool]:
@@ -92,12 +109,15 @@ def checked_draw(sampler: AbstractSampler, clients: int) -> tuple[int, bool]:
 
 
 def in_cache(plan: Plan, sample: int, parameters: int) -> Plan:
-    """The plan with clients in blocks whose local steps fit into a core's cache.
+    """The plan with clients in blocks whose local steps fit into a core's cache, and with a block's batches gathered at
+    once where all of them stay near it.
 
     A step reads a batch and works on a few vectors of the model's size; `sample` and `parameters` are in bytes.
     """
     one = (plan.batch or 1) * sample + 4 * parameters
-    return dataclasses.replace(plan, block=max(1, CACHE // max(1, one)))
+    block = max(1, CACHE // max(1, one))
+    batches = min(block, plan.participants) * plan.steps * (plan.batch or 1) * sample
+    return dataclasses.replace(plan, block=block, gathered=plan.batch is not None and batches <= GATHERED)
 
 
 def pose(problem: Problem, plan: Plan) -> PosedProblem:

@@ -74,7 +74,8 @@ def maximised(score: str, metrics: Mapping[str, Callable], asked: bool | None) -
             raise TypeError(f"maximise must be True, False or None, got {asked!r}")
         return asked
     of_nodes = [score.removesuffix(ending) for ending in ("_min", "_mean", "_max") if score.endswith(ending)]
-    for name in (score, *of_nodes):
+    on_data = [score.removeprefix("personal_"), score.removeprefix("personal_").removeprefix("test_")]
+    for name in (score, *of_nodes, *on_data):
         if name in metrics:
             metric = metrics[name]
             if isinstance(metric, HigherIsBetter):

@@ -9,13 +9,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from cofed._util.programs import program
 from cofed._util.scalars import is_auto
 from cofed.algorithms.base import AbstractAlgorithm, LossCurvature
 from cofed.engine import evaluate
@@ -140,7 +140,7 @@ def measured(spec: RunSpec) -> tuple[LossCurvature, BytesBefore]:
     return curvature, BytesBefore(data.clients * sent, data.clients * (sent + number))
 
 
-@eqx.filter_jit
+@program
 def products(
     problem: Problem, data: Data, back: Callable, w: Float[Array, " d"], vectors: Float[Array, "clients d"]
 ) -> Float[Array, "clients d"]:

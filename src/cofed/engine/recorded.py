@@ -74,6 +74,7 @@ class RunRecord(Record):
     clock: dict[str, Any] | None = None
     mean: dict[str, Any] | None = None  # what the server takes in place of the weighted mean
     sampler: dict[str, Any] | None = None  # what draws the clients, where that is more than a number
+    batches: dict[str, Any] | None = None  # what draws the batches, where that is more than a number
 
 
 class CheckpointRecord(Record):
@@ -175,4 +176,6 @@ def settings_record(spec: RunSpec) -> SettingsRecord:
     numbers = {name: getattr(spec, name) for name in SettingsRecord.model_fields}
     if isinstance(numbers["clients_per_round"], AbstractSampler):  # it has a place of its own
         numbers["clients_per_round"] = None
+    if spec.batches is not None:
+        numbers["batch_size"] = None
     return SettingsRecord(**numbers)

@@ -14,6 +14,7 @@ from jaxtyping import PyTree
 from cofed._util import checks
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
+from cofed.batches import AbstractBatches
 from cofed.clocks import Clock
 from cofed.engine import folders, rates
 from cofed.engine.beginning import begun_from, check_start
@@ -28,6 +29,7 @@ from cofed.engine.job import prepare
 from cofed.engine.mesh import spread_state
 from cofed.engine.model_selection import choose
 from cofed.engine.spec import RunSpec, checked_metrics
+from cofed.engine.spreading import spread
 from cofed.federation import AbstractFederation, Federation
 from cofed.gossip.topologies import Topology
 from cofed.means import AbstractMean
@@ -43,7 +45,7 @@ def run(
     rounds: Given[int],
     local_steps: Given[int | Sequence[int] | None] = None,
     local_epochs: Given[int | None] = None,
-    batch_size: Given[int | None] = None,
+    batch_size: Given[int | AbstractBatches | None] = None,
     clients_per_round: Given[int | AbstractSampler | None] = None,
     weights: Given[str | npt.ArrayLike] = "uniform",
     topology: Given[Topology | None] = None,
@@ -51,6 +53,7 @@ def run(
     clock: Given[Clock | None] = None,
     mean: Given[AbstractMean | None] = None,
     mesh: Given[Mesh | None] = None,
+    cores: Given[int | None] = None,
     w0: PyTree = None,
     start: Given[Result | None] = None,
     seed: Given[int] = 0,
@@ -84,8 +87,9 @@ def run(
         federation's order. Give this or `local_epochs`.
     local_epochs : int, optional
         Passes over a client's own data per round, each over a fresh shuffle. Without `local_steps`, the default is 1.
-    batch_size : int, optional
-        Samples per batch; None is the full local gradient.
+    batch_size : int or AbstractBatches, optional
+        Samples per batch, or a sampler of batches such as ``cofed.batches.Shuffled(20)``; None is the full local
+        gradient.
     clients_per_round : int or AbstractSampler, optional
         How many clients are drawn for each round, uniformly, or a sampler such as ``cofed.samplers.Cyclic(10)``; None
         is everybody.
@@ -102,6 +106,9 @@ def run(
         What the server takes in place of the weighted mean of the updates, such as ``cofed.means.Median()``.
     mesh : jax.sharding.Mesh, optional
         The devices to spread the clients over, such as ``cofed.mesh(4)``; the trajectory is the same, to round-off.
+    cores : int, optional
+        The most cores to use, where no mesh is given; None uses as many as pay (see docs/performance.md), 1 only one.
+        The environment's COFED_CORES says the same for a whole process.
     w0 : pytree or dict, optional
         The start, as the model's pytree or a mapping such as ``{"coef": array}``; None is the model's own.
     start : Result, optional
@@ -115,11 +122,13 @@ def run(
     keep_models : bool
         Whether to keep the model after every round, in `result.models`; by default not.
     metrics : dict of str to callable, optional
-        Own columns of the history, functions of the parameters, such as ``{"f1": cofed.metrics.f1(truth)}``.
+        Own columns of the history: functions of the parameters, such as ``{"f1": cofed.metrics.f1(truth)}``, or of
+        predictions and labels, by `cofed.metrics.on_samples`.
     evaluation : Federation, optional
         Held-out data: adds test_loss (and test_accuracy) to the history.
     per_client : bool
-        Whether to record every client's loss, for `result.history.clients()`; by default not.
+        Whether to record how the model does at every client, for `result.history.clients()`: loss, accuracy, metrics
+        that see data, also on its held-out data. By default not.
     checkpoint : str or Path, optional
         A folder for the run's state: `cofed.resume(folder)` goes on from there. A full disk does not end a run.
     checkpoint_every : int, optional
@@ -184,13 +193,14 @@ def run(
     )
     checks.flag("debug", debug)
     checks.optional_flag("progress", progress)
+    most = checked_cores(cores, spec.mesh)
     if spec.mesh is not None and debug:
         raise ValueError("debug=True runs client by client in one place: leave mesh= out")
     store = checked_store(checkpoint, checkpoint_every, keep_checkpoints, spec.rounds)
     check_start(spec, start)
     listeners = Listeners(callbacks)
     if rates.is_open(algorithm):
-        conduct = Conduct(store, progress, debug, listeners, start)
+        conduct = Conduct(store, progress, debug, listeners, start, cores=most)
         return run_automatically(spec, cast(AbstractAlgorithm, algorithm), conduct)
     candidates = spec.algorithm.candidates(spec.problem)
     if candidates is not None:
@@ -201,10 +211,10 @@ def run(
             )
 
         def go(candidate: RunSpec) -> Result:
-            return start_run(candidate, Conduct(None, progress, debug, Listeners(listeners.callbacks)))
+            return start_run(candidate, Conduct(None, progress, debug, Listeners(listeners.callbacks), cores=most))
 
         return choose(spec, candidates, go)
-    return start_run(spec, Conduct(store, progress, debug, listeners, start))
+    return start_run(spec, Conduct(store, progress, debug, listeners, start, cores=most))
 
 
 def run_automatically(spec: RunSpec, algorithm: AbstractAlgorithm, conduct: Conduct) -> Result:
@@ -239,8 +249,17 @@ def checked_store(checkpoint: object, every: object, keep: object, rounds: int) 
     return CheckpointStore(checks.folder("checkpoint", checkpoint), every, checks.integer("keep_checkpoints", keep))
 
 
+def checked_cores(cores: object, mesh: Mesh | None) -> int | None:
+    """The most cores to use."""
+    most = checks.optional_integer("cores", cores)
+    if most is not None and mesh is not None:
+        raise ValueError("a mesh says which devices a run takes: give mesh= or cores=, not both")
+    return most
+
+
 def start_run(spec: RunSpec, conduct: Conduct, sent: rates.BytesBefore = rates.NOTHING) -> Result:
     """A run from its first round, before which so many bytes were sent."""
+    spec = spread(spec, 1 if conduct.debug else conduct.cores)
     job, start, store = prepare(spec, conduct.listeners.see_models), spec.start(), conduct.store
     state = begin_stage(job, 0, start)
     if conduct.start is not None:
@@ -250,8 +269,13 @@ def start_run(spec: RunSpec, conduct: Conduct, sent: rates.BytesBefore = rates.N
             held.enter_context(folders.held(folders.writable(store.folder, "checkpoint")))
             store.begin(spec, start)
         conduct.listeners.start(RunInfo(spec))
-        history = History([], [], [], spec.federation.names, drawn=attendance(spec))
+        history = History([], [], [], spec.federation.names, drawn=attendance(spec), test_names=test_names(spec))
         return proceed(job, state, Log(history, [], *sent), conduct)
+
+
+def test_names(spec: RunSpec) -> Sequence[str]:
+    """The names of the held-out data's clients."""
+    return () if spec.evaluation is None else spec.evaluation.names
 
 
 def resume(
@@ -264,6 +288,7 @@ def resume(
     metrics: Given[Mapping[str, Callable] | None] = None,
     evaluation: Given[Federation | None] = None,
     mesh: Given[Mesh | None] = None,
+    cores: Given[int | None] = None,
     progress: Given[bool | None] = None,
     callbacks: Given[Iterable[object]] = (),
 ) -> Result:
@@ -291,6 +316,8 @@ def resume(
         The run's held-out data; read from the folder unless given.
     mesh : jax.sharding.Mesh, optional
         The devices to spread the clients over.
+    cores : int, optional
+        The most cores to use, where no mesh is given; see `cofed.run`.
     progress : bool, optional
         Whether to show a progress bar; None shows it where there is a terminal.
     callbacks : iterable of AbstractCallback
@@ -334,15 +361,16 @@ def resume(
         with newest.of_its_definition():
             spec = written.definition(problem, federation, algorithm, metrics, evaluation)
             spec = dataclasses.replace(spec, mesh=mesh)
+            most = checked_cores(cores, spec.mesh)
             job, start = prepare(spec, listeners.see_models), spec.start()
             # The shapes of the state follow from the stage that the checkpoint was made in.
             number = next(i for i, stage in enumerate(job.stages) if newest.record.round <= stage.end)
             template = job.storage.template(gathered(job, begin_stage(job, number, start)), newest.shapes())
             state, log = newest.restore(template, start, spec.federation.names)
-            log.history.drawn = attendance(spec)
-        if more is not None:
-            spec = extended(written, spec, log, more)
-            job = prepare(spec, listeners.see_models)
+            log.history.drawn, log.history.test_names = attendance(spec), test_names(spec)
+        longer = spread(spec if more is None else extended(written, spec, log, more), most)
+        if longer is not spec:
+            spec, job = longer, prepare(longer, listeners.see_models)
         if spec.mesh is not None:
             state = spread_state(state, spec.mesh)
         listeners.start(RunInfo(spec, tuple(dict(row) for row in log.history.rows)))

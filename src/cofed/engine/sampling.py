@@ -11,7 +11,7 @@ depend; `width` is an upper bound of n that saves work for small clients and cha
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from cofed._util.draws import distinct, shuffled, some_of
 
@@ -34,6 +34,16 @@ def own_key(client: PRNGKeyArray) -> PRNGKeyArray:
 def shared_key(key: PRNGKeyArray) -> PRNGKeyArray:
     """The key for what the method draws for all clients of a round alike. Links that fail take the number above it."""
     return jax.random.fold_in(key, 2**32 - 2)
+
+
+def batches_key(client: PRNGKeyArray) -> PRNGKeyArray:
+    """The key by which a batch sampler draws for all steps of a client's round."""
+    return jax.random.fold_in(client, 2**32 - 2)
+
+
+def step_keys(client: PRNGKeyArray, steps: int) -> Key[Array, " steps"]:
+    """The key by which a batch sampler draws for each step of a client's round."""
+    return jax.vmap(lambda k: jax.random.fold_in(client, k))(jnp.arange(steps, dtype=jnp.int32))
 
 
 def sampler_key(key: PRNGKeyArray) -> PRNGKeyArray:

@@ -28,6 +28,7 @@ def classes() -> dict[str, type]:
     """The classes that a file may name."""
     from cofed import (
         algorithms,
+        batches,
         clocks,
         compressors,
         gossip,
@@ -44,7 +45,7 @@ def classes() -> dict[str, type]:
 
     rooms = (
         *(algorithms, compressed, private_rows, scheduled, server_optimizer, compressors, gossip, gossip.topologies),
-        *(clocks, losses, means, metrics, mirrors, models, problem, regularizers, samplers),
+        *(batches, clocks, losses, means, metrics, mirrors, models, problem, regularizers, samplers),
     )
     found = {}
     for room in rooms:

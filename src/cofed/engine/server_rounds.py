@@ -94,7 +94,7 @@ class ServerTask(AbstractTask[AbstractServerAlgorithm]):
     def context(self, state: State) -> RoundContext:
         """What the clients' local steps depend on in the state's round."""
         number = (state.round - state.begun).astype(self.data.dtype)
-        return RoundContext(sampling.round_key(state.key, state.round), number)
+        return RoundContext(sampling.round_key(state.key, state.round), number, self.batches)
 
     def participants(self, key: PRNGKeyArray, round: Int[Array, ""]) -> Participants:
         """The clients that take part in a round."""

@@ -17,10 +17,12 @@ from cofed._util import checks
 from cofed._util.checks import shown
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
+from cofed.batches import AbstractBatches
 from cofed.clocks import Clock
 from cofed.federation import AbstractFederation, DiskFederation, Federation
 from cofed.gossip.topologies import Topology
 from cofed.means import AbstractMean
+from cofed.metrics import AbstractDataMetric
 from cofed.problem import Problem
 from cofed.samplers import AbstractSampler, Uniform
 
@@ -46,8 +48,8 @@ class RunSpec:
         a list of steps, one number per client, `local_steps` becomes the largest.
     steps_by_client : tuple of int, optional
         What each client does of `local_steps`, where these were a list.
-    batch_size : int, optional
-        Samples per batch; None is the full local gradient.
+    batch_size : int or AbstractBatches, optional
+        Samples per batch, or what draws the batches; None is the full local gradient.
     clients_per_round : int or AbstractSampler, optional
         How many clients are drawn for each round, or what draws them; None is all of them.
     weights : str or array_like
@@ -75,7 +77,7 @@ class RunSpec:
     evaluation : Federation, optional
         Held-out data.
     per_client : bool
-        Whether every client's loss is recorded.
+        Whether every client's loss, accuracy and metrics of data are recorded.
 
     Raises
     ------
@@ -100,7 +102,7 @@ class RunSpec:
     rounds: Given[int]
     local_steps: Given[int | None] = None
     local_epochs: Given[int | None] = None
-    batch_size: Given[int | None] = None
+    batch_size: Given[int | AbstractBatches | None] = None
     clients_per_round: Given[int | AbstractSampler | None] = None
     weights: Given[str | npt.ArrayLike] = "uniform"
     topology: Given[Topology | None] = None
@@ -132,7 +134,7 @@ class RunSpec:
             "rounds": rounds,
             **checked_steps(self),
             "local_epochs": checks.optional_integer("local_epochs", self.local_epochs),
-            "batch_size": checks.optional_integer("batch_size", self.batch_size),
+            "batch_size": checked_batches(self.batch_size, self.federation),
             "clients_per_round": checked_sampling(self.clients_per_round),
             "link_failure": checked_probability("link_failure", self.link_failure),
             "mesh": checked_mesh(self.mesh, self.federation),
@@ -154,6 +156,11 @@ class RunSpec:
         return given.placed(self.order)
 
     @property
+    def batches(self) -> AbstractBatches | None:
+        """What draws the batches of local steps, where that is more than a number."""
+        return self.batch_size if isinstance(self.batch_size, AbstractBatches) else None
+
+    @property
     def order(self) -> np.ndarray:
         """The position of the client with each id."""
         if isinstance(self.federation, Federation):
@@ -165,6 +172,15 @@ class RunSpec:
         """The clients' names, in the order of their ids."""
         names = self.federation.names
         return [names[int(m)] for m in self.order] if isinstance(self.federation, Federation) else names
+
+    @property
+    def client_entries(self) -> int:
+        """How many numbers of single clients a row records."""
+        if not self.per_client:
+            return 0
+        on_data = sum(isinstance(metric, AbstractDataMetric) for metric in self.metrics.values())
+        held_out = 0 if self.evaluation is None else self.evaluation.n_clients
+        return (1 + self.problem.loss.has_accuracy + on_data) * (self.federation.n_clients + held_out)
 
     def start(self) -> PyTree:
         """The parameters that the run begins with."""
@@ -272,6 +288,20 @@ def checked_sampling(given: object) -> int | AbstractSampler | None:
             f"{shown(given)}"
         )
     return checks.optional_integer("clients_per_round", given)
+
+
+def checked_batches(given: object, federation: AbstractFederation) -> int | AbstractBatches | None:
+    """How many samples a batch has, or what draws them."""
+    if isinstance(given, AbstractBatches):
+        if federation.draw is not None:
+            raise ValueError("the clients of this federation draw fresh samples: give batch_size as a number")
+        return given
+    if given is not None and not checks.is_integer(given):
+        raise ValueError(
+            "batch_size must be an integer >= 1, a sampler such as cofed.batches.Shuffled(20), or None, got "
+            f"{shown(given)}"
+        )
+    return checks.optional_integer("batch_size", given)
 
 
 def checked_mesh(mesh: object, federation: AbstractFederation) -> Mesh | None:

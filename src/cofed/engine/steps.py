@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Num, PRNGKeyArray, PyTree
 
+from cofed.batches import AbstractBatches, ClientRound
 from cofed.engine import sampling
 from cofed.engine.data import Data, means
 from cofed.engine.plan import Plan
@@ -31,13 +32,26 @@ class Stream(eqx.Module):
         return self.draw(jax.random.fold_in(self.key, jnp.asarray(k).astype(jnp.int32)), self.client, self.size)
 
 
+class WholeClient(eqx.Module):
+    """All samples of one client, found where they lie when they are asked for."""
+
+    data: Data
+    position: Int[Array, ""]
+    width: int = eqx.field(static=True)  # what they are padded to
+
+    def samples(self) -> tuple[Array, Array, Array]:
+        """Features, labels, and what each sample counts in the mean."""
+        real = jnp.arange(self.width, dtype=jnp.int32) < self.data.sizes[self.position]
+        return *self.data.whole(self.position, self.width), means(real, self.data.dtype)
+
+
 class Steps(eqx.Module):
     """The local steps of one client in one round (the contract is in algorithms/base/)."""
 
     problem: Problem
     X: Float[Array, "samples ..."]  # the samples of all clients, one after another; this client's where rows is None
     y: Num[Array, "..."]  # this client's labels: of each batch, or all where gradients are full
-    rows: Int[Array, "steps batch"] | None  # where in X the samples of each batch are; None: the full gradient
+    rows: Int[Array, "steps batch"] | None  # where in X the samples of each batch are; None: X has them batch by batch
     share: Float[Array, "..."]  # what each sample counts in the mean
     round: Float[Array, ""]
     count: Float[Array, ""]
@@ -45,17 +59,16 @@ class Steps(eqx.Module):
     shared_key: PRNGKeyArray  # of those that all clients share
     plan: Plan = eqx.field(static=True)
     stream: Stream | None = None  # where samples come from, if they are drawn afresh at every step
+    client: WholeClient | None = None  # all samples, where steps see batches of them
 
     def batch(self, k: Float[Array, ""]) -> tuple[Array, Array, Array]:
         """The k-th batch: features, labels, and what each sample counts."""
         if self.stream is not None:
             return *self.stream.batch(k), self.share
-        if self.rows is None:
+        if self.plan.batch is None:  # the full gradient
             return self.X, self.y, self.share
         i = jnp.asarray(k).astype(jnp.int32)
-        # One gather of the batch's rows out of all clients' data: no client's data is copied.
-        X = self.X.at[self.rows[i]].get(mode="promise_in_bounds")
-        return X, self.y[i], self.share[i]
+        return self.X[i] if self.rows is None else taken(self.X, self.rows[i]), self.y[i], self.share[i]
 
     def gradient(self, w: PyTree, k: Float[Array, ""]) -> PyTree:
         """G_k(w)"""
@@ -64,6 +77,13 @@ class Steps(eqx.Module):
     def loss_and_gradient(self, w: PyTree, k: Float[Array, ""]) -> tuple[Float[Array, ""], PyTree]:
         """The mean loss at w on the k-th batch, and G_k(w)"""
         return jax.value_and_grad(self.problem.mean_loss)(w, *self.batch(k))
+
+    def full_gradient(self, w: PyTree) -> PyTree:
+        """The gradient at w on all samples of the client"""
+        if self.stream is not None:
+            raise ValueError("samples that are drawn afresh at every step have no full gradient")
+        samples = self.batch(jnp.zeros_like(self.count)) if self.client is None else self.client.samples()
+        return jax.grad(self.problem.mean_loss)(w, *samples)
 
     def clipped_sum(self, w: PyTree, k: Float[Array, ""], clip: Float[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
         """The sum of the gradients at w of the samples of the k-th batch, each cut to a norm; a whole batch's size"""
@@ -93,6 +113,11 @@ class Steps(eqx.Module):
         return jax.lax.scan(body, carry, counter)[0]
 
 
+def taken(X: Float[Array, "samples ..."], rows: Int[Array, "..."]) -> Float[Array, "..."]:
+    """One gather of these rows out of all clients' data: no client's data is copied."""
+    return X.at[rows].get(mode="promise_in_bounds")
+
+
 class ClientView(NamedTuple):
     """A client, as its local steps see it."""
 
@@ -106,6 +131,27 @@ class RoundContext(NamedTuple):
 
     key: PRNGKeyArray  # of the round
     number: Float[Array, ""]  # the round, counted from the start of the stage
+    batches: AbstractBatches | None = None  # what draws the batches; None: uniformly
+
+
+def client_round(data: Data, plan: Plan, client: ClientView, context: RoundContext) -> ClientRound:
+    """What the batches of a client's round may depend on."""
+    position = client.position
+    key = sampling.client_key(context.key, data.ids[position])
+    keys = sampling.batches_key(key), sampling.step_keys(key, plan.steps)
+    # Padded to the largest client, whatever tier this one is in: the draws are the same wherever it lies.
+    own = data.whole(position, data.widest)
+    return ClientRound(*keys, context.number.astype(jnp.int32), data.sizes[position], *own)
+
+
+def sampled_batches(
+    batches: AbstractBatches, data: Data, plan: Plan, client: ClientView, context: RoundContext
+) -> tuple[Int[Array, "steps batch"], Float[Array, "steps batch"]]:
+    """The batches that a sampler draws, and what each of their samples counts: NaN where there is no such sample."""
+    drawn = batches.draw(client_round(data, plan, client, context))
+    share = jnp.full(drawn.rows.shape, 1 / drawn.rows.shape[1], data.dtype) if drawn.share is None else drawn.share
+    there = (drawn.rows >= 0) & (drawn.rows < data.sizes[client.position])
+    return jnp.where(there, drawn.rows, 0), jnp.where(there, share, jnp.nan)
 
 
 def make_steps(problem: Problem, data: Data, plan: Plan, client: ClientView, context: RoundContext) -> Steps:
@@ -126,6 +172,12 @@ def make_steps(problem: Problem, data: Data, plan: Plan, client: ClientView, con
         X, y = data.whole(position, width) if client.own is None else client.own
         share = means(jnp.arange(width, dtype=jnp.int32) < n, dtype)
         return Steps(problem, X, y, None, share, round, steps, *keys, plan)
+    X, y = data.flat()
+    whole = WholeClient(data, position, width)
+    if context.batches is not None:
+        chosen, share = sampled_batches(context.batches, data, plan, client, context)
+        rows = data.start(position) + chosen
+        return Steps(problem, X, y[rows], rows, share, round, steps, *keys, plan, client=whole)
     if plan.epochs is None:
         chosen, real = sampling.random_batches(key, n, most, plan.batch, plan.steps, width)
         count = steps
@@ -135,6 +187,8 @@ def make_steps(problem: Problem, data: Data, plan: Plan, client: ClientView, con
         plan = dataclasses.replace(plan, steps=min(plan.steps, chosen.shape[0]))
     # A batch that is larger than the client has only padding at its end.
     chosen, real = chosen[:, :width], real[:, :width]
-    X, y = data.flat()
     rows = data.start(position) + chosen
-    return Steps(problem, X, y[rows], rows, means(real, dtype), round, count, *keys, plan)
+    labels, share = y[rows], means(real, dtype)
+    if plan.gathered:
+        X, rows = taken(X, rows), None
+    return Steps(problem, X, labels, rows, share, round, count, *keys, plan, client=whole)

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
 from cofed._util.trees import nbytes
 from cofed.algorithms.base import AbstractAlgorithm
+from cofed.batches import AbstractBatches
 from cofed.engine import evaluate
 from cofed.engine.client_loop import AbstractClientLoop
 from cofed.engine.data import Data
@@ -76,6 +77,7 @@ class AbstractTask(eqx.Module, Generic[A]):
     metrics: dict[str, Callable] = eqx.field(default_factory=dict)
     recording: Recording = eqx.field(static=True, default=Recording())
     measured: Data | None = None  # what rows are measured on, where that is not the data of the rounds
+    batches: AbstractBatches | None = None  # what draws the batches of local steps; None: uniformly
 
     @abstractmethod
     def spread_start(self, w0: PyTree) -> PyTree:
@@ -161,9 +163,12 @@ class AbstractTask(eqx.Module, Generic[A]):
 
     def first_steps(self) -> Steps:
         """The first client's local steps in round 0, to look at shapes."""
-        client = ClientView(jnp.zeros((), jnp.int32))
-        context = RoundContext(jax.random.key(0), jnp.zeros((), self.data.dtype))
-        return make_steps(self.problem, self.data, self.plan, client, context)
+        return make_steps(self.problem, self.data, self.plan, *self.first_client())
+
+    def first_client(self) -> tuple[ClientView, RoundContext]:
+        """The first client, and round 0."""
+        context = RoundContext(jax.random.key(0), jnp.zeros((), self.data.dtype), self.batches)
+        return ClientView(jnp.zeros((), jnp.int32)), context
 
     def message_bytes(self, w0: PyTree) -> tuple[int, int, int]:
         """The sizes of a round's messages down and up, and of the one before the first round (see `Messages`)."""

@@ -10,20 +10,23 @@ import equinox as eqx
 import jax
 import numpy as np
 import numpy.typing as npt
+from jax.sharding import Mesh
 from jaxtyping import PyTree
 
 from cofed._util import checks
 from cofed._util.programs import keep_programs
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
+from cofed.batches import AbstractBatches
 from cofed.clocks import Clock
 from cofed.engine import folders
 from cofed.engine.grid import MEMORY, Group, group_by_program, slices, state_shapes
 from cofed.engine.grid_rounds import evaluated, run_slice, trial
-from cofed.engine.job import Job, prepare
+from cofed.engine.job import Job, linear_algebra, prepare
 from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.ranking import Criterion, Trial, Tuning, maximised, rank
 from cofed.engine.spec import RunSpec, check_kinds, checked_metrics
+from cofed.engine.spreading import for_grid
 from cofed.engine.tuning_record import TuningFolder, describe
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
@@ -43,7 +46,7 @@ def tune(
     maximise: bool | None = None,
     local_steps: int | None = None,
     local_epochs: int | None = None,
-    batch_size: int | None = None,
+    batch_size: Given[int | AbstractBatches | None] = None,
     clients_per_round: Given[int | AbstractSampler | None] = None,
     weights: Given[str | npt.ArrayLike] = "uniform",
     topology: Topology | None = None,
@@ -56,6 +59,7 @@ def tune(
     metrics: Mapping[str, Callable] | None = None,
     evaluation: Federation | None = None,
     memory: int = MEMORY,
+    cores: int | None = None,
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
 ) -> Tuning:
@@ -91,6 +95,9 @@ def tune(
         Rounds between evaluations; None evaluates about 20 times.
     memory : int
         Bytes that the configurations that run together may take; a larger grid runs in slices.
+    cores : int, optional
+        Over how many cores to spread the configurations, as devices that each have all data; None leaves the cores to
+        the compiler, which on two is as fast (see docs/performance.md). Results are the same, to round-off.
     checkpoint : str or Path, optional
         A folder to save the work in: the same call continues where it was stopped or killed, with the same bits.
     progress : bool, optional
@@ -127,6 +134,7 @@ def tune(
     check_kinds(problem, federation)
     checks.optional_flag("progress", progress)
     checks.integer("memory", memory, most=None)
+    most = checks.optional_integer("cores", cores)
     algorithms = checked_grid(grid, problem)
     rounds = checks.integer("rounds", rounds)
     spec = RunSpec(
@@ -165,10 +173,11 @@ def tune(
             folder.begin(describe(spec, algorithms, start) | {"memory": memory})
         stop = stack.enter_context(interruptible())
         bar = stack.enter_context(Bar("tuning", len(algorithms), 0, wanted(progress), "configurations"))
+        meshes = [for_grid(job.spec, len(group.members), most) for group, job in zip(groups, jobs, strict=True)]
         parts = [
-            Part(job, group, places)
-            for group, job in zip(groups, jobs, strict=True)
-            for places in slices(len(group.members), job, start, memory)
+            Part(job, group, places, mesh)
+            for group, job, mesh in zip(groups, jobs, meshes, strict=True)
+            for places in slices(len(group.members), job, start, memory if mesh is None else memory // mesh.size)
         ]
         trials = run_parts(parts, start, folder, stop, bar)
     ordered = [trials.get(i, Trial({})) for i in range(len(algorithms))]
@@ -210,6 +219,7 @@ class Part:
     job: Job
     group: Group
     places: range  # in the group
+    mesh: Mesh | None  # the devices over which it is spread
 
 
 def run_parts(
@@ -221,7 +231,9 @@ def run_parts(
         if stop.is_set():
             break
         members = [part.group.stages[i] for i in part.places]
-        curves = run_slice(part.job, members, start, stop, None if folder is None else folder.part(number))
+        file = None if folder is None else folder.part(number)
+        with linear_algebra(part.job.spec):
+            curves = run_slice(part.job, members, start, stop, file, part.mesh)
         for place, i in enumerate(part.places):
             trials[part.group.members[i]] = trial(part.job, curves, place)
         ends = [float(one.curve["objective"][-1]) for one in trials.values() if one.curve]

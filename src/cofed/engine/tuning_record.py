@@ -21,6 +21,7 @@ from cofed._util.files import atomically, read_json, write_json
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine import fingerprints, recorded
 from cofed.engine.checkpoint import arrays, part, unflatten
+from cofed.engine.contracts import metric_arguments
 from cofed.engine.spec import RunSpec
 from cofed.engine.state import State
 from cofed.samplers import AbstractSampler
@@ -47,7 +48,7 @@ def describe(spec: RunSpec, algorithms: Sequence[AbstractAlgorithm], start: PyTr
     """All that the curves of a tuning depend on, as JSON."""
     given = spec.clients_per_round
     parts = {"sampler": given if isinstance(given, AbstractSampler) else None}
-    parts |= {name: getattr(spec, name) for name in ("clock", "mean", "steps_by_client")}
+    parts |= {name: getattr(spec, name) for name in ("batches", "clock", "mean", "steps_by_client")}
     there = {name: fingerprints.outline(part) for name, part in parts.items() if part is not None}
     return there | {
         "problem": fingerprints.outline(spec.problem),
@@ -58,7 +59,10 @@ def describe(spec: RunSpec, algorithms: Sequence[AbstractAlgorithm], start: PyTr
         "weights": fingerprints.outline(spec.weights if isinstance(spec.weights, str) else np.asarray(spec.weights)),
         "metrics": fingerprints.outline(dict(spec.metrics)),
         "code of the metrics": {
-            "dict": {name: fingerprints.code_of(metric, start) for name, metric in spec.metrics.items()}
+            "dict": {
+                name: fingerprints.code_of(metric, *metric_arguments(spec.problem, spec.federation, metric, start))
+                for name, metric in spec.metrics.items()
+            }
         },
         "evaluation": None if spec.evaluation is None else fingerprints.fingerprint(spec.evaluation),
         "federation": fingerprints.fingerprint(spec.federation),

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from cofed._util import machine, naming
+from cofed._util import cores, machine, naming
 from cofed._util.checks import shown
 from cofed._util.types import Given
 from cofed.federation import arrays, rows
@@ -19,6 +19,8 @@ from cofed.federation.base import Draw, Samples, normalized_weights, require_ref
 from cofed.federation.loaders import Loaders
 from cofed.federation.rows import Rows
 from cofed.federation.splitting import AbstractSplittable
+
+cores.split_processor()  # JAX starts with the first array, most often a federation's, and then its devices are fixed
 
 
 class Federation(eqx.Module, Loaders, AbstractSplittable):
@@ -181,10 +183,10 @@ class Federation(eqx.Module, Loaders, AbstractSplittable):
         """All labels, padding included."""
         return np.asarray(self.rows.y)
 
-    def example(self) -> tuple[Array, Array]:
+    def example(self) -> tuple[Array | np.ndarray, Array | np.ndarray]:
         """x and y of the first client's first sample."""
         first = (0, 0) if self.rows.tiers is None else 0
-        return self.rows.X[first], self.rows.y[first]
+        return part_of(self.rows.X, first), part_of(self.rows.y, first)
 
     def check_labels(self, refuses: Given[Callable[[np.ndarray], str | None]]) -> None:
         require_refusal(refuses)
@@ -314,3 +316,10 @@ class Federation(eqx.Module, Loaders, AbstractSplittable):
         else:
             samples = "a stream, " if self.draw is not None else f"{self._samples_shown()}, "
         return f"Federation({self.n_clients} clients, {samples}{features}, {self.dtype})"
+
+
+def part_of(array: Array, place: int | tuple[int, ...]) -> Array | np.ndarray:
+    """array[place]: where the array lies in the processor's memory by NumPy, which copies and compiles nothing."""
+    if isinstance(array, Tracer) or not array.is_fully_addressable:
+        return array[place]
+    return np.asarray(np.asarray(array)[place]) if all(d.platform == "cpu" for d in array.devices()) else array[place]

@@ -3,6 +3,7 @@
 import math
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
@@ -52,8 +53,17 @@ class Linear(AbstractModel):
     def __call__(self, w: Weights, x: Sample) -> Float[Array, "..."]:
         if x.ndim != 1:  # a product with an array of higher rank would be something else
             raise ValueError(f"Linear predicts from one sample X[i], a vector, got one of shape {x.shape}")
-        prediction = x @ w.coef
+        prediction = x @ (w.coef if w.coef.ndim == 1 else by_output(jnp.asarray(w.coef)))
         return prediction if w.intercept is None else prediction + w.intercept
+
+
+def by_output(coef: Float[Array, "d k"]) -> Float[Array, "d k"]:
+    """The same matrix, in memory one output after another.
+
+    Products with it, and those of its gradient, then go along rows of d numbers, and not of a few outputs. The barrier
+    keeps XLA from taking the two transpositions for nothing.
+    """
+    return jax.lax.optimization_barrier(coef.T).T
 
 
 class Trace(AbstractModel):

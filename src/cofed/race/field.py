@@ -104,7 +104,7 @@ def alone() -> None:
 class one_thread_each:
     """Within it, processes that are started take one thread for linear algebra and compiled programs."""
 
-    names = ("NPROC", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    names = ("NPROC", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "COFED_CORES")
 
     def __enter__(self) -> None:
         self.before = {name: os.environ.get(name) for name in self.names}

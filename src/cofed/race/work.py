@@ -57,6 +57,11 @@ class CountedSteps:
         self.gradients += self.times
         return self.probe.loss_and_gradient(w, k)
 
+    def full_gradient(self, w: PyTree) -> PyTree:
+        """Count one: no method of the race takes it beside batches."""
+        self.gradients += self.times
+        return self.probe.full_gradient(w)
+
     def clipped_sum(self, w: PyTree, k: Float[Array, ""], clip: Float[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
         """Count one: it is a gradient of every sample, and their sum."""
         self.gradients += self.times
@@ -118,7 +123,8 @@ def round_cost(spec: RunSpec) -> RoundCost:
 
 def batch_share(spec: RunSpec) -> float:
     """The part of an average client's samples that a gradient is of."""
-    return 1.0 if spec.batch_size is None else spec.batch_size * spec.federation.n_clients / spec.federation.n_samples
+    batch = spec.batch_size
+    return batch * spec.federation.n_clients / spec.federation.n_samples if isinstance(batch, int) else 1.0
 
 
 def drawn_share(algorithm: AbstractAlgorithm, steps: int) -> float:

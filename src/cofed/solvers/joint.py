@@ -10,14 +10,13 @@ Reference   chen2021, (3.7) and (4.8). Clients share d numbers and a d x d matri
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Float
 
-from cofed._util.programs import keep_programs
+from cofed._util.programs import keep_programs, program
 from cofed._util.scalars import require_nonnegative
 from cofed._util.types import Given
 from cofed.federation import Federation
@@ -171,7 +170,7 @@ def cross_validate(
     return [own[:, fold >= 0] for own, fold in zip(found, fold_of, strict=True)], [fold >= 0 for fold in fold_of]
 
 
-@eqx.filter_jit
+@program
 def sample_losses(data: Glm, theta: Float[Array, "s m q"]) -> Float[Array, "s m n"]:
     """The loss of every sample of a stack of clients, for every strength."""
     found = over_stack(lambda own, mine: jax.vmap(own.losses)(mine), data, jnp.swapaxes(theta, 0, 1))
@@ -193,7 +192,7 @@ def values(data: ClientStacks, rho: Float[Array, " q"], theta: Models) -> Float[
     return data.each(lambda own, w: own.total(w) / own.w.sum() + (rho * w) @ w / 2, theta)
 
 
-@eqx.filter_jit
+@program
 def solve_joint(data: ClientStacks, p: Array, rho: Array, strength: Array, start: Models) -> Models:
     """0 < lambda < infinity: the common model, eliminated, is the weighted mean of the clients'."""
 
@@ -216,7 +215,7 @@ def solve_joint(data: ClientStacks, p: Array, rho: Array, strength: Array, start
     return damped_newton(value, step, start, LIMITS)[0]
 
 
-@eqx.filter_jit
+@program
 def solve_alone(data: ClientStacks, p: Array, rho: Array, strength: Array, start: Models) -> Models:
     """lambda = 0: every client's own problem, one after another, each with steps of its own length."""
 
@@ -233,7 +232,7 @@ def solve_alone(data: ClientStacks, p: Array, rho: Array, strength: Array, start
     return data.each(one, start)
 
 
-@eqx.filter_jit
+@program
 def solve_shared(data: ClientStacks, p: Array, rho: Array, strength: Array, start: Models) -> Models:
     """lambda = infinity: one model for all."""
     everywhere = lambda w: jnp.broadcast_to(w, start.shape)  # noqa: E731

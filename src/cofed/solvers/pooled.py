@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
 from cofed._util import checks, naming, trees
-from cofed._util.programs import keep_programs
+from cofed._util.programs import keep_programs, program
 from cofed._util.types import Given
 from cofed.engine import evaluate
 from cofed.engine.data import Data, data_of
@@ -172,7 +171,7 @@ def solve_local(
     return solve_pooled(problem, own, w0=w0, tol=tol, max_iterations=max_iterations)
 
 
-@eqx.filter_jit
+@program
 def fista(
     problem: Problem, data: Data, start: PyTree, tol: Float[Array, ""], most: int
 ) -> tuple[Iterate, Bool[Array, ""]]:

@@ -1,9 +1,4 @@
-"""Metrics of a model, as functions of its parameters: for `cofed.run(..., metrics={"f1": cofed.metrics.f1(truth)})`.
-
-A metric of your own is any function of the parameters that computes one number with jax.numpy. It is compiled when it
-is first used: a global variable that it reads keeps the value of that moment, and later changes go unnoticed. Make a
-number that changes between runs a field of an `equinox.Module`, as the metrics here do.
-"""
+"""Metrics that are functions of the model's parameters."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -13,20 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Array, Bool, PyTree, Scalar
+from jaxtyping import Array, Bool, Float, Num, PyTree, Scalar
 
 from cofed._util import checks, trees
 from cofed._util.types import Given
-
-__all__ = ["density", "distance", "f1", "higher_is_better", "rank", "support"]
+from cofed.metrics.on_data import AbstractDataMetric, HigherIsBetter
 
 # Metrics are modules, not closures: their numbers are traced, so another truth or threshold compiles nothing new.
 Metric: TypeAlias = Callable[[PyTree], Scalar]
 Truth: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]  # of one leaf, or of leaves by name
-
-
-class HigherIsBetter(eqx.Module):
-    """A metric of which more is better: `cofed.tune` maximises it."""
 
 
 class Declared(HigherIsBetter):
@@ -38,13 +28,22 @@ class Declared(HigherIsBetter):
         return self.metric(w)
 
 
-def higher_is_better(metric: Given[Metric]) -> Metric:
+class DeclaredOnData(AbstractDataMetric, HigherIsBetter):
+    """A user's own metric of data, declared to be better the higher it is."""
+
+    metric: AbstractDataMetric
+
+    def __call__(self, predictions: Float[Array, "n ..."], y: Num[Array, "n ..."], share: Float[Array, " n"]) -> Any:
+        return self.metric(predictions, y, share)
+
+
+def higher_is_better(metric: Given[Metric | AbstractDataMetric]) -> Metric | AbstractDataMetric:
     """Declare that more of a metric of your own is better.
 
     Parameters
     ----------
     metric : callable
-        A function of the model that gives one number.
+        A function of the model that gives one number, or a metric of data.
 
     Returns
     -------
@@ -65,7 +64,7 @@ def higher_is_better(metric: Given[Metric]) -> Metric:
     """
     if not callable(metric) or isinstance(metric, type):
         raise TypeError(f"metric must be a function of the model, got {type(metric).__name__}")
-    return Declared(metric)
+    return DeclaredOnData(metric) if isinstance(metric, AbstractDataMetric) else Declared(metric)
 
 
 class Density(eqx.Module):

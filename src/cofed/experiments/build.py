@@ -9,13 +9,15 @@ from typing import Any
 
 import equinox as eqx
 from jaxtyping import PyTree
+from pydantic import BaseModel
 
 import cofed
 from cofed._util.files import digest
 from cofed._util.toml_mistakes import line_of
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.experiments import registry, schema
-from cofed.experiments.import_path import source_file
+from cofed.experiments.functions import FunctionTable
+from cofed.experiments.import_path import import_function, source_file
 from cofed.experiments.measure import columns_of
 from cofed.experiments.schema import ChosenTable, ExperimentFile, FileError, ProblemTable
 from cofed.experiments.specification import Comparison, Experiment, Method, Setup, View, combinations
@@ -29,7 +31,8 @@ def as_experiment(path: Path, file: ExperimentFile) -> Experiment:
     with located(f"{path}, problem"):
         problem(file.problem)
     methods = methods_of(path, file)
-    columns = [*dict.fromkeys(file.columns), *(column for column in file.metrics if column not in file.columns)]
+    metrics = [name.rpartition(":")[2] for name in file.metrics]
+    columns = [*dict.fromkeys(file.columns), *(column for column in metrics if column not in file.columns)]
     run = file.run.model_dump(exclude_none=True)
     every = run.setdefault("evaluate_every", max(1, file.run.rounds // 50))
     numbers = {
@@ -39,7 +42,7 @@ def as_experiment(path: Path, file: ExperimentFile) -> Experiment:
         "file": file.model_dump(exclude_none=True),
         "data": content_of(file, path.parent),
     }
-    code = code_of(file)
+    code = code_of(file, path.parent)
     return Experiment(
         id=path.stem,
         title=file.title,
@@ -84,6 +87,8 @@ def methods_of(path: Path, file: ExperimentFile) -> list[Method]:
 def make_algorithm(kind: type[eqx.Module], /, **given: object) -> AbstractAlgorithm:
     """The algorithm; a class of the user's own need not derive from a contract."""
     made = kind(**given)
+    if kind.__module__.startswith("cofed."):
+        return as_algorithm(made)
     for field in registry.fields_of(kind):
         check_value(field.name, getattr(made, field.name, None), bool(field.metadata.get("static")))
     return as_algorithm(made)
@@ -106,6 +111,14 @@ def class_of(table: ChosenTable) -> type[eqx.Module]:
 def grid_of(table: ChosenTable) -> dict[str, tuple[Any, ...]]:
     """The values to try for each key that a table gives; a table inside it gives all that it stands for."""
     grid: dict[str, tuple[Any, ...]] = {}
+    given: dict[str, Any] = dict(table)
+    if class_of(table) is cofed.ServerOptimizer:
+        options = {name: tuple(v) if isinstance(v, list) else (v,) for name, v in given["optimizer"].options.items()}
+        grid = {"optimizer": (given["optimizer"].function,), "options": tuple(combinations(options))}
+        return {"algorithm": tuple(everything_of(given["algorithm"])), **grid}
+    if class_of(table) is cofed.Scheduled:
+        schedules = {name: function.schedule() for name, function in given["schedules"].items()}
+        return {"algorithm": tuple(everything_of(given["algorithm"])), "schedules": (schedules,)}
     for key in registry.keys_of(class_of(table)):
         value = getattr(table, key.name)
         several = isinstance(value, list) and key.type in schema.NUMBERS
@@ -121,22 +134,25 @@ def everything_of(table: ChosenTable) -> list[eqx.Module]:
     return [class_of(table)(**choice) for choice in combinations(grid_of(table))]
 
 
-def tables_in(table: ChosenTable) -> Iterator[ChosenTable]:
-    """A table, and those inside it."""
-    yield table
-    for part in registry.parts_of(class_of(table)):
-        if isinstance(value := getattr(table, part.name), ChosenTable):
-            yield from tables_in(value)
+def names_in(said: object) -> Iterator[str]:
+    """The names of classes and functions in a part of a file."""
+    if isinstance(said, ChosenTable):
+        yield getattr(said, said.chosen_by)
+    if isinstance(said, FunctionTable):
+        yield said.name
+    inside = []
+    if isinstance(said, BaseModel):
+        inside = [getattr(said, name) for name in type(said).model_fields]
+    elif isinstance(said, (dict, list)):
+        inside = said.values() if isinstance(said, dict) else said
+    for part in inside:
+        yield from names_in(part)
 
 
-def code_of(file: ExperimentFile) -> dict[str, str]:
-    """A hash of the source of every algorithm of the user's own: results are of their content."""
-    found = {}
-    for table in itertools.chain.from_iterable(tables_in(table) for table in file.algorithms):
-        name, source = getattr(table, table.chosen_by), source_file(class_of(table))
-        if ":" in name and source is not None:
-            found[name] = digest(source)[:16]
-    return found
+def code_of(file: ExperimentFile, folder: Path) -> dict[str, str]:
+    """A hash of the source of all code of the user's own: results are of its content."""
+    sources = {name: source_file(name, folder) for name in (*names_in(file), *file.metrics) if ":" in name}
+    return {name: digest(source)[:16] for name, source in sources.items() if source is not None}
 
 
 def content_of(file: ExperimentFile, folder: Path) -> str:
@@ -169,9 +185,12 @@ def set_up(file: ExperimentFile, seed: int, folder: Path, run: Mapping[str, Any]
         options["topology"] = getattr(cofed.topologies, options["topology"])(federation.n_clients)
     if file.run.clock is not None:
         options["clock"] = cofed.Clock(**file.run.clock.model_dump())
-    if file.run.mean is not None:
-        [options["mean"]] = everything_of(file.run.mean)
-    setup = Setup(problem(file.problem), federation, options, metrics(file.metrics, truth, source), test, data=words)
+    for key in ("batch_size", "clients_per_round", "mean"):
+        if isinstance(table := getattr(file.run, key), ChosenTable):
+            [options[key]] = everything_of(table)
+    own = {name.partition(":")[2]: import_function(name, folder) for name in file.metrics if ":" in name}
+    known = metrics([name for name in file.metrics if ":" not in name], truth, source)
+    setup = Setup(problem(file.problem), federation, options, known | own, test, data=words)
     check_columns(file, setup)
     return setup
 
@@ -180,7 +199,7 @@ def check_columns(file: ExperimentFile, setup: Setup) -> None:
     """Columns to draw and to rank by must be there, before anything runs."""
     setup.problem.check(setup.federation)
     known = columns_of(setup)
-    over_nodes = [f"{name}_{kind}" for name in ("objective", *file.metrics) for kind in ("min", "mean", "max")]
+    over_nodes = [f"{name}_{kind}" for name in ("objective", *setup.metrics) for kind in ("min", "mean", "max")]
     gossip = ["consensus", *over_nodes] if setup.run.get("topology") else []
     clock = ["simulated_seconds"] if setup.run.get("clock") else []
     personal = [f"personal_{name}" for name in PERSONAL if name in known] if has_personal_models(file, setup) else []

@@ -125,7 +125,8 @@ def summary(folder: Path) -> Table:
     numbers = pd.read_parquet(folder / "numbers.parquet")
     last = numbers.loc[numbers.groupby(["algorithm", "seed"])["round"].idxmax()]
     asked = config["numbers"]["file"]
-    columns = [c for c in (*asked["columns"], *asked["metrics"], "seconds") if c in numbers]
+    metrics = [name.rpartition(":")[2] for name in asked["metrics"]]  # one's own go by import path
+    columns = [c for c in (*asked["columns"], *metrics, "seconds") if c in numbers]
     shown = Table(title=config["title"])
     for name in ("algorithm", "hyperparameters", *columns, "outcome"):
         shown.add_column(name, justify="right" if name in columns else "left")

@@ -1,4 +1,4 @@
-"""Algorithms of the user's own, by import path: `package.module:Class`.
+"""Code of the user's own, by import path: `package.module:Class`, or a function or an object in its place.
 
 Importing a module runs its code, with the rights of whoever runs the experiment file. So a file that names an import
 path is as much to be trusted as a Python script.
@@ -9,9 +9,10 @@ import difflib
 import importlib
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import equinox as eqx
 
@@ -19,11 +20,11 @@ from cofed._util.contracts import lacking
 from cofed.algorithms.base import FORMS, AbstractAlgorithm, AbstractGossipAlgorithm, AbstractServerAlgorithm, forms_of
 
 
-class NotAnAlgorithm(ValueError):
-    """Why an import path does not lead to an algorithm, in a sentence."""
+class NotImportable(ValueError):
+    """Why an import path does not lead to what is wanted there, in a sentence."""
 
 
-def import_algorithm(path: str, folder: Path) -> type[eqx.Module]:
+def import_class(path: str, folder: Path, contract: type[eqx.Module]) -> type[eqx.Module]:
     """The class at an import path.
 
     Parameters
@@ -32,27 +33,46 @@ def import_algorithm(path: str, folder: Path) -> type[eqx.Module]:
         `package.module:Class`.
     folder
         Where modules are looked for that are not installed: the experiment file's own folder.
-
-    Returns
-    -------
-    type
-        A class with all methods of one of the contracts of `cofed.algorithms.base`.
+    contract
+        What it must derive from. An algorithm may also have all methods of one of the contracts of
+        `cofed.algorithms.base` without deriving from it.
 
     Raises
     ------
-    NotAnAlgorithm
-        If there is no such module or class, if importing it fails, or if the class is no algorithm.
+    NotImportable
+        If there is no such module or class, if importing it fails, or if the class is something else.
     """
+    kind, name = import_object(path, folder), path.partition(":")[2]
+    if contract is AbstractAlgorithm:
+        return checked(kind, name)
+    if not isinstance(kind, type) or not issubclass(kind, contract):
+        raise NotImportable(f"{name} is no class that derives from {contract.__name__} of cofed")
+    if kind.__abstractmethods__:
+        missing = ", ".join(sorted(kind.__abstractmethods__))
+        raise NotImportable(f"{name} lacks {missing}, which {contract.__name__} asks for and explains")
+    return kind
+
+
+def import_function(path: str, folder: Path) -> Callable[..., Any]:
+    """The function at an import path, or any other object that can be called; `import_class` has the rest."""
+    found, name = import_object(path, folder), path.partition(":")[2]
+    if not callable(found) or isinstance(found, type):
+        raise NotImportable(f"{name} is no function")
+    return found
+
+
+def import_object(path: str, folder: Path) -> Any:
+    """Whatever is at an import path."""
     module_name, _, name = path.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), name)):
-        raise NotAnAlgorithm("an import path is written package.module:Class")
+        raise NotImportable("an import path is written package.module:Class")
     module = import_module(module_name, folder)
-    kind = vars(module).get(name)
-    if kind is None:
+    found = vars(module).get(name)
+    if found is None:
         near = difflib.get_close_matches(name, vars(module), 1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise NotAnAlgorithm(f"the module {module_name} ({module.__file__}) has no {name!r}{hint}")
-    return checked(kind, name)
+        raise NotImportable(f"the module {module_name} ({module.__file__}) has no {name!r}{hint}")
+    return found
 
 
 def import_module(name: str, folder: Path) -> ModuleType:
@@ -63,10 +83,10 @@ def import_module(name: str, folder: Path) -> ModuleType:
         except ModuleNotFoundError as error:
             if error.name is not None and f"{name}.".startswith(f"{error.name}."):
                 place = folder.resolve()
-                raise NotAnAlgorithm(f"there is no module {name}, neither installed nor in {place}") from error
-            raise NotAnAlgorithm(f"the module {name} cannot be imported: {error}") from error
+                raise NotImportable(f"there is no module {name}, neither installed nor in {place}") from error
+            raise NotImportable(f"the module {name} cannot be imported: {error}") from error
         except Exception as error:  # it is the user's own code
-            raise NotAnAlgorithm(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error
+            raise NotImportable(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 @contextlib.contextmanager
@@ -84,7 +104,7 @@ def also_from(folder: Path) -> Iterator[None]:
 def checked(kind: object, name: str) -> type[eqx.Module]:
     """The class, which must have all methods of a contract."""
     if not isinstance(kind, type):
-        raise NotAnAlgorithm(f"{name} is no class")
+        raise NotImportable(f"{name} is no class")
     if issubclass(kind, AbstractAlgorithm):
         forms = [form for form in FORMS.values() if issubclass(kind, form)]
         missing = sorted(kind.__abstractmethods__)
@@ -93,18 +113,20 @@ def checked(kind: object, name: str) -> type[eqx.Module]:
         missing = [method for form in forms for method in lacking(kind, form)]
     if not forms:
         both = f"{AbstractServerAlgorithm.__name__} or {AbstractGossipAlgorithm.__name__}"
-        raise NotAnAlgorithm(f"{name} is no algorithm: one of your own derives from {both} of cofed")
+        raise NotImportable(f"{name} is no algorithm: one of your own derives from {both} of cofed")
     if missing:
         contract = forms[0].__name__
-        raise NotAnAlgorithm(f"{name} lacks {', '.join(missing)}, which {contract} asks for and explains")
+        raise NotImportable(f"{name} lacks {', '.join(missing)}, which {contract} asks for and explains")
     if not issubclass(kind, eqx.Module):
-        raise NotAnAlgorithm(f"{name} is no equinox.Module; derive it from {forms[0].__name__}")
+        raise NotImportable(f"{name} is no equinox.Module; derive it from {forms[0].__name__}")
     return kind
 
 
-def source_file(kind: type) -> Path | None:
-    """The file that a class is written in, where there is one."""
+def source_file(path: str, folder: Path) -> Path | None:
+    """The file that what is at an import path is written in, where there is one."""
+    found = import_object(path, folder)
     with contextlib.suppress(TypeError, OSError):
-        found = inspect.getsourcefile(kind)
-        return None if found is None else Path(found)
-    return None
+        written = inspect.getsourcefile(found)
+        return None if written is None else Path(written)
+    place = import_module(path.partition(":")[0], folder).__file__  # of an object that is no class or function
+    return None if place is None else Path(place)

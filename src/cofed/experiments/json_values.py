@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ def described(value: object) -> Any:
     >>> import cofed
     >>> described([np.float32(0.5), cofed.Euclidean(), cofed.TopK(0.1)])
     [0.5, 'Euclidean', 'TopK(share=0.1)']
+    >>> described({"optimizer": described})
+    {'optimizer': 'described'}
     """
     if isinstance(value, (bool, int, float, str)) or value is None:
         return value
@@ -25,6 +28,8 @@ def described(value: object) -> Any:
         return [described(entry) for entry in value]
     if isinstance(value, dict):
         return {str(key): described(entry) for key, entry in value.items()}
+    if isinstance(value, FunctionType):  # one that another has made goes by the name of that
+        return value.__qualname__.partition(".<locals>")[0]
     if dataclasses.is_dataclass(value) and not dataclasses.fields(value):
         return type(value).__name__
     return re.sub(" at 0x[0-9a-f]+", "", repr(value))  # where an object is in memory says nothing about it

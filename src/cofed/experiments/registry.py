@@ -39,13 +39,25 @@ def public(contract: type[T]) -> dict[str, type[T]]:
     return {name: kind for name, kind in named.items() if isinstance(kind, type) and issubclass(kind, contract)}
 
 
-MADE_IN_PYTHON = ("Scheduled", "ServerOptimizer")  # of functions: an experiment file reaches it by a class of one's own
-ALGORITHMS = {name: kind for name, kind in public(AbstractAlgorithm).items() if name not in MADE_IN_PYTHON}
+def in_room(room: types.ModuleType, contract: type[T]) -> dict[str, type[T]]:
+    """The classes among a room's public names that fulfil a contract.
+
+    >>> sorted(in_room(cofed.means, cofed.means.AbstractMean))
+    ['Geometric', 'Median', 'Trimmed']
+    """
+    named = {name: getattr(room, name) for name in room.__all__ if not name.startswith("Abstract")}
+    return {name: kind for name, kind in named.items() if isinstance(kind, type) and issubclass(kind, contract)}
+
+
+OF_FUNCTIONS = ("Scheduled", "ServerOptimizer")  # their keys are functions: schema.py has tables for them
+ALGORITHMS = {name: kind for name, kind in public(AbstractAlgorithm).items() if name not in OF_FUNCTIONS}
 COMPRESSORS = public(AbstractCompressor)
 LOSSES = public(cofed.AbstractLoss)
 MIRRORS = public(cofed.AbstractMirror)
 MODELS = public(cofed.AbstractModel)
-MEANS = {name: getattr(cofed.means, name) for name in cofed.means.__all__ if not name.startswith("Abstract")}
+MEANS = in_room(cofed.means, cofed.means.AbstractMean)
+SAMPLERS = in_room(cofed.samplers, cofed.samplers.AbstractSampler)
+BATCHES = in_room(cofed.batches, cofed.batches.AbstractBatches)
 REGULARIZERS = {name: kind for name, kind in public(cofed.AbstractRegularizer).items() if name not in COMBINED}
 GENERATORS: dict[str, Callable[..., Synthetic]] = {
     name: getattr(cofed.datasets, name) for name in cofed.datasets.__all__ if name.startswith(PAPERS_DATA)
@@ -73,7 +85,7 @@ def keys_of(kind: Kind) -> Iterator[Key]:
     hints = hints_of(kind)
     for field in fields_of(kind):
         hint = hints[field.name]
-        if field.name in NOT_IN_FILES or contract_of(hint) is not None:
+        if field.name in NOT_IN_FILES or contract_of(hint) is not None or typing.get_origin(hint) is Callable:
             continue
         type_ = value_type(hint, None if field.default is dataclasses.MISSING else field.default)
         if hint is Any and type_ is float and field.metadata.get("static"):
@@ -152,7 +164,8 @@ def value_type(annotation: object, default: object) -> Any:
     if typing.get_origin(annotation) in (tuple, list, Sequence):
         return list[value_type(typing.get_args(annotation)[0], None)]
     if isinstance(annotation, type) and issubclass(annotation, jaxtyping.AbstractArray):
-        return float  # a hyperparameter, which is an array only while JAX traces it
+        # A hyperparameter is an array only while JAX traces it; what has a length is a list.
+        return list[float] if annotation.dim_str.strip() else float
     return annotation if annotation in (bool, int, float, str) else Any
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import equinox as eqx
 import pydantic
 from pydantic import (
     BaseModel,
@@ -23,15 +24,15 @@ from pydantic import (
     create_model,
     model_serializer,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 import cofed
 from cofed._util import toml_mistakes
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.compressors import AbstractCompressor
-from cofed.experiments import registry
-from cofed.experiments.import_path import NotAnAlgorithm, import_algorithm
+from cofed.experiments import functions, registry
+from cofed.experiments.import_path import NotImportable, import_class, import_function
 from cofed.experiments.registry import Kind
 
 METRICS = ("f1", "precision", "recall", "l1_error", "l2_error", "rank_found")
@@ -77,7 +78,7 @@ class NamedChoice:
     kinds: Mapping[str, Kind]
     grids: bool = False
     extra: Keys = field(default_factory=dict)
-    importable: bool = False  # whether an import path may stand for a name
+    contract: type[eqx.Module] | None = None  # what a class of one's own derives from; None: it may not be named
     fixed: Mapping[str, type[Strict]] = field(default_factory=dict)  # tables of no class or generator, by their tags
 
     def read(self, raw: object, info: Given[ValidationInfo[Reading]]) -> Strict:
@@ -99,13 +100,13 @@ class NamedChoice:
             return self.fixed[name]
         if isinstance(name, str) and name in self.kinds:
             return table_of(name, self.kinds[name], self)
-        if self.importable and isinstance(name, str) and ":" in name:
+        if self.contract is not None and isinstance(name, str) and ":" in name:
             try:
-                return table_of(name, import_algorithm(name, folder), self)
-            except NotAnAlgorithm as error:
+                return table_of(name, import_class(name, folder, self.contract), self)
+            except NotImportable as error:
                 raise PydanticCustomError("import_path", "{why}", {"tag": self.tag, "why": str(error)}) from error
-        own = ["package.module:Class"] if self.importable else []
-        if self.importable and isinstance(name, str) and "." in name:
+        own = ["package.module:Class"] if self.contract is not None else []
+        if own and isinstance(name, str) and "." in name:
             module, _, kind = name.rpartition(".")
             own = [f"package.module:Class (an import path has a colon: {module}:{kind})"]
         about = {"tag": self.tag, "allowed": [*sorted([*self.kinds, *self.fixed]), *own]}
@@ -122,7 +123,7 @@ def table_of(name: str, kind: Kind, choice: NamedChoice) -> type[ChosenTable]:
         keys[key.name] = (type_, ...) if key.required else (type_ | None, None)
     own_keys = [one for one in (choice.tag, *choice.extra) if one in {key.name for key in registry.keys_of(kind)}]
     if own_keys:
-        raise NotAnAlgorithm(f"{kind.__name__} has a field {own_keys[0]!r}, which is a key of the file; rename it")
+        raise NotImportable(f"{kind.__name__} has a field {own_keys[0]!r}, which is a key of the file; rename it")
     for part in registry.parts_of(kind):
         type_ = one_of(PARTS[part.type])
         keys[part.name] = (type_, ...) if part.required else (type_ | None, None)
@@ -136,18 +137,75 @@ def one_of(choice: NamedChoice) -> Any:
     return Annotated[SerializeAsAny[Strict], PlainValidator(choice.read)]
 
 
-ALGORITHM = NamedChoice("name", registry.ALGORITHMS, grids=True, extra={"label": (str | None, None)}, importable=True)
-COMPRESSOR = NamedChoice("name", registry.COMPRESSORS, grids=True)
-MIRROR = NamedChoice("name", registry.MIRRORS, grids=True)
-MEAN = NamedChoice("name", registry.MEANS)
-MODEL, LOSS = NamedChoice("name", registry.MODELS), NamedChoice("name", registry.LOSSES)
-REGULARIZER = NamedChoice("name", registry.REGULARIZERS, extra={"on": (str | list[str] | None, None)})
+LABEL: Keys = {"label": (str | None, None)}
+LABELLED_WRAPPERS: dict[str, type[Strict]] = {}  # filled below, with what such a table itself may hold
+WRAPPERS: dict[str, type[Strict]] = {}
+ALGORITHM = NamedChoice("name", registry.ALGORITHMS, True, LABEL, AbstractAlgorithm, LABELLED_WRAPPERS)
+COMPRESSOR = NamedChoice("name", registry.COMPRESSORS, grids=True, contract=AbstractCompressor)
+MIRROR = NamedChoice("name", registry.MIRRORS, grids=True, contract=cofed.AbstractMirror)
+MEAN = NamedChoice("name", registry.MEANS, contract=cofed.means.AbstractMean)
+SAMPLER = NamedChoice("name", registry.SAMPLERS, contract=cofed.samplers.AbstractSampler)
+BATCHES = NamedChoice("name", registry.BATCHES, contract=cofed.batches.AbstractBatches)
+MODEL = NamedChoice("name", registry.MODELS, contract=cofed.AbstractModel)
+LOSS = NamedChoice("name", registry.LOSSES, contract=cofed.AbstractLoss)
+ON: Keys = {"on": (str | list[str] | None, None)}
+REGULARIZER = NamedChoice("name", registry.REGULARIZERS, False, ON, cofed.AbstractRegularizer)
 # What a key of an algorithm holds whose value is no number: an algorithm inside an algorithm has no label.
 PARTS = {
-    AbstractAlgorithm: NamedChoice("name", registry.ALGORITHMS, grids=True, importable=True),
+    AbstractAlgorithm: NamedChoice("name", registry.ALGORITHMS, True, {}, AbstractAlgorithm, WRAPPERS),
     AbstractCompressor: COMPRESSOR,
     cofed.AbstractMirror: MIRROR,
 }
+FUNCTION = Annotated[SerializeAsAny[functions.FunctionTable], PlainValidator(functions.read)]
+
+
+def wrappers(extra: Keys) -> dict[str, type[Strict]]:
+    """The tables of the methods around others that are made of functions, with these keys beside."""
+    inner = one_of(PARTS[AbstractAlgorithm])
+    given: dict[type[eqx.Module], Keys] = {
+        cofed.ServerOptimizer: {"optimizer": (FUNCTION, ...)},
+        cofed.Scheduled: {"schedules": (dict[str, FUNCTION], ...)},
+    }
+    tables = {}
+    for kind, own in given.items():
+        keys: Keys = {"name": (Literal[kind.__name__], ...), "algorithm": (inner, ...)} | own | extra
+        table = create_model(f"{kind.__name__}Table", __base__=ChosenTable, **keys)
+        table.chosen_by, table.chosen_kind = "name", kind
+        tables[kind.__name__] = table
+    return tables
+
+
+LABELLED_WRAPPERS |= wrappers(LABEL)
+WRAPPERS |= wrappers({})
+
+
+def number_or(choice: NamedChoice) -> Any:
+    """The type of a key that holds a whole number above 0, or a table of what stands in its place."""
+
+    def read(raw: object, info: Given[ValidationInfo[Reading]]) -> int | Strict:
+        if isinstance(raw, (str, dict)):
+            return choice.read(raw, info)
+        if isinstance(raw, bool) or not isinstance(raw, int):
+            raise PydanticKnownError("int_type")
+        if raw < 1:
+            raise PydanticKnownError("greater_than_equal", {"ge": 1})
+        return raw
+
+    return Annotated[int | SerializeAsAny[Strict], PlainValidator(read)]
+
+
+def read_metric(raw: object, info: Given[ValidationInfo[Reading]]) -> str:
+    """The name of a metric, or the import path of one's own."""
+    if isinstance(raw, str) and ":" in raw:
+        try:
+            import_function(raw, info.context.folder)
+        except NotImportable as error:
+            raise PydanticCustomError("import_path", "{why}", {"tag": "metrics", "why": str(error)}) from error
+    elif raw not in METRICS:
+        expected = ", ".join(map(repr, METRICS)) + " or package.module:function"
+        raise PydanticKnownError("literal_error", {"expected": expected})
+    assert isinstance(raw, str)
+    return raw
 
 
 class SampleFile(Strict):
@@ -180,8 +238,8 @@ class RunTable(Strict):
     rounds: int = Field(ge=1)
     local_steps: int | None = Field(default=None, ge=1)
     local_epochs: int | None = Field(default=None, ge=1)
-    batch_size: int | None = Field(default=None, ge=1)
-    clients_per_round: int | None = Field(default=None, ge=1)
+    batch_size: number_or(BATCHES) | None = None  # type: ignore[valid-type]
+    clients_per_round: number_or(SAMPLER) | None = None  # type: ignore[valid-type]
     weights: Literal["uniform", "samples"] = "uniform"
     evaluate_every: int | None = Field(default=None, ge=1)
     clock: ClockTable | None = None
@@ -211,7 +269,7 @@ class ExperimentFile(Strict):
 
     title: str = "A comparison"
     seeds: int = Field(default=1, ge=1)
-    metrics: list[Literal[METRICS]] = Field(default_factory=list)  # type: ignore[valid-type]
+    metrics: list[Annotated[str, PlainValidator(read_metric)]] = Field(default_factory=list)
     columns: list[str] = Field(default_factory=lambda: ["objective"])
     data: one_of(DATA)  # type: ignore[valid-type]
     problem: ProblemTable = Field(default_factory=ProblemTable)
@@ -230,7 +288,7 @@ def load(path: str | Path) -> ExperimentFile:
     Parameters
     ----------
     path
-        A TOML file. Where it names an algorithm by import path, that module is imported, which runs its code.
+        A TOML file. Where it names code by import path, that module is imported, which runs its code.
 
     Raises
     ------

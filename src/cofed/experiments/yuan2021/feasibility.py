@@ -57,6 +57,10 @@ class NormedSteps:
         self.here = self.norm(w)
         return self.steps.loss_and_gradient(w, k)
 
+    def full_gradient(self, w: PyTree) -> PyTree:
+        self.here = self.norm(w)
+        return self.steps.full_gradient(w)
+
     def clipped_sum(self, w: PyTree, k: Float[Array, ""], clip: Array) -> tuple[PyTree, Array]:
         self.here = self.norm(w)
         return self.steps.clipped_sum(w, k, clip)

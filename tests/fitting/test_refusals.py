@@ -1,6 +1,8 @@
 """How a fit over sites elsewhere ends where one of them refuses or is missing: with a sentence that says what to do."""
 
 import contextlib
+import json
+import math
 import re
 
 import pytest
@@ -18,6 +20,7 @@ from cofed.sites.secure.invitation import Invitation
 from tests.pages import ROOT
 from tests.sites.secure.worlds import MaskedLink, tables
 
+COLUMNS = ChosenColumns("cost", ("a", "b"))
 FEW_FOLDS = Policy.model_validate({"sums": {"masked": "required"}, "rows": {"fold": 20}})
 
 
@@ -42,12 +45,12 @@ class LossyLink(MaskedLink):
         return super().ask_all(request, sites, read)
 
 
-def fitted(link, out, plan, drop=False):
+def fitted(link, out, plan, drop=False, columns=COLUMNS):
     """A fit over these sites, as a command does it."""
 
     @contextlib.contextmanager
     def begun(events):
-        sites = NetworkSites.open(link, list(link.tables), ChosenColumns("cost", ("a", "b")), None, drop)
+        sites = NetworkSites.open(link, list(link.tables), columns, None, drop)
         yield PreparedFit(plan, FitTables(out, "cost"), {}, sites.infos).job(sites, out, "cofed serve", drop)
 
     perform(begun, out, watch=False, resumable=True)
@@ -113,13 +116,14 @@ class Agreeing(Consent):
         return frozenset({"rome"})
 
 
-def strict(agreed, rule="rows"):
+def strict(agreed, rule="rows", masked="required"):
     """Sites of a study with keys of which rome's own policy forbids it to answer."""
-    sums = {"masked": "required", "sites": 99 if rule == "sites" else 3}
+    sums = {"masked": masked, "sites": 99 if rule == "sites" else 3}
+    others = Policy.model_validate({"sums": {"masked": masked}})
     policies = {"rome": Policy.model_validate({"sums": sums, "rows": {"site": 1000 if rule == "rows" else 10}})}
     link = MaskedLink(
         tables(),
-        guard=lambda site: PolicyGuard(policies.get(site, FEW_FOLDS), None, site),
+        guard=lambda site: PolicyGuard(policies.get(site, others), None, site),
         consent=lambda site: Agreeing() if agreed == "by the study" else Consent(),
     )
     keys = {name: site.masks.keys.public for name, site in link.sites.items()}
@@ -133,6 +137,17 @@ def test_a_site_whose_rule_forbids_an_answer_is_left_out_where_it_has_agreed(tmp
     summary = (tmp_path / "summary.txt").read_text()
     assert summary.startswith("WITHOUT rome: the model is of the other sites' rows.")
     assert "its rule 'rows' forbids it" in (tmp_path / "report.html").read_text()
+
+
+def test_a_site_may_refuse_already_what_stands_for_missing_values(tmp_path):
+    link = strict("by the study", masked="optional")  # how many rows a site has is told by itself
+    for frame in link.tables.values():
+        frame.loc[:5, "a"] = math.nan
+    columns = ChosenColumns("cost", ("a", "b"), missing="impute")
+    fitted(link, tmp_path, FitPlan("gaussian", alpha=0.1), drop=True, columns=columns)
+    assert (tmp_path / "summary.txt").read_text().startswith("WITHOUT rome: the model is of the other sites' rows.")
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
+    assert kinds.count("begin") == 1
 
 
 @pytest.mark.parametrize(

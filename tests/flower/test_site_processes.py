@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
+from sklearn.pipeline import make_pipeline
 
-from cofed import describe, estimators, survival_curves
+from cofed import advise_sites, describe, estimators, survival_curves, transformers
 from cofed.flower.local_sites import await_sites, start_sites
 from cofed.flower.processes import MARK, free_ports
 from cofed.flower.site_process import SiteOptions, check_folder, server_address
@@ -141,6 +142,34 @@ def test_every_road_of_a_fit_leads_where_it_leads_in_this_process(tmp_path):
         there = dict(roads(sites))
     for what, numbers in roads(table_sites(frames, "ill", list(features))):
         np.testing.assert_allclose(there[what], numbers, rtol=1e-12, atol=1e-13, err_msg=what)
+
+
+def plain_roads(sites):
+    """Numbers of what asks each site by itself, permutes rows at the sites, or transforms them there."""
+    numbers = sites.with_design(agree(sites.infos, "dose", ["age", "sex"]))
+    mixed = estimators.FederatedMixedModel(slopes=["age"]).fit(numbers)
+    yield "effects in common", mixed.fixed_effects_.to_numpy()
+    yield "between sites", mixed.covariance_.to_numpy()
+    yield "of classes", estimators.FederatedMixedGLM("binomial").fit(sites).fixed_effects_.to_numpy()
+    yield "advice", advise_sites("binomial", sites).table.to_numpy(float)
+    model = estimators.FederatedLogisticRegression(0.01).fit(sites)
+    yield "importances", estimators.permutation_importance(model, sites, n_repeats=2, measure="auc").scores
+    steps = (
+        transformers.FederatedSplineTransformer(2, 2, knots="uniform", tol=0.01),
+        estimators.FederatedStandardScaler(),
+    )
+    pipeline = make_pipeline(*steps, estimators.FederatedLasso(0.01)).fit(numbers)
+    yield "a pipeline", pipeline[-1].coef_
+    yield "its score", np.array([pipeline.score(numbers)])
+
+
+def test_what_asks_each_site_leads_where_it_leads_in_this_process(tmp_path):
+    frames = tables()
+    chosen = ChosenColumns(target="ill", features=("age", "sex", "dose"))
+    with start_sites(frames, tmp_path / "out", chosen, plain=True) as sites:
+        there = dict(plain_roads(sites))
+    for what, numbers in plain_roads(table_sites(frames, "ill", ["age", "sex", "dose"])):
+        np.testing.assert_allclose(there[what], numbers, rtol=1e-6, atol=1e-9, err_msg=what)
 
 
 def test_a_killed_server_goes_on_to_the_same_bits(tmp_path):

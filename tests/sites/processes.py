@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from cofed.sites import AbstractSites, SiteRows
-from cofed.sites.base import Exchanges
+from cofed.sites.base import Exchange, Exchanges
 from cofed.sites.queries import QUERIES
 
 
@@ -59,6 +59,15 @@ class ProcessSites(AbstractSites):
         assert jax.tree.map(np.shape, total) == shapes
         return total, 0, 0
 
+    def ask_each(self, query, message):
+        answers = self.tell(query.name, message)
+        assert all(reason is None for reason, _ in answers)
+        self.exchanges.append(Exchange(query.name, 1, 0, 0, 0.0))
+        return dict(zip(self.names, (answer for _, answer in answers), strict=True))
+
+    def alone(self, site):
+        return OneProcess(self, self.names.index(site))
+
     def of_numbers(self):
         self.tell("classes", None)
         return self
@@ -78,3 +87,16 @@ class ProcessSites(AbstractSites):
             connection.send(None)
         for process in self.processes:
             process.join(30)
+
+
+class OneProcess(ProcessSites):
+    """One of the sites by itself."""
+
+    def __init__(self, all_sites, place):
+        self.names, self.sizes = (all_sites.names[place],), (all_sites.sizes[place],)
+        self.connections, self.n_features, self.feature_names = (
+            [all_sites.connections[place]],
+            all_sites.n_features,
+            None,
+        )
+        self.exchanges = all_sites.exchanges

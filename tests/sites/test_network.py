@@ -200,7 +200,7 @@ def begun_without(gone, log):
 def test_a_fit_begins_without_sites_that_do_not_come(tmp_path):
     sites, _ = begun_without(["rome"], tmp_path)
     assert (sites.left_out, sites.names) == (("rome",), ("bern 2", "bern 10", "oslo"))
-    assert dict(sites.network.absent) == {"rome": "it did not come"}
+    assert dict(sites.network.reasons) == {"rome": "it did not come"}
     kept = {name: table for name, table in TABLES.items() if name != "rome"}
     assert_same(asked_twice(sites), asked_twice(table_sites(kept, "dose", ["ill"])))
     link = DirectLink()

@@ -115,10 +115,31 @@ def test_robust_errors(away):
         model.infer(sites, errors=clients)
 
 
+@pytest.mark.filterwarnings("ignore:.*did not settle")
+def test_mixed_models_and_importances(away):
+    """What asks each site by itself, and what permutes rows, is the same wherever the rows are."""
+    kind, sites = away
+    X, y, clients = pooled(kind)
+    mixed = {"numbers": estimators.FederatedMixedModel(slopes=[0])}
+    mixed |= {"classes": estimators.FederatedMixedGLM("binomial"), "counts": estimators.FederatedMixedGLM("poisson")}
+    model, here = (sklearn.base.clone(mixed[kind]) for _ in range(2))
+    model.fit(sites)
+    here.fit(X, y, clients)
+    np.testing.assert_allclose(model.fixed_effects_, here.fixed_effects_, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(model.covariance_, here.covariance_, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(model.random_effects_, here.random_effects_, rtol=1e-5, atol=1e-8)
+    name = next(name for name in ESTIMATORS if kind_of(name) == kind)
+    fitted = sklearn.base.clone(ESTIMATORS[name]).fit(X, y, clients)
+    found = estimators.permutation_importance(fitted, sites, n_repeats=2)
+    np.testing.assert_allclose(
+        found.scores, estimators.permutation_importance(fitted, X, y, clients, n_repeats=2).scores, rtol=1e-12
+    )
+
+
 def test_the_list_of_estimators_is_whole():
     public = {name for name in cofed.estimators.__all__ if name.startswith("Federated")}
     elsewhere = {"FederatedStandardScaler", "FederatedCox", "FederatedCoxCV"}  # times are in test_times.py
-    elsewhere |= {"FederatedMixedModel", "FederatedMixedGLM"}  # they ask each site: test_mixed_models.py
+    elsewhere |= {"FederatedMixedModel", "FederatedMixedGLM"}  # they ask each site
     assert {type(one).__name__ for one in ESTIMATORS.values()} | elsewhere == public
 
 

@@ -133,7 +133,10 @@ def test_all_findings_come_at_once():
         ({"target": "y"}, "site 'rome' has no column 'only'"),
         ({"target": "y", "features": ["a", "y"]}, "the target 'y' is among the features"),
         ({"target": "y", "features": ["a"], "factors": ["b"]}, "factors: there is no feature 'b'"),
-        ({"target": "y", "features": ["a"], "missing": "guess"}, "missing must be 'refuse', 'drop' or 'impute'"),
+        (
+            {"target": "y", "features": ["a"], "missing": "guess"},
+            "missing must be 'refuse', 'drop', 'impute' or 'keep'",
+        ),
         ({"target": "y", "features": ["a", "a"]}, "features must differ, but 'a' is given twice"),
         ({"target": "y", "features": ["a"], "classify": True}, "too many different numbers for levels or classes"),
         ({"target": "b", "features": ["a"], "classify": False}, "must hold numbers to be predicted, but is text"),

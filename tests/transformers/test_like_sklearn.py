@@ -180,4 +180,5 @@ def test_the_public_names():
     assert set(transformers.__all__) == {
         *("FederatedOneHotEncoder", "FederatedPCA", "FederatedSimpleImputer", "FederatedKBinsDiscretizer"),
         *("FederatedPolynomialFeatures", "FederatedQuantileTransformer", "FederatedSplineTransformer"),
+        "FederatedFormula",
     }

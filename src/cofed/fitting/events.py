@@ -11,7 +11,8 @@ from cofed._util.files import private_append, private_file
 JSON = str | int | float | bool | None | list["JSON"] | dict[str, "JSON"]
 Hearer = Callable[[dict[str, JSON]], None]
 # What is told: "begin" and "end" of the fit; "exchange", and "gap", how far the certificate is; of a site that it has
-# "joined", was "asked" or "heard", is in "trouble" or "refused"; and "waiting", for what. Others are kept, not shown.
+# "joined", was "asked" or "heard", is in "trouble", "refused" or "left out"; and "waiting", for what. Others are kept,
+# not shown.
 
 
 class FitEvents:

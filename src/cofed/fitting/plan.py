@@ -190,10 +190,8 @@ class FitPlan:
             return
         if self.family == "cox":
             raise ValueError("--site-effects is not for cox, which has a baseline hazard for every site")
-        if self.kind in ("multinomial", *LOSSES) or (self.family == "gaussian" and self.penalty == "group"):
-            raise ValueError(
-                "--site-effects is for gaussian, binomial and poisson (gaussian with --penalty l1 or elasticnet)"
-            )
+        if self.kind in ("multinomial", *LOSSES):
+            raise ValueError("--site-effects is for gaussian, binomial and poisson")
         if self.errors != "model":
             raise ValueError(f"--site-effects has the model's own standard errors, not --errors {self.errors}")
 
@@ -235,7 +233,7 @@ class FitPlan:
         choice = {"cv": count if self.group is None else (self.group, count), "measure": self.measure}
         choice |= {"criterion": self.select or "min", "random_state": self.seed}
         ratio = {"l1_ratio": 0.5 if self.l1_ratio is None else self.l1_ratio}
-        effects = {} if self.site_effects == "none" else {"site_effects": self.site_effects}
+        effects: dict = {} if self.site_effects == "none" else {"site_effects": self.site_effects}
         if self.classifies:
             given: dict = {"penalty": self.penalty} | (ratio if self.penalty == "elasticnet" else {})
             given |= {"groups": groups} if self.penalty == "group" else {}
@@ -249,7 +247,7 @@ class FitPlan:
             pair = (FederatedCox, FederatedCoxCV) if self.family == "cox" else (FederatedPoisson, FederatedPoissonCV)
             return with_strength(*pair, self.alpha, given | effects, choice)
         if self.penalty == "group":
-            return FederatedGroupLasso(self.alpha or 0.0, groups=groups)
+            return FederatedGroupLasso(self.alpha or 0.0, groups=groups, **effects)
         if self.penalty == "elasticnet":
             return with_strength(FederatedElasticNet, FederatedElasticNetCV, self.alpha, ratio | effects, choice)
         return with_strength(FederatedLasso, FederatedLassoCV, self.alpha, effects, choice)

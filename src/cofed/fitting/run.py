@@ -15,10 +15,8 @@ from cofed.fitting.outputs import write_fit, write_table
 from cofed.fitting.page import title
 from cofed.fitting.plan import FitPlan
 from cofed.sites import AbstractSites, Design, SiteRefused
-from cofed.sites.link import SitesMissing, going_on
+from cofed.sites.link import SitesMissing
 from cofed.sites.network import NetworkSites
-
-OF_ALL_SITES = ("site sets", "sites", "masked")  # rules about who takes part, and how: another site less mends nothing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,12 +69,11 @@ class FitJob:
         whole = table["rows_of_the_table"].tolist() == list(self.sites.sizes)
         return table.drop(columns="rows_of_the_table") if whole else table
 
-    def without(self, missing: SitesMissing) -> "FitJob":
-        """The same over the other sites, from the beginning; `SitesMissing` where there can be no such fit."""
-        assert isinstance(self.sites, NetworkSites)
-        going_on(self.sites.network.link.invitation, self.sites.names, missing)
-        note = f"Without {', '.join(missing.sites)}: {missing}."
-        return dataclasses.replace(self, sites=self.sites.without(list(missing.sites)), notes=(*self.notes, note))
+    @property
+    def departures(self) -> tuple[str, ...]:
+        """Why the fit goes on without some sites, a sentence for each."""
+        reasons = self.sites.network.reasons if isinstance(self.sites, NetworkSites) else {}
+        return tuple(f"Without {site}: {why}." for site, why in reasons.items())
 
 
 def agreed_design(sites: AbstractSites) -> Design:
@@ -118,7 +115,7 @@ def run_fit(job: FitJob, events: FitEvents) -> tuple[FinishedFit, list[Path]]:
         names = job.sites.feature_names or tuple(f"x{j}" for j in range(job.sites.n_features))
         warned = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning))
         seconds = time.perf_counter() - began
-        notes = (*job.notes, *warned)
+        notes = (*job.departures, *job.notes, *warned)
         done = FinishedFit(
             model,
             job.plan,
@@ -149,23 +146,10 @@ def fitted(job: FitJob) -> tuple[FitJob, FederatedLinearModel]:
         try:
             model = job.plan.estimator(job.groups, job.target).fit(job.sites)
             return with_intervals(job, model), model
-        except SitesMissing as missing:
-            if not job.drop:
+        except (SitesMissing, SiteRefused) as error:
+            if not job.drop or not isinstance(job.sites, NetworkSites):
                 raise
-            job = job.without(missing)
-        except SiteRefused as refused:
-            if not job.drop or not refused.site or refused.rule in OF_ALL_SITES:
-                raise
-            job = without_refusing(job, refused)
-        job.sites.exchanges.tell("waiting", words=f"{job.notes[-1]} Beginning anew.")
-
-
-def without_refusing(job: FitJob, refused: SiteRefused) -> FitJob:
-    """The same without a site that does not answer by a rule of its own; its refusal where there can be no such fit."""
-    try:
-        return job.without(SitesMissing(str(refused), {refused.site: str(refused)}))
-    except SitesMissing as ended:
-        raise SiteRefused(str(ended), refused.site, refused.rule) from None
+            job = dataclasses.replace(job, sites=job.sites.after(error))
 
 
 def with_intervals(job: FitJob, model: FederatedLinearModel) -> FitJob:

@@ -21,9 +21,10 @@ STATES = {
     "heard": "answered",
     "trouble": "in trouble",
     "refused": "refused",
+    "left out": "left out",
 }
 OFTEN = 1.0  # seconds between two lines where there is no terminal
-LASTING = ("trouble", "refused", "replaced")  # kinds of events whose words stay on the screen
+LASTING = ("trouble", "refused", "left out", "replaced")  # kinds of events whose words stay on the screen
 
 
 class FitBoard:
@@ -38,11 +39,12 @@ class FitBoard:
         """Take in an event."""
         kind = event["kind"]
         if kind == "begin":
-            self.states = {str(site["name"]): "there" for site in event["sites"]}  # type: ignore[index, union-attr]
+            gone = {site: state for site, state in self.states.items() if state == "left out"}
+            self.states = {str(site["name"]): "there" for site in event["sites"]} | gone  # type: ignore[index, union-attr]
         elif kind == "exchange":
             self.exchanges += 1
             self.line = line(self.exchanges, event)
-            self.states = dict.fromkeys(self.states, "answered")
+            self.states = {site: state if state == "left out" else "answered" for site, state in self.states.items()}
         elif kind == "gap":
             self.line = f"{self.line.partition(';')[0]}; gap {event['gap']:.1e}, to be {event['target']:.0e}"
         elif kind == "waiting":

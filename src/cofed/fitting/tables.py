@@ -23,7 +23,6 @@ from cofed.sites import (
     table_sites,
 )
 from cofed.sites.agreement import usable_columns
-from cofed.sites.network import NetworkSites
 from cofed.sites.site_table import parts
 from cofed.sites.table_sites import tables_of_frame
 
@@ -172,9 +171,7 @@ class PreparedFit:
             for site, info in self.infos.items()
         }
         tables = pd.DataFrame({"rows_of_the_table": rows, "missing_values": missing})
-        absent = sites.network.absent if isinstance(sites, NetworkSites) else {}
-        notes = tuple(f"Without {site}, from the beginning: {why}." for site, why in absent.items())
-        return FitJob(self.plan, sites, self.choice.target, tables, out, command, drop, notes)
+        return FitJob(self.plan, sites, self.choice.target, tables, out, command, drop)
 
 
 def by_design(tables: dict[str, SiteTable], design: Design) -> TableSites:

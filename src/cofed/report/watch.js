@@ -6,22 +6,23 @@ const known = { title: "", sites: new Map(), exchanges: [], gaps: [], target: nu
 const SENT = { label: "bytes", light: "#0072B2", dark: "#56B4E9", dash: "" };
 const GAP = { label: "gap", light: "#D55E00", dark: "#E69F00", dash: "" };
 const GOAL = { label: "to be reached", light: "#6B6B6B", dark: "#a0a8b1", dash: "2 4" };
-const LASTING = new Set(["joined", "replaced", "trouble", "refused", "stopped"]); // kinds of events that are listed
-const TROUBLED = ["in trouble", "refused"]; // states whose reason is shown
-const STATES = { joined: "there", replaced: "there", asked: "working", heard: "answered", trouble: "in trouble", refused: "refused" };
+const LASTING = new Set(["joined", "replaced", "trouble", "refused", "left out", "stopped"]); // kinds of events that are listed
+const TROUBLED = ["in trouble", "refused", "left out"]; // states whose reason is shown
+const STATES = { joined: "there", replaced: "there", asked: "working", heard: "answered", trouble: "in trouble", refused: "refused", "left out": "left out" };
 
 // What an event changes.
 const HEARD = {
   begin: (event) => {
     known.title = event.title;
     known.begun = event.time;
-    known.sites = new Map(event.sites.map(({ name, rows }) => [name, { rows, state: "there", at: null, words: "" }]));
+    const gone = [...known.sites].filter(([, { state }]) => state === "left out");
+    known.sites = new Map([...event.sites.map(({ name, rows }) => [name, { rows, state: "there", at: null, words: "" }]), ...gone]);
   },
   waiting: (event) => (known.waiting = event.words),
   exchange: (event) => {
     known.exchanges.push(event);
     known.waiting = "";
-    for (const [name, site] of known.sites) if (!event.sites || event.sites.includes(name)) Object.assign(site, { state: "answered", at: event.time, words: "" });
+    for (const site of known.sites.values()) if (site.state !== "left out") Object.assign(site, { state: "answered", at: event.time, words: "" });
   },
   gap: (event) => {
     known.gaps.push({ x: known.exchanges.length, gap: event.gap });
@@ -37,7 +38,7 @@ function hear(event) {
     known.sites.set(event.site, { ...site, state: STATES[event.kind], words: event.words ?? "", at: event.kind === "heard" ? event.time : site.at });
   }
   if (LASTING.has(event.kind) && event.words) known.happened.push(event);
-  if (event.kind === "trouble" || event.kind === "refused") known.troubles.push(event);
+  if (["trouble", "refused", "left out"].includes(event.kind)) known.troubles.push(event);
 }
 
 function ago(time) {
@@ -91,7 +92,7 @@ function draw() {
 // Charts and the log change with an exchange only.
 function redraw() {
   const { gaps, exchanges } = known;
-  curves.hidden = !exchanges.length; // nothing to draw yet
+  curves.hidden = exchanges.length < 2; // a single point tells nothing
   gapChart.element.hidden = !gaps.length;
   gapChart.lines = [{ series: GAP, x: gaps.map(({ x }) => x), mean: gaps.map(({ gap }) => gap) }];
   gapChart.update({ ...gapChart.options, levels: known.target === null ? [] : [{ series: GOAL, value: known.target }] });

@@ -19,8 +19,9 @@ from cofed.sites.folds import Folds, GivenFolds, GroupFolds, SiteFolds
 from cofed.sites.memory import MemorySites
 from cofed.sites.reading import read_sites, read_table, site_files
 from cofed.sites.rows import SiteRows
+from cofed.sites.scaling import Scaling
 from cofed.sites.site_table import SiteTable, TableMismatch
-from cofed.sites.table import Scaling, Table
+from cofed.sites.table import Table
 from cofed.sites.table_sites import TableSites, sites_of_frame, table_sites
 
 __all__ = [

@@ -43,7 +43,8 @@ def agree(
         Whether the target is a class. By default it is where it is text, or true or false.
     missing : str
         "refuse" missing values, "drop" the rows that have some, or "impute" the mean or the most frequent level
-        of all sites, on which they have yet to agree: see `agree_on_fills`.
+        of all sites, on which they have yet to agree: see `agree_on_fills`. "keep" leaves them to a
+        `cofed.transformers.FederatedSimpleImputer`, which must be fitted before anything else.
 
     Returns
     -------

@@ -16,7 +16,8 @@ from cofed.sites.columns import TableInfo
 from cofed.sites.design import Design
 from cofed.sites.folds import Folds
 from cofed.sites.queries.base import AbstractQuery, Message
-from cofed.sites.table import Scaling
+from cofed.sites.scaling import Scaling
+from cofed.sites.steps import Step
 from cofed.statistics.survival import BaselineHazard
 
 M = TypeVar("M", bound=Message)
@@ -294,6 +295,23 @@ class AbstractSites(ABC):
             The sites. What was asked counts on.
         """
         raise ValueError("these sites have no tables, which could become numbers by another design")
+
+    def with_step(self, step: Step) -> "AbstractSites":
+        """The same sites, whose numbers are transformed before anything is asked of them.
+
+        Parameters
+        ----------
+        step : Step
+            What a transformer has learnt; the sites apply it themselves.
+
+        Returns
+        -------
+        AbstractSites
+            The sites. What was asked counts on.
+        """
+        if self.design is None:
+            raise QuestionRefused("these sites have no tables, whose numbers could be transformed there")
+        return self.with_design(self.design.with_step(step))
 
     def with_columns(
         self,

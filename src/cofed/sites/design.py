@@ -6,6 +6,7 @@ import numpy as np
 from pydantic import model_validator
 
 from cofed.sites.columns import Agreed, Label, level_text
+from cofed.sites.steps import Step
 
 Missing: TypeAlias = Literal["refuse", "drop", "impute", "keep"]
 OF_ROWS = (
@@ -15,7 +16,7 @@ OF_ROWS = (
     "group",
     "cluster",
 )  # what a design says of rows beside features and target
-POLICIES = ("refuse", "drop", "impute")  # what a user can ask for; to keep them is for questions about missing values
+POLICIES = ("refuse", "drop", "impute", "keep")
 
 
 class Feature(Agreed):
@@ -124,6 +125,8 @@ class Design(Agreed):
         Numbers or texts: rows with the same one, such as those of a person, are in one fold.
     cluster : RowColumn or None
         Numbers or texts: rows of a site with the same one are related, for standard errors by clusters.
+    steps : tuple of Step
+        What is then done to the numbers of the features, one step after another, as transformers have learnt it.
 
     Examples
     --------
@@ -142,6 +145,19 @@ class Design(Agreed):
     class_weight: tuple[float, ...] | None = None
     group: RowColumn | None = None
     cluster: RowColumn | None = None
+    steps: tuple[Step, ...] = ()
+
+    @model_validator(mode="after")
+    def fitting_steps(self) -> "Design":
+        """Refuse steps that do not take what there is before them."""
+        width = len(self.table_names)
+        for step in self.steps:
+            if step.n_inputs != width:
+                raise ValueError(f"a step takes {step.n_inputs} columns, and there are {width}")
+            width = len(step.outputs)
+        if self.steps and self.missing == "keep":
+            raise ValueError("steps take numbers without gaps")
+        return self
 
     @model_validator(mode="after")
     def fitting_class_weight(self) -> "Design":
@@ -156,16 +172,29 @@ class Design(Agreed):
     @property
     def feature_names(self) -> tuple[str, ...]:
         """The names of the columns of X."""
+        return self.steps[-1].outputs if self.steps else self.table_names
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """The names of the numbers that the table becomes, before the steps."""
         return tuple(name for feature in self.features for name in feature.encoded)
+
+    def with_step(self, step: Step) -> "Design":
+        """The same design with one step more."""
+        return Design.model_validate({**dict(self), "steps": (*self.steps, step)})
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """For each column of X, the column of the table that it is made from.
+        """For each column of X, the column of the table that it is made from; of several, its own name.
 
         >>> Design(features=(Feature(name="ward", levels=("a", "b", "c")), Feature(name="age"))).groups
         ('ward', 'ward', 'age')
         """
-        return tuple(feature.name for feature in self.features for _ in feature.encoded)
+        found = [feature.name for feature in self.features for _ in feature.encoded]
+        for step in self.steps:
+            whose = [{found[j] for j in own} for own in step.origins]
+            found = [own.pop() if len(own) == 1 else name for own, name in zip(whose, step.outputs, strict=True)]
+        return tuple(found)
 
     @property
     def classes(self) -> np.ndarray | None:
@@ -181,7 +210,7 @@ class Design(Agreed):
 
     def keeping_missing(self) -> "Design":
         """The same design for questions about missing values, which stay NaN; all rows count alike."""
-        return self.model_copy(update={"missing": "keep", **dict.fromkeys(OF_ROWS)})
+        return self.model_copy(update={"missing": "keep", "steps": (), **dict.fromkeys(OF_ROWS)})
 
     @property
     def row_columns(self) -> dict[str, RowColumn]:
@@ -219,6 +248,8 @@ class Design(Agreed):
             raise ValueError(f"the column {twice!r} cannot be two of a weight, an offset, and a group or cluster")
         markers = {part.name: part.markers for part in (*self.features, *self.row_columns.values())}
         left = tuple(feature for feature in self.features if feature.name not in asked.values())
+        if self.steps and len(left) < len(self.features):
+            raise ValueError("columns for weights, offsets, groups and clusters are named before any transformer")
         if not left:
             raise ValueError("no column is left to learn from beside the target, weights, offsets, groups and clusters")
         columns = {role: RowColumn(name=name, markers=markers.get(name, ())) for role, name in asked.items()}

@@ -6,22 +6,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import scipy.sparse
 from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from cofed._util import checks, naming
 from cofed._util.types import Given
 from cofed.federation import Federation
-from cofed.sites.base import AbstractSites
+from cofed.sites.base import AbstractSites, QuestionRefused
 from cofed.sites.design import Design
 from cofed.sites.frame_intake import check_frame, refuse_text, text_columns, with_factors
+from cofed.sites.host_rows import SparseRows
 from cofed.sites.memory import MemorySites
 from cofed.sites.rows import SiteRows
 from cofed.sites.site_table import SiteTable
+from cofed.sites.steps import Step
 
-Features = Given[npt.ArrayLike | pd.DataFrame | Federation]
-FitFeatures = Given[npt.ArrayLike | pd.DataFrame | Federation | AbstractSites]
+Sparse = scipy.sparse.sparray | scipy.sparse.spmatrix
+Features = Given[npt.ArrayLike | pd.DataFrame | Sparse | Federation]
+FitFeatures = Given[npt.ArrayLike | pd.DataFrame | Sparse | Federation | AbstractSites]
 Labels = Given[npt.ArrayLike | pd.Series | None]
 Clients = Given[npt.ArrayLike | pd.Series | str | None]
 
@@ -57,7 +62,7 @@ def gather(
     names = None if named is None else tuple(map(str, named))
     if clients is None:
         return MemorySites(SiteRows.of_sites(("all",), [rows], [labels]), names)
-    sites, own = by_client(name, clients, len(rows))
+    sites, own = by_client(name, clients, rows.shape[0])
     each = [labels[r] if target else labels for r in own]
     return MemorySites(SiteRows.of_sites(sites, [rows[r] for r in own], each), names)
 
@@ -86,6 +91,11 @@ def as_given(
         raise ValueError(f"{name}: sites carry their own targets; leave y and clients out")
     if target and sites.design is not None and sites.design.target is None:
         raise ValueError(f"{name}: the sites have no target; name its column where they are made")
+    if sites.design is not None and sites.design.missing == "keep":
+        raise ValueError(
+            f"{name}: the sites keep missing values; fill them first (cofed.transformers.FederatedSimpleImputer), or "
+            "make the sites with missing='drop' or 'impute'"
+        )
     learn_names(estimator, sites.n_features, sites.feature_names)
     if sites.design is not None:
         vars(estimator)["design_"] = sites.design
@@ -111,6 +121,14 @@ def aligned(estimator: BaseEstimator, sites: AbstractSites) -> AbstractSites:
             f"{naming.listed(sites.feature_names)}"
         )
     return sites
+
+
+def transformed(estimator: BaseEstimator, sites: AbstractSites, step: Step) -> AbstractSites:
+    """Sites with the features of a transformer's fit, each of which applies what the transformer has learnt."""
+    try:
+        return aligned(estimator, sites).with_step(step)
+    except QuestionRefused as refused:
+        raise ValueError(f"{type(estimator).__name__}: {refused}") from None
 
 
 def learn_names(estimator: BaseEstimator, features: int, names: tuple[str, ...] | None) -> None:
@@ -165,7 +183,12 @@ def numbers(estimator: BaseEstimator, X: Features, *y: Labels, **how: bool | int
     if X is None or isinstance(X, (str, bytes)):
         raise ValueError(f"{name}: X must be an array of numbers, a row for each sample, got {X!r}")
     try:
-        return validate_data(estimator, X, *y, dtype=np.float64, **how)  # pyright: ignore
+        sparse = "csr" if get_tags(estimator).input_tags.sparse else False
+        found = validate_data(estimator, X, *y, dtype=np.float64, accept_sparse=sparse, **how)  # pyright: ignore
+        rows, *labels = found if y else (found,)
+        if not scipy.sparse.issparse(rows):
+            return found
+        return (SparseRows(rows), *labels) if y else SparseRows(rows)
     except ValueError as error:
         said = about_values(str(error), X)
         if said is None:
@@ -192,6 +215,10 @@ def about_values(error: str, X: Features) -> str | None:
 
 def first_column(X: Features, wrong: Callable[[object], bool]) -> int | None:
     """The position of the first column in which something is wrong."""
+    if scipy.sparse.issparse(X):
+        held = scipy.sparse.csc_array(X)
+        parts = np.split(held.data, held.indptr[1:-1])
+        return next((j for j, values in enumerate(parts) if wrong(values)), None)
     table = np.asarray(X, object)
     if table.ndim != 2:
         return None
@@ -200,15 +227,24 @@ def first_column(X: Features, wrong: Callable[[object], bool]) -> int | None:
 
 def encoded(estimator: BaseEstimator, X: Features) -> Features:
     """New rows as numbers, where the estimator was fitted to tables and X is one: by the design of the fit."""
-    design = vars(estimator).get("design_")
+    design, named = vars(estimator).get("design_"), vars(estimator).get("feature_names_in_")
+    if design is not None and named is not None and isinstance(X, np.ndarray) and X.shape[1:] == named.shape:
+        return pd.DataFrame(X, columns=named)  # of the step before, in a pipeline
     if design is None or not isinstance(X, pd.DataFrame):
         return X
     names = list(design.feature_names)
     if set(names) <= set(X.columns):  # numbers already
         return X[names]
-    missing = "impute" if design.missing == "impute" else "refuse"  # a prediction for every row
-    rows = SiteTable(X, "new rows").rows(Design(features=design.features, missing=missing))
-    return pd.DataFrame(rows.X, columns=names)
+    if design.steps:  # predictions take features as the fit had them: transformed
+        return X
+    return by_design(design, X)
+
+
+def by_design(design: Design, X: pd.DataFrame) -> pd.DataFrame:
+    """The numbers that a design's features make of new rows, before any step: of every row."""
+    missing = "impute" if design.missing == "impute" else "refuse"
+    bare = Design(features=design.features, missing=missing)
+    return pd.DataFrame(SiteTable(X, "new rows").rows(bare).X, columns=list(bare.feature_names))
 
 
 def feature_names(estimator: BaseEstimator) -> list[str]:
@@ -221,6 +257,7 @@ def feature_names(estimator: BaseEstimator) -> list[str]:
 
 def is_numeric(X: object) -> bool:
     """Whether all of X is numbers."""
+    X = X.data if scipy.sparse.issparse(X) else X  # pyright: ignore[reportAttributeAccessIssue]
     try:
         np.asarray(X, np.float64)
     except (TypeError, ValueError):

@@ -5,13 +5,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from cofed.sites.base import Exchanges
+from cofed.sites.base import Exchanges, SiteRefused
 from cofed.sites.columns import TableInfo
 from cofed.sites.secure.cards import Card
 from cofed.sites.secure.invitation import PLAIN, Invitation
 from cofed.sites.secure.sum_request import LEAST_SITES
 
 T = TypeVar("T")
+OF_ALL_SITES = ("site sets", "sites", "masked")  # rules about who takes part, and how: another site less mends nothing
 
 
 class SitesMissing(RuntimeError):
@@ -42,6 +43,21 @@ def going_on(invitation: Invitation, sites: Sequence[str], missing: SitesMissing
     else:
         return others
     raise SitesMissing(f"{missing}. It cannot go on without {', '.join(missing.sites)}: {why}", missing.sites) from None
+
+
+def left_out_after(error: SitesMissing | SiteRefused, invitation: Invitation, sites: Sequence[str]) -> dict[str, str]:
+    """The sites to leave out, each with the reason, so that a fit goes on; the error where it cannot go on."""
+    if isinstance(error, SitesMissing):
+        going_on(invitation, sites, error)
+        return error.sites
+    if not error.site or error.rule in OF_ALL_SITES:
+        raise error
+    reason = {error.site: str(error)}
+    try:
+        going_on(invitation, sites, SitesMissing(str(error), reason))
+    except SitesMissing as ended:
+        raise SiteRefused(str(ended), error.site, error.rule) from None
+    return reason
 
 
 @dataclasses.dataclass(frozen=True)

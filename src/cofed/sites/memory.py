@@ -25,11 +25,14 @@ from cofed.federation.rows import Rows, of_clients, tiers_of
 from cofed.models import Weights
 from cofed.sites.base import AbstractSites, AbstractTraining, Exchange, Exchanges, QuestionRefused, TrainingPlan
 from cofed.sites.follow_up import mistake
+from cofed.sites.host_rows import SparseRows
+from cofed.sites.matrix import padded_size
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.queries.private import AbstractPrivateQuery
 from cofed.sites.questions import question_bytes
 from cofed.sites.rows import SiteRows
-from cofed.sites.table import Scaling, padded_size
+from cofed.sites.scaling import Scaling
+from cofed.sites.steps import Step
 from cofed.statistics.survival import BaselineHazard, baseline_hazard
 
 
@@ -155,7 +158,7 @@ class MemorySites(AbstractSites):
 
     def require_target(self) -> None:
         """Refuse sites whose rows have no labels."""
-        if len(self.rows.X) and not len(self.rows.y):
+        if len(self.rows.site) and not len(self.rows.y):
             raise QuestionRefused("the sites have no target; name its column where they are made")
 
     def with_labels(self, y: np.ndarray) -> "MemorySites":
@@ -166,6 +169,16 @@ class MemorySites(AbstractSites):
         """The same sites with other rows; what was asked counts on."""
         other = MemorySites(rows, self.feature_names, self.secret)
         other.exchanges, other.sums_only, other.design = self.exchanges, self.sums_only, self.design
+        return other
+
+    def with_step(self, step: Step) -> AbstractSites:
+        if self.design is not None:
+            return super().with_step(step)
+        X = self.rows.X
+        if isinstance(X, SparseRows):
+            raise ValueError("transformers' steps take dense features, got sparse rows: give X.toarray()")
+        other = self.with_rows(dataclasses.replace(self.rows, X=step.apply(X)))
+        other.feature_names = step.outputs
         return other
 
     def baseline_hazards(self, coef: np.ndarray, efron: bool) -> dict[str, BaselineHazard]:
@@ -185,6 +198,12 @@ class MemoryTraining(AbstractTraining):
             name = type(plan.algorithm).__name__
             raise ValueError(
                 f"{name} takes rows without weights and offsets; algorithm='auto', 'newton' or 'fista' takes them"
+            )
+        if not isinstance(sites.rows.X, np.ndarray):
+            name = type(plan.algorithm).__name__
+            raise ValueError(
+                f"{name} takes rows as an array, and X is sparse: algorithm='auto', 'newton' or 'fista' takes it, or "
+                "give X.toarray()"
             )
         data = data_of(stacked(sites.rows.without(plan.without, plan.folds), plan.scaling), "samples")
         rounds = Plan(plan.local_steps, True, None, None, data.clients, data.clients)
@@ -227,6 +246,7 @@ def arrays_of(message: Message) -> PyTree:
 def stacked(rows: SiteRows, scaling: Scaling) -> Federation:
     """The sites as a federation in these units: one padded stack where they are of similar size."""
     jax.config.update("jax_enable_x64", True)
+    assert isinstance(rows.X, np.ndarray)
     X, y = scaling.rows(rows.X), scaling.labels(rows.y)
     own = [np.flatnonzero(rows.site == m) for m in range(len(rows.names))]
     sizes, ids = np.array(rows.sizes), naming.ranks(rows.names)

@@ -17,12 +17,20 @@ from cofed._util import naming
 from cofed.models import Weights
 from cofed.sites.addition import AbstractAddition, MaskedAddition, PlainAddition, Posed, read_finite
 from cofed.sites.agreement import agree_on_fills
-from cofed.sites.base import AbstractSites, Exchange, Exchanges, QuestionRefused, TrainingPlan
+from cofed.sites.base import AbstractSites, Exchange, Exchanges, QuestionRefused, SiteRefused, TrainingPlan
 from cofed.sites.chosen_columns import ChosenColumns
 from cofed.sites.columns import TableInfo
 from cofed.sites.design import Design
 from cofed.sites.exchange_log import Entry, ExchangeLog, read_log
-from cofed.sites.link import AbstractLink, CardsChanged, NumbersChanged, Replies, SitesMissing, going_on
+from cofed.sites.link import (
+    AbstractLink,
+    CardsChanged,
+    NumbersChanged,
+    Replies,
+    SitesMissing,
+    going_on,
+    left_out_after,
+)
 from cofed.sites.packing import Head, pack
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.questions import question_hash, read_answer
@@ -52,7 +60,7 @@ class Network(NamedTuple):
     log: ExchangeLog | None = None
     left_out: tuple[str, ...] = ()
     folder: Path | None = None  # for logs: of a fit over all sites, and in it of those over fewer
-    absent: Mapping[str, str] = MappingProxyType({})  # sites that were left out at the beginning, and why
+    reasons: Mapping[str, str] = MappingProxyType({})  # why sites were left out, of those that did not answer
 
     @property
     def addition(self) -> AbstractAddition:
@@ -73,6 +81,23 @@ class Network(NamedTuple):
         log = ExchangeLog(folder)
         log.begin({"tables": tables, "columns": self.columns.as_json(), "left_out": self.left_out})
         return self._replace(log=log)
+
+    def without(self, names: Sequence[str]) -> "Network":
+        """The others alone, from the beginning: nothing that was asked counts."""
+        infos = {site: info for site, info in self.infos.items() if site not in names}
+        if not infos:
+            raise ValueError("no site would be left")
+        gone = tuple(sorted({*self.left_out, *names}, key=naming.natural))
+        self.link.exchanges.clear()
+        return self._replace(infos=infos, left_out=gone, log=None).logged()
+
+    def after(self, error: SitesMissing | SiteRefused) -> "Network":
+        """The sites that a fit goes on with where others are silent or refuse; the error where it cannot go on."""
+        reasons = left_out_after(error, self.link.invitation, list(self.infos))
+        others = self.without(list(reasons))._replace(reasons={**self.reasons, **reasons})
+        for site, why in reasons.items():
+            self.link.exchanges.tell("left out", site=site, words=f"Without {site}: {why}. Beginning anew.")
+        return others
 
 
 class NetworkSites(AbstractSites):
@@ -115,7 +140,7 @@ class NetworkSites(AbstractSites):
     ) -> "NetworkSites":
         """The sites that a link reaches, once they are all there and have agreed on what their tables hold.
 
-        With `drop`, sites with names that do not come are left out, where that may be.
+        With `drop`, sites with names that do not come, fall silent or refuse are left out, where that may be.
         """
         began, absent = time.perf_counter(), {}
         try:
@@ -133,14 +158,20 @@ class NetworkSites(AbstractSites):
         told = sum(len(info.model_dump_json()) for info in infos.values())
         link.exchanges.append(Exchange("columns", 1, 0, told, time.perf_counter() - began))
         sites, gone = {site: infos[site] for site in order}, tuple(sorted(absent, key=naming.natural))
-        network = Network(link, sites, columns, {}, left_out=gone, folder=log, absent=absent)
-        return cls.begin(network.logged())
+        network = Network(link, sites, columns, {}, left_out=gone, folder=log, reasons=absent)
+        return cls.begin(network.logged(), drop)
 
     @classmethod
-    def begin(cls, network: Network) -> "NetworkSites":
-        """The sites of a network, once they have agreed on a design."""
-        design = network.columns.agreed(network.infos)
-        return cls(network, design, (), network.link.exchanges).with_design(design)
+    def begin(cls, network: Network, drop: bool = False) -> "NetworkSites":
+        """The sites of a network, once they have agreed on a design; see `open` for `drop`."""
+        while True:
+            design = network.columns.agreed(network.infos)
+            try:
+                return cls(network, design, (), network.link.exchanges).with_design(design)
+            except (SitesMissing, SiteRefused) as error:  # rows were to be counted, or gaps to be filled
+                if not drop:
+                    raise
+                network = network.after(error)
 
     # Exchanges
 
@@ -300,16 +331,31 @@ class NetworkSites(AbstractSites):
         NetworkSites
             The others, with a log of their own in a folder of the log, and `left_out` naming those without.
         """
-        network = self.network
         unknown = [name for name in names if name not in self.names]
         if unknown:
             raise ValueError(f"{unknown[0]!r} is not one of the sites, which are {', '.join(self.names)}")
-        infos = {site: info for site, info in network.infos.items() if site not in names}
-        if not infos:
-            raise ValueError("no site would be left")
-        gone = tuple(sorted({*network.left_out, *names}, key=naming.natural))
-        network.link.exchanges.clear()
-        return NetworkSites.begin(network._replace(infos=infos, left_out=gone, log=None).logged())
+        return NetworkSites.begin(self.network.without(names))
+
+    def after(self, error: SitesMissing | SiteRefused) -> "NetworkSites":
+        """The sites that a fit goes on with where others are silent or refuse, from the beginning.
+
+        Parameters
+        ----------
+        error : SitesMissing or SiteRefused
+            What ended the fit.
+
+        Returns
+        -------
+        NetworkSites
+            The others, as `without` gives them.
+
+        Raises
+        ------
+        SitesMissing, SiteRefused
+            Where there can be no such fit: a site of a study with keys must agree first, a rule is about who takes
+            part, or nobody may know which site it is.
+        """
+        return NetworkSites.begin(self.network.after(error), drop=True)
 
     def train(self, plan: TrainingPlan, w: Weights) -> NoReturn:
         """Algorithms run over the network with `cofed federate` or `cofed.flower.serve`, and not at this door."""

@@ -25,7 +25,7 @@ from cofed.sites.folds import Folds
 from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
 from cofed.sites.queries import QUERIES
 from cofed.sites.queries.base import AbstractQuery, Message
-from cofed.sites.table import Scaling
+from cofed.sites.scaling import Scaling
 
 PLAIN = (bool, int, float, str)
 

@@ -14,8 +14,11 @@ from jaxtyping import PyTree
 from cofed._util.programs import keep_programs
 from cofed.losses import AbstractLoss
 from cofed.sites.folds import Folds
+from cofed.sites.host_rows import HostRows, joined
+from cofed.sites.matrix import AbstractMatrix, matrix_of, padded_size
 from cofed.sites.queries.base import AbstractQuery, Message
-from cofed.sites.table import Scaling, Table, padded_size
+from cofed.sites.scaling import Scaling
+from cofed.sites.table import Table
 
 T = TypeVar("T")
 
@@ -25,7 +28,7 @@ class SiteRows:
     """Rows of numbers, each of one of several sites."""
 
     names: tuple[str, ...]  # of the sites
-    X: np.ndarray  # n x p
+    X: HostRows  # n x p
     y: np.ndarray  # n labels, or none at all; of the time to an event, rows of (time, event) or (entry, time, event)
     site: np.ndarray  # n positions in `names`, in order
     cluster: np.ndarray | None = None  # n groups of rows, each within a site; None is a group for each site
@@ -34,12 +37,12 @@ class SiteRows:
     group: np.ndarray | None = None  # n groups of rows, or folds: what rows are dealt to folds by, where by any
 
     @classmethod
-    def of_sites(cls, names: tuple[str, ...], X: list[np.ndarray], y: list[np.ndarray]) -> "SiteRows":
+    def of_sites(cls, names: tuple[str, ...], X: list[HostRows], y: list[np.ndarray]) -> "SiteRows":
         """The rows of these sites, one after another."""
-        site = np.repeat(np.arange(len(names), dtype=np.int32), [len(one) for one in X])
+        site = np.repeat(np.arange(len(names), dtype=np.int32), [one.shape[0] for one in X])
         if len(names) == 1:
             return cls(names, X[0], y[0], site)
-        return cls(names, np.concatenate(X), np.concatenate(y), site)
+        return cls(names, joined(X), np.concatenate(y), site)
 
     @functools.cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -51,7 +54,7 @@ class SiteRows:
         """Where each site's rows begin, and where the last one's end."""
         return np.searchsorted(self.site, np.arange(len(self.names) + 1))
 
-    def of_site(self, m: int) -> tuple[np.ndarray, np.ndarray]:
+    def of_site(self, m: int) -> tuple[HostRows, np.ndarray]:
         """The features and labels of one site: views, as its rows are in one piece."""
         own = slice(self.bounds[m], self.bounds[m + 1])
         return self.X[own], self.y[own]
@@ -122,13 +125,13 @@ class SiteRows:
             held[:n] = values
             return jnp.asarray(held)
 
-        def features() -> tuple[jax.Array, jax.Array]:
+        def features() -> tuple[AbstractMatrix, jax.Array]:
             labels = self.y if len(self.y) else np.zeros(n)
-            X, y = (self.X, labels) if scaling is None else (scaling.rows(self.X), scaling.labels(labels))
-            # Padding repeats the first row, so that no loss of it is infinite.
-            held, marks = np.empty((most, X.shape[1])), np.empty((most, *y.shape[1:]), y.dtype)
-            held[:n], held[n:], marks[:n], marks[n:] = X, X[0], y, y[0]
-            return jnp.asarray(held), jnp.asarray(marks)
+            y = labels if scaling is None else scaling.labels(labels)
+            X, spare = matrix_of(self.X, scaling, most)
+            marks = np.empty((most, *y.shape[1:]), y.dtype)
+            marks[:n], marks[n:] = y, y[spare]
+            return X, jnp.asarray(marks)
 
         X, y = cache.features.get(mark(scaling), features)
         fold = cache.folds.get(folds, lambda: filled(self.folds(folds)))
@@ -198,6 +201,6 @@ class TableCache:
     """The latest parts of a table."""
 
     def __init__(self):
-        self.features: Latest[tuple[jax.Array, jax.Array]] = Latest()
+        self.features: Latest[tuple[AbstractMatrix, jax.Array]] = Latest()
         self.folds: Latest[jax.Array] = Latest()
         self.fixed: Latest[tuple[jax.Array, jax.Array, jax.Array]] = Latest()

@@ -196,12 +196,14 @@ class SiteTable:
         if found:
             raise TableMismatch(found)
         keep = self.kept(design)
-        X = np.empty((int(keep.sum()), len(design.feature_names)))
+        X = np.empty((int(keep.sum()), len(design.table_names)))
         place = 0
         for feature in design.features:
             width = len(feature.encoded)
             X[:, place : place + width] = self.numbers(feature, design.missing)[keep]
             place += width
+        for step in design.steps:
+            X = step.apply(X)
         y = self.labels(design)[keep] if design.target else np.zeros(0)
         weight = None if design.weight is None else self.values(design.weight)[keep]
         if design.class_weight is not None:

@@ -5,12 +5,14 @@ from cofed.transformers.by_quantiles import (
     FederatedQuantileTransformer,
     FederatedSplineTransformer,
 )
+from cofed.transformers.formula import FederatedFormula
 from cofed.transformers.imputer import FederatedSimpleImputer
 from cofed.transformers.one_hot import FederatedOneHotEncoder
 from cofed.transformers.pca import FederatedPCA
 from cofed.transformers.polynomial import FederatedPolynomialFeatures
 
 __all__ = [
+    "FederatedFormula",
     "FederatedKBinsDiscretizer",
     "FederatedOneHotEncoder",
     "FederatedPCA",

@@ -4,61 +4,21 @@ Each is scikit-learn's own class, which transforms; what it learns comes from hi
 """
 
 import warnings
+from typing import overload
 
 import numpy as np
 from sklearn.preprocessing import KBinsDiscretizer, QuantileTransformer, SplineTransformer
-from sklearn.utils import Tags, assert_all_finite
+from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_is_fitted
 
 from cofed._util import checks
 from cofed._util.types import Given
-from cofed.estimators.checks import check_choice, check_count, check_flag, check_number, named_refusals
+from cofed.estimators.checks import check_choice, check_count, check_flag
 from cofed.sites import AbstractSites
-from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather
-from cofed.transformers.order_statistics import (
-    ColumnSpread,
-    Wanted,
-    averaged_quantile,
-    columns_of,
-    linear_quantile,
-    quantiles,
-)
-
-TOL = 1e-6  # of quantiles, in standard deviations
-
-
-class LearnsQuantiles:
-    """What scikit-learn's transformers need so as to learn quantiles of clients. It stands left of those."""
-
-    tol: float
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()  # pyright: ignore[reportAttributeAccessIssue]
-        tags.input_tags.sparse = tags.input_tags.allow_nan = False
-        return tags
-
-    def _begin(self, X: FitFeatures, clients: Clients) -> AbstractSites:
-        """The sites of a fit, after a look at what all these transformers have."""
-        check_number(type(self).__name__, "tol", self.tol, 0, 1, strict=True)
-        sites = gather(self, X, None, clients, target=False)  # pyright: ignore[reportArgumentType]
-        self._before = len(sites.exchanges)
-        return sites
-
-    def _columns(self, sites: AbstractSites) -> ColumnSpread:
-        """Means and standard deviations."""
-        with named_refusals(type(self).__name__):
-            return columns_of(sites)
-
-    def _quantiles(self, sites: AbstractSites, columns: ColumnSpread, wanted: list[Wanted]) -> np.ndarray:
-        """Quantiles of every column, in order."""
-        with named_refusals(type(self).__name__):
-            return np.maximum.accumulate(quantiles(sites, columns, wanted, float(self.tol)))
-
-    def _end(self, sites: AbstractSites) -> None:
-        """Set what was asked."""
-        spent = sites.exchanges[self._before :]
-        del self._before
-        self.n_rounds_, self.bytes_ = len(spent), sum(one.down + one.up for one in spent)
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels, encoded
+from cofed.sites.steps import MOST_DEGREE, Bins, Ranks, Splines, as_numbers
+from cofed.transformers.learns_quantiles import TOL, LearnsQuantiles
+from cofed.transformers.order_statistics import averaged_quantile, linear_quantile
 
 
 class FederatedKBinsDiscretizer(LearnsQuantiles, KBinsDiscretizer):
@@ -149,6 +109,11 @@ class FederatedKBinsDiscretizer(LearnsQuantiles, KBinsDiscretizer):
         self._end(sites)
         return self
 
+    def _step(self) -> Bins:
+        # The ends count for nothing: what is beyond them is in the first or the last bin.
+        edges = tuple(as_numbers(np.nan_to_num(own)) for own in self.bin_edges_)
+        return Bins(outputs=self._outputs(), edges=edges, ordinal=self.encode == "ordinal")
+
     def _learn(self, edges: np.ndarray) -> None:
         """Set the edges and what scikit-learn makes of them."""
         toy = KBinsDiscretizer(2, encode=self.encode, strategy="uniform")
@@ -238,22 +203,36 @@ class FederatedQuantileTransformer(LearnsQuantiles, QuantileTransformer):
         self._end(sites)
         return self
 
-    def transform(self, X: Features) -> np.ndarray:
+    @overload
+    def transform(self, X: AbstractSites) -> AbstractSites: ...
+    @overload
+    def transform(self, X: Features) -> np.ndarray: ...
+    def transform(self, X: FitFeatures) -> np.ndarray | AbstractSites:
         """The ranks of new rows, or the normal numbers that belong to them.
 
         Parameters
         ----------
-        X : array-like of shape (n, p)
-            New rows, without missing values.
+        X : array-like of shape (n, p), pandas.DataFrame or AbstractSites
+            New rows, without missing values; or sites, which transform theirs themselves.
 
         Returns
         -------
-        ndarray of shape (n, p)
-            A number per row and feature.
+        ndarray of shape (n, p) or AbstractSites
+            A number per row and feature; or the sites that have them.
         """
         check_is_fitted(self)
-        assert_all_finite(np.asarray(X, dtype=float), input_name="X", estimator_name=type(self).__name__)
-        return np.asarray(super().transform(X))
+        if not isinstance(X, AbstractSites):
+            X = encoded(self, X)
+            assert_all_finite(np.asarray(X, dtype=float), input_name="X", estimator_name=type(self).__name__)
+        return super().transform(X)  # pyright: ignore[reportArgumentType]
+
+    def _step(self) -> Ranks:
+        return Ranks(
+            outputs=self._outputs(),
+            quantiles=tuple(map(as_numbers, self.quantiles_.T)),
+            references=as_numbers(self.references_),
+            distribution=self.output_distribution,  # pyright: ignore[reportArgumentType]
+        )
 
 
 class FederatedSplineTransformer(LearnsQuantiles, SplineTransformer):
@@ -353,3 +332,16 @@ class FederatedSplineTransformer(LearnsQuantiles, SplineTransformer):
         self.knots_ = found
         self._end(sites)
         return self
+
+    def _step(self) -> Splines:
+        if self.extrapolation == "error":
+            raise ValueError(f"{type(self).__name__}: extrapolation='error' is for rows at hand; sites take 'constant'")
+        if int(self.degree) > MOST_DEGREE:
+            raise ValueError(f"{type(self).__name__}: at sites, degree is at most {MOST_DEGREE}")
+        return Splines(
+            outputs=self._outputs(),
+            knots=tuple(map(as_numbers, self.knots_.T)),
+            degree=int(self.degree),
+            extrapolation=self.extrapolation,  # pyright: ignore[reportArgumentType]
+            include_bias=bool(self.include_bias),
+        )

@@ -1,18 +1,20 @@
 """Missing values, filled by what all clients' rows say."""
 
 import math
+from typing import overload
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from cofed._util import naming
 from cofed._util.types import Given
 from cofed.estimators.checks import check_choice, named_refusals
-from cofed.sites import Design, missing_values
-from cofed.sites.columns import Label, read_column
+from cofed.sites import AbstractSites, Design, missing_values
+from cofed.sites.columns import Label, level_text, read_column
 from cofed.sites.feature_intake import GatheredTables, frame_of, gather_tables
-from cofed.sites.intake import Clients, Features, FitFeatures, Labels, refuse_masked
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels, by_design, feature_names, refuse_masked
 from cofed.sites.queries import MomentsMessage, observed
 from cofed.transformers.levels import check_columns, count_levels, holds_text
 
@@ -76,6 +78,7 @@ class FederatedSimpleImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimat
         owner = type(self).__name__
         check_choice(owner, "strategy", self.strategy, STRATEGIES)
         check_fill_value(owner, self.fill_value)
+        vars(self).pop("design_", None)  # of an earlier fit
         tables = gather_tables(self, X, clients)
         check_columns(owner, tables)
         names = [feature.name for feature in tables.features]
@@ -85,6 +88,8 @@ class FederatedSimpleImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimat
         self.statistics_ = np.array(fills, object if texts.any() else np.float64)
         self.n_missing_ = np.array([tables.missing(name) for name in names])
         self.missing_by_client_ = missing_values(tables.infos).loc[names]
+        if isinstance(X, AbstractSites):
+            self.design_ = X.design
         spent = tables.exchanges[tables.before :]
         self.n_rounds_, self.bytes_ = sum(one.rounds for one in spent), sum(one.down + one.up for one in spent)
         return self
@@ -103,23 +108,34 @@ class FederatedSimpleImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimat
         found = sites.ask(observed, MomentsMessage(np.zeros(len(names))))
         return (np.asarray(found.X) / np.asarray(found.n)).tolist()
 
-    def transform(self, X: Features) -> np.ndarray:
+    @overload
+    def transform(self, X: AbstractSites) -> AbstractSites: ...
+    @overload
+    def transform(self, X: Features) -> np.ndarray: ...
+    def transform(self, X: FitFeatures) -> np.ndarray | AbstractSites:
         """Fill missing values.
 
         Parameters
         ----------
-        X : array-like of shape (n, p) or pandas.DataFrame
-            New rows, with the features of the fit.
+        X : array-like of shape (n, p), pandas.DataFrame or AbstractSites with tables
+            New rows, with the features of the fit; or sites, which fill theirs themselves.
 
         Returns
         -------
-        ndarray of shape (n, p)
-            The rows without missing values: float64, or objects where some features are texts.
+        ndarray of shape (n, p) or AbstractSites
+            The rows without missing values: float64, or objects where some features are texts (fitted to sites: zeros
+            and ones, as there); or the sites that have them.
         """
         check_is_fitted(self)
         owner = type(self).__name__
+        if isinstance(X, AbstractSites):
+            return X.with_design(filled_design(self, X.design))
         refuse_masked(owner, "X", X)
         frame = frame_of(self, X, reset=False)
+        design = vars(self).get("design_")
+        if design is not None and any(feature.levels is not None for feature in design.features):
+            # As at sites, whose factors are zeros and ones.
+            return by_design(filled_design(self, design), frame).to_numpy()
         filled = np.empty(frame.shape, self.statistics_.dtype)
         for j, name in enumerate(frame.columns):
             column, fill = read_column(frame[name]), self.statistics_[j]
@@ -136,6 +152,24 @@ class FederatedSimpleImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimat
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = True
         return tags
+
+
+def filled_design(imputer: FederatedSimpleImputer, design: Design | None) -> Design:
+    """A design of sites, with what stands for missing values; rows without a target are left out."""
+    owner = type(imputer).__name__
+    if design is None or design.steps:
+        raise ValueError(f"{owner}: missing values are filled in the sites' tables, before any other step")
+    names = feature_names(imputer)
+    if [feature.name for feature in design.features] != names:
+        raise ValueError(f"{owner} was fitted to the columns {naming.listed(names)}, and the sites have others")
+    filled = []
+    for feature, fill in zip(design.features, imputer.statistics_.tolist(), strict=True):
+        stands = fill if feature.levels is None else level_text(fill)
+        if feature.levels is not None and stands not in feature.levels:
+            levels = naming.listed(feature.levels)
+            raise ValueError(f"{owner}: {stands!r} is no level of the column {feature.name!r}, which has {levels}")
+        filled.append(feature.model_copy(update={"fill": stands}))
+    return design.model_copy(update={"features": tuple(filled), "missing": "impute"})
 
 
 def check_fill_value(owner: str, value: object) -> None:

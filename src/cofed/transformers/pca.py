@@ -1,5 +1,7 @@
 """Principal components of all clients' rows, from the sum of their products."""
 
+from typing import overload
+
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
@@ -7,8 +9,19 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from cofed._util.types import Given
 from cofed.estimators.checks import check_count, check_flag, check_number, named_refusals
 from cofed.sites import AbstractSites, Scaling
-from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather, numbers, refuse_masked
+from cofed.sites.intake import (
+    Clients,
+    Features,
+    FitFeatures,
+    Labels,
+    encoded,
+    gather,
+    numbers,
+    refuse_masked,
+    transformed,
+)
 from cofed.sites.queries import ColumnsMessage, Message, columns, sums
+from cofed.sites.steps import Project, as_numbers
 
 MOST_FEATURES = 4096  # p x p products are asked for: 134 MB from each client
 
@@ -123,23 +136,38 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             return np.ones(self.n_components_)
         return np.where(self.explained_variance_ > 0, np.sqrt(self.explained_variance_), 1.0)
 
-    def transform(self, X: Features) -> np.ndarray:
+    @overload
+    def transform(self, X: AbstractSites) -> AbstractSites: ...
+    @overload
+    def transform(self, X: Features) -> np.ndarray: ...
+    def transform(self, X: FitFeatures) -> np.ndarray | AbstractSites:
         """(X - mean) components'
 
         Parameters
         ----------
-        X : array-like of shape (n, p) or pandas.DataFrame
-            New rows, with the features of the fit.
+        X : array-like of shape (n, p), pandas.DataFrame or AbstractSites
+            New rows, with the features of the fit; or sites, which transform theirs themselves.
 
         Returns
         -------
-        ndarray of shape (n, n_components_)
-            The rows in the directions of the components.
+        ndarray of shape (n, n_components_) or AbstractSites
+            The rows in the directions of the components; or the sites that have them.
         """
         check_is_fitted(self)
+        if isinstance(X, AbstractSites):
+            return transformed(self, X, self.step())
         refuse_masked(type(self).__name__, "X", X)
-        rows = np.asarray(numbers(self, X, reset=False))
+        rows = np.asarray(numbers(self, encoded(self, X), reset=False))
         return (rows - self.mean_) @ self.components_.T / self.widths
+
+    def step(self) -> Project:
+        """What sites are told."""
+        return Project(
+            outputs=tuple(map(str, self.get_feature_names_out())),
+            centre=as_numbers(self.mean_),
+            directions=tuple(map(as_numbers, self.components_)),
+            width=as_numbers(self.widths),
+        )
 
     def inverse_transform(self, X: Features) -> np.ndarray:
         """X components + mean

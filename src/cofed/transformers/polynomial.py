@@ -1,12 +1,17 @@
 """Powers and products of features, which need no number of the clients' rows."""
 
+from typing import overload
+
 import numpy as np
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
 from cofed._util.types import Given
 from cofed.estimators.checks import check_count, check_flag
-from cofed.sites.intake import Clients, FitFeatures, Labels, gather
+from cofed.sites import AbstractSites
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels, encoded, gather, transformed
+from cofed.sites.steps import MOST_DEGREE, Powers
 
 
 class FederatedPolynomialFeatures(PolynomialFeatures):
@@ -45,6 +50,33 @@ class FederatedPolynomialFeatures(PolynomialFeatures):
         include_bias: Given[bool] = False,
     ):
         super().__init__(degree, interaction_only=interaction_only, include_bias=include_bias)  # pyright: ignore
+
+    @overload
+    def transform(self, X: AbstractSites) -> AbstractSites: ...
+    @overload
+    def transform(self, X: Features) -> np.ndarray: ...
+    def transform(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, X: FitFeatures
+    ) -> np.ndarray | AbstractSites:
+        """The powers and products of new rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p), pandas.DataFrame or AbstractSites
+            New rows, with the features of the fit; or sites, which transform theirs themselves.
+
+        Returns
+        -------
+        ndarray of shape (n, n_output_features_) or AbstractSites
+            The outputs; or the sites that have them.
+        """
+        if not isinstance(X, AbstractSites):
+            return np.asarray(super().transform(encoded(self, X)))
+        check_is_fitted(self)
+        if int(self.powers_.max(initial=0)) > MOST_DEGREE:
+            raise ValueError(f"{type(self).__name__}: at sites, degree is at most {MOST_DEGREE}")
+        exponents = tuple(tuple(map(int, own)) for own in self.powers_)
+        return transformed(self, X, Powers(outputs=tuple(map(str, self.get_feature_names_out())), exponents=exponents))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -52,7 +52,9 @@ class Case:
     def X(self) -> np.ndarray:
         """The site's rows in the question's units."""
         scaling = self.message.scaling
-        return self.asked.rows.X if scaling is None else scaling.rows(self.asked.rows.X)
+        X = self.asked.rows.X
+        assert isinstance(X, np.ndarray)  # of a table
+        return X if scaling is None else scaling.rows(X)
 
     @functools.cached_property
     def y(self) -> np.ndarray:

@@ -17,7 +17,7 @@ import scipy.linalg
 from jaxtyping import Array
 
 from cofed.losses import AbstractLoss, Squared
-from cofed.losses.cox import follow_up
+from cofed.sites.matrix import DenseMatrix
 from cofed.sites.queries import (
     ConcordanceMessage,
     DispersionMessage,
@@ -28,6 +28,7 @@ from cofed.sites.queries import (
     LookMessage,
     MeatMessage,
     Message,
+    PermutedMessage,
     ProductMessage,
     ScoreMessage,
     look,
@@ -66,6 +67,8 @@ def count_points(message: Message) -> int:
             return len(message.log_theta)
         case MeatMessage() | ScoreMessage():
             return int(np.size(message.intercept))
+        case PermutedMessage():
+            return len(message.seeds) * int(np.size(message.intercept))
         case InterceptsMessage() | ConcordanceMessage():
             return len(message.coef)
         case LifeTableMessage():  # its times count as columns
@@ -86,7 +89,7 @@ def models_of(message: Message) -> np.ndarray | None:
     """The models of a question that tells of single models' predictions, a column each; None where it tells none."""
     if isinstance(message, (LookMessage, HeldOutMessage)):
         return np.moveaxis(np.asarray(message.coef), 1, 0).reshape(np.shape(message.coef)[1], -1)
-    if isinstance(message, DispersionMessage):
+    if isinstance(message, (DispersionMessage, PermutedMessage)):
         return np.asarray(message.coef)
     return coefficients(message)
 
@@ -137,8 +140,7 @@ def of_times(message: LookMessage | ProductMessage, X: np.ndarray, y: np.ndarray
     The gradient is a sum of the rows, each times its expected less its observed events. A Hessian is the sum of the
     rows' products, each times the row's expected events, less products of means over those at risk.
     """
-    one_site, nothing = np.zeros(len(X), np.int32), np.zeros(len(X))
-    table = Table(*map(jnp.asarray, (X, y, np.ones(len(X)), np.asarray(fold, np.int32), one_site, nothing)))
+    table = one_site(X, y, fold, np.zeros(len(X)))
     if isinstance(message, ProductMessage):
         return np.asarray(bent_in_order(table, message))
     models, closer = np.shape(message.coef)[0], len(message.closer)
@@ -153,14 +155,18 @@ def within_site(
 
     A Hessian is the sum of the products of the rows less their mean, each times its bend.
     """
-    table = Table(
-        *map(jnp.asarray, (X, y, np.ones(len(X)), np.asarray(fold, np.int32), np.zeros(len(X), np.int32), offset))
-    )
+    table = one_site(X, y, fold, offset)
     if isinstance(message, ProductMessage):
         return np.asarray(bent_within(table, message))
     models, closer = np.shape(message.coef)[0], len(message.closer)
     slope, bend = slopes_within(table, look.padded(message))
     return np.hstack([np.asarray(slope)[:, :models], np.asarray(bend)[:, :closer]])
+
+
+def one_site(X: np.ndarray, y: np.ndarray, fold: np.ndarray, offset: np.ndarray) -> Table:
+    """The rows of one site, each of which counts once."""
+    others = (y, np.ones(len(X)), np.asarray(fold, np.int32), np.zeros(len(X), np.int32), offset)
+    return Table(DenseMatrix(jnp.asarray(X)), *map(jnp.asarray, others))
 
 
 @eqx.filter_jit
@@ -179,22 +185,22 @@ def bent_within(table: Table, message: ProductMessage) -> Array:
 @eqx.filter_jit
 def slopes_in_order(table: Table, message: LookMessage) -> tuple[Array, Array]:
     """The slopes of all models, and the expected events of some, in the order of the table."""
-    rows, order = followed(table, partial_of(message)), follow_up(table.y, table.cluster)[0]
-    found = rows.terms(rows.rows.X @ jnp.asarray(message.coef)[..., 0].T, jnp.asarray(message.without))
-    back = jnp.argsort(order)
+    rows = followed(table, partial_of(message))
+    found = rows.terms(rows.predictions(jnp.asarray(message.coef)[..., 0].T), jnp.asarray(message.without))
+    back = jnp.argsort(rows.order)
     return found.slope[back], found.expected[back][:, jnp.asarray(message.closer)]
 
 
 @eqx.filter_jit
 def bent_in_order(table: Table, message: ProductMessage) -> Array:
     """How the slopes change along directions, in the order of the table."""
-    rows, order = followed(table, partial_of(message)), follow_up(table.y, table.cluster)[0]
-    X = rows.rows.X
+    rows = followed(table, partial_of(message))
+    z = rows.predictions(jnp.asarray(message.coef))
 
     def one(direction: Array) -> Array:
-        return jax.jvp(lambda z: rows.terms(z, None).slope, (X @ jnp.asarray(message.coef),), (X @ direction,))[1][:, 0]
+        return jax.jvp(lambda z: rows.terms(z, None).slope, (z,), (rows.predictions(direction),))[1][:, 0]
 
-    return jax.lax.map(one, jnp.asarray(message.direction)).T[jnp.argsort(order)]
+    return jax.lax.map(one, jnp.asarray(message.direction)).T[jnp.argsort(rows.order)]
 
 
 @eqx.filter_jit

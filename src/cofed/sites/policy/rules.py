@@ -11,13 +11,21 @@ from cofed.sites.design import Feature, RowColumn
 from cofed.sites.guard import Refusal
 from cofed.sites.policy import points
 from cofed.sites.policy.atoms import split
+from cofed.sites.policy.bins import histograms
 from cofed.sites.policy.case import Case
 from cofed.sites.policy.ledger import ROWS, Ledger, TargetRecord
 from cofed.sites.policy.life_tables import life_cells, told_times
 from cofed.sites.policy.noise import noise
 from cofed.sites.policy.schema import QuestionRules
 from cofed.sites.policy.site_sets import masked, sites
-from cofed.sites.queries import ColumnsMessage, GramMessage, HeldOutMessage, HistogramMessage, LookMessage, MeatMessage
+from cofed.sites.policy.transformed import column_names, makes_new_sums, steps
+from cofed.sites.queries import (
+    ColumnsMessage,
+    GramMessage,
+    LookMessage,
+    MeatMessage,
+    PermutedMessage,
+)
 from cofed.sites.site_table import Part, parts, row_columns
 
 Rule: TypeAlias = Callable[[Case], Refusal | None]
@@ -41,6 +49,8 @@ def texts(case: Case) -> Iterator[str]:
     design = case.asked.design
     for feature in design.features:
         yield from (feature.name, *(feature.levels or ()), *map(level_text, feature.markers))
+    for step in design.steps:
+        yield from step.outputs
     for column in row_columns(design):
         yield from (column.name, *map(level_text, column.markers))
     if design.target is not None:
@@ -214,7 +224,8 @@ def columns(case: Case) -> Refusal | None:
 def parameters(case: Case) -> Refusal | None:
     """Whether products of columns are told for too many columns of too few rows."""
     message, record = case.message, case.record
-    told = record.columns | {case.asked.design.feature_names[j] for j in product_columns(case)} | told_times(case)
+    names = column_names(case)
+    told = record.columns | {names[j] for j in product_columns(case)} | told_times(case)
     most = int(case.policy.parameters.per_row * case.fold_rows)
     if len(told) > max(most, len(record.columns)):
         return Refusal(
@@ -240,7 +251,7 @@ def product_columns(case: Case) -> np.ndarray:
             found = np.asarray(message.where) // np.shape(message.coef)[1]
         case _:
             found = np.zeros(0, int)
-    if is_gram(case):
+    if is_gram(case) or makes_new_sums(case):
         found = np.arange(p)
     return np.unique(found[found < p])
 
@@ -248,6 +259,8 @@ def product_columns(case: Case) -> np.ndarray:
 def is_gram(case: Case) -> bool:
     """Whether a question's points tell what the Gram matrix tells: their slopes are linear in the rows, and many."""
     message, p = case.message, len(case.asked.design.feature_names)
+    if isinstance(message, PermutedMessage):  # products of different rows, which no Gram matrix tells
+        return False
     return points.is_squared(message.loss) and 0 < p <= points.count_points(message)
 
 
@@ -372,22 +385,8 @@ def leverage(case: Case) -> Refusal | None:
     )
 
 
-def histograms(case: Case) -> Refusal | None:
-    """Whether histograms have more bins than the rows can fill."""
-    message = case.message
-    if not isinstance(message, (HistogramMessage, HeldOutMessage)) or not np.shape(message.edges)[1]:
-        return None
-    rows = case.fold_rows if isinstance(message, HeldOutMessage) else case.honest_rows
-    bins, most = np.shape(message.edges)[1] + 1, int(case.policy.parameters.per_row * rows)
-    if bins <= most:
-        return None
-    of_fold = " of a fold" if message.n_folds > 1 else ""
-    why = f"a histogram would have {bins} bins, and {int(rows)} rows of all sites{of_fold} may have {most}"
-    return Refusal("bins", f"{why} (parameters.per_row)")
-
-
 # In this order: what is public and cheap comes first.
 RULES: tuple[Rule, ...] = (
     *(masked, sites, queries, failures, exchanges, rows, weights, clusters, columns, row_sets),
-    *(noise, parameters, histograms, life_cells, sizes, many_points, own_rows),
+    *(noise, steps, parameters, histograms, life_cells, sizes, many_points, own_rows),
 )

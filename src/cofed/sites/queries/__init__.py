@@ -7,6 +7,7 @@ from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, Pro
 from cofed.sites.queries.meat import MeatAnswer, MeatMessage, meat
 from cofed.sites.queries.observed import HistogramMessage, ObservedAnswer, histogram, observed
 from cofed.sites.queries.own_intercepts import InterceptsAnswer, InterceptsMessage, intercepts
+from cofed.sites.queries.permuted import PermutedMessage, permuted
 from cofed.sites.queries.private import (
     AbstractPrivateQuery,
     PrivateGradientMessage,
@@ -45,7 +46,7 @@ QUERIES: dict[str, AbstractQuery] = {
     query.name: query
     for query in (
         *(sums, moments, gram, columns, look, product, score, meat, observed, histogram, intercepts, held_out),
-        *(life_table, log_rank, concordance, dispersion),
+        *(life_table, log_rank, concordance, dispersion, permuted),
         *(private_moments, private_gradient),
     )
 }
@@ -76,6 +77,7 @@ __all__ = [
     "Message",
     "MomentsMessage",
     "ObservedAnswer",
+    "PermutedMessage",
     "PrivateGradientMessage",
     "PrivateMessage",
     "PrivateMomentsMessage",
@@ -98,6 +100,7 @@ __all__ = [
     "moments",
     "moments_of",
     "observed",
+    "permuted",
     "private_gradient",
     "private_moments",
     "product",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from cofed.losses import AbstractPartialLikelihood
 from cofed.losses.cox import PartialTerms, follow_up
@@ -35,9 +35,18 @@ class PartialLook(NamedTuple):
 class Followed(NamedTuple):
     """The rows of all strata in the order of their times, with their risk sets."""
 
-    rows: Table
+    rows: Table  # but for the features, which stay in the order of the table
     risk: RiskSets
     loss: AbstractPartialLikelihood
+    order: Int[Array, " n"]
+
+    def predictions(self, coef: Float[Array, "p m"]) -> Float[Array, "n m"]:
+        """What m models predict, by stratum and time."""
+        return (self.rows.X @ coef)[self.order]
+
+    def pull(self, slope: Float[Array, "n m"]) -> Float[Array, "p m"]:
+        """The sums of the rows, each times its slope."""
+        return self.rows.X.transposed_times(jnp.zeros_like(slope).at[self.order].set(slope))
 
     def terms(self, z: Float[Array, "n m"], without: Array | None) -> PartialTerms:
         """The parts of the loss of m models; without the rows of the fold that each does not learn from."""
@@ -50,7 +59,7 @@ class Followed(NamedTuple):
 def followed(table: Table, loss: AbstractPartialLikelihood) -> Followed:
     """The rows of a table by stratum and time."""
     order, risk = follow_up(table.y, table.cluster)
-    return Followed(jax.tree.map(lambda values: values[order], table), risk, loss)
+    return Followed(table.beside(table.X, lambda values: values[order]), risk, loss, order)
 
 
 def partial_look(table: Table, message: "LookMessage") -> PartialLook:
@@ -63,12 +72,12 @@ def partial_look(table: Table, message: "LookMessage") -> PartialLook:
         size //= 2
 
     def some(asked: tuple[Array, Array]) -> PartialLook:
-        z = rows.rows.X @ asked[0].T
+        z = rows.predictions(asked[0].T)
         found = rows.terms(z, asked[1])
         held = jnp.zeros_like(found.value)
         if message.n_folds > 1:
             held = rows.terms(z, None).value - found.value
-        return PartialLook(found.value, (rows.rows.X.T @ found.slope).T, held)
+        return PartialLook(found.value, rows.pull(found.slope).T, held)
 
     found = jax.lax.map(some, (coef.reshape(-1, size, coef.shape[1]), without.reshape(-1, size)))
     return jax.tree.map(lambda part: part.reshape(models, *part.shape[2:]), found)
@@ -80,12 +89,12 @@ def partial_hessians(table: Table, message: "LookMessage") -> Float[Array, "A pa
     coef, without = jnp.asarray(message.coef)[..., 0], jnp.asarray(message.without)
     if np.shape(message.where)[0] == 0:
         size = np.shape(message.where)[1]
-        return jnp.zeros((0, size * (size + 1) // 2), table.X.dtype)
+        return jnp.zeros((0, size * (size + 1) // 2), table.weight.dtype)
 
     def one(chosen: tuple[Array, Array]) -> Array:
         model, where = chosen
-        A = rows.rows.X[:, where]
-        found = rows.terms((rows.rows.X @ coef[model])[:, None], without[model][None])
+        A = rows.rows.X.columns(where)[rows.order]
+        found = rows.terms(rows.predictions(coef[model][:, None]), without[model][None])
         total, top = rows.risk.at_risk(A, found.logs)
         mean = total * jnp.exp(top - found.log_size)
         if found.thinned is not None:
@@ -100,12 +109,10 @@ def partial_hessians(table: Table, message: "LookMessage") -> Float[Array, "A pa
 def partial_products(table: Table, message: "ProductMessage") -> Float[Array, "V p 1"]:
     """The Hessian of the summed loss times the directions."""
     rows = followed(table, partial_of(message))
-    X = rows.rows.X
-    z = X @ jnp.asarray(message.coef)
+    z = rows.predictions(jnp.asarray(message.coef))
 
     def one(direction: Array) -> Array:
-        bent = jax.jvp(lambda z: rows.terms(z, None).slope, (z,), (X @ direction,))[1]
-        return X.T @ bent
+        return rows.pull(jax.jvp(lambda z: rows.terms(z, None).slope, (z,), (rows.predictions(direction),))[1])
 
     return jax.lax.map(one, jnp.asarray(message.direction))
 

@@ -12,7 +12,10 @@ from jaxtyping import Array, PyTree
 
 from cofed.losses import AbstractLoss
 from cofed.sites.folds import Folds
-from cofed.sites.table import Scaling, Table
+from cofed.sites.host_rows import HostRows
+from cofed.sites.matrix import DenseMatrix
+from cofed.sites.scaling import Scaling
+from cofed.sites.table import Table
 
 
 class Message(eqx.Module):
@@ -72,7 +75,7 @@ class AbstractQuery(ABC, Generic[M]):
     def answer(self, table: Table, message: M) -> PyTree:
         """The answer from a table that is in the message's units and folds: sums over its rows, in pure JAX."""
 
-    def refuses(self, X: np.ndarray, y: np.ndarray, message: M) -> str | None:
+    def refuses(self, X: HostRows, y: np.ndarray, message: M) -> str | None:
         """Why these rows, in their own units, cannot be asked about, in a sentence; None where they can."""
         return None
 
@@ -103,7 +106,7 @@ class AbstractQuery(ABC, Generic[M]):
         def of_one_row(message: M) -> PyTree:
             whole = jnp.zeros(1, jnp.int32)
             labels = jnp.zeros((1, 2)) if is_of_times(message.loss) else jnp.zeros(1, label)
-            table = Table(jnp.zeros((1, n_features)), labels, jnp.zeros(1), whole, whole, jnp.zeros(1))
+            table = Table(DenseMatrix(jnp.zeros((1, n_features))), labels, jnp.zeros(1), whole, whole, jnp.zeros(1))
             return self.answer(table, message)
 
         return eqx.filter_eval_shape(of_one_row, message)

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from cofed.losses import NegativeBinomial
 from cofed.losses.negative_binomial import surprise
+from cofed.sites.host_rows import HostRows
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers
 from cofed.sites.queries.look import predictions
 from cofed.sites.table import Table, sum_rows
@@ -48,9 +49,9 @@ class DispersionQuery(AbstractQuery[DispersionMessage]):
             of_rows = [jax.vmap(jax.vmap(one, in_axes=(0, None, None)), in_axes=(None, 0, 0)) for one in derivatives]
             return DispersionAnswer(*(rows.weight @ one(log_theta, z, unit * rows.y) for one in of_rows))
 
-        return sum_rows(block, table, 12 * log_theta.shape[0] + table.n_features)
+        return sum_rows(block, table, 12 * log_theta.shape[0] + table.X.row_size)
 
-    def refuses(self, X: np.ndarray, y: np.ndarray, message: DispersionMessage) -> str | None:
+    def refuses(self, X: HostRows, y: np.ndarray, message: DispersionMessage) -> str | None:
         if not isinstance(message.loss, NegativeBinomial):
             return "dispersions are asked for of negative binomial models only"
         return None

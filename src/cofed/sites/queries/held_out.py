@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from cofed.losses import AbstractLoss
+from cofed.sites.host_rows import HostRows
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers, few_sizes, n_outputs, statistic
 from cofed.sites.table import Table, sum_rows
 
@@ -46,50 +48,19 @@ class HeldOutQuery(AbstractQuery[HeldOutMessage]):
     message: ClassVar[type[Message]] = HeldOutMessage
 
     def answer(self, table: Table, message: HeldOutMessage) -> HeldOutAnswer:
-        loss, judge = message.half_deviance, message.loss
-        assert judge is not None
         models, p, k = np.shape(message.coef)
         coef, intercept, without = (jnp.asarray(a) for a in (message.coef, message.intercept, message.without))
-        columns, single = jnp.moveaxis(coef, 1, 0).reshape(p, models * k), n_outputs(loss) == 1
+        columns = jnp.moveaxis(coef, 1, 0).reshape(p, models * k)
 
         def block(rows: Table) -> HeldOutAnswer:
             z = (rows.X @ columns).reshape(-1, models, k) + intercept[None] + rows.offset[:, None, None]
             held = (rows.fold[:, None] == without[None, :]) | (without < 0)[None, :]
-            weight = jnp.where(held & (rows.weight > 0)[:, None], rows.weight[:, None], 0)
-            flat = z[..., 0] if single else z
-            value = jax.vmap(jax.vmap(loss, in_axes=(0, None)))(flat, rows.y)
-            right = jnp.ones_like(weight)
-            if judge.has_accuracy:
-                right = jax.vmap(jax.vmap(judge.correct, in_axes=(0, None)))(flat, rows.y)
-            mean = judge.inverse_link(flat)
-            off = statistic(judge, rows.y)[:, None, :] - (mean[..., None] if single else mean)
+            return errors_of(message, message.edges, rows, z, held)
 
-            def total(values: Array) -> Array:  # a row that is not held out may have an infinite loss
-                return jnp.sum(jnp.where(weight > 0, weight * values, 0), axis=0)
+        return sum_rows(block, table, 8 * models * k + table.X.row_size)
 
-            counts = binned(message, rows, weight, z[..., 0], mean if single else mean[..., 0])
-            return HeldOutAnswer(
-                weight.sum(axis=0),
-                total(value),
-                total(jnp.sum(off**2, axis=-1)),
-                total(jnp.sum(jnp.abs(off), axis=-1)),
-                total(1 - right),
-                total(z[..., 0]),
-                total(z[..., 0] ** 2),
-                *counts,
-            )
-
-        return sum_rows(block, table, 8 * models * k + p)
-
-    def refuses(self, X: np.ndarray, y: np.ndarray, message: HeldOutMessage) -> str | None:
-        edges, loss = np.asarray(message.edges), message.loss
-        if loss is None or not loss.rowwise:
-            return "errors of held-out rows are asked for with a loss that is no sum over rows"
-        if edges.shape[1] and not (loss.has_accuracy and n_outputs(loss) == 1):
-            return "predictions are counted of two classes only"
-        if not np.isfinite(edges).all() or not (np.diff(edges, axis=1) >= 0).all():
-            return "the edges between bins must be finite numbers that ascend"
-        return None
+    def refuses(self, X: HostRows, y: np.ndarray, message: HeldOutMessage) -> str | None:
+        return strange_errors(message.loss, np.asarray(message.edges))
 
     def parts(self, message: HeldOutMessage) -> list[HeldOutMessage]:
         models = np.shape(message.coef)[0]
@@ -117,10 +88,51 @@ class HeldOutQuery(AbstractQuery[HeldOutMessage]):
         return jax.tree.map(lambda values: values[: np.shape(message.coef)[0]], answer)
 
 
-def binned(message: HeldOutMessage, rows: Table, weight: Array, z: Array, mean: Array) -> tuple[Array, Array, Array]:
+def errors_of(message: Message, edges: Numbers, rows: Table, z: Float[Array, "n M k"], held: Array) -> HeldOutAnswer:
+    """The sums over those rows that are held, an n x M array of truths, of predictions of M models before the link."""
+    loss, judge = message.half_deviance, message.loss
+    assert judge is not None
+    single = n_outputs(loss) == 1
+    weight = jnp.where(held & (rows.weight > 0)[:, None], rows.weight[:, None], 0)
+    flat = z[..., 0] if single else z
+    value = jax.vmap(jax.vmap(loss, in_axes=(0, None)))(flat, rows.y)
+    right = jnp.ones_like(weight)
+    if judge.has_accuracy:
+        right = jax.vmap(jax.vmap(judge.correct, in_axes=(0, None)))(flat, rows.y)
+    mean = judge.inverse_link(flat)
+    off = statistic(judge, rows.y)[:, None, :] - (mean[..., None] if single else mean)
+
+    def total(values: Array) -> Array:  # a row that is not held out may have an infinite loss
+        return jnp.sum(jnp.where(weight > 0, weight * values, 0), axis=0)
+
+    counts = binned(edges, rows, weight, z[..., 0], mean if single else mean[..., 0])
+    return HeldOutAnswer(
+        weight.sum(axis=0),
+        total(value),
+        total(jnp.sum(off**2, axis=-1)),
+        total(jnp.sum(jnp.abs(off), axis=-1)),
+        total(1 - right),
+        total(z[..., 0]),
+        total(z[..., 0] ** 2),
+        *counts,
+    )
+
+
+def strange_errors(loss: AbstractLoss | None, edges: np.ndarray) -> str | None:
+    """Why errors with such a loss, and counts of predictions between such edges, cannot be asked for."""
+    if loss is None or not loss.rowwise:
+        return "errors of held-out rows are asked for with a loss that is no sum over rows"
+    if edges.shape[1] and not (loss.has_accuracy and n_outputs(loss) == 1):
+        return "predictions are counted of two classes only"
+    if not np.isfinite(edges).all() or not (np.diff(edges, axis=1) >= 0).all():
+        return "the edges between bins must be finite numbers that ascend"
+    return None
+
+
+def binned(between: Numbers, rows: Table, weight: Array, z: Array, mean: Array) -> tuple[Array, Array, Array]:
     """How many rows have predictions between two edges, how many of them are of the second class, and how many of
     them are expected to be."""
-    edges = jnp.asarray(message.edges)
+    edges = jnp.asarray(between)
     models, bins = edges.shape[0], edges.shape[1] + 1
     if bins == 1:
         nothing = jnp.zeros((models, 0), weight.dtype)

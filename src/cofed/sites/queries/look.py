@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from cofed.losses import AbstractLoss
 from cofed.sites.queries.at_risk import partial_hessians, partial_look, partial_products
@@ -54,7 +54,7 @@ class LookQuery(AbstractQuery[LookMessage]):
         models, p, k = np.shape(message.coef)
         if not loss.rowwise:
             together, curved = (partial_look, partial_hessians) if loss.of_times else (within_look, within_hessians)
-            seen, nothing = together(table, message), jnp.zeros((models, k), table.X.dtype)
+            seen, nothing = together(table, message), jnp.zeros((models, k), table.weight.dtype)
             hessian = curved(table, message)
             # A constant changes nothing: the slope by an intercept is 0.
             return LookAnswer(seen.loss, seen.gradient[..., None], nothing, seen.held, hessian)
@@ -69,7 +69,7 @@ class LookQuery(AbstractQuery[LookMessage]):
             own = jnp.where(learns & (rows.weight > 0)[:, None], rows.weight[:, None], 0)
             held = jnp.where(~learns & (rows.weight > 0)[:, None], rows.weight[:, None], 0)
             pull = jnp.where(own[..., None] > 0, own[..., None] * slope, 0)
-            gradient = (rows.X.T @ pull.reshape(-1, models * k)).reshape(p, models, k)
+            gradient = rows.X.transposed_times(pull.reshape(-1, models * k)).reshape(p, models, k)
             return LookAnswer(
                 loss=jnp.sum(jnp.where(own > 0, own * value, 0), axis=0),
                 gradient=jnp.moveaxis(gradient, 0, 1),
@@ -78,7 +78,7 @@ class LookQuery(AbstractQuery[LookMessage]):
                 hessian=jnp.zeros((0, 0), z.dtype),
             )
 
-        found = sum_rows(block, table, 4 * models * k + p)
+        found = sum_rows(block, table, 4 * models * k + table.X.row_size)
         return found._replace(hessian=hessians(table, message))
 
     def parts(self, message: LookMessage) -> list[LookMessage]:
@@ -162,18 +162,12 @@ def predictions(rows: Table, coef: Float[Array, "p k"], intercept: Float[Array, 
     return rows.X @ coef + intercept[None, :] + rows.offset[:, None]
 
 
-def design(X: Float[Array, "n p"], feature: Int[Array, " s"]) -> Float[Array, "n s"]:
-    """What the parameters of these features are multiplied with; p is the intercept, 1 for every row."""
-    p = X.shape[1]
-    return jnp.where(feature[None, :] < p, X[:, jnp.minimum(feature, p - 1)], 1)
-
-
 def hessians(table: Table, message: LookMessage) -> Float[Array, "A packed"]:
     """The Hessians of the losses of the models that are looked at more closely, as upper triangles."""
     loss, where = message.half_deviance, message.where
     count, size = np.shape(where)
     if count == 0:
-        return jnp.zeros((0, size * (size + 1) // 2), table.X.dtype)
+        return jnp.zeros((0, size * (size + 1) // 2), table.weight.dtype)
     k = np.shape(message.coef)[2]
 
     def one(chosen: tuple[Array, Array]) -> Array:
@@ -185,11 +179,11 @@ def hessians(table: Table, message: LookMessage) -> Float[Array, "A packed"]:
         def block(rows: Table) -> Array:
             z = predictions(rows, coef, intercept)
             weight = jnp.where(rows.fold != without, rows.weight, 0)
-            A = design(rows.X, feature)
             if n_outputs(loss) == 1:
                 second = jax.vmap(jax.grad(jax.grad(loss)))(z[:, 0], rows.y)
                 scaled = jnp.where(weight > 0, weight * second, 0)
-                return pack(A.T @ (A * scaled[:, None]))
+                return pack(rows.X.gram(scaled, feature))
+            A = rows.X.design(feature)
             second = jax.vmap(jax.hessian(loss))(z, rows.y)
 
             def columns_of(total: Array, c: Array) -> tuple[Array, None]:
@@ -246,11 +240,11 @@ class ProductQuery(AbstractQuery[ProductMessage]):
             def one(direction: tuple[Array, Array]) -> ProductAnswer:
                 moved = rows.X @ direction[0] + direction[1][None, :]
                 bent = jax.jvp(slope, (z,), (moved,))[1] * rows.weight[:, None]
-                return ProductAnswer(rows.X.T @ bent, bent.sum(axis=0))
+                return ProductAnswer(rows.X.transposed_times(bent), bent.sum(axis=0))
 
             return jax.lax.map(one, (jnp.asarray(message.direction), jnp.asarray(message.direction_intercept)))
 
-        return sum_rows(block, table, 4 * np.shape(message.intercept)[0] + table.n_features)
+        return sum_rows(block, table, 4 * np.shape(message.intercept)[0] + table.X.row_size)
 
 
 look = LookQuery()

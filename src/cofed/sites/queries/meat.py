@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from cofed.losses import AbstractLoss
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers, n_outputs
-from cofed.sites.queries.look import design, predictions
+from cofed.sites.queries.look import predictions
 from cofed.sites.table import Table, sum_rows
 from cofed.solvers.curvature import pack
 
@@ -77,7 +77,7 @@ def scores_of(rows: Table, message: MeatMessage) -> tuple[Float[Array, "n s"], F
     where = jnp.asarray(message.where, jnp.int32)
     z = predictions(rows, jnp.asarray(message.coef), jnp.asarray(message.intercept))
     slope, bend = slopes(loss, z, rows.y)
-    A, output = design(rows.X, where // k), where % k
+    A, output = rows.X.design(where // k), where % k
     alone = jnp.zeros(z.shape[0], bool)
     if np.shape(message.inverse)[0]:
         one = jnp.eye(k, dtype=z.dtype)[None]

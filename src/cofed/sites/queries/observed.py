@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from cofed.sites.host_rows import HostRows
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers, room
 from cofed.sites.queries.sums import MomentsMessage
 from cofed.sites.table import Table, sum_rows
@@ -31,9 +32,10 @@ class ObservedQuery(AbstractQuery[MomentsMessage]):
 
     def answer(self, table: Table, message: MomentsMessage) -> ObservedAnswer:
         def block(rows: Table) -> ObservedAnswer:
-            there = ~jnp.isnan(rows.X)
-            moved = jnp.where(there, rows.X - jnp.asarray(message.centre)[None, :], 0)
-            whole = jnp.where(there, jnp.round(rows.X) == rows.X, True)
+            X = rows.X.dense()
+            there = ~jnp.isnan(X)
+            moved = jnp.where(there, X - jnp.asarray(message.centre)[None, :], 0)
+            whole = jnp.where(there, jnp.round(X) == X, True)
             return ObservedAnswer(
                 n=rows.weight @ there.astype(moved.dtype),
                 X=rows.weight @ moved,
@@ -63,14 +65,14 @@ class HistogramQuery(AbstractQuery[HistogramMessage]):
         bins = edges.shape[1] + 1
 
         def one(asked: tuple[Array, Array]) -> Array:
-            values = table.X[:, asked[0]]
+            values = table.X.columns(asked[0][None])[:, 0]
             place = jnp.searchsorted(asked[1], values, side="left", method="scan_unrolled")
             weight = jnp.where(jnp.isnan(values), 0, table.weight)
             return jnp.zeros(bins, weight.dtype).at[place].add(weight)
 
         return jax.lax.map(one, (features, edges))
 
-    def refuses(self, X: np.ndarray, y: np.ndarray, message: HistogramMessage) -> str | None:
+    def refuses(self, X: HostRows, y: np.ndarray, message: HistogramMessage) -> str | None:
         feature, edges = np.asarray(message.feature), np.asarray(message.edges)
         if feature.min(initial=0) < 0 or feature.max(initial=0) >= X.shape[1]:
             return f"a histogram is asked of a feature that is not there: there are {X.shape[1]}"

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from cofed.losses import SiteIntercepts
 from cofed.losses.site_intercepts import SiteTerms, Values, by_site
+from cofed.sites.host_rows import HostRows
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers
 from cofed.sites.table import ENTRIES, Table
 from cofed.solvers.curvature import pack
@@ -59,7 +60,7 @@ def within_look(table: Table, message: "LookMessage") -> WithinLook:
             own = learnt(table, asked[1])
             z, others = table.X @ asked[0].T + table.offset[:, None], table.weight[:, None] - own
             held = loss.held(z, table.y, (own, others), table.cluster)
-        return WithinLook(jnp.sum(found.value, axis=0), (table.X.T @ found.slope).T, held)
+        return WithinLook(jnp.sum(found.value, axis=0), table.X.transposed_times(found.slope).T, held)
 
     found = jax.lax.map(some, (coef.reshape(-1, size, coef.shape[1]), without.reshape(-1, size)))
     return jax.tree.map(lambda part: part.reshape(models, *part.shape[2:]), found)
@@ -71,12 +72,12 @@ def within_hessians(table: Table, message: "LookMessage") -> Float[Array, "A pac
     coef, without = jnp.asarray(message.coef)[..., 0], jnp.asarray(message.without)
     if np.shape(message.where)[0] == 0:
         size = np.shape(message.where)[1]
-        return jnp.zeros((0, size * (size + 1) // 2), table.X.dtype)
+        return jnp.zeros((0, size * (size + 1) // 2), table.weight.dtype)
 
     def one(chosen: tuple[Array, Array]) -> Array:
         model, where = chosen
         bend = terms_of(table, loss, coef[model][None], without[model][None]).bend
-        A = off_site_means(table.X[:, where], bend, table)
+        A = off_site_means(table.X.columns(where), bend, table)
         return pack(A.T @ (A * bend))
 
     return jax.lax.map(one, (jnp.asarray(message.closer, jnp.int32), jnp.asarray(message.where, jnp.int32)))
@@ -84,7 +85,7 @@ def within_hessians(table: Table, message: "LookMessage") -> Float[Array, "A pac
 
 def within_products(table: Table, message: "ProductMessage") -> Float[Array, "V p 1"]:
     """The Hessian of the summed loss times the directions."""
-    return jax.lax.map(lambda moved: table.X.T @ moved[:, None], within_bends(table, message))
+    return jax.lax.map(lambda moved: table.X.transposed_times(moved[:, None]), within_bends(table, message))
 
 
 def within_bends(table: Table, message: "ProductMessage") -> Float[Array, "V n"]:
@@ -140,7 +141,7 @@ class InterceptsQuery(AbstractQuery[InterceptsMessage]):
 
         return jax.lax.map(one, jnp.asarray(message.coef))
 
-    def refuses(self, X: np.ndarray, y: np.ndarray, message: InterceptsMessage) -> str | None:
+    def refuses(self, X: HostRows, y: np.ndarray, message: InterceptsMessage) -> str | None:
         if not isinstance(message.loss, SiteIntercepts):
             return "intercepts are asked for of a model whose sites have none of their own"
         return None

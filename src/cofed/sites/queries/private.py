@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from cofed.privacy import NoisedSum
+from cofed.sites.host_rows import HostRows
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers, by_fold, n_outputs
 from cofed.sites.table import Table, sum_rows
 from cofed.solvers.curvature import pack, unpack
@@ -71,7 +72,7 @@ class AbstractPrivateQuery(AbstractQuery[P]):
             return str(error)
         return None
 
-    def refuses(self, X: np.ndarray, y: np.ndarray, message: P) -> str | None:
+    def refuses(self, X: HostRows, y: np.ndarray, message: P) -> str | None:
         return self.wrong(message)
 
     def released(self, answer: np.ndarray, message: P, secret: bytes | None) -> np.ndarray:
@@ -110,8 +111,8 @@ class PrivateMomentsQuery(AbstractPrivateQuery[PrivateMomentsMessage]):
         stretched = jnp.where(jnp.eye(size, dtype=bool), 1.0, jnp.sqrt(2.0))
 
         def block(rows: Table) -> Array:
-            label = rows.y.astype(rows.X.dtype)[:, None] * jnp.asarray(message.labels, rows.X.dtype)[None, :]
-            Z = jnp.concatenate([rows.X, label, jnp.ones_like(label)], axis=1)
+            label = rows.y.astype(rows.weight.dtype)[:, None] * jnp.asarray(message.labels, rows.weight.dtype)[None, :]
+            Z = jnp.concatenate([rows.X.dense(), label, jnp.ones_like(label)], axis=1)
             own = by_fold(rows, count) * row_weights(Z, message)[:, None]
 
             def products(_: None, weight: Array) -> tuple[None, Array]:
@@ -165,7 +166,7 @@ class PrivateGradientQuery(AbstractPrivateQuery[PrivateGradientMessage]):
         table, loss = alike(table), message.half_deviance
 
         def block(rows: Table) -> Array:
-            Z = jnp.concatenate([rows.X, jnp.ones_like(rows.weight)[:, None]], axis=1)
+            Z = jnp.concatenate([rows.X.dense(), jnp.ones_like(rows.weight)[:, None]], axis=1)
             w = jnp.concatenate([jnp.asarray(message.coef), jnp.asarray(message.intercept)])
             slope = jnp.clip(jax.vmap(jax.grad(loss))(Z @ w, rows.y), -1.0, 1.0)
             pull = rows.weight * row_weights(Z, message) * slope

@@ -49,7 +49,7 @@ class ScoreQuery(AbstractQuery[ScoreMessage]):
             value = jax.vmap(loss)(z, rows.y)
             return ScoreAnswer(rows.weight.sum(), rows.weight @ value, rows.weight @ least, rows.weight @ right)
 
-        return sum_rows(block, table, 3 * coef.shape[1] + table.n_features)
+        return sum_rows(block, table, 3 * coef.shape[1] + table.X.row_size)
 
 
 score = ScoreQuery()

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from cofed.losses import AbstractLoss
+from cofed.sites.host_rows import HostRows, stored
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers, by_fold, few_sizes, n_outputs, statistic
 from cofed.sites.table import Table, sum_rows
 from cofed.solvers.curvature import pack
@@ -40,19 +41,20 @@ class SumsQuery(AbstractQuery[Message]):
             own = by_fold(rows, count)
             if loss is None:
                 nothing = jnp.zeros((count, 0), own.dtype)
-                return SumsAnswer(own.sum(axis=0), own.T @ rows.X, nothing, jnp.zeros(0, own.dtype))
+                return SumsAnswer(own.sum(axis=0), rows.X.transposed_times(own).T, nothing, jnp.zeros(0, own.dtype))
             least = jnp.zeros(count, own.dtype)
             if not loss.attains_zero:
                 at = jnp.zeros((), own.dtype)
                 least = -own.T @ jax.vmap(partial(loss.conjugate, at))(rows.y)
-            return SumsAnswer(own.sum(axis=0), own.T @ rows.X, own.T @ statistic(loss, rows.y), least)
+            total = rows.X.transposed_times(own).T
+            return SumsAnswer(own.sum(axis=0), total, own.T @ statistic(loss, rows.y), least)
 
-        return sum_rows(block, table, table.n_features + count + 2)
+        return sum_rows(block, table, table.X.row_size + count + 2)
 
-    def refuses(self, X: np.ndarray, y: np.ndarray, message: Message) -> str | None:
+    def refuses(self, X: HostRows, y: np.ndarray, message: Message) -> str | None:
         """Numbers whose squares float64 cannot hold would be lost without a word. No value is told."""
         for what, values in (("X", X), ("y", y)):
-            top = float(np.abs(values).max(initial=0)) if values.dtype.kind == "f" else 0.0
+            top = float(np.abs(stored(values)).max(initial=0)) if values.dtype.kind == "f" else 0.0
             if top > HUGE or 0 < top < 1 / HUGE:
                 way = "larger" if top > HUGE else "smaller"
                 return (
@@ -80,7 +82,8 @@ class MomentsQuery(AbstractQuery[MomentsMessage]):
     message: ClassVar[type[Message]] = MomentsMessage
 
     def answer(self, table: Table, message: MomentsMessage) -> Float[Array, " p"]:
-        return sum_rows(lambda rows: rows.weight @ (rows.X - message.centre[None, :]) ** 2, table, table.n_features)
+        centre = jnp.asarray(message.centre)
+        return sum_rows(lambda rows: rows.X.less(centre).squares(rows.weight[:, None])[:, 0], table, table.X.row_size)
 
 
 class GramMessage(Message):
@@ -116,31 +119,32 @@ class GramQuery(AbstractQuery[GramMessage]):
     message: ClassVar[type[Message]] = GramMessage
 
     def answer(self, table: Table, message: GramMessage) -> GramAnswer:
-        loss, count, where = message.half_deviance, message.n_folds, message.where
+        loss, count, where = message.half_deviance, message.n_folds, jnp.asarray(message.where, jnp.int32)
         size = np.shape(where)[0]
 
         def block(rows: Table) -> GramAnswer:
             own = by_fold(rows, count)
-            X = rows.X - message.centre[None, :]
+            X = rows.X.less(jnp.asarray(message.centre))
             labels = statistic(loss, rows.y) - message.label_centre[None, :]
-            some = X[:, where]
+            pairs = own[:, :, None] * labels[:, None, :]
+            cross = X.transposed_times(pairs.reshape(labels.shape[0], -1))
 
             def products(_: None, weight: Array) -> tuple[None, Array]:
-                return None, pack(some.T @ (some * weight[:, None]))
+                return None, pack(X.gram(weight, where))
 
             return GramAnswer(
-                X=own.T @ X,
+                X=X.transposed_times(own).T,
                 labels=own.T @ labels,
-                squares=own.T @ X**2,
+                squares=X.squares(own).T,
                 label_squares=own.T @ labels**2,
-                cross=jnp.einsum("nk,np,nq->kpq", own, X, labels),
+                cross=jnp.moveaxis(cross.reshape(-1, count, labels.shape[1]), 0, 1),
                 products=jax.lax.scan(products, None, own.T)[1],
                 loss=own.T @ constant_losses(loss, message.constant, rows.y),
-                spans=(rows.weight > 0).astype(X.dtype) @ X[:, : X.shape[1] if message.uneven else 0] ** 2,
+                spans=X.squares((rows.weight > 0).astype(own.dtype)[:, None])[:, 0] if message.uneven else own[0, :0],
                 offsets=(rows.weight @ rows.offset**2)[None][: int(message.uneven)],
             )
 
-        return sum_rows(block, table, 2 * table.n_features + 2 * size + count)
+        return sum_rows(block, table, 2 * table.X.row_size + 2 * size + count)
 
 
 class ColumnsMessage(Message):
@@ -160,12 +164,12 @@ class ColumnsQuery(AbstractQuery[ColumnsMessage]):
         where = jnp.asarray(message.where, jnp.int32)
 
         def block(rows: Table) -> Array:
-            some = rows.X[:, where]
-            return jax.lax.map(lambda weight: (some * weight[:, None]).T @ rows.X, by_fold(rows, message.n_folds).T)
+            some, own = rows.X.columns(where), by_fold(rows, message.n_folds).T
+            return jax.lax.map(lambda weight: rows.X.transposed_times(some * weight[:, None]).T, own)
 
-        return sum_rows(block, table, table.n_features + 2 * np.shape(where)[0])
+        return sum_rows(block, table, table.X.row_size + 2 * np.shape(where)[0])
 
-    def refuses(self, X: np.ndarray, y: np.ndarray, message: ColumnsMessage) -> str | None:
+    def refuses(self, X: HostRows, y: np.ndarray, message: ColumnsMessage) -> str | None:
         where = np.asarray(message.where)
         if where.min(initial=0) < 0 or where.max(initial=0) >= X.shape[1]:
             return f"products are asked of a feature that is not there: there are {X.shape[1]}"

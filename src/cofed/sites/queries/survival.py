@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 from cofed.losses.cox import follow_up
 from cofed.losses.risk_sets import ENTRIES
+from cofed.sites.host_rows import HostRows, columns_of
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers, few_sizes, room
 from cofed.sites.table import Table
 
@@ -61,7 +62,7 @@ class LifeTableQuery(AbstractQuery[LifeTableMessage]):
             fractions=jnp.sum(jnp.where(whole, 0, table.weight)),
         )
 
-    def refuses(self, X: np.ndarray, y: np.ndarray, message: LifeTableMessage) -> str | None:
+    def refuses(self, X: HostRows, y: np.ndarray, message: LifeTableMessage) -> str | None:
         edges = np.asarray(message.edges)
         if len(edges) < 1 or not np.isfinite(edges).all() or not (np.diff(edges) > 0).all():
             return "the times of a life table must be finite numbers that ascend"
@@ -109,7 +110,7 @@ class LogRankQuery(AbstractQuery[GroupsMessage]):
         covariance = jnp.diag(spread @ share) - (share * spread[:, None]).T @ share
         return LogRankAnswer(events @ own, events @ share, covariance)
 
-    def refuses(self, X: np.ndarray, y: np.ndarray, message: GroupsMessage) -> str | None:
+    def refuses(self, X: HostRows, y: np.ndarray, message: GroupsMessage) -> str | None:
         return strange_groups(X, message)
 
 
@@ -136,27 +137,7 @@ class ConcordanceQuery(AbstractQuery[ConcordanceMessage]):
     message: ClassVar[type[Message]] = ConcordanceMessage
 
     def answer(self, table: Table, message: ConcordanceMessage) -> ConcordanceAnswer:
-        coef, n = jnp.asarray(message.coef), table.weight.shape[0]
-        z = table.X @ coef.T
-        size = n
-        while size % 2 == 0 and size * n > ENTRIES:
-            size //= 2
-
-        def block(some: Array) -> ConcordanceAnswer:
-            known = known_order(table, some)
-
-            def one(asked: tuple[Float[Array, " n"], Array]) -> tuple[Array, Array, Array]:
-                risk, without = asked
-                mine, other = risk[some][:, None], risk[None, :]
-                held = (table.fold == without) | (without < 0)
-                pairs = known & held[some][:, None] & held[None, :]
-                return jnp.sum(pairs & (mine > other)), jnp.sum(pairs & (mine == other)), jnp.sum(pairs)
-
-            found = jax.lax.map(one, (z.T, jnp.asarray(message.without)))
-            return ConcordanceAnswer(*(count.astype(z.dtype) for count in found))
-
-        parts = jax.lax.map(block, jnp.arange(n).reshape(-1, size))
-        return jax.tree.map(lambda part: part.sum(axis=0), parts)
+        return in_order(table, (table.X @ jnp.asarray(message.coef).T).T, jnp.asarray(message.without))
 
     def padded(self, message: ConcordanceMessage) -> ConcordanceMessage:
         coef, without = np.asarray(message.coef), np.asarray(message.without, np.int32)
@@ -166,6 +147,30 @@ class ConcordanceQuery(AbstractQuery[ConcordanceMessage]):
 
     def trimmed(self, answer: ConcordanceAnswer, message: ConcordanceMessage) -> ConcordanceAnswer:
         return jax.tree.map(lambda counts: counts[: len(np.asarray(message.coef))], answer)
+
+
+def in_order(table: Table, risks: Float[Array, "M n"], without: Array) -> ConcordanceAnswer:
+    """How many pairs each of M risks has in the right order, of the rows of a fold; -1 is all rows."""
+    n = table.weight.shape[0]
+    size = n
+    while size % 2 == 0 and size * n > ENTRIES:
+        size //= 2
+
+    def block(some: Array) -> ConcordanceAnswer:
+        known = known_order(table, some)
+
+        def one(asked: tuple[Float[Array, " n"], Array]) -> tuple[Array, Array, Array]:
+            risk, left_out = asked
+            mine, other = risk[some][:, None], risk[None, :]
+            held = (table.fold == left_out) | (left_out < 0)
+            pairs = known & held[some][:, None] & held[None, :]
+            return jnp.sum(pairs & (mine > other)), jnp.sum(pairs & (mine == other)), jnp.sum(pairs)
+
+        found = jax.lax.map(one, (risks, without))
+        return ConcordanceAnswer(*(count.astype(risks.dtype) for count in found))
+
+    parts = jax.lax.map(block, jnp.arange(n).reshape(-1, size))
+    return jax.tree.map(lambda part: part.sum(axis=0), parts)
 
 
 def known_order(table: Table, some: Array) -> Bool[Array, "s n"]:
@@ -183,16 +188,16 @@ def known_order(table: Table, some: Array) -> Bool[Array, "s n"]:
 
 def membership(table: Table, groups: Numbers) -> Float[Array, "n G"]:
     """The rows' weights, in the column of their group."""
-    others = table.X[:, jnp.asarray(groups, jnp.int32)]
+    others = table.X.columns(jnp.asarray(groups, jnp.int32))
     return jnp.concatenate([1 - others.sum(axis=1, keepdims=True), others], axis=1) * table.weight[:, None]
 
 
-def strange_groups(X: np.ndarray, message: GroupsMessage) -> str | None:
+def strange_groups(X: HostRows, message: GroupsMessage) -> str | None:
     """Why features are no indicators of groups."""
     groups = np.asarray(message.groups)
     if groups.min(initial=0) < 0 or groups.max(initial=-1) >= X.shape[1]:
         return f"groups are asked of a feature that is not there: there are {X.shape[1]}"
-    own = X[:, groups.astype(int)]
+    own = columns_of(X, groups.astype(int))
     if not np.isin(own, (0.0, 1.0)).all() or (own.sum(axis=1) > 1).any():
         return "the features that tell groups apart must be 0 or 1, and one of them 1 at most"
     return None

@@ -127,7 +127,7 @@ BAD_X = {
     "missing": (np.where(X > 2, np.nan, X), "X contains NaN"),
     "infinite": (np.where(X > 2, np.inf, X), "X contains inf"),
     "complex": (X + 1j, "Complex data"),
-    "sparse": (scipy.sparse.csr_matrix(X), "Sparse data was passed for X.*toarray"),
+    "sparse": (scipy.sparse.csr_matrix(np.where(X > 2, np.nan, X)), "FederatedLasso: X contains NaN in column"),
     "masked": (np.ma.masked_greater(X, 2), "X must have no masked values"),
     "huge": (X * 1e200, "X must be of a size between"),
     "tiny": (X * 1e-200, "X must be of a size between"),

@@ -114,6 +114,31 @@ def test_a_penalised_fit_is_optimal(l1_ratio):
     assert model.certificate_.objective == pytest.approx(value + penalty, rel=1e-12)
 
 
+def test_factors_of_the_penalty_limits_and_features_left_out():
+    """The conditions of optimality of each feature: one without a penalty, one left out, one at its limit."""
+    X, y = survival.follow_up(1)
+    alpha, factor = 0.05, np.ones(X.shape[1])
+    factor[1] = 0
+    free = FederatedCox(alpha, penalty_factor=factor, exclude=[3]).fit(X, y, clients=SITES)
+    most = abs(free.coef_[2]) / 2
+    model = FederatedCox(alpha, penalty_factor=factor, exclude=[3], low=-most, high=most).fit(X, y, clients=SITES)
+    for one in (free, model):
+        slope = survival.pooled(one.coef_, X, y, SITES, "efron")[1] / X.std(axis=0)
+        own = one.coef_ * X.std(axis=0)
+        assert one.certificate_.converged
+        assert own[3] == 0
+        assert own[1] != 0
+        inside = np.flatnonzero((own != 0) & (abs(one.coef_) < most)) if one is model else np.flatnonzero(own)
+        np.testing.assert_allclose(slope[inside], -alpha * (factor * np.sign(own))[inside], atol=1e-9)
+        rest = [j for j in np.flatnonzero(own == 0) if j != 3]
+        assert (abs(slope[rest]) <= alpha * factor[rest] + 1e-9).all()
+    assert abs(model.coef_[2]) == pytest.approx(most, rel=1e-12)
+    assert abs(slope[2]) > alpha
+    chosen = FederatedCoxCV(penalty_factor=factor, exclude=[3], cv=3, n_alphas=4).fit(X, y, clients=SITES)
+    assert (chosen.path_.coefs[:, 1] != 0).all()
+    assert (chosen.path_.coefs[:, 3] == 0).all()
+
+
 @pytest.mark.slow
 @settings(max_examples=8)
 @example(seed=0, alpha=0.0, ratio=1.0)

@@ -13,6 +13,7 @@ from sklearn.linear_model import Lasso
 from tests.sites.secure.worlds import MaskedLink, over
 
 from cofed.estimators import (
+    FederatedGroupLasso,
     FederatedLasso,
     FederatedLassoCV,
     FederatedLogisticRegression,
@@ -125,6 +126,31 @@ def test_a_lasso_is_that_of_rows_less_the_means_of_their_sites():
     other.fit((X - means[:, :P]) / size, y - means[:, P])
     weighted = FederatedLasso(0.1, site_effects="fixed").fit(X, y, clients=SITE, sample_weight=np.full(N, 2.0))
     np.testing.assert_allclose(weighted.coef_, other.coef_ / size, rtol=1e-9, atol=1e-12)
+
+
+def test_groups_of_features_beside_intercepts_of_sites():
+    """The group lasso of rows less the means of their sites, by its conditions of optimality."""
+    X, y = rows("lasso")
+    means = np.stack([np.column_stack([X, y])[s == SITE].mean(axis=0) for s in "abcd"])[CODE]
+    groups, alpha = np.array([0, 0, 1, 0]), 0.15
+    model = FederatedGroupLasso(alpha, groups=groups, standardize=False, site_effects="fixed").fit(X, y, clients=SITE)
+    Z, t = X - means[:, :P], y - means[:, P]
+    residual = t - Z @ model.coef_
+    slope = Z.T @ residual / N
+    used = 0
+    for group in np.unique(groups):
+        own, w = slope[groups == group], model.coef_[groups == group]
+        most = alpha * np.sqrt(len(own))
+        if w.any():
+            used += 1
+            np.testing.assert_allclose(own, most * w / np.linalg.norm(w), rtol=1e-6)
+        else:
+            assert np.linalg.norm(own) <= most * (1 + 1e-9)
+    assert 0 < used < len(np.unique(groups))
+    assert model.certificate_.converged
+    effects = [(y - X @ model.coef_)[site == SITE].mean() for site in "abcd"]
+    np.testing.assert_allclose([model.site_effects_[site] for site in "abcd"], effects, rtol=1e-9)
+    np.testing.assert_allclose(model.predict(X, clients=SITE), y - residual, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from cofed.estimators.mixed_glm import FederatedMixedGLM
 from cofed.estimators.mixed_model import FederatedMixedModel
 from cofed.estimators.nested import NestedCV, nested_cv
 from cofed.estimators.path import RegularizationPath, regularization_path
+from cofed.estimators.permutation import PermutationImportance, permutation_importance
 from cofed.estimators.poisson import FederatedPoisson
 from cofed.estimators.relaxed import relaxed_path
 from cofed.estimators.scaler import FederatedStandardScaler
@@ -47,12 +48,14 @@ __all__ = [
     "FederatedTraceRegression",
     "HeldOutCurves",
     "NestedCV",
+    "PermutationImportance",
     "RegularizationPath",
     "StabilitySelection",
     "adaptive",
     "concave_path",
     "load",
     "nested_cv",
+    "permutation_importance",
     "regularization_path",
     "relaxed_path",
     "stability_selection",

@@ -8,7 +8,6 @@ from typing import ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from cofed._util.types import Given
@@ -21,6 +20,7 @@ from cofed.estimators.progress import SETTLED, CertifiedFit, Solve, Solved
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.site_effects import intercepts_of_rows, site_effects
 from cofed.estimators.solver import solve
+from cofed.estimators.sparse_taker import SparseTaker
 from cofed.estimators.standardized_problem import StandardizedProblem, require_duality, standardized
 from cofed.estimators.survey import Survey, survey
 from cofed.losses import AbstractLoss, SiteIntercepts
@@ -40,7 +40,7 @@ from cofed.sites.row_options import RowNumbers, RowOptions, predicted_offset, ro
 Model = TypeVar("Model", bound="FederatedLinearModel")
 
 
-class FederatedLinearModel(BaseEstimator):
+class FederatedLinearModel(SparseTaker):
     """A linear model of clients' rows. A family gives its loss (`_loss`) and its penalty (`_penalty`).
 
     Attributes
@@ -91,7 +91,7 @@ class FederatedLinearModel(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, p), pandas.DataFrame, cofed.Federation or AbstractSites
+        X : array-like or sparse matrix of shape (n, p), pandas.DataFrame, cofed.Federation or AbstractSites
             The features of every row; columns of text are factors, with the levels of all clients. A Federation
             carries y and the clients, too; so do sites, whose rows may be anywhere.
         y : array-like of shape (n,)
@@ -395,6 +395,6 @@ class FederatedLinearModel(BaseEstimator):
         """X coef + intercept + offset, with the intercepts of the clients where each has its own"""
         rows = fitted_state.new_rows(self, X)
         has_offset = bool(vars(self).get("has_offset_", False))
-        added = predicted_offset(type(self).__name__, X, offset, len(rows), has_offset)
-        found = rows @ np.asarray(self.coef_).T + intercepts_of_rows(self, X, clients, len(rows))
+        added = predicted_offset(type(self).__name__, X, offset, rows.shape[0], has_offset)
+        found = rows @ np.asarray(self.coef_).T + intercepts_of_rows(self, X, clients, rows.shape[0])
         return found + (added if found.ndim == 1 else added[:, None])

@@ -10,13 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from cofed._util import naming
 from cofed._util.types import Given
-from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import check_choice, named_refusals
 from cofed.estimators.feature_blocks import treated_apart
+from cofed.estimators.feature_options import Chosen, PerFeature
 from cofed.estimators.fitted_state import new_rows
 from cofed.estimators.parameters import ratio_of
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.standardized_problem import StandardizedProblem
+from cofed.estimators.with_feature_options import WithFeatureOptions
 from cofed.losses import AbstractPartialLikelihood, Breslow, Efron
 from cofed.sites import AbstractSites
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, aligned
@@ -29,7 +30,7 @@ CoxModel = TypeVar("CoxModel", bound="FederatedCox")
 TIES: dict[str, AbstractPartialLikelihood] = {"breslow": Breslow(), "efron": Efron()}
 
 
-class FederatedCox(FederatedLinearModel):
+class FederatedCox(WithFeatureOptions):
     """Cox's proportional hazards with a baseline hazard for each client, on rows that stay there, to the exact answer.
 
     Minimises -(log partial likelihood) / N + alpha (l1_ratio |w|_1 + (1 - l1_ratio) ||w||^2 / 2), N the rows of all
@@ -54,6 +55,13 @@ class FederatedCox(FederatedLinearModel):
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    penalty_factor : float, array-like of shape (p,) or dict, optional
+        What the penalty of each feature is multiplied with, by position or name (1 for those that are left out): 0 is
+        not penalised.
+    exclude : list of str or int, optional
+        Features that are left out.
+    low, high : float, array-like of shape (p,) or dict, optional
+        Limits of the coefficients of features as given, low <= 0 <= high, by position or name.
 
     Attributes
     ----------
@@ -104,6 +112,10 @@ class FederatedCox(FederatedLinearModel):
         algorithm: Given[str] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        penalty_factor: PerFeature = None,
+        exclude: Chosen = None,
+        low: PerFeature = None,
+        high: PerFeature = None,
     ):
         self.alpha = alpha
         self.l1_ratio = l1_ratio
@@ -112,6 +124,10 @@ class FederatedCox(FederatedLinearModel):
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.penalty_factor = penalty_factor
+        self.exclude = exclude
+        self.low = low
+        self.high = high
 
     def predict(self, X: Features) -> np.ndarray:
         """The log hazards of new rows, beside their clients' baseline: the larger, the sooner the event.
@@ -214,7 +230,7 @@ class FederatedCox(FederatedLinearModel):
         if isinstance(X, AbstractSites):
             sites = self._labelled(aligned(self, X))
         else:
-            if len(new_rows(self, X)) < 2:
+            if new_rows(self, X).shape[0] < 2:
                 raise ValueError(f"{name}: a C-index needs two rows or more")
             sites = copy.copy(self)._intake(X, y, clients)
         with named_refusals(name):
@@ -277,7 +293,7 @@ class FederatedCox(FederatedLinearModel):
         return TIES[self.ties]
 
     def _penalty(self, problem: StandardizedProblem, alpha: float) -> WeightedElasticNet:
-        return elastic_net(alpha, ratio_of(self), problem.units)
+        return elastic_net(alpha, ratio_of(self), problem.units, options=self._feature_options())
 
     def _blocks(self, features: int) -> np.ndarray:
         return treated_apart(features, 1, self.l1_ratio)

@@ -7,6 +7,7 @@ import numpy.typing as npt
 from cofed._util.types import Given
 from cofed.estimators.cox import FederatedCox
 from cofed.estimators.cross_validation import CrossValidated
+from cofed.estimators.feature_options import Chosen, PerFeature
 from cofed.estimators.fold_choice import CV
 
 
@@ -48,6 +49,13 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    penalty_factor : float, array-like of shape (p,) or dict, optional
+        What the penalty of each feature is multiplied with, by position or name (1 for those that are left out): 0 is
+        not penalised.
+    exclude : list of str or int, optional
+        Features that are left out.
+    low, high : float, array-like of shape (p,) or dict, optional
+        Limits of the coefficients of features as given, low <= 0 <= high, by position or name.
 
     Attributes
     ----------
@@ -112,6 +120,10 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
         algorithm: Given[str] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        penalty_factor: PerFeature = None,
+        exclude: Chosen = None,
+        low: PerFeature = None,
+        high: PerFeature = None,
     ):
         self.l1_ratio = l1_ratio
         self.ties = ties
@@ -126,3 +138,7 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.penalty_factor = penalty_factor
+        self.exclude = exclude
+        self.low = low
+        self.high = high

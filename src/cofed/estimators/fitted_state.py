@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import AbstractLoss
 from cofed.sites import AbstractSites, Design
+from cofed.sites.host_rows import HostRows
 from cofed.sites.intake import Features, encoded, numbers, refuse_masked
 
 
@@ -51,7 +52,7 @@ def check_same_rows(model: BaseEstimator, problem: StandardizedProblem) -> None:
         )
 
 
-def new_rows(model: BaseEstimator, X: Features) -> np.ndarray:
+def new_rows(model: BaseEstimator, X: Features) -> HostRows:
     """New rows, checked against those of the fit; a client column is left out."""
     check_is_fitted(model)
     if isinstance(X, AbstractSites):
@@ -60,4 +61,4 @@ def new_rows(model: BaseEstimator, X: Features) -> np.ndarray:
     columns = [vars(model).get("client_column_"), *vars(model).get("row_columns_", ())]
     if isinstance(X, pd.DataFrame):
         X = X.drop(columns=[name for name in columns if name is not None and name in X.columns])
-    return np.asarray(numbers(model, encoded(model, X), reset=False))
+    return numbers(model, encoded(model, X), reset=False)

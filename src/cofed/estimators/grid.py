@@ -14,12 +14,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
+from cofed._util.programs import program
 from cofed.engine.job import traced
 from cofed.estimators.bundle import Curvature, Vector
 from cofed.estimators.certificate import (
@@ -267,7 +267,7 @@ class FirstOrders(NamedTuple):
     gradient: Weights
 
 
-@eqx.filter_jit
+@program
 def certificates(
     parts: tuple[AbstractModel, AbstractLoss, NullModel, AbstractRegularizer],
     which: Int[Array, " n"],

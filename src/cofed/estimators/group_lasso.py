@@ -11,12 +11,13 @@ from cofed.estimators.penalty import elastic_net
 from cofed.estimators.regressor import FederatedRegressor
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
+from cofed.estimators.with_feature_options import WithFeatureOptions
 from cofed.losses import Squared
 from cofed.regularizers import AbstractRegularizer, GroupL1
 from cofed.sites.intake import is_list
 
 
-class FederatedGroupLasso(SiteScoreMixin, RegressorMixin, FederatedRegressor):
+class FederatedGroupLasso(SiteScoreMixin, RegressorMixin, WithFeatureOptions, FederatedRegressor):
     """The group lasso on rows that stay with their clients, to the pooled answer.
 
     Minimises ||y - X w - b||^2 / (2 N) + alpha sum_g sqrt(size of g) ||w_g||_2 over all N rows: whole groups of
@@ -30,6 +31,9 @@ class FederatedGroupLasso(SiteScoreMixin, RegressorMixin, FederatedRegressor):
         A label per feature; None makes each feature its own group, which is the lasso.
     fit_intercept : bool, default=True
         Whether b is free (it is never penalised) or 0.
+    site_effects : {"none", "fixed"}, default="none"
+        "fixed" gives every client an intercept of its own, which is not penalised and is found by the client;
+        `intercept_` is then their mean, in which each counts as its rows do.
     standardize : bool, default=True
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
@@ -58,6 +62,9 @@ class FederatedGroupLasso(SiteScoreMixin, RegressorMixin, FederatedRegressor):
         The clients' names, and how many rows each has.
     algorithm_ : str
         The algorithm that was used.
+    site_effects_ : dict or None
+        Every client's intercept, NaN where its labels tell none; None where answers are masked. With site_effects
+        "fixed" only.
 
     Examples
     --------
@@ -74,6 +81,7 @@ class FederatedGroupLasso(SiteScoreMixin, RegressorMixin, FederatedRegressor):
         *,
         groups: Given[npt.ArrayLike | None] = None,
         fit_intercept: Given[bool] = True,
+        site_effects: Given[str] = "none",
         standardize: Given[bool] = True,
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
@@ -82,6 +90,7 @@ class FederatedGroupLasso(SiteScoreMixin, RegressorMixin, FederatedRegressor):
         self.alpha = alpha
         self.groups = groups
         self.fit_intercept = fit_intercept
+        self.site_effects = site_effects
         self.standardize = standardize
         self.algorithm = algorithm
         self.tol = tol

@@ -1,12 +1,12 @@
 """The server's side of FedNewton and FedFISTA, whose clients' side is a question to the sites."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from cofed._util import trees
+from cofed._util.programs import program
 from cofed.algorithms import FedFISTA, FedNewton, fedfista, fednewton
 from cofed.estimators.certificate import FirstOrder, NullModel, duality_gap
 from cofed.estimators.progress import FitProgress
@@ -41,13 +41,13 @@ def newton_settled(algorithm: FedNewton, server: fednewton.Server, enough: float
     return whole and float(server.promise) >= -enough
 
 
-@eqx.filter_jit
+@program
 def start(algorithm: FedNewton, problem: Problem, w: Weights, gradient: Weights) -> fednewton.Server:
     """FedNewton's state before its first round, from the gradient at w."""
     return algorithm.start(problem, w, gradient)
 
 
-@eqx.filter_jit
+@program
 def newton_step(algorithm: FedNewton, problem: Problem, server: fednewton.Server, up: fednewton.Up) -> fednewton.Server:
     """The server's step. A step so long that the loss overflows is shortened."""
     nothing = jax.tree.map(jnp.zeros_like, up)._replace(loss=jnp.full_like(up.loss, HUGE))
@@ -70,13 +70,13 @@ def fista_round(fit: FitProgress, algorithm: FedFISTA, server: fedfista.Server) 
     return fista_step(algorithm, fit.problem.problem(fit.psi), server, fedfista.Up(at.loss, at.gradient))
 
 
-@eqx.filter_jit
+@program
 def fista_step(algorithm: FedFISTA, problem: Problem, server: fedfista.Server, up: fedfista.Up) -> fedfista.Server:
     """The server's step."""
     return algorithm.aggregate(problem, server, up, jnp.ones_like(up.loss))
 
 
-@eqx.filter_jit
+@program
 def fista_open(problem: Problem, null: NullModel, server: fedfista.Server, target: Array) -> Array:
     """Whether the bound on the gap is still above the target, and the model still moves."""
     moved = jax.tree.map(jnp.subtract, server.w, server.at)

@@ -144,21 +144,31 @@ def judged(models: HeldOutModels, measure: str, shape: tuple[int, ...]) -> Measu
         return MeasureTable(models.ordered_pairs().reshape(shape))
     found, size = models.errors(), float(models.scaling.label_size)
     if measure != "auc":
-        sums = {
-            "deviance": 2 * found.loss,
-            "mse": found.squares * size**2,
-            "mae": found.absolute * size,
-            "misclassification": found.wrong,
-        }
-        return MeasureTable(np.reshape(sums[measure] / found.n, shape))
-    few, most = BINS
-    bins = int(np.clip(np.min(found.n) // PER_BIN, few, most)) if not models.sites.has_weights else few * 4
+        return MeasureTable(np.reshape(mean_error(found, measure, size), shape))
+    bins = bins_of(found, models.sites.has_weights)
     edges = spread_edges(of_strengths(found, shape), bins)  # the same for all folds, so that their counts add up
     counted = models.errors(np.tile(edges, (shape[0], 1)))
     area, bound = area_under_curve(counted)
     pooled = of_strengths(counted, shape)
     curves = tuple(map(HeldOutCurves, edges, pooled.rows, pooled.ones, pooled.expected))
     return MeasureTable(area.reshape(shape), bound.reshape(shape), curves)
+
+
+def mean_error(found: HeldOutAnswer, measure: str, size: float) -> np.ndarray:
+    """A measure that is a mean over rows, of models of labels that were divided by `size`."""
+    sums = {
+        "deviance": 2 * found.loss,
+        "mse": found.squares * size**2,
+        "mae": found.absolute * size,
+        "misclassification": found.wrong,
+    }
+    return np.asarray(sums[measure] / found.n)
+
+
+def bins_of(found: HeldOutAnswer, has_weights: bool) -> int:
+    """Into how many bins predictions are counted: so many that the rows of the smallest fold can fill them."""
+    few, most = BINS
+    return few * 4 if has_weights else int(np.clip(np.min(found.n) // PER_BIN, few, most))
 
 
 def of_strengths(found: HeldOutAnswer, shape: tuple[int, ...]) -> HeldOutAnswer:

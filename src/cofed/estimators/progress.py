@@ -5,6 +5,7 @@ import functools
 import warnings
 from collections.abc import Callable
 
+import jax.numpy as jnp
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
@@ -17,6 +18,7 @@ from cofed.estimators.certificate import (
     factored,
     factored_beside,
 )
+from cofed.estimators.class_shifts import sparsest_shift
 from cofed.estimators.standardized_problem import Hessian, StandardizedProblem, assess_known, n_parameters
 from cofed.models import Weights
 from cofed.regularizers import AbstractRegularizer
@@ -142,6 +144,8 @@ class FitProgress:
 
     def finished(self, w: Weights, seen: Assessment, name: str) -> CertifiedFit:
         """The answer."""
+        if np.ndim(w.coef) == 2 and np.size(self.problem.null.mean) > 1:  # of several classes
+            w = Weights(jnp.asarray(sparsest_shift(self.psi, np.asarray(w.coef))), w.intercept)
         certificate = self.certificate(w, seen)
         cause = self.cause(certificate) if certificate.outcome == "not converged" else ""
         return CertifiedFit(w, seen, certificate, name, cause)

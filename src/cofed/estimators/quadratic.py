@@ -4,6 +4,7 @@ import equinox as eqx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
+from cofed._util.programs import program
 from cofed.estimators.certificate import FirstOrder
 from cofed.models import Weights
 from cofed.regularizers import AbstractRegularizer
@@ -26,7 +27,7 @@ class Quadratic(eqx.Module):
         return FirstOrder(w, self.value + move @ (g + bent / 2), back(g + bent))
 
 
-@eqx.filter_jit
+@program
 def refined(psi: AbstractRegularizer, quadratic: Quadratic, w: Weights) -> Weights:
     """The minimiser of the quadratic loss + psi, sought from w."""
     v, back = ravel_pytree(w)

@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import scipy.sparse
 from matplotlib.figure import Figure
 
 from cofed._util.types import Given
 from cofed.estimators.checks import check_number
+from cofed.sites.host_rows import SparseRows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +134,7 @@ class RegularizationPath:
 
         Parameters
         ----------
-        X : array-like of shape (n, p) or pandas.DataFrame
+        X : array-like or sparse matrix of shape (n, p), or pandas.DataFrame
             Rows of numbers, with the features of the fit; the columns of a frame are taken by their names.
         alpha : float
             The strength, as for `coef_at`.
@@ -146,8 +148,8 @@ class RegularizationPath:
         names = list(self.feature_names)
         if isinstance(X, pd.DataFrame) and set(names) <= set(X.columns):
             X = X[names]
-        rows = np.asarray(X, np.float64)
-        if rows.ndim != 2 or rows.shape[1] != len(names):
+        rows = SparseRows(X) if scipy.sparse.issparse(X) else np.asarray(X, np.float64)
+        if len(rows.shape) != 2 or rows.shape[1] != len(names):
             raise ValueError(
                 f"RegularizationPath: X must have rows of {len(names)} features, got the shape {rows.shape}"
             )

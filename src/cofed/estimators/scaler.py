@@ -1,5 +1,7 @@
 """Standardisation of features across clients."""
 
+from typing import overload
+
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
@@ -7,7 +9,19 @@ from sklearn.utils.validation import check_is_fitted
 from cofed._util.types import Given
 from cofed.estimators.checks import check_flag, named_refusals
 from cofed.estimators.moments import moments
-from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather, numbers, refuse_masked
+from cofed.sites import AbstractSites
+from cofed.sites.intake import (
+    Clients,
+    Features,
+    FitFeatures,
+    Labels,
+    encoded,
+    gather,
+    numbers,
+    refuse_masked,
+    transformed,
+)
+from cofed.sites.steps import Scale, as_numbers
 
 
 class FederatedStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -70,22 +84,30 @@ class FederatedStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstima
         self.n_rounds_, self.bytes_ = len(spent), sum(one.down + one.up for one in spent)
         return self
 
-    def transform(self, X: Features) -> np.ndarray:
+    @overload
+    def transform(self, X: AbstractSites) -> AbstractSites: ...
+    @overload
+    def transform(self, X: Features) -> np.ndarray: ...
+    def transform(self, X: FitFeatures) -> np.ndarray | AbstractSites:
         """(X - mean) / scale
 
         Parameters
         ----------
-        X : array-like of shape (n, p) or pandas.DataFrame
-            New rows, with the features of the fit.
+        X : array-like of shape (n, p), pandas.DataFrame or AbstractSites
+            New rows, with the features of the fit; or sites, which transform theirs themselves.
 
         Returns
         -------
-        ndarray of shape (n, p)
-            The standardised rows.
+        ndarray of shape (n, p) or AbstractSites
+            The standardised rows; or the sites that have them.
         """
         check_is_fitted(self)
+        if isinstance(X, AbstractSites):
+            centre = self.mean_ if self.with_mean else np.zeros_like(self.mean_)
+            names = tuple(map(str, np.asarray(self.get_feature_names_out())))
+            return transformed(self, X, Scale(outputs=names, centre=as_numbers(centre), width=as_numbers(self.scale_)))
         refuse_masked(type(self).__name__, "X", X)
-        rows = np.asarray(numbers(self, X, reset=False))
+        rows = np.asarray(numbers(self, encoded(self, X), reset=False))
         return (rows - self.mean_ if self.with_mean else rows) / self.scale_
 
     def inverse_transform(self, X: Features) -> np.ndarray:

@@ -4,13 +4,12 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from cofed._util.programs import keep_programs
+from cofed._util.programs import keep_programs, program
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.engine.job import traced
 from cofed.estimators.certificate import Assessment, FactoredHessian, FirstOrder, NullModel, assess
@@ -320,7 +319,7 @@ def require_duality(loss: AbstractLoss) -> None:
         )
 
 
-@eqx.filter_jit
+@program
 def assess_known(
     problem: Problem, null: NullModel, at: FirstOrder, curved: FactoredHessian | None = None
 ) -> Assessment:

@@ -2,13 +2,13 @@
 
 import dataclasses
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
+from cofed._util.programs import program
 from cofed._util.rounding import EPS
 from cofed._util.threads import one_thread
 from cofed.engine.job import traced
@@ -258,13 +258,13 @@ def null_curvature(problem: StandardizedProblem) -> np.ndarray | None:
     return np.kron(moments, bend)
 
 
-@eqx.filter_jit
+@program
 def values(psi: AbstractRegularizer, coef: Array, gradient: Array) -> tuple[Array, Array]:
     """The penalty of every model, and the least factor of it that has its gradient in the dual ball."""
     return jax.vmap(psi.value)(coef), jax.vmap(psi.zeroing_factor)(gradient)
 
 
-@eqx.filter_jit
+@program
 def by_proximal_steps(psi: On, like: Weights, H: Array, g: Array, x: Array) -> Array:
     """The minimiser of a penalised quadratic model, for any penalty with a prox."""
     back = ravel_pytree(like)[1]

@@ -14,12 +14,12 @@ Hessian that is not that of the truth: there w is the model without a penalty on
 that noise alone does not pass, sqrt(2 log p / N) on features with a unit of information per row, leaves in use.
 """
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from cofed._util.programs import program
 from cofed.estimators.inference.errors import Estimates
 from cofed.estimators.inference.independence import independence
 from cofed.estimators.inference.likelihood import Likelihood
@@ -121,7 +121,7 @@ def approximate_inverse(H: np.ndarray, chosen: list[int], n: int) -> tuple[np.nd
     return rows, unknown
 
 
-@eqx.filter_jit
+@program
 def nodewise(H: Float[Array, "p p"], j: Int[Array, ""], rate: Float[Array, ""]) -> Float[Array, " p"]:
     """theta_j, a sparse approximation of row j of the inverse of H."""
     others = (jnp.arange(H.shape[0], dtype=jnp.int32) != j).astype(H.dtype)

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+import cofed
 from cofed.advise import show, words
 from cofed.advise.advice import advise
 from cofed.advise.table import Columns, prepare, read
@@ -232,3 +233,56 @@ def test_many_sites_stay_readable(tmp_path):
         assert [cell for cell in cells[1:] if cell not in line] == []
     assert "is left out:" not in said
     assert show.page(found).count("<td>how different</td>") == 8
+
+
+def folder_of(tmp_path, df):
+    """A table for each site."""
+    for name, rows in df.groupby("site"):
+        rows.drop(columns="site").to_csv(tmp_path / f"{name}.csv", index=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("spread", "verdict"), [(0.0, "share"), (3.0, "separate")])
+def test_a_folder_of_sites_is_judged_by_sums(tmp_path, spread, verdict):
+    """The answer of `cofed.advise_sites`, in the terminal, on a page, in a figure and as JSON."""
+    df = table(spread, sites="abcd")
+    folder = folder_of(tmp_path, df.assign(note="x"))
+    few = df[df.site == "a"].head(6).assign(site="e")
+    folder_of(tmp_path, few.assign(note="x"))
+    options = ["--target", "ill", "--drop", "note"]
+    page, drawing = tmp_path / "out" / "page.html", tmp_path / "out" / "figure.svg"
+    done = CliRunner(env={"COLUMNS": "100"}).invoke(
+        app, ["advise", str(folder), *options, "--html", str(page), "--figure", str(drawing)]
+    )
+    assert done.exit_code == 0, done.output
+    assert "This rests on 4 of 5 sites" in " ".join(done.output.replace("│", " ").split())
+    assert page.read_text().count("<tr>") == 1 + 4 + 1 + 1
+    assert "<svg" in drawing.read_text()
+    found = json.loads(CliRunner().invoke(app, ["advise", str(folder), *options, "--json"]).stdout)
+    whole = pd.concat([df, few], ignore_index=True)
+    wanted = cofed.advise_sites("binomial", whole[["age", "dose"]], whole.ill, clients=whole.site)
+    assert found["verdict"] == wanted.verdict == verdict
+    assert found["R_squared"] == pytest.approx(wanted.R_squared, rel=1e-9)
+    assert {name: one["rows"] for name, one in found["sites"].items()} == dict.fromkeys("abcd", 150)
+    assert list(found["left_out"]) == ["e"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--target ill --group age", "--group is for the cross-validation of one table"),
+        ("--target ill --model multinomial", "--model multinomial is for one table of all rows"),
+        ("--target ill --model magic", "--model must be linear, logistic, poisson, got 'magic'"),
+        ("--target ill --drop nope", "--drop: there is no column 'nope'"),
+        ("--target nope", "'nope'"),
+        ("--target kind", "the target 'kind' has 3 classes, and sums tell of two"),
+        ("--target ill --features ill", "the target 'ill' cannot be a feature"),
+        ("--target ill --plain", "--plain is for sites in processes of their own"),
+    ],
+)
+def test_bad_input_of_a_folder_gets_a_sentence(tmp_path, options, said):
+    df = table(n=30)
+    folder = folder_of(tmp_path, df.assign(kind=np.array(["u", "v", "w"])[np.arange(len(df)) % 3]))
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["advise", str(folder), *options.split()])
+    assert done.exit_code == 2, done.output
+    assert said in " ".join(done.output.replace("│", " ").split())

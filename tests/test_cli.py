@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import cofed
@@ -254,12 +255,32 @@ def test_algorithms_as_json():
 
 def test_help_teaches_and_every_option_explains_itself():
     general = flat(invoke("--help").output)
-    for example in ("cofed demo", "cofed demo --seed 1", "cofed algorithms", "cofed.run("):
+    for example in ("cofed demo", "cofed fit hospitals", "cofed study check", "cofed reproduce", "cofed.run("):
         assert example in general
     assert flat(invoke("-h").output) == general
     options = flat(invoke("demo", "--help").output)
     for option in ("--rounds", "--clients", "--seed", "--out", "--quick"):
         assert option in options
+
+
+def words_of_commands(command, words=()):
+    """Every command, as the words that call it."""
+    for name, one in command.commands.items():
+        yield (*words, name)
+        yield from words_of_commands(one, (*words, name)) if hasattr(one, "commands") else ()
+
+
+@pytest.mark.parametrize("words", list(words_of_commands(get_command(app))), ids=" ".join)
+def test_the_help_of_every_command_has_an_example_that_it_would_take(words):
+    command = get_command(app)
+    for word in words:
+        command = command.commands[word]
+    _, found, example = command.help.partition(f"cofed {' '.join(words)}")
+    assert found
+    known = {option for parameter in command.params for option in parameter.opts}
+    if not hasattr(command, "commands"):
+        own = example.partition("\n")[0].partition("cofed ")[0]
+        assert set(re.findall(r"--[a-z-]+", own)) <= known
 
 
 def test_help_groups_commands_by_what_brings_a_user_here():
@@ -313,6 +334,8 @@ def test_help_pages_read_as_those_of_other_programs():
 
 def test_a_mistyped_word_is_said_with_what_is_near_and_what_was_given():
     assert "Error: No such command 'rnu' (did you mean 'run'?).\n" in invoke("rnu").stderr
+    said = invoke("fit", "x", "--taget").stderr
+    assert re.search(r"No such option.*--taget'? \(did you mean '?--data'? or '?--target'?\?\)\.\n", said)
     said = invoke("plan", "no.toml", "--seconds", "abc").stderr
     assert "Invalid value for '--seconds': it must be a number, got 'abc'.\n" in said
 

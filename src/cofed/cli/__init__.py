@@ -29,41 +29,15 @@ from cofed.cli.survival import survival
 HELP = """
 Federated composite optimization: sparse, low-rank and constrained models from data that stays with its owners.
 
-Try it:
+Begin with one of these; the help of every command has an example.
 
 - [bold]cofed demo[/bold]  the curse of primal averaging, in under a minute
 
-- [bold]cofed demo --seed 1 --out seed1[/bold]  the same on other data
+- [bold]cofed fit hospitals --target ill --infer[/bold]  one sparse model of all sites' tables, with intervals
 
-- [bold]cofed doctor[/bold]  what is installed here, and what to do about what is missing
+- [bold]cofed study check study.toml --data patients.csv[/bold]  at a site: does our table fit the study?
 
-- [bold]cofed fit hospitals --target ill --infer[/bold]  a sparse model of all sites' tables, with intervals
-
-- [bold]cofed advise patients.csv --target ill --client hospital[/bold]  one model for all sites, or a model each?
-
-- [bold]cofed federate hospitals --target cost[/bold]  a file per site, a process per site, on this machine
-
-- [bold]cofed describe hospitals[/bold]  a file per site: rows, missing values, means, quartiles, levels
-
-- [bold]cofed survival hospitals --time days --event dead --group arm[/bold]  curves of all sites, and the log-rank test
-
-- [bold]cofed study init oslo.csv --target ill[/bold]  draft the file that all sites of a study agree on
-
-- [bold]cofed audit cofed-site/audit.jsonl[/bold]  check a site's log of what left, and show it
-
-- [bold]cofed algorithms[/bold]  which methods there are, and what each needs
-
-- [bold]cofed reproduce --list[/bold]  the papers' figures, as experiments to run
-
-- [bold]cofed reproduce yuan2021-fig3 --quick[/bold]  one of them, on a small setup
-
-- [bold]cofed race --quick[/bold]  every algorithm on a few small problems: which one wins when?
-
-- [bold]cofed init[/bold]  an example of an experiment file of your own; [bold]cofed run experiment.toml[/bold] runs it
-
-- [bold]cofed plan experiment.toml[/bold]  what it will cost: time, memory, bytes
-
-- [bold]cofed report results[/bold]  all runs below a folder on one page to open in a browser
+- [bold]cofed reproduce yuan2021-fig3 --quick[/bold]  a paper's figure and its claims, on a small setup
 
 Exit codes: 0 success, 1 failure (a run diverged, a file could not be written), 2 bad input, 130 interrupted.
 

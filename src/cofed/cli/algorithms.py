@@ -63,7 +63,10 @@ class AlgorithmInfo(TypedDict):
 def algorithms(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
-    """List the methods: what each does, its hyperparameters, what it needs, what it sends."""
+    """List the methods: what each does, its hyperparameters, what it needs, what it sends.
+
+    Example: cofed algorithms --json > algorithms.json
+    """
     methods = describe_all()
     if as_json:
         print(json.dumps(methods, indent=2, ensure_ascii=False))

@@ -37,6 +37,8 @@ def demo(
     FedAvg with subgradients, FedMiD and FedDualAvg solve the same federated LASSO, whose truth is half zeros.
     The first two average models, and an average of sparse models is not sparse; FedDualAvg averages in the dual.
     Ctrl-C stops early and shows what is done.
+
+    Example: cofed demo --quick --seed 1 --out seed1
     """
     from cofed import demo as show
 

@@ -125,7 +125,8 @@ def this_machine() -> Iterator[Finding]:
     from cofed._util import machine
 
     cores = machine.cores()
-    yield Finding("cores", str(cores), advice="cofed.mesh(n) spreads clients over n of them" if cores > 1 else "")
+    advice = "runs take as many as pay; COFED_CORES=1 leaves them one" if cores > 1 else ""
+    yield Finding("cores", str(cores), advice=advice)
     there = machine.available()
     if there is not None:
         low = there < 2**31

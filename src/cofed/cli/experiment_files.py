@@ -43,6 +43,8 @@ def run(
     own by its import path (package.module:Class) runs that module's code.
 
     Exit codes: 0 success, 1 failure (a run diverged, a file could not be written), 2 bad input, 130 interrupted.
+
+    Example: cofed run experiment.toml, then cofed report cofed-results
     """
     from cofed.experiments import experiment_file as work
 
@@ -63,7 +65,10 @@ def tune(
     experiment: ExperimentFile,
     out: Annotated[Path | None, typer.Option(help="Write the whole table there, as CSV.", show_default=False)] = None,
 ) -> None:
-    """Search the grids of an experiment file, each as one program, and say which values are best."""
+    """Search the grids of an experiment file, each as one program, and say which values are best.
+
+    Example: cofed tune experiment.toml
+    """
     from cofed.experiments import experiment_file as work
 
     try:
@@ -133,6 +138,8 @@ def init(
 
     It can name every algorithm that `cofed algorithms` lists, and one of your own by its import path, such as
     momentum:HeavyBall for the class HeavyBall of momentum.py beside the file. Importing it runs its code.
+
+    Example: cofed init experiment.toml
     """
     from cofed.experiments import experiment_file as work
 

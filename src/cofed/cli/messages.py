@@ -54,7 +54,9 @@ def in_our_words(error: UsageError) -> str:
         wanted = {"int": "a whole number", "float": "a number"}.get(mistake["type"].partition("_")[0])
         if wanted is not None:
             said = said.replace(error.message, f"it must be {wanted}, got {mistake['input']!r}")
-    return re.sub(r"\.?\s+Did you mean (.+\?)$", r" (did you mean \1)", said)
+    # Versions of Typer word it in their own ways, and some say it twice.
+    said, *hints = re.split(r"\.?\s+\(?(?:Did you mean (?:one of: )?|Possible options: )", said)
+    return f"{said} (did you mean {hints[0].rstrip('.?)').replace(', ', ' or ')}?)" if hints else said
 
 
 def show(sentences: str, usage_of: Context | None = None) -> None:

@@ -58,9 +58,13 @@ def race(
     counted: rounds, bytes, gradients and simulated seconds until the objective is within 1e-2, 1e-4 and 1e-8 of the
     optimum. The folder gets a page with a table, performance profiles and all numbers. What is finished is not run
     again, so that other prices (--latency, --bandwidth, --gradient-seconds) cost nothing.
+
+    Example: cofed race --quick
     """
     from cofed._util import programs
     from cofed._util.machine import cores
+
+    programs.compile_sooner()  # the problems are small: compiling takes longer than running
     from cofed.race import costs, field
     from cofed.race.problems import battery, small_battery
 
@@ -70,7 +74,6 @@ def race(
     if listed:
         show_list(chosen.values(), methods)
         return
-    programs.compile_sooner()  # the problems are small: compiling takes longer than running
     target = writable_folder(out or Path("cofed-race") / ("quick" if quick else "full"))
     asked = field.pairings(chosen.values(), methods)
     if not asked:

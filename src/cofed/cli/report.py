@@ -20,6 +20,8 @@ def report(
     A run is any folder with config.json and numbers.parquet. One that cannot be read is listed with the reason.
 
     The page is a single file that opens from disk, without a network.
+
+    Example: cofed report cofed-results --out report.html
     """
     from cofed.report import write_report
 

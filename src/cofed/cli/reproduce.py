@@ -55,9 +55,14 @@ def reproduce(
     Each experiment writes a folder: the figure (PNG, SVG), the numbers (Parquet, CSV), the exact configuration, and
     claims.json with each claim, what was measured, and whether it holds. What is finished is not run again; an
     interrupted experiment goes on where it was.
+
+    Example: cofed reproduce --list, then cofed reproduce yuan2021-fig3 --quick
     """
-    from cofed import experiments
     from cofed._util import programs
+
+    if quick:
+        programs.compile_sooner()  # before arrays are made: the compiler reads its flags once
+    from cofed import experiments
     from cofed.experiments import reproduce as work
 
     known = experiments.everything()
@@ -67,8 +72,6 @@ def reproduce(
         return
     chosen = choose(known, ids or [], everything)
     use_data_folder(data)
-    if quick:
-        programs.compile_sooner()
     size = "quick" if quick else "full"
     count = work.SEEDS[size] if seeds is None else seeds
     target = out or Path("cofed-results") / size

@@ -40,7 +40,7 @@ $(ROOM)/installed: pyproject.toml
 	touch $@
 
 # What every commit must pass: all but the real processes, and of these one method's equality, one fit's, and killed servers.
-HEART := not (test_network or test_fit or test_site_processes) or (three_supernodes and FedDualAvg) or server_killed \
+HEART := not (test_network or test_fit or test_site_processes or test_refusals or test_watch) or (three_supernodes and FedDualAvg) or server_killed \
   or processes_give_the_model or (test_site_processes and killed_server)
 
 test-network: $(ROOM)/installed  ## Flower's room: real processes on loopback; NETWORK picks tests, as pytest's -k

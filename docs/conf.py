@@ -1,12 +1,13 @@
 """How the site is built: `make docs`. Warnings are errors; nothing is loaded from elsewhere."""
 
 import sys
-import tomllib
 from pathlib import Path
+
+import cofed
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_extensions"))
-version = release = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["version"]
+version = release = cofed.__version__
 
 project = "cofed"
 author = "The cofed developers"
@@ -64,6 +65,7 @@ html_title = "cofed"
 html_static_path = ["_static"]
 html_css_files = ["cofed.css"]
 html_show_sourcelink = False
+html_sidebars = {page: [] for page in ("choose", "sharp-edges", "changelog", "commands")}  # no pages below them
 html_theme_options = {
     "header_links_before_dropdown": 6,
     "navbar_align": "left",

@@ -38,6 +38,11 @@ assert (abs(result.model.coef[:5]) > 0.5).all()
     "docs/start/researcher.md": """
 assert all(result.history["objective"][-1] < result.history["objective"][0] for result in results.values())
 assert len(results) == 3
+assert tuning.best.client_lr in rates
+""",
+    "docs/start/statistician.md": """
+assert lasso.certificate_.converged
+assert (lasso.coef_[:3] != 0).all()
 """,
     "docs/disk.md": """
 assert (third["X"] == federation.client(names[2])[0]).all()
@@ -253,6 +258,11 @@ def hospitals(folder):
     shutil.copy(folder / "hospitals" / "oslo.csv", folder)
 
 
+def example(folder):
+    """The tables of the repository's example, where a clone has them."""
+    shutil.copytree(ROOT / "examples" / "hospitals" / "tables", folder / "examples" / "hospitals" / "tables")
+
+
 def logs(folder):
     """The logs of two sites after a fit, and those in the folder of a site."""
     paths = audit_logs.fit(folder)
@@ -262,6 +272,8 @@ def logs(folder):
 # What of it is run, and what it then has written; the rest takes hours, or Flower's processes, which have their tests.
 RUNS = {
     "README.md": (["cofed fit"], ill, {"ill"}),
+    "docs/start/statistician.md": (["cofed describe", "cofed fit"], example, {"readmitted"}),
+    "docs/start/operator.md": (["cofed study"], example, {"study.toml", "cofed-site", "policy.toml"}),
     "docs/tour.md": (["cofed advise"], ill, {"advice.html"}),
     "docs/fit.md": (["cofed fit"], ill, {"ill", "pooled", "again"}),
     "docs/studies.md": (

@@ -37,8 +37,9 @@ ARROWS = {
     "compressors": set(),
     "metrics": set(),
     "mirrors": {"regularizers"},
-    # Who takes part.
+    # Who takes part, and with which samples.
     "samplers": set(),
+    "batches": set(),
     "clocks": set(),
     "means": set(),
     # Noise and what it costs.
@@ -71,11 +72,11 @@ ARROWS = {
     # The engine knows algorithms by their contract only; its serialization names every class of the rooms below.
     "engine": {
         *("algorithms.base", "algorithms.probe", "gossip.topologies", "problem", "federation", "metrics"),
-        *("clocks", "losses", "means", "samplers", "solvers", "statistics", "engine.serialization"),
+        *("batches", "clocks", "losses", "means", "samplers", "solvers", "statistics", "engine.serialization"),
     },
     "engine.serialization": {
         *("algorithms", "gossip", "problem", "regularizers", "mirrors", "losses", "models", "metrics", "compressors"),
-        *("clocks", "means", "samplers"),
+        *("batches", "clocks", "means", "samplers"),
     },
     # On top of the engine, and known by nobody below.
     "solvers.pooled": {"engine", "federation", "problem"},
@@ -222,6 +223,7 @@ LONG_SIGNATURES = {
     *("run", "resume", "replicate", "tune", "forecast", "serve", "regularization_path", "plot_history", "from_parquet"),
     *("path", "infer", "relaxed_path", "concave_path", "survival", "survival_curves", "meta_analysis"),
     "stability_selection",
+    "permutation_importance",
     *("bao_sparse", "chen_logistic", "haxby", "liang_linear", "liang_linear_stream", "liang_logistic"),
     *("liang_logistic_stream", "yuan_fmri_like", "yuan_lasso", "yuan_low_rank", "zhang_logistic"),
     *(
@@ -340,7 +342,8 @@ WITHOUT_EXAMPLE = {
         "SurvivalCurves",
     ),
     *("Forecast", "Tuning", "estimators.Certificate", "estimators.ConcavePath", "estimators.RegularizationPath"),
-    *("estimators.HeldOutCurves", "estimators.NestedCV", "estimators.StabilitySelection"),
+    *("estimators.HeldOutCurves", "estimators.NestedCV", "estimators.PermutationImportance"),
+    "estimators.StabilitySelection",
 }
 
 
@@ -380,6 +383,17 @@ def test_the_skeleton_of_an_algorithm_works():
     assert result.history["objective"][-1] < 0.5 * result.history["objective"][0]
     with pytest.raises(ValueError, match="HeavyBall does not fit the regularizer L1"):
         cofed.run(worlds.problem(cofed.L1(0.1)), worlds.linear(), scope["HeavyBall"](0.01), rounds=1)
+
+
+def test_the_page_s_variance_reduced_method_ends_at_the_optimum_on_batches():
+    """One client: proximal SVRG; the optimum is that of full proximal gradient steps. Plain steps tremble around it."""
+    scope: dict = {"__name__": "svrg"}
+    exec(script("docs/adding-an-algorithm.md"), scope)
+    problem, one = worlds.problem(cofed.L1(0.1)), worlds.linear(sizes=(20,))
+    options = {"local_steps": 20, "batch_size": 2, "rounds": 300, "evaluate_every": 300}
+    reduced, plain = (cofed.run(problem, one, method(0.02), **options) for method in (scope["LocalSVRG"], cofed.FedMiD))
+    assert reduced.history["prox_gradient"][-1] < 1e-10
+    assert plain.history["prox_gradient"][-1] > 1e-3
 
 
 def test_the_list_of_slow_tests_names_tests_that_exist():

@@ -69,7 +69,7 @@ def clients() -> cofed.Federation:
 
 
 def draw(name: str, target: Path) -> None:
-    """One run: the gap to the pooled optimum, and how many coefficients are not zero, by round."""
+    """One run: how near it comes to the pooled optimum, and how many coefficients are not zero."""
     from matplotlib.figure import Figure
 
     method = getattr(cofed, name)(**DRAWN.get(name, {}))
@@ -80,10 +80,22 @@ def draw(name: str, target: Path) -> None:
     steps = 1 if method.one_step or name in ("FedFISTA", "FedNL", "FedNewton", "ProxSkip") else 5
     topology = None if method.has_server else cofed.topologies.ring(6)
     result = cofed.run(problem, federation, method, rounds=120, local_steps=steps, topology=topology, progress=False)
-    table = result.history.to_pandas()
     figure = Figure(figsize=(7.2, 2.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    axes = figure.subplots(1, 2)
     colour = cofed.plotting.colour(name)
+    if method.has_server and result.personal_models is not None:
+        draw_own_models(axes, result, best, colour)
+    else:
+        draw_one_model(axes, result, best, colour, smooth)
+    for one in axes:
+        one.spines[["top", "right"]].set_visible(False)
+        one.grid(alpha=0.25)
+    figure.savefig(target, dpi=150)
+
+
+def draw_one_model(axes, result: cofed.Result, best: float, colour: str, smooth: bool) -> None:
+    """The gap to the pooled optimum, and the coefficients in use, by round."""
+    (left, right), table = axes, result.history.to_pandas()
     left.semilogy(table["round"], np.maximum(table["objective"] - best, 1e-16), color=colour)
     left.set(xlabel="round", ylabel="objective - optimum")
     if smooth:  # nothing makes coefficients zero
@@ -91,11 +103,19 @@ def draw(name: str, target: Path) -> None:
         right.set(xlabel="round", ylabel="length of the gradient")
     else:
         right.plot(table["round"], table["density"] * 30, color=colour)
-        right.set(xlabel="round", ylabel="coefficients that are not zero", ylim=(0, 31))
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.25)
-    figure.savefig(target, dpi=150)
+        right.set(xlabel="round", ylabel="nonzero coefficients", ylim=(0, 31))
+
+
+def draw_own_models(axes, result: cofed.Result, best: float, colour: str) -> None:
+    """The clients' own models: their mean objective beside that of one model for all, and what each uses."""
+    (left, right), table = axes, result.history.to_pandas()
+    left.plot(table["round"], table["personal_objective"], color=colour, label="the clients' own models")
+    left.axhline(best, color="grey", linestyle=":", label="the best model for all")
+    left.set(xlabel="round", ylabel="mean objective", ylim=(0, None))
+    left.legend(frameon=False)
+    used = np.count_nonzero(result.personal_models.coef, axis=1)
+    right.bar(np.arange(1, used.size + 1), used, color=colour)
+    right.set(xlabel="client", ylabel="nonzero coefficients", ylim=(0, 31))
 
 
 def page(info: dict, folder: Path) -> list[str]:
@@ -111,6 +131,7 @@ def page(info: dict, folder: Path) -> list[str]:
         lines += [key, "   .. code-block:: text", "", *(f"      {line}" for line in text), ""]
     if tail:
         lines += writing.literal(tail)
+    lines += [":doc:`What the symbols mean <index>`, and :doc:`when to take which method </choose>`.", ""]
     lines += writing.title("What it needs and sends", "-")
     lines += writing.table(
         ["needs", "talks through", "vectors down / up", "paper"],
@@ -160,11 +181,22 @@ def write_all(folder: Path) -> None:
         ]
         for one in methods
     ]
-    text = "Each page is made from the head of the algorithm's file, so that the two cannot differ."
+    text = (
+        "Each page is made from the head of the algorithm's file, so that the two cannot differ. Which one to take: "
+        ":doc:`how to choose </choose>`."
+    )
+    symbols = (
+        "In the updates, `w` is the model, `F_m` the loss of client m with the weight `pi_m`, and `psi` the "
+        "regularizer. `eta_c` and `eta_s` are the step sizes of client and server (`client_lr`, `server_lr`), `K` is "
+        "the number of local steps, `G_k` the gradient on the batch of step k, `S` the clients of a round, and "
+        "`mean_S` their weighted mean. A vector has the size of the model; down is from the server to a client."
+    )
     lines = [
         *writing.title("Algorithms"),
         text,
         "",
-        *writing.table(["method", "", "must be given", "vectors down / up", "paper"], rows),
+        symbols,
+        "",
+        *writing.table(["method", "what it does", "must be given", "vectors down / up", "paper"], rows),
     ]
     writing.write(folder / "index.rst", [*lines, *writing.contents([one["name"].lower() for one in methods])])

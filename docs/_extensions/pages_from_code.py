@@ -22,6 +22,28 @@ ROOMS = {
     "Regularizers and geometries": ("cofed.regularizers", "cofed.mirrors"),
     "Losses and models": ("cofed.losses", "cofed.models"),
 }
+# Modules that users import from: those that `cofed` has, and those that the pages name beside them.
+MODULES = (
+    "transformers",
+    "datasets",
+    "disk",
+    "gossip.topologies",
+    "metrics",
+    "partition",
+    "samplers",
+    "batches",
+    "means",
+    "callbacks",
+    "loggers",
+    "plotting",
+    "report",
+    "flower",
+    "privacy",
+    "studies",
+    "sites.policy",
+    "sites.audit",
+)
+SHOWN = ("algorithms", "estimators", "gossip", "regularizers", "topologies")  # their names have pages already
 
 
 def write_pages(app, config) -> None:
@@ -72,24 +94,16 @@ def write_api(folder: Path) -> None:
     names = [name for name in cofed.__all__ if not inspect.ismodule(getattr(cofed, name))]
     rooms = {room: [name for name in names if home(name).startswith(homes)] for room, homes in ROOMS.items()}
     placed = {name for room in rooms.values() for name in room}
+    rooms["Regularizers and geometries"].append("regularizers.AbstractNorm")
     rooms["Studies and statistics"] = [name for name in names if name not in placed and not name.startswith("__")]
     pages = []
     for room, members in rooms.items():
         pages.append(write_room(folder, room, [f"cofed.{name}" for name in members]))
     pages.append(write_room(folder, "Estimators", [f"cofed.estimators.{name}" for name in cofed.estimators.__all__]))
-    for module in (
-        "transformers",
-        "datasets",
-        "gossip.topologies",
-        "metrics",
-        "partition",
-        "samplers",
-        "callbacks",
-        "loggers",
-        "plotting",
-        "report",
-    ):
-        pages.append(write_module(folder, f"cofed.{module}"))
+    pages += [write_module(folder, f"cofed.{module}") for module in MODULES]
+    modules = {name for name in cofed.__all__ if inspect.ismodule(getattr(cofed, name))}
+    if lost := sorted(modules - {*MODULES, *SHOWN}):
+        raise ValueError(f"docs/_extensions/pages_from_code.py: MODULES lacks {', '.join(lost)}")
     text = "Every public name, from its docstring. What is not here is private and may change."
     listed = [f"- :doc:`{page}`" for page in pages]
     writing.write(
@@ -117,10 +131,15 @@ def entry(name: str) -> list[str]:
     module, _, last = name.rpartition(".")
     thing = getattr(importlib.import_module(module), last)
     if not inspect.isclass(thing):
-        return [*writing.title(last), f".. autofunction:: {name}", ""]
+        kind = "autofunction" if callable(thing) else "autodata"
+        return [*writing.title(last), f".. {kind}:: {name}", ""]
     lines = [*writing.title(last), f".. autoclass:: {name}"]
     final = thing.__module__.startswith(FINAL) and not last.startswith("Abstract")
-    members = [] if final else ["   :members:", "   :inherited-members: BaseEstimator, Module, Enum, tuple"]
+    members = (
+        []
+        if final
+        else ["   :members:", "   :inherited-members: BaseEstimator, BaseModel, Exception, Module, Enum, tuple"]
+    )
     return [*lines, *members, ""]
 
 
@@ -132,7 +151,12 @@ def write_module(folder: Path, module: str) -> str:
         for name, value in vars(loaded).items()
         if not name.startswith("_") and getattr(value, "__module__", "").startswith(module) and callable(value)
     )
-    return write_room(folder, module, [f"{module}.{name}" for name in names])
+    # A file's name has no page, and what `cofed` has under the same name has one already.
+    things = {name: getattr(loaded, name) for name in names}
+    told = [
+        name for name, thing in things.items() if not isinstance(thing, str) and thing is not getattr(cofed, name, None)
+    ]
+    return write_room(folder, module, [f"{module}.{name}" for name in told])
 
 
 def refuse_undocumented(app, what, name, thing, options, lines) -> None:
@@ -145,7 +169,7 @@ def skip_what_is_inherited(app, what, name, thing, skip, options) -> bool | None
     """Leave out methods that other libraries document or make."""
     if re.fullmatch(r"set_\w+_request|get_metadata_routing", name):
         return True
-    return True if (getattr(thing, "__module__", "") or "").startswith(("sklearn", "equinox")) else None
+    return True if (getattr(thing, "__module__", "") or "").startswith(("sklearn", "equinox", "pydantic")) else None
 
 
 def point_inside(app, page: str, source: list[str]) -> None:

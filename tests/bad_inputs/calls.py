@@ -75,6 +75,7 @@ NAMES: dict[str, Kind] = {
     "start": k.optional(k.nothing),
     "mean": k.optional(k.nothing),
     "mesh": k.optional(k.nothing),
+    "cores": k.optional(k.whole(1, 2**31 - 1)),
     "w0": k.either(k.optional(k.nothing), lambda v: isinstance(v, (list, np.ndarray)) and k.one_per(2)(v)),
     "evaluate_every": k.optional(k.whole(1, 2**31 - 1)),
     "keep_models": k.flag,

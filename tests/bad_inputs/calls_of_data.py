@@ -217,6 +217,7 @@ truth = k.either(k.finite, k.flag, lambda v: type(v) in (list, np.ndarray) and k
 enrol("metrics.support", cofed.metrics.support, {"truth": X[0]}, truth=truth)
 enrol("metrics.f1", cofed.metrics.f1, {"truth": X[0]}, truth=truth)
 enrol("metrics.distance", cofed.metrics.distance, {"truth": X[0]}, truth=truth, order=k.whole(1, 2))
+enrol("metrics.on_samples", cofed.metrics.on_samples, {"measure": lambda p, y: p - y}, measure=k.function)
 enrol("metrics.higher_is_better", cofed.metrics.higher_is_better, {"metric": lambda w: 0.0}, metric=k.function)
 enrol("loggers.CSV", cofed.loggers.CSV, {"path": FOLDER / "rows.csv"}, path=k.file_to_write)
 enrol("loggers.TensorBoard", cofed.loggers.TensorBoard, {"folder": FOLDER / "events"}, folder=k.file_to_write)
@@ -233,6 +234,8 @@ stopping = judged | {"patience": k.whole(), "min_delta": k.nonnegative}
 enrol("callbacks.EarlyStopping", cofed.callbacks.EarlyStopping, {}, **stopping)
 for name in ("Uniform", "Cyclic"):
     enrol(f"samplers.{name}", getattr(cofed.samplers, name), {"clients": 3}, clients=k.whole())
+enrol("batches.Shuffled", cofed.batches.Shuffled, {"samples": 3}, samples=k.whole())
+enrol("batches.Weighted", cofed.batches.Weighted, {"samples": 3}, samples=k.whole(), weight=k.function)
 hours = {"day": k.positive, "awake": lambda v: k.positive(v) and k.real(0, 1)(v), "dropout": k.real(0, 1)}
 enrol("means.Trimmed", cofed.means.Trimmed, {"share": 0.1}, share=k.real(0, 0.499))
 enrol("means.Geometric", cofed.means.Geometric, {}, iterations=k.whole(), smoothing=k.positive)

@@ -13,6 +13,8 @@ from tests.bad_inputs import kinds as k
 from tests.bad_inputs.calls import COEF, FEDERATION, FOLDER, METHOD, PROBLEM, enrol
 
 RESULT = cofed.run(PROBLEM, FEDERATION, METHOD, rounds=1, progress=False)
+BY_CLIENT = cofed.run(PROBLEM, FEDERATION, METHOD, rounds=1, progress=False, per_client=True)
+enrol("History.clients", BY_CLIENT.history.clients, {}, column=lambda value: isinstance(value, str) and value == "loss")
 enrol("History.to_csv", RESULT.history.to_csv, {"path": FOLDER / "rows.csv"}, path=k.file_to_write)
 enrol("History.to_parquet", RESULT.history.to_parquet, {"path": FOLDER / "rows.parquet"}, path=k.file_to_write)
 save = {"folder": k.file_to_write, "label": k.optional(k.text)}

@@ -29,7 +29,7 @@ READ = {
     ),
     *("Replicates", "Result", "Solution", "Tuning", "topologies.Topology", "datasets.Split", "datasets.Synthetic"),
     "datasets.Images",
-    *("callbacks.RunInfo", "callbacks.Snapshot", "samplers.Draw"),
+    *("callbacks.RunInfo", "callbacks.Snapshot", "samplers.Draw", "batches.Batch", "batches.ClientRound"),
     "disk.DiskFederation",
     "Federation",  # made by from_arrays and its kin, which check
 }
@@ -95,6 +95,7 @@ def entries(name: str, value: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
     if name not in READ and parameters(value):
         yield name, value
     contracts = (cofed.AbstractAlgorithm, cofed.Clock, cofed.means.AbstractMean, cofed.samplers.AbstractSampler)
+    contracts = (*contracts, cofed.batches.AbstractBatches)
     if issubclass(value, (Exception, tuple, *contracts)):
         return
     for method in dir(value):

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from cofed.sites import AbstractSites, SiteRows
-from cofed.sites.base import Exchange, Exchanges
+from cofed.sites.exchanges import Exchange, Exchanges
 from cofed.sites.queries import QUERIES
 
 

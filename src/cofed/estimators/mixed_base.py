@@ -14,7 +14,7 @@ from cofed._util.pandas_types import Frame
 from cofed.estimators.checks import check_choice, named_refusals
 from cofed.estimators.inference.table import positions
 from cofed.losses import AbstractLoss
-from cofed.sites import AbstractSites, totals
+from cofed.sites import AbstractSites, spent, totals
 from cofed.sites.intake import (
     Clients,
     Features,
@@ -210,8 +210,7 @@ class AbstractMixedModel(BaseEstimator):
     def _set_exchanges(self, sites: AbstractSites, before: int) -> None:
         """Set what was asked."""
         self.exchanges_ = totals(sites.exchanges[before:])
-        self.n_rounds_ = sum(one.rounds for one in self.exchanges_)
-        self.bytes_ = sum(one.down + one.up for one in self.exchanges_)
+        self.n_rounds_, self.bytes_ = spent(self.exchanges_)
 
     def _linear(self, X: Features, clients: Clients) -> np.ndarray:
         """The linear predictor of new rows, with the effects of their sites where those are named."""

@@ -16,7 +16,7 @@ from cofed.estimators.fitted_state import refuse_privacy
 from cofed.estimators.held_out_curves import HeldOutCurves
 from cofed.estimators.measures import HeldOutModels, judged
 from cofed.losses import NegativeBinomial
-from cofed.sites import Scaling
+from cofed.sites import Scaling, spent
 from cofed.sites.intake import Clients, FitFeatures, Labels
 from cofed.sites.queries import Message, sums
 from cofed.sites.row_options import RowNumbers, row_options
@@ -136,7 +136,7 @@ def nested_cv(
     )
     seen = judged(tried, own.measure, (folds.n, 1))
     rows = np.asarray(sites.ask(sums, Message(loss=loss, folds=folds)).n)
-    spent = sites.exchanges[begun:]
+    taken = spent(sites.exchanges[begun:])
     return NestedCV(
         measure=own.measure,
         scores=seen.table[:, 0],
@@ -145,6 +145,6 @@ def nested_cv(
         coefs=np.stack([one.coef_ for one in models]),
         bound=0.0 if seen.bound is None else float(rows @ seen.bound[:, 0] / rows.sum()),
         curves=seen.curves[0] if seen.curves else None,
-        n_rounds=sum(one.rounds for one in spent),
-        bytes=sum(one.down + one.up for one in spent),
+        n_rounds=taken.rounds,
+        bytes=taken.bytes,
     )

@@ -29,7 +29,7 @@ from cofed.estimators.measures import (
 from cofed.estimators.plots import COLOURS
 from cofed.plotting import save
 from cofed.plotting.styles import LARGE, SMALL
-from cofed.sites import AbstractSites, Scaling
+from cofed.sites import AbstractSites, Scaling, spent
 from cofed.sites.intake import Clients, FitFeatures, Labels, aligned, encoded, feature_names, without_client_column
 from cofed.sites.queries import ConcordanceAnswer, HeldOutAnswer, PermutedMessage, permuted
 from cofed.sites.row_options import RowNumbers, row_options, with_row_options
@@ -193,15 +193,15 @@ def permutation_importance(
         seeds = np.concatenate([drawn[:1], np.tile(drawn, len(names))])
         found = sites.ask(permuted, PermutedMessage(coef, intercept, moved, seeds, edges, loss=loss))
     scores, bound = measured(found, chosen)
-    spent = sites.exchanges[begun:]
+    taken = spent(sites.exchanges[begun:])
     return PermutationImportance(
         measure=chosen,
         baseline=float(scores[0]),
         scores=scores[1:].reshape(len(names), repeats),
         feature_names=names,
         bound=bound,
-        n_rounds=sum(one.rounds for one in spent),
-        bytes=sum(one.down + one.up for one in spent),
+        n_rounds=taken.rounds,
+        bytes=taken.bytes,
     )
 
 

@@ -29,7 +29,7 @@ from cofed.estimators.noised import (
 from cofed.estimators.path import ordered
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.privacy import Privacy, PrivacyReport, epsilon_of
-from cofed.sites import AbstractSites, Folds, totals
+from cofed.sites import AbstractSites, Folds, spent, totals
 from cofed.sites.intake import feature_names
 
 LARGEST = 2048  # features whose products are noised
@@ -63,16 +63,16 @@ def fit(model: Model, sites: AbstractSites) -> Model:
     forget_inference(model)
     coef, intercept = noised.units.original(parameters)
     shown, found = model._output(coef + 0.0, intercept), totals(sites.exchanges[before:])
-    rounds = sum(one.rounds for one in found)
+    taken = spent(found)
     vars(model).update(
         coef_=shown[0],
         intercept_=shown[1],
         support_=coef != 0,
         certificate_=None,
         algorithm_="noised moments" if loss.quadratic else "noised dual averaging",
-        n_rounds_=rounds,
-        n_iter_=rounds,
-        bytes_=sum(one.down + one.up for one in found),
+        n_rounds_=taken.rounds,
+        n_iter_=taken.rounds,
+        bytes_=taken.bytes,
         exchanges_=found,
         clients_=sites.names,
         client_sizes_=sites.sizes,

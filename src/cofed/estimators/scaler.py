@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from cofed._util.types import Given
 from cofed.estimators.checks import check_flag, named_refusals
 from cofed.estimators.moments import moments
-from cofed.sites import AbstractSites
+from cofed.sites import AbstractSites, spent
 from cofed.sites.intake import (
     Clients,
     Features,
@@ -80,8 +80,7 @@ class FederatedStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstima
             found = moments(sites)
         self.mean_, self.var_, self.n_samples_seen_ = found.mean, found.var, found.n
         self.scale_ = found.scale if self.with_std else np.ones_like(found.mean)
-        spent = sites.exchanges[before:]
-        self.n_rounds_, self.bytes_ = len(spent), sum(one.down + one.up for one in spent)
+        self.n_rounds_, self.bytes_ = spent(sites.exchanges[before:])
         return self
 
     @overload

@@ -28,7 +28,7 @@ from cofed.estimators.progress import CertifiedFit
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.plotting import save
 from cofed.plotting.styles import LARGE, SMALL
-from cofed.sites import Folds
+from cofed.sites import Folds, spent
 from cofed.sites.intake import Clients, FitFeatures, Labels, feature_names
 from cofed.sites.row_options import RowNumbers, row_options
 
@@ -227,15 +227,15 @@ def stability_selection(
         warnings.warn(f"{OWNER} was interrupted: {len(used)} of {2 * len(seeds)} subsamples are done", stacklevel=2)
     assert given is not None
     warn(fits, "models of subsamples")
-    spent = sites.exchanges[begun:]
+    taken = spent(sites.exchanges[begun:])
     return StabilitySelection(
         alphas=given,
         probabilities=np.mean(used, axis=0),
         feature_names=tuple(feature_names(own)),
         n_subsamples=len(used),
         mean_used=float(np.mean([one.any(axis=0).sum() for one in used])),
-        n_rounds=sum(one.rounds for one in spent),
-        bytes=sum(one.down + one.up for one in spent),
+        n_rounds=taken.rounds,
+        bytes=taken.bytes,
     )
 
 

@@ -19,7 +19,7 @@ from cofed.losses import AbstractLoss
 from cofed.models import Linear, Trace, Weights
 from cofed.problem import PosedProblem, Problem
 from cofed.regularizers import AbstractRegularizer, On
-from cofed.sites import AbstractSites, ExchangeTotal, TrainingPlan, totals
+from cofed.sites import AbstractSites, ExchangeTotal, TrainingPlan, spent, totals
 from cofed.sites.queries import LookAnswer, LookMessage, look
 from cofed.solvers.curvature import unpack
 
@@ -84,12 +84,12 @@ class StandardizedProblem:
     @property
     def n_rounds(self) -> int:
         """How many exchanges that were."""
-        return sum(one.rounds for one in self.exchanges)
+        return spent(self.exchanges).rounds
 
     @property
     def bytes(self) -> int:
         """Their bytes, both ways, of all sites."""
-        return sum(one.down + one.up for one in self.exchanges)
+        return spent(self.exchanges).bytes
 
     @property
     def parts(self) -> list["StandardizedProblem"]:

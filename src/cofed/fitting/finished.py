@@ -8,7 +8,7 @@ import pandas as pd
 
 from cofed.estimators.base import FederatedLinearModel
 from cofed.fitting.plan import FitPlan
-from cofed.sites import Exchange
+from cofed.sites import Exchange, spent
 
 INTERCEPT = "(intercept)"
 INFERRED = ("debiased", "se", "low", "high", "p_value")  # of the intervals' table, in this order
@@ -152,7 +152,7 @@ class FinishedFit:
             "outcome": self.outcome,
             **self.exactness,
             "answers": {None: "in one process", True: "masked", False: "not masked"}[self.is_masked],
-            "exchanges": sum(one.rounds for one in self.exchanges),
+            "exchanges": spent(self.exchanges).rounds,
             "bytes_down": sum(one.down for one in self.exchanges),
             "bytes_up": sum(one.up for one in self.exchanges),
             "seconds": round(self.seconds, 3),

@@ -18,7 +18,7 @@ from cofed.fitting.finished import INTERCEPT, FinishedFit, exchange_table
 from cofed.fitting.plan import FitPlan
 from cofed.privacy import PrivacyReport
 from cofed.report.curves import compact, on_dark, short
-from cofed.sites import Exchange, totals
+from cofed.sites import Exchange, spent, totals
 
 FAMILIES = {
     "gaussian": "Linear model",
@@ -60,7 +60,7 @@ def content(done: FinishedFit) -> JSON:
     model, plan = done.model, done.plan
     used, rows = int(np.sum(model.support_)), int(sum(model.client_sizes_))
     alpha = vars(model).get("alpha_", plan.alpha)
-    sent = sum(one.down + one.up for one in done.exchanges)
+    taken = spent(done.exchanges)
     return {
         "over": " ".join(
             part
@@ -78,8 +78,8 @@ def content(done: FinishedFit) -> JSON:
             [f"{used} of {len(done.feature_names)}", "features in use"],
             [f"{rows:,}", "rows"],
             [f"{len(done.sites)}", "sites"],
-            [f"{sum(one.rounds for one in done.exchanges)}", "exchanges"],
-            [size(sent), "sent and received"],
+            [f"{taken.rounds}", "exchanges"],
+            [size(taken.bytes), "sent and received"],
         ],
         "certificate": certified(model.certificate_) if done.outcome != "private" else noised(vars(model)["privacy_"]),
         "coefficients": coefficients(done),

@@ -11,8 +11,8 @@ import numpy as np
 from cofed.flower import wire
 from cofed.flower.flwr_types import Grid, Message, RecordDict
 from cofed.flower.progress import Event, ProgressLog
-from cofed.sites.base import Exchanges
 from cofed.sites.columns import TableInfo
+from cofed.sites.exchanges import Exchanges
 from cofed.sites.link import AbstractLink, CardsChanged, Replies, SitesMissing
 from cofed.sites.packing import Malformed, clipped, pack, unpack
 from cofed.sites.questions import question_hash

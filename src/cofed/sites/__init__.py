@@ -4,17 +4,14 @@ from cofed.sites.agreement import agree, agree_on_fills, missing_values
 from cofed.sites.base import (
     AbstractSites,
     AbstractTraining,
-    Exchange,
-    Exchanges,
-    ExchangeTotal,
     QuestionRefused,
     SiteRefused,
     TrainingPlan,
-    totals,
 )
 from cofed.sites.chosen_columns import ChosenColumns
 from cofed.sites.columns import ColumnInfo, TableInfo
 from cofed.sites.design import Design, Feature, Target
+from cofed.sites.exchanges import Exchange, Exchanges, ExchangeTotal, Spent, spent, totals
 from cofed.sites.folds import Folds, GivenFolds, GroupFolds, SiteFolds
 from cofed.sites.memory import MemorySites
 from cofed.sites.reading import read_sites, read_table, site_files
@@ -44,6 +41,7 @@ __all__ = [
     "SiteRefused",
     "SiteRows",
     "SiteTable",
+    "Spent",
     "Table",
     "TableInfo",
     "TableMismatch",
@@ -57,6 +55,7 @@ __all__ = [
     "read_table",
     "site_files",
     "sites_of_frame",
+    "spent",
     "table_sites",
     "totals",
 ]

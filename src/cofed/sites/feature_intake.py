@@ -11,9 +11,10 @@ from sklearn.utils.validation import validate_data
 from cofed._util import naming
 from cofed._util.pandas_types import Frame
 from cofed.federation import Federation
-from cofed.sites.base import AbstractSites, Exchange, Exchanges
+from cofed.sites.base import AbstractSites
 from cofed.sites.columns import ColumnInfo, TableInfo
 from cofed.sites.design import Design, Feature
+from cofed.sites.exchanges import Exchange, Exchanges
 from cofed.sites.intake import (
     Clients,
     Features,

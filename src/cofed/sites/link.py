@@ -5,8 +5,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from cofed.sites.base import Exchanges, SiteRefused
+from cofed.sites.base import SiteRefused
 from cofed.sites.columns import TableInfo
+from cofed.sites.exchanges import Exchanges
 from cofed.sites.secure.cards import Card
 from cofed.sites.secure.invitation import PLAIN, Invitation
 from cofed.sites.secure.sum_request import LEAST_SITES

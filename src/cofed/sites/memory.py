@@ -23,7 +23,8 @@ from cofed.engine.state import State
 from cofed.federation import Federation
 from cofed.federation.rows import Rows, of_clients, tiers_of
 from cofed.models import Weights
-from cofed.sites.base import AbstractSites, AbstractTraining, Exchange, Exchanges, QuestionRefused, TrainingPlan
+from cofed.sites.base import AbstractSites, AbstractTraining, QuestionRefused, TrainingPlan
+from cofed.sites.exchanges import Exchange, Exchanges
 from cofed.sites.follow_up import mistake
 from cofed.sites.host_rows import SparseRows
 from cofed.sites.matrix import padded_size

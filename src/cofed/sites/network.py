@@ -17,11 +17,12 @@ from cofed._util import naming
 from cofed.models import Weights
 from cofed.sites.addition import AbstractAddition, MaskedAddition, PlainAddition, Posed, read_finite
 from cofed.sites.agreement import agree_on_fills
-from cofed.sites.base import AbstractSites, Exchange, Exchanges, QuestionRefused, SiteRefused, TrainingPlan
+from cofed.sites.base import AbstractSites, QuestionRefused, SiteRefused, TrainingPlan
 from cofed.sites.chosen_columns import ChosenColumns
 from cofed.sites.columns import TableInfo
 from cofed.sites.design import Design
 from cofed.sites.exchange_log import Entry, ExchangeLog, read_log
+from cofed.sites.exchanges import Exchange, Exchanges
 from cofed.sites.link import (
     AbstractLink,
     CardsChanged,

@@ -11,9 +11,9 @@ import pandas as pd
 from cofed._util import naming
 from cofed._util.types import Given
 from cofed.sites.agreement import agree, agree_on_fills
-from cofed.sites.base import Exchange, Exchanges
 from cofed.sites.columns import TableInfo
 from cofed.sites.design import Design, Target
+from cofed.sites.exchanges import Exchange, Exchanges
 from cofed.sites.memory import MemorySites
 from cofed.sites.reading import read_sites
 from cofed.sites.rows import SiteRows

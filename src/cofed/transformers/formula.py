@@ -17,7 +17,7 @@ from cofed._util import naming
 from cofed._util.extras import imported
 from cofed._util.types import Given
 from cofed.estimators.checks import check_number
-from cofed.sites import AbstractSites, Design, sites_of_frame
+from cofed.sites import AbstractSites, Design, sites_of_frame, spent
 from cofed.sites.intake import Clients, FitFeatures, Labels, by_design, learn_names
 from cofed.sites.steps import Beside, Powers, Splines, StepPart
 from cofed.transformers.by_quantiles import FederatedSplineTransformer
@@ -118,8 +118,7 @@ class FederatedFormula(TransformerMixin, BaseEstimator):
             parts.append(part)
         self.design_ = with_terms(design, parsed, tuple(parts), made)
         learn_names(self, len(parsed.columns), parsed.columns)
-        spent = sites.exchanges[before:]
-        self.n_rounds_, self.bytes_ = sum(one.rounds for one in spent), sum(one.down + one.up for one in spent)
+        self.n_rounds_, self.bytes_ = spent(sites.exchanges[before:])
         return self
 
     @overload

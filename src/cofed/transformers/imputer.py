@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from cofed._util import naming
 from cofed._util.types import Given
 from cofed.estimators.checks import check_choice, named_refusals
-from cofed.sites import AbstractSites, Design, missing_values
+from cofed.sites import AbstractSites, Design, missing_values, spent
 from cofed.sites.columns import Label, level_text, read_column
 from cofed.sites.feature_intake import GatheredTables, frame_of, gather_tables
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, by_design, feature_names, refuse_masked
@@ -90,8 +90,7 @@ class FederatedSimpleImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimat
         self.missing_by_client_ = missing_values(tables.infos).loc[names]
         if isinstance(X, AbstractSites):
             self.design_ = X.design
-        spent = tables.exchanges[tables.before :]
-        self.n_rounds_, self.bytes_ = sum(one.rounds for one in spent), sum(one.down + one.up for one in spent)
+        self.n_rounds_, self.bytes_ = spent(tables.exchanges[tables.before :])
         return self
 
     def fills(self, tables: GatheredTables, names: list[str], texts: np.ndarray) -> list[Label]:

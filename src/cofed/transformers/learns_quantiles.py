@@ -7,7 +7,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from cofed.estimators.checks import check_number, named_refusals
-from cofed.sites import AbstractSites
+from cofed.sites import AbstractSites, spent
 from cofed.sites.intake import Clients, Features, FitFeatures, encoded, gather, transformed
 from cofed.sites.steps import Step
 from cofed.transformers.order_statistics import ColumnSpread, Wanted, columns_of, quantiles
@@ -74,6 +74,5 @@ class LearnsQuantiles:
 
     def _end(self, sites: AbstractSites) -> None:
         """Set what was asked."""
-        spent = sites.exchanges[self._before :]
+        self.n_rounds_, self.bytes_ = spent(sites.exchanges[self._before :])
         del self._before
-        self.n_rounds_, self.bytes_ = len(spent), sum(one.down + one.up for one in spent)

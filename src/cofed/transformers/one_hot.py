@@ -9,6 +9,7 @@ from cofed._util import naming
 from cofed._util.pandas_types import Series
 from cofed._util.types import Given
 from cofed.estimators.checks import check_choice, check_count, check_number, named_refusals
+from cofed.sites import spent
 from cofed.sites.columns import level_text, read_column
 from cofed.sites.feature_intake import GatheredTables, frame_of, gather_tables
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, feature_names, refuse_masked
@@ -94,8 +95,7 @@ class FederatedOneHotEncoder(TransformerMixin, BaseEstimator):
         least = least_rows(self.min_frequency, tables.n_rows)
         rare = [one.labels[one.counts < least] for one in found]
         self.infrequent_categories_ = [few if len(few) else None for few in rare]
-        spent = tables.exchanges[tables.before :]
-        self.n_rounds_, self.bytes_ = sum(one.rounds for one in spent), sum(one.down + one.up for one in spent)
+        self.n_rounds_, self.bytes_ = spent(tables.exchanges[tables.before :])
         return self
 
     def check_parameters(self, owner: str) -> None:

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from cofed._util.types import Given
 from cofed.estimators.checks import check_count, check_flag, check_number, named_refusals
-from cofed.sites import AbstractSites, Scaling
+from cofed.sites import AbstractSites, Scaling, spent
 from cofed.sites.intake import (
     Clients,
     Features,
@@ -106,8 +106,7 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             self.mean_, covariance = mean_and_covariance(sites)
         self.n_samples_ = n
         self.keep(covariance)
-        spent = sites.exchanges[before:]
-        self.n_rounds_, self.bytes_ = len(spent), sum(one.down + one.up for one in spent)
+        self.n_rounds_, self.bytes_ = spent(sites.exchanges[before:])
         return self
 
     def keep(self, covariance: np.ndarray) -> None:

@@ -50,13 +50,24 @@ def test_excel_files_are_read(tmp_path):
         ("a.csv", b"\xff\xfe\x00", "not UTF-8 text"),
         ("a.parquet", b"PAR1", "could not be read as a table"),
         ("a.feather", b"no", "could not be read as a table"),
+        ("a.xlsx", b"\xd0\xcf\x11\xe0", "it is no Excel file of the kind .xlsx, whatever its name; save it as one"),
         ("a.txt", b"a,b", "ends in '.txt'; a table is a file that ends in .csv"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(tmp_path, name, content, said):
     (tmp_path / name).write_bytes(content)
+    if name.endswith(".xlsx"):
+        pytest.importorskip("openpyxl")
     with pytest.raises(ValueError, match=said):
         read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["rome.xls", "rome.SAV"])
+def test_a_table_of_another_program_is_not_left_out_without_a_word(tmp_path, name):
+    write(tmp_path)
+    (tmp_path / name).write_bytes(b"rows")
+    with pytest.raises(ValueError, match=f"{name} is a table that cannot be read here; save it as .csv or .xlsx"):
+        read_sites(tmp_path)
 
 
 def test_what_is_not_there_or_there_twice_is_said(tmp_path):

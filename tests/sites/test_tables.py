@@ -110,6 +110,13 @@ def test_a_column_that_does_not_fit_is_named_with_its_site(column, said):
         table_sites({"oslo": pd.DataFrame(oslo), "rome": pd.DataFrame(rome)}, "y")
 
 
+@pytest.mark.parametrize("column", [["2024-01-01"] * 12, [f"patient {i}" for i in range(12)], [None] * 12])
+def test_a_target_that_cannot_be_one_is_not_to_be_left_out_of_the_features(column):
+    told = infos(oslo=pd.DataFrame({"x": np.arange(12.0), "y": column}))
+    with pytest.raises(TableMismatch, match=r"'y'.*choose another column to predict$"):
+        agree(told, "y", missing="drop")
+
+
 def test_all_findings_come_at_once():
     oslo = pd.DataFrame({"a": [1, 1], "b": ["u", "u"], "c": [1, 2], "y": [0.5, 1.5]})
     rome = pd.DataFrame({"y": [1.0, None], "c": ["x", "y"], "b": ["u", "u"], "a": [1.0, 1.0]})

@@ -105,7 +105,7 @@ def test_a_study_gives_the_design_of_each_analysis():
     [
         ('kind = "count"', 'kind = "cuont"', "line 19: variables.falls.kind is 'cuont'; allowed are 'number', 'count'"),
         ('unit = "years"', 'units = "years"', "line 7: variables.age.units is not a key here (did you mean 'unit'?)"),
-        ("range = [18, 110]", "range = [110, 18]", "line 8: variables.age.range is [110, 18]; value error, it should"),
+        ("range = [18, 110]", "range = [110, 18]", "line 8: variables.age.range is [110, 18]; it should"),
         ('levels = ["male", "female"]', "", "line 14: a factor needs its levels"),
         ('["male", "female"]', '["male", "male"]', "line 16: variables.sex.levels is ['male', 'male']"),
         ('target = "ill"', 'target = "il"', "line 33: 'il' is no variable (did you mean 'ill'?)"),
@@ -119,6 +119,7 @@ def test_a_study_gives_the_design_of_each_analysis():
         ("cv = 5", 'cv = 5\nweight = "age"', "line 36: 'age' cannot be a feature, the target or another role, too"),
         ("cv = 5", 'cv = 5\noffset = "ill"', "line 36: it should be a number or a count, but 'ill' is a binary"),
         ('name = "rome"', 'name = "oslo"', "line 28: 'oslo' is there twice"),
+        ('name = "rome"', 'name = "rome"\nkey = "5F"', "sites[2].key is '5F'; it should be 64 hexadecimal digits"),
         ('name = "stroke"', "", "study.name is missing"),
         (
             '[variables."blood pressure"]\nkind = "number"',

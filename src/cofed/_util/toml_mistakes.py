@@ -26,6 +26,7 @@ WANTED = {
     "model_type": "a table",
     "dict_type": "a table",
 }
+PATTERNS = {"^[0-9a-f]{64}$": "64 hexadecimal digits (0-9, a-f)"}  # what a text must look like, in words
 
 
 M = TypeVar("M", bound=pydantic.BaseModel)
@@ -138,9 +139,11 @@ def sentence(mistake: ErrorDetails, text: str, raw: dict[str, Any], allowed: All
             return f"line {at}: {key} is {given!r}; allowed are {about['expected']}"
         case "too_short":
             return f"line {at}: {key} is {given!r}; it should have at least {about['min_length']} item"
+        case "string_pattern_mismatch":
+            return f"line {at}: {key} is {given!r}; it should be {PATTERNS.get(about['pattern'], about['pattern'])}"
         case kind if kind in WANTED:
             return f"line {at}: {key} is {given!r}; it should be {WANTED[kind]}"
-    words = re.sub("^Input should be", "it should be", mistake["msg"])
+    words = re.sub("^Input should be", "it should be", mistake["msg"].removeprefix("Value error, "))
     return f"line {at}: {key} is {given!r}; {words[0].lower()}{words[1:]}"
 
 

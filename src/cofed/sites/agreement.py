@@ -15,6 +15,7 @@ from cofed.sites.queries.sums import MomentsMessage
 from cofed.sites.site_table import POINTS, TableMismatch, remedy
 
 LEAVE = "leave it out of the features (--features on the command line)"
+ANOTHER = "choose another column to predict"
 Told = dict[str, ColumnInfo]  # by site, what it tells of one column
 
 
@@ -157,7 +158,7 @@ def agreed_feature(name: str, told: Told, coded: bool, findings: list[str]) -> F
 
 def agreed_target(name: str, told: Told, classify: bool | None, findings: list[str]) -> Target:
     """A target that is the same at all sites."""
-    if not usable(name, told, findings):
+    if not usable(name, told, findings, ANOTHER):
         return Target(name=name)
     kinds = {info.kind for info in told.values()} - {"empty"}
     if classify is None:
@@ -176,18 +177,18 @@ def agreed_target(name: str, told: Told, classify: bool | None, findings: list[s
     return Target(name=name, classes=tuple(sorted(labels)))  # type: ignore[type-var]
 
 
-def usable(name: str, told: Told, findings: list[str]) -> bool:
-    """Whether a column holds numbers or levels at every site, and the same of the two."""
+def usable(name: str, told: Told, findings: list[str], advice: str = LEAVE) -> bool:
+    """Whether a column holds numbers or levels at every site, and the same of the two; else what to do about it."""
     before = len(findings)
     for site, info in told.items():
         if info.kind in ("date", "mixed", "free text", "decimal commas"):
-            advice = {
-                "date": f"turn them into numbers, such as days, or {LEAVE}",
+            what_to_do = {
+                "date": f"turn them into numbers, such as days, or {advice}",
                 "mixed": "make them all numbers or all text",
-                "free text": f"a factor has at most {MOST_LEVELS} levels that come again; {LEAVE}",
+                "free text": f"a factor has at most {MOST_LEVELS} levels that come again; {advice}",
                 "decimal commas": POINTS,
             }[info.kind]
-            findings.append(f"site {site!r}, column {name!r} holds {WORDS[info.kind]}; {advice}")
+            findings.append(f"site {site!r}, column {name!r} holds {WORDS[info.kind]}; {what_to_do}")
         if info.infinite:
             findings.append(f"site {site!r}, column {name!r} is infinite in {info.infinite} rows")
     text = [site for site, info in told.items() if info.kind == "text"]
@@ -198,7 +199,7 @@ def usable(name: str, told: Told, findings: list[str]) -> bool:
             f"column {name!r} holds numbers at {naming.listed(numeric)}, but text at {naming.listed(text)} ({some})"
         )
     if not text and not numeric and len(findings) == before:
-        findings.append(f"column {name!r} has no value at any site; {LEAVE}")
+        findings.append(f"column {name!r} has no value at any site; {advice}")
     return len(findings) == before
 
 

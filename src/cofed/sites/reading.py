@@ -1,5 +1,6 @@
 """Tables from files: one site's file, and a folder with a file for each site."""
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from cofed.federation import files
 from cofed.sites.site_table import SiteTable
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".xlsx")
+UNREAD = (".xls", ".xlsm", ".xlsb", ".ods", ".dta", ".sav", ".sas7bdat", ".rds")  # tables of other programs
 OUTPUTS = ("progress.jsonl", "exchanges.csv")  # a folder with these holds what a fit gave, and no site's table
 SEPARATORS = "\t;"  # and commas, which also stand within names
 
@@ -67,6 +69,8 @@ def read_text(file: Path) -> Frame:
 def read_excel(file: Path) -> Frame:
     """The first sheet of an Excel file."""
     imported("openpyxl", "Reading Excel files", "openpyxl", "excel")
+    if not zipfile.is_zipfile(file):
+        raise ValueError("it is no Excel file of the kind .xlsx, whatever its name; save it as one, or as CSV")
     return pd.read_excel(file)
 
 
@@ -88,7 +92,8 @@ def ending_of(file: Path) -> str | None:
 def site_files(folder: str | Path) -> dict[str, Path]:
     """The file of each site: `SITE.csv`, `SITE.parquet` and so on, or the only such file in a folder `SITE`.
 
-    Folders that `cofed fit` has written are no sites.
+    Folders that `cofed fit` has written are no sites. Tables that only other programs read, such as SITE.sav, are
+    refused.
 
     Parameters
     ----------
@@ -114,6 +119,7 @@ def site_files(folder: str | Path) -> dict[str, Path]:
             raise ValueError(f"the folder {entry} holds {len(inside)} tables; a site has one")
         file = inside[0] if inside else entry
         if not is_table(file):
+            require_no_table(file)
             continue
         name = entry.name if entry.is_dir() else entry.name[: -len(ending_of(entry) or "")]
         if name in found:
@@ -128,6 +134,14 @@ def site_files(folder: str | Path) -> dict[str, Path]:
 def is_table(file: Path) -> bool:
     """Whether a file holds a table, by its name."""
     return file.is_file() and not file.name.startswith((".", "~$")) and ending_of(file) is not None
+
+
+def require_no_table(file: Path) -> None:
+    """Refuse a table of a kind that is not read: its site would be left out without a word."""
+    if file.is_file() and file.suffix.lower() in UNREAD:
+        raise ValueError(
+            f"{file} is a table that cannot be read here; save it as {ENDINGS[0]} or {ENDINGS[-1]}, or put it elsewhere"
+        )
 
 
 def read_sites(folder: str | Path) -> dict[str, SiteTable]:

@@ -57,7 +57,8 @@ class SiteTable:
         if not isinstance(frame, pd.DataFrame):
             raise TypeError(f"site {site!r}: the table must be a pandas DataFrame, got {kind(frame)}")
         if not len(frame) or not len(frame.columns):
-            raise ValueError(f"site {site!r}: the table has {len(frame)} rows and {len(frame.columns)} columns")
+            found = f"{len(frame)} rows and {len(frame.columns)} columns"
+            raise ValueError(f"site {site!r}: the table has {found}; expected at least one of each")
         names = [naming.as_text(f"site {site!r}: the names of columns", name) for name in frame.columns]
         naming.require_different(f"site {site!r}: the names of columns", names)
         self.site = site

@@ -96,16 +96,24 @@ class Refusal:
         For the site's own log: what was asked, what is allowed, and what can be done.
     is_silent : bool
         Whether it depends on the rows' values, so that nobody else may know of it.
+    counts_rows : bool
+        Whether the sentence tells how many rows have a value, which is not for a log that others may be given.
     """
 
     rule: str
     sentence: str
     is_silent: bool = False
+    counts_rows: bool = False
 
     @property
     def told(self) -> str:
         """What the server is told: the rule's name, or of what is no rule the sentence."""
         return f"its rule {self.rule!r} forbids it" if self.rule else self.sentence
+
+    @property
+    def noted(self) -> str:
+        """What the log of what left says of it."""
+        return self.told if self.is_silent or self.counts_rows else self.sentence
 
 
 def rule_in(told: str) -> str:

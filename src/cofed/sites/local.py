@@ -138,7 +138,8 @@ class LocalSite:
             found, arrays = self.answered(request, about)
         except Exception as error:
             refused = isinstance(error, QuestionRefused)
-            about |= {"event": "refusal" if refused else "failure", "note": type(error).__name__}
+            about |= {"event": "refusal" if refused else "failure"}
+            about.setdefault("note", str(error) if refused else type(error).__name__)  # what fails may quote data
             self.note(about | {"decision": "refused" if refused else None})
             raise
         if about.get("event") is None:
@@ -173,7 +174,7 @@ class LocalSite:
             about |= {"study": study, "run": head.get("run", "")}
             refusal = self.guard.refuses_hello(self.consent.roster(study) is not None)
             if refusal is not None:
-                about["rule"] = refusal.rule
+                about |= {"rule": refusal.rule, "note": refusal.noted}
                 log.warning("cofed: a server is not told what the table is like: %s", refusal.sentence)
                 raise QuestionRefused(refusal.told)
             about["event"] = "hello"
@@ -244,6 +245,7 @@ class LocalSite:
             about["rule"] = refusal.rule
             log.warning("cofed: the question %s is not answered: %s", question.query.name, refusal.sentence)
             if total is None or not refusal.is_silent:
+                about["note"] = refusal.noted
                 raise QuestionRefused(refusal.told)
         about |= {"event": "answer", "is_masked": total is not None}
         about["decision"] = "allowed" if refusal is None else "refused"
@@ -304,7 +306,7 @@ class LocalSite:
             question = Question(sums, Message(), view if isinstance(view, Mapping) else {})
             refusal = self.guard.refuses(Asked(question, question.digest, design, self.table, None))
             if refusal is not None:
-                about["rule"] = refusal.rule
+                about |= {"rule": refusal.rule, "note": refusal.noted}
                 log.warning("cofed: how many rows there are is not told: %s", refusal.sentence)
                 raise QuestionRefused(refusal.told)
         found: Head = {"rows": len(self.rows(design).X)}

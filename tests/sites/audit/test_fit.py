@@ -21,12 +21,12 @@ TABLES = {name: rows.drop(columns=["ill", "visits"]) for name, rows in tables(si
 class Rule(AbstractGuard):
     """Refuses every question but the first."""
 
-    def __init__(self, is_silent):
-        self.is_silent, self.asked = is_silent, 0
+    def __init__(self, is_silent, counts_rows=False):
+        self.refusal, self.asked = Refusal("points", "That was enough.", is_silent, counts_rows), 0
 
     def refuses(self, asked):
         self.asked += 1
-        return Refusal("points", "That was enough.", self.is_silent) if self.asked > 1 else None
+        return self.refusal if self.asked > 1 else None
 
 
 def fitted(link):
@@ -85,15 +85,21 @@ def test_a_plain_answer_is_logged_as_such_and_its_hash_can_be_made_by_nobody_els
     assert not plain & {line.content for line in found.lines}
 
 
-@pytest.mark.parametrize("is_silent", [False, True])
-def test_a_refusal_is_logged_with_its_rule(tmp_path, is_silent):
-    link = MaskedLink(TABLES, tmp_path, guard=lambda site: Rule(is_silent) if site == "oslo" else OpenGuard())
+@pytest.mark.parametrize(
+    ("is_silent", "counts_rows", "note"),
+    [(False, False, "That was enough."), (False, True, "its rule 'points' forbids it"), (True, False, "")],
+)
+def test_a_refusal_is_logged_with_its_rule(tmp_path, is_silent, counts_rows, note):
+    """And with its sentence, which is for the site, unless it tells how many rows have a value."""
+    rule = Rule(is_silent, counts_rows)
+    link = MaskedLink(TABLES, tmp_path, guard=lambda site: rule if site == "oslo" else OpenGuard())
     with pytest.raises(Exception, match=r"points|could not answer"):
         fitted(link)
     lines = verify(tmp_path / "oslo" / "audit.jsonl").lines
     refused = [line for line in lines if line.decision == "refused"]
     assert {line.rule for line in refused} == {"points"}
     assert {line.event for line in refused} == {"answer" if is_silent else "refusal"}
+    assert {line.note for line in refused} == {note}
 
 
 def test_nothing_leaves_where_the_line_cannot_be_written(tmp_path, monkeypatch):

@@ -90,13 +90,17 @@ def rule_of(guard: PolicyGuard, table: SiteTable, design: Design, message: Messa
 
 
 def test_another_seed_of_the_folds():
-    """The folds of two seeds cut each other: sums of four sets give the sum over such a piece, here a row."""
+    """Folds follow from the seed and the number of rows: the sums over those of eight seeds are solved for the rows.
+
+    The folds of two seeds cut each other into pieces, here of a row, which is where the site stops.
+    """
     X, y = logistic_rows(30, 2)
     table, design = SiteTable(frame_of(X, y), "oslo"), design_of(2)
-    rows = table.rows(design)
-    first, second = rows.folds(Folds(5)), rows.folds(Folds(5, seed=1))
-    pieces = np.bincount(first * 5 + second, minlength=25)
-    assert 1 in pieces
+    rows, seeds = table.rows(design), [Folds(5, seed=seed) for seed in range(8)]
+    known = np.concatenate([np.eye(5)[:, rows.folds(folds)] for folds in seeds])  # which rows each sum is over
+    told = np.concatenate([rows.answer(sums, Message(folds=folds)).X for folds in seeds])
+    assert has_rows(np.linalg.lstsq(known, told)[0], X) == 30
+    assert 1 in np.bincount(rows.folds(seeds[0]) * 5 + rows.folds(seeds[1]), minlength=25)
     guard = PolicyGuard(alone(), None, "oslo")
     assert rule_of(guard, table, design, Message(folds=Folds(5))) is None
     assert rule_of(guard, table, design, Message(folds=Folds(5))) is None  # the same folds as often as one likes
@@ -281,6 +285,10 @@ def test_a_rare_level():
     design = Design(features=(Feature(name="x0"), ward))
     mean = table.rows(design).answer(sums, Message()).X[0, 1] / 60
     assert mean == pytest.approx(2 / 60)  # who knows one of the two knows the ward of the other
-    assert rule_of(PolicyGuard(alone(), None, "oslo"), table, design) == "cells"
+    refusal = PolicyGuard(alone(), None, "oslo").refuses(asked(table, design, sums, Message()))
+    assert refusal is not None
+    assert refusal.rule == "cells"
+    assert "is 'b' in 2 of the rows" in refusal.sentence
+    assert refusal.noted == refusal.told == "its rule 'cells' forbids it"  # in a log that others may be given
     common = SiteTable(frame.assign(ward=np.where(np.arange(60) < 3, "b", "a")), "oslo")
     assert rule_of(PolicyGuard(alone(), None, "oslo"), common, design) is None

@@ -15,7 +15,7 @@ ADVICE = {
     "cells": "leave out columns, or join levels, that few of its rows have",
     "row sets": "ask about the same rows with the same folds (--seed) as before",
     "parameters": "fit fewer features, or with fewer folds",
-    "bins": "describe fewer rows in fewer columns together with other sites",
+    "bins": "let sites with more rows take part, or ask for a measure without bins (deviance)",
     "points": "ask for fewer strengths and folds, or for one strength (--alpha)",
     "size": "ask for stronger penalties, which give smaller models",
     "queries": "ask for what it answers: its policy lists the questions",

@@ -32,4 +32,5 @@ def life_cells(case: Case) -> Refusal | None:
     if fewest >= least:
         return None
     why = f"a count of the life table would be of {fewest} rows, and the server would see it alone"
-    return Refusal("cells", f"{why}; it must be of {least} (rows.cell): ask for fewer times, or for masked answers")
+    way = "ask for fewer times, or for masked answers"
+    return Refusal("cells", f"{why}; it must be of {least} (rows.cell): {way}", counts_rows=True)

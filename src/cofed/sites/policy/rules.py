@@ -120,6 +120,7 @@ def cells(case: Case) -> Refusal | None:
                 "cells",
                 f"the column {part.name!r} is {level!r} in {rare} of the rows; each level must be in {least} "
                 "(rows.cell): take levels together, or leave the column out",
+                counts_rows=True,
             )
     return None
 

@@ -247,6 +247,13 @@ class NoNoise(KeyStream):
         return np.zeros((limbs, count), np.uint64)
 
 
+class HugeNumber(KeyStream):
+    """The same, if it sent a number that everybody knows and that no sum reaches: 2^160."""
+
+    def words(self, limbs, count):
+        return np.repeat(np.array([[0], [0], [1 << 32]], np.uint64)[:limbs], count, axis=1)
+
+
 @pytest.mark.parametrize("bad", [1e300, np.inf, np.nan, "all"])
 def test_an_overflow_and_a_repeat_do_not_tell_a_site_s_answer(bad, monkeypatch):
     """One number of rome overflows, and then, in other units, does not: with zeros the difference is rome's answer."""
@@ -264,8 +271,11 @@ def test_an_overflow_and_a_repeat_do_not_tell_a_site_s_answer(bad, monkeypatch):
 
 
 @pytest.mark.parametrize("how_many", [1, 3])
-def test_a_search_for_magnitudes_tells_neither_which_sites_overflow_nor_how_many(how_many):
-    """In plain answers each site's own magnitude is there to be found; masked, the sum is infinite, and no more."""
+def test_a_search_for_magnitudes_tells_neither_which_sites_overflow_nor_how_many(how_many, monkeypatch):
+    """With a known number in the place of what overflows, the sum has how many do, and beside it what the others sent.
+
+    With noise the sum is infinite, and no more.
+    """
     world = Sums()
     values = {name: numbers(1e300 if i < how_many else 1.0, 1.0) for i, name in enumerate(NAMES)}
     request = world.request(1)
@@ -276,6 +286,11 @@ def test_a_search_for_magnitudes_tells_neither_which_sites_overflow_nor_how_many
     # No multiple of anything known is left beside the sum of the others, which would be less than 2^100.
     left = integer(total(sent)[:, 0])
     assert min(left, (1 << 192) - left) > 1 << 150
+
+    monkeypatch.setattr(site_end, "KeyStream", HugeNumber)
+    found = integer(Sums().ask(1, values)[:, 0])
+    assert found >> 160 == how_many
+    assert found % (1 << 160) == (4 - how_many) * integer(SCALED.encode(numbers(1.0))[:, 0])
 
 
 def test_who_failed_is_not_seen_in_any_reply():
@@ -367,6 +382,24 @@ def test_an_old_answer_is_not_taken_for_a_new_one():
         opened("rome", mark, old)
     with pytest.raises(Malformed, match="the answer is not signed by rome"):
         addition.read(posed, "rome", mark, ({**head, "answers": mark}, arrays))
+
+
+def test_old_answers_of_the_others_do_not_unmask_a_new_one(monkeypatch):
+    """Answers to an old question, from all sites but one, and that one's answer to a new one: less the old sum, the
+    difference is what this site answers now and answered then. Masks of another question do not cancel."""
+    others = [name for name in NAMES if name != "rome"]
+    before = {name: numbers(1.0 + i) for i, name in enumerate(NAMES)}
+
+    def read(world):
+        old, new = world.request(1), world.request(2)
+        sent = {name: world.masked(name, old, "old", own) for name, own in before.items()}
+        mixed = [*(sent[name] for name in others), world.masked("rome", new, "new", numbers(9.0))]
+        return SCALED.decode(add(total(mixed), negated(total(list(sent.values())))))[0]
+
+    assert np.isinf(read(Sums()))
+    bare = site_end.mask
+    monkeypatch.setattr(site_end, "mask", lambda own, mark, kind, count: bare(own, "any question", kind, count))
+    assert read(Sums()) == 9.0 - before["rome"][0]
 
 
 def test_repeats_of_an_answer_with_noise_do_not_average():

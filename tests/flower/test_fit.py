@@ -12,6 +12,9 @@ import pandas as pd
 import psutil
 import pytest
 
+from cofed.sites.audit import verify
+from cofed.sites.policy import default_policy_toml
+from cofed.studies import approved_studies
 from tests import pages
 from tests.fitting import hospitals
 from tests.report.browser import Page
@@ -85,6 +88,30 @@ def test_a_fit_that_was_stopped_goes_on_by_the_same_command(folder, tmp_path):
     numbers = [event for event in events(out) if event["kind"] == "heard"]
     asked = len(pd.read_csv(out / "exchanges.csv")) - 1  # without that of the columns, at the hello
     assert len(numbers) == (asked - done) * len(hospitals.SIZES)  # what is in the log was not asked again
+
+
+def test_the_strict_rules_can_be_rehearsed(folder, tmp_path):
+    """By them sites answer for an approved study with keys alone: the fit's own draft is approved by each, on the way.
+
+    A server that wants to see each site's answers is refused, and the fit ends: nobody would change anything.
+    """
+    rules = tmp_path / "policy.toml"
+    rules.write_text(default_policy_toml())
+    options = ("--alpha", 0.1, "--policy", rules)
+    done = subprocess.run(command(folder, tmp_path / "out", *options), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    near = subprocess.run(command(folder, tmp_path / "near", "--alpha", 0.1, "--in-process"), capture_output=True)
+    assert near.returncode == 0
+    one, other = coefficients(tmp_path / "near"), coefficients(tmp_path / "out")
+    assert other.to_numpy() == pytest.approx(one.to_numpy(), rel=1e-12, abs=1e-14)
+    keeps = [tmp_path / "out" / "network" / "sites" / site for site in hospitals.SIZES]
+    [study] = {study.digest for keep in keeps for study in approved_studies(keep)}
+    for keep in keeps:
+        lines = verify(keep / "audit.jsonl").lines
+        assert {line.study for line in lines if line.event == "answer"} == {study}
+    plain = subprocess.run(command(folder, tmp_path / "plain", *options, "--plain"), capture_output=True, text=True)
+    assert plain.returncode == 1, plain.stderr
+    assert "its rule 'masked' forbids it. What can be done" in " ".join(plain.stderr.split())
 
 
 def test_the_example_finds_the_four_features_that_matter(tmp_path):

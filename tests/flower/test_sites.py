@@ -10,13 +10,18 @@ from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 
 from cofed import estimators
 from cofed.flower import link, site_app, sites
+from cofed.flower.link import FlowerLink
+from cofed.flower.progress import ProgressLog
+from cofed.flower.run_folder import RunFolder
 from cofed.losses import Squared
 from cofed.sites import Folds, QuestionRefused, SiteTable, TableMismatch, table_sites
 from cofed.sites import queries as asked
 from cofed.sites.link import SitesMissing
 from cofed.sites.packing import pack, unpack
 from cofed.sites.policy import TRIAL
-from cofed.studies import approve, draft
+from cofed.sites.secure.keys import SiteKeys
+from cofed.studies import approve, draft, invitation_to
+from cofed.studies.schema import StudySite
 from tests.flower.loopback import Loopback
 
 RNG = np.random.default_rng(0)
@@ -316,6 +321,48 @@ def test_a_site_without_a_policy_goes_by_strict_rules():
         grid.add(site_app(lambda node, rows=rows: rows), site=name)
     with pytest.raises(SitesMissing, match="the site rome does not answer: its rule 'masked' forbids it"):
         sites(grid, **(OPTIONS | {"patience": 0.5}))
+
+
+def strict_grid(tmp_path):
+    """Sites by strict rules, each with a folder, and a study that names the keys of all."""
+    infos = {name: SiteTable(rows, name).info() for name, rows in TABLES.items()}
+    keys = {name: SiteKeys.of_folder(tmp_path / name).public for name in TABLES}
+    named = tuple(StudySite(name=name, key=key) for name, key in keys.items())
+    study = draft(infos, target="cost").study.model_copy(update={"sites": named})
+    grid = Loopback()
+    for name, rows in TABLES.items():
+        keep = tmp_path / name
+        grid.add(site_app(lambda node, rows=rows: rows, keep=lambda node, keep=keep: keep), site=name)
+    return grid, study
+
+
+def test_a_site_that_approves_while_it_is_awaited_is_asked_again(tmp_path, monkeypatch):
+    """Its process need not be started again; until then it is said what it can do."""
+    monkeypatch.setattr(link, "REFUSED", 0.02)
+    grid, study = strict_grid(tmp_path)
+    for name in ("oslo", "bern"):
+        approve(tmp_path / name, study)
+    told = []
+
+    class Approving(FlowerLink):
+        def tell(self, kind, words, site=None):
+            told.append(words)
+            if kind == "refused":
+                approve(tmp_path / "rome", study)
+
+    log = ProgressLog(RunFolder(tmp_path / "log"))
+    infos = Approving(grid, 20.0, log, invitation_to(study)).gather(list(TABLES))
+    assert sorted(infos) == sorted(TABLES)
+    [refused] = [words for words in told if "does not answer" in words]
+    assert "its rule 'masked' forbids it. What can be done: it answers under masks only, for a study" in refused
+
+
+def test_a_site_that_nobody_can_change_ends_the_waiting_at_once(tmp_path):
+    """As on one machine, where nobody would approve anything while a fit waits for ten minutes."""
+    grid, study = strict_grid(tmp_path)
+    log = ProgressLog(RunFolder(tmp_path / "log"))
+    with pytest.raises(QuestionRefused, match="does not answer: its rule 'masked' forbids it"):
+        FlowerLink(grid, 1e6, log, invitation_to(study), is_final=True).gather(list(TABLES))
 
 
 def test_a_site_answers_only_what_it_has_approved(tmp_path):

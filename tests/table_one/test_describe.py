@@ -199,6 +199,9 @@ def test_the_page_escapes_names(tmp_path):
         (["t.csv"], "is a file; give a folder"),
         (["t.csv", "--client", "y"], "there is no client column 'y'"),
         ([".", "--html", "t.pdf"], "--html: t.pdf must end in .html or .htm"),
+        (["t.csv", "--client", "x", "--csv", "t.csv"], "--csv: t.csv is the table that is described; give another"),
+        ([".", "--csv", "t.csv"], "--csv: t.csv would be among the tables of the sites in .; give a file in another"),
+        ([".", "--csv", "table1.csv"], "--csv: table1.csv would be among the tables of the sites in ."),
         ([".", "--plain"], "--plain is for sites in processes of their own: give --processes, too"),
     ],
 )
@@ -208,6 +211,7 @@ def test_bad_input_is_refused(tmp_path, monkeypatch, arguments, said):
     done = CliRunner().invoke(app, ["describe", *arguments], env={"COLUMNS": "200", "TERM": "dumb"})
     assert done.exit_code == 2
     assert said in " ".join(done.output.split())
+    assert pd.read_csv("t.csv")["x"].tolist() == [1, 2]  # a table is never written over
 
 
 def test_tables_that_do_not_fit_together_are_refused():

@@ -14,7 +14,7 @@ from cofed.cli.messages import fail, refuse, say_written
 from cofed.cli.options import Plain, Policy, Processes
 
 if TYPE_CHECKING:
-    from cofed.sites import ChosenColumns, SiteTable, TableInfo
+    from cofed.sites import SiteTable
     from cofed.table_one import Description
 
 
@@ -55,6 +55,7 @@ def describe(
     check_processes(processes, plain, policy)
     with ending_in_words("Stopped before there was anything to say."):
         try:
+            require_apart(csv, sites)
             tables = as_tables(sites) if client is None else tables_of_frame(read_table(sites), client)
         except (TypeError, OSError) as error:
             refuse(str(error))
@@ -66,21 +67,30 @@ def describe(
     show(found, csv, html)
 
 
+def require_apart(csv: Path | None, sites: Path) -> None:
+    """Refuse a file that would replace a table that is described, or be taken for one the next time."""
+    from cofed.sites.reading import site_files
+
+    if csv is None or not sites.exists():  # which is said where it is read
+        return
+    here = csv.resolve()
+    if here == sites.resolve():
+        refuse(f"--csv: {csv} is the table that is described; give another file")
+    files = site_files(sites).values() if sites.is_dir() else ()
+    if files and here.parent in {sites.resolve(), *(file.resolve().parent for file in files)}:
+        refuse(f"--csv: {csv} would be among the tables of the sites in {sites}; give a file in another folder")
+
+
 def by_processes(tables: "Mapping[str, SiteTable]", plain: bool, policy: Path | None) -> "Description":
     """The description of tables that processes of their own answer from."""
     from cofed.sites import ChosenColumns
     from cofed.studies import draft
     from cofed.table_one import describe
 
-    left_out: dict[str, str] = {}
-
-    def columns(infos: "Mapping[str, TableInfo]") -> "ChosenColumns":
-        drafted = draft(infos)
-        left_out.update(drafted.left_out)
-        return ChosenColumns(design=drafted.study.description_design)
-
-    with of_processes(tables, columns, plain, policy) as far:
-        return dataclasses.replace(describe(far), left_out=left_out)
+    drafted = draft({site: table.info() for site, table in tables.items()})
+    columns = ChosenColumns(design=drafted.study.description_design)
+    with of_processes(tables, lambda _: columns, plain, policy, drafted.study) as far:
+        return dataclasses.replace(describe(far), left_out=drafted.left_out)
 
 
 def show(found: "Description", csv: Path | None, html: Path | None) -> None:

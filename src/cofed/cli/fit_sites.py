@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from cofed.fitting import PreparedFit
     from cofed.sites import AbstractSites, ChosenColumns, SiteTable, TableInfo
+    from cofed.studies import Study
 
 KEPT = ". What was exchanged is kept, and the same command goes on from there"
 ABSENT = "Flower is not installed, so all tables are read in this process; pip install 'cofed[flower]' brings it"
@@ -56,6 +57,7 @@ def opened(ready: "PreparedFit", out: Path, where: Placement, hear: Callable[...
 
     choice, folder = ready.choice, out / "network"
     features = None if choice.features is None else tuple(choice.features)
+    study = rehearsed(ready) if needs_study(where.plain, where.policy) else None
     columns = ChosenColumns(
         choice.predicted,
         features,
@@ -66,6 +68,8 @@ def opened(ready: "PreparedFit", out: Path, where: Placement, hear: Callable[...
         group=choice.group,
         cluster=choice.cluster,
     )
+    if study is not None:
+        columns = ChosenColumns(choice.predicted, design=ready.design or study.design(study.analyses[0]))
     tables: dict[str, Path | pd.DataFrame] = {site: table.frame for site, table in ready.tables.items()}
     tables |= {site: file for site, file in choice.files().items() if site in tables}
     started = start_sites(
@@ -75,6 +79,7 @@ def opened(ready: "PreparedFit", out: Path, where: Placement, hear: Callable[...
         secure=where.secure,
         plain=where.plain,
         policy=where.policy,
+        study=study,
         patience=float(where.patience),
         drop=where.drop,
         hear=hear,
@@ -84,6 +89,25 @@ def opened(ready: "PreparedFit", out: Path, where: Placement, hear: Callable[...
     done = folder / "log-of-the-last-fit"
     shutil.rmtree(done, ignore_errors=True)
     (folder / "log").rename(done)
+
+
+def needs_study(plain: bool, policy: Path | None) -> bool:
+    """Whether the rules of the sites on this machine let them answer only for a study that they have approved."""
+    from cofed.sites.policy import load_policy
+
+    return policy is not None and not plain and load_policy(policy).sums.masked == "pinned"
+
+
+def rehearsed(ready: "PreparedFit") -> "Study | None":
+    """The study that a fit is of, or would be; None where there can be none."""
+    from cofed.fitting import drafted
+    from cofed.sites import TableMismatch
+
+    if ready.study is not None:
+        return ready.study
+    with contextlib.suppress(TableMismatch):  # a study is stricter: no linear model of zeros and ones
+        return drafted(ready)
+    return None
 
 
 def check_processes(processes: bool, plain: bool, policy: Path | None) -> None:
@@ -102,10 +126,12 @@ def of_processes(
     columns: "Callable[[Mapping[str, TableInfo]], ChosenColumns]",
     plain: bool,
     policy: Path | None,
+    study: "Study | None" = None,
 ) -> "Iterator[AbstractSites]":
     """A process for each of some tables, which asks no longer than this block lasts and leaves nothing behind.
 
-    `columns` says, from what the sites tell of their tables, which columns they are asked about.
+    `columns` says, from what the sites tell of their tables, which columns they are asked about; `study` is what they
+    approve where their rules ask for that.
     """
     from cofed.flower.local_sites import start_sites
     from cofed.flower.processes import ending_in_order
@@ -113,7 +139,8 @@ def of_processes(
     frames: dict[str, Path | pd.DataFrame] = {site: table.frame for site, table in tables.items()}
     chosen = columns({site: table.info() for site, table in tables.items()})
     with tempfile.TemporaryDirectory(prefix="cofed-") as folder:
-        started = start_sites(frames, Path(folder), chosen, plain=plain, policy=policy)
+        asked = study if needs_study(plain, policy) else None
+        started = start_sites(frames, Path(folder), chosen, plain=plain, policy=policy, study=asked)
         with ending_in_order(), started as sites:
             yield sites
 

@@ -43,7 +43,7 @@ def prepare_study(path: Path, data: Path, analysis: str | None = None) -> Prepar
     columns = [feature.name for feature in design.features]
     choice = FitTables(data, one.target, columns, missing=one.missing, event=one.event, entry=one.entry)
     infos = {site: table.info(study.markers) for site, table in tables.items()}
-    return PreparedFit(plan, choice, tables, infos, design)
+    return PreparedFit(plan, choice, tables, infos, design, study)
 
 
 def chosen_analysis(study: Study, path: Path, name: str | None) -> Analysis:
@@ -108,5 +108,6 @@ def drafted(ready: PreparedFit) -> Study:
     }
     one = study.analyses[0]
     if one.features is not None:
-        settings["features"] = tuple(name for name in one.features if name not in choice.roles)
+        ordered = one.features if choice.features is None else choice.features  # as the user has them
+        settings["features"] = tuple(name for name in ordered if name not in choice.roles)
     return study.model_copy(update={"analyses": (one.model_copy(update=settings),)})

@@ -25,6 +25,7 @@ from cofed.sites import (
 from cofed.sites.agreement import usable_columns
 from cofed.sites.site_table import parts
 from cofed.sites.table_sites import tables_of_frame
+from cofed.studies import Study
 
 MISSING = ("refuse", "drop", "impute")
 
@@ -143,6 +144,8 @@ class PreparedFit:
         What the sites tell of them.
     design : Design or None
         How the tables become numbers, where a study says it; None lets the sites agree.
+    study : Study or None
+        That study.
     """
 
     plan: FitPlan
@@ -150,6 +153,7 @@ class PreparedFit:
     tables: dict[str, SiteTable]
     infos: dict[str, TableInfo]
     design: Design | None = None
+    study: Study | None = None
 
     def in_process(self) -> TableSites:
         """The sites, all in this process."""

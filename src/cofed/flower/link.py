@@ -11,10 +11,12 @@ import numpy as np
 from cofed.flower import wire
 from cofed.flower.flwr_types import Grid, Message, RecordDict
 from cofed.flower.progress import Event, ProgressLog
+from cofed.sites.base import SiteRefused
 from cofed.sites.columns import TableInfo
 from cofed.sites.exchanges import Exchanges
 from cofed.sites.link import AbstractLink, CardsChanged, Replies, SitesMissing
 from cofed.sites.packing import Malformed, clipped, pack, unpack
+from cofed.sites.policy import advice
 from cofed.sites.questions import question_hash
 from cofed.sites.replies import opened, read_info
 from cofed.sites.secure.cards import Card
@@ -26,6 +28,7 @@ PART = "cofed-sites"  # of a message
 PAUSE = 0.1  # seconds between two looks for replies
 LOOK_AROUND = 1.0  # seconds between two looks for nodes
 AGAIN = 3.0  # seconds before a site that answered badly is asked again
+REFUSED = 30.0  # seconds before a site that did not say who it is, by a rule of its own, is asked again
 SILENCE = 60.0  # seconds before a silent site is asked again, the first time
 FAREWELL = 5.0  # seconds in which sites may say that they have heard of the end
 MOST_BAD = 3  # bad answers of a site to one request
@@ -67,6 +70,9 @@ class FlowerLink(AbstractLink):
     check : callable, optional
         Called now and then while one waits, with the nodes of the sites that have joined. It gives the sites that were
         started anew, and what was sent to them is sent again; it may raise an error.
+    is_final : bool
+        Whether nobody changes a site's rules, or what it has approved, while one waits: then a site that does not even
+        say who it is ends the waiting. Else it is asked again now and then.
     """
 
     def __init__(
@@ -76,9 +82,10 @@ class FlowerLink(AbstractLink):
         progress: ProgressLog,
         invitation: Invitation,
         check: Callable[[Mapping[str, int]], Collection[str]] = lambda joined: (),
+        is_final: bool = False,
     ):
         self.grid, self.patience, self.progress, self.check = grid, patience, progress, check
-        self.invitation = invitation
+        self.invitation, self.is_final = invitation, is_final
         self.cards: dict[str, Card] = {}
         self.refused: dict[str, str] = {}  # by site, why it could not say who it is
         self.changed: set[str] = set()  # sites whose cards are new since a request was made
@@ -86,6 +93,7 @@ class FlowerLink(AbstractLink):
         self.infos: dict[str, TableInfo] = {}
         self.online: frozenset[int] = frozenset()
         self.greeted: set[int] = set()
+        self.closed: dict[int, float] = {}  # by node that keeps silent by a rule: when it is asked again
         self.awaited: dict[str, Sent] = {}  # by Flower's message id
         self.renewed: set[str] = set()  # sites that have lost what was sent to them
         self.looked = -math.inf
@@ -125,6 +133,9 @@ class FlowerLink(AbstractLink):
             return
         self.renewed |= set(self.check(self.nodes))
         self.looked, self.online = clock, frozenset(self.grid.get_node_ids())
+        due = {node for node, again in self.closed.items() if again <= clock}
+        self.greeted -= due
+        self.closed = {node: again for node, again in self.closed.items() if node not in due}
         new, hello = self.online - self.greeted, self.invitation.hello
         self.greeted = set(self.online)
         for node in new:
@@ -138,6 +149,15 @@ class FlowerLink(AbstractLink):
             name = site_in(reply)
             head = opened(name, sent.mark, reply)[0]
             info, card = read_info(head), self.invitation.card(name, head)
+        except SiteRefused as error:
+            self.closed[sent.node] = time.monotonic() + REFUSED
+            if self.is_final:
+                raise
+            words = f"{error}. {advice(error)}"
+            if self.refused.get(name) != words:
+                self.tell("refused", words, name)
+            self.refused[name] = words
+            return
         except ValueError as error:
             self.refused[name] = str(error)
             self.tell("refused", f"{name or 'a node'} could not say who it is: {error}")

@@ -24,6 +24,9 @@ from cofed.sites.chosen_columns import ChosenColumns
 from cofed.sites.network import NetworkSites
 from cofed.sites.policy import TRIAL, policy_toml
 from cofed.sites.secure.invitation import PLAIN, Invitation
+from cofed.sites.secure.keys import SiteKeys
+from cofed.studies import Study, approve, invitation_to
+from cofed.studies.schema import StudySite
 
 Listener = Callable[..., None]
 SOON, LATER = 2.0, 16.0  # seconds between two starts of a site that ends by itself: at first, and at most
@@ -43,6 +46,7 @@ def start_sites(
     secure: bool = False,
     plain: bool = False,
     policy: Path | None = None,
+    study: Study | None = None,
     patience: float = 600.0,
     drop: bool = False,
     hear: Listener | None = None,
@@ -66,6 +70,9 @@ def start_sites(
         Whether the server sees each site's answers; by default they are masked, and it learns sums only.
     policy : Path, optional
         The rules of every site, a `policy.toml`; by default everything is answered, as the rows are one's own.
+    study : Study, optional
+        A study that every site approves before it answers, with a key of its own that is made here, to rehearse it: by
+        the strict rules sites answer for such studies alone. The design of `columns` must be of it.
     patience : float
         Seconds to wait for a site.
     drop : bool
@@ -84,6 +91,8 @@ def start_sites(
         Where the tables do not fit together, or the log is of another fit.
     SitesMissing
         Where a site does not answer, also within the block.
+    SiteRefused
+        Where its rules forbid it to.
     RuntimeError
         Where a process of Flower does not start.
 
@@ -101,9 +110,10 @@ def start_sites(
         rules = out / "policy.toml" if policy is None else policy.resolve()
         if policy is None:
             atomically(rules, lambda name: Path(name).write_text(policy_toml(TRIAL), encoding="utf-8"))
+        agreed = None if study is None else network.approved(study, names)
         for site, table in tables.items():
             network.start_site(site, table, rules)
-        with network.sites(names, columns, patience, PLAIN if plain else Invitation.masked(), drop, hear) as sites:
+        with network.sites(names, columns, patience, PLAIN if plain else invitation_to(agreed), drop, hear) as sites:
             yield sites
 
 
@@ -210,7 +220,8 @@ class LocalSites(LocalNetwork):
         self.run(self.folder / "app")
         runtime, log = Runtime(self.address, self.secret.read_bytes(), self.root), self.folder / "log"
         with quiet(), grid_of_run(runtime, patience, self.check_run) as grid:
-            link = FlowerLink(grid, patience, ProgressLog(RunFolder(log)), invitation, self.check_sites)
+            told, is_final = ProgressLog(RunFolder(log)), bool(self.commands)
+            link = FlowerLink(grid, patience, told, invitation, self.check_sites, is_final)
             if hear is not None:
                 link.exchanges.listeners.append(hear)
             yield NetworkSites.open(link, names, columns, log, drop)
@@ -229,6 +240,19 @@ class LocalSites(LocalNetwork):
                 send(process, signal.SIGKILL)
         atomically(file, lambda name: Path(name).write_text(self.mark))
 
+    def kept(self, site: str) -> Path:
+        """The folder of a site's own."""
+        return self.folder / "sites" / site
+
+    def approved(self, study: Study, names: Sequence[str]) -> Study:
+        """The study of these sites with a key for each, once all of them have approved it."""
+        keys = {name: SiteKeys.of_folder(self.kept(name)).public for name in names}
+        sites = (StudySite(name=name, key=key, releasable=name in study.releasable) for name, key in keys.items())
+        agreed = study.model_copy(update={"sites": tuple(sites)})
+        for name in names:
+            approve(self.kept(name), agreed)
+        return agreed
+
     def start_site(self, site: str, table: Path | pd.DataFrame, policy: Path) -> None:
         """Start a site's process."""
         if isinstance(table, pd.DataFrame):
@@ -236,7 +260,7 @@ class LocalSites(LocalNetwork):
             atomically(path, lambda name: table.to_parquet(name))
         else:
             path = table.resolve()
-        own = ["--data", str(path), "--name", site, "--keep", str(self.folder / "sites" / site)]
+        own = ["--data", str(path), "--name", site, "--keep", str(self.kept(site))]
         own += ["--policy", str(policy)]
         security = ["--insecure"]
         if self.certificates is not None:

@@ -35,6 +35,14 @@ def printed(found):
     return screen.file.getvalue()
 
 
+def test_a_question_is_not_cut_in_two_where_it_need_not_be(tmp_path):
+    own = AuditLog(tmp_path / "audit.jsonl", "oslo", Signer("oslo").sign)
+    for number, query in enumerate(("histogram", "observed", "concordance")):
+        own.add(answer(number, query=query, version=1, size=123_456))
+    text = printed(verify(own.path))
+    assert all(f"{query} 1" in text for query in ("histogram", "observed", "concordance"))
+
+
 def test_what_left_adds_up(tmp_path):
     found = verify(log_with_everything(tmp_path / "audit.jsonl"))
     assert found.holds

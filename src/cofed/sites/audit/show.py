@@ -42,7 +42,7 @@ def terminal(found: AuditVerdict) -> Group:
     parts += [Padding(Text(sentence(note), style="dim"), (0, 2)) for note in found.notes]
     groups = what_left(found.sound)
     if groups:
-        out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        out = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)  # most questions fit into 80 columns
         out.add_column("study/fit", no_wrap=True)
         out.add_column("asked", overflow="fold")
         for name in ("answers", "plain", "refused", "failed", "bytes", "sites"):

@@ -44,6 +44,11 @@ def said(sites, out, *options):
     [
         (["--target", "price"], "has no column 'price'; it has ['age', 'cost']"),
         (["--target", "cost", "--algorithm", "FedMagic(1)"], "'FedMagic(1)' is not an algorithm of cofed"),
+        (
+            ["--target", "cost", "--algorithm", "FedAvgg(0.1)"],
+            "an algorithm of cofed (did you mean 'FedAvg'?), such as",
+        ),
+        (["--target", "cost", "--algorithm", "mine.Own(0.1)"], "; code of your own takes an app of your own (cofed."),
         (["--target", "cost", "--regularizer", "L1("], "'L1(' is not a regularizer of cofed"),
         (["--target", "cost", "--regularizer", "L1(-1)"], "strength"),
         (["--target", "cost", "--loss", "open('x')"], "is not a loss of cofed"),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import cofed
+from cofed._util.toml_mistakes import did_you_mean
 from cofed.engine.serialization import classes
 
 
@@ -20,7 +21,8 @@ def parse(text: str, kind: str) -> Any:
     ValueError: "__import__('os')" is not a regularizer of cofed, such as L1(0.01)
     """
     examples = {"a regularizer": "L1(0.01)", "a loss": "Logistic()", "an algorithm": "FedDualAvg(client_lr=0.1)"}
-    refusal = f"{text!r} is not {kind} of cofed, such as {examples[kind]}"
+    near, own = hints(text)
+    refusal = f"{text!r} is not {kind} of cofed{near}, such as {examples[kind]}{own}"
     try:
         node = ast.parse(text.strip(), mode="eval").body
         make = maker(ast.Call(node, [], []) if isinstance(node, ast.Name) else node)
@@ -32,6 +34,18 @@ def parse(text: str, kind: str) -> Any:
         return make()
     except TypeError as error:
         raise ValueError(f"{text!r}: {error}") from None
+
+
+def hints(text: str) -> tuple[str, str]:
+    """What somebody may have meant who has misspelt a name, and what one can do with code of one's own."""
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return "", ""
+    called = node.func if isinstance(node, ast.Call) else node
+    near = did_you_mean(called.id, list(classes())) if isinstance(called, ast.Name) else ""
+    own = "; code of your own takes an app of your own (cofed.flower.server_app and client_app)"
+    return near, own if isinstance(called, ast.Attribute) else ""
 
 
 def maker(node: ast.expr) -> Callable[[], Any]:

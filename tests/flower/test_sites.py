@@ -253,6 +253,13 @@ def test_sites_that_do_not_come_are_named():
         sites(grid_of(), clients=["oslo", "rome", "bern", "paris"], target="cost", patience=0.3)
 
 
+def test_who_is_there_is_said_in_words():
+    with pytest.raises(SitesMissing, match=r"after 0\.3 s, no site is there; waiting for oslo$"):
+        sites(Loopback(), clients=["oslo"], target="cost", patience=0.3)
+    with pytest.raises(SitesMissing, match=r"1 site is there \(oslo\); waiting for rome$"):
+        sites(grid_of({"oslo": TABLES["oslo"]}), clients=["oslo", "rome"], target="cost", patience=0.3)
+
+
 def test_a_node_with_another_app_is_no_site():
     grid = grid_of()
     other = Loopback()

@@ -117,8 +117,7 @@ class FlowerLink(AbstractLink):
             if len(here) >= (wanted if isinstance(wanted, int) else len(wanted)):
                 return {site: self.infos[site] for site in here}
             missing = sorted(names - set(here)) if names is not None else []
-            words = f"{len(here)} sites are there ({', '.join(sorted(here)) or 'none'})"
-            words += f"; waiting for {', '.join(missing) if missing else f'{wanted} in all'}"
+            words = f"{present(here)}; waiting for {', '.join(missing) if missing else f'{wanted} in all'}"
             if time.monotonic() - began > self.patience:
                 why = {site: self.refused.get(site, "it did not come") for site in missing}
                 said = "".join(f"; {self.refused[site]}" for site in missing if site in self.refused)
@@ -296,6 +295,18 @@ class FlowerLink(AbstractLink):
         details = {} if site is None else {"site": site}
         self.progress.tell(self.number, [Event(kind, words, details)])
         self.exchanges.tell(kind, words=words, **details)
+
+
+def present(sites: Sequence[str]) -> str:
+    """Who is there, in words.
+
+    >>> present([]), present(["oslo"]), present(["rome", "oslo"])
+    ('no site is there', '1 site is there (oslo)', '2 sites are there (oslo, rome)')
+    """
+    if not sites:
+        return "no site is there"
+    many = "1 site is" if len(sites) == 1 else f"{len(sites)} sites are"
+    return f"{many} there ({', '.join(sorted(sites))})"
 
 
 def content(data: bytes) -> RecordDict:

@@ -30,6 +30,8 @@ SLOW = [
     estimators.FederatedPoissonCV(**FEW),
     estimators.FederatedGLMCV(cofed.Tweedie(), **FEW),
     estimators.FederatedCoxCV(**FEW),
+    estimators.FederatedMultiTaskLasso(),
+    estimators.FederatedMultiTaskLassoCV(**FEW),
 ]
 
 

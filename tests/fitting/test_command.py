@@ -14,7 +14,14 @@ from typer.testing import CliRunner
 import cofed
 from cofed.cli import app
 from cofed.cli.options import FAMILIES_HELP
-from cofed.estimators import FederatedGLM, FederatedLasso, FederatedLogisticRegression, FederatedPoisson, load
+from cofed.estimators import (
+    FederatedGLM,
+    FederatedLasso,
+    FederatedLogisticRegression,
+    FederatedMultiTaskLasso,
+    FederatedPoisson,
+    load,
+)
 from cofed.fitting import page, plan
 from cofed.studies import writing
 from tests.fitting import hospitals
@@ -269,7 +276,7 @@ def test_missing_values_are_refused_dropped_or_filled_in(table, tmp_path):
 REFUSALS = {
     "family": (
         ["--family", "normal"],
-        "--family must be gaussian, binomial, multinomial, poisson, gamma, tweedie, huber,",
+        "--family must be gaussian, mgaussian, binomial, multinomial, poisson, gamma, tweedie, huber,",
     ),
     "penalty": (["--penalty", "l3"], "--penalty must be l1, elasticnet or group, got 'l3'"),
     "select": (["--select", "best"], "--select must be min, 1se, aic or bic, got 'best'"),
@@ -421,9 +428,30 @@ def test_families_with_numbers_are_fitted_to_tables_and_kept_in_a_study(table, f
     np.testing.assert_allclose(load(tmp_path / "two" / "model.safetensors").coef_, model.coef_, rtol=1e-9)
 
 
+def test_several_responses_are_named_with_commas_and_kept_in_a_study(table, folder, tmp_path):
+    given = ("--target", "cost,distance", "--features", "age,glucose", "--family", "mgaussian", "--alpha", 0.1)
+    result = fit(folder, *given, "--infer", "--out", tmp_path / "one")
+    assert result.exit_code == 0, result.output
+    model = load(tmp_path / "one" / "model.safetensors")
+    pooled = FederatedMultiTaskLasso(0.1).fit(table[["age", "glucose"]], table[["cost", "distance"]], table["hospital"])
+    np.testing.assert_allclose(model.coef_, pooled.coef_, rtol=1e-9)
+    assert "Linear model of several responses of cost, distance" in (tmp_path / "one" / "report.html").read_text()
+    found = pd.read_csv(tmp_path / "one" / "coefficients.csv")
+    assert found["response"].unique().tolist() == ["cost", "distance"]
+    np.testing.assert_allclose(found["coef"][found["feature"] == "age"], model.coef_[:, 0])
+    assert found["p_value"].notna().sum() == 4
+    assert 'responses = ["distance"]' in (tmp_path / "one" / "study.toml").read_text()
+    again = fit(tmp_path / "one" / "study.toml", "--data", folder, "--out", tmp_path / "two")
+    assert again.exit_code == 0, again.output
+    np.testing.assert_array_equal(load(tmp_path / "two" / "model.safetensors").coef_, model.coef_)
+
+
 @pytest.mark.parametrize(
     ("family", "more", "said"),
     [
+        ("mgaussian", (), "--family mgaussian needs several targets: --target systolic,diastolic"),
+        ("mgaussian", ("--penalty", "group"), "--penalty group is for gaussian, binomial and multinomial, not for mga"),
+        ("mgaussian", ("--site-effects", "fixed"), "--site-effects is for gaussian, binomial and poisson"),
         ("gamma", (), "y must be > 0, but"),
         ("gamma(2)", (), "--family: the family gamma takes no number, got 2"),
         ("tweedie(3)", (), "--family: Tweedie: power must be in [1, 2], got 3"),

@@ -20,7 +20,8 @@ def site(connection: Connection, name: str, make) -> None:
     while (asked := connection.recv()) is not None:
         what, content = asked
         if what == "about":
-            connection.send((len(rows.X), rows.X.shape[1], np.unique(rows.y).tolist()))
+            columns = rows.y.shape[1] if rows.y.ndim == 2 else 1
+            connection.send((len(rows.X), rows.X.shape[1], np.unique(rows.y).tolist(), columns))
         elif what == "classes":
             labels = rows if content is None else rows.with_labels(np.searchsorted(content, rows.y).astype(np.int32))
             connection.send(None)
@@ -41,9 +42,9 @@ class ProcessSites(AbstractSites):
             self.connections.append(here)
             self.processes.append(process)
         about = self.tell("about", None)
-        self.sizes = tuple(n for n, _, _ in about)
-        self.n_features, self.feature_names = about[0][1], None
-        self.labels = np.unique(np.concatenate([labels for _, _, labels in about]))
+        self.sizes = tuple(n for n, *_ in about)
+        self.n_features, self.feature_names, self.columns = about[0][1], None, about[0][3]
+        self.labels = np.unique(np.concatenate([labels for _, _, labels, _ in about]))
         self.exchanges = Exchanges()
 
     def tell(self, what, content):
@@ -71,6 +72,9 @@ class ProcessSites(AbstractSites):
     def of_numbers(self):
         self.tell("classes", None)
         return self
+
+    def of_responses(self):
+        return self.of_numbers(), tuple(f"y{j}" for j in range(self.columns))
 
     def of_classes(self):
         self.tell("classes", self.labels)

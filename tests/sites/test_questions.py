@@ -18,7 +18,9 @@ from cofed.sites.queries import QUERIES, LookMessage, Message, MomentsMessage, g
 from cofed.sites.queries.base import AbstractQuery
 from cofed.sites.questions import answer_arrays, question_bytes, question_hash, read_answer, read_question
 
-LOSSES = st.sampled_from([None, Squared(), Squared(half=False), Logistic(), Poisson(), Softmax(3), Huber(0.5)])
+LOSSES = st.sampled_from(
+    [None, Squared(), Squared(half=False), Squared(responses=3), Logistic(), Poisson(), Softmax(3), Huber(0.5)]
+)
 FOLDS = st.none() | st.builds(Folds, st.integers(1, 9), st.integers(0, 2**31), st.booleans())
 NUMBERS = st.floats(allow_nan=False)
 

@@ -71,7 +71,7 @@ def test_a_folder_of_tables_drafts_the_union_of_levels(files):
     [
         (["init", "none.csv"], 2, "there is no file or folder none.csv"),
         (["init", "oslo.csv", "--target", "il"], 2, "no site has a column 'il'"),
-        (["init", "oslo.csv", "--family", "normal"], 2, "--family must be gaussian, binomial, multinomial, poisson"),
+        (["init", "oslo.csv", "--family", "normal"], 2, "--family must be gaussian, mgaussian, binomial,"),
         (["init", "oslo.csv", "-o", "oslo.csv"], 2, "oslo.csv exists already"),
         (["check", "none.toml", "--data", "oslo.csv"], 2, "there is no file none.toml"),
         (["key", "--keep", "oslo.csv"], 2, "--keep: oslo.csv or a part of it is a file"),

@@ -30,6 +30,7 @@ from cofed.cli.options import (
     is_drop,
     names,
     private_out_folder,
+    targets,
 )
 from cofed.cli.private_fits import private, with_privacy
 
@@ -49,7 +50,10 @@ def fit(
         ),
     ],
     target: Annotated[
-        str | None, typer.Option(help="The column to predict; of cox, that of times.", show_default=False)
+        str | None,
+        typer.Option(
+            help="The column to predict; of cox, that of times; of mgaussian, several with commas.", show_default=False
+        ),
     ] = None,
     event: Annotated[
         str | None, typer.Option(help="Of cox: the column that is 1 where a time ends with an event, else 0.")
@@ -179,7 +183,8 @@ def fit(
             plan = FitPlan(guess if family is None else family, penalty, *chosen, group, measure)
             roles = {"weight": weight, "offset": offset, "event": event, "entry": entry}
             roles |= {"group": group, "cluster": plan.cluster}
-            choice = FitTables(sites, target, names(features), client, missing_values, **roles)
+            first, others = targets(target, family)
+            choice = FitTables(sites, first, names(features), client, missing_values, **roles, responses=others)
             ready = prepare(plan, choice, guess=family is None)
         ready.choice.require_elsewhere(out)
     except (ValueError, FileNotFoundError, ImportError) as error:

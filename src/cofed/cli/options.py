@@ -12,8 +12,8 @@ from cofed.cli.messages import refuse
 
 MOST = 2**31 - 1  # counters and seeds have 32 bits (the same number is in cofed._util.checks, which loads NumPy)
 FAMILIES_HELP = (
-    "gaussian, binomial, multinomial, poisson, negbin, gamma, tweedie(power), huber(delta), "
-    "quantile(level, width) or cox"
+    "gaussian, mgaussian (several targets), binomial, multinomial, poisson, negbin, gamma, tweedie(power), "
+    "huber(delta), quantile(level, width) or cox"
 )
 MOST_FOLDS = (2, 100)
 BY_SITE = "leave-one-site-out"  # the same words are in cofed.estimators, which loads NumPy
@@ -81,6 +81,12 @@ def own_folder(path: Path, option: str) -> Path:
 def names(text: str | None) -> list[str] | None:
     """Names that were given with commas between them."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def targets(text: str, family: str | None) -> tuple[str, tuple[str, ...]]:
+    """The column to predict, and those that are predicted with it: of mgaussian, with commas between them."""
+    first, *others = (names(text) if family == "mgaussian" else None) or [text]
+    return first, tuple(others)
 
 
 def folds(text: str | None) -> tuple[str | None, int | str | None]:

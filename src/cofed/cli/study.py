@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from cofed.cli.help_pages import PlainCommand, PlainHelp, flowing
 from cofed.cli.messages import fail, refuse
-from cofed.cli.options import FAMILIES_HELP, private_keep_folder
+from cofed.cli.options import FAMILIES_HELP, private_keep_folder, targets
 
 if TYPE_CHECKING:
     from cofed.sites import SiteTable
@@ -34,7 +34,9 @@ class PlainGroup(PlainHelp, TyperGroup):
 
 def init(
     table: Annotated[Path, typer.Argument(help="A site's table, or a folder with a table per site.")],
-    target: Annotated[str | None, typer.Option(help="The column to predict: drafts an analysis.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The column to predict (of mgaussian, several with commas): drafts an analysis.")
+    ] = None,
     family: Annotated[
         str | None,
         typer.Option(help=f"{FAMILIES_HELP}; by default what the target suggests."),
@@ -64,7 +66,10 @@ def init(
         infos = {site: one.info() for site, one in tables.items()}
         if event is not None and target is None:
             raise ValueError("--event: give --target, too, the column of times")
-        asked = target if event is None or target is None else Target(name=target, event=event)
+        asked = None
+        if target is not None:
+            first, others = targets(target, family)
+            asked = first if event is None and not others else Target(name=first, event=event, responses=others)
         drafted = draft(infos, asked, family, out.stem)  # type: ignore[arg-type]
     try:
         write(out, drafted.study, drafted.left_out)

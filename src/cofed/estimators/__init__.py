@@ -15,6 +15,7 @@ from cofed.estimators.held_out_curves import HeldOutCurves
 from cofed.estimators.logistic import FederatedLogisticRegression
 from cofed.estimators.mixed_glm import FederatedMixedGLM
 from cofed.estimators.mixed_model import FederatedMixedModel
+from cofed.estimators.multi_task import FederatedMultiTaskLasso, FederatedMultiTaskLassoCV
 from cofed.estimators.nested import NestedCV, nested_cv
 from cofed.estimators.path import RegularizationPath, regularization_path
 from cofed.estimators.permutation import PermutationImportance, permutation_importance
@@ -42,6 +43,8 @@ __all__ = [
     "FederatedLogisticRegressionCV",
     "FederatedMixedGLM",
     "FederatedMixedModel",
+    "FederatedMultiTaskLasso",
+    "FederatedMultiTaskLassoCV",
     "FederatedPoisson",
     "FederatedPoissonCV",
     "FederatedStandardScaler",

@@ -289,8 +289,8 @@ def balanced(loss: AbstractLoss, null: NullModel, theta: DualPoint, slope: Float
         return jnp.multiply.outer(jnp.ones_like(null.tilt), factor).reshape(g.shape)
 
     if loss.quadratic:  # theta less its mean
-        half = slope**2 / (2 * curvature_of(loss))
-        conjugate = theta.conjugate - half - slope * null.mean
+        half = jnp.sum(slope**2) / (2 * curvature_of(loss))
+        conjugate = theta.conjugate - half - jnp.sum(slope * null.mean)
         return DualPoint(g - tilted(slope), conjugate, theta.half_square - half)
     if null.bracket is None:
         t, part, moved, bent = opposite(loss, null, slope)
@@ -366,7 +366,8 @@ def gap_rounding(
     terms, most = terms_of_predictions(null, at.w)
     theta = loss.residual_scale(at.loss, null.mean)
     if loss.quadratic:  # prediction = y + theta / curvature
-        predicted = jnp.sqrt(2 * null.loss / curvature_of(loss)) + jnp.abs(null.mean) + theta / curvature_of(loss)
+        mean = jnp.max(jnp.abs(null.mean))
+        predicted = jnp.sqrt(2 * null.loss / curvature_of(loss)) + mean + theta / curvature_of(loss)
     elif curved is None:
         predicted = curvature_of(loss) * most
     else:

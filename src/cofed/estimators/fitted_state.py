@@ -26,6 +26,12 @@ def check_row_options(model: BaseEstimator, loss: AbstractLoss, sites: AbstractS
             raise ValueError(f"{type(model).__name__}: times to an event take neither weights nor offsets")
 
 
+def output_names(model: BaseEstimator) -> np.ndarray:
+    """The classes, or the responses, that have coefficients each."""
+    known = vars(model)
+    return known["classes_"] if "classes_" in known else known["responses_"]
+
+
 def forget_inference(model: BaseEstimator) -> None:
     """Intervals are of one fit."""
     for name in ("inference_", "inference_note_"):

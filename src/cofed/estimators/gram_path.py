@@ -11,10 +11,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import enet_path
 
+from cofed._util.rounding import EPS
 from cofed.estimators.bundle import Vector
 from cofed.estimators.certificate import Assessment, FactoredHessian, factored
 from cofed.estimators.grid import Grid
-from cofed.estimators.standardized_problem import StandardizedProblem
+from cofed.estimators.row_penalty import RowElasticNet
+from cofed.estimators.standardized_problem import StandardizedProblem, second_moments
 from cofed.estimators.training_set import TrainingSet
 from cofed.solvers.curvature import unpack
 
@@ -75,28 +77,33 @@ class HeldOut:
         self.n, self.features = float(found.sums.n[k]), len(units.mean)
         width, size = scaling.width, labels.size
         self.off = (found.centre - units.mean) / width
-        self.label_off = float((found.label_centre[0] - labels.centre) / size)
-        self.sum, self.label_sum = gram.X[k] / width, float(gram.labels[k][0]) / size
-        self.label_square = float(gram.label_squares[k][0]) / size**2
-        self.cross = gram.cross[k][:, 0] / width / size
+        self.label_off = (found.label_centre - labels.centre) / size
+        self.sum, self.label_sum = gram.X[k] / width, gram.labels[k] / size
+        self.label_square = gram.label_squares[k] / size**2
+        self.cross = gram.cross[k] / width[:, None] / size
         self.products = unpack(np.asarray(gram.products[k]), self.features) / width / width[:, None]
         self.curvature = float(problem.loss.curvature or 1)
 
     def losses(self, w: np.ndarray) -> Vector:
         """The mean losses of models, a row each."""
-        coef, intercept = w[:, : self.features], w[:, self.features :].sum(axis=1)
+        outputs = len(self.label_off)
+        cut = self.features * outputs
+        coef = w[:, :cut].reshape(-1, self.features, outputs).swapaxes(1, 2)  # models x responses x features
+        intercept = w[:, cut:].reshape(len(w), -1) if w.shape[1] > cut else np.zeros((len(w), outputs))
         rest = self.label_off - coef @ self.off - intercept
-        square = self.label_square - 2 * coef @ self.cross + np.sum((coef @ self.products) * coef, axis=1)
+        square = self.label_square + np.sum((coef @ self.products - 2 * self.cross.T) * coef, axis=2)
         square = square + 2 * rest * (self.label_sum - coef @ self.sum) + self.n * rest**2
-        return self.curvature * np.maximum(square, 0) / (2 * self.n)
+        return self.curvature * np.maximum(square, 0).sum(axis=1) / (2 * self.n)
 
 
 def by_coordinates(one: TrainingSet) -> np.ndarray:
-    """A first guess at the models: scikit-learn's coordinate descent, where the penalty is an elastic net whose
-    parts are in proportion; else the model without features.
+    """A first guess at the models: scikit-learn's coordinate descent, where the penalty is an elastic net (of
+    coefficients, or of rows of them) whose parts are in proportion; else the model without features.
 
     It is given the products alone: its one row of features is not read.
     """
+    if isinstance(one.psi, RowElasticNet):
+        return by_rows(one, one.psi)
     first, H, cut = one.bundle.seen, one.bundle.curvature[0].matrix, one.problem.start.coef.size
     guesses = np.tile(first.w[0], (len(one.alphas), 1))
     if one.pieces is None or not np.all(one.pieces.l1[:cut] > 0) or one.size - cut > 1:
@@ -126,4 +133,41 @@ def by_coordinates(one: TrainingSet) -> np.ndarray:
     coef = found.T / unit
     guesses[:, :cut] = coef
     guesses[:, cut:] -= coef @ tilt
+    return guesses
+
+
+def by_rows(one: TrainingSet, psi: RowElasticNet) -> np.ndarray:
+    """The same for rows of coefficients, which coordinate descent takes as wholes. It knows no products, and is given
+    rows of features that have them."""
+    first, moments = one.bundle.seen, second_moments(one.problem)
+    guesses = np.repeat(first.w[:1], len(one.alphas), axis=0)
+    p, unit = len(one.problem.units.mean), np.asarray(psi.l1)
+    ridges = np.asarray(psi.ridge) / np.where(unit > 0, unit, 1) ** 2
+    if moments is None or not unit.all() or not np.allclose(ridges, ridges[0], rtol=1e-9, atol=0):
+        return guesses
+    tilt = moments[:p, p:]  # of an intercept
+    curvature = float(one.problem.loss.curvature or 1)
+    values, vectors = np.linalg.eigh(curvature * (moments[:p, :p] - tilt @ tilt.T) / unit / unit[:, None])
+    kept = values > 4 * EPS * p * values.max(initial=0)
+    cut = one.problem.start.coef.size
+    pulls = -first.gradient[0][:cut].reshape(p, -1) / unit[:, None]
+    if not kept.any():
+        return guesses
+    root, scale = np.sqrt(values[kept]), np.sqrt(kept.sum())  # it divides squares by how many rows there are
+    X = np.asfortranarray(scale * root[:, None] * vectors[:, kept].T)
+    y = np.asfortranarray(scale * (vectors[:, kept].T @ pulls) / root[:, None])
+    tol = {"tol": 1e-15 if one.problem.without < 0 else 1e-8, "max_iter": 1000}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = enet_path(
+            X,
+            y,
+            l1_ratio=1 / (1 + ridges[0]),
+            alphas=one.alphas * (1 + ridges[0]),  # pyright: ignore[reportArgumentType]
+            check_input=False,
+            **tol,
+        )[1]
+    coef = np.moveaxis(found, 2, 0).swapaxes(1, 2) / unit[:, None]  # strengths x features x responses
+    guesses[:, :cut] = coef.reshape(len(coef), -1)
+    guesses[:, cut:] -= (tilt.T @ coef)[:, 0] if tilt.size else 0.0
     return guesses

@@ -125,7 +125,7 @@ class FitProgress:
         units, labels = self.problem.units, self.problem.units.labels
         coef, intercept = self.problem.original(w)
         # The user's own coefficients are rounded once more: that moves all predictions by a like amount.
-        moved = EPS * (np.abs(units.mean) @ np.abs(coef) + np.abs(intercept) + abs(labels.shift)) / labels.stretch
+        moved = EPS * (np.abs(units.mean) @ np.abs(coef) + np.abs(intercept) + np.abs(labels.shift)) / labels.stretch
         gap, rounding = float(seen.gap), float(seen.rounding) + float(np.sum(moved**2)) / 2
         converged = not self.separable and gap + rounding <= self.target
         limited = not converged and not self.separable and (bool(seen.settled) or gap <= self.target)
@@ -144,7 +144,7 @@ class FitProgress:
 
     def finished(self, w: Weights, seen: Assessment, name: str) -> CertifiedFit:
         """The answer."""
-        if np.ndim(w.coef) == 2 and np.size(self.problem.null.mean) > 1:  # of several classes
+        if self.problem.loss.any_shift:
             w = Weights(jnp.asarray(sparsest_shift(self.psi, np.asarray(w.coef))), w.intercept)
         certificate = self.certificate(w, seen)
         cause = self.cause(certificate) if certificate.outcome == "not converged" else ""

@@ -83,7 +83,8 @@ class RegularizationPath:
             The criterion; less is better.
         """
         total = self.n if self.weight is None else self.weight
-        fit = self.n * np.log(np.maximum(self.deviance, 1e-300)) if self.gaussian else total * self.deviance
+        numbers = self.n * (self.coefs.shape[1] if self.coefs.ndim == 3 else 1)  # of several responses, all of them
+        fit = numbers * np.log(np.maximum(self.deviance, 1e-300)) if self.gaussian else total * self.deviance
         return fit + {"aic": 2.0, "bic": np.log(self.n)}[kind] * self.nonzero
 
     def coef_at(self, alpha: Given[float]) -> np.ndarray:

@@ -56,7 +56,7 @@ def score_of_sites(model: FederatedLinearModel, sites: AbstractSites) -> float:
     constant = np.zeros_like(intercept)
     if loss.has_link and not loss.has_accuracy:
         found = own.ask(sums, Message(loss=loss))
-        constant = np.reshape(np.asarray(loss.link(jnp.asarray(found.labels.sum() / found.n.sum()))), -1)
+        constant = np.reshape(np.asarray(loss.link(jnp.asarray(np.sum(found.labels, axis=0) / found.n.sum()))), -1)
     plain = Scaling(np.zeros(p), np.ones(p))
     found = own.ask(score, ScoreMessage(coef, intercept, constant, loss=loss, scaling=plain))
     if loss.has_accuracy:

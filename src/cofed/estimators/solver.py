@@ -26,6 +26,7 @@ from cofed.estimators.lock_step import serves, solve_one
 from cofed.estimators.loops import fista_round, fista_rounds, largest_curvature
 from cofed.estimators.newton import newton
 from cofed.estimators.progress import CertifiedFit, FitProgress
+from cofed.estimators.row_penalty import RowElasticNet
 from cofed.estimators.standardized_problem import StandardizedProblem, assess_known, n_parameters
 from cofed.models import Weights
 from cofed.regularizers import AbstractRegularizer
@@ -69,9 +70,11 @@ def solve(
         name = choose(problem, psi) if algorithm == "auto" else algorithm
         if fit.done(seen):
             return fit.finished(w, seen, name)
-        direct = name == "newton" and warm is None and problem.hessian is None
+        direct = name == "newton" and warm is None and (problem.hessian is None or is_known_by_rows(problem, psi))
         if direct and psi.coercive and serves(problem, psi):
             answer = solve_one(problem, psi, tol, max_rounds)
+            if problem.hessian is not None:  # known from products of features: the model itself is looked at
+                answer = fit.finished(answer.w, fit.assess(answer.w), name)
             if answer.certificate.outcome != "not converged":
                 return answer
             w, seen, fit.rounds_left = answer.w, answer.assessment, max_rounds - looks(problem)
@@ -104,7 +107,13 @@ def beginning(
 
 def choose(problem: StandardizedProblem, psi: AbstractRegularizer) -> str:
     """The rule of "auto"."""
-    return "newton" if n_parameters(problem.start) <= DENSE or psi.sparsifying else "fista"
+    served = psi.sparsifying or is_known_by_rows(problem, psi)
+    return "newton" if n_parameters(problem.start) <= DENSE or served else "fista"
+
+
+def is_known_by_rows(problem: StandardizedProblem, psi: AbstractRegularizer) -> bool:
+    """Whether the server knows the loss, and solves for whole rows of coefficients by itself."""
+    return isinstance(psi, RowElasticNet) and problem.hessian is not None
 
 
 def fista(fit: FitProgress, w: Weights, seen: Assessment) -> CertifiedFit:

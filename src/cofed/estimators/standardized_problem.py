@@ -72,7 +72,8 @@ class StandardizedProblem:
     def fingerprint(self) -> np.ndarray:
         """Numbers from sums over all rows that tell them from others; the first is how many rows there are."""
         units, null = self.units, self.null
-        numbers = (self.n, units.labels.shift, np.log(units.objective), *np.ravel(null.mean), float(null.loss))
+        shift, mean = np.ravel(units.labels.shift), np.ravel(null.mean)
+        numbers = (self.n, *shift, np.log(units.objective), *mean, float(null.loss))
         ratio = units.mean / (np.abs(units.mean) + units.width)
         return np.concatenate([numbers, np.log(units.width), ratio, np.ravel(null.gradient.coef)])
 
@@ -151,7 +152,7 @@ class StandardizedProblem:
         if moments is None or not self.loss.quadratic:
             return None
         assert self.loss.curvature is not None
-        return jnp.asarray(self.loss.curvature * moments)
+        return jnp.asarray(self.loss.curvature * np.kron(moments, np.eye(np.size(self.null.mean))))
 
     def training(self, psi: AbstractRegularizer, algorithm: AbstractServerAlgorithm, local_steps: int) -> TrainingPlan:
         """An algorithm on this problem."""
@@ -166,7 +167,7 @@ class StandardizedProblem:
         shown, given = np.zeros(flat.shape[1]), w.intercept if intercept is None else intercept
         if given is not None:
             own = np.asarray(given).reshape(-1)
-            own = own - own.mean() if len(own) > 1 else own  # the same for all classes changes nothing
+            own = own - own.mean() if self.loss.any_shift else own
             shown = labels.shift + labels.stretch * own - self.units.mean @ flat
         if isinstance(self.model, Trace) or coef.ndim == 1:
             return flat[:, 0], float(shown[0])
@@ -220,7 +221,7 @@ def posed(
     null = dataclasses.replace(null, gradient=shaped)
     if found.fit_intercept and found.has_closed_null:
         best = loss.link(null.mean)
-        start = Weights(start.coef, best if outputs is None else best - best.mean())
+        start = Weights(start.coef, best - best.mean() if loss.any_shift else best)
     return StandardizedProblem(found, model, loss, null, start, own, standardize, without)
 
 
@@ -237,9 +238,8 @@ def null_model(found: Survey, part: PartMoments, loss: AbstractLoss, unit: Units
     """The model without features, from sums that are known: all of it, if they tell the best constant."""
     labels, width, many = unit.labels, unit.scaling.width, len(part.labels) > 1
     tilt = (found.centre - unit.mean + part.shift) / width
-    centre = 0.0 if many else labels.centre
-    mean = (found.label_centre - centre + part.label_shift) / (1.0 if many else labels.size)
-    covariance = part.covariance / width[:, None] / (1.0 if many else labels.size)
+    mean = (found.label_centre - labels.centre + part.label_shift) / labels.size
+    covariance = part.covariance / width[:, None] / labels.size
     at = (found.constant - labels.shift) / labels.stretch  # where the sites have looked, in these units
     shaped = (lambda v: jnp.asarray(v)) if many else (lambda v: jnp.asarray(v[0]))
     value, predicted = part.constant_loss / labels.objective, mean

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.fitted_state import output_names
 from cofed.sites.intake import feature_names
 
 MOST = 40  # rows of coefficients
@@ -78,10 +79,10 @@ def intervals(model: FederatedLinearModel) -> list[str]:
     lines = [f"intervals     {vars(model).get('inference_note_', '')}"]
     if len(np.atleast_2d(model.coef_)) == 1:
         return lines
-    first = vars(model)["classes_"][0]
+    title = f"log odds against {output_names(model)[0]}:" if model._loss().any_shift else "by response:"
     table = inference.head(MOST).to_string(float_format=lambda value: f"{value:.5g}")
     more = len(inference) - MOST
-    return [f"log odds against {first}:", table, *([f"... and {more} more"] if more > 0 else []), "", *lines]
+    return [title, table, *([f"... and {more} more"] if more > 0 else []), "", *lines]
 
 
 def coefficients(model: FederatedLinearModel) -> pd.DataFrame:
@@ -89,7 +90,7 @@ def coefficients(model: FederatedLinearModel) -> pd.DataFrame:
     names = feature_names(model)
     inference = vars(model).get("inference_")
     values = np.atleast_2d(model.coef_)
-    columns = [str(name) for name in vars(model)["classes_"]] if len(values) > 1 else ["coef"]
+    columns = list(map(str, output_names(model))) if len(values) > 1 else ["coef"]
     table = pd.DataFrame(values.T, index=names, columns=columns)
     shown = list(model.support_)
     if inference is not None and len(values) == 1:

@@ -15,9 +15,11 @@ from cofed.estimators.moments import Moments
 from cofed.losses import AbstractLoss, LabelMoments
 from cofed.sites import AbstractSites, Folds
 from cofed.sites.queries import GramAnswer, GramMessage, LookAnswer, Message, SumsAnswer, gram, sums
+from cofed.sites.queries.base import is_classes, n_responses
 from cofed.solvers.curvature import unpack
 
-PRODUCTS = {True: 2048, False: 512}  # the most features whose products are asked for, if the loss is quadratic or not
+# The most features whose products are asked for, if the loss is quadratic or not; of several responses, coefficients.
+PRODUCTS = {True: 2048, False: 512}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,8 +100,10 @@ class Survey:
     def label_moments(self) -> LabelMoments:
         """What is known of all labels, for their units."""
         part = self.part()
-        if len(part.labels) > 1:  # classes, whose labels have no mean
+        if is_classes(self.loss):  # whose labels have no mean
             return LabelMoments(part.n, 0.0, 1.0, part.saturated)
+        if len(part.labels) > 1:
+            return LabelMoments(part.n, part.labels, part.label_var, part.saturated)
         return LabelMoments(part.n, float(part.labels[0]), float(part.label_var[0]), part.saturated)
 
 
@@ -125,7 +129,7 @@ def survey(
     if fit_intercept and loss.has_link:
         one = label_centre[0] if len(label_centre) == 1 else label_centre
         constant = np.reshape(np.asarray(loss.link(jnp.asarray(one))), -1)
-    limit = (PRODUCTS[loss.quadratic] if loss.rowwise else 0) if most is None else most
+    limit = (PRODUCTS[loss.quadratic] // n_responses(loss) if loss.rowwise else 0) if most is None else most
     where = np.arange(p if p <= limit else 0, dtype=np.int32)
     products = sites.ask(gram, GramMessage(centre, label_centre, where, constant, uneven, loss=loss, folds=folds))
     return Survey(sites, loss, folds, fit_intercept, before, found, products, centre, label_centre, constant)

@@ -48,7 +48,9 @@ class Units:
     def scaling(self) -> Scaling:
         """What the sites do to their rows; a column that is constant to rounding becomes exactly zero."""
         width = np.where(self.spread > 0, self.width, np.inf)
-        return Scaling(self.mean, width, float(self.labels.centre), float(self.labels.size))
+        centre = self.labels.centre
+        own = tuple(centre.tolist()) if isinstance(centre, np.ndarray) else float(centre)
+        return Scaling(self.mean, width, own, float(self.labels.size))
 
     def of_part(self, found: Moments, standardize: bool) -> "Units":
         """The same units, with what the penalty and the columns are in a part of the rows."""

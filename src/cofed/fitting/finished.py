@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.fitted_state import output_names
 from cofed.fitting.plan import FitPlan
 from cofed.sites import Exchange, spent
 
@@ -82,13 +83,14 @@ class FinishedFit:
         return vars(self.model).get("inference_")
 
     @property
-    def classes(self) -> list[str]:
-        """The classes that have coefficients of their own; none where there is one vector of coefficients."""
+    def outputs(self) -> list[str]:
+        """The classes or responses that have coefficients of their own; none where there is one vector of them."""
         values = np.atleast_2d(self.model.coef_)
-        return [str(label) for label in vars(self.model)["classes_"]] if len(values) > 1 else []
+        return [str(label) for label in output_names(self.model)] if len(values) > 1 else []
 
     def coefficients(self) -> pd.DataFrame:
-        """A row per coefficient, the intercept first where there is one; of several classes a long table with `class`.
+        """A row per coefficient, the intercept first where there is one; of several classes or responses a long table
+        with `class` or `response`.
 
         With intervals there are also their middle (`debiased`), `se`, `low`, `high` and `p_value`; of several classes
         these are of the log odds against the first class, and `log_odds` has them from the penalised coefficients.
@@ -96,9 +98,10 @@ class FinishedFit:
         names = [INTERCEPT, *self.feature_names]
         values = np.column_stack([np.atleast_1d(self.model.intercept_), np.atleast_2d(self.model.coef_)])
         tables = [pd.DataFrame({"feature": names, "coef": row}) for row in values]
-        if self.classes:
-            for label, table in zip(self.classes, tables, strict=True):
-                table.insert(0, "class", label)
+        of = "class" if self.plan.classifies else "response"
+        if self.outputs:
+            for label, table in zip(self.outputs, tables, strict=True):
+                table.insert(0, of, label)
         whole = pd.concat(tables, ignore_index=True)
         if self.plan.family == "cox":  # the sites' baseline hazards have it
             whole = whole.drop(index=0).reset_index(drop=True)
@@ -107,9 +110,10 @@ class FinishedFit:
             return whole
         shown = inferred[[name for name in INFERRED if name in inferred.columns]]
         keys = list(whole["feature"])
-        if self.classes:
+        if self.outputs:
+            keys = [f"{label}: {name}" for label, name in zip(whole[of], keys, strict=True)]
+        if self.outputs and self.plan.classifies:
             shown = shown.assign(log_odds=inferred["coef"])[["log_odds", *shown.columns]]
-            keys = [f"{label}: {name}" for label, name in zip(whole["class"], keys, strict=True)]
         return pd.concat([whole, shown.reindex(keys).reset_index(drop=True)], axis=1)
 
     def summary(self) -> str:

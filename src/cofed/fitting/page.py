@@ -22,6 +22,7 @@ from cofed.sites import Exchange, spent, totals
 
 FAMILIES = {
     "gaussian": "Linear model",
+    "mgaussian": "Linear model of several responses",
     "binomial": "Logistic model",
     "multinomial": "Multinomial logistic model",
     "poisson": "Poisson model",
@@ -173,7 +174,7 @@ def coefficients(done: FinishedFit) -> JSON:
         names += [["middle", "without the penalty's bias"], ["interval", level]]
         words += f" Intervals: {vars(done.model).get('inference_note_', '')}."
     if "log_odds" in found:
-        words += f" The picture and the intervals are of the log odds against {done.classes[0]}."
+        words += f" The picture and the intervals are of the log odds against {done.outputs[0]}."
     return {
         "columns": [*columns[:head], picture, *columns[head:]],
         "units": picture,
@@ -195,7 +196,7 @@ def charts(done: FinishedFit) -> list[JSON]:
     if "path_" not in held:
         return []
     path: RegularizationPath = held["path_"]
-    drawn = [path_chart(path, done.classes, held["alpha_"])]
+    drawn = [path_chart(path, done.outputs, held["alpha_"])]
     if "cv_mean_" in held:
         marks = [{"label": name, "value": float(held[f"alpha_{name}_"])} for name in ("min", "1se")]
         mean, se = held["cv_mean_"][::-1], held["cv_se_"][::-1]
@@ -235,12 +236,12 @@ def curves(done: FinishedFit) -> list[JSON]:
     ]
 
 
-def path_chart(path: RegularizationPath, classes: list[str], chosen: float) -> JSON:
+def path_chart(path: RegularizationPath, outputs: list[str], chosen: float) -> JSON:
     """The coefficients by strength, of the features that matter most."""
     lines = (path.coefs * path.scale).reshape(len(path.alphas), -1)[::-1]
     largest = np.argsort(-np.abs(lines).max(axis=0), kind="stable")
     used = [int(column) for column in largest if np.any(lines[:, column] != 0)]
-    labels = [f"{label}: {name}" for label in classes for name in path.feature_names] or list(path.feature_names)
+    labels = [f"{label}: {name}" for label in outputs for name in path.feature_names] or list(path.feature_names)
     shown = [
         {"series": series(labels[column], rank), "x": compact(path.alphas[::-1]), "mean": compact(lines[:, column])}
         for rank, column in enumerate(used[:LINES])

@@ -15,6 +15,8 @@ from cofed.estimators import (
     FederatedLassoCV,
     FederatedLogisticRegression,
     FederatedLogisticRegressionCV,
+    FederatedMultiTaskLasso,
+    FederatedMultiTaskLassoCV,
     FederatedPoisson,
     FederatedPoissonCV,
 )
@@ -27,11 +29,17 @@ from cofed.losses.families import FAMILIES as LOSSES
 from cofed.losses.families import Family
 from cofed.privacy import Privacy
 
-FAMILIES = ("gaussian", "binomial", "multinomial", "poisson", *LOSSES, "cox")
+FAMILIES = ("gaussian", "mgaussian", "binomial", "multinomial", "poisson", *LOSSES, "cox")
 PENALTIES = ("l1", "elasticnet", "group")
 CHOICES = ("min", "1se", "aic", "bic")
 ERRORS = ("model", "hc1", "hc3", "site")
 FOLDS = 5
+# Families that have an l1_ratio, and their estimators: of a strength, and choosing one.
+PAIRS: dict[str, tuple[type[FederatedLinearModel], type[FederatedLinearModel]]] = {
+    "mgaussian": (FederatedMultiTaskLasso, FederatedMultiTaskLassoCV),
+    "poisson": (FederatedPoisson, FederatedPoissonCV),
+    "cox": (FederatedCox, FederatedCoxCV),
+}
 # The families that have a measure; others are of all but times to an event.
 MEASURED = {"misclassification": ("binomial", "multinomial"), "auc": ("binomial",), "c_index": ("cox",)}
 
@@ -43,10 +51,10 @@ class FitPlan:
     Attributes
     ----------
     family : str
-        What the target is: "gaussian", a number; "binomial", one of two classes; "multinomial", one of several;
-        "poisson", a count; "negbin", a count that varies more; "gamma", a positive amount; "tweedie(power)", an amount
-        that may be 0; "huber(delta)" and "quantile(level, width)", a number with outliers, and a quantile of one;
-        "cox", the time to an event.
+        What the target is: "gaussian", a number; "mgaussian", several numbers; "binomial", one of two classes;
+        "multinomial", one of several; "poisson", a count; "negbin", a count that varies more; "gamma", a positive
+        amount; "tweedie(power)", an amount that may be 0; "huber(delta)" and "quantile(level, width)", a number with
+        outliers, and a quantile of one; "cox", the time to an event.
     penalty : {"l1", "elasticnet", "group"}
         "group" takes the columns of one variable (the levels of a factor) together.
     l1_ratio : float or None
@@ -159,7 +167,7 @@ class FitPlan:
             raise ValueError(f"--class-weight is for classes, and the family is {self.family}")
         if self.class_weight is not None and self.level is not None and self.errors == "model":
             raise ValueError("--class-weight has no intervals by the model: give --errors hc1, hc3 or site")
-        if self.penalty == "group" and self.kind in ("poisson", "cox", *LOSSES):
+        if self.penalty == "group" and self.kind in ("mgaussian", "poisson", "cox", *LOSSES):
             raise ValueError(f"--penalty group is for gaussian, binomial and multinomial, not for {self.family}")
         if self.errors != "model" and self.family == "cox":
             raise ValueError(f"--errors {self.errors} is not for cox, whose standard errors are the model's")
@@ -190,7 +198,7 @@ class FitPlan:
             return
         if self.family == "cox":
             raise ValueError("--site-effects is not for cox, which has a baseline hazard for every site")
-        if self.kind in ("multinomial", *LOSSES):
+        if self.kind in ("mgaussian", "multinomial", *LOSSES):
             raise ValueError("--site-effects is for gaussian, binomial and poisson")
         if self.errors != "model":
             raise ValueError(f"--site-effects has the model's own standard errors, not --errors {self.errors}")
@@ -242,10 +250,9 @@ class FitPlan:
         if self.kind in LOSSES:
             given = {"loss": Family.of(self.family).loss()} | (ratio if self.penalty == "elasticnet" else {})
             return with_strength(FederatedGLM, FederatedGLMCV, self.alpha, given, choice)
-        if self.family in ("poisson", "cox"):
+        if self.family in PAIRS:
             given = ratio if self.penalty == "elasticnet" else {"l1_ratio": 1.0}
-            pair = (FederatedCox, FederatedCoxCV) if self.family == "cox" else (FederatedPoisson, FederatedPoissonCV)
-            return with_strength(*pair, self.alpha, given | effects, choice)
+            return with_strength(*PAIRS[self.family], self.alpha, given | effects, choice)
         if self.penalty == "group":
             return FederatedGroupLasso(self.alpha or 0.0, groups=groups, **effects)
         if self.penalty == "elasticnet":

@@ -41,7 +41,8 @@ def prepare_study(path: Path, data: Path, analysis: str | None = None) -> Prepar
         raise TableMismatch(findings)
     plan, design = plan_of(one), study.design(one)
     columns = [feature.name for feature in design.features]
-    choice = FitTables(data, one.target, columns, missing=one.missing, event=one.event, entry=one.entry)
+    others = {"event": one.event, "entry": one.entry, "responses": one.responses}
+    choice = FitTables(data, one.target, columns, missing=one.missing, **others)
     infos = {site: table.info(study.markers) for site, table in tables.items()}
     return PreparedFit(plan, choice, tables, infos, design, study)
 

@@ -51,6 +51,8 @@ class FitTables:
         and of clusters of related rows: no features.
     event, entry : str or None
         Of the time to an event, the columns of events and of entries.
+    responses : tuple of str
+        Of several responses, the columns that are predicted together with the target.
     """
 
     path: Path
@@ -64,11 +66,19 @@ class FitTables:
     entry: str | None = None
     group: str | None = None
     cluster: str | None = None
+    responses: tuple[str, ...] = ()
 
     @property
     def predicted(self) -> str | Target:
-        """The target: a column, or those of the time to an event."""
-        return self.target if self.event is None else Target(name=self.target, event=self.event, entry=self.entry)
+        """The target: a column, or those of the time to an event or of several responses."""
+        if self.event is None and not self.responses:
+            return self.target
+        return Target(name=self.target, event=self.event, entry=self.entry, responses=self.responses)
+
+    @property
+    def words(self) -> str:
+        """What is predicted, for titles."""
+        return ", ".join((self.target, *self.responses))
 
     @property
     def of_rows(self) -> tuple[str | None, str | None, str | None, str | None]:
@@ -78,7 +88,7 @@ class FitTables:
     @property
     def roles(self) -> tuple[str, ...]:
         """The columns beside the target that are no features."""
-        named = (self.event, self.entry, *self.of_rows)
+        named = (self.event, self.entry, *self.responses, *self.of_rows)
         return tuple(name for name in named if name is not None)
 
     def check_family(self, family: str) -> None:
@@ -87,6 +97,10 @@ class FitTables:
             raise ValueError("--family cox needs --event, the column that is 1 where a time ends with an event, else 0")
         if family == "cox" and (self.weight is not None or self.offset is not None):
             raise ValueError("--weight and --offset are not for --family cox")
+        if family == "mgaussian" and not self.responses:
+            raise ValueError("--family mgaussian needs several targets: --target systolic,diastolic")
+        if family == "mgaussian" and self.offset is not None:
+            raise ValueError("--offset is not for --family mgaussian: take it off the targets")
         if family != "cox" and (self.event is not None or self.entry is not None):
             raise ValueError(f"--event and --entry are for --family cox, which is {family} here")
 
@@ -175,7 +189,7 @@ class PreparedFit:
             for site, info in self.infos.items()
         }
         tables = pd.DataFrame({"rows_of_the_table": rows, "missing_values": missing})
-        return FitJob(self.plan, sites, self.choice.target, tables, out, command, drop)
+        return FitJob(self.plan, sites, self.choice.words, tables, out, command, drop)
 
 
 def by_design(tables: dict[str, SiteTable], design: Design) -> TableSites:

@@ -55,6 +55,8 @@ class AbstractLoss(eqx.Module):
         not change where all predictions there change by a constant.
     of_times : bool
         Whether a label is of the time to an event.
+    any_shift : bool
+        Whether the same number, added to all of several predictions, changes nothing, as of classes.
     site_parameters : int
         How many numbers every site has for itself, which are none of the model's.
     attains_zero : bool
@@ -90,6 +92,7 @@ class AbstractLoss(eqx.Module):
     location: ClassVar[bool] = False
     rowwise: ClassVar[bool] = True
     of_times: ClassVar[bool] = False
+    any_shift: ClassVar[bool] = False
     site_parameters: ClassVar[int] = 0
     attains_zero: ClassVar[bool] = False
     least_label: ClassVar[float | None] = None

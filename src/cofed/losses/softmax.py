@@ -29,6 +29,7 @@ class Softmax(AbstractLoss):
 
     likelihood: ClassVar[bool] = True
     attains_zero: ClassVar[bool] = True
+    any_shift: ClassVar[bool] = True
 
     classes: int | None = eqx.field(static=True, default=None)
 

@@ -35,7 +35,8 @@ def agree(
     infos : mapping of str to TableInfo
         What each site tells of its table.
     target : str or Target, optional
-        The column to predict; of the time to an event, a target such as `Target(name="days", event="dead")`.
+        The column to predict; of the time to an event, a target such as `Target(name="days", event="dead")`; of several
+        responses, `Target(name="systolic", responses=("diastolic",))`.
     features : list of str, optional
         The columns to learn from, in order; all but the target where not given, in the order of the first site.
     factors : collection of str
@@ -89,7 +90,7 @@ def agree(
         raise TableMismatch(findings)
     told = {name: {site: info.by_name[name] for site, info in infos.items()} for name in wanted}
     columns = [agreed_feature(name, told[name], name in factors, findings) for name in chosen]
-    if of_times:
+    if isinstance(target, Target) and len(predicted) > 1:
         for name in predicted:
             agreed_target(name, told[name], False, findings)
         found = target

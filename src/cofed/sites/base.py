@@ -198,12 +198,7 @@ class AbstractSites(ABC):
         Parameters
         ----------
         design : Design
-            How; what stands for missing values, they agree on.
-
-        Returns
-        -------
-        AbstractSites
-            The sites. What was asked counts on.
+            How; what stands for missing values, they agree on. What was asked counts on.
         """
         raise ValueError("these sites have no tables, which could become numbers by another design")
 
@@ -266,6 +261,10 @@ class AbstractSites(ABC):
     @abstractmethod
     def of_classes(self) -> tuple["AbstractSites", np.ndarray]:
         """The same sites, with the positions of the labels among all labels, and all labels in order."""
+
+    def of_responses(self) -> tuple["AbstractSites", tuple[str, ...]]:
+        """The same sites, with labels that are one number or several for each row, and the names of those."""
+        raise QuestionRefused("these sites have no responses")
 
     def of_times(self) -> "AbstractSites":
         """The same sites, with labels that are times to an event; refused where they are not."""

@@ -52,7 +52,7 @@ class Feature(Agreed):
 
 
 class Target(Agreed):
-    """The column that is predicted; of the time to an event, the columns.
+    """The column that is predicted; of the time to an event, and of several responses, the columns.
 
     Attributes
     ----------
@@ -66,11 +66,15 @@ class Target(Agreed):
         The column that is 1 where a time ends with an event, and 0 where nobody knows; None for other targets.
     entry : str or None
         The column with the times from which on rows are at risk; None is from the beginning.
+    responses : tuple of str
+        Columns of numbers that are predicted together with the first.
 
     Examples
     --------
     >>> [one.name for one in Target(name="days", event="dead").columns]
     ['days', 'dead']
+    >>> [one.name for one in Target(name="systolic", responses=("diastolic",)).columns]
+    ['systolic', 'diastolic']
     """
 
     name: str
@@ -78,13 +82,21 @@ class Target(Agreed):
     markers: tuple[Label, ...] = ()
     event: str | None = None
     entry: str | None = None
+    responses: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def of_one_kind(self) -> "Target":
+        """Refuse what is several responses and something else."""
+        if self.responses and (self.classes is not None or self.event is not None):
+            raise ValueError("several responses are numbers, neither classes nor times to an event")
+        return self
 
     @property
     def columns(self) -> tuple["Target", ...]:
         """Each column as a target of its own, in the order of a row of labels."""
-        if self.event is None:
+        if self.event is None and not self.responses:
             return (self,)
-        names = (self.entry, self.name, self.event)
+        names = (self.entry, self.name, self.event, *self.responses)
         return tuple(Target(name=name, markers=self.markers) for name in names if name is not None)
 
 

@@ -21,6 +21,7 @@ from cofed.sites.design import Design
 from cofed.sites.guard import AbstractGuard, Asked, OpenGuard, Refusal, SumOver
 from cofed.sites.packing import Head, Malformed, clipped, pack, unpack
 from cofed.sites.queries import AbstractPrivateQuery, Message, sums
+from cofed.sites.question_checks import check_fit, check_loss
 from cofed.sites.questions import Question, answer_arrays, flat, question_hash, read_question
 from cofed.sites.rows import SiteRows
 from cofed.sites.secure.cards import DIGITS, RUN, Card, log_words
@@ -347,31 +348,6 @@ def too_little_noise(asked: Asked) -> Refusal | None:
         return None
     lack = query.lacks(message, 1 if asked.over is None else len(asked.over.rows))
     return None if lack is None else Refusal("noise", lack)
-
-
-def check_fit(question: Question, p: int) -> None:
-    """Refuse a message whose arrays do not fit p features or one another, before anything is computed."""
-    query, message = question.query, question.message
-    scaling = message.scaling
-    if scaling is not None and not (scaling.centre.shape == scaling.width.shape == (p,)):
-        raise Malformed(f"the question's units are for {scaling.centre.shape} features, but there are {p} here")
-    try:
-        query.shape(message, p)
-    except Exception as error:  # whatever JAX says of arrays that do not fit
-        raise Malformed(
-            f"the question {query.name} does not fit {p} features, or its arrays do not fit each other "
-            f"({type(error).__name__})"
-        ) from None
-
-
-def check_loss(message: Message, design: Design) -> None:
-    """Refuse a loss that is not for the design's target: one of times to an event, and of no other."""
-    of_times = design.target is not None and design.target.event is not None
-    if of_times and (design.weight is not None or design.offset is not None):
-        raise Malformed("times to an event take neither weights nor offsets")
-    if message.loss is not None and message.loss.of_times != of_times:
-        other = "is not" if of_times else "is"
-        raise Malformed(f"the question's loss, {type(message.loss).__name__}, {other} one of times to an event")
 
 
 def table_of_arrays(site: str, X: npt.ArrayLike | pd.DataFrame, y: npt.ArrayLike | pd.Series) -> SiteTable:

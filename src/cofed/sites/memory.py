@@ -103,7 +103,7 @@ class MemorySites(AbstractSites):
     def of_numbers(self) -> "MemorySites":
         self.require_target()
         if self.rows.y.ndim == 2:
-            raise QuestionRefused("y must be numbers, but is times to an event, which FederatedCox is for")
+            raise QuestionRefused(f"y must be numbers, but {self.several_columns}")
         try:
             return self.with_labels(np.asarray(self.rows.y, np.float64))
         except ValueError as error:
@@ -112,7 +112,7 @@ class MemorySites(AbstractSites):
     def of_classes(self) -> tuple["MemorySites", np.ndarray]:
         self.require_target()
         if self.rows.y.ndim == 2:
-            raise QuestionRefused("y must be the labels of classes, but is times to an event")
+            raise QuestionRefused(f"y must be the labels of classes, but {self.several_columns}")
         try:
             check_classification_targets(self.rows.y)
         except ValueError as error:
@@ -139,11 +139,33 @@ class MemorySites(AbstractSites):
             rows = rows.some(weight > 0).of_sites_with_rows()
         return self.with_rows(rows)
 
+    @property
+    def several_columns(self) -> str:
+        """What labels of several columns are."""
+        target = None if self.design is None else self.design.target
+        if target is None:
+            return "has several columns: FederatedCox is for times to an event, FederatedMultiTaskLasso for responses"
+        if target.event is None:
+            return "is several responses, which FederatedMultiTaskLasso is for"
+        return "is times to an event, which FederatedCox is for"
+
+    def of_responses(self) -> tuple["MemorySites", tuple[str, ...]]:
+        self.require_target()
+        if self.rows.y.ndim == 1:
+            sites, columns = self.of_numbers(), 1
+        else:
+            sites, columns = self.with_labels(np.asarray(self.rows.y, np.float64)), self.rows.y.shape[1]
+        target = None if self.design is None else self.design.target
+        if target is not None and target.event is not None:
+            raise QuestionRefused(f"y must be numbers, but {self.several_columns}")
+        return sites, numbered(columns) if target is None else tuple(one.name for one in target.columns)
+
     def of_times(self) -> "MemorySites":
         self.require_target()
         y = self.rows.y
-        if y.ndim != 2:
-            raise QuestionRefused("the sites have one number for a target; times to an event need a time and an event")
+        target = None if self.design is None else self.design.target
+        if y.ndim != 2 or (target is not None and target.event is None):
+            raise QuestionRefused("the sites have numbers for a target; times to an event need a time and an event")
         wrong = mistake(y)
         if wrong is not None:
             raise QuestionRefused(wrong)
@@ -234,6 +256,15 @@ def rounds_up_to(task: ServerTask, state: State, stop: Array) -> State:
     )
 
 
+def numbered(columns: int) -> tuple[str, ...]:
+    """Names of responses that have none.
+
+    >>> numbered(1), numbered(2)
+    (('y',), ('y0', 'y1'))
+    """
+    return ("y",) if columns == 1 else tuple(f"y{j}" for j in range(columns))
+
+
 def own_secret(secret: bytes, site: str, question: bytes) -> bytes:
     """What a site's noise on an answer is drawn from: the same question has the same."""
     return hmac.new(secret, site.encode() + b"\0" + question, hashlib.sha256).digest()
@@ -255,7 +286,7 @@ def stacked(rows: SiteRows, scaling: Scaling) -> Federation:
         whole = of_clients([X[r] for r in own], [y[r] for r in own], np.float64, y.dtype)
         return Federation(whole, sizes.astype(np.int32), ids, rows.names)
     most = padded_size(int(sizes.max()))
-    held, labels = np.empty((len(sizes), most, X.shape[1])), np.empty((len(sizes), most), y.dtype)
+    held, labels = np.empty((len(sizes), most, X.shape[1])), np.empty((len(sizes), most, *y.shape[1:]), y.dtype)
     for m, (n, r) in enumerate(zip(sizes, own, strict=True)):
         held[m, :n], labels[m, :n] = X[r], y[r]
         held[m, n:], labels[m, n:] = X[r[0]], y[r[0]]

@@ -293,6 +293,12 @@ class NetworkSites(AbstractSites):
         assert classes is not None
         return sites, classes
 
+    def of_responses(self) -> tuple["NetworkSites", tuple[str, ...]]:
+        target = self.agreed.target
+        sites = self if target is not None and target.responses else self.of_numbers()
+        assert sites.agreed.target is not None
+        return sites, tuple(one.name for one in sites.agreed.target.columns)
+
     def of_times(self) -> "NetworkSites":
         if self.agreed.target is None or self.agreed.target.event is None:
             raise QuestionRefused("the sites have no times to an event: give a target such as Target(name=, event=)")
@@ -304,6 +310,9 @@ class NetworkSites(AbstractSites):
             raise ValueError("the sites have no target; say which column is predicted, such as target='cost'")
         if self.agreed.target.event is not None:
             raise QuestionRefused(f"the target {self.agreed.target.name!r} is times to an event, for FederatedCox")
+        if self.agreed.target.responses:
+            several = naming.listed(one.name for one in self.agreed.target.columns)
+            raise QuestionRefused(f"the target is several responses, {several}, for FederatedMultiTaskLasso")
         if (self.agreed.classes is not None) == classify:
             return self
         if self.network.columns.design is not None:

@@ -92,7 +92,9 @@ def question_bytes(
             arrays[field.name] = np.asarray(value)
         elif isinstance(value, Scaling):
             arrays |= {"scaling.centre": value.centre, "scaling.width": value.width}
-            fields[field.name] = encode((float(value.label_centre), float(value.label_size)))
+            centre = value.label_centre
+            own = tuple(map(float, centre)) if isinstance(centre, tuple) else float(centre)
+            fields[field.name] = encode((own, float(value.label_size)))
         elif isinstance(value, Folds):
             fields[field.name] = encode(folds.written(value))
         else:
@@ -152,8 +154,7 @@ def read_field(name: str, hint: object, given: Head, arrays: dict[str, np.ndarra
         value = decode(given.pop(name), "the question")
         if value is not None and Scaling in kinds:
             centre, width = arrays.pop("scaling.centre"), arrays.pop("scaling.width")
-            label_centre, label_size = typed(value, (float, float))
-            return Scaling(centre, width, label_centre, label_size)
+            return Scaling(centre, width, *label_units(value))
         if value is not None and Folds in kinds:
             found = folds.read(value)
             if found is None:
@@ -182,6 +183,14 @@ def typed(value: object, kinds: tuple[type, ...]) -> tuple[Any, ...]:
     if not isinstance(value, tuple) or tuple(map(type, value)) != kinds:
         raise Malformed(f"the question has {clipped(value)} where numbers are expected")
     return value
+
+
+def label_units(value: object) -> tuple[float | tuple[float, ...], float]:
+    """The centre of the labels, or one for each of several responses, and their size."""
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple):
+        return typed(value[0], (float,) * len(value[0])), typed(value[1:], (float,))[0]
+    centre, size = typed(value, (float, float))
+    return centre, size
 
 
 def answer_arrays(answer: PyTree) -> dict[str, np.ndarray]:

@@ -12,12 +12,13 @@ class Scaling(eqx.Module):
     centre, width : array of shape (p,)
         Of the features. An infinite width makes a feature exactly 0.
     label_centre, label_size : float
-        Of numeric labels; labels of classes stay as they are.
+        Of numeric labels; labels of classes stay as they are. Several responses have a tuple of
+        floats, whose type says no more, as checkers would draw one of them at random.
     """
 
     centre: np.ndarray
     width: np.ndarray
-    label_centre: float = eqx.field(static=True, default=0.0)
+    label_centre: float | tuple = eqx.field(static=True, default=0.0)
     label_size: float = eqx.field(static=True, default=1.0)
 
     def rows(self, X: np.ndarray) -> np.ndarray:
@@ -29,4 +30,4 @@ class Scaling(eqx.Module):
         """The labels in these units."""
         if (self.label_centre, self.label_size) == (0.0, 1.0):
             return y
-        return (y - self.label_centre) / self.label_size
+        return (y - np.asarray(self.label_centre)) / self.label_size

@@ -232,9 +232,9 @@ class SiteTable:
         return X
 
     def labels(self, design: Design) -> np.ndarray:
-        """The targets: numbers, positions of classes, or rows of the time to an event."""
+        """The targets: numbers, positions of classes, or rows of the time to an event or of several responses."""
         assert design.target is not None
-        if design.target.event is not None:
+        if len(design.target.columns) > 1:
             columns = [self.read(one.name, one.markers).values for one in design.target.columns]
             return np.column_stack([column.astype(np.float64) for column in columns])
         column = self.read(design.target.name, design.target.markers)

@@ -13,6 +13,7 @@ from cofed.studies.variables import StudyPart, Text, Variable, VariableKind
 # Which kinds of variables a family predicts.
 PREDICTS: dict[str, tuple[VariableKind, ...]] = {
     "gaussian": ("number", "count"),
+    "mgaussian": ("number", "count"),
     "binomial": ("binary", "factor"),
     "multinomial": ("factor",),
     "poisson": ("count",),
@@ -32,10 +33,10 @@ class Analysis(StudyPart):
     target : str
         The variable to predict; of "cox", that of times.
     family : str
-        What the target is: "gaussian", a number; "binomial", one of two classes; "multinomial", one of several;
-        "poisson", a count; "negbin", a count that varies more; "gamma", a positive amount; "tweedie(power)", an amount
-        that may be 0; "huber(delta)" and "quantile(level, width)", a number with outliers, and a quantile of one;
-        "cox", the time to an event.
+        What the target is: "gaussian", a number; "mgaussian", several numbers; "binomial", one of two classes;
+        "multinomial", one of several; "poisson", a count; "negbin", a count that varies more; "gamma", a positive
+        amount; "tweedie(power)", an amount that may be 0; "huber(delta)" and "quantile(level, width)", a number with
+        outliers, and a quantile of one; "cox", the time to an event.
     features : list of str, optional
         The variables to predict from; all others where not given.
     penalty : {"l1", "elasticnet", "group"}
@@ -64,6 +65,8 @@ class Analysis(StudyPart):
     event, entry : str, optional
         Of "cox": the binary variable that is 1 where a time ends with an event, and the times from which on rows are
         at risk.
+    responses : list of str
+        Of "mgaussian": the numbers that are predicted together with the target.
     weight, offset : str, optional
         The variables that say how much a row counts, and what is added to its prediction: no features.
     class_weight : {"balanced"}, optional
@@ -94,6 +97,7 @@ class Analysis(StudyPart):
     seed: int = Field(default=0, ge=0, lt=2**31)
     event: Text | None = None
     entry: Text | None = None
+    responses: Annotated[tuple[Text, ...], Field(strict=False)] = ()
     weight: Text | None = None
     offset: Text | None = None
     class_weight: Literal["balanced"] | None = None
@@ -123,8 +127,8 @@ class Analysis(StudyPart):
 
     @property
     def predicted(self) -> tuple[str, ...]:
-        """The variables that are predicted: one, or those of the time to an event."""
-        return tuple(name for name in (self.target, self.event, self.entry) if name is not None)
+        """The variables that are predicted: one, or those of the time to an event or of several responses."""
+        return tuple(name for name in (self.target, self.event, self.entry, *self.responses) if name is not None)
 
     @property
     def cluster(self) -> str | None:
@@ -145,7 +149,8 @@ class Analysis(StudyPart):
 
     def mistakes(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """What does not go together with itself and with the variables."""
-        for key, names in (*((role, [name]) for role, name in self.roles.items()), ("features", self.features or ())):
+        lists = (("features", self.features or ()), ("responses", self.responses))
+        for key, names in (*((role, [name]) for role, name in self.roles.items()), *lists):
             for name in names:
                 if name not in variables and name not in self.labels:
                     yield (key,), f"{name!r} is no variable{did_you_mean(name, list(variables))}"
@@ -154,6 +159,7 @@ class Analysis(StudyPart):
             if twice or set(self.predicted) & set(self.features):
                 yield ("features",), "the features should differ from each other and from the target"
         yield from self.unfit_event(variables)
+        yield from self.unfit_responses(variables)
         if self.target in variables:
             yield from self.unfit_target(variables[self.target])
         if self.l1_ratio is not None and self.penalty != "elasticnet":
@@ -178,7 +184,7 @@ class Analysis(StudyPart):
 
     def unfit_roles(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """Why variables cannot be weights or offsets, and sites have no intercepts of their own."""
-        if self.site_effects == "fixed" and self.kind in ("multinomial", *LOSSES, "cox"):
+        if self.site_effects == "fixed" and self.kind in ("mgaussian", "multinomial", *LOSSES, "cox"):
             yield ("site_effects",), f"it is for gaussian, binomial and poisson, and the family is {self.family}"
         for role, name in self.roles.items():
             if role in ("target", "event"):
@@ -187,10 +193,22 @@ class Analysis(StudyPart):
             others = [other for key, other in self.roles.items() if key != role]
             if is_label:  # one column may be both
                 others = [other for key, other in self.roles.items() if key not in ("group", "errors")]
-            if name in (*(self.features or ()), *others):
+            if name in (*(self.features or ()), *self.responses, *others):
                 yield (role,), f"{name!r} cannot be a feature, the target or another role, too"
             if not is_label and name in variables and variables[name].kind not in ("number", "count"):
                 yield (role,), f"it should be a number or a count, but {name!r} is a {variables[name].kind}"
+
+    def unfit_responses(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
+        """What is wrong with the numbers that are predicted together."""
+        if (self.family == "mgaussian") != bool(self.responses):
+            yield ("family",), "mgaussian predicts several numbers, those of target and responses; no other family does"
+        if len(set(self.predicted)) < len(self.predicted):
+            yield ("responses",), "target and responses should be different variables"
+        if self.responses and self.offset is not None:
+            yield ("offset",), "several responses take no offset"
+        for name in self.responses:
+            if name in variables and variables[name].kind not in PREDICTS["mgaussian"]:
+                yield ("responses",), f"{self.family} predicts a number or count, but {name!r} is not one"
 
     def unfit_event(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """What is wrong with the variables of the time to an event."""

@@ -52,7 +52,8 @@ def draft(
     infos : mapping of str to TableInfo
         What each site tells of its table.
     target : str or Target, optional
-        The column to predict; of the time to an event, a target such as `Target(name="days", event="dead")`.
+        The column to predict; of the time to an event, a target such as `Target(name="days", event="dead")`; of several
+        responses, `Target(name="systolic", responses=("diastolic",))`.
     family : str, optional
         What it is; by default what its values suggest.
     name : str
@@ -135,7 +136,7 @@ def analysis_of(asked: Target, variables: Mapping[str, Variable], family: str | 
     if family is None:
         two = variable.kind == "binary" or len(variable.levels or ()) == 2
         family = "binomial" if two else "multinomial" if variable.kind == "factor" else "gaussian"
-        family = family if asked.event is None else "cox"
+        family = "mgaussian" if asked.responses else family if asked.event is None else "cox"
     allowed = PREDICTS[Family.of(family).name]
     if variable.kind not in allowed:
         kinds = " or ".join(allowed)
@@ -144,8 +145,8 @@ def analysis_of(asked: Target, variables: Mapping[str, Variable], family: str | 
     if not features:
         raise TableMismatch([f"no column is left to predict {target!r} from"])
     found = Analysis(name="main", family=family, target=target, features=features, cv=5, select="1se")
-    found = found.model_copy(update={"event": asked.event, "entry": asked.entry})
-    wrong = [why for _, why in found.unfit_event(dict(variables))]
+    found = found.model_copy(update={"event": asked.event, "entry": asked.entry, "responses": asked.responses})
+    wrong = [why for one in (found.unfit_event, found.unfit_responses) for _, why in one(dict(variables))]
     if wrong:
         raise TableMismatch(wrong)
     return found

@@ -122,12 +122,20 @@ class Study(StudyPart):
             An analysis of this study.
         """
         one = self.analysis(analysis) if isinstance(analysis, str) else analysis
-        names = one.features or tuple(name for name in self.variables if name not in one.roles.values())
+        others = {*one.roles.values(), *one.responses}
+        names = one.features or tuple(name for name in self.variables if name not in others)
         target, variable = one.target, self.variables[one.target]
         classes = (variable.levels or (0, 1)) if one.family in ("binomial", "multinomial") else None
         return Design(
             features=tuple(self.variables[name].feature(name) for name in names),
-            target=Target(name=target, classes=classes, markers=variable.missing, event=one.event, entry=one.entry),
+            target=Target(
+                name=target,
+                classes=classes,
+                markers=variable.missing,
+                event=one.event,
+                entry=one.entry,
+                responses=one.responses,
+            ),
             missing=one.missing,
             weight=self.row_column(one.weight),
             offset=self.row_column(one.offset),

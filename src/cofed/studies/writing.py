@@ -26,7 +26,8 @@ SITES = """\
 # releasable = true, where a fit may go on without the site (the server then learns what the site had added).
 """
 ANALYSES = """\
-# Analyses. family: gaussian, binomial, multinomial, poisson, negbin, gamma, tweedie(1.5), huber(1.35),
+# Analyses. family: gaussian, mgaussian (with responses = ["column"], predicted together with the target), binomial,
+# multinomial, poisson, negbin, gamma, tweedie(1.5), huber(1.35),
 # quantile(0.9, 0.1) (their numbers: power; delta; level and width, in the units of the target) or cox (with event).
 # penalty: l1, elasticnet (with l1_ratio) or group.
 # The strength is chosen by cross-validation (cv = 5, select = "1se" or "min"), or set: alpha = 0.1. May be added:

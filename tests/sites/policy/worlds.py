@@ -70,6 +70,10 @@ class Guarded(MemorySites):
     def of_numbers(self) -> "Guarded":
         return self
 
+    def of_responses(self) -> tuple["Guarded", tuple[str, ...]]:
+        assert self.design.target is not None
+        return self, tuple(one.name for one in self.design.target.columns)
+
     def of_times(self) -> "Guarded":
         return self
 

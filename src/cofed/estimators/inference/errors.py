@@ -33,8 +33,8 @@ class Estimates:
     where: np.ndarray  # s: positions of its parameters
     information: np.ndarray  # s x s
     inverse: np.ndarray | None  # of the information, where there is one
-    dispersion: float
-    rank: int  # how many parameters were estimated
+    dispersion: float | np.ndarray  # of several responses, m: each has its own
+    rank: int  # how many parameters were estimated, of a response where there are several
     freedom: float  # degrees of freedom that are left; infinite where the variance is not estimated
     how: str  # in words
     unknown: dict[int, list[int]]  # columns without an estimate of their own, and those that they depend on

@@ -79,7 +79,7 @@ class Likelihood:
     @property
     def contrasts(self) -> range:
         """The outputs that have parameters: all but the first of several classes."""
-        return range(1 if self.outputs > 1 else 0, self.outputs)
+        return range(1 if self.problem.loss.any_shift else 0, self.outputs)
 
     @property
     def weight(self) -> float:
@@ -98,7 +98,9 @@ class Likelihood:
         loss, found = self.problem.survey.loss, self.problem.survey.label_moments
         if not loss.has_variance:
             return 1.0
-        return loss.dispersion(found.var / (2 * float(loss.variance(jnp.asarray(found.mean)))), self.n, self.n - 1)
+        return loss.dispersion(
+            float(found.var) / (2 * float(loss.variance(jnp.asarray(found.mean)))), self.n, self.n - 1
+        )
 
     def positions(self, columns: np.ndarray) -> np.ndarray:
         """The positions of the parameters of these columns, column by column."""
@@ -112,7 +114,7 @@ class Likelihood:
         if self.columns > self.features:
             parts.append(((intercept + units.mean @ coef - units.labels.shift) / units.labels.stretch)[None, :])
         table = np.concatenate(parts)
-        return (table - table[:, :1] if self.outputs > 1 else table).ravel()
+        return (table - table[:, :1] if self.problem.loss.any_shift else table).ravel()
 
     def model(self, theta: np.ndarray) -> Weights:
         """The parameters as a model."""
@@ -172,6 +174,17 @@ class Likelihood:
             total * np.concatenate(parts)[where],
             total * np.asarray(hessian)[np.ix_(where, where)],
         )
+
+    def response_losses(self, theta: np.ndarray) -> np.ndarray:
+        """The losses of a model of several responses, each summed over all rows: from what the survey has told."""
+        start, part = self.at_null(np.arange(len(theta))), self.problem.survey.part()
+        squares = part.label_var + (0.0 if self.problem.survey.fit_intercept else part.labels**2)
+        total = float(self.problem.weight) * self.weight
+        first = squares / self.problem.units.labels.size**2
+        first = first * (start.loss / total / first.sum())  # the loss may have no half
+        away, slope = ((one).reshape(-1, self.outputs) for one in (theta - start.theta, start.gradient / total))
+        bent = (start.information @ (theta - start.theta) / total).reshape(-1, self.outputs)
+        return total * np.maximum(first + np.sum(away * (slope + bent / 2), axis=0), 0)
 
     @functools.cached_property
     def products(self) -> np.ndarray:

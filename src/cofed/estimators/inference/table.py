@@ -14,6 +14,7 @@ from scipy.stats import norm, t
 
 from cofed._util.types import Given
 from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.fitted_state import output_names
 from cofed.estimators.inference.debiased import EVENTS, debiased
 from cofed.estimators.inference.errors import Estimates, Spread, spread
 from cofed.estimators.inference.likelihood import Likelihood
@@ -25,6 +26,7 @@ from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import AbstractLoss
 from cofed.sites import ExchangeTotal
 from cofed.sites.intake import feature_names, is_list
+from cofed.sites.queries.base import n_responses
 
 Chosen = Given[list[str] | list[int] | str | int | None]
 SOLVED = 1e-10  # of the model without a penalty from which Newton's steps begin
@@ -70,11 +72,7 @@ def infer(
             f"{owner}: {names[chosen[int(excluded[chosen].argmax())]]!r} is left out of the model (exclude)"
         )
     fitted = parameters(model, likelihood)
-    if not enough(likelihood) and likelihood.outputs > 1:
-        raise ValueError(
-            f"{owner}: intervals for several classes need {EVENTS} rows of the rarest class for each of the "
-            f"{likelihood.columns} parameters of a class, and it has {likelihood.events:g}"
-        )
+    check_outputs(owner, likelihood)
     try:
         if enough(likelihood):
             found = without_penalty(likelihood, start(model, likelihood), chosen)
@@ -110,6 +108,21 @@ def enough(likelihood: Likelihood) -> bool:
     return likelihood.n > parameters if likelihood.is_linear else likelihood.events >= EVENTS * parameters
 
 
+def check_outputs(owner: str, likelihood: Likelihood) -> None:
+    """Refuse several classes or responses of too few rows: a debiased lasso is of one vector of coefficients."""
+    if enough(likelihood) or likelihood.outputs == 1:
+        return
+    if likelihood.is_linear:
+        raise ValueError(
+            f"{owner}: intervals for several responses need more rows than the {len(likelihood.used)} parameters of a "
+            f"response, and there are {likelihood.n}; FederatedLasso has them for each response by itself"
+        )
+    raise ValueError(
+        f"{owner}: intervals for several classes need {EVENTS} rows of the rarest class for each of the "
+        f"{likelihood.columns} parameters of a class, and it has {likelihood.events:g}"
+    )
+
+
 def check_possible(owner: str, problem: StandardizedProblem, level: Given[float], errors: str) -> None:
     """Refuse what no interval is known for."""
     features = len(problem.units.mean)
@@ -120,9 +133,10 @@ def check_possible(owner: str, problem: StandardizedProblem, level: Given[float]
             f"{owner}: {type(problem.survey.loss).__name__} is no likelihood that would know the variances of its "
             "coefficients; take robust standard errors, such as errors='hc1'"
         )
-    if features > LARGEST:
+    if features * n_responses(problem.survey.loss) > LARGEST:
         raise ValueError(
             f"{owner}: intervals need the Hessian of all features, at most {LARGEST}, and there are {features}"
+            f"{' of each response' if n_responses(problem.survey.loss) > 1 else ''}"
         )
     if isinstance(level, bool) or not isinstance(level, (int, float, np.number)) or not 0 < level < 1:
         raise ValueError(f"{owner}: level must be a number between 0 and 1, got {level!r}")
@@ -156,11 +170,19 @@ def without_penalty(likelihood: Likelihood, begin: np.ndarray, chosen: list[int]
     found = unpenalised(likelihood, begin, likelihood.used)
     asked, p = likelihood.positions(np.array(chosen, int)), likelihood.features
     place = {int(at): i for i, at in enumerate(found.where)}
+    several = likelihood.is_linear and likelihood.outputs > 1
     loss, rank = likelihood.problem.survey.loss, len(found.where) + likelihood.at_sites
+    rank = rank // likelihood.outputs if several else rank
     free, information, inverse, value = likelihood.n - rank, found.information, found.inverse, found.loss
     if loss.has_variance and likelihood.expected:
         seen = likelihood.scored(found.theta, found.where)
         information, inverse, value = seen.information, newton_step(seen).inverse, seen.loss
+    dispersion: float | np.ndarray = 1.0
+    if several:
+        spent = likelihood.response_losses(found.theta) / likelihood.n
+        dispersion = np.array([loss.dispersion(one, likelihood.n, free) for one in spent])[asked % likelihood.outputs]
+    elif loss.has_dispersion:
+        dispersion = loss.dispersion(max(value, 0.0) / likelihood.n, likelihood.n, free)
     influence = np.array([inverse[place[at]] if at in place else np.zeros(len(place)) for at in asked])
     return Estimates(
         value=found.theta[asked],
@@ -169,7 +191,7 @@ def without_penalty(likelihood: Likelihood, begin: np.ndarray, chosen: list[int]
         where=found.where,
         information=information,
         inverse=inverse,
-        dispersion=loss.dispersion(max(value, 0.0) / likelihood.n, likelihood.n, free) if loss.has_dispersion else 1.0,
+        dispersion=dispersion,
         rank=rank,
         freedom=float(free) if loss.of_rows.estimates_dispersion else np.inf,
         how=without_penalty_in_words(loss.of_rows),
@@ -205,8 +227,8 @@ def tabulated(
         index=pd.Index([names[at // k] for at in asked]),
     )
     if k > 1:
-        classes = vars(model)["classes_"]
-        table.index = pd.Index([f"{classes[at % k]}: {names[at // k]}" for at in asked])
+        outputs = output_names(model)
+        table.index = pd.Index([f"{outputs[at % k]}: {names[at // k]}" for at in asked])
     return table
 
 

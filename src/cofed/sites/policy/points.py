@@ -34,7 +34,7 @@ from cofed.sites.queries import (
     look,
 )
 from cofed.sites.queries.at_risk import followed, partial_of
-from cofed.sites.queries.base import Numbers, n_outputs
+from cofed.sites.queries.base import Numbers, is_classes, n_outputs
 from cofed.sites.queries.look import by_prediction
 from cofed.sites.queries.meat import slopes
 from cofed.sites.queries.own_intercepts import loss_of, terms_of, within_bends
@@ -234,8 +234,10 @@ def reference_labels(loss: AbstractLoss, rows: int) -> np.ndarray:
     if loss.of_times:
         return np.column_stack([np.exp(normal("number", rows)), u < 0.5])
     k, loss = n_outputs(loss), loss.of_rows
-    if k > 1:
+    if is_classes(loss):
         return (u * k).astype(np.int32)
+    if k > 1:
+        return np.column_stack([normal(f"number {j}", rows) for j in range(k)])
     if loss.excludes_least_label:
         return np.exp(normal("number", rows))
     if loss.has_accuracy or loss.least_label is not None:

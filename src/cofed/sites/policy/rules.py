@@ -226,7 +226,7 @@ def parameters(case: Case) -> Refusal | None:
     """Whether products of columns are told for too many columns of too few rows."""
     message, record = case.message, case.record
     names = column_names(case)
-    told = record.columns | {names[j] for j in product_columns(case)} | told_times(case)
+    told = record.columns | {names[j] for j in product_columns(case)} | told_times(case) | responses(case)
     most = int(case.policy.parameters.per_row * case.fold_rows)
     if len(told) > max(most, len(record.columns)):
         return Refusal(
@@ -238,6 +238,12 @@ def parameters(case: Case) -> Refusal | None:
         )
     record.columns = frozenset(told)
     return None
+
+
+def responses(case: Case) -> set[str]:
+    """The columns that are predicted beside the first: sums of the features' products with each are told."""
+    target = case.asked.design.target
+    return set() if target is None else set(target.responses)
 
 
 def product_columns(case: Case) -> np.ndarray:

@@ -105,7 +105,8 @@ class AbstractQuery(ABC, Generic[M]):
 
         def of_one_row(message: M) -> PyTree:
             whole = jnp.zeros(1, jnp.int32)
-            labels = jnp.zeros((1, 2)) if is_of_times(message.loss) else jnp.zeros(1, label)
+            columns = 2 if is_of_times(message.loss) else n_responses(message.loss)
+            labels = jnp.zeros(1, label) if columns == 1 else jnp.zeros((1, columns))
             table = Table(DenseMatrix(jnp.zeros((1, n_features))), labels, jnp.zeros(1), whole, whole, jnp.zeros(1))
             return self.answer(table, message)
 
@@ -114,7 +115,12 @@ class AbstractQuery(ABC, Generic[M]):
 
 def is_classes(loss: AbstractLoss | None) -> bool:
     """Whether the labels are positions of more than two classes."""
-    return loss is not None and n_outputs(loss) > 1
+    return loss is not None and n_outputs(loss) > 1 and not loss.elementwise
+
+
+def n_responses(loss: AbstractLoss | None) -> int:
+    """How many numbers a row's label is; 1 where it is a class."""
+    return n_outputs(loss) if loss is not None and loss.elementwise else 1
 
 
 def is_of_times(loss: AbstractLoss | None) -> bool:
@@ -131,10 +137,9 @@ def statistic(loss: AbstractLoss, y: jax.Array) -> jax.Array:
     """What of the labels the loss is linear in, a column each: the labels, the indicators of the classes, or events."""
     if loss.of_times:
         return y[:, -1:].astype(float)
-    outputs = n_outputs(loss)
-    if outputs == 1:
-        return y.astype(float)[:, None]
-    return jax.nn.one_hot(y.astype(jnp.int32), outputs, dtype=float)
+    if is_classes(loss):
+        return jax.nn.one_hot(y.astype(jnp.int32), n_outputs(loss), dtype=float)
+    return y.astype(float).reshape(y.shape[0], -1)
 
 
 def by_fold(table: Table, count: int) -> jax.Array:

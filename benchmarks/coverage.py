@@ -14,8 +14,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cofed import NegativeBinomial
-from cofed.estimators import FederatedGLM, FederatedLasso, FederatedLogisticRegression, FederatedPoisson
+from cofed import Gamma, Huber, NegativeBinomial, SmoothQuantile
+from cofed.estimators import (
+    FederatedCox,
+    FederatedGLM,
+    FederatedLasso,
+    FederatedLogisticRegression,
+    FederatedMultiTaskLasso,
+    FederatedPoisson,
+)
 from cofed.estimators.base import FederatedLinearModel
 
 
@@ -37,6 +44,7 @@ class Study:
     model: FederatedLinearModel
     truth: dict[str, dict[int, float]]  # groups of coefficients, by position
     errors: tuple[str, ...] = ("model",)
+    outputs: int = 1  # the intervals that each feature has
 
 
 def correlated(rng, n, p, rho=0.5):
@@ -45,6 +53,21 @@ def correlated(rng, n, p, rho=0.5):
     for j in range(1, p):
         X[:, j] = rho * X[:, j - 1] + np.sqrt(1 - rho**2) * X[:, j]
     return X
+
+
+def followed(z, rng):
+    """Times to an event, of which about 40 % are not seen."""
+    event, end = rng.exponential(np.exp(-z)), rng.exponential(1.5, len(z))
+    return np.column_stack([np.minimum(event, end), event <= end])
+
+
+OTHERS = {
+    "responses": lambda z, rng: np.outer(z, [1.0, -2.0]) + rng.normal(size=(len(z), 2)) * [1.0, 3.0],
+    "of sites": lambda z, rng: z + 3.0 * unequal_sites(len(z)) + rng.normal(size=len(z)),
+    "times": followed,
+    "amounts": lambda z, rng: rng.gamma(2.0, np.exp(z) / 2),
+    "heavy": lambda z, rng: z + rng.standard_t(3, size=len(z)),
+}
 
 
 def generalised(n, p, truth, family, extra=0.0):
@@ -58,12 +81,19 @@ def generalised(n, p, truth, family, extra=0.0):
         z = X @ w
         if family == "linear":
             return Draw(X, z + rng.normal(size=n))
+        if family in OTHERS:
+            return Draw(X, OTHERS[family](z, rng))
         if family == "logistic":
             return Draw(X, (rng.uniform(size=n) < 1 / (1 + np.exp(-z))).astype(int))
         more = rng.gamma(1 / extra, extra, n) if extra else 1.0
         return Draw(X, rng.poisson(np.exp(0.5 + z) * more).astype(float))
 
     return draw
+
+
+def unequal_sites(n):
+    """The site of each row."""
+    return np.repeat(range(4), [n // 2, n // 4, n // 8, n - n // 2 - n // 4 - n // 8])
 
 
 def classes(n, p, truth):
@@ -144,6 +174,7 @@ def studies():
         FederatedLogisticRegression(0.02),
         {"not 0": {0: 0.8, 1: -0.4, 6: 0.5}, "0": {3: 0.0, 11: 0.0}},
         ("model", "hc1"),
+        outputs=2,
     )
     yield Study(
         "linear, n = 200, p = 40",
@@ -165,6 +196,52 @@ def studies():
         {"x of the cluster": {0: 1.0}, "x with unequal errors": {1: -1.0}, "0": {2: 0.0, 3: 0.0}},
         ("model", "hc3", "clusters"),
     )
+    yield from studies_of_families(few, null, split)
+
+
+def studies_of_families(few, null, split):
+    """Those of other families, and of other parameters."""
+    yield Study(
+        "two responses of different variance, n = 200, p = 10",
+        generalised(200, 10, few, "responses"),
+        FederatedMultiTaskLasso(0.1),
+        {"of the first": {0: 1.0, 6: -0.5}, "of the second": {1: -2.0, 7: 1.0}, "0": {2: 0.0, 19: 0.0}},
+        ("model", "hc3"),
+        outputs=2,
+    )
+    yield Study(
+        "linear with an intercept for each site, n = 200, p = 10",
+        generalised(200, 10, few, "of sites"),
+        FederatedLasso(0.1, site_effects="fixed"),
+        split(null),
+    )
+    yield Study(
+        "Cox, n = 300 with 40 % censored, p = 10",
+        generalised(300, 10, few, "times"),
+        FederatedCox(0.02),
+        split(null),
+    )
+    yield Study(
+        "Gamma, n = 300, p = 10",
+        generalised(300, 10, {0: 0.4, 3: -0.2}, "amounts"),
+        FederatedGLM(Gamma(), alpha=0.05),
+        {"beta = 0.4": {0: 0.4}, "-0.2": {3: -0.2}, "0": null},
+        ("model", "hc1"),
+    )
+    yield Study(
+        "Huber, errors of Student's t with 3 degrees of freedom, n = 300, p = 10",
+        generalised(300, 10, few, "heavy"),
+        FederatedGLM(Huber(1.35), alpha=0.05),
+        split(null),
+        ("hc1", "hc3"),
+    )
+    yield Study(
+        "the median (width 0.3), errors of Student's t with 3 degrees of freedom, n = 300, p = 10",
+        generalised(300, 10, few, "heavy"),
+        FederatedGLM(SmoothQuantile(0.5, 0.3), alpha=0.05),
+        split(null),
+        ("hc1", "hc3"),
+    )
 
 
 def coverage(study, reps):
@@ -172,12 +249,12 @@ def coverage(study, reps):
     rng = np.random.default_rng(0)
     places = {at: value for group in study.truth.values() for at, value in group.items()}
     hits = {errors: dict.fromkeys(places, 0) for errors in study.errors}
-    outputs = 2 if study.name.startswith("three") else 1
+    outputs = study.outputs
     asked = sorted({at // outputs for at in places})
     for _ in range(reps):
         one = study.draw(rng)
         n = len(one.y)
-        sites = np.repeat(range(4), [n // 2, n // 4, n // 8, n - n // 2 - n // 4 - n // 8])
+        sites = unequal_sites(n)
         if one.clusters is not None:  # a cluster lies within a site
             sites = one.clusters % 4
         study.model.fit(one.X, one.y, clients=sites)

@@ -75,7 +75,7 @@ def mixed(X, y, sites) -> Numbers:
 def counted(X, y, sites) -> Numbers:
     """Counts whose theta is estimated."""
     model = FederatedGLM(NegativeBinomial(), alpha=0.0)
-    return without_penalty(model, X, y, sites) | {"theta": np.array([model.loss_.theta])}
+    return without_penalty(model, X, y, sites) | {"theta": np.array([vars(model)["loss_"].theta])}
 
 
 def times(X, rng):

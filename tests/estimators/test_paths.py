@@ -14,6 +14,7 @@ from cofed.estimators import (
     FederatedElasticNet,
     FederatedElasticNetCV,
     FederatedGroupLasso,
+    FederatedGroupLassoCV,
     FederatedLasso,
     FederatedLassoCV,
     FederatedLogisticRegression,
@@ -184,3 +185,19 @@ def test_files_of_older_versions_are_read(tmp_path):
     again = load(tmp_path / "old")
     assert again.get_params() == model.get_params()
     assert again.exchanges_ == model.exchanges_
+
+
+def test_groups_are_cross_validated_as_models_one_by_one():
+    X, y = hospitals.linear()
+    single = FederatedGroupLassoCV(n_alphas=6, cv=3).fit(X, y, clients=SITES)
+    lasso = FederatedLassoCV(n_alphas=6, cv=3).fit(X, y, clients=SITES)  # groups of one feature each
+    np.testing.assert_allclose(single.cv_mean_, lasso.cv_mean_, rtol=1e-5)
+    np.testing.assert_allclose(single.coef_, lasso.coef_, rtol=1e-7, atol=1e-9)
+    groups, turn = [0, 0, 1, 1, 2, 2], np.arange(len(y)) % 3
+    folds = [(np.flatnonzero(turn != k), np.flatnonzero(turn == k)) for k in range(3)]
+    chosen = FederatedGroupLassoCV(groups=groups, alphas=[1.0, 0.1], cv=folds, standardize=False)
+    chosen.fit(X, y, clients=SITES)
+    for i, alpha in enumerate(chosen.alphas_):
+        one = FederatedGroupLasso(alpha, groups=groups, standardize=False)
+        errors = [(y[held] - one.fit(X[learn], y[learn]).predict(X[held])) ** 2 for learn, held in folds]
+        assert chosen.cv_mean_[i] == pytest.approx(np.concatenate(errors).mean(), rel=1e-4)

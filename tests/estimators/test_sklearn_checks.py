@@ -32,6 +32,7 @@ SLOW = [
     estimators.FederatedCoxCV(**FEW),
     estimators.FederatedMultiTaskLasso(),
     estimators.FederatedMultiTaskLassoCV(**FEW),
+    estimators.FederatedGroupLassoCV(**FEW),
 ]
 
 

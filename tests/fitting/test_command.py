@@ -138,6 +138,11 @@ def test_every_family_is_named_wherever_families_are():
         assert [family for family in plan.FAMILIES if family not in text] == [], f"{path} does not name these families"
 
 
+def test_groups_of_a_linear_model_have_a_chosen_strength():
+    found = plan.FitPlan("gaussian", penalty="group", select="1se").estimator(["ward", "ward", "age"])
+    assert repr(found) == "FederatedGroupLassoCV(criterion='1se', groups=['ward', 'ward', 'age'])"
+
+
 @pytest.mark.parametrize(
     ("target", "given", "pooled"),
     [
@@ -297,7 +302,6 @@ REFUSALS = {
     "measure of a path": (["--measure", "mae", "--select", "bic"], "--measure mae is of held-out rows"),
     "alone": (["--errors", "hc3"], "--errors hc3 is for intervals: give --infer too"),
     "level": (["--infer", "--level", 1.0], "--level must be between 0 and 1, got 1"),
-    "group": (["--penalty", "group", "--family", "gaussian"], "takes a strength: give --alpha"),
     "poisson": (["--penalty", "group", "--family", "poisson"], "not for poisson"),
     "weight": (["--weight", "wait"], "--weight: there is no column 'wait'; the columns are"),
     "offset": (["--offset", "cost"], "the target 'cost' can be neither a weight nor an offset"),

@@ -18,6 +18,7 @@ ESTIMATORS = {
     "FederatedLasso": estimators.FederatedLasso(0.05),
     "FederatedElasticNet": estimators.FederatedElasticNet(0.05, l1_ratio=0.7),
     "FederatedGroupLasso": estimators.FederatedGroupLasso(0.05, groups=[0, 0, 1, 1, 2, 2]),
+    "FederatedGroupLassoCV": estimators.FederatedGroupLassoCV(groups=[0, 0, 1, 1, 2, 2], n_alphas=5, cv=3),
     "FederatedTraceRegression": estimators.FederatedTraceRegression(0.05, shape=(3, 2)),
     "FederatedConstrained": estimators.FederatedConstrained(constraint="nonnegative"),
     "FederatedLassoCV": estimators.FederatedLassoCV(n_alphas=8, cv=3),

@@ -10,7 +10,7 @@ from cofed.estimators.cv import FederatedElasticNetCV, FederatedLassoCV
 from cofed.estimators.elastic_net import FederatedElasticNet, FederatedLasso
 from cofed.estimators.glm import FederatedGLM, FederatedGLMCV
 from cofed.estimators.glm_cv import FederatedLogisticRegressionCV, FederatedPoissonCV
-from cofed.estimators.group_lasso import FederatedGroupLasso
+from cofed.estimators.group_lasso import FederatedGroupLasso, FederatedGroupLassoCV
 from cofed.estimators.held_out_curves import HeldOutCurves
 from cofed.estimators.logistic import FederatedLogisticRegression
 from cofed.estimators.mixed_glm import FederatedMixedGLM
@@ -37,6 +37,7 @@ __all__ = [
     "FederatedGLM",
     "FederatedGLMCV",
     "FederatedGroupLasso",
+    "FederatedGroupLassoCV",
     "FederatedLasso",
     "FederatedLassoCV",
     "FederatedLogisticRegression",

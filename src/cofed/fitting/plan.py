@@ -11,6 +11,7 @@ from cofed.estimators import (
     FederatedGLM,
     FederatedGLMCV,
     FederatedGroupLasso,
+    FederatedGroupLassoCV,
     FederatedLasso,
     FederatedLassoCV,
     FederatedLogisticRegression,
@@ -171,8 +172,6 @@ class FitPlan:
             raise ValueError(f"--penalty group is for gaussian, binomial and multinomial, not for {self.family}")
         if self.errors != "model" and self.family == "cox":
             raise ValueError(f"--errors {self.errors} is not for cox, whose standard errors are the model's")
-        if self.penalty == "group" and self.family == "gaussian" and self.alpha is None:
-            raise ValueError("--penalty group of the gaussian family takes a strength: give --alpha")
 
     def check_folds(self) -> None:
         """Refuse folds, and measures of held-out rows, where there are none."""
@@ -254,7 +253,8 @@ class FitPlan:
             given = ratio if self.penalty == "elasticnet" else {"l1_ratio": 1.0}
             return with_strength(*PAIRS[self.family], self.alpha, given | effects, choice)
         if self.penalty == "group":
-            return FederatedGroupLasso(self.alpha or 0.0, groups=groups, **effects)
+            given = {"groups": groups} | effects
+            return with_strength(FederatedGroupLasso, FederatedGroupLassoCV, self.alpha, given, choice)
         if self.penalty == "elasticnet":
             return with_strength(FederatedElasticNet, FederatedElasticNetCV, self.alpha, ratio | effects, choice)
         return with_strength(FederatedLasso, FederatedLassoCV, self.alpha, effects, choice)

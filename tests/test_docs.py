@@ -29,12 +29,12 @@ LANGUAGES = {"python", "sh", "toml", "json", "text"}
 ELSEWHERE = {"docs/network.md"}  # it needs Flower: tests/flower has it
 # What else must hold at the end of a page, and what the page must have written.
 CHECKS = {
-    "README.md": """
+    "README.md": "assert (abs(result.model.coef[:5]) > 0.5).all()\n",
+    "docs/tour.md": """
 assert (abs(lasso.coef_[:5]) > 0.5).all()
 assert (abs(lasso.coef_) > 1e-6).sum() < 25
-assert (abs(result.model.coef[:5]) > 0.5).all()
+assert result.personal_models.coef.shape == (4, 50)
 """,
-    "docs/tour.md": "assert result.personal_models.coef.shape == (4, 50)\n",
     "docs/start/researcher.md": """
 assert all(result.history["objective"][-1] < result.history["objective"][0] for result in results.values())
 assert len(results) == 3
@@ -175,6 +175,14 @@ def test_the_site_knows_how_to_draw_every_algorithm_and_regularizer(monkeypatch)
     assert not missing, f"{missing} lacks a row in DRAWN of docs/_extensions/algorithm_pages.py or regularizer_pages.py"
 
 
+@pytest.mark.parametrize("name", [method["name"] for method in describe_all()])
+def test_the_head_of_an_algorithm_s_file_says_what_its_page_must(name, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+    module = sys.modules[getattr(cofed, name).__module__]
+    _, rows, _ = importlib.import_module("algorithm_pages").head(module.__doc__)
+    assert {"Problem", "When", "Reference"} <= {key for key, _ in rows}
+
+
 SHELL = [page for page in PAGES if blocks(page, "sh")]
 PROGRAMS = {"cofed", "make", "pip", "python", "flower-superlink", "flower-supernode", "flwr", "export", "mkdir", "for"}
 
@@ -228,7 +236,7 @@ def test_an_editor_finds_nothing_wrong_in_what_a_user_writes(tmp_path):
 
 
 def ill(folder):
-    """Tables as in the README: who is ill, in which hospital, which patient; and a file for each hospital."""
+    """Tables as on the tour: who is ill, in which hospital, which patient; and a file for each hospital."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(300, 3)), columns=["age", "pressure", "sugar"])
     table["ill"] = (table["age"] + rng.normal(size=300) > 0).astype(int)
@@ -271,7 +279,6 @@ def logs(folder):
 
 # What of it is run, and what it then has written; the rest takes hours, or Flower's processes, which have their tests.
 RUNS = {
-    "README.md": (["cofed fit"], ill, {"ill"}),
     "docs/start/statistician.md": (["cofed describe", "cofed fit"], example, {"readmitted"}),
     "docs/start/operator.md": (["cofed study"], example, {"study.toml", "cofed-site", "policy.toml"}),
     "docs/tour.md": (["cofed advise"], ill, {"advice.html"}),

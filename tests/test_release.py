@@ -1,10 +1,12 @@
-"""What a release is made of agrees with itself: versions, workflows, the paper and its references."""
+"""What a release is made of agrees with itself: versions, extras, workflows, the paper and its references."""
 
 import re
+import tomllib
 
 import pytest
 
 import cofed
+from cofed.cli.doctor import PURPOSES
 from tests.pages import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -14,6 +16,13 @@ def test_every_file_that_names_the_version_names_this_one():
     assert f"\nversion: {cofed.__version__}\n" in (ROOT / "CITATION.cff").read_text()
     assert re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == cofed.__version__
     assert not re.search(r"^version = ", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+
+
+def test_every_extra_is_told_by_the_doctor_and_on_the_first_page():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(PURPOSES) == set(extras) - {"docs", "dev"}
+    table = (ROOT / "docs" / "start" / "index.md").read_text().split("## Extras")[1]
+    assert set(re.findall(r"`([\w-]+)`(?=[^|]*\|[^|]*\|$)", table, re.MULTILINE)) == set(PURPOSES)
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

@@ -1,6 +1,7 @@
 """Acc-S-DANE: S-DANE with the acceleration of Nesterov's estimating sequences.
 
 Problem     min_w  sum_m pi_m F_m(w) + psi(w), F_m and psi convex
+When        as SDANE, where the problem is badly conditioned: acceleration saves rounds.
 Start       x = v = w_0,  A = 0,  B = 1
 Centre      y = (A x + a v)/(A + a), where a is the root > 0 of lambda a^2 = (A + a) B
 Look        y goes down, grad F_i(y) comes up: h_i = grad F_i(y) - grad F(y)

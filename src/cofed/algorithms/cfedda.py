@@ -1,6 +1,7 @@
 """C-FedDA: constrained federated dual averaging.
 
 Problem     min_w  sum_m pi_m F_m(w) + psi(w)  subject to  R(w - w_0) <= radius, with psi = lambda R
+When        a ball around the start is known that holds the solution; else it is a stage of MCFedDA.
 Weights     alpha_r = 1 + a r,  A_r = alpha_0 + ... + alpha_r,  gamma_r = (L + mu) alpha_r, constant within the round;
             a = 1 are the paper's weights, a = 0 constant ones, those of the authors' code
 Prox        CProx_r(z) = argmin over R(w - w_0) <= radius of

@@ -1,6 +1,7 @@
 """Fast-FedDA: fast federated dual averaging for strongly convex losses.
 
 Problem     min_w  sum_m pi_m F_m(w) + psi(w), F_m mu-strongly convex, psi convex
+When        the loss is strongly convex, gradients are noisy, clients differ and all take the same number of steps.
 Weights     t = rK + k;  alpha_t = 1 + a t,  A_t = alpha_0 + ... + alpha_t = (t+1)(1 + a t/2),  gamma_t = L alpha_t,
             c_t = mu A_t/2 + gamma_t;  a = 1 are the paper's weights, a = 0 constant ones, those of the authors' code
 Prox        P_t(z) = prox_{A_t/c_t}((gamma_t w_0 - z)/c_t)

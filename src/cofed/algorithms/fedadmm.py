@@ -1,6 +1,8 @@
 """FedADMM: the alternating direction method of multipliers, over sampled clients.
 
 Problem     min_w  sum_m pi_m F_m(w) + psi(w), F_m possibly non-convex
+When        clients come and go and can keep state, and the loss need not be convex. No bias. FedDR is its near
+            relative.
 Client      x_i ~ argmin f_i(x) + <l_i, x - xbar> + ||x - xbar||^2/(2 eta),  l_i <- l_i + (x_i - xbar)/eta
 Local       the argmin by K gradient steps from the last x_i:  x <- x - eta_c (G_k(x) + l_i + (x - xbar)/eta)
 Wire        up x_i + eta l_i (sent as its change, since the server keeps the last one of absent clients)

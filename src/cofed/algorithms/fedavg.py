@@ -1,6 +1,7 @@
 """FedAvg, with the regularizer by subgradients.
 
 Problem     min_w  sum_m pi_m F_m(w) + psi(w), psi finite
+When        something to compare with is needed, or nothing has to be sparse and clients are alike.
 Local       w <- w - eta_c (G_k(w) + s(w)),  s a subgradient of psi at the same w, sign(0) = 0
 Server      w <- w + eta_s mean_S(w_K - w)
 Assumes     a finite psi; an indicator has no subgradient to follow.

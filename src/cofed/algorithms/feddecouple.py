@@ -1,6 +1,8 @@
 """FedDecouple: drift-corrected composite learning that decouples the prox from the communication.
 
 Problem     min_w  sum_m pi_m F_m(w) + psi(w), F_m possibly non-convex
+When        the pooled answer is wanted, clients differ, and all take the same number of steps: the first choice, also
+            for networks.
 Notation    eta~ = eta_c eta_s K
 Start       x = w_0, so that the first model is prox_{eta~}(w_0)
 Round       p = prox_{eta~}(x);  zhat = z = p

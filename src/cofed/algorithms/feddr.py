@@ -1,6 +1,8 @@
 """FedDR: federated Douglas-Rachford splitting, randomised.
 
 Problem     min_w  sum_m pi_m F_m(w) + psi(w), F_m possibly non-convex
+When        clients come and go and can keep state, and the loss need not be convex. No bias. FedADMM is its near
+            relative.
 Client      y_i <- y_i + alpha (xbar - x_i),  x_i ~ prox_{eta f_i}(y_i),  xhat_i = 2 x_i - y_i
 Local       the prox by K gradient steps from the last x_i:  x <- x - eta_c (G_k(x) + (x - y_i)/eta)
 Server      xtilde <- xtilde + (1/M) sum_S (xhat_i+ - xhat_i),  xbar = prox_{eta psi}(xtilde)

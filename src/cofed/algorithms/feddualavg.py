@@ -1,6 +1,8 @@
 """FedDualAvg: federated dual averaging.
 
 Problem     min_w  sum_m pi_m F_m(w) + psi(w), psi convex
+When        clients take different numbers of steps (epochs over unequal data) or keep nothing, and the model shall be
+            sparse or constrained. A small bias stays where clients differ.
 Start       z = grad h(w_0), elapsed = 0
 Local       x = D_{elapsed + eta_c k}(z),  z <- z - eta_c G_k(x)
 Server      z <- z + eta_s mean_S(z_K - z),  elapsed <- elapsed + eta_s mean_S(eta_c K_m),  model D_elapsed(z)

@@ -1,6 +1,8 @@
 """FedFISTA: accelerated proximal gradient steps, one gradient of every client per round.
 
 Problem     min_w  sum_m pi_m F_m(w) + psi(w), F_m smooth and convex, psi convex
+When        gradients are what costs: it takes few of them, and a first guess of the curvature is all that it must be
+            given. Full gradients, a convex loss.
 Round       v goes down; each client sends F_m(v) and its gradient
 Server      w+ = prox_{1/L}(v - g/L),  theta+ = (1 + sqrt(1 + 4 theta^2))/2,  v+ = w+ + (theta - 1)/theta+ (w+ - w)
             theta starts again from 1 where <v - w+, w+ - w> > 0: momentum points uphill

@@ -1,6 +1,7 @@
 """FedMiD: federated mirror descent, Euclidean.
 
 Problem     min_w  sum_m pi_m F_m(w) + psi(w)
+When        something to compare with is needed: it shows what averaging sparse models does.
 Local       x <- D_{eta_c}(x - eta_c G_k(x)),  D_t = prox of t psi
 Server      w <- D_{eta_s eta_c K}(w + eta_s mean_S(x_K - w))
 Reference   yuan2021, Algorithm 2 (FedMiD-OSP: Algorithm 4).

@@ -1,6 +1,8 @@
 """FedNewton: proximal Newton steps from the clients' mean gradient and Hessian, on a working set of coordinates.
 
 Problem     min_w  sum_m pi_m F_m(w) + psi(w), F_m smooth and convex, psi convex
+When        rounds are what costs, the loss is convex, and what is not zero is small enough for Hessians to travel: the
+            fewest rounds of all.
 Round       w = x + t d goes down, with the working set S; each client sends F_m(w), its gradient, and its Hessian on S
 Server      if the objective has fallen enough, P(w) <= P(x) + t Delta/10^4: x = w, t = eta_s and
             d = argmin <g, d> + d' H d/2 + psi(x + d) over d that is 0 outside S, Delta = <g, d> + psi(x + d) - psi(x);

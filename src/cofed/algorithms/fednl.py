@@ -1,6 +1,7 @@
 """FedNL: Newton steps with Hessians that the server learns from compressed differences.
 
 Problem     min_w  sum_m pi_m F_m(w) + psi(w), F_m smooth and convex, psi convex
+When        as FedNewton, where whole Hessians are too much to send in every round.
 Start       H_i = 0, H = 0: nothing of size d^2 is ever sent whole
 Client      sends its gradient g_i, S_i = C(hess F_i(x) - H_i) and l_i = ||hess F_i(x) - H_i||_F;
             H_i <- H_i + alpha S_i

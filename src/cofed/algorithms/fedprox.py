@@ -1,6 +1,7 @@
 """FedProx: a model for each client, held near a common one.
 
 Problem     min over w, w_1..w_M  sum_i p_i (F_i(w_i) + psi(w_i) + lambda/2 ||w_i - w||^2),  ||w_i|| <= radius
+When        clients need models of their own that learn from each other: between one model for all and PureLocal.
 Local       w_i <- P(prox_{eta_k psi}(w_i - eta_k (G_k(w_i) + lambda (w_i - w)))), from the client's OWN last model;
             P projects on the ball
 Server      w <- w - lambda eta_t (M/|S|) sum_S p_i (w - w_i)
@@ -13,8 +14,8 @@ Deviations  The printed branches of "if i in C_t" are swapped; here participants
             projection after the prox is exact where psi is a norm, or zero). Only local steps are projected. A client
             whose update is not finite counts as one that agrees with the server. strength = 0 is PureLocal. Under
             sampling with unequal weights a heavy client alone moves w by M p_i/|S| times its distance, as printed: give
-            a smaller server_lr there. The
-            paper's eta_t begins at lambda eta_0 = 2 + 2 lambda/mu: with lambda far above mu it overshoots for long.
+            a smaller server_lr there. The paper's eta_t begins at lambda eta_0 = 2 + 2 lambda/mu: with lambda far above
+            mu it overshoots for long.
 """
 
 from typing import ClassVar, NamedTuple

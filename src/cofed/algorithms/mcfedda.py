@@ -1,6 +1,7 @@
 """MC-FedDA: multi-stage constrained federated dual averaging.
 
 Problem     min_w  sum_m pi_m F_m(w) + lambda R(w), high-dimensional
+When        the model is sparse or of low rank in high dimension, and its strength is known roughly.
 Stages      m = 0, 1, ...: C-FedDA with strength lambda_m and radius epsilon_m, restarted (all counters) from the
             output of the stage before: its average, or, with `last_share` 1, its last model
 Strengths   lambda_m = lambda_0 2^-m down to the target lambda, or a given list

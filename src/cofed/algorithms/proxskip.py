@@ -1,6 +1,8 @@
 """ProxSkip: proximal gradient descent that skips most of the communication (Scaffnew, with a regularizer).
 
 Problem     min_w  sum_m pi_m F_m(w) + psi(w), psi convex
+When        rounds cost more than local steps, every client takes part, and gradients are full: many local steps without
+            bias.
 Notation    gamma = client_lr, p the probability that all communicate after a step; a round ends with a communication,
             so the number T of its local steps is geometric: P(T = t) = p (1 - p)^(t - 1), the same for all clients
 Start       x_i = w_0, h_i = 0

@@ -1,6 +1,7 @@
 """PureLocal: every client trains alone.
 
 Problem     min_w  F_i(w) + psi(w)  over ||w|| <= radius, for each client i
+When        something to compare with is needed: what clients reach alone.
 Local       w_i <- P(prox_{eta_k psi}(w_i - eta_k G_k(w_i))), from the client's OWN last model, in every round that it
             takes part in, and once more, all clients, after the last; P projects on the ball
 Steps       eta_k = 1/(mu (k+1)), restarting in every round, or a given constant

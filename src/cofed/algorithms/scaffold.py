@@ -1,6 +1,7 @@
 """Scaffold: stochastic controlled averaging.
 
 Problem     min_w  sum_m pi_m F_m(w)   (psi = 0)
+When        there is no regularizer, clients differ and can keep state; they may be sampled.
 Local       y <- y - eta_c (G_k(y) - c_i + c), from y = x
 Client      c_i+ = c_i - c + (x - y_K)/(K eta_c)   (option II)
 Server      x <- x + eta_s mean_S(y_K - x),  c <- c + (1/M) sum_S (c_i+ - c_i); all c start at 0

@@ -1,6 +1,7 @@
 """S-DANE: proximal steps of every client towards the others, from a stabilised centre.
 
 Problem     min_w  sum_m pi_m F_m(w) + psi(w), F_m and psi convex
+When        clients are alike, or can solve their own problems well: few rounds, exact, nothing to tune.
 Look        v goes down, grad F_i(v) comes up: h_i = grad F_i(v) - grad F(v)
 Work        client: x_i = argmin F_i(x) - <h_i, x> + lambda/2 |x - v|^2 + psi(x), as well as
             |G_i - h_i + lambda (x_i - v)| <= lambda/2 |x_i - v| asks, G_i in the subdifferential of F_i + psi at x_i

@@ -18,6 +18,7 @@ FINE, MISSING, WRONG = "fine", "missing", "wrong"
 PURPOSES = {
     "flower": "fits and algorithms over a network",
     "privacy": "the accounting of differential privacy",
+    "formulas": "formulas as a step of a pipeline",
     "optimizers": "optimizers of optax at the server",
     "watch": "the page of cofed fit --watch",
     "data": "brain scans and HDF5 files",

@@ -1,6 +1,7 @@
 """DASM: distributed dual averaging of subgradients, the classical method by gossip.
 
 Problem     min_w  mean_m F_m(w) + psi(w), psi convex; node m talks to its neighbours only, after every step
+When        something to compare with is needed: the classical method, whose steps must shrink.
 Start       z^m = 0, t = 0
 Round       z^m <- sum_j u_jm z^j - G^m(x^m),  t <- t + 1,  alpha_t = a / sqrt(t + 1)
 Model       x = D_{alpha_t t}(grad h(w_0) + alpha_t z); also `average`, the mean of all x so far

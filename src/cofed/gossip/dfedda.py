@@ -1,6 +1,7 @@
 """DFedDA: decentralised dual averaging, with or without gradient tracking.
 
 Problem     min_w  mean_m F_m(w) + psi(w), psi convex; node m talks to its neighbours only
+When        there is no server and several local steps per message pay; take gradient_tracking=True where nodes differ.
 Start       z^m = grad h(w_0);  with tracking c^m = -G^m(w_0) + sum_j u_jm G^j(w_0) (one gradient, one exchange)
 Local       x = D_{elapsed + eta_c k}(z),  z <- z - eta_c (G_k(x) + c^m)
 Exchange    Delta^m = (z_K - z)/(K eta_c);  c^m <- c^m + Delta^m - sum_j u_jm Delta^j;

@@ -1,6 +1,7 @@
 """DFedMiD: decentralised mirror descent, Euclidean.
 
 Problem     min_w  mean_m F_m(w) + psi(w); node m talks to its neighbours only
+When        something to compare with is needed: what averaging sparse models does on a graph.
 Local       x <- D_{eta_c}(x - eta_c G_k(x)),  D_t = prox of t psi, from x = w^m
 Exchange    w^m <- D_{eta_s eta_c K}(sum_j u_jm (w^j + eta_s (x_K^j - w^j)))
 Model       of a node w^m, of the federation mean_m w^m

@@ -1,6 +1,7 @@
 """DScaffold: gradient tracking for smooth losses, Scaffold without a server.
 
 Problem     min_w  mean_m F_m(w)   (psi = 0); node m talks to its neighbours only
+When        there is no server and no regularizer, and several local steps per message pay.
 Start       x^m = w_0, c^m = 0
 Local       y <- y - eta_c (G_k(y) + c^m), from y = x^m
 Exchange    Delta^m = (y_K - x)/(K eta_c);  c^m <- c^m + Delta^m - sum_j u_jm Delta^j;

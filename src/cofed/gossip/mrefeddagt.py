@@ -1,6 +1,8 @@
 """MReFedDA-GT: multi-stage ReFedDA-GT, with a server or by gossip.
 
 Problem     min_w  mean_m F_m(w)   (psi = 0), the solution s-sparse
+When        the model is sparse in high dimension, and its sparsity and distance from the start are known roughly; with
+            a server or without.
 Stages      n = 0, 1, ...: ReFedDA-GT with Q_n = Q_0 2^-n, restarted (trackers back to 0) from the last stage's output;
             K_n = K g^n local steps of eta_c g^-n, so that K_n eta_n stays (Theorem C.2 has g = 2, the default is 1)
 Reference   liang2023, Algorithm 4, Theorem 6.1: the squared l1 error halves per stage.

@@ -1,6 +1,7 @@
 """NIDS: proximal gradient descent by gossip, exact, with a step that does not depend on the network.
 
 Problem     min_w  mean_m F_m(w) + psi(w), psi convex; node m talks to its neighbours only, after every step
+When        there is no server and the pooled answer is wanted: the first choice. Every node's model is sparse.
 Notation    W the gossip matrix, W~ = (I + W)/2; a = client_lr; g_k = G(x_k)
 Start       z_1 = x_0 - a g_0
 Round       z_{k+1} = z_k - x_k + W~ (2 x_k - x_{k-1} - a (g_k - g_{k-1}))

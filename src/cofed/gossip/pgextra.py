@@ -1,6 +1,7 @@
 """PG-EXTRA: the first exact proximal gradient method by gossip.
 
 Problem     min_w  mean_m F_m(w) + psi(w), psi convex; node m talks to its neighbours only, after every step
+When        something to compare with is needed: NIDS is the same idea with longer steps.
 Notation    W the gossip matrix, W~ = (I + W)/2; a = client_lr; g_k = G(x_k)
 Start       z_1 = W x_0 - a g_0
 Round       z_{k+1} = z_k - x_k + W~ (2 x_k - x_{k-1}) - a (g_k - g_{k-1})

@@ -1,6 +1,7 @@
 """ReFedDA-GT: restricted dual averaging with gradient tracking, with a server or by gossip.
 
 Problem     min_w  mean_m F_m(w)   (psi = 0), the solution s-sparse and within ||w - w_0||_q^2 <= Q
+When        as MReFedDAGT, where a good bound of the distance is known beforehand; else it is a stage of that.
 Point       x = w_0 + B(grad h*(z)),  B the rescaling into the q-norm ball of radius sqrt(Q)
 Start       z = 0, c = c^m = 0
 Local       z <- z - eta_c (G_k(x) - c^m + c)

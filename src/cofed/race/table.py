@@ -134,13 +134,11 @@ def section(costs: pd.DataFrame, problems: Mapping[str, RaceProblem]) -> str:
             BEGIN,
             which(costs, problems),
             "",
-            f"Derived by `cofed race` from {methods} methods on {count} problems (in brackets: how many are of a row's",
-            "kind), each method with the best of its own small grid of step sizes. A gap is the objective's to the",
-            f"optimum, relative to that at the start. A second name takes at most {WITHIN:g} times what the first",
-            "takes. Methods that give a model for each client (`FedProx`, `PureLocal`, `Alternative`) do not race.",
-            "The models are small (30 numbers): what `FedNewton` and `FedNL` send and compute grows with the square of "
-            "that.",
-            "How, with all figures: [docs/race](docs/race/README.md).",
+            f"Found by `cofed race` with {methods} methods on {count} small problems of 30 numbers (in brackets: how",
+            "many are of a row's kind), each method with the best of its own few step sizes. A gap is the objective's",
+            f"distance to the optimum, relative to that at the start; a second name takes at most {WITHIN:g} times",
+            "what the first takes. What `FedNewton` and `FedNL` send and compute grows with the square of the model.",
+            "All figures: [the race](docs/race/README.md).",
             END,
         ]
     )

@@ -2,15 +2,19 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.venv/installed: pyproject.toml
+.venv/cofed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+.venv/installed: .venv/cofed
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
 .PHONY: demo test test-slow browser test-browser test-network test-network-heart check format bench bench-peers race benchopt reproduce reproduce-full docs docs-serve test-docs test-package test-lowest lock site clean
 
-demo: .venv/installed          ## the curse of primal averaging, in under a minute
+demo: .venv/cofed              ## the curse of primal averaging, in under a minute
 	$(BIN)/cofed demo
 
 test: .venv/installed check    ## lint, types and every fast test

@@ -22,6 +22,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "plain_docstrings",
     "pages_from_code",
+    "cross_links",
 ]
 exclude_patterns = ["_build", "**/*.ipynb", "gallery/**/*.zip", "sg_execution_times.rst", "**/sg_execution_times.rst"]
 nitpicky = True
@@ -49,6 +50,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": ["gallery"],
     "filename_pattern": r"/plot_",
     "within_subsection_order": "FileNameSortKey",
+    "capture_repr": (),  # what is printed, and not what a line happens to return
     "abort_on_example_error": True,
     "only_warn_on_example_error": False,
     "show_signature": False,

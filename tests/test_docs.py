@@ -184,7 +184,8 @@ def test_the_head_of_an_algorithm_s_file_says_what_its_page_must(name, monkeypat
 
 
 SHELL = [page for page in PAGES if blocks(page, "sh")]
-PROGRAMS = {"cofed", "make", "pip", "python", "flower-superlink", "flower-supernode", "flwr", "export", "mkdir", "for"}
+FLOWER = {"flower-superlink", "flower-supernode", "flwr"}
+PROGRAMS = {"cofed", "make", "pip", "python", "source", "export", "mkdir", "for", *FLOWER}
 
 
 @pytest.mark.parametrize("page", SHELL)

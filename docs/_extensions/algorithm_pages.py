@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import writing
+from plain_docstrings import escaped
 
 import cofed
-from cofed.cli.algorithms import describe_all
+from cofed.cli.algorithms import PAPERS, describe_all
 
 # What each method is drawn with, on the problem below; one that must be given numbers and has no row stops the build.
 DRAWN = {
@@ -38,23 +39,41 @@ DRAWN = {
     "PGExtra": {"client_lr": 0.2},
     "ReFedDAGT": {"client_lr": 0.05, "radius_squared": 400.0, "sparsity": 5},
 }
+# Rows of a head that are sentences; the others are formulas, and shown as they stand.
+SENTENCES = ("When", "Method", "Wire", "Assumes", "Rounding", "Extension", "Compressed", "Reference", "Deviations")
+CITED = (
+    "Yuan, Zaheer, Reddi 2021, *Federated composite optimization*",
+    "Bao, Crawshaw, Luo, Liu 2022, *Fast composite optimization and statistical recovery in federated learning*",
+    "Liang et al. 2023, *Gradient tracking for high dimensional federated optimization*",
+    "Zhang, Hu, Johansson 2025, *Non-convex composite federated learning with heterogeneous data*",
+    "Chen, Zheng, Long, Su 2021, *A theorem of the alternative for personalized federated learning*",
+)
 ROW = re.compile(r"^(?P<key>[A-Z][\w -]*?)\s{2,}(?P<text>\S.*)$")
 
 
 def head(text: str) -> tuple[str, list[tuple[str, list[str]]], str]:
     """The first line of a file's head, its rows (key and lines), and the text after them."""
-    first, _, rest = text.partition("\n\n")
-    block, _, tail = rest.partition("\n\n")
+    first, *blocks = text.split("\n\n")
     rows: list[tuple[str, list[str]]] = []
-    for line in block.split("\n"):
-        found = ROW.match(line)
-        if found:
-            rows.append((found["key"], [found["text"]]))
-        elif rows:
-            rows[-1][1].append(line.strip())
-        else:
-            return first, [], rest
-    return first, rows, tail
+    tail = []
+    for block in blocks:
+        if not ROW.match(block.split("\n")[0]):
+            tail.append(block)
+            continue
+        for line in block.split("\n"):
+            found = ROW.match(line)
+            if found:
+                rows.append((found["key"], [found["text"]]))
+            else:
+                rows[-1][1].append(line.strip())
+    return first, rows, "\n\n".join(tail)
+
+
+def sentences(text: str) -> str:
+    """A text of a head as reStructuredText, with the papers' names in place of their keys."""
+    for key, name in PAPERS.items():
+        text = text.replace(key, name)
+    return escaped(text)
 
 
 def clients() -> cofed.Federation:
@@ -128,9 +147,12 @@ def page(info: dict, folder: Path) -> list[str]:
     lines = [*writing.title(info["name"]), said[0].upper() + said[1:], ""]
     lines += [".. rst-class:: algorithm", ""]
     for key, text in rows:
-        lines += [key, "   .. code-block:: text", "", *(f"      {line}" for line in text), ""]
+        if key in SENTENCES:
+            lines += [key, f"   {sentences(' '.join(text))}", ""]
+        else:
+            lines += [key, "   .. code-block:: text", "", *(f"      {line}" for line in text), ""]
     if tail:
-        lines += writing.literal(tail)
+        lines += [sentences(tail), ""]
     lines += [":doc:`What the symbols mean <index>`, and :doc:`when to take which method </choose>`.", ""]
     lines += writing.title("What it needs and sends", "-")
     lines += writing.table(
@@ -189,8 +211,10 @@ def write_all(folder: Path) -> None:
         "In the updates, `w` is the model, `F_m` the loss of client m with the weight `pi_m`, and `psi` the "
         "regularizer. `eta_c` and `eta_s` are the step sizes of client and server (`client_lr`, `server_lr`), `K` is "
         "the number of local steps, `G_k` the gradient on the batch of step k, `S` the clients of a round, and "
-        "`mean_S` their weighted mean. A vector has the size of the model; down is from the server to a client."
+        "`mean_S` their weighted mean. A vector has the size of the model; down is from the server to a client. "
+        "Where Hessians travel, vectors are counted for a model of 1,000 numbers."
     )
+    papers = [f"- {paper}." for paper in CITED]
     lines = [
         *writing.title("Algorithms"),
         text,
@@ -198,5 +222,9 @@ def write_all(folder: Path) -> None:
         symbols,
         "",
         *writing.table(["method", "what it does", "must be given", "vectors down / up", "paper"], rows),
+        "The five papers that cofed began with:",
+        "",
+        *papers,
+        "",
     ]
     writing.write(folder / "index.rst", [*lines, *writing.contents([one["name"].lower() for one in methods])])

@@ -9,6 +9,7 @@ from pathlib import Path
 import algorithm_pages
 import regularizer_pages
 import writing
+from plain_docstrings import escaped
 
 import cofed
 
@@ -21,6 +22,15 @@ ROOMS = {
     "Algorithms": ("cofed.algorithms", "cofed.gossip", "cofed.compressors"),
     "Regularizers and geometries": ("cofed.regularizers", "cofed.mirrors"),
     "Losses and models": ("cofed.losses", "cofed.models"),
+}
+ABOUT = {
+    "Running": "Pose a problem and run it: `cofed.Problem`, `cofed.run`, `cofed.tune`, results, pooled solutions.",
+    "Data": "`cofed.Federation`, and ways to deal pooled samples out to clients.",
+    "Algorithms": "Every method, with a server and without, what wraps them, and what your own derives from.",
+    "Regularizers and geometries": "Penalties and constraints with their proximal maps; mirrors.",
+    "Losses and models": "What is minimised, and of what: linear models, matrices, networks.",
+    "Studies and statistics": "Table 1, survival curves, meta-analysis, how different clients are, privacy.",
+    "Estimators": "scikit-learn's interface: `cofed.estimators`.",
 }
 # Modules that users import from: those that `cofed` has, and those that the pages name beside them.
 MODULES = (
@@ -43,6 +53,23 @@ MODULES = (
     "sites.policy",
     "sites.audit",
 )
+# Where an example of the gallery leads. Roles in its own text would stand unread in the notebook that is made of it.
+LEADS = {
+    "01_curse_of_primal_averaging": ("algorithms/fedmid", "algorithms/feddualavg", "results/README"),
+    "02_four_hospitals": ("estimators", "fit"),
+    "03_path_with_intervals": ("estimators",),
+    "04_cox_over_sites": ("survival",),
+    "05_low_rank_matrix": ("regularizers/nuclear",),
+    "06_fmri_weights": ("data", "results/README"),
+    "07_network_with_l1": ("algorithms/feddecouple", "regularizers/on"),
+    "08_gossip_on_six_graphs": ("algorithms/nids", "algorithms/index"),
+    "09_one_model_or_a_model_each": ("site-effects", "algorithms/alternative"),
+    "10_compression": ("compression",),
+    "12_privacy_against_error": ("privacy",),
+    "13_your_own_algorithm": ("adding-an-algorithm",),
+    "14_many_clients_on_disk": ("disk",),
+    "15_stragglers": ("runs",),
+}
 SHOWN = ("algorithms", "estimators", "gossip", "regularizers", "topologies")  # their names have pages already
 
 
@@ -64,9 +91,13 @@ def write_commands(path: Path) -> None:
     from cofed.cli import app
 
     runner = CliRunner()
-    lines = [*writing.title("Commands"), "What ``cofed COMMAND --help`` says.", ""]
+    lines = [
+        *writing.title("Commands"),
+        "What ``cofed COMMAND --help`` says. ``cofed --install-completion`` lets your shell complete all of it.",
+        "",
+    ]
     for words in every_command(get_command(app), []):
-        shown = runner.invoke(app, [*words, "--help"], color=False).output
+        shown = runner.invoke(app, [*words, "--help"], prog_name="cofed", color=False).output
         lines += [
             *writing.title(" ".join(["cofed", *words]), "-"),
             *writing.literal(without_colours(shown).strip("\n")),
@@ -96,19 +127,23 @@ def write_api(folder: Path) -> None:
     placed = {name for room in rooms.values() for name in room}
     rooms["Regularizers and geometries"].append("regularizers.AbstractNorm")
     rooms["Studies and statistics"] = [name for name in names if name not in placed and not name.startswith("__")]
-    pages = []
+    pages = {}
     for room, members in rooms.items():
-        pages.append(write_room(folder, room, [f"cofed.{name}" for name in members]))
-    pages.append(write_room(folder, "Estimators", [f"cofed.estimators.{name}" for name in cofed.estimators.__all__]))
-    pages += [write_module(folder, f"cofed.{module}") for module in MODULES]
+        pages[write_room(folder, room, [f"cofed.{name}" for name in members])] = ABOUT[room]
+    estimators = [f"cofed.estimators.{name}" for name in cofed.estimators.__all__]
+    pages[write_room(folder, "Estimators", estimators)] = ABOUT["Estimators"]
+    for module in MODULES:
+        said = (inspect.getdoc(importlib.import_module(f"cofed.{module}")) or "").split("\n")[0]
+        pages[write_module(folder, f"cofed.{module}")] = said
     modules = {name for name in cofed.__all__ if inspect.ismodule(getattr(cofed, name))}
     if lost := sorted(modules - {*MODULES, *SHOWN}):
         raise ValueError(f"docs/_extensions/pages_from_code.py: MODULES lacks {', '.join(lost)}")
     text = "Every public name, from its docstring. What is not here is private and may change."
-    listed = [f"- :doc:`{page}`" for page in pages]
-    writing.write(
-        folder / "index.rst", [*writing.title("API reference"), text, "", *listed, "", *writing.contents(pages)]
+    listed = writing.table(
+        ["page", "what is there"], [[f":doc:`{page}`", escaped(said)] for page, said in pages.items()]
     )
+    lines = [*writing.title("API reference"), text, "", *listed, *writing.contents(list(pages))]
+    writing.write(folder / "index.rst", lines)
 
 
 def home(name: str) -> str:
@@ -172,13 +207,26 @@ def skip_what_is_inherited(app, what, name, thing, skip, options) -> bool | None
     return True if (getattr(thing, "__module__", "") or "").startswith(("sklearn", "equinox", "pydantic")) else None
 
 
+def told_signature(app, what, name, thing, options, signature, returns):
+    """The signature of a class's `__init__` where its `__new__` hides it."""
+    if what != "class" or signature is None or "**given" not in signature:
+        return None
+    told = inspect.signature(thing)
+    bare = [one.replace(annotation=inspect.Parameter.empty) for one in told.parameters.values()]
+    return str(told.replace(parameters=bare, return_annotation=inspect.Signature.empty)), returns
+
+
 def point_inside(app, page: str, source: list[str]) -> None:
     """On the site, a page links to the site's form of a text that is elsewhere in the repository."""
     source[0] = source[0].replace("](../examples/hospitals/README.md)", "](hospitals.md)")
+    if page.startswith("gallery/plot_"):
+        leads = ", ".join(f":doc:`/{target}`" for target in LEADS[page.removeprefix("gallery/plot_")])
+        source[0] = source[0].replace(".. code-block:: Python", f"Read on: {leads}.\n\n.. code-block:: Python", 1)
 
 
 def setup(app):
     app.connect("autodoc-skip-member", skip_what_is_inherited)
+    app.connect("autodoc-process-signature", told_signature)
     app.connect("source-read", point_inside)
     app.connect("config-inited", write_pages)  # before Sphinx looks for its pages
     app.connect("autodoc-process-docstring", refuse_undocumented, priority=900)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import writing
+from plain_docstrings import escaped
 
 import cofed
 
@@ -30,7 +31,12 @@ DRAWN = {
     "Translated": (cofed.Translated(cofed.L1(1.0), np.array([1.0])), 1),
     "Sum": (None, None),
 }
-TRAITS = ("convex", "separable", "is_indicator", "weak_convexity")
+TRAITS = {
+    "convex": "convex",
+    "separable": "separable (acts on each coordinate alone)",
+    "is_indicator": "a constraint",
+    "weak_convexity": "weak convexity (0 where convex)",
+}
 
 
 def draw(name: str, target: Path) -> None:
@@ -81,16 +87,26 @@ def spectrum(axes, regularizer) -> None:
     axes.legend(frameon=False)
 
 
+def said(trait: bool | float) -> str:
+    """A trait in words."""
+    if isinstance(trait, bool):
+        return "yes" if trait else "no"
+    return f"{trait:.3g}"
+
+
+def first_line(name: str) -> str:
+    """What a regularizer's docstring begins with."""
+    return (inspect.getdoc(getattr(cofed, name)) or "").split("\n")[0]
+
+
 def page(name: str, folder: Path) -> list[str]:
     """The page of one regularizer."""
     kind = getattr(cofed, name)
-    lines = writing.title(name)
+    lines = [*writing.title(name), escaped(first_line(name)), ""]
     regularizer, _ = DRAWN[name]
     if regularizer is not None:
         drawn = writing.figure(folder, name, [Path(inspect.getfile(kind)), Path(__file__)], draw)
-        lines += writing.table(
-            [trait.replace("_", " ") for trait in TRAITS], [[str(getattr(regularizer, trait)) for trait in TRAITS]]
-        )
+        lines += writing.table(list(TRAITS.values()), [[said(getattr(regularizer, trait)) for trait in TRAITS]])
         caption = f"The proximal map with step 1 of `{regularizer!r}`.".replace("\n", " ")
         lines += [f".. figure:: figures/{drawn.name}", f"   :alt: The proximal map of {name}", "", f"   {caption}", ""]
     return [*lines, f".. autoclass:: cofed.{name}", "   :members: value, prox", "   :no-index:", ""]
@@ -100,17 +116,18 @@ def write_all(folder: Path) -> None:
     """The pages of all regularizers, and the one that lists them."""
     from cofed import regularizers
 
-    names = [name for name in regularizers.__all__ if not name.startswith("Abstract")]
+    names = sorted((name for name in regularizers.__all__ if not name.startswith("Abstract")), key=str.lower)
     missing = [name for name in names if name not in DRAWN]
     if missing:
         raise KeyError(f"docs/_extensions/regularizer_pages.py: DRAWN has no row for {', '.join(missing)}")
     for name in names:
         writing.write(folder / f"{name.lower()}.rst", page(name, folder))
-    first = {name: (inspect.getdoc(getattr(cofed, name)) or "").split("\n")[0] for name in names}
-    rows = [[f":doc:`{name} <{name.lower()}>`", f"``{first[name]}``"] for name in names]
+    rows = [[f":doc:`{name} <{name.lower()}>`", escaped(first_line(name))] for name in names]
     text = (
-        "They act on pytrees, jit, vmap and differentiate, and are useful on their own: "
-        "``value(w)``, ``prox(v, step)``, ``subgradient(w)``, the dual norm where there is one."
+        "The term psi(w) that makes a model sparse, of low rank or bounded. Each page shows the proximal map, which is "
+        "how the algorithms use it. They act on pytrees, work under jit, vmap and grad, and are useful on their own: "
+        "``value(w)``, ``prox(v, step)``, ``subgradient(w)``, the dual norm where there is one. "
+        "Which one to take: :doc:`how to choose </choose>`."
     )
     lines = [*writing.title("Regularizers"), text, "", *writing.table(["name", "what it is"], rows)]
     writing.write(folder / "index.rst", [*lines, *writing.contents([name.lower() for name in names])])

@@ -37,8 +37,8 @@ results = {
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
 for name, result in results.items():
     left.plot(result.history["round"], result.history["density"], label=name, color=cofed.plotting.colour(name))
-    right.semilogy(result.history["round"], result.history["loss"], label=name, color=cofed.plotting.colour(name))
-left.axhline(0.25, color="grey", linestyle=":")
+    right.plot(result.history["round"], result.history["loss"], label=name, color=cofed.plotting.colour(name))
+left.axhline(0.25, color="grey", linestyle=":", label="truth")
 left.set(xlabel="round", ylabel="density", ylim=(0, 1.05))
-right.set(xlabel="round", ylabel="loss")
-right.legend(frameon=False)
+right.set(xlabel="round", ylabel="loss", ylim=(0, None))
+left.legend(frameon=False)

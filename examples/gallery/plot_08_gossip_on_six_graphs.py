@@ -2,7 +2,8 @@
 Gossip on six graphs
 ====================
 
-No server: nodes talk to their neighbours only. The better the graph mixes, the fewer rounds an exact method needs.
+No server: nodes talk to their neighbours only. The better the graph mixes, the fewer rounds an exact method needs:
+the second eigenvalue of its gossip matrix is near 0 on a good graph and near 1 on a bad one.
 """
 
 import matplotlib.pyplot as plt
@@ -31,9 +32,10 @@ graphs = {
 }
 
 # %%
-# NIDS takes one step per round, of a size that no graph makes smaller, and every node ends with the pooled optimum.
+# NIDS takes one step per round, of a size that no graph makes smaller, and every node ends
+# with the pooled optimum.
 
-figure, axes = plt.subplots(figsize=(6.5, 3.6), layout="constrained")
+figure, axes = plt.subplots(figsize=(7.5, 3.6), layout="constrained")
 for name, graph in graphs.items():
     result = cofed.run(
         problem, federation, cofed.NIDS(client_lr=0.3), topology=graph, rounds=300, local_steps=1, progress=False
@@ -41,4 +43,4 @@ for name, graph in graphs.items():
     gap = np.maximum(result.history["objective"] - best, 1e-15)
     axes.semilogy(result.history["round"], gap, label=f"{name} ({graph.second_eigenvalue:.2f})")
 axes.set(xlabel="round", ylabel="objective - optimum")
-axes.legend(frameon=False, title="graph (second eigenvalue)")
+axes.legend(frameon=False, title="graph (second eigenvalue)", loc="center left", bbox_to_anchor=(1, 0.5))

@@ -23,6 +23,6 @@ for name, method in methods.items():
     result = cofed.run(problem, data.federation, method, rounds=150, local_steps=5, progress=False)
     table = result.history.to_pandas()
     sent = np.maximum(table["bytes_up"].to_numpy() / 1e6, 1e-4)
-    axes.loglog(sent, table["objective"], label=name)
+    axes.semilogx(sent, table["objective"], label=name)
 axes.set(xlabel="megabytes sent by all clients", ylabel="objective")
 axes.legend(frameon=False)

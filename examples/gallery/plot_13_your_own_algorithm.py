@@ -58,6 +58,6 @@ problem = cofed.Problem(cofed.Linear(), cofed.Squared(half=False))
 figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
 for method in (cofed.FedAvg(client_lr=0.005), Momentum(client_lr=0.005)):
     result = cofed.run(problem, data.federation, method, rounds=60, local_steps=5, progress=False)
-    axes.semilogy(result.history["round"], result.history["objective"], label=method.name)
+    axes.plot(result.history["round"], result.history["objective"], label=method.name)
 axes.set(xlabel="round", ylabel="objective")
 axes.legend(frameon=False)

@@ -3,7 +3,7 @@ More clients than fit into memory
 =================================
 
 A Parquet file of many clients stays on disk; a round reads those that take part. Here 20,000 clients of five
-samples; a million are the same lines (see the page on clients on disk for what they take).
+samples; a million are the same lines.
 """
 
 import tempfile

@@ -3,7 +3,7 @@ Stragglers
 ==========
 
 Where some clients are much slower than others, a synchronous round takes as long as the slowest. On a clock
-(:class:`cofed.Clock`) every client works all the time, and a round ends when the first few have answered; late updates
+(``cofed.Clock``) every client works all the time, and a round ends when the first few have answered; late updates
 count less.
 """
 

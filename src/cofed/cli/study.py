@@ -222,7 +222,7 @@ def checked(study: Path, data: Path, site: str | None, policy: Path | None) -> "
     for note in foreseen.notes:
         say(f"Note: {note}.")
     many = len(wanted.variables)
-    say(f"{data} fits the study {wanted.name}: {len(table.frame)} rows, {many} variable{'s' if many > 1 else ''}.")
+    say(f"{data} fits the study '{wanted.name}': {len(table.frame)} rows, {many} variable{'s' if many > 1 else ''}.")
     return wanted, foreseen.findings
 
 

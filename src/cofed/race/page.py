@@ -32,7 +32,8 @@ def write(
         ("Without a server", "profiles-graph.png", costs.loc[on_graph, :]),
     ):
         if not part.empty:
-            title = f"{words}: {len(set(part['problem']))} problems, {len(set(part['algorithm']))} methods"
+            count = len(set(part["problem"]))
+            title = f"{words}: {count} problem{'s' * (count > 1)}, {len(set(part['algorithm']))} methods"
             profiles.draw(part, GAPS, COSTS, title, folder / name)
             figures.append(f"### {words}\n\n![Performance profiles]({name})")
     path = folder / "README.md"
@@ -73,7 +74,11 @@ def sections(
         f"{table.WITHIN:g} times as much. The gap is the smallest that some method reaches on every problem of the "
         "row. The README's table is this one, and a test holds it to the numbers.",
         table.which(costs, problems),
-        *(part for gap in GAPS for part in (f"At a gap of {gap:.0e}:", table.which(costs, problems, gap))),
+        *(
+            part
+            for gap in GAPS
+            for part in (f"At a gap of {gap:.0e}:".replace("e-0", "e-"), table.which(costs, problems, gap))
+        ),
         "## Performance profiles",
         "The height of a curve at x is the part of the problems on which the method took at most x times what the best "
         "method took (Dolan and Moré 2002). A method that never comes within the gap, or does not fit, counts as "

@@ -51,10 +51,10 @@ def job(name):
     federation = cofed.Federation.from_arrays(list(zip(X, y, strict=True)))
     regularizer = cofed.Zero() if "zero" in algorithm.needs else cofed.L1(0.1)
     problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), regularizer)
-    calls = []
+    calls, run = [], cofed.run  # loaded before the clock starts
     for _ in range(2):
         began = time.perf_counter(), time.process_time()
-        cofed.run(problem, federation, algorithm, rounds=4, local_steps=schedule(algorithm), progress=False, **more)
+        run(problem, federation, algorithm, rounds=4, local_steps=schedule(algorithm), progress=False, **more)
         calls.append([time.perf_counter() - began[0], time.process_time() - began[1]])
     print(json.dumps(calls))
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from cofed._util import programs
+from cofed._util import programs, scalars
 
 RUN = """
 import sys, warnings
@@ -22,6 +23,22 @@ hits = []
 jax.monitoring.register_event_listener(lambda event, **kw: hits.append(event) if "cache_hits" in event else None)
 result = cofed.run(cofed.Problem(), federation, cofed.FedAvg(0.5), rounds=2)
 print(jax.config.jax_compilation_cache_dir, len(hits), float(result.model.coef.sum()))
+"""
+
+
+COUNTED = """
+import jax, numpy as np, cofed
+made = []
+compiled = lambda event, seconds, **about: made.append(about) if "backend_compile_duration" in event else None
+jax.monitoring.register_event_duration_secs_listener(compiled)
+federation = cofed.Federation.from_arrays([(np.eye(3, dtype=np.float32), np.ones(3, np.float32))] * 4)
+problem = cofed.Problem(cofed.Linear(), cofed.Squared(), cofed.L1(0.1))
+cofed.run(problem, federation, cofed.FedAvg(0.1), rounds=2)
+print(len(made))
+made.clear()
+ring = cofed.topologies.ring(4)
+cofed.run(problem, federation, cofed.DFedDA(0.1, gradient_tracking=True), rounds=2, topology=ring)
+print(len(made))
 """
 
 
@@ -41,12 +58,12 @@ def untouched(monkeypatch):
     programs.keep_programs.cache_clear()
 
 
-def started(cache: Path | str, **more: str) -> list[str]:
-    """What a run in a process of its own prints: the folder, how many programs came from disk, a number."""
+def started(cache: Path | str, code: str = RUN, **more: str) -> list[str]:
+    """What a process of its own prints; by default of one run: the folder, how many programs came from disk, a number."""
     keys = ("JAX_COMPILATION_CACHE_DIR", "XLA_FLAGS")
     env = {name: value for name, value in os.environ.items() if name not in keys} | more
     done = subprocess.run(
-        [sys.executable, "-c", RUN], env=env | {"COFED_CACHE": str(cache)}, capture_output=True, text=True
+        [sys.executable, "-c", code], env=env | {"COFED_CACHE": str(cache)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
@@ -66,6 +83,26 @@ def test_the_second_process_takes_every_program_from_disk(tmp_path):
         entry.write_bytes(entry.read_bytes()[:10])
     broken = started(tmp_path / "c")  # warnings are errors there
     assert broken[1:] == ["0", total]
+
+
+def test_a_run_compiles_few_programs(tmp_path):
+    """Every operation outside of one is a program of its own, which takes longer to compile than to write here: the
+    seed's key (2), the start of everybody along a graph, the state, the rounds and, by gossip, the nodes and the model.
+    """
+    with_server, along_a_graph = map(int, started(tmp_path, COUNTED))
+    assert with_server <= 4
+    assert along_a_graph <= 6
+
+
+def test_what_becomes_an_array_is_a_copy():
+    """JAX may work on the very memory that it is given: changing that later must not change a federation."""
+    raw = np.zeros(1000 + 16)
+    aligned = raw[(-raw.ctypes.data % 64) // 8 :][:1000]
+    made = [scalars.as_array(aligned), scalars.constant(aligned, aligned.dtype)]
+    aligned[:] = 1
+    for array in made:
+        assert not np.asarray(array).any()
+    assert scalars.as_array(made[0]) is made[0]
 
 
 def test_the_switch_and_settings_of_the_users_own_stand(tmp_path):

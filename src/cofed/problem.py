@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Num, PyTree, Scalar
 from cofed._util import checks, trees
 from cofed._util.checks import shown
 from cofed._util.contracts import adopted, lacking
-from cofed._util.scalars import is_numbers
+from cofed._util.scalars import as_array, is_numbers
 from cofed._util.types import Given
 from cofed.federation.base import AbstractFederation
 from cofed.losses import AbstractLoss, FunctionLoss, Squared
@@ -171,7 +171,7 @@ class Problem(eqx.Module):
         outputs = self.loss.outputs(federation.labels())
 
         def fresh() -> PyTree:
-            return self.model.init(jax.random.key(seed), jnp.asarray(x), several if outputs is None else outputs)
+            return self.model.init(jax.random.key(seed), as_array(x), several if outputs is None else outputs)
 
         # Of a given start only the shapes are compared: the draws of a network would take seconds to compile.
         return fresh() if w0 is None else like(jax.eval_shape(fresh), w0)

@@ -12,6 +12,7 @@ from cofed._util.checks import shown
 
 # The types that a name may have. Each turns into a text that still says what it was.
 NAME_TYPES = (str, int, float, tuple, np.integer, np.floating, datetime.date, np.datetime64)
+NUMBERS = re.compile(r"([0-9]+)")
 LISTED = 10  # the most names that a sentence lists
 
 
@@ -32,7 +33,10 @@ def natural(name: str) -> bytes:
     sorts below anything that could follow in a longer name, and each number starts with its length. The name itself
     comes last and breaks ties such as "1" and "01".
     """
-    parts = re.split(r"([0-9]+)", name)
+    if name.isascii() and name.isdigit():  # the same key, sooner: a million names are often a million numbers
+        digits = name.lstrip("0")
+        return f"\x00\x01\x01{chr(len(digits))}{digits}\x00\x01\x00{name}".encode()
+    parts = NUMBERS.split(name)
     for i, part in enumerate(parts):
         if i % 2:
             digits = part.lstrip("0")

@@ -29,8 +29,22 @@ def optional_number(value: Given[Hyperparameter | None]) -> Hyperparameter | Non
 
 
 def constant(value: object, dtype: npt.DTypeLike) -> Array:
-    """The number as an array of a program's arguments. `jnp.asarray` would compile a program of its own for it."""
-    return jax.device_put(np.asarray(value, dtype))
+    """The numbers as an array of a program's arguments. `jnp.asarray` would compile a program of its own for them."""
+    return jax.device_put(np.array(value, dtype))  # a copy: JAX may work on the very memory that it is given
+
+
+def zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+    """`jnp.zeros`, without a program for every shape."""
+    return jax.device_put(np.zeros(shape, dtype))
+
+
+def as_array(value: npt.ArrayLike) -> Array:
+    """A field converter: `jnp.asarray`, without a program for every shape of a NumPy array.
+
+    >>> as_array(np.arange(3)).tolist()
+    [0, 1, 2]
+    """
+    return constant(value, value.dtype) if type(value) is np.ndarray else jnp.asarray(value)
 
 
 def known(value: object) -> bool:

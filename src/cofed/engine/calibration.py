@@ -16,7 +16,7 @@ from cofed.engine.chunk_loop import glance, looked_at, run_chunk, schedule_of
 from cofed.engine.execution import Chunk, begin_stage, count_first, failed, first_row, next_pace, record, schedule
 from cofed.engine.grid_rounds import Chosen, advance_some, begin_together
 from cofed.engine.history import Log
-from cofed.engine.job import Job, ReadyStage
+from cofed.engine.job import Job, program_of
 from cofed.engine.state import copies
 
 NEVER = 2**30  # rounds between evaluations, for none at all
@@ -39,14 +39,9 @@ class Calibration:
     columns: int  # of the history
 
 
-def program_of(stage: ReadyStage) -> Hashable:
-    """What tells programs apart: stages that agree in this run the same one."""
-    return stage.task.plan, jax.tree.structure(stage.task.algorithm)
-
-
 def stages_by_program(job: Job) -> dict[Hashable, int]:
     """The number of the first stage that runs each program."""
-    return {program_of(stage): number for number, stage in reversed([*enumerate(job.stages)])}
+    return {program_of(stage.task): number for number, stage in reversed([*enumerate(job.stages)])}
 
 
 def resident_with_programs() -> int:

@@ -15,6 +15,7 @@ from jaxtyping import PyTree
 
 from cofed._util import trees
 from cofed._util.caller import raised_at
+from cofed._util.scalars import constant
 from cofed.algorithms.base import AbstractAlgorithm, AbstractGossipAlgorithm, AbstractServerAlgorithm
 from cofed.algorithms.probe import Probe
 from cofed.federation import AbstractFederation
@@ -107,7 +108,7 @@ def check_gradient(problem: Problem, federation: AbstractFederation, start: PyTr
 def check_regularizer(problem: Problem, start: PyTree, with_subgradient: bool) -> None:
     """The regularizer must have one value at the model, and a prox that is a model again."""
     psi, name = problem.regularizer, problem.regularizer.title
-    step = jnp.ones((), trees.dtype(start))
+    step = constant(1, trees.dtype(start))
     maps: dict[str, Callable[[PyTree], PyTree]] = {"prox(v, step)": lambda w: psi.prox(w, step)}
     if with_subgradient:
         maps["subgradient(w)"] = psi.subgradient

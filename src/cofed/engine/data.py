@@ -9,6 +9,7 @@ import numpy.typing as npt
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, Num, PyTree
 
+from cofed._util.scalars import constant
 from cofed.engine import collectives
 from cofed.federation import Federation
 from cofed.federation.rows import Tiers, starts_of
@@ -119,7 +120,7 @@ def data_of(
     """A federation's arrays, as they lie: nothing is copied. See `Data` for the arguments."""
     rows, starts = federation.rows, None
     if rows.tiers is not None:
-        starts = jnp.asarray(starts_of(np.asarray(federation.sizes)), jnp.int32)
+        starts = constant(starts_of(np.asarray(federation.sizes)), jnp.int32)
     arrays = (rows.X, rows.y, federation.sizes, federation.ids, federation.weights(weights))
     return Data(*arrays, federation.draw, owners, places, tiers=rows.tiers, starts=starts)
 

@@ -9,7 +9,7 @@ import pandas as pd
 from jaxtyping import PyTree
 
 from cofed._util.caller import warn_caller
-from cofed.engine.chunk_loop import conclude, personal
+from cofed.engine.chunk_loop import conclude, model_and_average, personal
 from cofed.engine.debug import OneByOne
 from cofed.engine.history import NOT_FINITE, History, LeftOut, Log, Outcome, Result
 from cofed.engine.job import Job, ReadyStage
@@ -73,7 +73,7 @@ def usual_start(job: Job, column: str) -> float:
     task, key = job.stages[0].task, jax.random.key(job.spec.seed)
     starts = task.spread_start(job.spec.default_start())
     state = job.storage.enter(task, starts, key, jax.numpy.zeros((), "int32"))
-    return float(job.storage.look(task, state)[column])
+    return float(np.asarray(job.storage.look(task, state)[column]))
 
 
 def judge(job: Job, state: State, log: Log) -> Outcome:
@@ -137,9 +137,9 @@ def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome
     ready = lambda w: job.spec.problem.ready(to_numpy(w))  # noqa: E731
     last = end_of_clients(job, stage, state, log, debug)
     state, here = gathered(job, state), stage.here
-    average = here.average(state)
+    model, average = model_and_average(here, state)
     return Result(
-        model=ready(here.model(state)),
+        model=ready(model),
         history=log.history,
         outcome=outcome,
         communication=here.communication((stage.down, stage.up), (log.down, log.up)),

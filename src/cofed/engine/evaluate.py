@@ -51,6 +51,7 @@ def over(f: Callable[..., PyTree], X: Array, y: Array, share: Array, rows: int =
     if blocks == 1:
         return f(X, y, share)
 
+    @functools.partial(jax.jit, inline=True)  # traced once for its shapes and for the sum
     def block(i):
         # The last block begins early enough to be full; what an earlier block counted already counts 0 in it.
         start = jnp.minimum(i * rows, total - rows)

@@ -18,7 +18,7 @@ from cofed._util import trees
 from cofed._util.scalars import constant
 from cofed.engine.callbacks import Listeners
 from cofed.engine.checkpoint import CheckpointStore
-from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule, schedule_of
+from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule, model_and_average, next_start, schedule_of
 from cofed.engine.ending import failed, finish, gathered, judge, rounds_done, to_numpy
 from cofed.engine.history import LeftOut, Log, Result
 from cofed.engine.job import Job, ReadyStage, linear_algebra
@@ -162,7 +162,7 @@ def conclude_run(job: Job, state: State, log: Log, conduct: Conduct) -> Result:
 def next_stage(job: Job, number: int, state: State, log: Log) -> State:
     """The state before a later stage, from what the one before hands over."""
     before = gathered(job, state)
-    starts = job.stages[number - 1].here.next_start(before)
+    starts = next_start(job.stages[number - 1].here, before)
     state = fresh_state(job, job.stages[number].task, starts, before.key, int(state.round))
     count_first(job, job.stages[number], state, log)
     return state
@@ -179,7 +179,7 @@ def first_row(job: Job, state: State, log: Log, values: Mapping[str, npt.ArrayLi
     count_first(job, stage, state, log)
     add_row(log, 0, values, participants=0, stage=0, seconds=0.0)
     if stage.task.recording.keep_models:
-        keep_model(job, log, 0, to_numpy(stage.here.model(gathered(job, state))))
+        keep_model(job, log, 0, model_of(job, stage, state))
 
 
 def count_first(job: Job, stage: ReadyStage, state: State, log: Log) -> None:
@@ -195,7 +195,12 @@ def close(job: Job, number: int, state: State, log: Log) -> None:
     if log.history.rows[-1]["round"] < done:
         add_row(log, done, job.storage.look(task, state), task.plan.participants, number, log.seconds)
         if job.watched:
-            log.unseen[done] = job.spec.problem.ready(to_numpy(stage.here.model(gathered(job, state))))
+            log.unseen[done] = job.spec.problem.ready(model_of(job, stage, state))
+
+
+def model_of(job: Job, stage: ReadyStage, state: State) -> PyTree:
+    """The model of a state, as NumPy arrays."""
+    return to_numpy(model_and_average(stage.here, gathered(job, state))[0])
 
 
 def keep_model(job: Job, log: Log, round: int, model: PyTree) -> None:
@@ -209,7 +214,7 @@ def keep_model(job: Job, log: Log, round: int, model: PyTree) -> None:
 def compile_now(job: Job, stage: ReadyStage, state: State) -> float:
     """Compile the loop by asking it for no rounds, and say how long that took."""
     began = time.perf_counter()
-    none = schedule_of(job.spec, int(state.round), jnp.asarray(False))
+    none = schedule_of(job.spec, int(state.round), constant(False, bool))
     jax.block_until_ready(job.storage.advance(stage.task, state, everywhere(stage.task, none)))
     return time.perf_counter() - began
 

@@ -14,10 +14,10 @@ from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.batches import AbstractBatches
 from cofed.clocks import Clock
-from cofed.engine.calibration import Calibration, calibrate, program_of, stages_by_program
+from cofed.engine.calibration import Calibration, calibrate, stages_by_program
 from cofed.engine.grid import state_shapes
 from cofed.engine.history import History, Log
-from cofed.engine.job import Job, linear_algebra, prepare
+from cofed.engine.job import Job, linear_algebra, prepare, program_of
 from cofed.engine.spec import RunSpec, check_kinds, checked_metrics
 from cofed.engine.spreading import spread
 from cofed.federation import Federation
@@ -292,7 +292,7 @@ def combined(job: Job, start: PyTree, measured: Mapping[Hashable, Calibration], 
     data = trees.nbytes((task.data, task.held_out))
     plan, total, on_wire, done = task.plan, 0.0, 0.0, 0
     for stage in job.stages:
-        mine = measured[program_of(stage)]
+        mine = measured[program_of(stage.task)]
         total += (stage.end - done) * mine.seconds_per_round
         on_wire += (stage.end - done) * mine.messages * (stage.down + stage.up) + mine.first_bytes
         done = stage.end

@@ -147,6 +147,8 @@ class GossipTask(AbstractTask[AbstractGossipAlgorithm]):
         return Messages((), up, w0 if self.algorithm.exchanges_first else ())
 
     def first_messages(self, state: State) -> int:
+        if self.failure is None:
+            return 2 * self.links.first.shape[0]
         key = sampling.round_key(state.key, -1 - state.begun)
         return 2 * int(jnp.sum(self.alive(key, jnp.ones(self.links.nodes, bool))))
 

@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from cofed._util.scalars import constant
 from cofed.engine.collectives import total
 from cofed.gossip.topologies import Topology
 
@@ -83,11 +84,11 @@ def halo_links(topology: Topology, dtype: np.dtype, mesh: Mesh) -> HaloLinks:
     for d in range(devices):
         mine = np.flatnonzero(home == d)
         own[d, : len(mine)], other[d, : len(mine)], edge[d, : len(mine)] = ends[mine] % here, place[mine], numbers[mine]
-    number = lambda a: jnp.asarray(a, jnp.int32)  # noqa: E731
+    number = lambda a: constant(a, jnp.int32)  # noqa: E731
     return HaloLinks(
         number(topology.first),
         number(topology.second),
-        jnp.asarray(topology.weight, dtype),
+        constant(topology.weight, dtype),
         number(own),
         number(other),
         number(edge),

@@ -1,8 +1,9 @@
 """Where a run's data lie: the contract of a storage, and the storage in memory, of one device or of several."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy.typing as npt
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from cofed.engine.chunk_loop import ChunkRecords, ChunkSchedule, enter, glance, looked_at, run_chunk
@@ -20,7 +21,7 @@ class AbstractStorage(ABC):
         """The state before a stage's first round."""
 
     @abstractmethod
-    def look(self, task: AbstractTask, state: State) -> dict[str, Array]:
+    def look(self, task: AbstractTask, state: State) -> Mapping[str, npt.ArrayLike]:
         """The row of the present model."""
 
     @abstractmethod
@@ -48,7 +49,7 @@ class InMemory(AbstractStorage):
     def enter(self, task: AbstractTask, starts: PyTree, key: PRNGKeyArray, round: Array) -> State:
         return enter(task, *everywhere(task, (starts, key, round)))
 
-    def look(self, task: AbstractTask, state: State) -> dict[str, Array]:
+    def look(self, task: AbstractTask, state: State) -> Mapping[str, npt.ArrayLike]:
         return looked_at(self.advance(task, state, everywhere(task, glance())))
 
     advance = staticmethod(run_chunk)

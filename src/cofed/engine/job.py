@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Hashable
 from typing import TypeVar, cast
 
 import jax
@@ -78,15 +79,23 @@ def prepare(spec: RunSpec, watched: bool = False) -> Job:
         "recording": recording(spec, watched, plan, start, most),
         "batches": traced(spec.batches, data.dtype),
     }
-    stages, end = [], 0
+    stages, end, sizes = [], 0, {}
     for stage in spec.algorithm.stages(spec.problem, spec.rounds, spec.local_steps):
         here = dataclasses.replace(make_task(spec, stage, start, data), **measuring)
         compatibility.check_batches(here)
-        down, up, first = here.message_bytes(start)
+        kind = program_of(here)
+        if kind not in sizes:
+            sizes[kind] = here.message_bytes(start)
+        down, up, first = sizes[kind]
         compatibility.check_memory(here, spec, start, up)
         end += stage.rounds
         stages.append(ReadyStage(on_mesh(here, spec, spread), here, end, down, up, first))
     return Job(spec, storage, stages, watched)
+
+
+def program_of(task: AbstractTask) -> Hashable:
+    """What tells the programs of a run's stages apart: those that agree in this run the same one."""
+    return task.plan, jax.tree.structure(task.algorithm)
 
 
 def linear_algebra(spec: RunSpec) -> contextlib.AbstractContextManager:
@@ -131,10 +140,10 @@ def lay(spec: RunSpec, plan: Plan) -> tuple[AbstractStorage, Data, int]:
     if isinstance(federation, DiskFederation):
         return OnDisk(spec, federation, plan), example(federation), rounds_of(federation, plan)
     assert isinstance(federation, Federation)
-    places = jnp.asarray(spec.order, jnp.int32)
+    places = constant(spec.order, jnp.int32)
     data = data_of(federation, spec.weights, places=places)
     if spec.steps_by_client is not None:
-        data = dataclasses.replace(data, steps=jnp.asarray(spec.steps_by_client, jnp.int32))
+        data = dataclasses.replace(data, steps=constant(spec.steps_by_client, jnp.int32))
     return InMemory(), data, CHUNK
 
 
@@ -161,7 +170,7 @@ def owners(federation: AbstractFederation, evaluation: Federation) -> Array | No
     places = {name: m for m, name in enumerate(federation.names)}
     if not set(evaluation.names) <= set(places):
         return None
-    return jnp.asarray([places[name] for name in evaluation.names], jnp.int32)
+    return constant([places[name] for name in evaluation.names], jnp.int32)
 
 
 def make_task(spec: RunSpec, stage: Stage, start: PyTree, data: Data) -> AbstractTask:
@@ -184,7 +193,7 @@ def make_task(spec: RunSpec, stage: Stage, start: PyTree, data: Data) -> Abstrac
         compatibility.check_mean(task, start)
         compatibility.check_sampler(task, start)
         return task
-    failure = jnp.asarray(spec.link_failure, dtype) if spec.link_failure else None
+    failure = constant(spec.link_failure, dtype) if spec.link_failure else None
     method = cast(AbstractGossipAlgorithm, algorithm)
     return GossipTask(method, posed, data, plan, links=links(spec.topology, dtype), failure=failure)
 

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Num
 
 from cofed._util import cores, machine, naming
 from cofed._util.checks import shown
+from cofed._util.scalars import as_array
 from cofed._util.types import Given
 from cofed.federation import arrays, rows
 from cofed.federation.arrays import Pair
@@ -66,8 +67,8 @@ class Federation(eqx.Module, Loaders, AbstractSplittable):
     """
 
     rows: Rows
-    sizes: Int[Array, " clients"] = eqx.field(converter=jnp.asarray)  # type: ignore[override]
-    ids: Int[Array, " clients"] = eqx.field(converter=jnp.asarray)
+    sizes: Int[Array, " clients"] = eqx.field(converter=as_array)  # type: ignore[override]
+    ids: Int[Array, " clients"] = eqx.field(converter=as_array)
     names: tuple[str, ...] = eqx.field(static=True)  # type: ignore[override]
     feature_names: tuple[str, ...] | None = eqx.field(static=True, default=None)  # type: ignore[override]
     draw: Draw | None = eqx.field(static=True, default=None)  # type: ignore[override]
@@ -203,7 +204,7 @@ class Federation(eqx.Module, Loaders, AbstractSplittable):
             raise ValueError(f"the clients' labels together: {reason}")
 
     def weights(self, kind: Given[str | npt.ArrayLike] = "uniform") -> Float[Array, " clients"]:
-        return jnp.asarray(normalized_weights(kind, np.asarray(self.sizes), self.dtype))
+        return as_array(normalized_weights(kind, np.asarray(self.sizes), self.dtype))
 
     def mask(self) -> Bool[Array, "clients n_max"]:
         """True where a sample of the stacks `X` and `y` is real, False where it is padding.

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Float, Num
 
 from cofed._util import machine
+from cofed._util.scalars import as_array
 
 PADDING = 2.0  # a stack may have at most this many times the rows of the data
 SLACK = 1.5  # tiers are merged while, padded, they have at most this many times the rows of the data
@@ -28,8 +28,8 @@ class Rows(eqx.Module):
     padding; `tiers` then groups the clients by size, so that work on whole clients pads each to its tier's width only.
     """
 
-    X: Float[Array, "..."] = eqx.field(converter=jnp.asarray)
-    y: Num[Array, "..."] = eqx.field(converter=jnp.asarray)
+    X: Float[Array, "..."] = eqx.field(converter=as_array)
+    y: Num[Array, "..."] = eqx.field(converter=as_array)
     tiers: Tiers | None = eqx.field(static=True, default=None)  # None: a stack
 
     @property

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from cofed._util import checks
+from cofed._util.scalars import zeros
 from cofed.models.base import AbstractModel, Sample
 
 
@@ -48,7 +49,7 @@ class Linear(AbstractModel):
                 "use Trace(d1, d2) for matrices or flatten them"
             )
         tail = () if outputs is None else (outputs,)
-        return Weights(jnp.zeros(x.shape + tail, x.dtype), jnp.zeros(tail, x.dtype) if self.intercept else None)
+        return Weights(zeros(x.shape + tail, x.dtype), zeros(tail, x.dtype) if self.intercept else None)
 
     def __call__(self, w: Weights, x: Sample) -> Float[Array, "..."]:
         if x.ndim != 1:  # a product with an array of higher rank would be something else
@@ -99,8 +100,8 @@ class Trace(AbstractModel):
                 f"Trace({self.d1}, {self.d2}) expects samples of shape ({self.d1}, {self.d2}) and a loss of one "
                 f"output, got samples of shape {x.shape} and {outputs or 1} outputs"
             )
-        intercept = jnp.zeros((), x.dtype) if self.intercept else None
-        return Weights(jnp.zeros((self.d1, self.d2), x.dtype), intercept)
+        intercept = zeros((), x.dtype) if self.intercept else None
+        return Weights(zeros((self.d1, self.d2), x.dtype), intercept)
 
     def __call__(self, w: Weights, x: Sample) -> Float[Array, ""]:
         # Flattened, so that a batch of predictions is one matrix-vector product.

@@ -115,11 +115,13 @@ def put(source: Source, census: Census, place: Path, tell: Tell) -> np.ndarray:
                 samples = source.samples(block, owners)
                 labels.add(samples["y"])
                 whose = np.array([census.ids[name] for name in owners.names])[owners.codes]
-                order = np.argsort(whose, kind="stable")
-                there, first, many = np.unique(whose[order], return_index=True, return_counts=True)
-                to = np.repeat(cursor[there] - first, many) + np.arange(len(order))
+                if (np.diff(whose) < 0).any():
+                    order = np.argsort(whose, kind="stable")
+                    whose, samples = whose[order], samples[order]
+                there, first, many = np.unique(whose, return_index=True, return_counts=True)
+                to = np.repeat(cursor[there] - first, many) + np.arange(len(whose))
                 cursor[there] += many
-                write(to, samples[order])
+                write(to, samples)
             tell(block.num_rows)
     return labels.found()
 

@@ -7,6 +7,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from cofed._util.scalars import constant
 from cofed.gossip.topologies.topology import Topology
 
 
@@ -71,11 +72,11 @@ def links(topology: Topology, dtype: DTypeLike) -> Links:
     if kind == "rows":
         neighbour[ends[order], column] = others[order]
         edge[ends[order], column] = numbers[order]
-    number = lambda a: jnp.asarray(a, jnp.int32)  # noqa: E731
+    number = lambda a: constant(a, jnp.int32)  # noqa: E731
     return Links(
         number(topology.first),
         number(topology.second),
-        jnp.asarray(topology.weight, dtype),
+        constant(topology.weight, dtype),
         number(neighbour),
         number(edge),
         nodes,

@@ -59,7 +59,7 @@ def untouched(monkeypatch):
 
 
 def started(cache: Path | str, code: str = RUN, **more: str) -> list[str]:
-    """What a process of its own prints; by default of one run: the folder, how many programs came from disk, a number."""
+    """What a process prints; by default of one run: the folder, the programs that came from disk, a number."""
     keys = ("JAX_COMPILATION_CACHE_DIR", "XLA_FLAGS")
     env = {name: value for name, value in os.environ.items() if name not in keys} | more
     done = subprocess.run(

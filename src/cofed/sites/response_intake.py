@@ -39,12 +39,13 @@ def response_labels(owner: str, y: Given[npt.ArrayLike | pd.Series]) -> np.ndarr
     >>> response_labels("y", [[1, 2.5], [0, 3]]).tolist()
     [[1.0, 2.5], [0.0, 3.0]]
     """
-    if np.iscomplexobj(y):
-        raise ValueError(f"{owner}: Complex data not supported: responses are real numbers")
     try:
-        labels = np.asarray(y, np.float64)
+        given = np.asarray(y)
+        labels = given.real.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{owner}: y must be numbers, but {error}; encode text as numbers") from None
+    if np.iscomplexobj(given):
+        raise ValueError(f"{owner}: Complex data not supported: responses are real numbers")
     if labels.ndim != 2 or not labels.shape[1]:
         raise ValueError(f"{owner}: {FORM}, got the shape {labels.shape}; y.reshape(-1, 1) makes a column of numbers")
     for word, wrong in (("NaN", np.isnan(labels)), ("infinity", np.isinf(labels))):

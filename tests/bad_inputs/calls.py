@@ -274,7 +274,7 @@ enrol("Tweedie", cofed.Tweedie, {}, power=k.grid_of(k.real(1, 2)))
 enrol("NegativeBinomial", cofed.NegativeBinomial, {}, theta=k.optional(rate))
 enrol("SmoothQuantile", cofed.SmoothQuantile, {}, level=k.grid_of(k.real(0.001, 0.999)), width=rate)
 enrol("Softmax", cofed.Softmax, {}, classes=k.optional(k.whole(2, 10**6)))
-enrol("Squared", cofed.Squared, {}, half=k.flag)
+enrol("Squared", cofed.Squared, {}, half=k.flag, responses=k.optional(k.whole(2, 10**6)))
 no_sizes: Kind = lambda v: isinstance(v, (tuple, list)) and not v  # noqa: E731
 enrol("MLP", cofed.MLP, {"hidden": (3,)}, hidden=no_sizes, activation=k.function)
 enrol(

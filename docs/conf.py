@@ -26,6 +26,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "**/*.ipynb", "gallery/**/*.zip", "sg_execution_times.rst", "**/sg_execution_times.rst"]
 nitpicky = True
+toc_object_entries_show_parents = "hide"  # beside a page, `fit()` and not the class before it
 default_role = "code"  # docstrings write `name`, as Markdown does
 suppress_warnings = [
     "config.cache",  # the gallery's settings hold functions

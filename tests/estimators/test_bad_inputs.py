@@ -80,6 +80,9 @@ def data(name):
         return hospitals.classes()
     if "Cox" in name:
         return survival.follow_up()
+    if "MultiTask" in name:
+        X, y = hospitals.linear()
+        return X, np.column_stack([y, -y])
     return hospitals.counts() if "Poisson" in name else hospitals.linear()
 
 

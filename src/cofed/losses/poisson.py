@@ -77,7 +77,7 @@ class Poisson(AbstractLoss):
 
     def label_units(self, labels: LabelMoments, fit_intercept: bool) -> LabelUnits:
         """Divided by their mean (where there is an intercept, which takes it up)."""
-        mean = labels.mean if fit_intercept else 1.0
+        mean = float(labels.mean) if fit_intercept else 1.0
         return LabelUnits(0.0, mean, 1.0, float(np.log(mean)), mean, labels.saturated)
 
     def link(self, mean: Array) -> Array:

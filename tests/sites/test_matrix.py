@@ -12,6 +12,7 @@ import scipy.sparse
 from cofed.sites import Scaling
 from cofed.sites.host_rows import SparseRows, columns_of, joined, stored
 from cofed.sites.matrix import CROWDED, DenseMatrix, SparseMatrix, matrix_of
+from cofed.sites.matrix import products as weighed_products
 
 N, P, SIZE = 20, 5, 32  # one shape, so that programs are shared
 WHERE = np.array([3, P, 0, 3, 1, 1], np.int32)  # with the intercept, and a feature twice
@@ -98,3 +99,41 @@ def test_host_rows_are_joined_as_what_they_are():
     np.testing.assert_array_equal(joined([rows[:5], rows[5:]]), rows)
     assert len(stored(held)) == np.count_nonzero(rows)
     assert 0 < CROWDED < 1
+
+
+@hypothesis.settings(max_examples=15, deadline=None)
+@hypothesis.given(st.integers(0, 2**16), st.sampled_from([0.0, 0.01, 0.05]))
+def test_products_by_pairs_of_values_are_dense_ones(seed, share):
+    jax.config.update("jax_enable_x64", True)
+    rng = np.random.default_rng(seed)
+    n, p, size = 90, 40, 96
+    rows = np.where(rng.random((n, p)) < share, rng.normal(size=(n, p)), 0)
+    rows[:, 7], rows[5, ::2] = 2000 + rng.random(n), 1.0  # a column of years, and a row that is longer than others
+    where = np.append(rng.permutation(p + 1)[:30], [3, p, 7, 7]).astype(np.int32)
+    scaling = Scaling(rng.normal(size=p), rng.uniform(0.5, 2, size=p))
+    weight = np.append(rng.uniform(0, 2, size=n), np.zeros(size - n))
+    sparse, _ = matrix_of(SparseRows(scipy.sparse.csr_array(rows)), scaling, size)
+    held, _ = matrix_of(rows, scaling, size)
+    assert isinstance(sparse, SparseMatrix)
+    assert sparse.has_short_rows(len(where))
+    for one, other, own in (
+        (sparse, held, weight),
+        (sparse.block(jnp.asarray(32, jnp.int32), 32), held.block(jnp.asarray(32, jnp.int32), 32), weight[32:64]),
+    ):
+        expected = np.asarray(other.gram(jnp.asarray(own), jnp.asarray(where)))
+        found = gram_of(one, jnp.asarray(own), jnp.asarray(where))
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11 * (1 + np.abs(expected).max()))
+
+
+@jax.jit
+def gram_of(X, weight, where):
+    return X.gram(weight, where)
+
+
+def test_a_large_matrix_of_products_is_made_above_its_diagonal_alone():
+    jax.config.update("jax_enable_x64", True)
+    rng = np.random.default_rng(0)
+    A, weight = rng.normal(size=(20, 261)), rng.uniform(size=20)
+    found = np.asarray(weighed_products(jnp.asarray(A), jnp.asarray(weight)))
+    np.testing.assert_allclose(found, A.T @ (A * weight[:, None]), rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(found, found.T)

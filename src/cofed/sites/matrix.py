@@ -1,5 +1,6 @@
 """The features of a table's rows, dense or sparse: what a query multiplies, without knowing which of them it has."""
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,10 +14,13 @@ from jaxtyping import Array, Bool, Float, Int
 from cofed.sites.host_rows import HostRows, SparseRows
 from cofed.sites.scaling import Scaling
 
+PAIRS = 1 << 12  # stored numbers that are multiplied at once with others of their rows
 CHUNK = 1 << 14  # stored numbers that are multiplied at once, at most
 AT_ONCE = 1 << 19  # products that are made at once
 FULL = 0.5  # a sparse column with more of its values stored is held as a dense one
 CROWDED = 0.1  # of the values; with more of them stored, products of columns are cheaper densely
+SHORT = 4  # times as many columns as values in a row, and products of columns are cheaper by pairs of values
+PANELS, LARGE = 4, 256  # parts in which the triangle of a large matrix of products is made, and how large that is
 
 
 T = TypeVar("T", Array, tuple[Array, Array])
@@ -30,6 +34,18 @@ def padded_size(rows: int) -> int:
     """
     power = max(32, 1 << (rows - 1).bit_length())
     return power if power <= 256 else -(-rows // (power // 8)) * (power // 8)
+
+
+def products(some: Float[Array, "n s"], weight: Float[Array, " n"]) -> Float[Array, "s s"]:
+    """some' diag(weight) some, of which a large one is made above the diagonal, and copied below."""
+    weighed, s = some * weight[:, None], some.shape[1]
+    if s < LARGE:
+        return some.T @ weighed
+    cuts = np.linspace(0, s, PANELS + 1).astype(int)
+    rows = [some[:, a:b].T @ weighed[:, a:] for a, b in itertools.pairwise(cuts.tolist())]
+    upper = jnp.concatenate([jnp.pad(row, ((0, 0), (s - row.shape[1], 0))) for row in rows])
+    at = np.arange(s)
+    return jnp.where(at[:, None] <= at[None, :], upper, upper.T)
 
 
 class AbstractMatrix(eqx.Module):
@@ -64,6 +80,10 @@ class AbstractMatrix(eqx.Module):
     @abstractmethod
     def gram(self, weight: Float[Array, " n"], where: Int[Array, " s"]) -> Float[Array, "s s"]:
         """The products of some columns of the design with each other, the rows weighed."""
+
+    @abstractmethod
+    def gram_size(self, columns: int) -> int:
+        """How many numbers a row takes on the way to the products of so many columns."""
 
     @abstractmethod
     def less(self, centre: Float[Array, " p"]) -> "AbstractMatrix":
@@ -110,8 +130,10 @@ class DenseMatrix(AbstractMatrix):
         return self.values[:, where]
 
     def gram(self, weight: Float[Array, " n"], where: Int[Array, " s"]) -> Float[Array, "s s"]:
-        some = self.design(where)
-        return some.T @ (some * weight[:, None])
+        return products(self.design(where), weight)
+
+    def gram_size(self, columns: int) -> int:
+        return 3 * columns
 
     def less(self, centre: Float[Array, " p"]) -> "DenseMatrix":
         return DenseMatrix(self.values - centre[None, :])
@@ -188,10 +210,12 @@ class SparseMatrix(AbstractMatrix):
         return jnp.where(self.is_full[where][None, :], held, found)
 
     def gram(self, weight: Float[Array, " n"], where: Int[Array, " s"]) -> Float[Array, "s s"]:
+        if self.has_short_rows(where.shape[0]):
+            return self.gram_by_pairs(weight, where)
         some = self.design(where)
+        if self.stored_per_row > CROWDED * self.shape[1]:
+            return products(some, weight)
         weighed, total, p = some * weight[:, None], some.T @ weight, self.shape[1]
-        if self.value.shape[0] - CHUNK > CROWDED * (self.starts.shape[0] - 1) * p:
-            return some.T @ weighed
         first, own = self.positions(where)
         nothing = jnp.zeros((where.shape[0], where.shape[0]), self.value.dtype)
 
@@ -204,6 +228,60 @@ class SparseMatrix(AbstractMatrix):
             held = (self.full.T @ weighed)[jnp.minimum(self.place[feature], self.full.shape[1] - 1)]
             found = jnp.where(self.is_full[feature][:, None], held, found)
         return jnp.where(one, total[None, :], found)
+
+    def gram_size(self, columns: int) -> int:
+        return self.row_size + 2 if self.has_short_rows(columns) else 3 * columns
+
+    @property
+    def stored_per_row(self) -> float:
+        """How many values a row has, on average."""
+        return (self.value.shape[0] - CHUNK) / (self.starts.shape[0] - 1)
+
+    def has_short_rows(self, columns: int) -> bool:
+        """Whether the products of so many columns are cheaper by pairs of values."""
+        return SHORT * self.stored_per_row <= columns
+
+    def gram_by_pairs(self, weight: Float[Array, " n"], where: Int[Array, " s"]) -> Float[Array, "s s"]:
+        """The products of columns, from those of every two values of a row."""
+        p, q = self.shape[1], self.full.shape[1]
+        feature, first = jnp.minimum(where, p - 1), self.positions(where)
+        upper = self.pairs(weight, first[0], where.shape[0])[first[1]][:, first[1]]
+        count, shift = weight.sum(), self.shift[feature]
+        beside = self.transposed_times(jnp.concatenate([weight[:, None], self.full * weight[:, None]], axis=1))[feature]
+        total = beside[:, 0]
+        # Of x scale - shift, where the sums of x scale are total + shift count.
+        off = shift[:, None] * total[None, :]
+        found = upper - off - off.T - count * shift[:, None] * shift[None, :]
+        if q > 0:
+            held, is_full = beside[:, 1 + jnp.minimum(self.place[feature], q - 1)], self.is_full[feature]
+            found = jnp.where(is_full[:, None], held.T, jnp.where(is_full[None, :], held, found))
+        one = where == p
+        edge = jnp.where(one, count, total)
+        return jnp.where(one[:, None], edge[None, :], jnp.where(one[None, :], edge[:, None], found))
+
+    def pairs(self, weight: Float[Array, " n"], place: Int[Array, " p"], size: int) -> Float[Array, "s s"]:
+        """The products of the stored values of features that have a place below `size`."""
+        end, wide = self.starts[self.first + self.shape[0]], size + 1
+
+        def add(total: Array, at: Array, row: Array, column: Array, x: Array) -> Array:
+            weighed, line = x * self.scale[column] * weight[row], place[column] * wide
+            within = at + jnp.arange(x.shape[0], dtype=at.dtype)
+
+            def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+                off, total, _ = state
+                others = (
+                    jax.lax.dynamic_slice_in_dim(a, at + off, x.shape[0]) for a in (self.row, self.column, self.value)
+                )
+                beside, other, value = others
+                same = (beside - self.first == row) & (within + off < end)
+                each = jnp.where(same, weighed * value * self.scale[other], 0)
+                return off + 1, total.at[line + place[other]].add(each), jnp.any(same)
+
+            begin = jnp.zeros_like(at), total, jnp.ones((), bool)
+            return jax.lax.while_loop(lambda state: state[2], step, begin)[1]
+
+        found = self.over_chunks(add, jnp.zeros(wide * wide, self.value.dtype), PAIRS).reshape(wide, wide)[:size, :size]
+        return found + found.T - jnp.diag(jnp.diag(found))
 
     def less(self, centre: Float[Array, " p"]) -> "SparseMatrix":
         moved = self.full - self.of_full(centre[:, None])[:, 0][None, :]
@@ -229,6 +307,11 @@ class SparseMatrix(AbstractMatrix):
         """Go through the stored values of the rows: `add(total, row, column, x)` takes in some, each for `width`
         products."""
         size = int(np.clip(AT_ONCE // max(width, 1), 64, CHUNK))
+        return self.over_chunks(lambda total, at, row, column, x: add(total, row, column, x), total, size)
+
+    def over_chunks(self, add: Callable[[T, Array, Array, Array, Array], T], total: T, size: int) -> T:
+        """Go through the stored values of the rows, so many at once: `add(total, at, row, column, x)` takes in those
+        from the position `at`; behind the last, x is 0."""
         begin, end = self.starts[self.first], self.starts[self.first + self.shape[0]]
         within = jnp.arange(size, dtype=begin.dtype)
 
@@ -236,7 +319,7 @@ class SparseMatrix(AbstractMatrix):
             at = begin + k * size
             row, column, x = (jax.lax.dynamic_slice_in_dim(a, at, size) for a in (self.row, self.column, self.value))
             live = at + within < end
-            return add(total, jnp.where(live, row - self.first, 0), column, jnp.where(live, x, 0))
+            return add(total, at, jnp.where(live, row - self.first, 0), column, jnp.where(live, x, 0))
 
         return jax.lax.fori_loop(0, (end - begin + size - 1) // size, step, total)
 

@@ -83,7 +83,7 @@ class LookQuery(AbstractQuery[LookMessage]):
 
     def parts(self, message: LookMessage) -> list[LookMessage]:
         models, closer = np.shape(message.coef)[0], np.asarray(message.closer)
-        if models <= FEW and len(closer) <= CLOSER:
+        if models <= CLOSER or (models <= FEW and not len(closer)):
             return [message]
         nobody, nothing = closer[:0], np.zeros((0, 0), np.int32)
         places = np.arange(models)
@@ -105,9 +105,9 @@ class LookQuery(AbstractQuery[LookMessage]):
         models, size = np.shape(message.coef)[0], np.shape(message.where)
         # Without Hessians a model costs little beside a program: one for a few models, and one for many, are enough.
         many = FEW < models <= MANY or (CLOSER < models <= MANY and not size[0])
-        few = CLOSER if 1 < models <= CLOSER and not size[0] else few_sizes(models)
+        few = CLOSER if 1 < models <= CLOSER else few_sizes(models)
         more = (MANY if many else few) - models
-        closer, wide = few_sizes(size[0]) - size[0], 0
+        closer, wide = (CLOSER if 1 < size[0] <= CLOSER else few_sizes(size[0])) - size[0], 0
         if size[1] > 32:
             wide = -size[1] % 16
         return eqx.tree_at(
@@ -117,7 +117,7 @@ class LookQuery(AbstractQuery[LookMessage]):
                 np.pad(np.asarray(message.coef), ((0, more), (0, 0), (0, 0))),
                 np.pad(np.asarray(message.intercept), ((0, more), (0, 0))),
                 np.pad(np.asarray(message.without, np.int32), (0, more), constant_values=-1),
-                np.pad(np.asarray(message.closer, np.int32), (0, closer)),
+                np.pad(np.asarray(message.closer, np.int32), (0, closer), constant_values=-1),
                 np.pad(np.asarray(message.where, np.int32), ((0, closer), (0, wide))),
             ),
         )
@@ -193,9 +193,13 @@ def hessians(table: Table, message: LookMessage) -> Float[Array, "A packed"]:
             start = jnp.zeros((size, size), A.dtype)
             return pack(jax.lax.scan(columns_of, start, jnp.arange(k, dtype=own.dtype))[0])
 
-        return sum_rows(block, table, 3 * size + k * k)
+        return sum_rows(block, table, k * k + (table.X.gram_size(size) if n_outputs(loss) == 1 else 3 * size))
 
-    return jax.lax.map(one, (jnp.asarray(message.closer, jnp.int32), jnp.asarray(where, jnp.int32)))
+    def one_or_none(chosen: tuple[Array, Array]) -> Array:
+        nothing = jnp.zeros(size * (size + 1) // 2, table.weight.dtype)
+        return jax.lax.cond(chosen[0] >= 0, one, lambda _: nothing, chosen)  # what pads the message costs nothing
+
+    return jax.lax.map(one_or_none, (jnp.asarray(message.closer, jnp.int32), jnp.asarray(where, jnp.int32)))
 
 
 class ProductMessage(Message):

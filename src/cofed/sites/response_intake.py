@@ -41,7 +41,7 @@ def response_labels(owner: str, y: Given[npt.ArrayLike | pd.Series]) -> np.ndarr
     """
     try:
         given = np.asarray(y)
-        labels = given.real.astype(np.float64)
+        labels = np.real(given).astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{owner}: y must be numbers, but {error}; encode text as numbers") from None
     if np.iscomplexobj(given):

@@ -311,6 +311,7 @@ REFUSALS = {
     "data": (["--data", "."], "--data and --analysis are for a study file"),
     "silent": (["--missing", "wait"], "--missing must be end or drop, got 'wait'"),
     "secure": (["--secure"], "--secure is for sites in processes of their own"),
+    "dropped": (["--missing", "drop"], "--missing drop is for sites in processes of their own"),
     "missing": (["--missing-values", "guess"], "--missing-values must be refuse, drop or impute, got 'guess'"),
     "target": (["--target", "price"], "no site has a column 'price'"),
     "features": (["--features", "age,hight"], "no site has a column 'hight'"),

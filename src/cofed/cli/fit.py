@@ -156,7 +156,7 @@ def fit(
     from cofed.fitting import FitPlan, FitTables, prepare, prepare_study
 
     drop = is_drop(missing)
-    given = {"--secure": secure, "--plain": plain, "--policy": policy is not None}
+    given = {"--secure": secure, "--plain": plain, "--policy": policy is not None, "--missing drop": drop}
     option = next((name for name, is_given in given.items() if is_given), None)  # for sites in processes of their own
     if in_process and option is not None:
         refuse(f"{option} is for sites in processes of their own: leave out --in-process")

@@ -1,4 +1,4 @@
-"""What was asked of the sites, how often, and how much went to and fro."""
+"""What was asked of the sites, how often, and how many bytes went each way."""
 
 import dataclasses
 from collections.abc import Callable, Iterable

@@ -10,6 +10,7 @@ import typer
 from cofed.cli.advise import advise
 from cofed.cli.algorithms import algorithms
 from cofed.cli.audit import audit
+from cofed.cli.completion import CompletedGroup, Install, Show
 from cofed.cli.demo import demo
 from cofed.cli.describe import describe
 from cofed.cli.doctor import doctor
@@ -17,7 +18,6 @@ from cofed.cli.experiment_files import init, plan, run, tune
 from cofed.cli.federate import federate
 from cofed.cli.fit import fit
 from cofed.cli.help_pages import PlainCommand, flowing
-from cofed.cli.messages import CommandGroup
 from cofed.cli.race import race
 from cofed.cli.report import report
 from cofed.cli.reproduce import reproduce
@@ -48,9 +48,10 @@ and help(cofed.run) says more.
 """
 
 app = typer.Typer(
-    cls=CommandGroup,
+    cls=CompletedGroup,
     help=flowing(HELP),
     no_args_is_help=True,
+    add_completion=False,  # Typer's own option ignores the shell that is named
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -83,5 +84,7 @@ def main(
     version: Annotated[
         bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    install_completion: Install = None,
+    show_completion: Show = None,
 ) -> None:
     """What comes before every command."""

@@ -79,10 +79,20 @@ def test_a_rule_is_told_by_its_name_and_explained_in_the_sites_own_log(rule, pol
     assert found.holds, found.problems
     refusals = [line for line in found.lines if line.event != "hello"]
     assert refusals
-    assert {(line.event, line.decision, line.query, line.rule, line.note) for line in refusals} == {
-        ("refusal", "refused", "update", rule, "")
+    assert {(line.event, line.decision, line.query, line.rule) for line in refusals} == {
+        ("refusal", "refused", "update", rule)
     }
+    assert all(words in line.note for line in refusals)
     assert {line.run for line in refusals} == {line.run for line in found.lines if line.event == "hello"}
+
+
+def test_a_refusal_that_is_no_rules_is_in_the_log_with_its_sentence(tmp_path):
+    roster = Sites(tmp_path).roster("abcd")  # the run is over three of them
+    result, _ = Sites(tmp_path, roster=roster).run(patience=0.5)
+    assert result.outcome is cofed.Outcome.STARVED
+    refusals = [line for line in verify(tmp_path / "b" / "audit.jsonl").lines if line.event == "refusal"]
+    assert refusals
+    assert all("which are not the sites of its roster" in line.note for line in refusals)
 
 
 def test_an_algorithm_that_is_named_is_allowed(tmp_path):

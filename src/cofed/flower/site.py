@@ -73,12 +73,12 @@ class Site:
 
         began, name = time.perf_counter(), site_name(context)
         answers = {"query": self.introduce, "train": self.work, "evaluate": self.evaluate}
-        answer, kind, trouble, rule = Answer({}), "", "", ""
+        answer, kind, trouble, rule, note = Answer({}), "", "", "", ""
         try:
             answer = answers[message.metadata.message_type](message.content, context)
         except (wire.WireError, Lost, NotFinite, Malformed, QuestionRefused) as error:
             kind, trouble = type(error).__name__, str(error)
-            rule = error.rule if isinstance(error, RoundRefused) else ""
+            rule, note = (error.rule, error.noted) if isinstance(error, RoundRefused) else ("", trouble)
             log.warning("cofed: %s", error)
         except Exception as error:
             kind = "Failed"
@@ -86,17 +86,20 @@ class Site:
             log.exception("cofed: the site %s failed", name)
         head = answer.head | {"format": wire.FORMAT, "site": name, "kind": kind, "trouble": trouble, "rule": rule}
         head["seconds"] = time.perf_counter() - began
-        return Message(self.logged(message, context, Answer(head, answer.records)), reply_to=message)
+        return Message(self.logged(message, context, Answer(head, answer.records), note), reply_to=message)
 
-    def logged(self, message: Message, context: Context, answer: Answer) -> RecordDict:
-        """What is sent, once the log of what left speaks of it; where that cannot be written, nothing leaves."""
+    def logged(self, message: Message, context: Context, answer: Answer, note: str) -> RecordDict:
+        """What is sent, once the log of what left speaks of it; where that cannot be written, nothing leaves.
+
+        `note` is why a site's rules refuse, for that log alone.
+        """
         from flwr.app import ConfigRecord, RecordDict
 
         content = RecordDict({"cofed": ConfigRecord(answer.head), **answer.records})  # pyright: ignore
         try:
             folder = self.folder(context)
             if folder is not None:
-                write_line(folder, message.metadata.message_type, message.content, content)
+                write_line(folder, message.metadata.message_type, message.content, content, note)
         except Exception as error:
             log.exception("cofed: the log of what left cannot be written")
             words = f"its log of what left cannot be written ({type(error).__name__}); the site's own log says more"

@@ -18,7 +18,7 @@ VERSION = 1  # of what the answers to the messages of a run hold
 QUERIES = {"train": "update", "evaluate": "evaluation"}  # by Flower's message type
 
 
-def write_line(folder: Path, kind: str, request: RecordDict, reply: RecordDict) -> None:
+def write_line(folder: Path, kind: str, request: RecordDict, reply: RecordDict, note: str = "") -> None:
     """Add a line to a site's log for a reply; it is on the disk when this returns.
 
     Parameters
@@ -31,6 +31,8 @@ def write_line(folder: Path, kind: str, request: RecordDict, reply: RecordDict) 
         What was asked.
     reply : RecordDict
         What will be sent.
+    note : str
+        Why it was refused: a sentence that may stay at the site, where the server hears the rule's name alone.
     """
     keys, head = SiteKeys.of_folder(folder), reply.config_records["cofed"]
     trouble = str(head["kind"])
@@ -44,7 +46,7 @@ def write_line(folder: Path, kind: str, request: RecordDict, reply: RecordDict) 
             query=QUERIES.get(kind, ""),
             decision="refused" if is_refusal else None,
             rule=str(head["rule"]),
-            note="" if head["rule"] else trouble,  # a rule says more than that there was a refusal
+            note=note if is_refusal else trouble,  # the words of what fails may quote data
         )
     elif kind == "query":
         event = AuditEvent(event="hello", run=str(request.config_records["cofed"]["run"]))

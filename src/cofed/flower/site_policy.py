@@ -19,7 +19,7 @@ class RoundRefused(QuestionRefused):
 
     def __init__(self, refusal: Refusal):
         super().__init__(refusal.told)
-        self.rule = refusal.rule
+        self.rule, self.noted = refusal.rule, refusal.noted  # the second is for the site's own log of what left
 
 
 def as_policy(given: object) -> Policy:

@@ -21,6 +21,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "plain_docstrings",
+    "data_docstrings",
     "pages_from_code",
     "cross_links",
 ]

@@ -183,6 +183,18 @@ def test_the_head_of_an_algorithm_s_file_says_what_its_page_must(name, monkeypat
     assert {"Problem", "When", "Reference"} <= {key for key, _ in rows}
 
 
+def test_a_public_value_has_words_of_its_own_and_not_its_classs(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+    module = importlib.import_module("data_docstrings")
+    from cofed.sites import policy
+
+    lines = (policy.Policy.__doc__ or "").split("\n")
+    module.say_own_words(None, "data", "cofed.sites.policy.TRIAL", policy.TRIAL, None, lines)
+    assert lines[0].startswith("No rules, for rows of one's own")
+    with pytest.raises(ValueError, match="has no text below the line that makes it"):
+        module.say_own_words(None, "data", "cofed.sites.policy.OTHER", object(), None, [])
+
+
 SHELL = [page for page in PAGES if blocks(page, "sh")]
 FLOWER = {"flower-superlink", "flower-supernode", "flwr"}
 PROGRAMS = {"cofed", "make", "pip", "python", "source", "export", "mkdir", "for", *FLOWER}

@@ -203,7 +203,6 @@ def is_algorithm(name: str) -> bool:
     return name == "*" or name in algorithm_names() or is_own
 
 
-# For rows of one's own, as in a trial on one machine: everything is answered, and nothing is protected.
 TRIAL = Policy(
     rows=RowRules(site=1, atom=1, fold=1, cell=1),
     sums=SumRules(masked="optional", sites=1, colluding=0),
@@ -212,6 +211,10 @@ TRIAL = Policy(
     points=PointRules(per_row=1e9, size=1e300, dominance=1.0, leverage=1.0),
     privacy=PrivacyRules(epsilon=1e9),
 )
+"""No rules, for rows of one's own, as in a trial on one machine: everything is answered, and nothing is protected.
+
+It is a `Policy`, such as `client_app(..., policy=TRIAL)` takes.
+"""
 
 
 def load_policy(path: str | Path) -> Policy:

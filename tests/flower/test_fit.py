@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import psutil
 import pytest
@@ -112,6 +113,25 @@ def test_the_strict_rules_can_be_rehearsed(folder, tmp_path):
     plain = subprocess.run(command(folder, tmp_path / "plain", *options, "--plain"), capture_output=True, text=True)
     assert plain.returncode == 1, plain.stderr
     assert "its rule 'masked' forbids it. What can be done" in " ".join(plain.stderr.split())
+
+
+@pytest.mark.parametrize("group", [(), ("--group", "arm")], ids=["one curve", "groups"])
+def test_the_strict_rules_can_be_rehearsed_for_survival_curves(group, tmp_path):
+    """As for a fit: each site approves the study that the curves are of, and its other columns stay out of it."""
+    rng, folder = np.random.default_rng(0), tmp_path / "sites"
+    folder.mkdir()
+    for site in ("bern", "bonn", "oslo"):
+        columns = {"days": rng.integers(1, 40, 90), "dead": rng.integers(0, 2, 90), "arm": rng.integers(0, 2, 90)}
+        pd.DataFrame(columns | {"note": None}).to_csv(folder / f"{site}.csv", index=False)
+    rules = tmp_path / "policy.toml"
+    rules.write_text(default_policy_toml())
+    words = [sys.executable, "-m", "cofed", "survival", str(folder), "--time", "days", "--event", "dead", *group]
+    words += ["--times", "10,20,30"]
+    for out, options in (("near", []), ("far", ["--processes", "--policy", str(rules)])):
+        done = subprocess.run([*words, *options, "--out", str(tmp_path / out)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    near, far = (pd.read_csv(tmp_path / out / "curves.csv") for out in ("near", "far"))
+    pd.testing.assert_frame_equal(near, far)
 
 
 def test_the_example_finds_the_four_features_that_matter(tmp_path):

@@ -1,19 +1,26 @@
 """`cofed survival`"""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cofed.cli.fit_sites import check_processes, ending_in_words, of_processes
 from cofed.cli.messages import fail, refuse, say_written
-from cofed.cli.options import Plain, Policy, Processes, names, private_out_folder
+from cofed.cli.options import Plain, Policy, Processes, names, private_out_folder, there
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Mapping
+
+    from cofed.sites import AbstractSites, SiteTable
 
 
 def survival(
     sites: Annotated[
         Path,
         typer.Argument(
+            callback=there,
             help="A folder with a table per site (SITE.csv, .parquet, .feather, .xlsx); or one table, with --client.",
             show_default=False,
         ),
@@ -50,7 +57,7 @@ def survival(
     """
     from cofed._util.files import atomically
     from cofed.estimators.survival_curves import survival_curves
-    from cofed.sites import ChosenColumns, Target, read_table
+    from cofed.sites import read_table
     from cofed.sites.table_sites import as_tables, tables_of_frame
 
     check_processes(processes, plain, policy)
@@ -65,9 +72,9 @@ def survival(
         try:
             if processes:
                 tables = as_tables(given) if isinstance(given, Path) else tables_of_frame(given, client)
-                chosen, factors = Target(name=time, event=event, entry=entry), () if group is None else (group,)
-                columns = ChosenColumns(chosen, factors, factors, missing)
-                with of_processes(tables, lambda _: columns, plain, policy) as far:
+                named = {"time": time, "event": event, "group": group, "entry": entry}
+                chosen = {what: name for what, name in named.items() if name is not None}
+                with by_processes(tables, chosen, missing, plain, policy) as far:
                     found = survival_curves(far, time, event, **about)
             else:
                 found = survival_curves(given, time, event, client=client, **about)
@@ -82,3 +89,19 @@ def survival(
     except OSError as error:
         fail(str(error))
     say_written(*(out / name for name in ("curves.csv", "curves.png", "summary.txt")))
+
+
+def by_processes(
+    tables: "Mapping[str, SiteTable]", chosen: dict[str, str], missing: str, plain: bool, policy: Path | None
+) -> "contextlib.AbstractContextManager[AbstractSites]":
+    """Processes of their own that answer from these tables about the chosen columns.
+
+    Where a policy asks for a study, they approve one that these curves are of, as for `cofed fit`.
+    """
+    from cofed.estimators.survival_curves import agreed
+    from cofed.sites import ChosenColumns
+    from cofed.studies import draft_of_times
+
+    design = agreed({site: table.info() for site, table in tables.items()}, chosen, missing)
+    columns = ChosenColumns(design=design)
+    return of_processes(tables, lambda _: columns, plain, policy, draft_of_times(design, tables))

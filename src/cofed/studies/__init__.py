@@ -16,7 +16,7 @@ from cofed.studies.analysis import Analysis
 from cofed.studies.approval import approve, approved, approved_studies, outside_approved, withdraw
 from cofed.studies.checking import TableCheck, check
 from cofed.studies.consent import StudyConsent, invitation_to
-from cofed.studies.drafting import Draft, draft
+from cofed.studies.drafting import Draft, draft, draft_of_times
 from cofed.studies.foresight import check_rules, check_sites
 from cofed.studies.release import read_release, require_own_key, write_release
 from cofed.studies.schema import Study, StudyError, load
@@ -38,6 +38,7 @@ __all__ = [
     "check_rules",
     "check_sites",
     "draft",
+    "draft_of_times",
     "invitation_to",
     "load",
     "outside_approved",

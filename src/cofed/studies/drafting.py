@@ -1,13 +1,13 @@
 """A first draft of a study, from what one or more sites tell of their tables."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from cofed._util import naming
 from cofed.losses.families import Family
 from cofed.sites.agreement import predicted_columns, union, usable, usable_columns
 from cofed.sites.columns import WORDS, ColumnInfo, Label, TableInfo
-from cofed.sites.design import Target
+from cofed.sites.design import Design, Target
 from cofed.sites.site_table import TableMismatch
 from cofed.studies.analysis import PREDICTS, Analysis
 from cofed.studies.schema import Study, StudyHead, StudySite
@@ -94,6 +94,46 @@ def draft(
     analyses = () if asked is None else (analysis_of(asked, variables, family),)
     head, sites = StudyHead(name=name), tuple(StudySite(name=site) for site in infos)
     return Draft(Study(study=head, variables=variables, sites=sites, analyses=analyses), left_out)
+
+
+def draft_of_times(design: Design, sites: Iterable[str]) -> Study:
+    """The study that questions about times to an event and one factor, or none, are of.
+
+    Parameters
+    ----------
+    design : Design
+        What all sites have agreed on; that of the study's one analysis is the same.
+    sites : iterable of str
+        Their names.
+
+    Returns
+    -------
+    Study
+        The study, of these columns alone.
+
+    Examples
+    --------
+    >>> times = Target(name="days", event="dead")
+    >>> study = draft_of_times(Design(features=(), target=times), ["Oslo", "Rome"])
+    >>> list(study.variables), study.design("main").target == times
+    (['days', 'dead'], True)
+    """
+    target = design.target
+    assert target is not None
+    numbers = {name: Variable(kind="number") for name in (target.name, target.entry) if name is not None}
+    variables = numbers | {str(target.event): Variable(kind="binary")}
+    variables |= {one.name: Variable(kind="factor", levels=one.levels) for one in design.features}
+    one = Analysis(
+        name="main",
+        family="cox",
+        target=target.name,
+        event=target.event,
+        entry=target.entry,
+        features=tuple(feature.name for feature in design.features) or None,
+        missing=design.missing,  # type: ignore[arg-type]
+    )
+    named = tuple(StudySite(name=site) for site in sites)
+    return Study(study=StudyHead(name=f"{target.name}"), variables=variables, sites=named, analyses=(one,))
 
 
 def unusable(told: Mapping[str, ColumnInfo], infos: Mapping[str, TableInfo]) -> str | None:

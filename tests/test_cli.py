@@ -283,6 +283,25 @@ def test_the_help_of_every_command_has_an_example_that_it_would_take(words):
         assert set(re.findall(r"--[a-z-]+", own)) <= known
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["fit", "none", "--target", "ill"], "SITES"),
+        (["fit", "none", "--target", "ill", "--client", "site"], "SITES"),
+        (["fit", "pyproject.toml", "--data", "none"], "--data"),
+        (["describe", "none"], "SITES"),
+        (["survival", "none", "--time", "days", "--event", "dead"], "SITES"),
+        (["advise", "none", "--target", "ill"], "DATA"),
+    ],
+)
+def test_a_path_with_nothing_there_is_named_with_what_takes_it(words, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("pyproject.toml").touch()
+    done = invoke(*words)
+    assert done.exit_code == 2
+    assert f"Error: {name}: there is no file or folder none; expected: " in flat(done.output)
+
+
 def test_help_groups_commands_by_what_brings_a_user_here():
     general = invoke("--help").output
     heads = ["First steps", "Models of several sites' tables", "Sites and servers", "Algorithms and experiments"]

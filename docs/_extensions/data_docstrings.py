@@ -6,6 +6,7 @@ value's class says instead.
 
 import ast
 import inspect
+import itertools
 import sys
 
 
@@ -17,7 +18,7 @@ def own_words(name: str, thing: object) -> list[str]:
         if vars(module).get(last) is not thing:
             continue
         body = ast.parse(inspect.getsource(module)).body
-        for line, after in zip(body, body[1:], strict=False):
+        for line, after in itertools.pairwise(body):
             targets = line.targets if isinstance(line, ast.Assign) else []
             if any(isinstance(one, ast.Name) and one.id == last for one in targets) and isinstance(after, ast.Expr):
                 found = ast.literal_eval(after.value) if isinstance(after.value, ast.Constant) else ""

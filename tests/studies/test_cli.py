@@ -69,11 +69,13 @@ def test_a_folder_of_tables_drafts_the_union_of_levels(files):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["init", "none.csv"], 2, "there is no file or folder none.csv"),
+        (["init", "none.csv"], 2, "TABLE: there is no file or folder none.csv; expected: a site's table, or a folder"),
         (["init", "oslo.csv", "--target", "il"], 2, "no site has a column 'il'"),
         (["init", "oslo.csv", "--family", "normal"], 2, "--family must be gaussian, mgaussian, binomial,"),
         (["init", "oslo.csv", "-o", "oslo.csv"], 2, "oslo.csv exists already"),
         (["check", "none.toml", "--data", "oslo.csv"], 2, "there is no file none.toml"),
+        (["check", "none.toml", "--data", "none.csv"], 2, "--data: there is no file or folder none.csv; expected: the"),
+        (["approve", "none.toml", "--data", "none.csv"], 2, "--data: there is no file or folder none.csv; expected"),
         (["key", "--keep", "oslo.csv"], 2, "--keep: oslo.csv or a part of it is a file"),
         (["check", "oslo.csv", "--data", "oslo.csv"], 2, "oslo.csv, "),
     ],

@@ -195,7 +195,7 @@ def test_the_page_escapes_names(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["none"], "there is no file or folder none"),
+        (["none"], "SITES: there is no file or folder none; expected: a folder with a table per site"),
         (["t.csv"], "is a file; give a folder"),
         (["t.csv", "--client", "y"], "there is no client column 'y'"),
         ([".", "--html", "t.pdf"], "--html: t.pdf must end in .html or .htm"),

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from cofed.cli.advise_sites import AdviceRequest, by_sums
 from cofed.cli.fit_sites import check_processes
 from cofed.cli.messages import fail, refuse, say_written, stop
-from cofed.cli.options import MOST, Plain, Policy, Processes, between, names, writable_folder
+from cofed.cli.options import MOST, Plain, Policy, Processes, between, names, there, writable_folder
 
 Found = TypeVar("Found")
 
@@ -19,6 +19,7 @@ def advise(
     data: Annotated[
         Path,
         typer.Argument(
+            callback=there,
             help="A CSV or Parquet file with the rows of all sites; or, without --client, a folder with a table per "
             "site (SITE.csv, .parquet, .feather, .xlsx), of which sums are asked only.",
             show_default=False,

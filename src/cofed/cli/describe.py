@@ -11,7 +11,7 @@ from rich.console import Console
 from cofed.cli.advise import check_file
 from cofed.cli.fit_sites import check_processes, ending_in_words, of_processes
 from cofed.cli.messages import fail, refuse, say_written
-from cofed.cli.options import Plain, Policy, Processes
+from cofed.cli.options import Plain, Policy, Processes, there
 
 if TYPE_CHECKING:
     from cofed.sites import SiteTable
@@ -22,6 +22,7 @@ def describe(
     sites: Annotated[
         Path,
         typer.Argument(
+            callback=there,
             help="A folder with a table per site (SITE.csv, .parquet, .feather, .xlsx); or one table, with --client.",
             show_default=False,
         ),

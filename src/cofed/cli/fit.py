@@ -31,6 +31,7 @@ from cofed.cli.options import (
     names,
     private_out_folder,
     targets,
+    there,
 )
 from cofed.cli.private_fits import private, with_privacy
 
@@ -44,6 +45,7 @@ def fit(
     sites: Annotated[
         Path,
         typer.Argument(
+            callback=there,
             help="A folder with a table per site (SITE.csv, .parquet, .feather, .xlsx); one table, with --client; or a "
             "study file, with --data.",
             show_default=False,
@@ -122,7 +124,9 @@ def fit(
     client: Annotated[
         str | None, typer.Option(help="The column that says which site a row of one table is of.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="The folder with the tables that a study file is about.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(callback=there, help="The folder with the tables that a study file is about.")
+    ] = None,
     analysis: Annotated[str | None, typer.Option(help="Which analysis of a study file, where it has several.")] = None,
     missing_values: Annotated[
         str, typer.Option(help="refuse them, drop their rows, or impute the mean or most frequent level of all sites.")

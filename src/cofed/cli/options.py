@@ -4,7 +4,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,6 +39,15 @@ def count(value: int | None) -> int | None:
     if value is not None and value > MOST:
         raise typer.BadParameter(f"it must be at most {MOST}, got {value}.")
     return value
+
+
+def there(ctx: Any, param: Any, path: Path | None) -> Path | None:
+    """A check that a file or folder to read is there: the sentence names the argument or option, and what it takes."""
+    if path is None or ctx.resilient_parsing or path.exists():
+        return path
+    name = param.opts[0] if param.param_type_name == "option" else str(param.name).upper()
+    wanted = str(getattr(param, "help", "")).rstrip(".")
+    refuse(f"{name}: there is no file or folder {path}; expected: {wanted[:1].lower()}{wanted[1:]}")
 
 
 def writable_folder(path: Path, option: str = "--out") -> Path:

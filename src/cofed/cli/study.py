@@ -11,14 +11,17 @@ from typer.core import TyperGroup
 
 from cofed.cli.help_pages import PlainCommand, PlainHelp, flowing
 from cofed.cli.messages import fail, refuse
-from cofed.cli.options import FAMILIES_HELP, private_keep_folder, targets
+from cofed.cli.options import FAMILIES_HELP, private_keep_folder, targets, there
 
 if TYPE_CHECKING:
     from cofed.sites import SiteTable
     from cofed.studies import Study
 
 StudyFile = Annotated[Path, typer.Argument(help="A study file; `cofed study init` drafts one.", show_default=False)]
-Data = Annotated[Path, typer.Option(help="The site's table: .csv, .parquet, .feather or .xlsx.", show_default=False)]
+Data = Annotated[
+    Path,
+    typer.Option(callback=there, help="The site's table: .csv, .parquet, .feather or .xlsx.", show_default=False),
+]
 Keep = Annotated[
     Path, typer.Option(callback=private_keep_folder, help="The folder in which the site keeps its keys and approvals.")
 ]
@@ -33,7 +36,7 @@ class PlainGroup(PlainHelp, TyperGroup):
 
 
 def init(
-    table: Annotated[Path, typer.Argument(help="A site's table, or a folder with a table per site.")],
+    table: Annotated[Path, typer.Argument(callback=there, help="A site's table, or a folder with a table per site.")],
     target: Annotated[
         str | None, typer.Option(help="The column to predict (of mgaussian, several with commas): drafts an analysis.")
     ] = None,
@@ -97,7 +100,7 @@ def check(study: StudyFile, data: Data, site: SiteName = None, policy: PolicyFil
 def approve(
     study: StudyFile,
     data: Annotated[
-        Path | None, typer.Option(help="The site's table; not needed to withdraw.", show_default=False)
+        Path | None, typer.Option(callback=there, help="The site's table; not needed to withdraw.", show_default=False)
     ] = None,
     site: SiteName = None,
     keep: Keep = Path("cofed-site"),

@@ -44,10 +44,10 @@ def test_excel_files_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.csv", b"", "could not be read as a table: could not be read as CSV: it is empty"),
+        ("a.csv", b"", "could not be read as a table: it is empty; expected a header and rows"),
         ("a.csv", b"a,b\n1,2,3\n", "could not be read as a table"),
         ("a.csv", b"a,a\n1,2\n", "the column 'a' is there twice"),
-        ("a.csv", b"\xff\xfe\x00", "not UTF-8 text"),
+        ("a.csv", b"\xff\xfe\x00", "could not be read as a table: it is not UTF-8 text"),
         ("a.parquet", b"PAR1", "could not be read as a table"),
         ("a.feather", b"no", "could not be read as a table"),
         ("a.xlsx", b"\xd0\xcf\x11\xe0", "it is no Excel file of the kind .xlsx, whatever its name; save it as one"),

@@ -55,8 +55,9 @@ def read_table(path: str | Path) -> Frame:
     except ImportError as error:
         raise ValueError(str(error)) from None
     except Exception as error:
-        said = files.first_line(error).removeprefix(f"path: {file} ")
-        raise ValueError(f"{file} could not be read as a table: {said}") from None
+        said = files.first_line(error).removeprefix(f"path: {file} ").removeprefix("could not be read as CSV: ")
+        subject = "it " if said.startswith("is ") else ""
+        raise ValueError(f"{file} could not be read as a table: {subject}{said}") from None
 
 
 def read_text(file: Path) -> Frame:

@@ -192,6 +192,11 @@ def test_the_page_escapes_names(tmp_path):
     assert "&lt;b&gt;x" in text
 
 
+def test_numbers_whose_squares_overflow_are_refused_and_do_not_hang():
+    with pytest.raises(ValueError, match="column 'x' has numbers whose squares are too large"):
+        cofed.describe({"oslo": pd.DataFrame({"x": [1e300, -2e300, 3.5]}), "rome": pd.DataFrame({"x": [1.0, 2.5]})})
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -234,6 +234,11 @@ def numeric_columns(design: Design, answers: Answers) -> list[NumberColumn]:
         n = int(around.n[place])
         if feature.levels is None and n > 0:
             sd = float(np.sqrt(around.squares[place] / n))
+            if not np.isfinite(sd):
+                raise ValueError(
+                    f"describe: column {feature.name!r} has numbers whose squares are too large to be added up (beyond "
+                    "1e150 or so), so that there is no standard deviation; correct them, or give them in other units"
+                )
             found.append(NumberColumn(place, n, float(mean[place]), sd, bool(around.fractions[place] == 0)))
         place += len(feature.encoded)
     return found

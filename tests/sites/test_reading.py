@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from cofed.sites import read_sites, read_table, site_files, table_sites
+from cofed.sites import SiteTable, read_sites, read_table, site_files, table_sites
 from tests.sites import worlds
 
 TABLE = worlds.hospital(12, 3)
@@ -87,3 +87,9 @@ def test_what_is_not_there_or_there_twice_is_said(tmp_path):
         site_files(tmp_path)
     with pytest.raises(ValueError, match="is a file; give a folder"):
         site_files(tmp_path / "a.parquet")
+
+
+def test_whole_numbers_of_more_digits_than_floats_have_are_infinite(tmp_path):
+    (tmp_path / "oslo.csv").write_text(f"age,ill\n{10**400},0\n{-(10**400)},1\n61,1\n")
+    [age, _] = SiteTable(read_table(tmp_path / "oslo.csv"), "oslo").info().columns
+    assert age.infinite == 2

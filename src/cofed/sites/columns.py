@@ -222,10 +222,22 @@ def read_objects(values: Series, marks: set[str], factor: bool) -> Column:
     if all(isinstance(one, (bool, np.bool_)) for one in present):
         return of_numbers(values.where(~missing, np.nan).to_numpy(np.float64), marks, truth=True)
     if all(isinstance(one, (numbers.Real, np.number)) or is_decimal(one) for one in present):
-        return of_numbers(values.where(~missing, np.nan).to_numpy(np.float64), marks)
+        return of_numbers(values.where(~missing, np.nan).map(as_float).to_numpy(np.float64), marks)
     times = (datetime.date, datetime.time, datetime.timedelta, pd.Period, np.datetime64, np.timedelta64)
     kind = "date" if all(isinstance(one, times) for one in present) else "mixed"
     return Column(kind, values.to_numpy(object), missing)
+
+
+def as_float(value: object) -> float:
+    """A number as a float; a whole number of more digits than floats have is infinite.
+
+    >>> as_float(-(10**400)), as_float(3)
+    (-inf, 3.0)
+    """
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf  # type: ignore[operator]
 
 
 def is_decimal(value: object) -> bool:

@@ -187,6 +187,7 @@ def analysis_of(asked: Target, variables: Mapping[str, Variable], family: str | 
     found = Analysis(name="main", family=family, target=target, features=features, cv=5, select="1se")
     found = found.model_copy(update={"event": asked.event, "entry": asked.entry, "responses": asked.responses})
     wrong = [why for one in (found.unfit_event, found.unfit_responses) for _, why in one(dict(variables))]
+    wrong += [why for _, why in found.unfit_target(variable)]
     if wrong:
         raise TableMismatch(wrong)
     return found

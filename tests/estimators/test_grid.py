@@ -185,3 +185,27 @@ def test_a_strength_that_is_not_tried_does_not_count_as_stuck():
     before = one.standing.stayed.copy()
     grid.judge()
     assert (one.standing.stayed - before).tolist() == [1, 0, 0, 0, 1]
+
+
+def test_hessians_that_are_too_large_for_every_fold_are_shared(monkeypatch):
+    """As with 500 features in use, but smaller: a message has room for four whole Hessians, and there are six sets."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(900, 60))
+    y = (X[:, :8].sum(axis=1) / 2 + rng.logistic(size=900) > 0).astype(int)
+    sites, given = np.arange(900) % 4, {"n_alphas": 40, "eps": 1e-3, "cv": 5}
+    usual = FederatedLogisticRegressionCV(**given).fit(X, y, clients=sites)
+    monkeypatch.setattr("cofed.estimators.grid.BYTES", 4.0 * 4 * 61**2)
+    monkeypatch.setattr("cofed.estimators.grid.LARGEST_PART", 61)
+    monkeypatch.setattr("cofed.estimators.grid.WHOLE", 20)
+    monkeypatch.setattr("cofed.estimators.grid.STEP", 8)
+    sizes, ask = [], Grid.ask
+    monkeypatch.setattr(
+        Grid, "ask", lambda self, m, closer, where: (sizes.append(where.shape), ask(self, m, closer, where))[1]
+    )
+    found = FederatedLogisticRegressionCV(**given).fit(X, y, clients=sites)
+    assert max(size for _, size in sizes) == 61  # all parameters, though they are in use in few models only
+    assert all(count <= 4 for count, size in sizes if size == 61)
+    assert found.n_rounds_ <= 20
+    assert found.path_.converged.all()
+    np.testing.assert_allclose(found.path_.coefs, usual.path_.coefs, atol=1e-6)
+    np.testing.assert_allclose(found.cv_mean_, usual.cv_mean_, rtol=1e-4)

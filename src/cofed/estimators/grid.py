@@ -3,7 +3,8 @@
 The loss does not depend on the strength, so every model that was looked at serves every strength. Of each strength the
 best model so far is improved by a penalised quadratic model of the loss around it, whose Hessian is its own or that of
 its neighbours; then all that are not done yet are looked at in one exchange, with the Hessians of a few. Models of
-neighbouring strengths act as shorter and longer steps, so that hardly any are needed.
+neighbouring strengths act as shorter and longer steps, so that hardly any are needed. Where Hessians are so large that
+a message has only a few, they are kept from look to look, and those of all rows speak for the folds too.
 
 The certificate is that of `certificate.py`. Where a gradient is a little outside the penalty's dual ball, its dual
 point is mixed with that of a model of a smaller strength, whose gradient is well inside: by convexity the mixture of
@@ -48,6 +49,8 @@ ANCHORS = 60  # the most Hessians in a message
 BYTES = 8e6  # the most that they may take
 WHOLE = 180  # parameters up to which Hessians are whole
 ROUGH = 4  # looks at large models before all of them are
+LARGEST_PART = int(np.sqrt(BYTES / 8))  # parameters of Hessians of which a message has two
+GOLDEN = (np.sqrt(5) - 1) / 2  # its multiples less their whole parts are spread evenly
 STEP = 64  # parameters by which Hessians that are not whole differ in size, as each size is compiled apart
 TOGETHER = 128  # certificates that are computed at once
 
@@ -113,18 +116,39 @@ class Grid:
 
     def closer(self, models: list[tuple[int, int, Vector]]) -> tuple[np.ndarray, np.ndarray]:
         """Which models to look at more closely, spread over the strengths, and on which parameters."""
-        own = [[m for m, (s, _, _) in enumerate(models) if s == k] for k in range(len(self.sets))]
-        busy = [which for one, which in zip(self.sets, own, strict=True) if which and not one.finished]
-        size = max(one.size for one in self.sets)
-        if size > WHOLE and self.sets[0].pieces is not None:
-            support = max(int(np.count_nonzero(w)) for _, _, w in models)
-            wanted = max(2 * STEP, support + support // 8 + 16)
-            size = min(size, -(-wanted // STEP) * STEP, self.part)
-        share = max(2, int(min(ANCHORS, BYTES // (4 * size * size))) // max(1, len(busy)))
-        chosen = [np.unique(np.linspace(0, len(which) - 1, share).round().astype(int)) for which in busy]
-        closer = np.array([which[j] for which, some in zip(busy, chosen, strict=True) for j in some], np.int32)
+        size = self.hessian_size(models)
+        shared, most = self.is_shared(size), int(min(ANCHORS, BYTES // (4 * size * size)))
+        busy = [s for s, one in enumerate(self.sets) if not one.finished]
+        asked = self.in_turn(busy, most) if shared and len(models) > most else busy
+        own = [[m for m, (s, _, _) in enumerate(models) if s == k] for k in asked]
+        own = [which for which in own if which]
+        share = max(1 if shared else 2, most // max(1, len(own)))
+        begin = GOLDEN * self.looks % 1 if shared and self.looks > ROUGH else None
+        closer = np.array([which[j] for which in own for j in spread(len(which), share, begin)], np.int32)
         where = [self.sets[models[m][0]].working_set(models[m][1], models[m][2], size) for m in closer]
         return closer, np.array(where, np.int32).reshape(len(closer), size)
+
+    def hessian_size(self, models: list[tuple[int, int, Vector]]) -> int:
+        """How many parameters the Hessians of a message tell of: all, or as many as are in use and some more."""
+        size = max(one.size for one in self.sets)
+        if size <= WHOLE or self.sets[0].pieces is None:
+            return size
+        support = max(int(np.count_nonzero(w)) for _, _, w in models)
+        wanted = max(2 * STEP, support + support // 8 + 16)
+        return min(size, -(-wanted // STEP) * STEP, self.part if support <= self.part else LARGEST_PART)
+
+    def is_shared(self, size: int) -> bool:
+        """Whether Hessians of so many parameters are too large for several of each training set in a message."""
+        return size > max(self.part, WHOLE)
+
+    def in_turn(self, busy: list[int], most: int) -> list[int]:
+        """Whose Hessians to ask for where few fit into a message: those of all rows, and later, in every second look,
+        those of the folds, at most so many of them."""
+        lend = [s for s in busy if self.sets[s].lender is None]
+        borrow = [s for s in busy if self.sets[s].lender is not None]
+        turn = self.looks // 2 * most % max(1, len(borrow))
+        borrow = (borrow[turn:] + borrow[:turn])[: max(1, most)]
+        return (borrow or lend) if self.looks > ROUGH and self.looks % 2 else (lend or borrow)
 
     def ask(self, models: list[tuple[int, int, Vector]], closer: np.ndarray, where: np.ndarray) -> LookAnswer:
         """The exchange."""
@@ -150,6 +174,7 @@ class Grid:
         gradient = np.reshape(np.asarray(answer.gradient), (len(models), -1))
         if self.start.intercept is not None:
             gradient = np.concatenate([gradient, np.asarray(answer.slope)], axis=1)
+        shared = self.is_shared(where.shape[1])
         for s, one in enumerate(self.sets):
             own = np.array([m for m, (which, _, _) in enumerate(models) if which == s], int)
             if not len(own):
@@ -171,8 +196,8 @@ class Grid:
                 if np.isfinite(matrix).all() and np.isfinite(answer.loss[m]):
                     place = int(places[np.searchsorted(own, m)])
                     one.bundle.curvature[place] = Curvature(where[a], matrix)
-                    anchors.append((models[m][1], place))
-            one.anchors = anchors or one.anchors
+                    anchors.append((models[m][1], one.bundle.curvature[place]))
+            one.renew_anchors(anchors, shared)
 
     def judge(self) -> None:
         """Find the best model of every strength that is not done, with its certificate."""
@@ -252,6 +277,14 @@ class Grid:
         posed = one.problem.problem(one.psi.scaled(float(one.alphas[i])))
         found = assess_known(posed, one.problem.null, at, curved)
         return found if float(found.gap) + float(found.rounding) < float(seen.gap) + float(seen.rounding) else seen
+
+
+def spread(n: int, some: int, begin: float | None) -> np.ndarray:
+    """So many of n positions, evenly spread: from the first to the last, or beginning a part of the distance between
+    two after the first."""
+    if begin is None:
+        return np.unique(np.linspace(0, n - 1, some).round().astype(int))
+    return np.unique((n * (np.arange(some) + begin) / some).astype(int))
 
 
 def stacked(parts: Sequence[PyTree]) -> PyTree:

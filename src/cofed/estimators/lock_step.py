@@ -97,6 +97,7 @@ def training_sets(
     sets = [kind(parts[0], penalty(parts[0], 1.0), every, asked, tol)]
     for part in parts[1:]:
         sets.append(kind(part, penalty(part, 1.0), alphas, np.ones(len(alphas), bool), FOLDS))
+        sets[-1].lender = sets[0]
     return sets
 
 

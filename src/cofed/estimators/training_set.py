@@ -26,7 +26,11 @@ SHORTER = 5.0  # a step that brought nothing is tried again, divided by this, it
 NEARLY = 0.7  # of the slope at which a coefficient is used
 TOGETHER = 32  # models whose penalties are computed at once: one compiled program
 UNTOLD = 4  # of the parameters of a Hessian, so many times fewer come into use that it does not tell of
+NEAR = 3  # strengths between two Hessians of which the later one speaks for both
+FAR = 12  # strengths up to which a fold's own Hessian is better than one of all rows
 GIVE_UP = 5  # looks without a better model, after which there is none to be had
+
+Anchor = tuple[int, Curvature]  # a strength, and the Hessian at a model of it
 
 
 @dataclasses.dataclass
@@ -61,7 +65,9 @@ class TrainingSet:
         self.psi = traced(psi, np.float64)  # its strength is an argument of compiled programs, and not part of them
         self.size = n_parameters(problem.start)
         self.standing = Standing.at_start(len(alphas))
-        self.anchors: list[tuple[int, int]] = []  # strength and position of the last models with Hessians
+        self.anchors: list[Anchor] = []  # Hessians of the last models
+        self.lender: TrainingSet | None = None  # that of all rows, of a fold
+        self.borrowed: list[Anchor] = []  # Hessians of the lender, where a message has none for each training set
         self.pieces, self.psi_is_coercive = elastic_pieces(psi, problem.start), psi.coercive
         form = psi.piecewise_quadratic()
         self.limited = None if form is None or self.pieces is not None else Pieces(psi, problem.start)
@@ -170,15 +176,22 @@ class TrainingSet:
         """The Hessians that speak for the best model of a strength, with their weights: its own, or those of the
         nearest models on both sides."""
         known, at = self.bundle.curvature, int(self.standing.best[i])
-        if at in known or not self.anchors:
+        anchors = joined(self.borrowed, self.anchors, FAR)
+        if at in known or not anchors:
             return [(1.0, known.get(at, known[0]))]
-        strengths = [one for one, _ in self.anchors]
+        strengths = [one for one, _ in anchors]
         right = int(np.searchsorted(strengths, i))
         if right in (0, len(strengths)):
-            return [(1.0, known[self.anchors[min(right, len(strengths) - 1)][1]])]
-        (low, before), (high, after) = self.anchors[right - 1 : right + 1]
+            return [(1.0, anchors[min(right, len(strengths) - 1)][1])]
+        (low, before), (high, after) = anchors[right - 1 : right + 1]
         t = (i - low) / (high - low)
-        return [(1 - t, known[before]), (t, known[after])]
+        return [(1 - t, before), (t, after)]
+
+    def renew_anchors(self, new: list[Anchor], shared: bool) -> None:
+        """Take Hessians in place of the last ones; where few are had at a time, in place of the nearest only."""
+        self.anchors = joined(self.anchors, new, NEAR) if shared else new or self.anchors
+        if shared and self.lender is not None:
+            self.borrowed = self.lender.anchors
 
     def curvature(self, i: int, own: np.ndarray) -> np.ndarray:
         """The Hessian at the best model of a strength, on some parameters."""
@@ -214,6 +227,12 @@ class TrainingSet:
     def model(self, i: int) -> Weights:
         """The best model of a strength."""
         return weights(self.bundle.seen.w[self.standing.best[i]], self.problem.start)
+
+
+def joined(old: list[Anchor], new: list[Anchor], reach: int) -> list[Anchor]:
+    """The new Hessians, and those old ones that are farther than `reach` strengths from all of them."""
+    far = [one for one in old if all(abs(one[0] - i) > reach for i, _ in new)]
+    return sorted(far + new, key=lambda one: one[0])
 
 
 def flat(w: Weights) -> Vector:

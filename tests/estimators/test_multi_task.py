@@ -1,5 +1,8 @@
 """Several responses: scikit-learn's and statsmodels' answers on pooled rows, certificates, paths, folds, intervals."""
 
+from types import SimpleNamespace
+
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -14,6 +17,9 @@ from sklearn.metrics import r2_score
 import cofed
 from cofed.estimators import FederatedLasso, FederatedMultiTaskLasso, FederatedMultiTaskLassoCV, concave_path, load
 from cofed.estimators.row_penalty import RowElasticNet
+from cofed.estimators.solver import choose
+from cofed.models import Weights
+from cofed.regularizers.base import RowQuadratic
 
 N, P, K = 150, 7, 3
 
@@ -98,6 +104,33 @@ def test_the_penalty_of_rows_keeps_the_laws_of_duality(seed, step):
     at = psi.scaled(float(psi.zeroing_factor(v)) * (1 + 1e-12))
     assert not np.any(at.prox(-v, 1.0))
     assert np.any(at.scaled(0.99).prox(-v, 1.0))
+    told, size = psi.row_quadratic(), np.linalg.norm(v, axis=1)
+    np.testing.assert_allclose(told.l1 @ size + told.ridge @ size**2 / 2, psi.value(v), rtol=1e-12)
+
+
+class Lengths(cofed.AbstractRegularizer):
+    """A penalty of rows that knows neither a conjugate nor another name, and may tell what it is."""
+
+    told: RowQuadratic | None = eqx.field(static=True)
+
+    def value(self, w):
+        return 0.1 * jnp.sum(jnp.linalg.norm(w, axis=1))
+
+    def prox(self, v, step):
+        return RowElasticNet(jnp.full(len(v), 0.1), jnp.zeros(len(v))).prox(v, step)
+
+    def row_quadratic(self):
+        return self.told
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_penalty_says_itself_that_a_server_can_solve_for_its_rows(tells):
+    X, Y, sites = rows(n=60, p=260, k=2)
+    model = FederatedMultiTaskLasso()
+    problem = model._standardized(model._intake(X, Y, sites))
+    psi = Lengths(RowQuadratic(np.full(260, 0.1), np.zeros(260)) if tells else None)
+    assert choose(problem, psi) == ("newton" if tells else "fista")
+    assert choose(problem, cofed.GroupL1(0.1, np.repeat(np.arange(260), 2))) == "fista"
 
 
 def test_paths_and_folds_are_those_of_models_one_by_one():

@@ -15,9 +15,9 @@ from cofed._util.rounding import EPS
 from cofed.estimators.bundle import Vector
 from cofed.estimators.certificate import Assessment, FactoredHessian, factored
 from cofed.estimators.grid import Grid
-from cofed.estimators.row_penalty import RowElasticNet
 from cofed.estimators.standardized_problem import StandardizedProblem, second_moments
 from cofed.estimators.training_set import TrainingSet
+from cofed.regularizers.base import RowQuadratic
 from cofed.solvers.curvature import unpack
 
 ROUNDS = 6  # of candidates
@@ -102,8 +102,9 @@ def by_coordinates(one: TrainingSet) -> np.ndarray:
 
     It is given the products alone: its one row of features is not read.
     """
-    if isinstance(one.psi, RowElasticNet):
-        return by_rows(one, one.psi)
+    rows = one.psi.row_quadratic()
+    if rows is not None:
+        return by_rows(one, rows)
     first, H, cut = one.bundle.seen, one.bundle.curvature[0].matrix, one.problem.start.coef.size
     guesses = np.tile(first.w[0], (len(one.alphas), 1))
     if one.pieces is None or not np.all(one.pieces.l1[:cut] > 0) or one.size - cut > 1:
@@ -136,13 +137,13 @@ def by_coordinates(one: TrainingSet) -> np.ndarray:
     return guesses
 
 
-def by_rows(one: TrainingSet, psi: RowElasticNet) -> np.ndarray:
+def by_rows(one: TrainingSet, rows: RowQuadratic) -> np.ndarray:
     """The same for rows of coefficients, which coordinate descent takes as wholes. It knows no products, and is given
     rows of features that have them."""
     first, moments = one.bundle.seen, second_moments(one.problem)
     guesses = np.repeat(first.w[:1], len(one.alphas), axis=0)
-    p, unit = len(one.problem.units.mean), np.asarray(psi.l1)
-    ridges = np.asarray(psi.ridge) / np.where(unit > 0, unit, 1) ** 2
+    p, unit = len(one.problem.units.mean), rows.l1
+    ridges = rows.ridge / np.where(unit > 0, unit, 1) ** 2
     if moments is None or not unit.all() or not np.allclose(ridges, ridges[0], rtol=1e-9, atol=0):
         return guesses
     tilt = moments[:p, p:]  # of an intercept

@@ -9,6 +9,7 @@ from cofed.estimators.feature_options import FeatureOptions
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.units import Units
 from cofed.regularizers import AbstractRegularizer
+from cofed.regularizers.base import RowQuadratic
 from cofed.regularizers.thresholds import elastic_conjugate
 
 Coefficients = Float[Array, "p ..."]
@@ -71,6 +72,10 @@ class RowElasticNet(AbstractRegularizer):
     def scaled(self, factor: Hyperparameter) -> "RowElasticNet":
         """With factor times the weights."""
         return RowElasticNet(self.l1 * factor, self.ridge * factor)
+
+    def row_quadratic(self) -> RowQuadratic:
+        """Its weights."""
+        return RowQuadratic(np.asarray(self.l1), np.asarray(self.ridge))
 
 
 def lengths(w: Coefficients) -> Float[Array, " p"]:

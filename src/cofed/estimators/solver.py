@@ -26,7 +26,6 @@ from cofed.estimators.lock_step import serves, solve_one
 from cofed.estimators.loops import fista_round, fista_rounds, largest_curvature
 from cofed.estimators.newton import newton
 from cofed.estimators.progress import CertifiedFit, FitProgress
-from cofed.estimators.row_penalty import RowElasticNet
 from cofed.estimators.standardized_problem import StandardizedProblem, assess_known, n_parameters
 from cofed.models import Weights
 from cofed.regularizers import AbstractRegularizer
@@ -113,7 +112,7 @@ def choose(problem: StandardizedProblem, psi: AbstractRegularizer) -> str:
 
 def is_known_by_rows(problem: StandardizedProblem, psi: AbstractRegularizer) -> bool:
     """Whether the server knows the loss, and solves for whole rows of coefficients by itself."""
-    return isinstance(psi, RowElasticNet) and problem.hessian is not None
+    return psi.row_quadratic() is not None and problem.hessian is not None
 
 
 def fista(fit: FitProgress, w: Weights, seen: Assessment) -> CertifiedFit:

@@ -31,6 +31,20 @@ class PiecewiseQuadratic:
     high: np.ndarray | float = np.inf
 
 
+@dataclasses.dataclass(frozen=True)
+class RowQuadratic:
+    """psi(w) = sum_j l1_j ||w_j|| + ridge_j ||w_j||^2 / 2, for a model that is one array with the rows w_j.
+
+    Parameters
+    ----------
+    l1, ridge : array_like
+        A number for each row.
+    """
+
+    l1: np.ndarray
+    ridge: np.ndarray
+
+
 class AbstractRegularizer(eqx.Module):
     """A non-smooth function psi of the model, known by its value, its proximal map and its traits.
 
@@ -345,4 +359,11 @@ class AbstractRegularizer(eqx.Module):
 
     def piecewise_quadratic(self) -> PiecewiseQuadratic | None:
         """psi as a sum of one-dimensional quadratics with kinks and bounds, or None where it is no such sum."""
+        return None
+
+    def row_quadratic(self) -> RowQuadratic | None:
+        """psi as a sum of lengths of whole rows and their squares, or None where it is not told as such a sum.
+
+        A server that knows a quadratic loss finds the minimum of both together by itself.
+        """
         return None

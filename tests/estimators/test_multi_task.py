@@ -1,7 +1,5 @@
 """Several responses: scikit-learn's and statsmodels' answers on pooled rows, certificates, paths, folds, intervals."""
 
-from types import SimpleNamespace
-
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +16,6 @@ import cofed
 from cofed.estimators import FederatedLasso, FederatedMultiTaskLasso, FederatedMultiTaskLassoCV, concave_path, load
 from cofed.estimators.row_penalty import RowElasticNet
 from cofed.estimators.solver import choose
-from cofed.models import Weights
 from cofed.regularizers.base import RowQuadratic
 
 N, P, K = 150, 7, 3

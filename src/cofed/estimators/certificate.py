@@ -30,7 +30,8 @@ delta with h(R) = (exp(-R) + R - 1) / R^2, h(1) = 1/e. Let e be what violates op
 sqrt(delta' H delta) for the way delta to the minimum, and C such that R <= C a. P is convex, so for every t in (0, 1]
 the gap is at most D a - t h(t C a) a^2. If C a <= 1, t = 1 gives D a - a^2/e <= (e/4) D^2; else t = 1/(C a) gives
 a (D - 1/(e C)). So where C D <= 1/e the gap is at most (e/4) D^2: the rounding of a gradient, squared. The same holds
-of a loss with intercepts of the sites' own, with the range among the rows of a site (`losses/site_intercepts.py`).
+of a loss with intercepts of the sites' own, with the range among the rows of a site (`losses/site_intercepts.py`), and
+of several classes with so many times the range among the classes of a row (`losses/site_class_intercepts.py`).
 
 Rounding. The gradient's j-th entry is known to err_j = 8 eps q_j (curvature * sum_k q_k |v_k| + rms theta), q the root
 mean squares of the columns, and the gap to `rounding`, a like expression in the sizes of its terms: never 1/alpha.
@@ -193,7 +194,7 @@ def assess(problem: Problem, null: NullModel, at: FirstOrder, curved: FactoredHe
     value = loss + psi.value(w)
     gap = duality_gap(problem, null, w, loss, at)
     if curved is not None and not problem.loss.rowwise:
-        gap = jnp.minimum(gap, decrement_gap(of_coefficients(problem), null, at, curved, err))
+        gap = jnp.minimum(gap, decrement_gap(problem, null, at, curved, err))
     elif curved is not None:
         gap = jnp.minimum(gap, sharper_gap(problem, null, at, curved, err))
     rounding = gap_rounding(problem.loss, null, at, value, curved)
@@ -238,17 +239,16 @@ def sharper_gap(problem: Problem, null: NullModel, at: FirstOrder, curved: Facto
     return jnp.min(jnp.stack(gaps))
 
 
-def decrement_gap(
-    psi: AbstractRegularizer, null: NullModel, at: FirstOrder, curved: FactoredHessian, err: Weights
-) -> Scalar:
+def decrement_gap(problem: Problem, null: NullModel, at: FirstOrder, curved: FactoredHessian, err: Weights) -> Scalar:
     """The gap of a model without an intercept by Newton's decrement: see the file's head; inf where that is large."""
-    off = psi.excess(at.w.coef, at.gradient.coef)
+    off = of_coefficients(problem).excess(at.w.coef, at.gradient.coef).ravel()
     d = curved.solve(off)
     Hd = curved.hessian @ d
     square = jnp.maximum(d @ Hd, 0)
     # No |delta_j| exceeds its share of the length in H.
-    reach = 2 * jnp.sum(null.reach * jnp.sqrt(jnp.sum(curved.root**2, axis=1)))
-    known = jnp.all(jnp.abs(off - Hd) <= err.coef) & (reach * jnp.sqrt(square) <= jnp.exp(-1))
+    most = jnp.sqrt(jnp.sum(curved.root**2, axis=1)).reshape(len(null.reach), -1)
+    reach = problem.loss.range_factor * 2 * jnp.max(jnp.sum(null.reach[:, None] * most, axis=0))
+    known = jnp.all(jnp.abs(off - Hd) <= err.coef.ravel()) & (reach * jnp.sqrt(square) <= jnp.exp(-1))
     return jnp.where(known, jnp.e / 4 * square, jnp.inf)
 
 

@@ -21,7 +21,7 @@ from cofed.estimators.penalty import elastic_net
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.estimators.with_feature_options import WithFeatureOptions
-from cofed.losses import AbstractLoss, Logistic, Softmax
+from cofed.losses import AbstractLoss, Logistic, SiteClassIntercepts, Softmax
 from cofed.privacy import Privacy
 from cofed.regularizers import AbstractRegularizer
 from cofed.sites import AbstractSites
@@ -292,8 +292,7 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
 
     def _posed_loss(self) -> AbstractLoss:
         if self._has_site_effects and len(self.classes_) > 2:
-            name = type(self).__name__
-            raise ValueError(f"{name}: site_effects='fixed' is for two classes, and there are {len(self.classes_)}")
+            return SiteClassIntercepts(self._loss())
         return super()._posed_loss()
 
     def _loss(self) -> Logistic | Softmax:

@@ -118,8 +118,8 @@ def written(value: object, arrays: dict[str, np.ndarray]) -> JSON:
         return {"design": value.model_dump(mode="json")}
     if isinstance(value, BaseCrossValidator):  # what the folds were by; they are not drawn again
         return repr(value)
-    if isinstance(value, Mapping):  # the weights of classes, whose labels need not be text
-        return {"mapping": [[encode(key), encode(one)] for key, one in value.items()]}
+    if isinstance(value, Mapping):  # of classes, whose labels need not be text, or of sites
+        return {"mapping": [[encode(key), written(one, arrays)] for key, one in value.items()]}
     if isinstance(value, (tuple, list)):
         return {"tuple of": [written(item, arrays) for item in value]}
     return encode(value.item() if isinstance(value, np.generic) else value)
@@ -139,7 +139,7 @@ def read(value: JSON, arrays: dict[str, np.ndarray]) -> Any:
         case {"design": design}:
             return Design.model_validate_json(json.dumps(design))
         case {"mapping": pairs}:
-            return {decode(key): decode(one) for key, one in pairs}
+            return {decode(key): read(one, arrays) for key, one in pairs}
         case {"tuple of": items}:
             return tuple(read(item, arrays) for item in items)
     return decode(value)

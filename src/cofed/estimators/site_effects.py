@@ -16,39 +16,44 @@ if TYPE_CHECKING:
     from cofed.estimators.base import FederatedLinearModel
 
 SITE_EFFECTS = ("none", "fixed")
+SiteEffects = dict[str, float] | dict[str, np.ndarray]  # by site; of several classes a number for each
 
 
 def question(problem: StandardizedProblem, models: Sequence[Weights]) -> InterceptsMessage:
     """What is asked of the sites' intercepts."""
-    coef = np.stack([np.ravel(np.asarray(w.coef, np.float64)) for w in models])
+    coef = np.stack([np.asarray(w.coef, np.float64) for w in models])
     return InterceptsMessage(coef, scaling=problem.units.scaling, loss=problem.survey.loss)
 
 
 def mean_intercepts(problem: StandardizedProblem, models: Sequence[Weights]) -> np.ndarray:
     """The mean intercept of each model, every site counting as its rows do, in the solver's units: one exchange.
 
-    Sites whose intercept is infinite are left out; where all are, the mean is 0.
+    Of several classes it is a row for each model. Sites with an infinite intercept are left out; where all are, the
+    mean is 0.
     """
     found = problem.sites.ask(intercepts, question(problem, models))
-    weight = np.asarray(found.weight)
-    return np.asarray(found.intercept) / np.where(weight > 0, weight, 1)
+    summed, weight = np.asarray(found.intercept), np.asarray(found.weight)
+    return summed / np.where(weight > 0, weight, 1).reshape(-1, *(1,) * (summed.ndim - 1))
 
 
-def site_effects(problem: StandardizedProblem, w: Weights) -> tuple[float, dict[str, float] | None]:
+def site_effects(problem: StandardizedProblem, w: Weights) -> tuple[float | np.ndarray, SiteEffects | None]:
     """The mean intercept in the solver's units, and every site's in the user's, as far as sites show them.
 
-    An infinite one is NaN: the labels of that site are of one class, or all 0, and nobody's prediction there is
-    certain. Over a network whose answers are masked there is the mean alone.
+    An infinite one is NaN: the labels of that site are of one class (of several classes: lack one), or all 0, and
+    nobody's prediction there is certain. Over a network whose answers are masked there is the mean alone.
     """
     if problem.sites.is_masked:
-        return float(mean_intercepts(problem, [w])[0]), None
+        return mean_intercepts(problem, [w])[0], None
     alone = problem.sites.ask_each(intercepts, question(problem, [w]))
     own, total, weight = {}, 0.0, 0.0
     for name, found in alone.items():
-        size, summed = float(found.weight[0]), float(found.intercept[0])
+        size, summed = float(found.weight[0]), np.asarray(found.intercept)[0]
         total, weight = total + summed, weight + size
-        own[name] = float(problem.original(w, summed / size)[1]) if size > 0 else np.nan
-    return (total / weight if weight > 0 else 0.0), own
+        own[name] = problem.original(w, summed / size)[1] if size > 0 else summed * np.nan
+    mean = total / weight if weight > 0 else 0.0 * total
+    if np.ndim(mean) == 0:
+        return float(mean), {name: float(value) for name, value in own.items()}
+    return mean, own
 
 
 def intercepts_of_rows(model: "FederatedLinearModel", X: Features, clients: Clients, rows: int) -> float | np.ndarray:
@@ -80,10 +85,11 @@ def intercepts_of_rows(model: "FederatedLinearModel", X: Features, clients: Clie
             "intercept; leave clients out for the mean intercept"
         )
     found = np.array([effects[name] for name in names])
-    unknown = next((name for name in names if np.isnan(effects[name])), None)
+    unknown = next((name for name in names if np.isnan(effects[name]).any()), None)
     if unknown is not None:
+        what = "lack a class" if found.ndim > 1 else "are of one class, or all 0"
         raise ValueError(
-            f"{owner}: the labels of {unknown!r} are of one class, or all 0, which tell no intercept; leave clients "
-            "out for the mean intercept"
+            f"{owner}: the labels of {unknown!r} {what}, which tell no intercept; leave clients out for the mean "
+            "intercept"
         )
-    return found if np.ndim(model.intercept_) == 0 else found[:, None]
+    return found[:, None] if np.ndim(model.intercept_) == 1 and found.ndim == 1 else found

@@ -21,6 +21,7 @@ from cofed.problem import PosedProblem, Problem
 from cofed.regularizers import AbstractRegularizer, On
 from cofed.sites import AbstractSites, ExchangeTotal, TrainingPlan, spent, totals
 from cofed.sites.queries import LookAnswer, LookMessage, look
+from cofed.sites.queries.base import n_outputs
 from cofed.solvers.curvature import unpack
 
 Hessian = Float[Array, "d d"]
@@ -159,7 +160,9 @@ class StandardizedProblem:
         scaling, folds = self.units.scaling, self.survey.folds
         return TrainingPlan(self.problem(psi), algorithm, scaling, local_steps, folds, self.without)
 
-    def original(self, w: Weights, intercept: float | None = None) -> tuple[np.ndarray, float | np.ndarray]:
+    def original(
+        self, w: Weights, intercept: float | np.ndarray | None = None
+    ) -> tuple[np.ndarray, float | np.ndarray]:
         """Coefficients and intercept for the features as they were given; of a model without one, with this one."""
         labels = self.units.labels
         coef = np.asarray(w.coef, np.float64)
@@ -278,14 +281,14 @@ def natural_slope(loss: AbstractLoss, prediction: Float[Array, "*k"]) -> np.ndar
 
 def look_at_null(found: Survey, unit: Units) -> LookAnswer:
     """A look at the model without features, of all rows and without each fold; at Hessians unless they are large."""
-    parts, p = found.n_folds + 1, len(unit.mean)
-    closer = parts if p <= SMALL else 0
+    parts, p, k = found.n_folds + 1, len(unit.mean), n_outputs(found.loss)
+    closer = parts if p * k <= SMALL else 0
     message = LookMessage(
-        coef=np.zeros((parts, p, 1)),
-        intercept=np.zeros((parts, 1)),
+        coef=np.zeros((parts, p, k)),
+        intercept=np.zeros((parts, k)),
         without=np.arange(-1, parts - 1, dtype=np.int32),
         closer=np.arange(closer, dtype=np.int32),
-        where=np.tile(np.arange(p if closer else 0, dtype=np.int32), (closer, 1)),
+        where=np.tile(np.arange(p * k if closer else 0, dtype=np.int32), (closer, 1)),
         scaling=unit.scaling,
         folds=found.folds,
         loss=found.loss,

@@ -47,7 +47,8 @@ def effects(model: FederatedLinearModel) -> list[str]:
     known = vars(model).get("site_effects_")
     if known is None:
         return ["intercepts    one for every client, which keeps it to itself; shown is their mean"]
-    values, more = [f"{name} {value:.5g}" for name, value in list(known.items())[:8]], len(known) - 8
+    shown = {name: " / ".join(f"{one:.5g}" for one in np.ravel(value)) for name, value in list(known.items())[:8]}
+    values, more = [f"{name} {value}" for name, value in shown.items()], len(known) - 8
     return [f"intercepts    {', '.join(values)}{f' and {more} more' if more > 0 else ''}; shown above is their mean"]
 
 

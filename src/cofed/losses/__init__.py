@@ -17,7 +17,9 @@ from cofed.losses.negative_binomial import NegativeBinomial
 from cofed.losses.poisson import Poisson, PoissonDeviance
 from cofed.losses.quantile import SmoothQuantile
 from cofed.losses.reweighted import Reweighted
+from cofed.losses.site_class_intercepts import SiteClassIntercepts
 from cofed.losses.site_intercepts import SiteIntercepts
+from cofed.losses.site_loss import AbstractSiteLoss
 from cofed.losses.softmax import Softmax
 from cofed.losses.squared import Squared
 from cofed.losses.tweedie import Gamma, Tweedie
@@ -25,6 +27,7 @@ from cofed.losses.tweedie import Gamma, Tweedie
 __all__ = [
     "AbstractLoss",
     "AbstractPartialLikelihood",
+    "AbstractSiteLoss",
     "Breslow",
     "Deviance",
     "DualRoom",
@@ -41,6 +44,7 @@ __all__ = [
     "PoissonDeviance",
     "Prediction",
     "Reweighted",
+    "SiteClassIntercepts",
     "SiteIntercepts",
     "SmoothQuantile",
     "Softmax",

@@ -59,6 +59,9 @@ class AbstractLoss(eqx.Module):
         Whether the same number, added to all of several predictions, changes nothing, as of classes.
     site_parameters : int
         How many numbers every site has for itself, which are none of the model's.
+    range_factor : float
+        Of a loss that is not `rowwise`: its third derivative along a direction is at most so many times the range of
+        what the direction changes predictions by, among rows that belong together, times the second.
     attains_zero : bool
         Whether, for every label, some prediction has the loss 0 or comes as near as one likes, and none less.
     least_label : float or None
@@ -94,6 +97,7 @@ class AbstractLoss(eqx.Module):
     of_times: ClassVar[bool] = False
     any_shift: ClassVar[bool] = False
     site_parameters: ClassVar[int] = 0
+    range_factor: ClassVar[float] = 1.0
     attains_zero: ClassVar[bool] = False
     least_label: ClassVar[float | None] = None
 

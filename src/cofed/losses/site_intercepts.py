@@ -20,9 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num, Scalar
 
-from cofed._util.types import Hyperparameter
-from cofed.losses.base import AbstractLoss, Label, Prediction
-from cofed.losses.label_units import LabelMoments, LabelUnits
+from cofed.losses.base import Label, Prediction
+from cofed.losses.site_loss import AbstractSiteLoss
 
 Values = Float[Array, "n m"]
 
@@ -40,7 +39,7 @@ class SiteTerms(NamedTuple):
     finite: Bool[Array, "n m"]  # whether it is finite
 
 
-class SiteIntercepts(AbstractLoss):
+class SiteIntercepts(AbstractSiteLoss):
     """The loss of all rows of a site, whose intercept is the best one for them, and no parameter of the model.
 
     Parameters
@@ -55,10 +54,7 @@ class SiteIntercepts(AbstractLoss):
     1.0
     """
 
-    rowwise: ClassVar[bool] = False
     site_parameters: ClassVar[int] = 1
-
-    loss: AbstractLoss
 
     def __check_init__(self):
         bound = self.loss.self_concordance
@@ -72,50 +68,6 @@ class SiteIntercepts(AbstractLoss):
         """The loss of the rows of one site."""
         z = jnp.ravel(prediction)[:, None]
         return jnp.sum(self.terms(z, jnp.ravel(y), jnp.ones_like(z), jnp.zeros(len(z), int)).value)
-
-    @property
-    def of_rows(self) -> AbstractLoss:
-        """The loss of a row."""
-        return self.loss
-
-    @property
-    def attains_zero(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """As the loss of a row."""
-        return self.loss.attains_zero
-
-    @property
-    def least_label(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """As the loss of a row."""
-        return self.loss.least_label
-
-    @property
-    def curvature(self) -> Hyperparameter | None:
-        """The loss's own."""
-        return self.loss.curvature
-
-    def as_deviance(self) -> "SiteIntercepts":
-        """The same of the loss less that of the saturated model."""
-        return SiteIntercepts(self.loss.as_deviance())
-
-    def conjugate(self, theta: Prediction, y: Label) -> Scalar:
-        """That of a row's loss: at 0, its saturated model is the same."""
-        return self.loss.conjugate(theta, y)
-
-    def residual_scale(self, mean_loss: Scalar, mean: Array) -> Scalar:
-        """The loss's own."""
-        return self.loss.residual_scale(mean_loss, mean)
-
-    def dispersion(self, mean_loss: float, n: int, freedom: int) -> float:
-        """The loss's own."""
-        return self.loss.dispersion(mean_loss, n, freedom)
-
-    def events(self, n: int, labels: np.ndarray) -> float:
-        """The loss's own."""
-        return self.loss.events(n, labels)
-
-    def label_units(self, labels: LabelMoments, fit_intercept: bool) -> LabelUnits:
-        """The loss's own, of a model with an intercept."""
-        return self.loss.label_units(labels, True)
 
     def terms(self, z: Values, y: Num[Array, " n"], weight: Values, site: Int[Array, " n"]) -> SiteTerms:
         """The loss of m models and its parts. `weight` is 0 where a model does not learn from a row."""

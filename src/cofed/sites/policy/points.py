@@ -37,6 +37,7 @@ from cofed.sites.queries.at_risk import followed, partial_of
 from cofed.sites.queries.base import Numbers, is_classes, n_outputs
 from cofed.sites.queries.look import by_prediction
 from cofed.sites.queries.meat import slopes
+from cofed.sites.queries.own_class_intercepts import class_bends, class_loss_of, class_terms_of
 from cofed.sites.queries.own_intercepts import loss_of, terms_of, within_bends
 from cofed.sites.table import Table
 
@@ -70,7 +71,7 @@ def count_points(message: Message) -> int:
         case PermutedMessage():
             return len(message.seeds) * int(np.size(message.intercept))
         case InterceptsMessage() | ConcordanceMessage():
-            return len(message.coef)
+            return len(message.coef) * int(np.prod(np.shape(message.coef)[2:]))  # an intercept for each class
         case LifeTableMessage():  # its times count as columns
             return 0
         case GroupsMessage():
@@ -157,10 +158,11 @@ def within_site(
     """
     table = one_site(X, y, fold, offset)
     if isinstance(message, ProductMessage):
-        return np.asarray(bent_within(table, message))
+        return np.asarray(bent_within(table, message)).reshape(len(X), -1)
     models, closer = np.shape(message.coef)[0], len(message.closer)
     slope, bend = slopes_within(table, look.padded(message))
-    return np.hstack([np.asarray(slope)[:, :models], np.asarray(bend)[:, :closer]])
+    own, bent = np.asarray(slope)[:, :models], np.asarray(bend)[:, :closer]
+    return np.hstack([own.reshape(len(X), -1), bent.reshape(len(X), -1)])
 
 
 def one_site(X: np.ndarray, y: np.ndarray, fold: np.ndarray, offset: np.ndarray) -> Table:
@@ -171,15 +173,23 @@ def one_site(X: np.ndarray, y: np.ndarray, fold: np.ndarray, offset: np.ndarray)
 
 @eqx.filter_jit
 def slopes_within(table: Table, message: LookMessage) -> tuple[Array, Array]:
-    """The slopes of all models, and the bends of some."""
-    found = terms_of(table, loss_of(message), jnp.asarray(message.coef)[..., 0], jnp.asarray(message.without))
-    return found.slope, found.bend[:, jnp.asarray(message.closer)]
+    """The slopes of all models, and the bends of some; of k classes k slopes, and k (k + 1) / 2 bends."""
+    coef, without, closer = (jnp.asarray(one) for one in (message.coef, message.without, message.closer))
+    k = coef.shape[2]
+    if k == 1:
+        found = terms_of(table, loss_of(message), coef[..., 0], without)
+        return found.slope, found.bend[:, closer]
+    found = class_terms_of(table, class_loss_of(message), coef, without)
+    share = found.share[:, closer]  # each row counts once
+    bend = share[..., :, None] * (jnp.eye(k) - share[..., None, :])
+    return found.slope, bend[:, :, *np.triu_indices(k)]
 
 
 @eqx.filter_jit
 def bent_within(table: Table, message: ProductMessage) -> Array:
-    """How the slopes change along directions."""
-    return within_bends(table, message).T
+    """How the slopes change along directions, n x V or n x V x k."""
+    bends = within_bends if np.shape(message.coef)[1] == 1 else class_bends
+    return jnp.moveaxis(bends(table, message), 0, 1)
 
 
 @eqx.filter_jit

@@ -3,10 +3,10 @@
 from cofed.sites.queries.base import AbstractQuery, Message
 from cofed.sites.queries.dispersion import DispersionAnswer, DispersionMessage, dispersion
 from cofed.sites.queries.held_out import HeldOutAnswer, HeldOutMessage, held_out
+from cofed.sites.queries.intercepts import InterceptsAnswer, InterceptsMessage, intercepts
 from cofed.sites.queries.look import LookAnswer, LookMessage, ProductAnswer, ProductMessage, look, product
 from cofed.sites.queries.meat import MeatAnswer, MeatMessage, meat
 from cofed.sites.queries.observed import HistogramMessage, ObservedAnswer, histogram, observed
-from cofed.sites.queries.own_intercepts import InterceptsAnswer, InterceptsMessage, intercepts
 from cofed.sites.queries.permuted import PermutedMessage, permuted
 from cofed.sites.queries.private import (
     AbstractPrivateQuery,

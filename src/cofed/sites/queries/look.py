@@ -3,6 +3,7 @@
 The parameters of a model are laid out as one vector: coefficients by feature and output, then the intercepts.
 """
 
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
@@ -14,6 +15,7 @@ from jaxtyping import Array, Float
 from cofed.losses import AbstractLoss
 from cofed.sites.queries.at_risk import partial_hessians, partial_look, partial_products
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers, few_sizes, n_outputs
+from cofed.sites.queries.own_class_intercepts import class_hessians, class_look, class_products
 from cofed.sites.queries.own_intercepts import within_hessians, within_look, within_products
 from cofed.sites.table import Table, sum_rows
 from cofed.solvers.curvature import pack
@@ -53,11 +55,11 @@ class LookQuery(AbstractQuery[LookMessage]):
         loss = message.half_deviance
         models, p, k = np.shape(message.coef)
         if not loss.rowwise:
-            together, curved = (partial_look, partial_hessians) if loss.of_times else (within_look, within_hessians)
+            together, curved, _ = of_whole_sites(loss)
             seen, nothing = together(table, message), jnp.zeros((models, k), table.weight.dtype)
             hessian = curved(table, message)
             # A constant changes nothing: the slope by an intercept is 0.
-            return LookAnswer(seen.loss, seen.gradient[..., None], nothing, seen.held, hessian)
+            return LookAnswer(seen.loss, seen.gradient.reshape(models, p, k), nothing, seen.held, hessian)
         coef, intercept, without = (jnp.asarray(a) for a in (message.coef, message.intercept, message.without))
         columns = jnp.moveaxis(coef, 1, 0).reshape(p, models * k)
 
@@ -133,6 +135,15 @@ class LookQuery(AbstractQuery[LookMessage]):
             answer.held[:models],
             answer.hessian[:closer][:, keep],
         )
+
+
+def of_whole_sites(loss: AbstractLoss) -> tuple[Callable, Callable, Callable]:
+    """How looks, Hessians and products are computed of a loss that is no sum over rows."""
+    if loss.of_times:
+        return partial_look, partial_hessians, partial_products
+    if n_outputs(loss) > 1:
+        return class_look, class_hessians, class_products
+    return within_look, within_hessians, within_products
 
 
 def some_models(message: LookMessage, which: np.ndarray, closer: np.ndarray, where: np.ndarray) -> LookMessage:
@@ -229,7 +240,7 @@ class ProductQuery(AbstractQuery[ProductMessage]):
         loss = message.half_deviance
         coef, intercept = jnp.asarray(message.coef), jnp.asarray(message.intercept)
         if not loss.rowwise:
-            bent = (partial_products if loss.of_times else within_products)(table, message)
+            bent = of_whole_sites(loss)[2](table, message)
             return ProductAnswer(bent, jnp.zeros_like(bent[:, 0]))
         single = n_outputs(loss) == 1
 

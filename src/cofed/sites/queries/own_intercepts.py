@@ -5,7 +5,7 @@ coefficients: sums over rows, as of any other model. Loss, gradient and Hessian 
 model with a column for every site that is not penalised, of which the sites' columns are eliminated.
 """
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +14,7 @@ from jaxtyping import Array, Float
 
 from cofed.losses import SiteIntercepts
 from cofed.losses.site_intercepts import SiteTerms, Values, by_site
-from cofed.sites.host_rows import HostRows
-from cofed.sites.queries.base import AbstractQuery, Message, Numbers
+from cofed.sites.queries.base import Message
 from cofed.sites.table import ENTRIES, Table
 from cofed.solvers.curvature import pack
 
@@ -111,40 +110,3 @@ def loss_of(message: Message) -> SiteIntercepts:
     loss = message.half_deviance
     assert isinstance(loss, SiteIntercepts)
     return loss
-
-
-class InterceptsMessage(Message):
-    """M models."""
-
-    coef: Numbers  # M x p
-
-
-class InterceptsAnswer(NamedTuple):
-    """Sums over the sites whose intercepts are finite, each times what its rows count."""
-
-    weight: Float[Array, " M"]
-    intercept: Float[Array, " M"]
-
-
-class InterceptsQuery(AbstractQuery[InterceptsMessage]):
-    """The sites' intercepts, as a sum in which each counts as its rows do."""
-
-    name: ClassVar[str] = "intercepts"
-    version: ClassVar[int] = 1
-    message: ClassVar[type[Message]] = InterceptsMessage
-
-    def answer(self, table: Table, message: InterceptsMessage) -> InterceptsAnswer:
-        def one(coef: Array) -> InterceptsAnswer:
-            found = terms_of(table, loss_of(message), coef[None], jnp.full(1, -1, table.fold.dtype))
-            counts = jnp.where(found.finite, table.weight[:, None], 0)
-            return InterceptsAnswer(jnp.sum(counts), jnp.sum(jnp.where(counts > 0, counts * found.intercept, 0)))
-
-        return jax.lax.map(one, jnp.asarray(message.coef))
-
-    def refuses(self, X: HostRows, y: np.ndarray, message: InterceptsMessage) -> str | None:
-        if not isinstance(message.loss, SiteIntercepts):
-            return "intercepts are asked for of a model whose sites have none of their own"
-        return None
-
-
-intercepts = InterceptsQuery()

@@ -89,8 +89,8 @@ class FederatedLogisticRegressionCV(CrossValidated, FederatedLogisticRegression)
     intercept_ : ndarray of shape (1,) or (classes,)
         The intercept.
     site_effects_ : dict or None
-        Every client's intercept, NaN where its labels tell none; None where answers are masked. With site_effects
-        "fixed" only.
+        Every client's intercept (of several classes, an array), NaN where its labels tell none; None where answers are
+        masked. With site_effects "fixed" only.
     support_ : ndarray of bool
         True where a feature is used.
     certificate_ : Certificate

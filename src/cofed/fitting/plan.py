@@ -197,8 +197,8 @@ class FitPlan:
             return
         if self.family == "cox":
             raise ValueError("--site-effects is not for cox, which has a baseline hazard for every site")
-        if self.kind in ("mgaussian", "multinomial", *LOSSES):
-            raise ValueError("--site-effects is for gaussian, binomial and poisson")
+        if self.kind in ("mgaussian", *LOSSES):
+            raise ValueError("--site-effects is for gaussian, binomial, multinomial and poisson")
         if self.errors != "model":
             raise ValueError(f"--site-effects has the model's own standard errors, not --errors {self.errors}")
 

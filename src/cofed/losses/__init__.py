@@ -19,7 +19,6 @@ from cofed.losses.quantile import SmoothQuantile
 from cofed.losses.reweighted import Reweighted
 from cofed.losses.site_class_intercepts import SiteClassIntercepts
 from cofed.losses.site_intercepts import SiteIntercepts
-from cofed.losses.site_loss import AbstractSiteLoss
 from cofed.losses.softmax import Softmax
 from cofed.losses.squared import Squared
 from cofed.losses.tweedie import Gamma, Tweedie
@@ -27,7 +26,6 @@ from cofed.losses.tweedie import Gamma, Tweedie
 __all__ = [
     "AbstractLoss",
     "AbstractPartialLikelihood",
-    "AbstractSiteLoss",
     "Breslow",
     "Deviance",
     "DualRoom",

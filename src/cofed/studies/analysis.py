@@ -184,8 +184,9 @@ class Analysis(StudyPart):
 
     def unfit_roles(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """Why variables cannot be weights or offsets, and sites have no intercepts of their own."""
-        if self.site_effects == "fixed" and self.kind in ("mgaussian", "multinomial", *LOSSES, "cox"):
-            yield ("site_effects",), f"it is for gaussian, binomial and poisson, and the family is {self.family}"
+        if self.site_effects == "fixed" and self.kind in ("mgaussian", *LOSSES, "cox"):
+            families = "gaussian, binomial, multinomial and poisson"
+            yield ("site_effects",), f"it is for {families}, and the family is {self.family}"
         for role, name in self.roles.items():
             if role in ("target", "event"):
                 continue

@@ -81,6 +81,8 @@ def problems(seed=0):
     for n, p in ((1000, 50), (2000, 500), (4000, 1000), (1000, 5000)):
         X = correlated(rng, n, p, 0.5)
         yield f"linear {n} x {p}", LINEAR, X, X @ some(rng, p, 10) + 3 * rng.normal(size=n)
+    X = correlated(rng, 4000, 600, 0.5)
+    yield "logistic 4000 x 600", LOGISTIC, X, classes(rng, X @ some(rng, 600, 10))
 
 
 def measured(name: str, kinds: tuple[type[BaseEstimator], ...], X: np.ndarray, y: np.ndarray) -> dict[str, object]:

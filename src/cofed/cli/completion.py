@@ -20,7 +20,7 @@ class CompletedGroup(CommandGroup):
     def main(self, *args: Any, **options: Any) -> Any:
         """Run a command, or tell a shell how its words may go on."""
         if VARIABLE in os.environ:
-            from typer.completion import completion_init
+            from typer.completion import completion_init  # pyright: ignore[reportPrivateImportUsage]
 
             completion_init()  # Typer's ways of asking, which its scripts use
         return super().main(*args, **options)
@@ -53,9 +53,9 @@ def known(shell: str, option: str) -> str:
     return shell
 
 
-def show(ctx: Any, shell: str | None) -> None:
+def show(ctx: typer.Context, shell: str | None) -> None:
     """Print a shell's script, and end."""
-    from typer.completion import get_completion_script
+    from typer.completion import get_completion_script  # pyright: ignore[reportPrivateImportUsage]
 
     if shell is None or ctx.resilient_parsing:
         return
@@ -63,7 +63,7 @@ def show(ctx: Any, shell: str | None) -> None:
     raise typer.Exit
 
 
-def install(ctx: Any, shell: str | None) -> None:
+def install(ctx: typer.Context, shell: str | None) -> None:
     """Write a shell's script to where the shell finds it, and end."""
     from typer import completion
 
@@ -71,7 +71,7 @@ def install(ctx: Any, shell: str | None) -> None:
         return
     known(shell, INSTALL)
     try:
-        _, path = completion.install(shell, PROGRAM, VARIABLE)
+        _, path = completion.install(shell, PROGRAM, VARIABLE)  # pyright: ignore[reportPrivateImportUsage]
     except OSError as error:
         fail(f"{INSTALL}: {error}")
     print(f"Written: {path}. It holds in every {shell} that is started from now on.")

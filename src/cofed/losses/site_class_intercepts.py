@@ -101,9 +101,8 @@ class SiteClassIntercepts(AbstractSiteLoss):
         there = self.present(y, weight, site)
         a = best_intercepts(jnp.where(there, z, NOT_THERE), self.hot(y), weight, site)
         value, slope, share = at_scores(jnp.where(there, z + a, NOT_THERE), self.hot(y), weight)
-        middle = a - jnp.sum(jnp.where(there, a, 0), axis=2, keepdims=True) / jnp.maximum(
-            there.sum(axis=2, keepdims=True), 1
-        )
+        count = jnp.maximum(jnp.sum(there, axis=2, keepdims=True, dtype=a.dtype), 1)
+        middle = a - jnp.sum(jnp.where(there, a, 0), axis=2, keepdims=True) / count
         return ClassTerms(value, slope, share, jnp.where(there, middle, NOT_THERE), jnp.all(there, axis=2))
 
     def held(

@@ -104,8 +104,13 @@ def infer(
 
 def enough(likelihood: Likelihood) -> bool:
     """Whether there are rows enough for a model without a penalty."""
-    parameters = len(likelihood.used) + likelihood.at_sites
+    parameters = of_an_output(likelihood)
     return likelihood.n > parameters if likelihood.is_linear else likelihood.events >= EVENTS * parameters
+
+
+def of_an_output(likelihood: Likelihood) -> int:
+    """How many parameters a response, or a class beside the first, has: those of the sites count."""
+    return len(likelihood.used) + likelihood.at_sites // len(likelihood.contrasts)
 
 
 def check_outputs(owner: str, likelihood: Likelihood) -> None:
@@ -119,7 +124,7 @@ def check_outputs(owner: str, likelihood: Likelihood) -> None:
         )
     raise ValueError(
         f"{owner}: intervals for several classes need {EVENTS} rows of the rarest class for each of the "
-        f"{likelihood.columns} parameters of a class, and it has {likelihood.events:g}"
+        f"{of_an_output(likelihood)} parameters of a class, and it has {likelihood.events:g}"
     )
 
 

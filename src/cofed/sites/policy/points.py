@@ -181,7 +181,7 @@ def slopes_within(table: Table, message: LookMessage) -> tuple[Array, Array]:
         return found.slope, found.bend[:, closer]
     found = class_terms_of(table, class_loss_of(message), coef, without)
     share = found.share[:, closer]  # each row counts once
-    bend = share[..., :, None] * (jnp.eye(k) - share[..., None, :])
+    bend = share[..., :, None] * (jnp.eye(k)[None, None] - share[..., None, :])
     return found.slope, bend[:, :, *np.triu_indices(k)]
 
 

@@ -283,6 +283,12 @@ def test_the_help_of_every_command_has_an_example_that_it_would_take(words):
         assert set(re.findall(r"--[a-z-]+", own)) <= known
 
 
+def test_times_that_are_no_numbers_are_named(tmp_path):
+    done = invoke("survival", str(tmp_path), "--time", "days", "--event", "dead", "--times", "30,soon")
+    assert done.exit_code == 2
+    assert "--times: 'soon' is no number; give numbers with commas between them" in flat(done.output)
+
+
 @pytest.mark.parametrize(
     ("words", "name"),
     [

@@ -26,7 +26,7 @@ from cofed.sites import Folds, MemorySites, SiteRows
 from cofed.sites.policy import points
 from cofed.sites.queries import LookMessage, ProductMessage, look, product
 
-N, P, SIZES = 150, 4, (60, 40, 30, 20)
+N, P, SIZES = 300, 4, (120, 80, 60, 40)
 SITE = np.repeat(list("abcd"), SIZES)
 CODE = np.repeat(np.arange(4), SIZES)
 COLUMNS = (CODE[:, None] == np.arange(1, 4)).astype(float)

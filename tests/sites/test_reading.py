@@ -45,7 +45,9 @@ def test_excel_files_are_read(tmp_path):
     ("name", "content", "said"),
     [
         ("a.csv", b"", "could not be read as a table: it is empty; expected a header and rows"),
-        ("a.csv", b"a,b\n1,2,3\n", "could not be read as a table"),
+        ("a.csv", b"a,b\n1,2,3\n", "could not be read as a table: its rows have more fields than its header"),
+        ("a.csv", b"a;b\n1;2\n1;2;3;4\n", "could not be read as a table: line 3 has 4 fields, and the header 2"),
+        ("a.csv", b'a,b\n1,"2\n3,4\n', "could not be read as a table: a quotation mark is opened and never closed"),
         ("a.csv", b"a,a\n1,2\n", "the column 'a' is there twice"),
         ("a.csv", b"\xff\xfe\x00", "could not be read as a table: it is not UTF-8 text"),
         ("a.parquet", b"PAR1", "could not be read as a table"),

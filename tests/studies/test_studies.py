@@ -111,7 +111,7 @@ def test_a_study_gives_the_design_of_each_analysis():
         ('target = "ill"', 'target = "il"', "line 33: 'il' is no variable (did you mean 'ill'?)"),
         ('target = "ill"', 'target = "age"', "line 32: binomial predicts a binary or factor, but 'age' is a number"),
         ('features = ["age", "sex"]', 'features = ["age", "ill"]', "line 34: the features should differ"),
-        ("cv = 5", "cv = 1", "line 35: analyses[1].cv is 1; it should be greater than or equal to 2"),
+        ("cv = 5", "cv = 1", "cv is 1; it should be greater than or equal to 2; or allowed are 'leave-one-"),
         ("cv = 5", 'cv = "five"', "line 35: analyses[1].cv is 'five'; it should be a whole number"),
         ("cv = 5", "cv = 5\nalpha = 0.1", "line 36: it sets the strength, cv and select choose it"),
         ("cv = 5", "cv = 5\nl1_ratio = 0.1", "line 36: it is for the penalty elasticnet, which is l1 here"),

@@ -15,6 +15,7 @@ Place: TypeAlias = tuple[str | int, ...]  # keys and positions from the top of t
 Allowed: TypeAlias = Mapping[int, Sequence[str]]  # the keys that a table may have, by the table's identity
 # Parts of pydantic's paths that are no keys: which branch of a union a value was held against.
 BRANCHES = ("float", "int", "bool", "str")
+KINDS = ("list[", "literal[", "function", "constrained")  # how others begin
 KEY = re.compile(r"(?:[\w\-]+|\"[^\"]*\"|'[^']*')")  # a part of a dotted key
 # What pydantic calls a value of the wrong type, and what belongs there.
 WANTED = {
@@ -101,8 +102,12 @@ def sentences(found: Sequence[ErrorDetails], text: str, raw: dict[str, Any], all
         kinds = [WANTED.get(mistake["type"]) for mistake in group]
         lists = any(mistake["type"] in ("list_type", "too_short") for mistake in group)
         wanted = " or ".join(dict.fromkeys(kind for kind in kinds if kind not in (None, "a list")))
-        if len(group) == 1 or within or not wanted:
+        if len(group) == 1 or within:
             said += [sentence(mistake, text, raw, allowed) for mistake in within or group]
+            continue
+        if not wanted:  # a number that is not allowed where a word is, too
+            ways = [sentence(mistake, text, raw, allowed) for mistake in group]
+            said.append("; or ".join([ways[0], *(way.split("; ", 1)[-1] for way in ways[1:])]))
             continue
         value = f"line {line_of(text, place)}: {dotted(place)} is {group[0]['input']!r}"
         said.append(f"{value}; it should be {wanted}{', or a list of at least 1 item of that kind' if lists else ''}")
@@ -165,7 +170,9 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
 
 def is_branch(part: str | int) -> bool:
     """Whether a part of pydantic's path names a branch of a type, not a key."""
-    return isinstance(part, str) and (part in BRANCHES or part.startswith(("list[", "function", "constrained")))
+    return isinstance(part, str) and (
+        part in BRANCHES or part.startswith(("list[", "literal[", "function", "constrained"))
+    )
 
 
 def table_around(raw: dict[str, Any], place: Place) -> object:

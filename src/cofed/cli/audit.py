@@ -78,7 +78,7 @@ def read(path: Path) -> "LogOnDisk":
     except (OSError, ValueError) as error:  # a name with a zero byte in it is a ValueError
         refuse(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}")
     if not log.lines and not log.problem:
-        refuse(f"{file} is empty: it is not a log of what left")
+        refuse(f"{file} has no whole line: it is not a log of what left")
     return log
 
 

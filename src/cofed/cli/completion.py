@@ -53,7 +53,7 @@ def known(shell: str, option: str) -> str:
     return shell
 
 
-def show(ctx: typer.Context, shell: str | None) -> None:
+def show(ctx: Any, shell: str | None) -> None:
     """Print a shell's script, and end."""
     from typer.completion import get_completion_script  # pyright: ignore[reportPrivateImportUsage]
 
@@ -63,7 +63,7 @@ def show(ctx: typer.Context, shell: str | None) -> None:
     raise typer.Exit
 
 
-def install(ctx: typer.Context, shell: str | None) -> None:
+def install(ctx: Any, shell: str | None) -> None:
     """Write a shell's script to where the shell finds it, and end."""
     from typer import completion
 

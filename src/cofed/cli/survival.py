@@ -63,9 +63,9 @@ def survival(
     check_processes(processes, plain, policy)
     try:
         given = sites if client is None else read_table(sites)
-        grid = None if times is None else [float(one) for one in names(times) or []]
     except (ValueError, TypeError, OSError) as error:
-        refuse(f"--times: {error}" if "could not convert" in str(error) else str(error))
+        refuse(str(error))
+    grid = None if times is None else [number(one) for one in names(times) or []]
     missing = "drop" if drop_missing else "refuse"
     about = {"group": group, "entry": entry, "times": grid, "missing": missing}
     with ending_in_words("Stopped before there was anything to say."):
@@ -89,6 +89,14 @@ def survival(
     except OSError as error:
         fail(str(error))
     say_written(*(out / name for name in ("curves.csv", "curves.png", "summary.txt")))
+
+
+def number(text: str) -> float:
+    """One of the numbers of `--times`."""
+    try:
+        return float(text)
+    except ValueError:
+        refuse(f"--times: {text!r} is no number; give numbers with commas between them, such as 30,90,365")
 
 
 def by_processes(

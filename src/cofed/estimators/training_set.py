@@ -262,7 +262,9 @@ def null_curvature(problem: StandardizedProblem) -> np.ndarray | None:
     seen = problem.survey.null
     if seen is not None:
         size = n_parameters(problem.start)
-        return unpack(np.asarray(seen.hessian[problem.without + 1]), size) / problem.n if len(seen.hessian) else None
+        return (
+            unpack(np.asarray(seen.hessian[problem.without + 1]), size) / problem.weight if len(seen.hessian) else None
+        )
     moments = second_moments(problem)
     if moments is None or (problem.survey.sites.has_offsets and not problem.loss.quadratic):
         return None

@@ -68,8 +68,6 @@ def read_csv(
     name = path if isinstance(path, (str, Path)) else "path"
     try:
         return parsed(text, client, sep)
-    except pd.errors.ParserWarning:
-        raise ValueError(f"path: {name} could not be read as CSV: its rows have more fields than its header") from None
     except Exception as error:
         raise ValueError(f"path: {name} could not be read as CSV: {first_line(error)}") from None
 
@@ -129,8 +127,13 @@ def contents(file: Path) -> bytes:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what an error says."""
-    return str(error).strip().partition("\n")[0]
+    """The first line of what an error says; what pandas says of rows that do not fit, in our words."""
+    said = str(error).strip().partition("\n")[0]
+    if found := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", said):
+        return f"line {found[2]} has {found[3]} fields, and the header {found[1]}"
+    if "EOF inside string" in said:
+        return "a quotation mark is opened and never closed"
+    return "its rows have more fields than its header" if isinstance(error, pd.errors.ParserWarning) else said
 
 
 def existing(path: object) -> Path:

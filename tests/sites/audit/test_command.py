@@ -90,7 +90,7 @@ def test_a_cut_log_ends_with_one_beside_another_sites(logs):
     ("given", "sentence"),
     [
         (["none.jsonl"], "none.jsonl cannot be read: No such file or directory"),
-        (["empty.jsonl"], "empty.jsonl is empty: it is not a log of what left"),
+        (["empty.jsonl"], "empty.jsonl has no whole line: it is not a log of what left"),
         (["."], "audit.jsonl cannot be read: No such file or directory"),
         (["oslo", "--key", "ab"], "--key must be 64 hexadecimal digits (0-9, a-f), as in the study file, got 'ab'"),
         (["oslo", "rome", "--key", "ab" * 32], "--key: 1 given for 2 files; one for each, in their order"),

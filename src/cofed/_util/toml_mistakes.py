@@ -170,9 +170,7 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
 
 def is_branch(part: str | int) -> bool:
     """Whether a part of pydantic's path names a branch of a type, not a key."""
-    return isinstance(part, str) and (
-        part in BRANCHES or part.startswith(("list[", "literal[", "function", "constrained"))
-    )
+    return isinstance(part, str) and (part in BRANCHES or part.startswith(KINDS))
 
 
 def table_around(raw: dict[str, Any], place: Place) -> object:

@@ -176,9 +176,11 @@ class TrainingSet:
         """The Hessians that speak for the best model of a strength, with their weights: its own, or those of the
         nearest models on both sides."""
         known, at = self.bundle.curvature, int(self.standing.best[i])
+        if at in known:
+            return [(1.0, known[at])]
         anchors = joined(self.borrowed, self.anchors, FAR)
-        if at in known or not anchors:
-            return [(1.0, known.get(at, known[0]))]
+        if not anchors:
+            return [(1.0, known[0])]
         strengths = [one for one, _ in anchors]
         right = int(np.searchsorted(strengths, i))
         if right in (0, len(strengths)):
@@ -261,10 +263,9 @@ def null_curvature(problem: StandardizedProblem) -> np.ndarray | None:
     """The Hessian at the model without features, where it was seen, or the products of features are known."""
     seen = problem.survey.null
     if seen is not None:
-        size = n_parameters(problem.start)
-        return (
-            unpack(np.asarray(seen.hessian[problem.without + 1]), size) / problem.weight if len(seen.hessian) else None
-        )
+        if not len(seen.hessian):
+            return None
+        return unpack(np.asarray(seen.hessian[problem.without + 1]), n_parameters(problem.start)) / problem.weight
     moments = second_moments(problem)
     if moments is None or (problem.survey.sites.has_offsets and not problem.loss.quadratic):
         return None

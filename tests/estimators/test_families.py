@@ -8,6 +8,7 @@ import statsmodels.api as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import QuantileRegressor, TweedieRegressor
 from tests.estimators import hospitals
 
@@ -234,3 +235,11 @@ def test_a_constant_target_and_a_constant_site_are_fitted(name):
     np.testing.assert_allclose(flat.predict(X), best, rtol=1e-9)
     one = FederatedGLM(loss, alpha=0.01).fit(X, np.where(SITES == "Rome", 4.0, y), clients=SITES)
     assert one.certificate_.converged
+
+
+def test_a_quantile_of_no_width_is_told_what_helps():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 4))
+    y = X[:, 0] + rng.normal(size=150)
+    with pytest.warns(ConvergenceWarning, match="A larger width may help"):
+        FederatedGLM(cofed.SmoothQuantile(0.5, width=1e-5), alpha=0.0).fit(X, y)

@@ -148,3 +148,9 @@ def test_options_are_refused_where_they_cannot_apply():
         FederatedLasso(low=0.0, privacy=Privacy(epsilon=1.0)).fit(X, y, SITES)
     with pytest.raises(ValueError, match="low is for the penalties l1 and elasticnet, got 'group'"):
         FederatedLogisticRegression(penalty="group", low=0.0).fit(X, y > 0, SITES)
+
+
+def test_a_feature_that_is_named_twice_is_refused():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match=r"penalty_factor has the feature 'x0' twice"):
+        FederatedLasso(penalty_factor={"x0": 0.0, 0: 2.0}).fit(X, X[:, 0])

@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.linear_model import Lasso
+from sklearn.linear_model import Lasso, LinearRegression
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, ShuffleSplit, StratifiedKFold, cross_val_score
 from tests.estimators import hospitals
 
-from cofed.estimators import FederatedLassoCV, FederatedLogisticRegressionCV
+from cofed.estimators import FederatedElasticNetCV, FederatedLassoCV, FederatedLogisticRegressionCV
 from cofed.sites import Folds, GroupFolds, SiteFolds, table_sites
 from cofed.sites import folds as forms
 
@@ -127,3 +127,20 @@ def test_what_are_no_folds(cv, sentence):
     X, y = rng.normal(size=(120, 2)), np.arange(120) % 2
     with pytest.raises(ValueError, match=sentence):
         FederatedLogisticRegressionCV(cv=cv).fit(X, y, clients=np.arange(120) % 3)
+
+
+@given(seed=st.integers(0, 10**6), smallest=st.sampled_from([1e-9, 1e-3]), ratio=st.sampled_from([0.5, 1.0]))
+def test_models_of_folds_without_a_penalty_have_not_seen_the_rows_held_out(seed, smallest, ratio):
+    rng = np.random.default_rng(seed)
+    X, site = rng.normal(size=(60, 3)), np.arange(60) % 3
+    y = X[:, 0] + rng.normal(size=60)
+    splits = list(KFold(5, shuffle=True, random_state=seed).split(X))
+    model = FederatedElasticNetCV(alphas=[0.1, smallest, 0.0], l1_ratio=ratio, cv=splits).fit(X, y, clients=site)
+    ols = -cross_val_score(LinearRegression(), X, y, cv=splits, scoring="neg_mean_squared_error").mean()
+    np.testing.assert_allclose(model.cv_mean_[-1], ols, rtol=1e-8)
+
+
+def test_a_single_site_cannot_be_left_out():
+    X, y = hospitals.linear()
+    with pytest.raises(ValueError, match=r"cv='leave-one-site-out' needs two sites or more, and there is 1"):
+        FederatedLassoCV(cv="leave-one-site-out").fit(X, y)

@@ -190,3 +190,8 @@ def test_dfmax_ends_a_path_and_what_does_not_fit_is_refused():
         relaxed_path(FederatedLasso(low=0), X, y, SITE, alphas=[0.1])
     with pytest.raises(ValueError, match="gamma must be"):
         relaxed_path(FederatedLasso(), X, y, SITE, gamma=2.0)
+
+
+def test_the_strength_of_a_concave_penalty_is_not_ignored():
+    with pytest.raises(ValueError, match="penalty must have the strength 1, which alphas multiply"):
+        concave_path(FederatedLasso(), np.eye(4), np.arange(4.0), penalty=cofed.MCP(5.0))

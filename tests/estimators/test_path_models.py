@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.estimators import hospitals
 
-from cofed.estimators import FederatedLasso, FederatedLassoCV, FederatedLogisticRegressionCV
+from cofed.estimators import FederatedLasso, FederatedLassoCV, FederatedLogisticRegressionCV, FederatedPoissonCV
 
 SITES = hospitals.SITES
 
@@ -78,3 +78,18 @@ def test_strengths_that_a_path_does_not_tell_of(lasso, logistic):
         lasso.path_.coef_at("1se")
     with pytest.raises(ValueError, match="X must have rows of 6 features"):
         lasso.path_.predict(np.zeros((3, 2)), alpha=first)
+
+
+def test_a_path_of_rows_with_offsets_predicts_with_them(lasso):
+    X, y = hospitals.linear()
+    counts, offset = np.random.default_rng(0).poisson(2.0, len(y)), np.linspace(-1, 1, len(y))
+    model = FederatedPoissonCV(alphas=[0.2, 0.1], cv=3).fit(X, counts, clients=SITES, offset=offset)
+    found = model.path_.predict(X, alpha=0.2, offset=offset)
+    np.testing.assert_allclose(np.exp(found), model.at(0.2).predict(X, offset=offset), rtol=1e-12)
+    with pytest.raises(ValueError, match="was fitted with an offset"):
+        model.path_.predict(X, alpha=0.2)
+    with pytest.raises(ValueError, match="was fitted without an offset"):
+        lasso.path_.predict(X, alpha=lasso.alpha_, offset=offset)
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="X must be finite numbers"):
+        lasso.path_.predict(X, alpha=lasso.alpha_)

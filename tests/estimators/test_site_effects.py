@@ -262,3 +262,26 @@ def test_robust_errors_have_no_intercepts_of_sites():
     model = FederatedLasso(0.1, site_effects="fixed").fit(X, y, clients=SITE)
     with pytest.raises(ValueError, match="errors must be 'model' beside intercepts of sites"):
         model.infer(X, y, clients=SITE, errors="hc1")
+
+
+def test_what_cannot_be_judged_with_intercepts_of_sites_is_refused_in_a_sentence():
+    X, y = rows("logistic")
+    for options, sentence in (
+        ({"measure": "auc"}, "measure='auc' is for models of two classes; this one, with an intercept for each site, "),
+        ({"cv": "leave-one-site-out"}, "a site that is left out has no intercept"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            FederatedLogisticRegressionCV(site_effects="fixed", **options).fit(X, y, clients=SITE)
+    # A criterion without folds leaves no site out.
+    FederatedLogisticRegressionCV(site_effects="fixed", criterion="bic", cv="leave-one-site-out", n_alphas=3).fit(
+        X, y, clients=SITE
+    )
+
+
+def test_squared_errors_of_held_out_rows_are_the_deviance_of_lassos_with_intercepts_of_sites():
+    X, y = rows("lasso")
+    one, other = (
+        FederatedLassoCV(site_effects="fixed", measure=measure, alphas=[0.3, 0.1]).fit(X, y, clients=SITE)
+        for measure in ("deviance", "mse")
+    )
+    assert np.array_equal(one.cv_mean_, other.cv_mean_)

@@ -6,6 +6,7 @@ from tests.estimators import hospitals
 
 from cofed.estimators import (
     FederatedConstrained,
+    FederatedElasticNet,
     FederatedLasso,
     FederatedLassoCV,
     FederatedLogisticRegression,
@@ -75,3 +76,8 @@ def test_bad_input_is_refused_in_a_sentence():
     for wrong in (0.5, 0.2, 1.5, "a"):
         with pytest.raises(ValueError, match="stability_selection: threshold must be"):
             found.selected(wrong)
+
+
+def test_a_ridge_leaves_no_feature_out_and_is_refused():
+    with pytest.raises(ValueError, match="FederatedElasticNet has no l1 norm here"):
+        stability_selection(FederatedElasticNet(l1_ratio=0.0), X, Y, SITES, pairs=1)

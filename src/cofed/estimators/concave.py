@@ -83,7 +83,7 @@ def concave_path(
     X, y, clients, sample_weight, offset
         As in the estimator's `fit`.
     penalty : MCP or SCAD
-        `cofed.MCP(1.0, gamma=3.0)` or `cofed.SCAD(1.0, a=3.7)`; its strength does not matter.
+        `cofed.MCP(1.0, gamma=3.0)` or `cofed.SCAD(1.0, a=3.7)`, of strength 1: the strengths are `alphas`.
     alphas, n_alphas, eps, dfmax
         As in `regularization_path`: the strengths are those of the lasso.
 
@@ -106,6 +106,8 @@ def concave_path(
     owner = type(estimator).__name__
     if not isinstance(penalty, (MCP, SCAD)):
         raise TypeError(f"{owner}: penalty must be a cofed.MCP or a cofed.SCAD, got {penalty!r}")
+    if float(penalty.strength) != 1:
+        raise ValueError(f"{owner}: penalty must have the strength 1, which alphas multiply, got {penalty!r}")
     given, asked = row_options(owner, X, sample_weight, offset), PathRequest(alphas, n_alphas, eps, dfmax)
     found = solved_path(estimator, given, y, clients, asked)
     check_size(owner, "paths of MCP and SCAD", found.problem)

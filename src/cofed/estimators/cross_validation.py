@@ -13,7 +13,16 @@ from cofed._util.types import Given
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import check_choice, check_count, check_number
 from cofed.estimators.fitted_state import forget_inference, refuse_privacy
-from cofed.estimators.fold_choice import CV, AskedFolds, asked_folds, check_cv, column_of, with_folds, without_column
+from cofed.estimators.fold_choice import (
+    BY_SITE,
+    CV,
+    AskedFolds,
+    asked_folds,
+    check_cv,
+    column_of,
+    with_folds,
+    without_column,
+)
 from cofed.estimators.lock_step import PathsAnswer
 from cofed.estimators.measures import MEASURES, check_measure, measured
 from cofed.estimators.parameters import several
@@ -28,7 +37,8 @@ from cofed.sites.intake import Clients, FitFeatures, Labels
 from cofed.sites.queries import SumsAnswer
 from cofed.sites.row_options import RowNumbers, RowOptions, row_options
 
-CRITERIA = ("min", "1se", "aic", "bic")
+FOLDED = ("min", "1se")  # the criteria that need folds
+CRITERIA = (*FOLDED, "aic", "bic")
 
 Model = TypeVar("Model", bound="CrossValidated")
 
@@ -131,14 +141,16 @@ class CrossValidated(FederatedLinearModel):
     def _with_folds(self, options: RowOptions, y: Labels, clients: Clients) -> tuple[AbstractSites, Folds | None]:
         """The sites of a fit, and the folds of their rows where a criterion needs them."""
         self._check_parameters()
-        owner, has_folds = type(self).__name__, self.criterion in ("min", "1se")
+        owner, has_folds = type(self).__name__, self.criterion in FOLDED
         if self.alphas is not None:
             ordered(owner, self.alphas)
         asked = asked_folds(owner, self.cv, options.X, y) if has_folds else AskedFolds(0)
         sites = self._sites_of(options, y, clients)
         if not has_folds or vars(self).get("privacy") is not None:
             return sites, None
-        check_measure(owner, self.measure, self._loss())
+        check_measure(owner, self.measure, self._posed_loss())
+        if not asked.n_folds and len(sites.names) < 2:
+            raise ValueError(f"{owner}: cv={BY_SITE!r} needs two sites or more, and there is {len(sites.names)}")
         sites = with_folds(owner, sites, asked, options, clients)
         return sites, asked.of_sites(sites.names, int(self.random_state), self._classifies)
 
@@ -241,11 +253,11 @@ class CrossValidated(FederatedLinearModel):
     @property
     def _is_better_large(self) -> bool:
         """Whether the best strength has the largest measure."""
-        return self.criterion in ("min", "1se") and MEASURES[self.measure].is_better_large
+        return self.criterion in FOLDED and MEASURES[self.measure].is_better_large
 
     def _losses(self) -> np.ndarray:
         """What the best strength has least of."""
-        if self.criterion in ("min", "1se"):
+        if self.criterion in FOLDED:
             return -self.cv_mean_ if self._is_better_large else self.cv_mean_
         return self.path_.criterion(self.criterion)
 
@@ -253,7 +265,7 @@ class CrossValidated(FederatedLinearModel):
         """Set the chosen strength, and give its model, solved once more where the path's is not converged."""
         loss = self._losses()
         chosen = int(np.argmin(loss))
-        if self.criterion in ("min", "1se"):
+        if self.criterion in FOLDED:
             close = np.flatnonzero(loss <= loss[chosen] + self.cv_se_[chosen])
             self.alpha_min_, self.alpha_1se_ = self.alphas_[chosen], self.alphas_[close[0]]
             chosen = chosen if self.criterion == "min" else int(close[0])
@@ -303,6 +315,11 @@ class CrossValidated(FederatedLinearModel):
         check_choice(name, "criterion", self.criterion, CRITERIA)
         check_choice(name, "measure", self.measure, tuple(MEASURES))
         check_cv(name, self.cv)
+        if self._has_site_effects and isinstance(self.cv, str) and self.cv == BY_SITE and self.criterion in FOLDED:
+            raise ValueError(
+                f"{name}: with site_effects='fixed' a site that is left out has no intercept, which its own labels "
+                f"would have to tell; give folds of rows (cv=5), or site_effects='none' with cv={BY_SITE!r}"
+            )
         if vars(self).get("privacy") is not None and not isinstance(self.cv, (int, np.integer)):
             raise ValueError(f"{name}: with privacy cv must be a number of folds, got {self.cv!r}")
         if self.measure != "deviance":

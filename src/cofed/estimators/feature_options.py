@@ -62,9 +62,13 @@ class FeatureNames:
         if given is None:
             return np.full(p, default)
         if isinstance(given, Mapping):
-            found = np.full(p, default)
+            found, told = np.full(p, default), np.zeros(p, bool)
             for name, value in given.items():
-                found[self.places(what, name)] = self.number(what, value)
+                where = self.places(what, name)
+                if told[where].any():
+                    twice = self.names[where[int(np.argmax(told[where]))]]
+                    raise ValueError(f"{self.owner}: {what} has the feature {twice!r} twice")
+                found[where], told[where] = self.number(what, value), True
             return found
         try:
             values = np.asarray(given, np.float64)

@@ -40,7 +40,7 @@ def of_two_classes(loss: AbstractLoss) -> bool:
 
 MEASURES = {
     "deviance": Measure("deviance per row", lambda loss: True, "all models"),
-    "mse": Measure("mean squared error", of_rows, "models of single rows"),
+    "mse": Measure("mean squared error", lambda loss: loss.rowwise or loss.of_rows.quadratic, "models of single rows"),
     "mae": Measure("mean absolute error", of_rows, "models of single rows"),
     "misclassification": Measure(
         "part of wrong predictions", lambda loss: loss.rowwise and loss.has_accuracy, "models of classes"
@@ -56,9 +56,8 @@ def check_measure(owner: str, measure: str, loss: AbstractLoss) -> None:
     """Refuse a measure that a model does not have."""
     if not MEASURES[measure].serves(loss):
         has = [name for name, one in MEASURES.items() if one.serves(loss)]
-        raise ValueError(
-            f"{owner}: measure={measure!r} is for {MEASURES[measure].needs}; this one has {', '.join(has)}"
-        )
+        this = "this one, with an intercept for each site," if loss.site_parameters else "this one"
+        raise ValueError(f"{owner}: measure={measure!r} is for {MEASURES[measure].needs}; {this} has {', '.join(has)}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +88,7 @@ def measured(
     held : array of shape (folds, strengths)
         The mean losses of held-out rows.
     """
-    if measure == "deviance" or (measure == "mse" and problem.loss.quadratic):
+    if measure == "deviance" or (measure == "mse" and problem.loss.of_rows.quadratic):
         return MeasureTable(2 * problem.units.objective * held)
     p, k = len(problem.units.mean), np.size(problem.null.mean)
     every = [(fold, w) for fold, own in enumerate(models) for w in own]

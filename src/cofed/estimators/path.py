@@ -100,7 +100,9 @@ def with_the_rest(
         found = dataclasses.replace(found, models=models)
     if not len(rest):
         return found
-    answers = [one_by_one(estimator, part, rest, found.models[-1:]) for part in parts]
+    # Each part begins from its own last model: what is known of that of all rows has seen the rows held out.
+    own_last = [found.models[-1:], *(own[-1:] for own in found.of_folds)]
+    answers = [one_by_one(estimator, part, rest, last) for part, last in zip(parts, own_last, strict=True)]
     held = [
         part.look([fit.w for fit in own]).held / problem.survey.sums.n[part.without]
         for part, own in zip(parts[1:], answers[1:], strict=True)
@@ -162,6 +164,7 @@ def collect(
         gaussian=problem.loss.of_rows.quadratic,
         feature_names=tuple(feature_names(estimator)),
         weight=problem.weight if problem.sites.has_weights else None,
+        has_offset=problem.sites.has_offsets,
     )
 
 

@@ -171,4 +171,4 @@ class FitProgress:
             return f"the rounds failed, as the model was no longer finite: {reached}A smaller step may help."
         if self.rounds_left <= 0:
             return f"max_rounds is used up: {reached}More rounds (max_rounds) or a larger tol may help."
-        return f"no further step lowers the objective: {reached}A larger tol may help."
+        return f"no further step lowers the objective: {reached}{self.problem.loss.of_rows.advice}"

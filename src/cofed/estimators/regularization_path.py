@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from cofed._util.types import Given
 from cofed.estimators.checks import check_number
 from cofed.sites.host_rows import SparseRows
+from cofed.sites.row_options import RowNumbers, predicted_offset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +45,8 @@ class RegularizationPath:
         The features' names.
     weight : float or None
         What the rows count, all together, where they have weights.
+    has_offset : bool
+        Whether the rows had offsets, which predictions then need.
 
     Examples
     --------
@@ -68,6 +71,7 @@ class RegularizationPath:
     gaussian: bool
     feature_names: tuple[str, ...]
     weight: float | None = None
+    has_offset: bool = False
 
     def criterion(self, kind: str) -> np.ndarray:
         """An information criterion of every model, with the number of non-zero coefficients as degrees of freedom.
@@ -127,8 +131,8 @@ class RegularizationPath:
         found = self._interpolated(self.intercepts, alpha)
         return found if found.ndim else float(found)
 
-    def predict(self, X: Given[npt.ArrayLike], alpha: Given[float]) -> np.ndarray:
-        """X coef + intercept of a strength, as glmnet's `predict`: of classes, log odds, and of counts, logarithms.
+    def predict(self, X: Given[npt.ArrayLike], alpha: Given[float], offset: RowNumbers = None) -> np.ndarray:
+        """X coef + intercept + offset of a strength, as glmnet's `predict`: of classes log odds, of counts logarithms.
 
         The estimator that has the path gives an estimator of any strength, `at(alpha)`, with classes and
         probabilities.
@@ -139,13 +143,15 @@ class RegularizationPath:
             Rows of numbers, with the features of the fit; the columns of a frame are taken by their names.
         alpha : float
             The strength, as for `coef_at`.
+        offset : array-like of shape (n,) or str, optional
+            The rows' offsets, or the name of that column of a pandas X, of models that were fitted with one.
 
         Returns
         -------
         ndarray of shape (n,) or (n, classes)
             The predictions.
         """
-        coef, intercept = self.coef_at(alpha), self.intercept_at(alpha)
+        given, coef, intercept = X, self.coef_at(alpha), self.intercept_at(alpha)
         names = list(self.feature_names)
         if isinstance(X, pd.DataFrame) and set(names) <= set(X.columns):
             X = X[names]
@@ -154,7 +160,11 @@ class RegularizationPath:
             raise ValueError(
                 f"RegularizationPath: X must have rows of {len(names)} features, got the shape {rows.shape}"
             )
+        added = predicted_offset("RegularizationPath", given, offset, rows.shape[0], self.has_offset)
         found = rows @ coef.T + intercept
+        if not np.isfinite(found).all():
+            raise ValueError("RegularizationPath: X must be finite numbers, and has missing or infinite ones")
+        found = found + (added if found.ndim == 1 else added[:, None])
         return found[:, 0] if found.shape[1:] == (1,) else found
 
     def _interpolated(self, values: np.ndarray, alpha: Given[float]) -> np.ndarray:

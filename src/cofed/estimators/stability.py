@@ -216,6 +216,8 @@ def stability_selection(
     try:
         for seed in seeds:
             problem = own._standardized(sites, Folds(2, seed, own._classifies))
+            if not np.isfinite(own._penalty(problem, 1.0).zeroing_factor(problem.null.gradient.coef)):
+                raise ValueError(f"{OWNER}: {type(own).__name__} has no l1 norm here, and leaves no feature out")
             if given is None:
                 given = strengths(own, problem, int(n_alphas), float(eps))
             for answers in of_halves(own, problem, given):

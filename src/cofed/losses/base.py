@@ -66,6 +66,8 @@ class AbstractLoss(eqx.Module):
         Whether, for every label, some prediction has the loss 0 or comes as near as one likes, and none less.
     least_label : float or None
         The least label that the loss is for, where there is one.
+    advice : str
+        A sentence for users whose fit ends before it is as exact as they asked.
     curvature : float or None
         The largest second derivative by the prediction (where it has no bound, its mean over the rows of a fit).
     self_concordance : float or None
@@ -100,6 +102,7 @@ class AbstractLoss(eqx.Module):
     range_factor: ClassVar[float] = 1.0
     attains_zero: ClassVar[bool] = False
     least_label: ClassVar[float | None] = None
+    advice: ClassVar[str] = "A larger tol may help."
 
     @abstractmethod
     def __call__(self, prediction: Prediction, y: Label) -> Scalar:

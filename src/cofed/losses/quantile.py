@@ -44,6 +44,7 @@ class SmoothQuantile(AbstractLoss):
     elementwise: ClassVar[bool] = True
     location: ClassVar[bool] = True
     attains_zero: ClassVar[bool] = True
+    advice: ClassVar[str] = "A larger width may help."
 
     level: Hyperparameter = eqx.field(converter=number, default=0.5)
     width: Hyperparameter = eqx.field(converter=number, default=0.1)

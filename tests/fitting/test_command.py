@@ -17,6 +17,7 @@ from cofed.cli.options import FAMILIES_HELP
 from cofed.estimators import (
     FederatedGLM,
     FederatedLasso,
+    FederatedLassoCV,
     FederatedLogisticRegression,
     FederatedMultiTaskLasso,
     FederatedPoisson,
@@ -472,3 +473,48 @@ def test_families_that_do_not_fit_are_refused(folder, tmp_path, family, more, sa
     result = fit(folder, *given, "--out", tmp_path / "new", columns=300)
     assert result.exit_code == 2
     assert said in flat(result.output)
+
+
+def test_factors_and_limits_of_columns_are_those_of_the_estimator_and_kept_in_a_study(table, folder, tmp_path):
+    single = ("--penalty-factor", "age=0", "--low", "glucose=0", "--high", "distance=0.001")
+    given = ("--target", "cost", "--family", "gaussian", "--features", "age,glucose,distance", "--cv", 3)
+    result = fit(folder, *given, *single, "--out", tmp_path / "one")
+    assert result.exit_code == 0, result.output
+    model = load(tmp_path / "one" / "model.safetensors")
+    limits = {"penalty_factor": {"age": 0.0}, "low": {"glucose": 0.0}, "high": {"distance": 0.001}}
+    again = FederatedLassoCV(cv=3, **limits)
+    again.fit(table[["age", "glucose", "distance"]], table["cost"], clients=table["hospital"])
+    np.testing.assert_allclose(model.coef_, again.coef_, rtol=1e-9, atol=1e-12)
+    assert "penalty_factor = { age = 0.0 }" in (tmp_path / "one" / "study.toml").read_text()
+    other = fit(tmp_path / "one" / "study.toml", "--data", folder, "--out", tmp_path / "two")
+    assert other.exit_code == 0, other.output
+    np.testing.assert_array_equal(load(tmp_path / "two" / "model.safetensors").coef_, model.coef_)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--penalty-factor", "agee=0"), "--penalty-factor: 'agee' is no feature; they are 'age', 'glucose'."),
+        (("--penalty-factor", "age"), "--penalty-factor must be columns with a number each, such as age=0,bmi=2"),
+        (("--penalty-factor", "age=1,age=2"), "--penalty-factor has 'age' twice"),
+        (("--low", "age=1"), "--low must be finite and at most 0, got age=1"),
+        (("--high", "age=inf"), "--high must be finite and at least 0, got age=inf"),
+        (("--low", "age=0", "--penalty", "group"), "--low is not for --penalty group"),
+        (("--site-effects", "fixed", "--cv", "leave-one-site-out"), "a site that is left out has no intercept"),
+        (("--site-effects", "fixed", "--measure", "mae"), "judged by the deviance, not by --measure mae"),
+    ],
+)
+def test_options_of_columns_and_sites_that_do_not_fit_are_refused(folder, tmp_path, options, sentence):
+    given = ("--target", "cost", "--family", "gaussian", "--features", "age,glucose")
+    result = fit(folder, *given, *options, "--out", tmp_path / "one", columns=200)
+    assert result.exit_code == 2
+    assert sentence in flat(result.output)
+
+
+def test_options_that_a_study_would_leave_without_effect_are_refused(folder, tmp_path):
+    study = tmp_path / "study.toml"
+    study.write_text("")
+    for options in (("--penalty", "elasticnet"), ("--infer",), ("--low", "age=0"), ("--seed", 3)):
+        result = fit(study, "--data", folder, *options, "--out", tmp_path / "one", columns=200)
+        assert result.exit_code == 2
+        assert f"which says what to fit: leave out {options[0]}, or change the study" in flat(result.output)

@@ -5,7 +5,7 @@ import dataclasses
 import importlib.util
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +29,7 @@ from cofed.cli.options import (
     folds,
     is_drop,
     names,
+    numbers_by_name,
     private_out_folder,
     targets,
     there,
@@ -101,6 +102,21 @@ def fit(
     features: Annotated[
         str | None, typer.Option(help="The columns to predict from, with commas; by default all others.")
     ] = None,
+    penalty_factor: Annotated[
+        str | None,
+        typer.Option(
+            help="How much single columns are penalised, age=0,bmi=2: 0 is not at all, so that they are always in the "
+            "model.",
+            show_default=False,
+        ),
+    ] = None,
+    low: Annotated[
+        str | None,
+        typer.Option(help="The least coefficients of columns, at most 0: dose=0 is no less.", show_default=False),
+    ] = None,
+    high: Annotated[
+        str | None, typer.Option(help="The largest coefficients of columns, at least 0.", show_default=False)
+    ] = None,
     weight: Annotated[
         str | None, typer.Option(help="The column that says how much a row counts, >= 0.", show_default=False)
     ] = None,
@@ -167,6 +183,14 @@ def fit(
     study = sites.suffix == ".toml"
     if study and (data is None or target is not None):
         refuse(f"{sites} is a study, which says what to fit: give --data, the folder with the tables, and no --target")
+    if study:
+        texts = {"event": event, "entry": entry, "family": family, "cv": cv, "select": select, "features": features}
+        texts |= {"weight": weight, "offset": offset, "class_weight": class_weight, "client": client}
+        texts |= {"penalty_factor": penalty_factor, "low": low, "high": high}
+        beside = {name: (value, None) for name, value in (texts | {"l1_ratio": l1_ratio, "alpha": alpha}).items()}
+        beside |= {"penalty": (penalty, "l1"), "measure": (measure, "deviance"), "level": (level, 0.95)}
+        beside |= {"errors": (errors, "model"), "site_effects": (site_effects, "none"), "seed": (seed, 0)}
+        refuse_beside_study(sites, beside | {"infer": (infer, False), "missing_values": (missing_values, "refuse")})
     if not study and (data is not None or analysis is not None or target is None):
         refuse("--data and --analysis are for a study file" if target else "--target: give the column to predict")
     try:
@@ -184,7 +208,9 @@ def fit(
             noise = private(epsilon, delta, guesses)
             group, count = folds(cv)
             chosen = l1_ratio, alpha, count, select, intervals, seed, errors, class_weight, site_effects, noise
-            plan = FitPlan(guess if family is None else family, penalty, *chosen, group, measure)
+            texts = {"penalty_factor": penalty_factor, "low": low, "high": high}
+            single = {key: numbers_by_name(f"--{key.replace('_', '-')}", text) for key, text in texts.items()}
+            plan = FitPlan(guess if family is None else family, penalty, *chosen, group, measure, **single)
             roles = {"weight": weight, "offset": offset, "event": event, "entry": entry}
             roles |= {"group": group, "cluster": plan.cluster}
             first, others = targets(target, family)
@@ -204,6 +230,14 @@ def fit(
     private_out_folder(out)  # made when all checks have passed
     keep_study(ready, out / "study.toml")
     run(ready, Placement(in_process, secure, plain, policy, patience, drop), out, watch=watch)
+
+
+def refuse_beside_study(study: Path, given: Mapping[str, tuple[object, object]]) -> None:
+    """Refuse options, each with its default, that a study file would leave without effect."""
+    option = next((name for name, (value, default) in given.items() if value != default), None)
+    if option is not None:
+        option = f"--{option.replace('_', '-')}"
+        refuse(f"{study} is a study, which says what to fit: leave out {option}, or change the study")
 
 
 def keep_study(ready: "PreparedFit", path: Path) -> None:

@@ -1,6 +1,7 @@
 """Checks of single options. An option that is refused is named in the sentence."""
 
 import contextlib
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -90,6 +91,23 @@ def own_folder(path: Path, option: str) -> Path:
 def names(text: str | None) -> list[str] | None:
     """Names that were given with commas between them."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def numbers_by_name(option: str, text: str | None) -> dict[str, float]:
+    """Columns with a number each: age=0,bmi=2."""
+    found: dict[str, float] = {}
+    for pair in names(text) or []:
+        name, equals, number = (part.strip() for part in pair.rpartition("="))
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not equals or not name or math.isnan(value):
+            raise ValueError(f"{option} must be columns with a number each, such as age=0,bmi=2, got {pair!r}")
+        if name in found:
+            raise ValueError(f"{option} has {name!r} twice")
+        found[name] = value
+    return found
 
 
 def targets(text: str, family: str | None) -> tuple[str, tuple[str, ...]]:

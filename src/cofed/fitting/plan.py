@@ -1,8 +1,10 @@
 """What to fit, checked before anything is read or computed."""
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 
+from cofed._util import naming
 from cofed.estimators import (
     FederatedCox,
     FederatedCoxCV,
@@ -83,6 +85,8 @@ class FitPlan:
         A column whose groups of rows are each in one fold.
     measure : {"deviance", "mse", "mae", "misclassification", "auc", "c_index"}
         What is cross-validated.
+    penalty_factor, low, high : mapping of str to float
+        By column: what the strength is multiplied by (0 is not penalised), and the limits of the coefficient.
 
     Examples
     --------
@@ -109,6 +113,9 @@ class FitPlan:
     privacy: PrivacyPlan | None = None
     group: str | None = None
     measure: str = "deviance"
+    penalty_factor: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    low: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    high: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         self.check_family()
@@ -123,6 +130,7 @@ class FitPlan:
         self.check_together()
         self.check_folds()
         self.check_site_effects()
+        self.check_per_feature()
         if self.privacy is not None:
             self.check_private()
 
@@ -201,6 +209,41 @@ class FitPlan:
             raise ValueError("--site-effects is for gaussian, binomial, multinomial and poisson")
         if self.errors != "model":
             raise ValueError(f"--site-effects has the model's own standard errors, not --errors {self.errors}")
+        if self.folds == BY_SITE:
+            raise ValueError(f"--site-effects: a site that is left out has no intercept; give --cv 5, not {BY_SITE}")
+        if self.measure != "deviance" and (self.measure, self.family) != ("mse", "gaussian"):
+            raise ValueError(f"--site-effects is judged by the deviance, not by --measure {self.measure}")
+
+    @property
+    def per_feature(self) -> dict[str, dict[str, float]]:
+        """The options that are given for single columns, by name."""
+        given = {"penalty_factor": self.penalty_factor, "low": self.low, "high": self.high}
+        return {name: dict(values) for name, values in given.items() if values}
+
+    def check_per_feature(self) -> None:
+        """Refuse factors and limits that mean nothing, or that a penalty does not have."""
+        for name, values in self.per_feature.items():
+            option = f"--{name.replace('_', '-')}"
+            if self.penalty == "group":
+                raise ValueError(f"{option} is not for --penalty group")
+            if self.family == "mgaussian" and name != "penalty_factor":
+                raise ValueError(f"{option} is not for mgaussian")
+            if self.privacy is not None:
+                raise ValueError(f"--epsilon goes without {option}")
+            for column, value in values.items():
+                wrong = value > 0 if name == "low" else value < 0
+                if wrong or not math.isfinite(value):
+                    allowed = "at most 0" if name == "low" else "at least 0"
+                    raise ValueError(f"{option} must be finite and {allowed}, got {column}={value:g}")
+
+    def check_columns(self, known: Collection[str]) -> None:
+        """Refuse options of columns that are no features."""
+        for name, values in self.per_feature.items():
+            strange = [column for column in values if column not in known]
+            if strange:
+                raise ValueError(
+                    f"--{name.replace('_', '-')}: {strange[0]!r} is no feature; they are {naming.listed(known)}"
+                )
 
     def check_private(self) -> None:
         """Refuse what there is no differential privacy for."""
@@ -236,6 +279,9 @@ class FitPlan:
             plain = dataclasses.replace(self, privacy=None).estimator(groups)
             settings: Privacy = self.privacy.settings(groups or [], target)
             return plain.set_params(privacy=settings)
+        if self.per_feature:
+            plain = dataclasses.replace(self, penalty_factor={}, low={}, high={}).estimator(groups, target)
+            return plain.set_params(**self.per_feature)
         count = self.folds or FOLDS
         choice = {"cv": count if self.group is None else (self.group, count), "measure": self.measure}
         choice |= {"criterion": self.select or "min", "random_state": self.seed}

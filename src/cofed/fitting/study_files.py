@@ -74,6 +74,9 @@ def plan_of(analysis: Analysis) -> FitPlan:
         one.site_effects,
         group=one.group,
         measure=one.measure or "deviance",
+        penalty_factor=one.penalty_factor,
+        low=one.low,
+        high=one.high,
     )
 
 
@@ -106,6 +109,7 @@ def drafted(ready: PreparedFit) -> Study:
         "group": plan.group,
         "measure": None if plan.measure == "deviance" else plan.measure,
         "errors": None if plan.level is None else plan.errors,
+        **plan.per_feature,
     }
     one = study.analyses[0]
     if one.features is not None:

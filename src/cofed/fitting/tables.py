@@ -238,6 +238,7 @@ def prepare(plan: FitPlan, choice: FitTables, *, guess: bool = False) -> Prepare
     classify = (True if is_binary(infos, choice.target) else None) if guess else plan.classifies
     design = agree(infos, choice.predicted, choice.features, classify=classify, missing=choice.missing)
     design = design.with_columns(*choice.of_rows)
+    plan.check_columns([feature.name for feature in design.features])
     if plan.privacy is not None:
         plan.privacy.check_columns([part.name for part in parts(design)])
     classes = 0 if design.classes is None else len(design.classes)

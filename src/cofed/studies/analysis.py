@@ -72,7 +72,9 @@ class Analysis(StudyPart):
     class_weight : {"balanced"}, optional
         Let all classes count the same, all together.
     site_effects : {"none", "fixed"}
-        "fixed" gives every site an intercept of its own; not of "multinomial" and "cox".
+        "fixed" gives every site an intercept of its own; not of "cox".
+    penalty_factor, low, high : dict of str and float
+        By feature: what the strength is multiplied by (0 is not penalised), and the limits of the coefficient.
 
     Examples
     --------
@@ -102,6 +104,9 @@ class Analysis(StudyPart):
     offset: Text | None = None
     class_weight: Literal["balanced"] | None = None
     site_effects: Literal["none", "fixed"] = "none"
+    penalty_factor: dict[Text, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    low: dict[Text, Annotated[float, Field(le=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    high: dict[Text, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
 
     @field_validator("family")
     @classmethod
@@ -170,6 +175,7 @@ class Analysis(StudyPart):
             yield ("class_weight",), f"it is for classes, and the family is {self.family}"
         yield from self.unfit_choice()
         yield from self.unfit_roles(variables)
+        yield from self.unfit_per_feature(variables)
 
     def unfit_choice(self) -> Iterator[tuple[Place, str]]:
         """What cannot be cross-validated, and intervals that there are not."""
@@ -179,8 +185,28 @@ class Analysis(StudyPart):
                 yield (key,), "it is for a strength that is chosen by folds: leave out alpha, and select by min or 1se"
         if self.group is not None and isinstance(self.cv, str):
             yield ("group",), "where every site is a fold, groups are not dealt to folds; give one or the other"
+        if self.site_effects == "fixed" and has_folds:
+            if isinstance(self.cv, str):
+                yield (
+                    ("cv",),
+                    "with site_effects = 'fixed' a site that is left out has no intercept; give a number",
+                )
+            if self.measure not in (None, "deviance") and (self.measure, self.kind) != ("mse", "gaussian"):
+                yield ("measure",), "with site_effects = 'fixed' it is the deviance"
         if self.errors is not None and not self.intervals:
             yield ("errors",), "it is for intervals = true"
+
+    def unfit_per_feature(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
+        """Why factors and limits do not fit the features."""
+        used = self.features or tuple(name for name in variables if name not in {*self.roles.values(), *self.responses})
+        for key, values in (("penalty_factor", self.penalty_factor), ("low", self.low), ("high", self.high)):
+            if values and self.penalty == "group":
+                yield (key,), "it is not for the penalty group"
+            if values and key != "penalty_factor" and self.family == "mgaussian":
+                yield (key,), "it is not for mgaussian"
+            for name in values:
+                if name not in used:
+                    yield (key,), f"{name!r} is no feature{did_you_mean(name, list(used))}"
 
     def unfit_roles(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """Why variables cannot be weights or offsets, and sites have no intercepts of their own."""

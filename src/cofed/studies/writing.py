@@ -36,7 +36,8 @@ ANALYSES = """\
 # missing: refuse, drop (rows with a gap) or impute (the mean or the most frequent level of all sites).
 # May be added: weight = "column" (how much a row counts), offset = "column" (added to its prediction: of counts, the
 # logarithm of the time that they are of), class_weight = "balanced",
-# site_effects = "fixed" (an intercept for every site).
+# site_effects = "fixed" (an intercept for every site), penalty_factor = { age = 0 } (0: not penalised), and limits of
+# coefficients, low = { dose = 0 } and high = { age = 0.5 }.
 """
 
 
@@ -99,7 +100,7 @@ def write(path: str | Path, study: Study, notes: Mapping[str, str] | None = None
 
 def given(part: Variable | Analysis) -> dict[str, object]:
     """What a table says beyond its defaults."""
-    return {name: value for name, value in part.model_dump(exclude_none=True).items() if value != ()}
+    return {name: value for name, value in part.model_dump(exclude_none=True).items() if value not in ((), {})}
 
 
 def entries(header: str, values: Mapping[str, object]) -> str:
@@ -110,11 +111,13 @@ def entries(header: str, values: Mapping[str, object]) -> str:
 def value_text(value: object) -> str:
     """A value in TOML; JSON's texts, numbers and truth values are TOML's.
 
-    >>> value_text(("a", 1, 0.5, True)), value_text('say "yes"')
-    ('["a", 1, 0.5, true]', '"say \\\\"yes\\\\""')
+    >>> value_text(("a", 1, 0.5, True)), value_text('say "yes"'), value_text({"age": 0.0})
+    ('["a", 1, 0.5, true]', '"say \\\\"yes\\\\""', '{ age = 0.0 }')
     """
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(value_text(one) for one in value)}]"
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{key(name)} = {value_text(one)}' for name, one in value.items())} }}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

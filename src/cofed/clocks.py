@@ -20,7 +20,7 @@ from cofed._util.types import Given, Hyperparameter
 def given_seconds(given: Given[npt.ArrayLike]) -> Array:
     """Seconds as an array: one number, or one per client; an array of JAX passes as it is."""
     if isinstance(given, jax.Array):
-        return given
+        return given if jnp.issubdtype(given.dtype, jnp.floating) else given.astype(float)
     try:
         found = np.asarray(given)
     except ValueError:  # such as lists of different lengths

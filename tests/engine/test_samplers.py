@@ -179,7 +179,12 @@ def test_what_is_no_sampler_is_refused(tmp_path):
         def draw(self, key, round, clients):
             return Draw(jnp.arange(clients, dtype=jnp.int64))
 
+    class Unlikely(Everybody):
+        def draw(self, key, round, clients):
+            return Draw(jnp.arange(clients, dtype=jnp.int32), chance=jnp.zeros(clients))
+
     for sampler, words in (
+        (Unlikely(), "a chance must be above 0 and at most 1"),
         (Cyclic(6), "clients_per_round is 6, but there are only 5 clients"),
         (Importance(2, [1.0, 1.0]), "there are 2 sizes, but 5 clients"),
         (Twice(), r"Twice.draw must give 5 distinct ids from 0 to 4, got \[0, 0, 0, 0, 0\]"),

@@ -72,8 +72,8 @@ def test_of_a_given_start_only_the_shapes_are_compared():
 
 def test_it_can_be_kept_and_resumed(first, tmp_path):
     options = {"rounds": 4, "w0": None, "start": first}
-    whole = go(cofed.FedDecouple(0.01), cofed.L1(0.05), **options)
-    go(cofed.FedDecouple(0.01), cofed.L1(0.05), **options | {"rounds": 2}, checkpoint=tmp_path)
+    whole = go(cofed.FedDecouple(0.02), cofed.L1(0.05), **options)
+    go(cofed.FedDecouple(0.02), cofed.L1(0.05), **options | {"rounds": 2}, checkpoint=tmp_path)
     assert cofed.resume(tmp_path, rounds=4).model.coef.tobytes() == whole.model.coef.tobytes()
 
 
@@ -90,3 +90,26 @@ def test_what_does_not_fit_is_refused(first, given, words):
     options = {"algorithm": cofed.FedDecouple(0.1), "rounds": 1, "start": first, "local_steps": 3} | given
     with pytest.raises((TypeError, ValueError), match=words):
         cofed.run(worlds.problem(), FED, **options)
+
+
+def test_numbers_that_a_state_depends_on_cannot_change(first):
+    with pytest.raises(ValueError, match=r"start: client_lr of FedDecouple was 0.02 and is 0.01"):
+        go(cofed.FedDecouple(0.01), cofed.L1(0.05), rounds=4, w0=None, start=first)
+    admm = go(cofed.FedADMM(0.02, 0.1), cofed.L1(0.05), rounds=2)
+    go(cofed.FedADMM(0.01, 0.1), cofed.L1(0.05), rounds=2, w0=None, start=admm)
+    with pytest.raises(ValueError, match=r"start: eta of FedADMM was 0.1 and is 0.2"):
+        go(cofed.FedADMM(0.02, 0.2), cofed.L1(0.05), rounds=2, w0=None, start=admm)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        (cofed.FastFedDA(0.1, 20.0), {}),
+        (cofed.NIDS(0.02), {"topology": cofed.topologies.complete(FED.n_clients), "local_steps": 1}),
+        (cofed.Scheduled(cofed.FedAvg(0.02), {"client_lr": lambda r: 1 / (1 + r)}), {}),
+    ],
+)
+def test_methods_that_count_rounds_do_not_begin_in_the_middle(method, options):
+    begun = go(method, rounds=2, **options)
+    with pytest.raises(ValueError, match="depends on the round's number, and rounds begin anew here"):
+        go(method, rounds=2, w0=None, start=begun, **options)

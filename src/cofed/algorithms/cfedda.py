@@ -91,6 +91,7 @@ class CFedDA(AbstractServerAlgorithm):
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = True
     paper: ClassVar[str] = "bao2022"
+    counts_rounds: ClassVar[bool] = True
 
     def __check_init__(self):
         require_nonnegative("CFedDA", mu=self.mu, growth=self.growth)

@@ -82,6 +82,7 @@ class FastFedDA(AbstractServerAlgorithm):
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = True
     paper: ClassVar[str] = "bao2022"
+    counts_rounds: ClassVar[bool] = True
 
     def __check_init__(self):
         require_nonnegative("FastFedDA", mu=self.mu, growth=self.growth)

@@ -79,6 +79,7 @@ class MCFedDA(AbstractStagedAlgorithm):
     needs: ClassVar[tuple[str, ...]] = ("convex", "norm")
     equal_steps: ClassVar[bool] = True
     paper: ClassVar[str] = "bao2022"
+    counts_rounds: ClassVar[bool] = True
     stage_form: ClassVar[type[AbstractAlgorithm]] = CFedDA
 
     def __check_init__(self):

@@ -87,6 +87,10 @@ class Scheduled(AbstractWrapper):
         return f"{self.algorithm.name}, scheduled"
 
     @property
+    def counts_rounds(self) -> bool:
+        return True
+
+    @property
     def has_free_model(self) -> bool:
         return self.algorithm.has_free_model
 

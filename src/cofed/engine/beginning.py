@@ -1,12 +1,14 @@
 """A run that begins from the whole state of another: of its server and its clients."""
 
 import jax
+import numpy as np
 
 from cofed._util import checks
 from cofed.engine.ending import gathered
 from cofed.engine.history import Result
 from cofed.engine.job import Job
 from cofed.engine.mesh import spread_state
+from cofed.engine.ranking import numbers_of
 from cofed.engine.spec import RunSpec
 from cofed.engine.state import State
 from cofed.federation import Federation
@@ -22,6 +24,21 @@ def check_start(spec: RunSpec, start: object) -> None:
         raise ValueError("give w0, a model to begin with, or start, a whole run, not both")
     if spec.clock is not None or not isinstance(spec.federation, Federation):
         raise ValueError("start= is for clients in memory without a clock: begin with w0=result.model there")
+    method, before = spec.algorithm, start.algorithm
+    if method.counts_rounds:
+        raise ValueError(
+            f"start: what {method.name} does in a round depends on the round's number, and rounds begin anew here: "
+            "begin with w0=result.model, or go on from a checkpoint (cofed.resume)"
+        )
+    if before is None or type(before) is not type(method):
+        return  # whose states are compared later
+    numbers = dict(numbers_of(before))
+    for name, value in numbers_of(method):
+        if name.rpartition(".")[2] not in method.changeable and not np.array_equal(value, numbers.get(name, value)):
+            raise ValueError(
+                f"start: {name} of {method.name} was {float(numbers[name]):g} and is {float(value):g}, but its state "
+                "is worth nothing with another one: begin with w0=result.model"
+            )
 
 
 def begun_from(start: Result, job: Job, fresh: State) -> State:

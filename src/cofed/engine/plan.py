@@ -102,7 +102,17 @@ def checked_draw(sampler: AbstractSampler, clients: int) -> tuple[int, bool]:
             f"{name}.draw(key, round, {clients}) must give a cofed.samplers.Draw of {count} ids as int32, got "
             f"{checks.shown(draw)}"
         )
-    first = np.asarray(sampler.draw(jax.random.key(0), jnp.zeros((), jnp.int32), clients).clients)
+    for part, kind in ((draw.present, jnp.bool_), (draw.chance, jnp.floating)):
+        if part is not None and (part.shape != (count,) or not jnp.issubdtype(part.dtype, kind)):
+            raise ValueError(
+                f"{name}.draw: present must be {count} truth values and chance {count} floats, got {checks.shown(draw)}"
+            )
+    tried = sampler.draw(jax.random.key(0), jnp.zeros((), jnp.int32), clients)
+    first = np.asarray(tried.clients)
+    if tried.chance is not None and not ((tried.chance > 0) & (tried.chance <= 1)).all():
+        raise ValueError(
+            f"{name}.draw: a chance must be above 0 and at most 1, got {np.asarray(tried.chance).tolist()}"
+        )
     if len(np.unique(first)) < count or first.min() < 0 or first.max() >= clients:
         raise ValueError(f"{name}.draw must give {count} distinct ids from 0 to {clients - 1}, got {first.tolist()}")
     return int(count), draw.present is None and draw.chance is None

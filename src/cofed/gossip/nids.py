@@ -54,6 +54,7 @@ class NIDS(AbstractGossipAlgorithm):
     equal_steps: ClassVar[bool] = True
     one_step: ClassVar[bool] = True
     paper: ClassVar[str] = "Li et al. 2019"
+    counts_rounds: ClassVar[bool] = True
 
     def __check_init__(self):
         require_positive("NIDS", client_lr=self.client_lr)

@@ -16,8 +16,8 @@ class AbstractAlgorithm(eqx.Module):
 
     `needs` names the traits of the regularizer that it relies on (keys of `TRAITS`), `equal_steps` says whether all
     clients must take the same number of local steps, `one_step` whether they take one per round, `paper` where the
-    method comes from, `whole_up` why what clients send cannot be compressed (None: it can), and `changeable` names the
-    rates that may change from round to round.
+    method comes from, `whole_up` why what clients send cannot be compressed (None: it can), `changeable` names the
+    rates that may change from round to round, and `counts_rounds` says whether a round's work depends on its number.
 
     Examples
     --------
@@ -33,6 +33,7 @@ class AbstractAlgorithm(eqx.Module):
     paper: ClassVar[str] = ""
     whole_up: ClassVar[str | None] = None
     changeable: ClassVar[tuple[str, ...]] = ()
+    counts_rounds: ClassVar[bool] = False
 
     @property
     def name(self) -> str:

@@ -69,6 +69,10 @@ class AbstractWrapper(AbstractServerAlgorithm):
         return self.algorithm.whole_up
 
     @property
+    def counts_rounds(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (the method's own)
+        return self.algorithm.counts_rounds
+
+    @property
     def is_personal(self) -> bool:
         return self.algorithm.is_personal
 

@@ -19,7 +19,7 @@ COLOURS: dict[str, str] = {
     "Scaffold": "#999933",
     "FedDR": "#332288",
     "FedADMM": "#882255",
-    "FedNewton": "#AA3377",
+    "FedNewton": "#EE3377",
     "FedNL": "#661100",
     "FedFISTA": "#44AA99",
     "ProxSkip": "#117733",

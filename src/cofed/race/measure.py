@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
 
@@ -65,6 +66,7 @@ def measure(pairing: Pairing, folder: Path) -> None:
         problem=pairing.problem.name, algorithm=pairing.entrant.name, definition=pairing.definition
     )
     atomically(pairing.path(folder), lambda name: table.to_parquet(name, index=False, compression="zstd"))
+    jax.clear_caches()  # no other pairing has the same programs, and those of all 480 would take 20 GB
 
 
 def configurations(pairing: Pairing, knowledge: Knowledge, steps: int) -> Iterator[dict[str, Any]]:

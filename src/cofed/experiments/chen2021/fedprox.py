@@ -56,7 +56,7 @@ def risks(n: Numbers, point: tuple[int, int, float], seed: int) -> list[dict]:
             drawn.federation,
             cofed.FedProx(strength, mu=mu, radius=n.radius),
             rounds=n.rounds,
-            local_steps=n.local_steps,
+            local_steps=round(n.steps_per_sample * mean),  # (4.15): at least of the order of N/m
             batch_size=n.batch,
             weights="samples",
             evaluate_every=n.rounds,
@@ -142,12 +142,12 @@ FEDPROX = Experiment(
         "d": 5,
         "fresh": 4000,
         "rounds": 100,
-        "local_steps": 200,
+        "steps_per_sample": 1.0,
         "batch": 10,
         "radius": 6.0,
         "repeats": 3,
     },
-    quick={"federations": FEDERATIONS[:1], "R": (0.0, 0.2, 1.5), "local_steps": 100, "fresh": 1000, "repeats": 1},
+    quick={"federations": FEDERATIONS[:1], "R": (0.0, 0.2, 1.5), "steps_per_sample": 0.5, "fresh": 1000, "repeats": 1},
     views=(
         *(View("aer", f"m = {m}, n = {n}", f"m = {m}, n = {n}", label="average excess risk") for m, n in FEDERATIONS),
         View("aer_over_rate", "m = 80, n = 200", "m = 80, n = 200", label="AER over the rate", log=True),
@@ -179,6 +179,7 @@ FEDPROX = Experiment(
     ),
     note="""lambda is that of the proof of Theorem 4.4, with p_i = n_i/N and mu the smallest eigenvalue of the clients'
     Hessians: it depends on R, mu, m and n and is not tuned. The algorithm is Algorithm 3 with the theorem's steps, on
-    batches of 10, in a ball of radius 6. Half of the clients have half of the mean number of samples, the others one
-    and a half times it, so that n_i >= 100, about 4 beta / mu. AER weighs clients by n_i.""",
+    batches of 10, in a ball of radius 6, with as many local steps as a client has samples on average. Half of the
+    clients have half of the mean number of samples, the others one and a half times it, so that n_i >= 100, about
+    4 beta / mu. AER weighs clients by n_i.""",
 )

@@ -14,12 +14,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cofed import Gamma, Huber, NegativeBinomial, SmoothQuantile
+import cofed
+from cofed import Gamma, Huber, NegativeBinomial, SmoothQuantile, Tweedie
 from cofed.estimators import (
     FederatedCox,
     FederatedGLM,
     FederatedLasso,
     FederatedLogisticRegression,
+    FederatedMixedModel,
     FederatedMultiTaskLasso,
     FederatedPoisson,
 )
@@ -33,6 +35,9 @@ class Draw:
     X: np.ndarray
     y: np.ndarray
     clusters: np.ndarray | None = None
+    weight: np.ndarray | None = None
+    offset: np.ndarray | None = None
+    sites: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +50,31 @@ class Study:
     truth: dict[str, dict[int, float]]  # groups of coefficients, by position
     errors: tuple[str, ...] = ("model",)
     outputs: int = 1  # the intervals that each feature has
+
+    def limits(self, one: Draw, sites: np.ndarray, asked: list[int]) -> dict[str, np.ndarray]:
+        """The lower and the upper limits of these features, by the kind of standard errors."""
+        rows = {"sample_weight": one.weight, "offset": one.offset}
+        self.model.fit(one.X, one.y, clients=sites, **rows)
+        found = {}
+        for errors in self.errors:
+            kind = one.clusters if errors == "clusters" else errors
+            table = self.model.infer(one.X, one.y, sites, coefficients=asked, errors=kind, **rows)
+            found[errors] = table[["low", "high"]].to_numpy().T.reshape(2, len(asked), self.outputs)
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class SiteStudy(Study):
+    """A study of effects of sites: a mixed model, and the sites' own estimates combined."""
+
+    model: FederatedMixedModel
+    errors: tuple[str, ...] = ("mixed model", "meta-analysis, random effects")
+
+    def limits(self, one: Draw, sites: np.ndarray, asked: list[int]) -> dict[str, np.ndarray]:
+        mixed = self.model.fit(one.X, one.y, clients=sites).fixed_effects_.iloc[1:]
+        tables = (mixed, cofed.meta_analysis("gaussian", one.X, one.y, clients=sites).table)
+        found = [table[["low", "high"]].to_numpy()[asked].T[..., None] for table in tables]
+        return dict(zip(self.errors, found, strict=True))
 
 
 def correlated(rng, n, p, rho=0.5):
@@ -66,6 +96,7 @@ OTHERS = {
     "of sites": lambda z, rng: z + 3.0 * unequal_sites(len(z)) + rng.normal(size=len(z)),
     "times": followed,
     "amounts": lambda z, rng: rng.gamma(2.0, np.exp(z) / 2),
+    "sums": lambda z, rng: tweedie(z, rng),
     "heavy": lambda z, rng: z + rng.standard_t(3, size=len(z)),
 }
 
@@ -87,6 +118,47 @@ def generalised(n, p, truth, family, extra=0.0):
             return Draw(X, (rng.uniform(size=n) < 1 / (1 + np.exp(-z))).astype(int))
         more = rng.gamma(1 / extra, extra, n) if extra else 1.0
         return Draw(X, rng.poisson(np.exp(0.5 + z) * more).astype(float))
+
+    return draw
+
+
+def weighted(n, p, truth):
+    """Numbers whose weights are their precisions."""
+
+    def draw(rng):
+        drawn, weight = generalised(n, p, truth, "linear")(rng), rng.uniform(0.2, 5.0, n)
+        z = drawn.X @ [truth.get(at, 0.0) for at in range(p)]
+        return dataclasses.replace(drawn, y=z + rng.normal(size=n) / np.sqrt(weight), weight=weight)
+
+    return draw
+
+
+def exposed(n, p, truth):
+    """Counts of unequal times."""
+
+    def draw(rng):
+        X, offset = correlated(rng, n, p), np.log(rng.uniform(0.2, 5.0, n))
+        z = X @ [truth.get(at, 0.0) for at in range(p)]
+        return Draw(X, rng.poisson(np.exp(z + offset)).astype(float), offset=offset)
+
+    return draw
+
+
+def tweedie(z, rng):
+    """Sums of a few amounts, of which there may be none: Tweedie's power 1.5 and dispersion 1."""
+    mean = np.exp(0.5 + z)
+    count = rng.poisson(2 * np.sqrt(mean))  # mean^(2 - power) / (2 - power)
+    return np.where(count > 0, rng.gamma(np.maximum(count, 1), np.sqrt(mean) / 2), 0.0)
+
+
+def around_sites(count, size, varies):
+    """Sites with intercepts of their own, and with slopes of the first feature that vary so much."""
+
+    def draw(rng):
+        sites = np.repeat(np.arange(count), size)
+        X = rng.normal(size=(len(sites), 3))
+        own, slope = rng.normal(size=count), 1 + varies * rng.normal(size=count)
+        return Draw(X, own[sites] + slope[sites] * X[:, 0] - 0.5 * X[:, 1] + rng.normal(size=len(sites)), sites=sites)
 
     return draw
 
@@ -228,6 +300,32 @@ def studies_of_families(few, null, split):
         {"beta = 0.4": {0: 0.4}, "-0.2": {3: -0.2}, "0": null},
         ("model", "hc1"),
     )
+    small = {"beta = 0.4": {0: 0.4}, "-0.2": {3: -0.2}, "0": null}
+    yield Study(
+        "Tweedie (power 1.5), n = 400, p = 10",
+        generalised(400, 10, {0: 0.4, 3: -0.2}, "sums"),
+        FederatedGLM(Tweedie(1.5), alpha=0.05),
+        small,
+        ("model", "hc1"),
+    )
+    yield Study(
+        "linear with weights, n = 200, p = 10", weighted(200, 10, few), FederatedLasso(0.1), split(null), ("model",)
+    )
+    yield Study(
+        "Poisson with an offset, n = 400, p = 10",
+        exposed(400, 10, {0: 0.4, 3: -0.2}),
+        FederatedPoisson(0.05),
+        small,
+        ("model", "hc1"),
+    )
+    both = {"beta = 1": {0: 1.0}, "-0.5": {1: -0.5}, "0": {2: 0.0}}
+    yield SiteStudy("intercepts that vary, 20 sites of 20 rows", around_sites(20, 20, 0.0), FederatedMixedModel(), both)
+    yield SiteStudy(
+        "intercepts and a slope that vary, 20 sites of 20 rows",
+        around_sites(20, 20, 0.5),
+        FederatedMixedModel(slopes=[0]),
+        both,
+    )
     yield Study(
         "Huber, errors of Student's t with 3 degrees of freedom, n = 300, p = 10",
         generalised(300, 10, few, "heavy"),
@@ -253,16 +351,10 @@ def coverage(study, reps):
     asked = sorted({at // outputs for at in places})
     for _ in range(reps):
         one = study.draw(rng)
-        n = len(one.y)
-        sites = unequal_sites(n)
+        sites = unequal_sites(len(one.y)) if one.sites is None else one.sites
         if one.clusters is not None:  # a cluster lies within a site
             sites = one.clusters % 4
-        study.model.fit(one.X, one.y, clients=sites)
-        for errors in study.errors:
-            kind = one.clusters if errors == "clusters" else errors
-            table = study.model.infer(one.X, one.y, sites, coefficients=asked, errors=kind)
-            low = table.low.to_numpy().reshape(len(asked), outputs)
-            high = table.high.to_numpy().reshape(len(asked), outputs)
+        for errors, (low, high) in study.limits(one, sites, asked).items():
             for at, value in places.items():
                 row, column = asked.index(at // outputs), at % outputs
                 hits[errors][at] += low[row, column] <= value <= high[row, column]

@@ -3,7 +3,7 @@ The curse of primal averaging
 =============================
 
 Averaging sparse models gives a dense one. FedDualAvg averages in the dual, where thresholding comes after the mean,
-and finds the support while FedMiD is still dense (yuan2021).
+and comes near the truth's density while FedMiD is still dense (Yuan, Zaheer and Reddi 2021).
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 A classifier of brain scans, its weights drawn
 ==============================================
 
-Sparse logistic regression on scans whose runs are the clients, as in yuan2021's Figure 1, on generated scans with
-two regions that count. The same on real ones: ``cofed reproduce yuan2021-fig5 --data DIR``.
+Sparse logistic regression on scans whose runs are the clients, as in Figure 1 of Yuan, Zaheer and Reddi (2021), on
+generated scans with two regions that count. The same on real ones: ``cofed reproduce yuan2021-fig5 --data DIR``.
 """
 
 import matplotlib.pyplot as plt

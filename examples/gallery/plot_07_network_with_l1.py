@@ -3,7 +3,7 @@ A convolutional network with an l1 penalty
 ==========================================
 
 A regularizer acts on the parts of a model that you name: here the kernels of a network are sparse and its biases are
-free. The loss is not convex; FedDecouple (zhang2025) is made for that.
+free. The loss is not convex; FedDecouple (Zhang, Hu and Johansson 2025) is made for that.
 """
 
 import matplotlib.pyplot as plt

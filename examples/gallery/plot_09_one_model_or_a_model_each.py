@@ -2,7 +2,7 @@
 One model for all, or a model each?
 ===================================
 
-It depends on how different the clients are (chen2021): below a threshold one model is better, above it a model
+It depends on how different the clients are (Chen et al. 2021): below a threshold one model is better, above it a model
 each, and FedProx is between. For tables of several sites, ``cofed advise`` answers it.
 """
 

@@ -1,5 +1,6 @@
 """What is told of a log: sums by study, fit and question, and sentences."""
 
+import dataclasses
 import io
 
 from rich.console import Console
@@ -62,7 +63,12 @@ def test_what_left_adds_up(tmp_path):
 
 def test_a_log_of_masked_answers_says_that_all_were(tmp_path):
     found = verify(fit(tmp_path)["oslo"])
-    assert in_words(found) == ["6 answers left, all masked: nobody saw them but as part of a sum."]
+    assert in_words(found) == [
+        "6 answers left, all masked: nobody saw them but as part of a sum. What the site says of itself (hello: its "
+        "name, rows and columns) went as it is."
+    ]
+    without = dataclasses.replace(found, sound=tuple(line for line in found.sound if line.event != "hello"))
+    assert in_words(without) == ["6 answers left, all masked: nobody saw them but as part of a sum."]
 
 
 def test_the_terminal_shows_it_in_eighty_columns(tmp_path):

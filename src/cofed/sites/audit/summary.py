@@ -104,6 +104,8 @@ def in_words(found: AuditVerdict) -> list[str]:
         masked = f"{counted(len(answers), 'answer')} left by these lines, all masked; but the log does not hold."
     elif plain == 0:
         masked = f"{counted(len(answers), 'answer')} left, all masked: nobody saw them but as part of a sum."
+        if any(line.event == "hello" for line in lines):
+            masked += " What the site says of itself (hello: its name, rows and columns) went as it is."
     else:
         masked = (
             f"{counted(len(answers), 'answer')} left, {plain} of them plain: not masked, so that the server saw what "

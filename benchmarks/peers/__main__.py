@@ -17,8 +17,8 @@ def main() -> None:
     given = arguments()
     given.out.mkdir(parents=True, exist_ok=True)
     found = {"machine": records.machine(), "seconds": given.seconds, "limits": {}, "records": []}
-    for job in given.jobs:
-        path = data.file_of(job, FOLDER / "data")
+    paths = [data.file_of(job, FOLDER / "data") for job in given.jobs]  # first of all: a dataset may be missing
+    for job, path in zip(given.jobs, paths, strict=True):
         X, y, _ = data.read(path)
         found["limits"][job.key] = {"memory": limits.memory_limit(job, X), "arithmetic": limits.arithmetic_limit(job)}
         for contender in given.contenders:

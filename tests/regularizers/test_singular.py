@@ -54,6 +54,17 @@ def test_the_gram_matrix_is_taken_where_it_can_be_and_only_there():
     assert np.abs(hybrid(a, t) - svd(a, t)).max() < 1e-5
 
 
+def test_small_thresholds_are_more_exact_than_the_svd_where_jax_is_in_32_bits():
+    a, t = matrices(np.geomspace(30, 1e-3, SIZE), 3, np.float32), np.full(COUNT, 0.01, np.float32)
+    u, s, vt = np.linalg.svd(a.astype(np.float64))
+    truth = (u * np.maximum(s - t[:, None].astype(np.float64), 0)[:, None, :]) @ vt
+    with jax.enable_x64(False):
+        fine, usual = (np.asarray(jax.jit(jax.vmap(f))(a, t)) for f in (threshold_singular_values, by_svd))
+    assert fine.dtype == np.float32
+    rounding = np.finfo(np.float32).eps * np.abs(a).max()
+    assert np.abs(fine - truth).max() <= rounding < np.abs(usual - truth).max()
+
+
 @pytest.mark.parametrize("scale", [1e-200, 1e-30, 1e30, 1e200])
 def test_any_scale(scale):
     a, t = matrices(np.linspace(0, 2, SIZE), 1, np.float64), np.full(COUNT, 0.7)

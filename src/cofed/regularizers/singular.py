@@ -4,7 +4,14 @@ The singular vectors of a follow from the eigenvectors V of its Gram matrix a'a 
 SVD. But squaring loses half of the digits, so V is only nearly right. How nearly is seen in C = (aV)'(aV), which is
 computed to round-off relative to the columns of aV and would be diagonal for an exact V. The answer is aV f(C) V' with
 f(C) = max(1 - t C^(-1/2), 0), to first order in the off-diagonal part of C (Daleckii and Krein). What the second order
-would add is bounded from C itself; where it is above round-off, the SVD is taken.
+would add is bounded from C itself; where it is above round-off, another way is taken.
+
+Small matrices in float32 have another one, for small thresholds among large singular values: their Gram matrix in
+float64, from eigenvalues l of which the answer is a V max(1 - t l^(-1/2), 0) V'. Say that what was decomposed is
+P~^2 = P^2 + E, P^2 = a'a. The error is at most |max(P~ - t, 0) - max(P - t, 0)| + |(P - P~) f(P~^2)|. The first is at
+most |E|/(2t), as max(l^(1/2) - t, 0) grows no faster than l/(2t). For the second, P (P - P~) + (P - P~) P~ = -E: with
+P >= 0, and P~ >= t where f is not 0, it is at most |E|/t. So 1.5 |E|/t is below the round-off of float32 for all t but
+tiny ones, for which the SVD is left.
 """
 
 import jax
@@ -13,6 +20,7 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float
 
 SMALL = 64  # rows or columns
+FINE, COARSE = (float(jnp.finfo(kind).eps) for kind in ("float64", "float32"))
 
 
 @jax.custom_jvp
@@ -34,9 +42,10 @@ def _thresholded(a: Array, t: Array) -> Array:
         near, exact = by_gram(a, t)
         return jax.lax.cond(exact, lambda: near, lambda: by_svd(a, t))
 
-    # A small threshold among singular values of all sizes needs the SVD, so it is not tried in vain.
-    promising = t >= float(jnp.finfo(a.dtype).eps) ** (1 / 3) * jnp.sqrt(jnp.sum(a * a))
-    return jax.lax.cond(promising, gram, lambda: by_svd(a, t))
+    # A small threshold among singular values of all sizes needs more digits, so this is not tried in vain.
+    size = jnp.sqrt(jnp.sum(a * a))
+    promising = t >= float(jnp.finfo(a.dtype).eps) ** (1 / 3) * size
+    return jax.lax.cond(promising, gram, lambda: with_all_digits(a, t, size))
 
 
 @_thresholded.def_vmap
@@ -44,6 +53,26 @@ def _one_by_one(size: int, batched: list, a: Array, t: Array) -> tuple[Array, bo
     """LAPACK takes matrices one by one anyway; so only those that need the SVD pay for it."""
     rows = [x if has else jnp.broadcast_to(x, (size, *x.shape)) for x, has in zip((a, t), batched, strict=True)]
     return jax.lax.map(lambda one: _thresholded(*one), tuple(rows)), True
+
+
+def with_all_digits(a: Float[Array, "m n"], t: Float[Array, ""], size: Float[Array, ""]) -> Float[Array, "m n"]:
+    """For small thresholds: in float64 where that is faster and exact to the round-off of float32, else by the SVD."""
+    n = a.shape[1]
+    if n > SMALL or a.dtype != jnp.float32:
+        return by_svd(a, t)
+    # |E| is at most 2 n float64's round-off times size^2, the round-off of the answer that of its largest entry.
+    tiny = 3 * n**1.5 * FINE / COARSE
+    return jax.lax.cond(t >= tiny * size, lambda: by_fine_gram(a, t), lambda: by_svd(a, t))
+
+
+def by_fine_gram(a: Float[Array, "m n"], t: Float[Array, ""]) -> Float[Array, "m n"]:
+    """The same by way of the Gram matrix in float64, which is there for this alone where JAX is in 32 bits."""
+    with jax.enable_x64(True):
+        fine, least = (jax.lax.convert_element_type(x, jnp.float64) for x in (a, t))
+        v, squares = jax.lax.linalg.eigh(fine.T @ fine, symmetrize_input=False)
+        s = jnp.sqrt(jnp.maximum(squares, jnp.float64(0)))
+        kept = jnp.where(s > least, 1 - least / jnp.where(s > least, s, jnp.float64(1)), jnp.float64(0))
+        return jax.lax.convert_element_type(fine @ _compose(v, kept, v.T), jnp.float32)
 
 
 def by_svd(a: Float[Array, "m n"], t: Float[Array, ""]) -> Float[Array, "m n"]:

@@ -71,7 +71,7 @@ def room_for_programs():
     that the compiler crashes. So programs are dropped long before; counting takes a while, and one test makes few."""
     yield
     maps = Path("/proc/self/maps")
-    if next(TESTS_DONE) % 10 or not maps.exists():
+    if next(TESTS_DONE) % 25 or not maps.exists():
         return
     if maps.read_bytes().count(b"\n") > MAPS or machine.resident() > BYTES:
         jax.clear_caches()

@@ -329,6 +329,7 @@ def test_the_commands_of_a_page_run_as_they_stand(page, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} - before == written
 
 
+@pytest.mark.docs
 def test_the_refusal_on_the_page_is_the_one_that_comes(tmp_path):
     [said] = [block.text.strip() for block in blocks("docs/experiments.md", "text")]
     subprocess.run([sys.executable, "-m", "cofed", "init"], cwd=tmp_path, check=True, capture_output=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Lasso, LinearRegression
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, ShuffleSplit, StratifiedKFold, cross_val_score
@@ -129,6 +129,7 @@ def test_what_are_no_folds(cv, sentence):
         FederatedLogisticRegressionCV(cv=cv).fit(X, y, clients=np.arange(120) % 3)
 
 
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10**6), smallest=st.sampled_from([1e-9, 1e-3]), ratio=st.sampled_from([0.5, 1.0]))
 def test_models_of_folds_without_a_penalty_have_not_seen_the_rows_held_out(seed, smallest, ratio):
     rng = np.random.default_rng(seed)

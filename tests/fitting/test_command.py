@@ -17,7 +17,6 @@ from cofed.cli.options import FAMILIES_HELP
 from cofed.estimators import (
     FederatedGLM,
     FederatedLasso,
-    FederatedLassoCV,
     FederatedLogisticRegression,
     FederatedMultiTaskLasso,
     FederatedPoisson,
@@ -477,12 +476,12 @@ def test_families_that_do_not_fit_are_refused(folder, tmp_path, family, more, sa
 
 def test_factors_and_limits_of_columns_are_those_of_the_estimator_and_kept_in_a_study(table, folder, tmp_path):
     single = ("--penalty-factor", "age=0", "--low", "glucose=0", "--high", "distance=0.001")
-    given = ("--target", "cost", "--family", "gaussian", "--features", "age,glucose,distance", "--cv", 3)
+    given = ("--target", "cost", "--family", "gaussian", "--features", "age,glucose,distance", "--alpha", 0.1)
     result = fit(folder, *given, *single, "--out", tmp_path / "one")
     assert result.exit_code == 0, result.output
     model = load(tmp_path / "one" / "model.safetensors")
     limits = {"penalty_factor": {"age": 0.0}, "low": {"glucose": 0.0}, "high": {"distance": 0.001}}
-    again = FederatedLassoCV(cv=3, **limits)
+    again = FederatedLasso(0.1, **limits)
     again.fit(table[["age", "glucose", "distance"]], table["cost"], clients=table["hospital"])
     np.testing.assert_allclose(model.coef_, again.coef_, rtol=1e-9, atol=1e-12)
     assert "penalty_factor = { age = 0.0 }" in (tmp_path / "one" / "study.toml").read_text()

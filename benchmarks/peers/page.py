@@ -29,7 +29,10 @@ def text(found: dict[str, Any]) -> str:
 def machine(found: dict[str, Any]) -> str:
     """What it ran on."""
     on = found["machine"]
-    return f"Measured on {on['cores']} cores of {on['processor']}, about {found['seconds']:g} seconds each, float32."
+    return (
+        f"Measured on {on['cores']} cores of {on['processor']} on {on['date']}, with a load of {on['load']:g} before, "
+        f"about {found['seconds']:g} seconds each, float32."
+    )
 
 
 def summary(found: dict[str, Any], jobs: list[str]) -> str:

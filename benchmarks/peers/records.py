@@ -1,5 +1,6 @@
 """What a run of the benchmark found, as plain records, and the file of it."""
 
+import datetime
 import json
 import math
 import os
@@ -19,8 +20,14 @@ def failed(job: str, contender: str, error: str, cannot: bool = False) -> Record
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
-    return {"processor": processor(), "cores": os.cpu_count(), "system": platform.system()}
+    """What the figures were measured on, when, and how much else it had to do at the start."""
+    return {
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "system": platform.system(),
+        "date": datetime.date.today().isoformat(),
+        "load": round(os.getloadavg()[0], 1),
+    }
 
 
 def processor() -> str:

@@ -107,7 +107,7 @@ def found():
         return {"job": job, "contender": contender, "error": None, "cannot": False, "versions": {"x": "1"}} | figures
 
     return {
-        "machine": {"processor": "a processor", "cores": 2, "system": "Linux"},
+        "machine": {"processor": "a processor", "cores": 2, "system": "Linux", "date": "2026-11-18", "load": 0.3},
         "seconds": 5.0,
         "limits": {"lasso": {"memory": 5000.0, "arithmetic": 9000.0}, "gossip": {"memory": 800.0, "arithmetic": 900.0}},
         "records": [

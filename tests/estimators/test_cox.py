@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -257,6 +258,20 @@ def test_labels_that_mean_nothing_get_a_sentence(words):
     X, y = survival.follow_up()
     with pytest.raises(ValueError, match=f"FederatedCox: .*{words}"):
         FederatedCox().fit(X, WRONG[words](y), clients=SITES)
+
+
+def test_labels_in_another_order_masked_ones_and_durations_are_refused():
+    X, y = survival.follow_up()
+    frame, labels = pd.DataFrame(X), pd.DataFrame(y, columns=["days", "dead"])
+    turned = labels.iloc[::-1]
+    model = FederatedCox(0.05).fit(frame, labels, clients=SITES)
+    for call in (FederatedCox().fit, FederatedCoxCV().fit, model.infer, model.score, model.keep_baselines):
+        with pytest.raises(ValueError, match="X and y have the same row labels in a different order"):
+            call(frame, turned, SITES)
+    with pytest.raises(ValueError, match="FederatedCox: y must have no masked values, but 2 are masked"):
+        FederatedCox().fit(X, np.ma.masked_array(y, np.arange(120).reshape(y.shape) < 2), clients=SITES)
+    with pytest.raises(ValueError, match="FederatedCox: y must be numbers, got timedelta64"):
+        FederatedCox().fit(X, np.arange(60).astype("m8[D]"), clients=SITES)
 
 
 def test_labels_are_needed():

@@ -201,3 +201,27 @@ def test_groups_are_cross_validated_as_models_one_by_one():
         one = FederatedGroupLasso(alpha, groups=groups, standardize=False)
         errors = [(y[held] - one.fit(X[learn], y[learn]).predict(X[held])) ** 2 for learn, held in folds]
         assert chosen.cv_mean_[i] == pytest.approx(np.concatenate(errors).mean(), rel=1e-4)
+
+
+def test_groups_of_unequal_columns_are_cross_validated_by_the_standard_deviations_of_all_rows():
+    X, y = hospitals.linear()
+    X[:, [1, 4]] = np.exp(2 * X[:, [1, 4]] / X[:, [1, 4]].std(axis=0))  # without a fold they vary much less
+    groups, turn = [0, 0, 1, 1, 1, 2], np.arange(len(y)) % 3
+    folds = [(np.flatnonzero(turn != k), np.flatnonzero(turn == k)) for k in range(3)]
+    chosen = FederatedGroupLassoCV(groups=groups, alphas=[0.5, 0.05], cv=folds).fit(X, y, clients=SITES)
+    ill = (y > np.median(y)).astype(int)
+    odds = FederatedLogisticRegressionCV(penalty="group", groups=groups, alphas=[0.05, 0.02], cv=folds)
+    odds.fit(X, ill, clients=SITES)
+    errors, deviances = np.zeros(2), np.zeros(2)
+    for learn, held in folds:
+        scale = X.std(axis=0)
+        scale[5] = X[learn, 5].std()  # a group of its own
+        Z = X / scale
+        for i in range(2):
+            one = FederatedGroupLasso(chosen.alphas_[i], groups=groups, standardize=False).fit(Z[learn], y[learn])
+            errors[i] += np.sum((y[held] - one.predict(Z[held])) ** 2)
+            two = FederatedLogisticRegression(odds.alphas_[i], penalty="group", groups=groups, standardize=False)
+            share = two.fit(Z[learn], ill[learn]).predict_proba(Z[held])
+            deviances[i] -= 2 * np.sum(np.log(share[np.arange(len(held)), ill[held]]))
+    np.testing.assert_allclose(chosen.cv_mean_, errors / len(y), rtol=1e-5)
+    np.testing.assert_allclose(odds.cv_mean_, deviances / len(y), rtol=1e-4)

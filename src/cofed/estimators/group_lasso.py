@@ -234,10 +234,16 @@ def group_labels(owner: str, groups: Given[npt.ArrayLike | None], features: int)
 
 
 def group_penalty(alpha: float, labels: np.ndarray, problem: StandardizedProblem) -> AbstractRegularizer:
-    """alpha sum_g sqrt(size of g) ||w_g|| of the user's coefficients; the features of a group share a unit."""
+    """alpha sum_g sqrt(size of g) ||w_g|| of the user's coefficients; the features of a group share a unit.
+
+    Without a fold their standard deviations change, and not in one proportion: the penalty keeps those of all rows. A
+    group of one feature has those of the rows that are learnt from, as a lasso has.
+    """
     if alpha == 0:
         return elastic_net(0.0, 1.0, problem.units, np.ndim(problem.start.coef))
-    sizes = np.bincount(labels)
-    unit = np.bincount(labels, problem.units.penalised) / sizes
+    sizes, standard = np.bincount(labels), problem.units.standard
+    if problem.standardize:
+        standard = np.where(sizes[labels] > 1, problem.survey.part().columns.scale, standard)
+    unit = np.bincount(labels, standard * problem.units.coef) / sizes
     outputs = np.size(problem.start.coef) // len(labels)
     return GroupL1(alpha / problem.units.objective, tuple(labels.tolist()), np.sqrt(sizes * outputs) * unit)

@@ -9,7 +9,14 @@ from sklearn.linear_model import Lasso, LinearRegression
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, ShuffleSplit, StratifiedKFold, cross_val_score
 from tests.estimators import hospitals
 
-from cofed.estimators import FederatedElasticNetCV, FederatedLassoCV, FederatedLogisticRegressionCV
+import cofed
+from cofed.estimators import (
+    FederatedElasticNetCV,
+    FederatedGLMCV,
+    FederatedLassoCV,
+    FederatedLogisticRegressionCV,
+    FederatedPoissonCV,
+)
 from cofed.sites import Folds, GroupFolds, SiteFolds, table_sites
 from cofed.sites import folds as forms
 
@@ -145,3 +152,13 @@ def test_a_single_site_cannot_be_left_out():
     X, y = hospitals.linear()
     with pytest.raises(ValueError, match=r"cv='leave-one-site-out' needs two sites or more, and there is 1"):
         FederatedLassoCV(cv="leave-one-site-out").fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "model", [FederatedPoissonCV(cv=3, n_alphas=3), FederatedGLMCV(cofed.Tweedie(1.5), cv=3, n_alphas=3)]
+)
+def test_folds_must_leave_a_count_to_learn_from(model):
+    """Where none is left, the best model of a training set predicts nothing, and is infinitely far."""
+    X, y = hospitals.linear()[0], (np.arange(len(SITES)) == 7).astype(float)
+    with pytest.raises(ValueError, match="all rows with a value above 0 are in one fold, so that there are none to"):
+        model.fit(X, y, clients=SITES)

@@ -308,6 +308,8 @@ class CrossValidated(FederatedLinearModel):
         super()._check_sums(found)
         if len(found.n) > 1:
             check_enough_rows(type(self).__name__, found, vars(self).get("classes_"))
+            if self._loss().least_label == 0:
+                check_enough_counts(type(self).__name__, found)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -353,3 +355,13 @@ def check_enough_rows(owner: str, found: SumsAnswer, classes: np.ndarray | None)
         else f"{owner}: all {many} rows of class {classes.tolist()[rare]!r} are in one fold, so that there are none to "
         "learn from; choose another random_state, or leave the class out"
     )
+
+
+def check_enough_counts(owner: str, found: SumsAnswer) -> None:
+    """Every training set needs a count, or an amount, above 0."""
+    sums = np.asarray(found.labels)[:, 0]
+    if sums.max() >= sums.sum():
+        raise ValueError(
+            f"{owner}: all rows with a value above 0 are in one fold, so that there are none to learn from; choose "
+            "another random_state, or choose by criterion='bic' or 'aic'"
+        )

@@ -162,3 +162,10 @@ def test_folds_must_leave_a_count_to_learn_from(model):
     X, y = hospitals.linear()[0], (np.arange(len(SITES)) == 7).astype(float)
     with pytest.raises(ValueError, match="all rows with a value above 0 are in one fold, so that there are none to"):
         model.fit(X, y, clients=SITES)
+
+
+def test_the_column_of_clients_is_told_from_groups():
+    X, y = hospitals.linear()
+    frame = pd.DataFrame(X).set_axis(list("abcdef"), axis=1).assign(ward=SITES)
+    with pytest.raises(ValueError, match="cv='ward' names the clients: a fold for each of them is cv='leave-one-site"):
+        FederatedLassoCV(cv="ward").fit(frame, y, clients="ward")

@@ -10,7 +10,15 @@ from sklearn.preprocessing import StandardScaler
 from tests.estimators import hospitals
 
 import cofed
-from cofed.estimators import FederatedLasso, FederatedLogisticRegression, FederatedPoisson, FederatedStandardScaler
+from cofed.estimators import (
+    FederatedGLM,
+    FederatedLasso,
+    FederatedLogisticRegression,
+    FederatedMixedModel,
+    FederatedPoisson,
+    FederatedStandardScaler,
+)
+from cofed.sites import sites_of_frame
 
 SITES = hospitals.SITES
 
@@ -115,3 +123,28 @@ def test_rows_are_matched_by_position_but_not_against_their_labels():
         FederatedLasso(0.1).fit(frame, target, clients=pd.Series(hospitals.SITES).sample(frac=1, random_state=0))
     by_position = FederatedLasso(0.1).fit(frame, target.set_axis(np.arange(100, 160)))  # labels of their own
     np.testing.assert_array_equal(by_position.coef_, FederatedLasso(0.1).fit(frame, shuffled.loc[frame.index]).coef_)
+
+
+def test_rows_in_another_order_are_refused_by_scores_and_predictions_too():
+    X, y = hospitals.linear()
+    frame, site = pd.DataFrame(X), pd.Series(hospitals.SITES)
+    labels, turned = pd.Series(y), site.iloc[::-1]
+    counts = pd.Series(hospitals.counts()[1])
+    for model, own in (
+        (FederatedLasso(0.1), labels),
+        (FederatedPoisson(0.1), counts),
+        (FederatedGLM(cofed.Huber(), alpha=0.1), labels),
+    ):
+        with pytest.raises(ValueError, match="X and y have the same row labels in a different order"):
+            model.fit(frame, own, clients=site).score(frame, own.iloc[::-1])
+    for model in (FederatedLasso(0.1, site_effects="fixed"), FederatedMixedModel()):
+        with pytest.raises(ValueError, match="X and clients have the same row labels in a different order"):
+            model.fit(frame, labels, clients=site).predict(frame, clients=turned)
+    with pytest.raises(ValueError, match=r"sites_of_frame: frame and client have .*such as client.loc\[frame.index\]"):
+        sites_of_frame(frame, client=turned)
+
+
+def test_labels_of_classes_that_are_objects_are_told_to_be_converted():
+    X, y = hospitals.classes()
+    with pytest.raises(ValueError, match=r"Unknown label type: .* y has objects \(int\); convert them, such as by y"):
+        FederatedLogisticRegression().fit(X, (y == "a").astype(int).astype(object), clients=hospitals.SITES)

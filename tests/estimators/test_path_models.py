@@ -78,6 +78,8 @@ def test_strengths_that_a_path_does_not_tell_of(lasso, logistic):
         lasso.path_.coef_at("1se")
     with pytest.raises(ValueError, match="X must have rows of 6 features"):
         lasso.path_.predict(np.zeros((3, 2)), alpha=first)
+    with pytest.raises(ValueError, match=r"X must be rows of numbers, but could not convert .*'x'; the estimator's at"):
+        lasso.path_.predict(pd.DataFrame({"ward": ["x", "y"]}), alpha=first)
 
 
 def test_a_path_of_rows_with_offsets_predicts_with_them(lasso):

@@ -234,7 +234,9 @@ def test_masked_sites_keep_their_intercepts_to_themselves(tmp_path):
     np.testing.assert_allclose(near.predict(X), X @ near.coef_ + near.intercept_, rtol=1e-12)
     with pytest.raises(ValueError, match="own intercepts are not known"):
         far.predict(new, clients=SITE)
-    with pytest.raises(ValueError, match=r"'e' is none of the clients of the fit, .* leave clients out for the mean"):
+    with pytest.raises(
+        ValueError, match=r"'e' is none of the clients of the fit, .* leave clients out .also of X. for the"
+    ):
         near.predict(X[:2], clients=["a", "e"])
     with pytest.raises(ValueError, match="must name one client per row: 2 rows"):
         near.predict(X[:2], clients=["a"])

@@ -296,7 +296,10 @@ class CrossValidated(FederatedLinearModel):
         self.cv_se_ = np.sqrt(weight @ (table - self.cv_mean_) ** 2 / (len(rows) - 1))
 
     def _intake(self, X: FitFeatures, y: Labels, clients: Clients) -> AbstractSites:
-        return super()._intake(without_column(type(self).__name__, self.cv, X), y, clients)
+        owner, column = type(self).__name__, column_of(self.cv)
+        if column is not None and isinstance(clients, str) and clients == column:
+            raise ValueError(f"{owner}: cv={column!r} names the clients: a fold for each of them is cv={BY_SITE!r}")
+        return super()._intake(without_column(owner, self.cv, X), y, clients)
 
     def _sites_of(self, given: RowOptions, y: Labels, clients: Clients) -> AbstractSites:
         sites, column = super()._sites_of(given, y, clients), column_of(self.cv)

@@ -25,7 +25,7 @@ from cofed.estimators.survey import Survey
 from cofed.estimators.with_feature_options import WithFeatureOptions
 from cofed.losses import AbstractLoss, NegativeBinomial, Squared
 from cofed.sites import AbstractSites, Folds
-from cofed.sites.intake import Clients, Features, FitFeatures, Labels
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels, refuse_other_order
 from cofed.sites.queries import SumsAnswer
 from cofed.sites.queries.base import n_outputs
 from cofed.sites.row_options import RowNumbers, RowOptions
@@ -164,6 +164,7 @@ class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         """
         if isinstance(X, AbstractSites):
             return super().score(X, y, sample_weight)
+        refuse_other_order(type(self).__name__, X, "y", y)
         loss, z, labels = self._loss(), self._linear(X), np.asarray(y, np.float64)
         weight = np.ones(len(z)) if sample_weight is None else np.asarray(sample_weight, np.float64)
         least = explained_by_constant(loss, labels, weight)

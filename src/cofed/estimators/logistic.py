@@ -162,7 +162,8 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
         offset : array-like of shape (n,) or str, optional
             The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
         clients : array-like of shape (n,) or str, optional
-            The rows' clients, of a model with an intercept for each (`site_effects`); None is their mean.
+            The rows' clients, of a model with an intercept for each (`site_effects`); None is the column of the fit,
+            where X has it, else their mean.
 
         Returns
         -------
@@ -182,7 +183,8 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
         offset : array-like of shape (n,) or str, optional
             The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
         clients : array-like of shape (n,) or str, optional
-            The rows' clients, of a model with an intercept for each (`site_effects`); None is their mean.
+            The rows' clients, of a model with an intercept for each (`site_effects`); None is the column of the fit,
+            where X has it, else their mean.
 
         Returns
         -------
@@ -204,7 +206,8 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
         offset : array-like of shape (n,) or str, optional
             The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
         clients : array-like of shape (n,) or str, optional
-            The rows' clients, of a model with an intercept for each (`site_effects`); None is their mean.
+            The rows' clients, of a model with an intercept for each (`site_effects`); None is the column of the fit,
+            where X has it, else their mean.
 
         Returns
         -------
@@ -223,7 +226,8 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
         offset : array-like of shape (n,) or str, optional
             The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
         clients : array-like of shape (n,) or str, optional
-            The rows' clients, of a model with an intercept for each (`site_effects`); None is their mean.
+            The rows' clients, of a model with an intercept for each (`site_effects`); None is the column of the fit,
+            where X has it, else their mean.
 
         Returns
         -------

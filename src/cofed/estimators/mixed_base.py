@@ -26,6 +26,7 @@ from cofed.sites.intake import (
     is_list,
     numbers,
     refuse_masked,
+    refuse_other_order,
 )
 from cofed.sites.queries import GramAnswer, GramMessage, Message, gram, sums
 from cofed.solvers.curvature import unpack
@@ -74,7 +75,8 @@ class AbstractMixedModel(BaseEstimator):
         X : array-like of shape (n, p) or pandas.DataFrame
             New rows, with the features of the fit (a column of client names is no feature).
         clients : array-like of shape (n,) or str, optional
-            The rows' clients, whose own effects are added; None leaves them out, as for a site that was not there.
+            The rows' clients, whose own effects are added; None is the column of the fit, where X has it, else no
+            effects are added, as for a site that was not there.
 
         Returns
         -------
@@ -222,6 +224,7 @@ class AbstractMixedModel(BaseEstimator):
             column = self.client_column_ if clients is None else clients
             if isinstance(column, str) and column in X.columns:
                 X, clients = X.drop(columns=column), X[column]
+        refuse_other_order(owner, X, "clients", clients)
         rows = np.asarray(numbers(self, encoded(self, X), reset=False))
         fixed = rows @ self.coef_ + self.intercept_
         if clients is None:
@@ -236,7 +239,7 @@ class AbstractMixedModel(BaseEstimator):
         if strange is not None:
             raise ValueError(
                 f"{owner}: {strange!r} is none of the sites of the fit, {naming.listed(self.clients_)}, and has no "
-                "effects of its own; leave clients out for a site that was not there"
+                "effects of its own; leave clients out (also of X) for a site that was not there"
             )
         some = np.column_stack([np.ones(len(rows)), rows])[:, self._random()]
         return fixed + np.sum(some * self.random_effects_.loc[names].to_numpy(), axis=1)

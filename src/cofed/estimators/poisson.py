@@ -17,7 +17,7 @@ from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.estimators.with_feature_options import WithFeatureOptions
 from cofed.losses import Poisson
 from cofed.sites import AbstractSites
-from cofed.sites.intake import Clients, Features, FitFeatures, Labels
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels, refuse_other_order
 from cofed.sites.queries import SumsAnswer
 from cofed.sites.row_options import RowNumbers
 
@@ -126,7 +126,8 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         offset : array-like of shape (n,) or str, optional
             The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
         clients : array-like of shape (n,) or str, optional
-            The rows' clients, of a model with an intercept for each (`site_effects`); None is their mean.
+            The rows' clients, of a model with an intercept for each (`site_effects`); None is the column of the fit,
+            where X has it, else their mean.
 
         Returns
         -------
@@ -154,6 +155,7 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         """
         if isinstance(X, AbstractSites):
             return super().score(X, y, sample_weight)
+        refuse_other_order(type(self).__name__, X, "y", y)
         return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
 
     def __sklearn_tags__(self) -> Tags:

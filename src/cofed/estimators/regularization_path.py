@@ -155,7 +155,12 @@ class RegularizationPath:
         names = list(self.feature_names)
         if isinstance(X, pd.DataFrame) and set(names) <= set(X.columns):
             X = X[names]
-        rows = SparseRows(X) if scipy.sparse.issparse(X) else np.asarray(X, np.float64)
+        try:
+            rows = SparseRows(X) if scipy.sparse.issparse(X) else np.asarray(X, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"RegularizationPath: X must be rows of numbers, but {error}; the estimator's at(alpha) takes tables"
+            ) from None
         if len(rows.shape) != 2 or rows.shape[1] != len(names):
             raise ValueError(
                 f"RegularizationPath: X must have rows of {len(names)} features, got the shape {rows.shape}"

@@ -11,7 +11,7 @@ from cofed._util.types import Given
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.fitted_state import refuse_privacy
 from cofed.sites import AbstractSites, Scaling
-from cofed.sites.intake import FitFeatures, Labels, aligned
+from cofed.sites.intake import FitFeatures, Labels, aligned, refuse_other_order
 from cofed.sites.queries import Message, ScoreMessage, score, sums
 
 
@@ -37,6 +37,7 @@ class SiteScoreMixin:
             1 at best.
         """
         if not isinstance(X, AbstractSites):
+            refuse_other_order(type(self).__name__, X, "y", y)
             return float(super().score(X, y, sample_weight))  # pyright: ignore[reportAttributeAccessIssue]
         assert isinstance(self, FederatedLinearModel)
         if y is not None or sample_weight is not None:

@@ -9,7 +9,7 @@ import pandas as pd
 from cofed._util import naming
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.models import Weights
-from cofed.sites.intake import Clients, Features, is_list
+from cofed.sites.intake import Clients, Features, is_list, refuse_other_order
 from cofed.sites.queries import InterceptsMessage, intercepts
 
 if TYPE_CHECKING:
@@ -77,19 +77,20 @@ def intercepts_of_rows(model: "FederatedLinearModel", X: Features, clients: Clie
         )
     if not is_list(clients) or len(np.asarray(clients)) != rows:
         raise ValueError(f"{owner}: clients must name one client per row: {rows} rows, got {clients!r}")
+    refuse_other_order(owner, X, "clients", clients)
     names = [str(name) for name in np.asarray(clients)]
     strange = sorted({name for name in names if name not in effects})
     if strange:
         raise ValueError(
             f"{owner}: {strange[0]!r} is none of the clients of the fit, {naming.listed(effects)}, and has no "
-            "intercept; leave clients out for the mean intercept"
+            "intercept; leave clients out (also of X) for the mean intercept"
         )
     found = np.array([effects[name] for name in names])
     unknown = next((name for name in names if np.isnan(effects[name]).any()), None)
     if unknown is not None:
         what = "lack a class" if found.ndim > 1 else "are of one class, or all 0"
         raise ValueError(
-            f"{owner}: the labels of {unknown!r} {what}, which tell no intercept; leave clients out for the mean "
-            "intercept"
+            f"{owner}: the labels of {unknown!r} {what}, which tell no intercept; leave clients out (also of X) for "
+            "the mean intercept"
         )
     return found[:, None] if np.ndim(model.intercept_) == 1 and found.ndim == 1 else found

@@ -155,7 +155,7 @@ def without_client_column(
     return X.drop(columns=clients), X[clients]
 
 
-def refuse_other_order(owner: str, X: Features, what: str, given: Labels | Clients) -> None:
+def refuse_other_order(owner: str, X: Features, what: str, given: Labels | Clients, rows: str = "X") -> None:
     """Rows are taken by position, so the same row labels in another order are most likely a mistake."""
     if not isinstance(X, pd.DataFrame) or not isinstance(given, (pd.Series, pd.DataFrame)):
         return
@@ -164,8 +164,8 @@ def refuse_other_order(owner: str, X: Features, what: str, given: Labels | Clien
         return
     if here.isin(there).all():
         raise ValueError(
-            f"{owner}: X and {what} have the same row labels in a different order, and rows are matched by position; "
-            f"bring them into one order, such as {what}.loc[X.index]"
+            f"{owner}: {rows} and {what} have the same row labels in a different order, and rows are matched by "
+            f"position; bring them into one order, such as {what}.loc[{rows}.index]"
         )
 
 
@@ -330,6 +330,11 @@ def check_labels(owner: str, y: Labels) -> None:
     kinds = sorted({type(label).__name__ for label in np.asarray(y, object)})
     if "str" in kinds and len(kinds) > 1:
         raise ValueError(f"{owner}: y must have labels of one kind, got {' and '.join(kinds)}")
+    if pd.api.types.is_object_dtype(getattr(y, "dtype", None)) and not {"str", "str_"} & set(kinds):
+        raise ValueError(
+            f"{owner}: Unknown label type: labels are text, whole numbers or truths, and y has objects "
+            f"({' and '.join(kinds)}); convert them, such as by y.astype(int)"
+        )
 
 
 def from_federation(

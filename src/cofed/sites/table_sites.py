@@ -14,6 +14,7 @@ from cofed.sites.agreement import agree, agree_on_fills
 from cofed.sites.columns import TableInfo
 from cofed.sites.design import Design, Target
 from cofed.sites.exchanges import Exchange, Exchanges
+from cofed.sites.intake import refuse_other_order
 from cofed.sites.memory import MemorySites
 from cofed.sites.reading import read_sites
 from cofed.sites.rows import SiteRows
@@ -186,6 +187,7 @@ def tables_of_frame(frame: Given[pd.DataFrame], client: Given[str | npt.ArrayLik
             raise ValueError(f"there is no client column {client!r}; the columns are {naming.listed(whole.columns)}")
         names, whole = whole[client], whole.drop(columns=client)
     else:
+        refuse_other_order("sites_of_frame", frame, "client", client, "frame")
         names = pd.Series(client)
     if len(names) != len(whole):
         raise ValueError(f"client must name one site per row: {len(whole)} rows, {len(names)} names")

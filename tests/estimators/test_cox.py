@@ -96,6 +96,17 @@ def test_without_a_penalty_it_is_statsmodels_with_strata(ties, entries):
     assert model.certificate_.converged
 
 
+def test_a_column_that_does_not_vary_within_sites_has_no_interval():
+    X, y = survival.follow_up(3)
+    more = np.column_stack([X[:, :2], SITES == "Rome"])
+    model = FederatedCox(0.05).fit(more, y, clients=SITES)
+    with pytest.warns(UserWarning, match="no interval of their own .*: 'x2' is constant within every site"):
+        table = model.infer(more, y, clients=SITES)
+    wanted = FederatedCox(0.05).fit(X[:, :2], y, clients=SITES).infer(X[:, :2], y, clients=SITES)
+    np.testing.assert_allclose(table[["debiased", "se"]].iloc[:2], wanted[["debiased", "se"]], rtol=1e-8)
+    assert table.loc["x2", ["debiased", "se", "p_value"]].isna().all()
+
+
 @pytest.mark.parametrize("l1_ratio", [1.0, 0.5])
 def test_a_penalised_fit_is_optimal(l1_ratio):
     X, y = survival.follow_up(1)

@@ -260,6 +260,7 @@ def test_scores_files_and_frames(tmp_path):
         (lambda Y: np.full(Y.shape, "x"), "y must be numbers"),
         (lambda Y: Y[:-1], "inconsistent numbers of samples"),
         (lambda Y: np.ma.masked_array(Y, Y > 0), "no masked values"),
+        (lambda Y: Y.astype("m8[D]"), "y must be numbers, got timedelta64"),
     ],
 )
 def test_bad_responses_get_a_sentence(y, match):

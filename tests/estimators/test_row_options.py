@@ -240,6 +240,8 @@ BAD = [
     ({"sample_weight": ["a"] * N}, "sample_weight must be one number per row, got "),
     ({"offset": np.ones((N, 2))}, r"offset must be one number per row, got the shape \(60, 2\)"),
     ({"offset": [np.inf, *LIST[1:]]}, "offset must be finite numbers, but 1 of 60 are not"),
+    ({"sample_weight": np.ones(N).astype("m8[D]")}, "sample_weight must be numbers, got timedelta64"),
+    ({"offset": pd.Series(np.ones(N).astype("m8[s]"))}, "offset must be numbers, got timedelta64"),
 ]
 
 

@@ -118,6 +118,20 @@ def test_it_is_the_model_with_a_column_for_every_site(kind):
     assert "shown above is their mean" in model.summary()
 
 
+@pytest.mark.parametrize("kind", ["lasso", "logistic"])
+def test_a_column_that_does_not_vary_within_sites_has_no_interval_beside_their_intercepts(kind):
+    X, y = rows(kind)
+    X[:, 2] = CODE % 2  # of the sites, such as whether they teach
+    model = FAMILIES[kind](ALPHA[kind], site_effects="fixed").fit(X, y, clients=SITE)
+    with pytest.warns(UserWarning, match="no interval of their own .*: 'x2' is constant within every site"):
+        table = model.infer(X, y, clients=SITE)
+    kept = [0, 1, 3]
+    pooled = sm.GLM(y, sm.add_constant(np.hstack([X[:, kept], COLUMNS])), GLM[kind]).fit(tol=1e-14)
+    np.testing.assert_allclose(table["debiased"].iloc[kept], pooled.params[1:4], rtol=1e-6)
+    np.testing.assert_allclose(table["se"].iloc[kept], pooled.bse[1:4], rtol=1e-5)
+    assert table.loc["x2", ["debiased", "se", "p_value"]].isna().all()
+
+
 def test_a_lasso_is_that_of_rows_less_the_means_of_their_sites():
     X, y = rows("lasso")
     means = np.stack([np.column_stack([X, y])[s == SITE].mean(axis=0) for s in "abcd"])[CODE]

@@ -80,3 +80,9 @@ def test_what_cannot_be_a_factor_is_named(rows):
         FederatedLassoCV().fit(frame.assign(ward=None), y, clients=SITES)
     with pytest.raises(ValueError, match="FederatedStandardScaler: column 'ward' of X must be numbers, got"):
         FederatedStandardScaler().fit(frame, clients=SITES)
+
+
+def test_a_column_with_the_name_of_a_level_is_told(rows):
+    frame, y = rows
+    with pytest.raises(ValueError, match=r"FederatedLassoCV: the names of features must differ, but 'ward\[lung\]' is"):
+        FederatedLassoCV().fit(frame.assign(**{"ward[lung]": frame["a"]}), y, clients=SITES)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
+from cofed._util import naming
 from cofed._util.pandas_types import Frame, Series
 from cofed.sites.agreement import agree
 from cofed.sites.design import Design, Feature
@@ -52,6 +53,7 @@ def with_factors(estimator: BaseEstimator, X: Frame, rows: Mapping[str, np.ndarr
         encoded = SiteTable(named, "all").rows(design).X
     except TableMismatch as error:
         raise TableMismatch([f"{type(estimator).__name__}: {finding}" for finding in error.findings]) from None
+    naming.require_different(f"{type(estimator).__name__}: the names of features", design.feature_names)
     vars(estimator)["design_"] = design
     return pd.DataFrame(encoded, columns=list(design.feature_names), index=X.index)
 

@@ -309,7 +309,7 @@ def refuse_masked(owner: str, what: str, given: object) -> None:
 
 def refuse_times(owner: str, what: str, given: object) -> None:
     """Dates and durations would be taken for numbers of whatever unit they are in."""
-    if isinstance(given, (np.ndarray, pd.Series)) and getattr(given.dtype, "kind", "O") in "mM":
+    if isinstance(given, (np.ndarray, pd.Series, pd.Index)) and getattr(given.dtype, "kind", "O") in "mM":
         raise ValueError(f"{owner}: {what} must be numbers, got {given.dtype}; convert it, such as to days as floats")
 
 

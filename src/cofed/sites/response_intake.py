@@ -7,7 +7,15 @@ from sklearn.base import BaseEstimator
 
 from cofed._util.types import Given
 from cofed.sites.base import AbstractSites
-from cofed.sites.intake import Clients, FitFeatures, Labels, gather, refuse_masked, refuse_other_order
+from cofed.sites.intake import (
+    Clients,
+    FitFeatures,
+    Labels,
+    gather,
+    refuse_masked,
+    refuse_other_order,
+    refuse_times,
+)
 from cofed.sites.memory import MemorySites, numbered
 
 FORM = "y must have rows and columns, one for each response (FederatedLasso is for a single one)"
@@ -24,6 +32,7 @@ def gather_responses(
         return gather(estimator, X, y, clients).of_responses()
     refuse_masked(owner, "y", y)
     refuse_other_order(owner, X, "y", y)
+    refuse_times(owner, "y", y)
     labels = response_labels(owner, y)
     # Each row's position stands for its labels, and comes back by client.
     sites = gather(estimator, X, np.arange(len(labels)), clients)

@@ -10,7 +10,15 @@ from cofed._util import checks
 from cofed._util.types import Given
 from cofed.federation import Federation
 from cofed.sites.base import AbstractSites
-from cofed.sites.intake import Clients, Features, FitFeatures, refuse_masked, refuse_other_order, row_order
+from cofed.sites.intake import (
+    Clients,
+    Features,
+    FitFeatures,
+    refuse_masked,
+    refuse_other_order,
+    refuse_times,
+    row_order,
+)
 from cofed.sites.memory import MemorySites
 
 RowNumbers = Given[npt.ArrayLike | pd.Series | str | None]
@@ -56,6 +64,7 @@ def numbers_of(owner: str, what: str, X: Features, given: RowNumbers) -> np.ndar
         given = X[given]
     refuse_masked(owner, what, given)
     refuse_other_order(owner, X, what, given)
+    refuse_times(owner, what, given)
     try:
         found = np.asarray(given, np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -38,6 +38,7 @@ class Estimates:
     freedom: float  # degrees of freedom that are left; infinite where the variance is not estimated
     how: str  # in words
     unknown: dict[int, list[int]]  # columns without an estimate of their own, and those that they depend on
+    within: str = ""  # among which rows they do, in words
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,9 @@ import functools
 import jax.numpy as jnp
 import numpy as np
 
+from cofed.estimators.inference.independence import LEAST
 from cofed.estimators.standardized_problem import StandardizedProblem, second_moments
+from cofed.estimators.training_set import null_curvature
 from cofed.losses import Reweighted
 from cofed.models import Weights
 from cofed.solvers.curvature import unpack
@@ -201,6 +203,22 @@ class Likelihood:
         spread = np.asarray(self.problem.null.spread)
         largest = int(spread.argmax())
         return found * (spread[largest] ** 2 / found[largest, largest])
+
+    @functools.cached_property
+    def own_products(self) -> np.ndarray:
+        """Products that tell which columns say something new; beside intercepts or baselines of sites, of what varies
+        within a site: the Hessian of the model without features, with zeros for a column that is the same there."""
+        problem = self.problem
+        if problem.survey.loss.rowwise:
+            return self.products
+        known, where = null_curvature(problem), np.arange(self.columns) * self.outputs
+        if known is None:
+            answer = problem.look([problem.start], [0], where)
+            found = unpack(np.asarray(answer.hessian[0]), self.columns) / problem.weight
+        else:
+            found = known[np.ix_(where, where)]
+        varies = np.diag(found) > LEAST * problem.units.spread**2
+        return np.where(np.outer(varies, varies), found, 0)
 
     def change(self, step: np.ndarray, columns: np.ndarray) -> float:
         """The sum over all rows of the squared changes of predictions, where these columns' parameters change so."""

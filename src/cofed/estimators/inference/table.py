@@ -98,7 +98,7 @@ def infer(
     finished(table, float(level), errors_of.freedom)
     dependent = {names[j]: [names[i] for i in on] for j, on in found.unknown.items() if j in chosen}
     if dependent:
-        warnings.warn(f"{owner}: {about_dependent(dependent)}", stacklevel=3)
+        warnings.warn(f"{owner}: {about_dependent(dependent, found.within)}", stacklevel=3)
     return Inference(table, note(float(level), found, errors_of, dependent))
 
 
@@ -201,6 +201,7 @@ def without_penalty(likelihood: Likelihood, begin: np.ndarray, chosen: list[int]
         freedom=float(free) if loss.of_rows.estimates_dispersion else np.inf,
         how=without_penalty_in_words(loss.of_rows),
         unknown={j: [i for i in on if i < p] for j, on in found.columns.dependent.items()},
+        within="" if loss.rowwise else " within every site",
     )
 
 
@@ -247,9 +248,9 @@ def finished(table: pd.DataFrame, level: float, freedom: float) -> None:
     table["p_value"] = 2 * reference.sf(np.abs(table.z))
 
 
-def about_dependent(dependent: dict[str, list[str]]) -> str:
+def about_dependent(dependent: dict[str, list[str]], within: str) -> str:
     """Which columns have no coefficient of their own, in a sentence."""
-    parts = [f"{name!r} {of(columns)}" for name, columns in list(dependent.items())[:SHOWN]]
+    parts = [f"{name!r} {of(columns)}{within}" for name, columns in list(dependent.items())[:SHOWN]]
     more = len(dependent) - SHOWN
     listed = ", ".join(parts) + (f" and {more} more" if more > 0 else "")
     return f"columns that depend on others have no interval of their own (NaN): {listed}"
@@ -267,7 +268,7 @@ def note(level: float, found: Estimates, errors: Spread, dependent: dict[str, li
     """How the intervals came about."""
     reference = "normal" if np.isinf(errors.freedom) else f"t with {errors.freedom:g} degrees of freedom"
     said = f"{100 * level:g} %, {found.how}; {errors.how}; {reference}"
-    return f"{said}; {about_dependent(dependent)}" if dependent else said
+    return f"{said}; {about_dependent(dependent, found.within)}" if dependent else said
 
 
 def positions(owner: str, names: list[str], coefficients: Chosen) -> list[int]:

@@ -67,7 +67,7 @@ def unpenalised(likelihood: Likelihood, theta: np.ndarray, among: np.ndarray | N
 def independent(likelihood: Likelihood, among: np.ndarray | None) -> Independence:
     """The columns that depend on none before them, the intercept being the first."""
     p, size = likelihood.features, likelihood.columns
-    products = likelihood.products
+    products = likelihood.own_products
     if among is not None:
         asked = np.isin(np.arange(size), among)
         products = np.where(np.outer(asked, asked), products, 0)

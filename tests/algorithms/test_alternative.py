@@ -89,6 +89,17 @@ def test_a_client_with_one_sample_is_not_compared():
     assert np.isfinite(result.choice.difference)
 
 
+def test_rates_of_the_candidates_may_be_auto():
+    federation = logistic(1.0)
+    found = cofed.run(PROBLEM, federation, cofed.Alternative("auto"), rounds=3)
+    training, _ = federation.split(0.25, 0)
+    both = [cofed.run(PROBLEM, training, one, rounds=3) for one in (cofed.FedAvg("auto"), cofed.PureLocal("auto"))]
+    losses = [float(np.mean(found.choice.table[name])) for name in ("shared_loss", "local_loss")]
+    assert found.communication.up == sum(one.communication.up for one in both)
+    assert found.algorithm in [one.algorithm for one in both]
+    assert np.isfinite(losses).all()
+
+
 def test_stopping_returns_the_run_under_way(monkeypatch):
     from cofed.engine import model_selection
     from cofed.engine.spec import RunSpec
@@ -96,9 +107,9 @@ def test_stopping_returns_the_run_under_way(monkeypatch):
     federation = logistic(0.0)
     seen = []
 
-    def go(spec):
-        seen.append(type(spec.algorithm).__name__)
-        result = cofed.run(PROBLEM, spec.federation, spec.algorithm, rounds=2)
+    def go(spec, method):
+        seen.append(type(method).__name__)
+        result = cofed.run(PROBLEM, spec.federation, method, rounds=2)
         object.__setattr__(result, "outcome", Outcome.INTERRUPTED)
         return result
 

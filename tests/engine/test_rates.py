@@ -1,6 +1,7 @@
 """Rates that nobody gives: the curvature that they follow from, each method's rule, and the safeguard."""
 
 import dataclasses
+import signal
 
 import numpy as np
 import pytest
@@ -157,3 +158,69 @@ def test_auto_is_refused_where_nothing_settles_it():
         cofed.FedProx(0.1, 0.1, radius="auto")
     with pytest.raises(ValueError, match="FedAvg does not fit the regularizer"):
         cofed.run(worlds.problem(cofed.L2Ball(1.0)), FED, cofed.FedAvg("auto"), rounds=2)
+
+
+def counts(mean, spread):
+    """Poisson counts, whose loss is far less curved at 0 than at the optimum."""
+    rng = np.random.default_rng(0)
+    rows = [np.c_[np.ones(n), spread * rng.normal(size=(n, 2))] for n in worlds.SIZES]
+    return cofed.Federation.from_arrays([(X, rng.poisson(mean, size=len(X))) for X in rows])
+
+
+class Beginnings(cofed.callbacks.AbstractCallback):
+    """Counts them, and presses Ctrl-C after a round."""
+
+    def __init__(self, press=None):
+        self.count, self.press = 0, press
+
+    def on_start(self, info):
+        self.count += 1
+
+    def on_row(self, row):
+        if row["round"] == self.press:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_run_that_overflows_before_its_objective_is_seen_to_grow_begins_again(recwarn):
+    problem, federation, beginnings = worlds.problem(loss=cofed.Poisson()), counts(200, 3.0), Beginnings()
+    options = {"rounds": 60, "local_steps": 10, "callbacks": [beginnings]}
+    result = cofed.run(problem, federation, cofed.FedAvg("auto"), **options)
+    assert result.outcome is cofed.Outcome.COMPLETED
+    assert result.history["objective"][-1] < result.history["objective"][0]
+    assert beginnings.count > 1
+    assert not recwarn.list
+
+
+def test_ctrl_c_ends_a_run_that_would_begin_again():
+    press = Beginnings(press=1)
+    problem, options = worlds.problem(loss=cofed.Poisson()), {"rounds": 40, "local_steps": 3}
+    assert cofed.run(problem, counts(50, 0.1), cofed.FedAvg("auto"), **options).outcome is cofed.Outcome.COMPLETED
+    result = cofed.run(problem, counts(50, 0.1), cofed.FedAvg("auto"), callbacks=[press], **options)
+    assert result.outcome is cofed.Outcome.INTERRUPTED
+    assert press.count == 1
+
+
+def test_noise_about_an_optimum_whose_objective_is_zero_is_no_growth():
+    """That of counts with the mean e, whose loss there is e (1 - log e)."""
+    y = np.r_[np.full(718, 3), np.full(282, 2)]
+    federation = cofed.Federation.from_arrays([(np.ones((1000, 1)), y)])
+    problem, beginnings = worlds.problem(loss=cofed.Poisson()), Beginnings()
+    options = {"rounds": 40, "local_steps": 3, "batch_size": 2, "callbacks": [beginnings]}
+    result = cofed.run(problem, federation, cofed.FedAvg("auto"), w0={"coef": np.log([y.mean()])}, **options)
+    start, end = abs(result.history["objective"][0]), result.history["objective"].max()
+    assert end > 10 * start
+    assert end < 0.1
+    assert beginnings.count == 1
+
+
+def test_a_run_from_another_state_is_measured_where_it_begins():
+    problem, federation = worlds.problem(loss=cofed.Poisson()), counts(50, 0.1)
+    first = cofed.run(problem, federation, cofed.FedAvg(0.002), rounds=200, local_steps=1)
+    by_state, by_model = (
+        cofed.run(problem, federation, cofed.FedAvg("auto"), rounds=2, **{name: given})
+        for name, given in (("start", first), ("w0", first.model))
+    )
+    assert by_state.algorithm == by_model.algorithm
+    kept = cofed.run(problem, federation, cofed.FedDecouple(0.01, "auto"), rounds=2, local_steps=2)
+    with pytest.raises(ValueError, match=r"client_lr of FedDecouple was 0.01, on which its state depends: give that"):
+        cofed.run(problem, federation, cofed.FedDecouple("auto", 1.0), rounds=2, local_steps=2, start=kept)

@@ -113,3 +113,21 @@ def test_methods_that_count_rounds_do_not_begin_in_the_middle(method, options):
     begun = go(method, rounds=2, **options)
     with pytest.raises(ValueError, match="depends on the round's number, and rounds begin anew here"):
         go(method, rounds=2, w0=None, start=begun, **options)
+
+
+def test_what_clients_keep_is_theirs_and_of_their_weights(first):
+    problem, options = worlds.problem(cofed.L1(0.05)), {"rounds": 2, "local_steps": 3, "start": first}
+    order = [3, 1, 4, 0, 2]
+    moved = cofed.Federation.from_arrays([FED.client(m) for m in order], names=[FED.names[m] for m in order])
+    with pytest.raises(ValueError, match=r"the clients of that run were 0, 1, 2, 3, 4 and are 3, 1, 4, 0, 2, and each"):
+        cofed.run(problem, moved, cofed.FedDecouple(0.02), **options)
+    with pytest.raises(ValueError, match=r"the clients counted 0.2, 0.2, 0.2, 0.2, 0.2 and now count .*begin with w0"):
+        cofed.run(problem, FED, cofed.FedDecouple(0.02), **options, weights="samples")
+    with pytest.raises(ValueError, match="clients took 3 local steps and are to take 5, but what FedDecouple keeps"):
+        cofed.run(problem, FED, cofed.FedDecouple(0.02), **options | {"local_steps": 5})
+    stateless = cofed.run(worlds.problem(), FED, cofed.FedAvg(0.02), rounds=2)
+    other = {"rounds": 2, "weights": "samples", "local_steps": 2, "start": stateless}
+    assert cofed.run(worlds.problem(), moved, cofed.FedAvg(0.02), **other).outcome is cofed.Outcome.COMPLETED
+    scaffold = cofed.run(worlds.problem(), FED, cofed.Scaffold(0.02), rounds=2, local_steps=3)
+    more = cofed.run(worlds.problem(), FED, cofed.Scaffold(0.02), rounds=2, local_steps=5, start=scaffold)
+    assert more.outcome is cofed.Outcome.COMPLETED

@@ -80,6 +80,7 @@ class FedDecouple(AbstractServerAlgorithm):
 
     needs: ClassVar[tuple[str, ...]] = ()
     equal_steps: ClassVar[bool] = True
+    counts_steps: ClassVar[bool] = True
     paper: ClassVar[str] = "zhang2025"
 
     def __check_init__(self):

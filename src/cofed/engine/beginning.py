@@ -1,9 +1,12 @@
 """A run that begins from the whole state of another: of its server and its clients."""
 
+from collections.abc import Sequence
+
 import jax
 import numpy as np
 
 from cofed._util import checks
+from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.ending import gathered
 from cofed.engine.history import Result
 from cofed.engine.job import Job
@@ -13,9 +16,11 @@ from cofed.engine.spec import RunSpec
 from cofed.engine.state import State
 from cofed.federation import Federation
 
+SHOWN = 5  # names and numbers in a sentence
 
-def check_start(spec: RunSpec, start: object) -> None:
-    """Refuse what is no run to begin from, and what does not go with one."""
+
+def check_start(spec: RunSpec, start: object, asked: AbstractAlgorithm) -> None:
+    """Refuse what is no run to begin from, and what does not go with one; `asked` is the method as it was given."""
     if start is None:
         return
     if not isinstance(start, Result) or start.state is None:
@@ -30,13 +35,24 @@ def check_start(spec: RunSpec, start: object) -> None:
             f"start: what {method.name} does in a round depends on the round's number, and rounds begin anew here: "
             "begin with w0=result.model, or go on from a checkpoint (cofed.resume)"
         )
-    if before is None or type(before) is not type(method):
-        return  # whose states are compared later
-    numbers = dict(numbers_of(before))
+    if before is not None and type(before) is type(method):  # the states of others are compared later
+        check_kept_numbers(method, asked, before)
+
+
+def check_kept_numbers(method: AbstractAlgorithm, asked: AbstractAlgorithm, before: AbstractAlgorithm) -> None:
+    """Refuse numbers that the state depends on where they were others, or are to be settled anew."""
+    were, given = dict(numbers_of(before)), dict(numbers_of(asked))
     for name, value in numbers_of(method):
-        if name.rpartition(".")[2] not in method.changeable and not np.array_equal(value, numbers.get(name, value)):
+        if name.rpartition(".")[2] in method.changeable:
+            continue
+        if name not in given and name in were:
             raise ValueError(
-                f"start: {name} of {method.name} was {float(numbers[name]):g} and is {float(value):g}, but its state "
+                f"start: {name} of {method.name} was {float(were[name]):g}, on which its state depends: give that "
+                "number, not 'auto', or begin with w0=result.model"
+            )
+        if not np.array_equal(value, were.get(name, value)):
+            raise ValueError(
+                f"start: {name} of {method.name} was {float(were[name]):g} and is {float(value):g}, but its state "
                 "is worth nothing with another one: begin with w0=result.model"
             )
 
@@ -52,5 +68,36 @@ def begun_from(start: Result, job: Job, fresh: State) -> State:
             f"start: the state of that run, of {was}, does not fit {job.spec.algorithm.name} on this problem with "
             "these clients; begin with w0=result.model, which takes over the model alone"
         )
+    check_same_clients(start, job)
     state = template.holding(given.server, given.clients)
     return state if job.spec.mesh is None else spread_state(state, job.spec.mesh)
+
+
+def check_same_clients(start: Result, job: Job) -> None:
+    """Refuse other clients, weights or local steps than those that what clients keep is of."""
+    spec, plan = job.spec, job.stages[0].here.plan
+    if not jax.tree.leaves(start.state.clients):
+        return
+    advice = "begin with w0=result.model, which takes over the model alone"
+    if list(start.history.names) != list(spec.federation.names):
+        raise ValueError(
+            f"start: the clients of that run were {shown(start.history.names)} and are {shown(spec.federation.names)}, "
+            f"and each keeps something of its own: give them in that order, or {advice}"
+        )
+    weights = np.asarray(spec.federation.weights(spec.weights))
+    if start.weights is not None and not np.allclose(start.weights, weights, rtol=1e-5):
+        raise ValueError(
+            f"start: the clients counted {shown(start.weights)} and now count {shown(weights)}, but what server and "
+            f"clients keep was added up by those weights: {advice}"
+        )
+    if spec.algorithm.counts_steps and start.local_steps not in (None, plan.steps):
+        raise ValueError(
+            f"start: clients took {start.local_steps} local steps and are to take {plan.steps}, but what "
+            f"{spec.algorithm.name} keeps is of {start.local_steps}: {advice}"
+        )
+
+
+def shown(values: Sequence[str] | np.ndarray) -> str:
+    """The first few of some names or numbers."""
+    listed = [str(value) if isinstance(value, str) else f"{value:.3g}" for value in values[:SHOWN]]
+    return ", ".join(listed) + (", ..." if len(values) > SHOWN else "")

@@ -22,7 +22,7 @@ from jaxtyping import Array, Int, PyTree
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from cofed._util import trees
+from cofed._util import checks, trees
 from cofed._util.caller import warn_caller
 from cofed._util.files import atomically, digest
 from cofed.engine import recorded
@@ -241,6 +241,18 @@ class LoadedCheckpoint:
         history = History(record.rows, events, by_client, names, record.compile_seconds)
         down, up = record.bytes
         return state, Log(history, models, down, up, record.seconds, record.unreported)
+
+
+def checked_store(checkpoint: object, every: object, keep: object, rounds: int) -> CheckpointStore | None:
+    """The folder of a run's checkpoints, where there is one."""
+    every = checks.optional_integer("checkpoint_every", every, most=None)
+    keep = checks.integer("keep_checkpoints", keep, most=None)
+    if checkpoint is None:
+        if every is not None:
+            raise ValueError("checkpoint_every is for runs with a checkpoint, and none is given")
+        return None
+    every = checks.integer("checkpoint_every", max(1, rounds // 10) if every is None else every)
+    return CheckpointStore(checks.folder("checkpoint", checkpoint), every, checks.integer("keep_checkpoints", keep))
 
 
 def client_tensors(history: History) -> dict[str, np.ndarray]:

@@ -17,6 +17,7 @@ from cofed.engine.mesh import whole
 from cofed.engine.spec import RunSpec
 from cofed.engine.state import EMPTY_ROUNDS, State
 from cofed.engine.task import AbstractTask, PersonalModels
+from cofed.federation import Federation
 
 # A run whose objective ends so many times above where it began has diverged, also where all numbers are still finite.
 # Too large steps multiply the distance from the optimum in every round, so such a run passes any factor within a few
@@ -136,8 +137,9 @@ def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome
     """The result."""
     ready = lambda w: job.spec.problem.ready(to_numpy(w))  # noqa: E731
     last = end_of_clients(job, stage, state, log, debug)
-    state, here = gathered(job, state), stage.here
+    state, here, spec = gathered(job, state), stage.here, job.spec
     model, average = model_and_average(here, state)
+    in_memory = isinstance(spec.federation, Federation)
     return Result(
         model=ready(model),
         history=log.history,
@@ -148,7 +150,9 @@ def finish(job: Job, stage: ReadyStage, state: State, log: Log, outcome: Outcome
         personal_models=None if last is None else to_numpy(last.models),
         clients=None if last is None else client_table(job, stage.task, last),
         state=state,
-        algorithm=job.spec.algorithm,
+        algorithm=spec.algorithm,
+        weights=np.asarray(spec.federation.weights(spec.weights)) if in_memory else None,
+        local_steps=here.plan.steps if here.plan.equal else None,
     )
 
 

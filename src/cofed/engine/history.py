@@ -331,6 +331,10 @@ class Result:
         The state of server and clients at the end.
     algorithm : AbstractAlgorithm, optional
         The method with the numbers that it ran with, those that were "auto" settled.
+    weights : array, optional
+        pi_m, what each client counted.
+    local_steps : int, optional
+        K, the local steps of a round, where all clients took as many.
     """
 
     model: Any
@@ -344,6 +348,8 @@ class Result:
     choice: Any = None
     state: PyTree = dataclasses.field(default=None, repr=False)
     algorithm: AbstractAlgorithm | None = None
+    weights: np.ndarray | None = dataclasses.field(default=None, repr=False)
+    local_steps: int | None = None
 
     def save(self, folder: Given[str | Path], label: Given[str | None] = None) -> None:
         """Write the history, the model and what ran into a folder of its own, which `cofed report folder` shows.

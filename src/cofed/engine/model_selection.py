@@ -14,6 +14,7 @@ from cofed.engine import evaluate
 from cofed.engine.data import Data, data_of
 from cofed.engine.history import Outcome, Result
 from cofed.engine.job import traced
+from cofed.engine.rates import stand_in
 from cofed.engine.spec import RunSpec, check_kinds
 from cofed.federation import Federation
 from cofed.problem import Problem
@@ -58,7 +59,7 @@ class Choice:
         return f"{losses}: {better} by {gap}. {deployed[self.chosen]}"
 
 
-def choose(spec: RunSpec, candidates: Candidates, go: Callable[[RunSpec], Result]) -> Result:
+def choose(spec: RunSpec, candidates: Candidates, go: Callable[[RunSpec, AbstractServerAlgorithm], Result]) -> Result:
     """Train the candidates, compare them and deploy the better one.
 
     Parameters
@@ -68,7 +69,7 @@ def choose(spec: RunSpec, candidates: Candidates, go: Callable[[RunSpec], Result
     candidates : Candidates
         What it chooses between.
     go : callable
-        Does a run: `choose` calls it with the spec of each candidate.
+        Does a run: `choose` calls it with each candidate, whose numbers may be "auto", and a spec with others there.
     """
     check_kinds(spec.problem, spec.federation)
     federation, evaluation = spec.federation, spec.evaluation
@@ -78,7 +79,8 @@ def choose(spec: RunSpec, candidates: Candidates, go: Callable[[RunSpec], Result
     done: list[Result] = []
 
     def train(part: Federation, held_out: Federation | None, algorithm: AbstractServerAlgorithm) -> Result:
-        result = go(dataclasses.replace(spec, federation=part, evaluation=held_out, algorithm=algorithm))
+        posed = dataclasses.replace(spec, federation=part, evaluation=held_out, algorithm=stand_in(algorithm))
+        result = go(posed, algorithm)
         if result.outcome is Outcome.INTERRUPTED:
             raise Interrupted(result)
         done.append(result)

@@ -5,8 +5,10 @@ Lanczos' method and power iterations, of which every step is an exchange: a vect
 its Hessian times that vector. These bytes count among the run's.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -20,8 +22,8 @@ from cofed._util.scalars import is_auto
 from cofed.algorithms.base import AbstractAlgorithm, LossCurvature
 from cofed.engine import evaluate
 from cofed.engine.data import Data, data_of
-from cofed.engine.ending import judged_by
-from cofed.engine.job import check, plan_of, traced
+from cofed.engine.ending import judged_by, usual_start
+from cofed.engine.job import check, plan_of, prepare, traced
 from cofed.engine.spec import RunSpec
 from cofed.federation import Federation
 from cofed.problem import Problem
@@ -32,6 +34,7 @@ STEPS = 20  # of Lanczos' method, and of each client's power iteration on its ow
 DIFFERENCE_STEPS = 10  # of the power iteration for how far clients are apart; each takes two exchanges
 PROBES = 32  # vectors for the traces of the clients' Hessians, which their mini-batches ask for
 BEGINNINGS = 10  # how often a run begins before it goes on whatever its objective does
+NOTICEABLE = 0.1  # of the objective at a problem's own start
 
 
 class BytesBefore(NamedTuple):
@@ -45,9 +48,14 @@ NOTHING = BytesBefore()
 
 
 class Growth:
-    """A callback that ends a run whose objective has grown to more than twice its start."""
+    """A callback that ends a run whose objective has grown to more than twice its start.
 
-    def __init__(self):
+    A run may begin at a model that is almost the optimum, and the noise of its steps is then many times the objective
+    there: it has to rise by `NOTICEABLE` of the objective at the problem's own start, too.
+    """
+
+    def __init__(self, usual: Callable[[str], float]):
+        self.usual = usual
         self.first: dict[str, Any] = {}
         self.grew = False
 
@@ -56,8 +64,23 @@ class Growth:
         self.first = self.first or row
         column = judged_by(self.first, row)
         start, now = self.first[column], row[column]
-        self.grew = bool(np.isfinite(start) and not now - start <= abs(start))
+        doubled = bool(np.isfinite(start) and not now - start <= abs(start))
+        self.grew = doubled and not now - start <= NOTICEABLE * abs(self.usual(column))
         return not self.grew
+
+
+def usual_level(spec: RunSpec, column: str) -> float:
+    """A column at the problem's own start; 0 where a run begins there, whose first row has it."""
+    return 0.0 if spec.w0 is None else usual_start(prepare(dataclasses.replace(spec, w0=None)), column)
+
+
+@contextlib.contextmanager
+def quietly(asked: bool) -> Iterator[None]:
+    """Without the warning of a run that diverged, where another one is to follow."""
+    with warnings.catch_warnings():
+        if asked:
+            warnings.filterwarnings("ignore", message=".* diverged", category=RuntimeWarning)
+        yield
 
 
 def open_fields(value: object) -> list[str]:

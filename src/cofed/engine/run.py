@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -19,15 +20,16 @@ from cofed.clocks import Clock
 from cofed.engine import folders, rates
 from cofed.engine.beginning import begun_from, check_start
 from cofed.engine.callbacks import Listeners, RunInfo
-from cofed.engine.checkpoint import CheckpointStore
+from cofed.engine.checkpoint import CheckpointStore, checked_store
 from cofed.engine.definition import WrittenRun
 from cofed.engine.drawn_clients import attendance
 from cofed.engine.ending import gathered
 from cofed.engine.execution import Conduct, begin_stage, proceed
-from cofed.engine.history import History, Log, Result
+from cofed.engine.history import History, Log, Outcome, Result
 from cofed.engine.job import prepare
 from cofed.engine.mesh import spread_state
 from cofed.engine.model_selection import choose
+from cofed.engine.progress import interruptible
 from cofed.engine.spec import RunSpec, checked_metrics
 from cofed.engine.spreading import spread
 from cofed.federation import AbstractFederation, Federation
@@ -197,12 +199,10 @@ def run(
     if spec.mesh is not None and debug:
         raise ValueError("debug=True runs client by client in one place: leave mesh= out")
     store = checked_store(checkpoint, checkpoint_every, keep_checkpoints, spec.rounds)
-    check_start(spec, start)
+    asked = cast(AbstractAlgorithm, algorithm) if rates.is_open(algorithm) else spec.algorithm
+    check_start(spec, start, asked)
     listeners = Listeners(callbacks)
-    if rates.is_open(algorithm):
-        conduct = Conduct(store, progress, debug, listeners, start, cores=most)
-        return run_automatically(spec, cast(AbstractAlgorithm, algorithm), conduct)
-    candidates = spec.algorithm.candidates(spec.problem)
+    candidates = asked.candidates(spec.problem)
     if candidates is not None:
         if spec.topology is not None or store is not None or spec.link_failure or start is not None:
             raise ValueError(
@@ -210,11 +210,17 @@ def run(
                 "checkpoint and no state of its own; run its candidates one by one for these"
             )
 
-        def go(candidate: RunSpec) -> Result:
-            return start_run(candidate, Conduct(None, progress, debug, Listeners(listeners.callbacks), cores=most))
+        def go(candidate: RunSpec, method: AbstractAlgorithm) -> Result:
+            conduct = Conduct(None, progress, debug, Listeners(listeners.callbacks), cores=most)
+            return run_settled(candidate, method, conduct)
 
         return choose(spec, candidates, go)
-    return start_run(spec, Conduct(store, progress, debug, listeners, start, cores=most))
+    return run_settled(spec, asked, Conduct(store, progress, debug, listeners, start, cores=most))
+
+
+def run_settled(spec: RunSpec, algorithm: AbstractAlgorithm, conduct: Conduct) -> Result:
+    """A run of the method, whose numbers are settled first where they are "auto"; `spec` has others in their place."""
+    return run_automatically(spec, algorithm, conduct) if rates.is_open(algorithm) else start_run(spec, conduct)
 
 
 def run_automatically(spec: RunSpec, algorithm: AbstractAlgorithm, conduct: Conduct) -> Result:
@@ -222,31 +228,23 @@ def run_automatically(spec: RunSpec, algorithm: AbstractAlgorithm, conduct: Cond
 
     A callback is told of every beginning; the last one, of `rates.BEGINNINGS`, goes on whatever happens.
     """
-    curvature, sent = rates.measured(spec)
-    for left in reversed(range(rates.BEGINNINGS)):
-        spec = dataclasses.replace(spec, algorithm=rates.settled(algorithm, curvature))
-        watch = rates.Growth()
-        listeners = Listeners([*conduct.listeners.callbacks, *([watch] if left else [])])
-        result = start_run(spec, dataclasses.replace(conduct, listeners=listeners), sent)
-        if not watch.grew:
-            return result
-        sent = rates.BytesBefore(result.communication.down, result.communication.up)
-        if conduct.store is not None:
-            conduct.store.clear()
-        curvature = curvature.steeper()
+    begins_at = spec if conduct.start is None else dataclasses.replace(spec, w0=conduct.start.model)
+    curvature, sent = rates.measured(begins_at)
+    with interruptible() as asked:
+        for left in reversed(range(rates.BEGINNINGS)):
+            spec = dataclasses.replace(spec, algorithm=rates.settled(algorithm, curvature))
+            watch = rates.Growth(functools.partial(rates.usual_level, begins_at))
+            listeners = Listeners([*conduct.listeners.callbacks, *([watch] if left else [])])
+            with rates.quietly(bool(left)):
+                result = start_run(spec, dataclasses.replace(conduct, listeners=listeners), sent)
+            grew = watch.grew or result.outcome is Outcome.DIVERGED
+            if asked.is_set() or not (left and grew):
+                return result
+            sent = rates.BytesBefore(result.communication.down, result.communication.up)
+            if conduct.store is not None:
+                conduct.store.clear()
+            curvature = curvature.steeper()
     raise AssertionError("the last beginning has no watch")
-
-
-def checked_store(checkpoint: object, every: object, keep: object, rounds: int) -> CheckpointStore | None:
-    """The folder of a run's checkpoints, where there is one."""
-    every = checks.optional_integer("checkpoint_every", every, most=None)
-    keep = checks.integer("keep_checkpoints", keep, most=None)
-    if checkpoint is None:
-        if every is not None:
-            raise ValueError("checkpoint_every is for runs with a checkpoint, and none is given")
-        return None
-    every = checks.integer("checkpoint_every", max(1, rounds // 10) if every is None else every)
-    return CheckpointStore(checks.folder("checkpoint", checkpoint), every, checks.integer("keep_checkpoints", keep))
 
 
 def checked_cores(cores: object, mesh: Mesh | None) -> int | None:

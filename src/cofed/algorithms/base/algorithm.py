@@ -17,7 +17,9 @@ class AbstractAlgorithm(eqx.Module):
     `needs` names the traits of the regularizer that it relies on (keys of `TRAITS`), `equal_steps` says whether all
     clients must take the same number of local steps, `one_step` whether they take one per round, `paper` where the
     method comes from, `whole_up` why what clients send cannot be compressed (None: it can), `changeable` names the
-    rates that may change from round to round, and `counts_rounds` says whether a round's work depends on its number.
+    rates that may change from round to round, `counts_rounds` says whether a round's work depends on its number, and
+    `counts_steps` whether what is kept depends on the number of local steps. `turns` is over how many rounds here the
+    work of one round of the paper is spread.
 
     Examples
     --------
@@ -34,6 +36,8 @@ class AbstractAlgorithm(eqx.Module):
     whole_up: ClassVar[str | None] = None
     changeable: ClassVar[tuple[str, ...]] = ()
     counts_rounds: ClassVar[bool] = False
+    counts_steps: ClassVar[bool] = False
+    turns: ClassVar[int] = 1
 
     @property
     def name(self) -> str:

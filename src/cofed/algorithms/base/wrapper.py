@@ -73,6 +73,10 @@ class AbstractWrapper(AbstractServerAlgorithm):
         return self.algorithm.counts_rounds
 
     @property
+    def counts_steps(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  (the method's own)
+        return self.algorithm.counts_steps
+
+    @property
     def is_personal(self) -> bool:
         return self.algorithm.is_personal
 

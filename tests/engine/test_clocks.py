@@ -1,5 +1,7 @@
 """Asynchronous rounds on a simulated clock, beside the synchronous run and a twin that goes from event to event."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -100,7 +102,7 @@ def test_the_speeds_are_what_the_clock_says():
 
 
 def test_a_run_goes_on_from_its_checkpoint(tmp_path):
-    options = {"clients_per_round": 2, "clock": UNEVEN}
+    options = {"clients_per_round": 2, "clock": dataclasses.replace(UNEVEN, staleness=0.0)}
     whole = go(cofed.Scaffold(0.02), **options)
     go(cofed.Scaffold(0.02), **options, checkpoint=tmp_path, rounds=5)
     longer = cofed.resume(tmp_path, rounds=8)
@@ -153,6 +155,10 @@ def test_another_number_of_the_clock_compiles_nothing(monkeypatch):
         (
             {"clock": UNEVEN, "algorithm": cofed.ProxSkip(0.02, 0.4), "clients_per_round": 2},
             "ProxSkip needs every client",
+        ),
+        (
+            {"clock": UNEVEN, "algorithm": cofed.FedDR(0.02, 0.3), "clients_per_round": 2},
+            "staleness=0.5 counts late updates less, .*; what clients of FedDR keep .* give the clock staleness=0",
         ),
     ],
 )

@@ -13,6 +13,7 @@ from cofed._util import checks, machine, trees
 from cofed.algorithms import base
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.batches import Batch
+from cofed.clocks import Clock
 from cofed.engine.contracts import in_a_line, metric_arguments
 from cofed.engine.data import Data
 from cofed.engine.evaluate import of_data
@@ -104,6 +105,17 @@ def check_mean(task: ServerTask, start: PyTree) -> None:
         raise ValueError(f"{name}.of(updates, weights) must be computed by JAX, but {in_a_line(error)}") from error
     if jax.tree.structure(found) != jax.tree.structure(one) or found != one:
         raise ValueError(f"{name}.of(updates, weights) must give one update, {one}, but gave {found}")
+
+
+def check_staleness(task: ServerTask, clock: Clock, start: PyTree) -> None:
+    """Refuse late updates that count less for a method whose clients keep what follows the mean by the weights."""
+    staleness = float(clock.staleness)
+    if staleness > 0 and not task.plan.everyone and jax.tree.leaves(jax.eval_shape(task.client_state, start)):
+        raise ValueError(
+            f"a clock with staleness={staleness:g} counts late updates less, which is for methods whose clients keep "
+            f"nothing between rounds, such as FedAvg or FedDualAvg; what clients of {task.algorithm.name} keep follows "
+            "the mean by the weights: give the clock staleness=0"
+        )
 
 
 def check_batches(task: AbstractTask) -> None:

@@ -1,5 +1,6 @@
 """Callbacks: what they are told and when, how they stop a run, and that their errors do not."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests import worlds
@@ -76,7 +77,8 @@ def test_false_stops_the_run_and_nothing_else_does():
     for answer in (None, 0, "", True):
         assert go(Once(20, answer)).outcome is cofed.Outcome.COMPLETED
     assert go(Once(40, False)).outcome is cofed.Outcome.COMPLETED  # all rounds are done then
-    assert len(go(Once(0, False)).history) == 1
+    for answer in (False, np.bool_(False), np.array(1.0) > 2, jnp.array(1.0) > 2):
+        assert len(go(Once(0, answer)).history) == 1
 
 
 def test_a_stopped_run_can_be_resumed(tmp_path):

@@ -305,8 +305,9 @@ class Listeners:
 
 
 def refused(answer: object) -> bool:
-    """Whether a callback's answer ends the run: False, and nothing else that is empty."""
-    return isinstance(answer, (bool, np.bool_)) and not answer
+    """Whether a callback's answer ends the run: False, also as an array, and nothing else that is empty."""
+    single = isinstance(answer, (np.ndarray, jax.Array)) and answer.shape == () and answer.dtype == bool
+    return (single or isinstance(answer, (bool, np.bool_))) and not answer
 
 
 def named_scores(history: History, place: int) -> dict[str, dict[str, float]] | None:

@@ -5,6 +5,7 @@ import signal
 
 import jax
 import numpy as np
+import optax
 import pytest
 from tests import worlds
 
@@ -247,3 +248,9 @@ def test_configurations_without_a_finite_score_are_named():
         tuning = cofed.tune(PROBLEM, FED, grid, metrics=metrics, score="size", maximise=True, **SCHEDULE)
     assert tuning.best is grid[0]
     assert tuning.table["diverged"].tolist() == [False, True, True]
+
+
+def test_the_table_has_the_numbers_of_optimizers():
+    grid = [cofed.ServerOptimizer(cofed.FedAvg(0.02), optax.adam, {"learning_rate": rate}) for rate in (0.01, 0.1)]
+    table = cofed.tune(worlds.problem(), FED, grid, rounds=5).table
+    assert table.loc[[0, 1], "options.learning_rate"].tolist() == [0.01, 0.1]

@@ -106,6 +106,25 @@ def numbers_of(module: eqx.Module, prefix: str = "") -> Iterator[tuple[str, Any]
             yield from numbers_of(value, f"{prefix}{field.name}.")
 
 
+def settings_of(module: eqx.Module, prefix: str = "") -> dict[str, Any]:
+    """The numbers of a method by name, and those of its parts, also where they are in a mapping.
+
+    >>> import cofed, optax
+    >>> settings_of(cofed.ServerOptimizer(cofed.FedAvg(0.1, 0.5), optax.sgd, {"learning_rate": 0.2}))
+    {'algorithm.client_lr': 0.1, 'algorithm.server_lr': 0.5, 'options.learning_rate': 0.2}
+    """
+    found = {}
+    for field in dataclasses.fields(module):
+        name, value = prefix + field.name, getattr(module, field.name)
+        inside = value.items() if isinstance(value, Mapping) else [("", value)]
+        for key, one in inside:
+            if is_number(one):
+                found[f"{name}.{key}" if key else name] = one
+            elif isinstance(one, eqx.Module):
+                found |= settings_of(one, f"{name}.")
+    return found
+
+
 @dataclasses.dataclass
 class Trial:
     """What is known of one configuration."""
@@ -142,7 +161,7 @@ def rank(
         outcomes[i] = Outcome.DIVERGED
     records = [
         {"algorithm": algorithm.name}
-        | dict(numbers_of(algorithm))
+        | settings_of(algorithm)
         | {"score": score, "outcome": outcome.name.lower(), "diverged": outcome is Outcome.DIVERGED}
         | {"diverged_at": trial.failed_at if trial.failed_at >= 0 else None}
         | {name: float(values[-1]) for name, values in trial.curve.items()}
@@ -187,4 +206,4 @@ def described(algorithm: AbstractAlgorithm) -> str:
     >>> described(cofed.FedAvg(0.1))
     'FedAvg(client_lr=0.1, server_lr=1.0)'
     """
-    return f"{algorithm.name}({', '.join(f'{name}={value}' for name, value in numbers_of(algorithm))})"
+    return f"{algorithm.name}({', '.join(f'{name}={value}' for name, value in settings_of(algorithm).items())})"

@@ -142,8 +142,7 @@ def check_schedule(name: str, schedule: Schedule) -> None:
         value = jax.eval_shape(lambda r: factor(schedule, r), jnp.zeros(()))
         first = float(factor(schedule, jnp.zeros(())))
     except Exception as error:
-        raise ValueError(
-            f"Scheduled: {name} of schedules fails in round 0 ({type(error).__name__}: {error})"
-        ) from error
+        why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"  # JAX's errors go on for a page
+        raise ValueError(f"Scheduled: {name} of schedules fails in round 0 ({why})") from error
     if value.shape != () or not (np.isfinite(first) and first >= 0):
         raise ValueError(f"Scheduled: {name} of schedules must give one number >= 0, got {first} in round 0")

@@ -111,6 +111,16 @@ def test_a_hessian_counts_as_its_columns():
     assert work.gradients_of(cofed.FedNewton(), problem, jnp.zeros(7), 1) == 8
 
 
+def test_rounds_that_take_turns_count_on_average():
+    """SDANE looks, with two gradients, and then works, with one and K more; both branches are in its program."""
+    made, options = TINY.make(), {"local_steps": 5, "progress": False}
+    for method in (cofed.SDANE(), cofed.AccSDANE()):
+        after = [cofed.run(made.problem, made.federation, method, rounds=r, **options) for r in (1, 2, 3, 4)]
+        assert [float(result.state.server.works) for result in after] == [1, 0, 1, 0]
+        start = made.problem.start(made.federation)
+        assert work.gradients_of(method, made.problem, start, 5) == (2 + 1 + 5) / 2
+
+
 def test_what_is_finished_is_kept_and_a_damaged_file_is_named(raced):
     folder, chosen = raced
     times = [pairing.path(folder).stat().st_mtime_ns for pairing in chosen]
@@ -216,3 +226,13 @@ def test_an_empty_list_of_names_is_refused(option):
     result = CliRunner().invoke(app, ["race", option, ""], env={"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"})
     assert result.exit_code == 2
     assert "is named: leave the option out" in " ".join(result.output.split())
+
+
+def test_a_page_that_cannot_be_written_into_is_refused_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(field, "race", lambda *given: pytest.fail("it runs"))
+    plain = tmp_path / "plain.md"
+    plain.write_text("nothing of the race")
+    for target, words in ((tmp_path / "none.md", "cannot be read"), (plain, "has no section from the race")):
+        result = CliRunner().invoke(app, ["race", "--quick", "--out", str(tmp_path / "out"), "--readme", str(target)])
+        assert result.exit_code == 2
+        assert words in " ".join(result.output.split())

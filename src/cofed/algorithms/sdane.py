@@ -67,6 +67,7 @@ class SDANE(AbstractServerAlgorithm):
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = False
     paper: ClassVar[str] = "Jiang et al. 2024"
+    turns: ClassVar[int] = 2
     whole_up: ClassVar[str | None] = "SDANE accepts a step by the products of what clients send"
 
     def __check_init__(self):

@@ -75,6 +75,8 @@ def race(
         show_list(chosen.values(), methods)
         return
     target = writable_folder(out or Path("cofed-race") / ("quick" if quick else "full"))
+    if readme is not None:
+        check_readme(readme)
     asked = field.pairings(chosen.values(), methods)
     if not asked:
         refuse("none of these algorithms fits any of these problems; `cofed race --list` says why")
@@ -90,6 +92,18 @@ def race(
     except OSError as error:
         fail(f"{error}; what is done is kept, and the same command goes on from there")
     say_written(target)
+
+
+def check_readme(path: Path) -> None:
+    """Refuse a page that the table cannot be written into, before anything runs."""
+    from cofed.race import table
+
+    try:
+        table.replaced(path.read_text(), "")
+    except (OSError, UnicodeDecodeError) as error:
+        refuse(f"--readme: {path} cannot be read: {error}")
+    except ValueError as error:
+        refuse(f"--readme: {path}: {error}")
 
 
 def picked(wanted: list[str] | None, known: Collection[str], what: str) -> list[str]:

@@ -80,14 +80,14 @@ class CountedSteps:
         return carry
 
 
-def gradients_of(algorithm: AbstractAlgorithm, problem: Problem, w0: PyTree, steps: int) -> int:
-    """How many gradients a client takes in a round of so many local steps.
+def gradients_of(algorithm: AbstractAlgorithm, problem: Problem, w0: PyTree, steps: int) -> float:
+    """How many gradients a client takes in a round of so many local steps: on average, where rounds take turns.
 
     >>> import cofed
     >>> w0 = jnp.zeros(3)
     >>> problem = cofed.Problem(cofed.Linear(intercept=False))
     >>> gradients_of(cofed.FedAvg(0.1), problem, w0, 5), gradients_of(cofed.FedNewton(), problem, w0, 1)
-    (5, 4)
+    (5.0, 4.0)
     """
     counted = CountedSteps(trees.dtype(w0), steps)
     if isinstance(algorithm, AbstractServerAlgorithm):
@@ -104,7 +104,7 @@ def gradients_of(algorithm: AbstractAlgorithm, problem: Problem, w0: PyTree, ste
             return node.local_node(problem, node.init_node(problem, w0), counted)
 
     jax.eval_shape(one_round)
-    return counted.gradients
+    return counted.gradients / algorithm.turns
 
 
 def round_cost(spec: RunSpec) -> RoundCost:

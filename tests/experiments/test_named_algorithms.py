@@ -301,3 +301,26 @@ def test_a_file_reaches_clocks_and_robust_means(tmp_path):
         schema.load(written(tmp_path, text.replace("Trimmed", "Trimed"), "wrong.toml"))
     with pytest.raises(schema.FileError, match=r"run\.clock\.sped"):
         schema.load(written(tmp_path, text.replace("spread", "sped"), "wrong.toml"))
+
+
+def test_rates_may_be_auto(tmp_path):
+    """They are settled by each seed's run, and not tuned; what they came to is in the configuration."""
+    text = SMALL.replace("client_lr = [0.001, 0.01]", 'client_lr = "auto"').replace("seeds = 1", "seeds = 2")
+    path = written(tmp_path, text)
+    done = invoke("run", str(path), "--out", str(tmp_path / "out"))
+    assert done.exit_code == 0, done.output
+    config = json.loads((tmp_path / "out" / "file" / "config.json").read_text())
+    ours, other = config["algorithms"]
+    assert ours["hyperparameters"]["client_lr"] == "auto"
+    assert "settled" not in other
+    data = cofed.datasets.yuan_lasso(clients=4, samples=8, d=6, nonzeros=2, test_clients=0, seed=1)
+    problem = cofed.Problem(regularizer=cofed.On(cofed.L1(0.1), "coef"))
+    alone = cofed.run(problem, data.federation, cofed.FedDualAvg("auto"), rounds=4, local_steps=2, seed=1)
+    assert ours["settled"]["1"]["client_lr"] == alone.algorithm.client_lr
+    assert ours["settled"]["0"]["client_lr"] != alone.algorithm.client_lr
+    planned = invoke("plan", str(path), "--seconds", "0.1")
+    assert planned.exit_code == 0, planned.output
+    path.write_text(text.replace('client_lr = "auto"', 'client_lr = "auto"\nserver_lr = [1.0, 2.0]'))
+    refused = invoke("run", str(path), "--out", str(tmp_path / "out"))
+    assert refused.exit_code == 2
+    assert '"auto" is settled in a run, which has no grid' in refused.output

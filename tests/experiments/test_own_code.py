@@ -207,3 +207,26 @@ def test_mistakes_in_what_a_run_is_given_are_said_with_their_place(tmp_path, mod
     with pytest.raises(schema.FileError, match=r"line \d+") as error:
         schema.load(written(tmp_path, SMALL.replace("[run]\n", f"[run]\n{new.replace('NAME', module)}\n")))
     assert sentence in str(error.value)
+
+
+def test_numbers_of_each_client_reach_the_run(tmp_path):
+    text = HEAD.replace("local_steps = 2", "local_steps = [1, 2, 3, 4]\nweights = [0.1, 0.2, 0.3, 0.4]")
+    text += '[[algorithms]]\nname = "FedDualAvg"\nclient_lr = [0.001, 0.01]\n'
+    done = invoke("run", str(written(tmp_path, text)), "--out", str(tmp_path / "out"))
+    assert done.exit_code == 0, done.output
+    numbers = pd.read_parquet(tmp_path / "out" / "file" / "numbers.parquet")
+    data = cofed.datasets.yuan_lasso(clients=4, samples=8, d=6, nonzeros=2, test_clients=0, seed=0)
+    problem, each = cofed.Problem(regularizer=cofed.On(cofed.L1(0.1), "coef")), {"local_steps": [1, 2, 3, 4]}
+    ends = [
+        cofed.run(problem, data.federation, cofed.FedDualAvg(rate), rounds=4, weights=[1, 2, 3, 4], **each)
+        for rate in (0.001, 0.01)
+    ]
+    best = min(end.history["objective"][-1] for end in ends)
+    np.testing.assert_allclose(numbers["objective"].iloc[-1], best, rtol=1e-12)
+    failing = text.replace("local_steps = [1, 2, 3, 4]\nweights = [0.1, 0.2, 0.3, 0.4]", "link_failure = 0.2")
+    refused = invoke("run", str(written(tmp_path, failing)), "--out", str(tmp_path / "out"))
+    assert refused.exit_code == 2
+    assert "link_failure is for runs with a topology" in refused.output
+    for wrong in ("local_steps = [1, 0, 3, 4]", "weights = 3", "link_failure = 1.0"):
+        bad = text.replace("local_steps = [1, 2, 3, 4]\nweights = [0.1, 0.2, 0.3, 0.4]", wrong)
+        assert "line 19: run." in invoke("run", str(written(tmp_path, bad))).output

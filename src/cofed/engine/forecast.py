@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy.typing as npt
 from jaxtyping import PyTree
@@ -184,7 +184,7 @@ def forecast(
     algorithm: Given[AbstractAlgorithm],
     *,
     rounds: int,
-    local_steps: int | None = None,
+    local_steps: Given[int | Sequence[int] | None] = None,
     local_epochs: int | None = None,
     batch_size: Given[int | AbstractBatches | None] = None,
     clients_per_round: Given[int | AbstractSampler | None] = None,
@@ -249,7 +249,7 @@ def forecast(
         federation,
         algorithm,
         rounds=rounds,
-        local_steps=local_steps,
+        local_steps=local_steps,  # pyright: ignore[reportArgumentType]  # a list is settled there
         local_epochs=local_epochs,
         batch_size=batch_size,
         clients_per_round=clients_per_round,

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import equinox as eqx
@@ -44,7 +44,7 @@ def tune(
     score: str | None = None,
     last: int = 1,
     maximise: bool | None = None,
-    local_steps: int | None = None,
+    local_steps: Given[int | Sequence[int] | None] = None,
     local_epochs: int | None = None,
     batch_size: Given[int | AbstractBatches | None] = None,
     clients_per_round: Given[int | AbstractSampler | None] = None,
@@ -142,7 +142,7 @@ def tune(
         federation,
         algorithms[0],
         rounds=rounds,
-        local_steps=local_steps,
+        local_steps=local_steps,  # pyright: ignore[reportArgumentType]  # a list is settled there
         local_epochs=local_epochs,
         batch_size=batch_size,
         clients_per_round=clients_per_round,

@@ -5,7 +5,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 from jaxtyping import PyTree
@@ -15,6 +15,7 @@ import cofed
 from cofed._util.files import digest
 from cofed._util.toml_mistakes import line_of
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
+from cofed.engine import rates
 from cofed.experiments import registry, schema
 from cofed.experiments.functions import FunctionTable
 from cofed.experiments.import_path import import_function, source_file
@@ -87,6 +88,9 @@ def methods_of(path: Path, file: ExperimentFile) -> list[Method]:
 def make_algorithm(kind: type[eqx.Module], /, **given: object) -> AbstractAlgorithm:
     """The algorithm; a class of the user's own need not derive from a contract."""
     made = kind(**given)
+    if rates.is_open(made):  # its run settles the rest
+        as_algorithm(rates.stand_in(made))
+        return cast(AbstractAlgorithm, made)
     if kind.__module__.startswith("cofed."):
         return as_algorithm(made)
     for field in registry.fields_of(kind):
@@ -212,7 +216,7 @@ def check_columns(file: ExperimentFile, setup: Setup) -> None:
 
 def has_personal_models(file: ExperimentFile, setup: Setup) -> bool:
     """Whether an algorithm of the file gives each client a model of its own."""
-    made = [as_algorithm(everything_of(table)[0]) for table in file.algorithms]
+    made = [as_algorithm(rates.stand_in(everything_of(table)[0])) for table in file.algorithms]
     return any(one.is_personal or one.candidates(setup.problem) is not None for one in made)
 
 

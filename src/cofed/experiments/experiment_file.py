@@ -69,9 +69,9 @@ def tune_file(path: Path) -> Grids:
     assert isinstance(what, Comparison)
     setup, tables, stopped = measure.check_methods(what, what.setup(numbers, 0), numbers), [], False
     up = maximised(what.score, setup.metrics, what.maximise)
-    methods = [one for one in what.methods(numbers) if not measure.chooses(one.algorithms()[0], setup.problem)]
+    methods = [one for one in what.methods(numbers) if not measure.settles_itself(one.algorithms()[0], setup.problem)]
     if not methods:
-        raise schema.FileError(f"{path} has nothing to tune: its algorithms choose by themselves")
+        raise schema.FileError(f'{path} has nothing to tune: its algorithms choose by themselves, or are "auto"')
     with progress_bar(experiment.id, Console(stderr=True)) as tick:
         for i, method in enumerate(methods):
             tick(float(i), float(len(methods)), method.label)

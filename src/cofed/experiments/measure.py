@@ -15,14 +15,14 @@ from jaxtyping import PyTree
 import cofed
 from cofed._util.pandas_types import Frame
 from cofed.algorithms.base import AbstractAlgorithm
-from cofed.engine import evaluate
+from cofed.engine import evaluate, rates
 from cofed.engine.data import data_of
 from cofed.engine.grid import group_by_program
 from cofed.engine.history import Outcome, Result
 from cofed.engine.job import prepare, traced
 from cofed.engine.model_selection import check_evaluated_clients
 from cofed.engine.progress import interruptible
-from cofed.engine.ranking import AllDiverged, maximised
+from cofed.engine.ranking import AllDiverged, maximised, numbers_of
 from cofed.engine.spec import RunSpec
 from cofed.experiments.gather import Measured, gather
 from cofed.experiments.json_values import described
@@ -115,7 +115,7 @@ def check_methods(what: Comparison, setup: Setup, numbers: Numbers) -> Setup:
         try:
             problem = method.posed(setup.problem, method.choices()[0])
             check_grid(grid, method.score or what.score, what.maximise, setup)
-            trained = [one for algorithm in grid for one in trained_by(algorithm, problem)]
+            trained = [rates.stand_in(one) for algorithm in grid for one in trained_by(algorithm, problem)]
             spec = RunSpec(problem, setup.federation, trained[0], **given | AS_CHECKED)
             for group in group_by_program(trained, spec):
                 prepare(dataclasses.replace(spec, algorithm=trained[group.members[0]]))
@@ -130,6 +130,8 @@ def check_grid(grid: list[AbstractAlgorithm], score: str, maximise: bool | None,
     """Refuse several configurations where they cannot be ranked, and held-out data that a method cannot choose by."""
     if len(grid) > 1:
         maximised(score, setup.metrics, maximise)
+        if any(rates.is_open(algorithm) for algorithm in grid):
+            raise ValueError('"auto" is settled in a run, which has no grid: give one value for each other key')
     if chooses(grid[0], setup.problem):
         check_evaluated_clients(setup.federation, setup.evaluation)
         if len(grid) > 1:
@@ -139,6 +141,11 @@ def check_grid(grid: list[AbstractAlgorithm], score: str, maximise: bool | None,
 def chooses(algorithm: AbstractAlgorithm, problem: Problem) -> bool:
     """Whether a method trains others and chooses between them."""
     return algorithm.candidates(problem) is not None
+
+
+def settles_itself(algorithm: AbstractAlgorithm, problem: Problem) -> bool:
+    """Whether there is nothing to tune of a method: it chooses between others, or its numbers are "auto"."""
+    return chooses(algorithm, problem) or rates.is_open(algorithm)
 
 
 def trained_by(algorithm: AbstractAlgorithm, problem: Problem) -> list[AbstractAlgorithm]:
@@ -264,7 +271,8 @@ def run(setup: Setup, method: Method, best: int, seed: int) -> tuple[Frame, dict
     if result.outcome is Outcome.INTERRUPTED or asked.is_set():  # it may have been asked for in the last rounds
         raise KeyboardInterrupt("the run was stopped before its rounds were done")
     table = result.history.to_pandas()
-    return table.assign(seed=seed), {
+    settled = {"settled": dict(numbers_of(result.algorithm))} if rates.is_open(algorithm) and result.algorithm else {}
+    return table.assign(seed=seed), settled | {
         "algorithm": type(algorithm).__name__,
         "hyperparameters": {name: described(value) for name, value in choice.items()},
         "outcome": result.outcome.name.lower(),

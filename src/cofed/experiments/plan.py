@@ -13,6 +13,7 @@ from rich.table import Table
 
 from cofed._util import machine
 from cofed.algorithms.base import AbstractAlgorithm
+from cofed.engine import rates
 from cofed.engine.forecast import BUILDING, Forecast, duration, forecast, size
 from cofed.engine.forecast_tuning import forecast_tuning
 from cofed.engine.spec import RunSpec
@@ -142,7 +143,7 @@ def outlook(experiment: Experiment, numbers: Numbers, seeds: int, seconds: float
 
 def line_of(setup: Setup, method: Method, numbers: Numbers, seconds: float) -> Line:
     """Forecast one algorithm: a run of it and, where it has a grid, the tuning."""
-    given, grid = measure.arguments(setup, method, 0), method.algorithms()
+    given, grid = measure.arguments(setup, method, 0), [rates.stand_in(one) for one in method.algorithms()]
 
     def one(seconds: float) -> Forecast:
         return forecast_run(setup, grid[0], given | {"seconds": seconds})

@@ -28,6 +28,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 
 import cofed
 from cofed._util import toml_mistakes
+from cofed._util.scalars import AUTO, AUTOMATIC
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.compressors import AbstractCompressor
@@ -120,6 +121,7 @@ def table_of(name: str, kind: Kind, choice: NamedChoice) -> type[ChosenTable]:
     for key in registry.keys_of(kind):
         several = choice.grids and key.type in NUMBERS
         type_ = key.type | Annotated[list[key.type], Field(min_length=1)] if several else key.type
+        type_ = type_ | Literal[AUTO] if several and key.name in AUTOMATIC else type_
         keys[key.name] = (type_, ...) if key.required else (type_ | None, None)
     own_keys = [one for one in (choice.tag, *choice.extra) if one in {key.name for key in registry.keys_of(kind)}]
     if own_keys:
@@ -232,19 +234,23 @@ class ClockTable(Strict):
     staleness: float = 0.5
 
 
+Count = Annotated[int, Field(ge=1)]
+
+
 class RunTable(Strict):
     """How every algorithm runs: the arguments of cofed.run."""
 
     rounds: int = Field(ge=1)
-    local_steps: int | None = Field(default=None, ge=1)
+    local_steps: Count | Annotated[list[Count], Field(min_length=1)] | None = None
     local_epochs: int | None = Field(default=None, ge=1)
     batch_size: number_or(BATCHES) | None = None  # type: ignore[valid-type]
     clients_per_round: number_or(SAMPLER) | None = None  # type: ignore[valid-type]
-    weights: Literal["uniform", "samples"] = "uniform"
+    weights: Literal["uniform", "samples"] | Annotated[list[float], Field(min_length=1)] = "uniform"
     evaluate_every: int | None = Field(default=None, ge=1)
     clock: ClockTable | None = None
     mean: one_of(MEAN) | None = None  # type: ignore[valid-type]
     topology: Literal[registry.TOPOLOGIES] | None = None  # type: ignore[valid-type]
+    link_failure: float | None = Field(default=None, ge=0, lt=1)
 
 
 class TuneTable(Strict):

@@ -5,6 +5,7 @@ import shutil
 import warnings
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -89,6 +90,20 @@ def test_the_numbers_of_an_own_algorithm_are_compared(tmp_path):
     cofed.run(worlds.problem(), worlds.linear(), Mine(0.01), rounds=2, checkpoint=tmp_path / "run")
     assert "client_lr was 0.01 and is now 0.02" in refused(tmp_path / "run", algorithm=Mine(0.02))
     cofed.resume(tmp_path / "run", algorithm=Mine(0.01))
+
+
+def test_an_algorithm_that_computes_something_else_is_refused(tmp_path):
+    def other(method, **members):
+        return type("Mine", (type(method),), {"__module__": type(method).__module__, **members})(0.01)
+
+    cofed.run(worlds.problem(), worlds.linear(), Mine(0.01), rounds=2, checkpoint=tmp_path / "run")
+    changed = other(Mine(0.01), aggregate=lambda self, problem, server, up, share: jax.tree.map(jnp.negative, up))
+    assert "its code computes something else than it did (algorithm)" in refused(tmp_path / "run", algorithm=changed)
+    falling = [cofed.Scheduled(cofed.FedAvg(0.01), {"client_lr": f}) for f in (lambda r: 1 / (1 + r), lambda r: 0.5**r)]
+    cofed.run(worlds.problem(), worlds.linear(), falling[0], rounds=2, checkpoint=tmp_path / "scheduled")
+    assert "something else" in refused(tmp_path / "scheduled", algorithm=falling[1])
+    again = cofed.Scheduled(cofed.FedAvg(0.01), {"client_lr": lambda r: 1 / (1 + r)})
+    assert cofed.resume(tmp_path / "scheduled", algorithm=again, rounds=3).outcome is cofed.Outcome.COMPLETED
 
 
 def keys_of(content, path=()):

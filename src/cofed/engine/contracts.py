@@ -172,11 +172,12 @@ def odd_fields(algorithm: AbstractAlgorithm, dtype: np.dtype) -> str:
     return f" (but {', '.join(found)} and static: leave out static=True, or give float(...))" if found else ""
 
 
-def check_round(algorithm: AbstractAlgorithm, problem: Problem, start: PyTree, by_gossip: bool) -> None:
-    """One round of an own algorithm, on shapes: what is kept from round to round must keep its form."""
-    if type(algorithm).__module__.startswith("cofed."):
-        return
-    name, zero = algorithm.name, jnp.zeros((), trees.dtype(start))
+def round_of(problem: Problem, start: PyTree, by_gossip: bool) -> Callable[[AbstractAlgorithm, PyTree], PyTree]:
+    """One round of a method on one client without data, as a function of the method and its start.
+
+    It gives a state before and after the round, what a client (or node) kept before and after it, and the model.
+    """
+    zero = jnp.zeros((), trees.dtype(start))
     steps = Probe(zero, zero + 1, 0.0, 1)
 
     def with_server(algorithm: AbstractServerAlgorithm, w0: PyTree) -> tuple[PyTree, ...]:
@@ -192,16 +193,23 @@ def check_round(algorithm: AbstractAlgorithm, problem: Problem, start: PyTree, b
         after = algorithm.mix(problem, kept, up)
         return node, after, node, kept, algorithm.model_node(problem, node)
 
+    return with_neighbours if by_gossip else with_server  # pyright: ignore[reportReturnType]  # each takes its form
+
+
+def check_round(algorithm: AbstractAlgorithm, problem: Problem, start: PyTree, by_gossip: bool) -> None:
+    """One round of an own algorithm, on shapes: what is kept from round to round must keep its form."""
+    if type(algorithm).__module__.startswith("cofed."):
+        return
+    name, dtype = algorithm.name, trees.dtype(start)
     # Hyperparameters are traced in a run, and so here.
-    numbers = jax.tree.map(lambda leaf: jnp.asarray(leaf, zero.dtype) if isinstance(leaf, float) else leaf, algorithm)
-    one_round = with_neighbours if by_gossip else with_server
+    numbers = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype) if isinstance(leaf, float) else leaf, algorithm)
     try:
-        found = eqx.filter_eval_shape(one_round, numbers, start)
+        found = eqx.filter_eval_shape(round_of(problem, start, by_gossip), numbers, start)
     except Exception as error:
         raise ValueError(
             f"a round of {name} cannot be computed for this model by JAX ({in_a_line(error)}"
             f"{raised_at(error, algorithm)}); its methods are functions in jax.numpy, and its numbers are traced"
-            f"{odd_fields(algorithm, zero.dtype)}"
+            f"{odd_fields(algorithm, dtype)}"
         ) from error
     before, after, client, kept, model = found
     step = "mix" if by_gossip else "aggregate"

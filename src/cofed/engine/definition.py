@@ -16,7 +16,9 @@ from cofed._util.caller import warn_caller
 from cofed._util.files import atomically, read_json
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine import fingerprints, recorded
-from cofed.engine.contracts import metric_arguments
+from cofed.engine.contracts import metric_arguments, round_of
+from cofed.engine.job import plan_of
+from cofed.engine.plan import pose
 from cofed.engine.serialization import decode, encode, encode_or_none
 from cofed.engine.spec import RunSpec
 from cofed.federation import AbstractFederation, DiskFederation, Federation
@@ -268,7 +270,7 @@ class WrittenRun:
         start = jax.eval_shape(lambda: run.problem.start(run.federation, None, 0))
         for name, now in own_code(run, start).items():
             before = self.record.own.get(name)
-            if before is not None and before.code != now.code:
+            if before is not None and before.code not in (None, now.code):
                 changed = f"its code computes something else than it did ({name})"
                 self.refuse(changed, name.partition(".")[0], in_folder=False)
 
@@ -318,9 +320,21 @@ def own_code(run: RunSpec, start: PyTree) -> dict[str, recorded.OwnCode]:
         code = fingerprints.code_of_problem(run.problem, run.federation, start)
         found["problem"] = recorded.OwnCode(outline=fingerprints.outline(run.problem), code=code)
     if encode_or_none(run.algorithm) is None:
-        found["algorithm"] = recorded.OwnCode(outline=fingerprints.outline(run.algorithm), code=None)
+        outline = fingerprints.outline(run.algorithm)
+        found["algorithm"] = recorded.OwnCode(outline=outline, code=code_of_round(run, start))
     for name, metric in run.metrics.items():
         if encode_or_none(metric) is None:
             code = fingerprints.code_of(metric, *metric_arguments(run.problem, run.federation, metric, start))
             found[f"metrics.{name}"] = recorded.OwnCode(outline=fingerprints.outline(metric), code=code)
     return found
+
+
+def code_of_round(run: RunSpec, start: PyTree) -> str | None:
+    """A hash of what a round of the method computes, in its first stage; None where it cannot be computed."""
+    first = run.algorithm.stages(run.problem, run.rounds, run.local_steps)[0]
+    problem = pose(run.problem, plan_of(run, run.local_steps if first.local_steps is None else first.local_steps))
+    one_round = round_of(problem, start, run.topology is not None)
+    try:
+        return fingerprints.code_of(lambda w0: one_round(first.algorithm, w0), start)
+    except Exception:  # of a user's own code: what is wrong with it is said where the run is prepared
+        return None

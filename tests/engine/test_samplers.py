@@ -179,6 +179,15 @@ def test_what_is_no_sampler_is_refused(tmp_path):
         def draw(self, key, round, clients):
             return Draw(jnp.arange(clients, dtype=jnp.int64))
 
+    class Onward(Everybody):
+        """Without a modulus: from round 2 on there are no such clients."""
+
+        def count(self, clients):
+            return 2
+
+        def draw(self, key, round, clients):
+            return Draw(jnp.asarray(2 * round, jnp.int32) + jnp.arange(2, dtype=jnp.int32))
+
     class Unlikely(Everybody):
         def draw(self, key, round, clients):
             return Draw(jnp.arange(clients, dtype=jnp.int32), chance=jnp.zeros(clients))
@@ -188,6 +197,7 @@ def test_what_is_no_sampler_is_refused(tmp_path):
         (Cyclic(6), "clients_per_round is 6, but there are only 5 clients"),
         (Importance(2, [1.0, 1.0]), "there are 2 sizes, but 5 clients"),
         (Twice(), r"Twice.draw must give 5 distinct ids from 0 to 4, got \[0, 0, 0, 0, 0\]"),
+        (Onward(), r"Onward.draw must give 2 distinct ids from 0 to 4, got \[4, 5\] in round 2"),
         (Floats(), "must give a cofed.samplers.Draw of 5 ids as int32"),
         ("three", "must be an integer >= 1, a sampler such as cofed.samplers.Cyclic"),
     ):

@@ -7,6 +7,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PyTree
 
 from cofed._util import checks, machine, trees
@@ -16,6 +17,7 @@ from cofed.batches import Batch
 from cofed.clocks import Clock
 from cofed.engine.contracts import in_a_line, metric_arguments
 from cofed.engine.data import Data
+from cofed.engine.drawn_clients import BLOCK, DrawnClients
 from cofed.engine.evaluate import of_data
 from cofed.engine.history import COLUMNS
 from cofed.engine.plan import Plan
@@ -25,6 +27,7 @@ from cofed.engine.steps import client_round
 from cofed.engine.task import AbstractTask
 from cofed.federation import AbstractFederation, DiskFederation, Federation
 from cofed.problem import Problem
+from cofed.samplers import AbstractSampler
 
 RESERVED = {
     *COLUMNS,
@@ -79,6 +82,24 @@ def check_sampler(task: ServerTask, start: PyTree) -> None:
             f"nothing between rounds, such as FedAvg or FedDualAvg; clients of {task.algorithm.name} keep something "
             "that the server counts by the weights"
         )
+
+
+def check_draws(spec: RunSpec) -> None:
+    """Refuse a sampler of one's own that draws, in some round of the run, clients that there are not, or one twice."""
+    sampler, clients = spec.clients_per_round, spec.federation.n_clients
+    if not isinstance(sampler, AbstractSampler) or type(sampler).__module__.startswith("cofed."):
+        return
+    drawn = DrawnClients.of(spec)
+    for first in range(0, spec.rounds, BLOCK):
+        found = np.asarray(drawn.rounds(first, BLOCK).clients)[: spec.rounds - first]
+        ids = np.sort(found, axis=1)
+        wrong = (ids[:, 0] < 0) | (ids[:, -1] >= clients) | (np.diff(ids, axis=1) == 0).any(axis=1)
+        if wrong.any():
+            round = int(np.argmax(wrong))
+            raise ValueError(
+                f"{type(sampler).__name__}.draw must give {ids.shape[1]} distinct ids from 0 to {clients - 1}, got "
+                f"{found[round].tolist()} in round {first + round}"
+            )
 
 
 def check_mean(task: ServerTask, start: PyTree) -> None:

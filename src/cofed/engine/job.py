@@ -115,6 +115,7 @@ def check(spec: RunSpec, plan: Plan) -> PyTree:
     compatibility.check_communication(spec)
     compatibility.check_fit(spec.algorithm, pose(problem, plan), plan)
     compatibility.check_stages(spec)
+    compatibility.check_draws(spec)
     if isinstance(federation, DiskFederation):
         compatibility.check_on_disk(spec, plan)
     if spec.evaluation is not None:

@@ -230,3 +230,23 @@ def test_numbers_of_each_client_reach_the_run(tmp_path):
     for wrong in ("local_steps = [1, 0, 3, 4]", "weights = 3", "link_failure = 1.0"):
         bad = text.replace("local_steps = [1, 2, 3, 4]\nweights = [0.1, 0.2, 0.3, 0.4]", wrong)
         assert "line 19: run." in invoke("run", str(written(tmp_path, bad))).output
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        (
+            "clients_per_round = 2\nclock = { seconds = 1.0, spread = -0.1 }",
+            "run: Clock: spread must be a finite number",
+        ),
+        ('mean = { name = "Trimmed", share = 0.7 }', "run: Trimmed: share must be a number in [0, 0.5)"),
+    ],
+)
+def test_what_a_part_of_the_run_refuses_is_said_with_the_file(tmp_path, part, words):
+    text = (
+        HEAD.replace("local_steps = 2", f"local_steps = 2\n{part}")
+        + '[[algorithms]]\nname = "FedAvg"\nclient_lr = 0.1\n'
+    )
+    result = invoke("run", str(written(tmp_path, text)))
+    assert result.exit_code == 2
+    assert f"file.toml, {words}" in result.output

@@ -20,7 +20,7 @@ from cofed.experiments import registry, schema
 from cofed.experiments.functions import FunctionTable
 from cofed.experiments.import_path import import_function, source_file
 from cofed.experiments.measure import columns_of
-from cofed.experiments.schema import ChosenTable, ExperimentFile, FileError, ProblemTable
+from cofed.experiments.schema import ChosenTable, ExperimentFile, FileError, ProblemTable, RunTable
 from cofed.experiments.specification import Comparison, Experiment, Method, Setup, View, combinations
 
 COUNTED = ("participants", "left_out", "bytes_down", "bytes_up", "seconds", "stage")  # columns that the engine adds
@@ -31,6 +31,8 @@ def as_experiment(path: Path, file: ExperimentFile) -> Experiment:
     """The file as an experiment, after a check that the problem and every algorithm can be made."""
     with located(f"{path}, problem"):
         problem(file.problem)
+    with located(f"{path}, run"):
+        parts_of_run(file.run)
     methods = methods_of(path, file)
     metrics = [name.rpartition(":")[2] for name in file.metrics]
     columns = [*dict.fromkeys(file.columns), *(column for column in metrics if column not in file.columns)]
@@ -184,19 +186,25 @@ def set_up(file: ExperimentFile, seed: int, folder: Path, run: Mapping[str, Any]
         if fraction:
             federation, test = federation.split(fraction, seed)
         words = f"{path}, by {given['client']}"
-    options = dict(run)
+    options: dict[str, Any] = dict(run) | parts_of_run(file.run)
     if options.get("topology"):
         options["topology"] = getattr(cofed.topologies, options["topology"])(federation.n_clients)
-    if file.run.clock is not None:
-        options["clock"] = cofed.Clock(**file.run.clock.model_dump())
-    for key in ("batch_size", "clients_per_round", "mean"):
-        if isinstance(table := getattr(file.run, key), ChosenTable):
-            [options[key]] = everything_of(table)
     own = {name.partition(":")[2]: import_function(name, folder) for name in file.metrics if ":" in name}
     known = metrics([name for name in file.metrics if ":" not in name], truth, source)
     setup = Setup(problem(file.problem), federation, options, known | own, test, data=words)
     check_columns(file, setup)
     return setup
+
+
+def parts_of_run(table: RunTable) -> dict[str, eqx.Module]:
+    """What tables in [run] stand for: a clock, samplers, a mean."""
+    found: dict[str, eqx.Module] = {}
+    if table.clock is not None:
+        found["clock"] = cofed.Clock(**table.clock.model_dump())
+    for key in ("batch_size", "clients_per_round", "mean"):
+        if isinstance(part := getattr(table, key), ChosenTable):
+            [found[key]] = everything_of(part)
+    return found
 
 
 def check_columns(file: ExperimentFile, setup: Setup) -> None:

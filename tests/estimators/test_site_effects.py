@@ -132,6 +132,19 @@ def test_a_column_that_does_not_vary_within_sites_has_no_interval_beside_their_i
     assert table.loc["x2", ["debiased", "se", "p_value"]].isna().all()
 
 
+@pytest.mark.slow
+def test_nor_has_it_where_events_are_few_and_no_feature_passes_the_noise():
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(N, 12)), (rng.random(N) < 0.3).astype(int)
+    X[:, 1] = CODE % 2
+    model = FederatedLogisticRegression(0.05, site_effects="fixed").fit(X, y, clients=SITE)
+    with pytest.warns(UserWarning, match="'x1' is constant within every site"):
+        table = model.infer(X, y, clients=SITE)
+    assert "debiased lasso" in model.summary()
+    assert table.index[table["se"].isna()].tolist() == ["x1"]
+    assert table["se"].drop("x1").between(0.05, 0.5).all()
+
+
 def test_a_lasso_is_that_of_rows_less_the_means_of_their_sites():
     X, y = rows("lasso")
     means = np.stack([np.column_stack([X, y])[s == SITE].mean(axis=0) for s in "abcd"])[CODE]

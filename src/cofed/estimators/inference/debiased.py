@@ -43,6 +43,9 @@ def debiased(likelihood: Likelihood, fitted: np.ndarray, chosen: list[int]) -> E
     p, n = likelihood.features, likelihood.n
     drop = eliminate_intercept(at.information, p)
     H, g = drop @ at.information @ drop.T, drop @ at.gradient
+    if likelihood.within:
+        H = np.where(np.diag(likelihood.own_products) > 0, H, 0)
+        H = np.where(np.diag(H)[:, None] > 0, H, 0)
     used, inverse = int(np.count_nonzero(theta[:p])), None
     phi = likelihood.problem.survey.loss.dispersion(at.loss / n, n, n - used - max(likelihood.at_sites, 1))
     if n >= ROWS * p:
@@ -69,6 +72,7 @@ def debiased(likelihood: Likelihood, fitted: np.ndarray, chosen: list[int]) -> E
         freedom=np.inf,
         how="debiased lasso",
         unknown=unknown,
+        within=likelihood.within,
     )
 
 

@@ -220,7 +220,12 @@ class Likelihood:
         varies = np.diag(found) > LEAST * problem.units.spread**2
         return np.where(np.outer(varies, varies), found, 0)
 
+    @property
+    def within(self) -> str:
+        """Among which rows columns say something new, in words for sentences about those that do not."""
+        return "" if self.problem.survey.loss.rowwise else " within every site"
+
     def change(self, step: np.ndarray, columns: np.ndarray) -> float:
         """The sum over all rows of the squared changes of predictions, where these columns' parameters change so."""
-        moved = step.reshape(len(columns), -1)
+        moved = step.reshape(len(columns), len(step) // max(len(columns), 1))
         return self.n * float(np.sum(moved * (self.products[np.ix_(columns, columns)] @ moved)))

@@ -201,7 +201,7 @@ def without_penalty(likelihood: Likelihood, begin: np.ndarray, chosen: list[int]
         freedom=float(free) if loss.of_rows.estimates_dispersion else np.inf,
         how=without_penalty_in_words(loss.of_rows),
         unknown={j: [i for i in on if i < p] for j, on in found.columns.dependent.items()},
-        within="" if loss.rowwise else " within every site",
+        within=likelihood.within,
     )
 
 

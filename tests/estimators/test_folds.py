@@ -17,7 +17,7 @@ from cofed.estimators import (
     FederatedLogisticRegressionCV,
     FederatedPoissonCV,
 )
-from cofed.sites import Folds, GroupFolds, SiteFolds, table_sites
+from cofed.sites import Folds, GroupFolds, SiteFolds, sites_of_frame, table_sites
 from cofed.sites import folds as forms
 
 SITES = hospitals.SITES
@@ -169,3 +169,12 @@ def test_the_column_of_clients_is_told_from_groups():
     frame = pd.DataFrame(X).set_axis(list("abcdef"), axis=1).assign(ward=SITES)
     with pytest.raises(ValueError, match="cv='ward' names the clients: a fold for each of them is cv='leave-one-site"):
         FederatedLassoCV(cv="ward").fit(frame, y, clients="ward")
+
+
+def test_groups_that_sites_number_alike_are_dealt_as_each_site_deals_its_own():
+    X, y = hospitals.linear()
+    person = np.random.default_rng(0).integers(12, size=len(y))
+    frame = pd.DataFrame(X).set_axis(list("abcdef"), axis=1).assign(person=person, ward=SITES)
+    here = FederatedLassoCV(alphas=ALPHAS, cv=("person", 3)).fit(frame, y, clients="ward")
+    there = FederatedLassoCV(alphas=ALPHAS, cv=("person", 3)).fit(sites_of_frame(frame.assign(y=y), "y", "ward"))
+    np.testing.assert_allclose(here.cv_mean_, there.cv_mean_, rtol=1e-9)

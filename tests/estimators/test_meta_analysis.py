@@ -151,3 +151,16 @@ def test_bad_input_gets_a_sentence(given, words):
     arguments = {"model": "gaussian", "X": X, "y": y, "clients": site} | given
     with pytest.raises(ValueError, match=words):
         cofed.meta_analysis(**arguments)
+
+
+@pytest.mark.parametrize("own", [lambda X: np.full(len(X), 5.0), lambda X: 1.1 * X[:, 0]])
+def test_a_site_whose_rows_are_told_wholly_has_no_standard_errors(own):
+    rng = np.random.default_rng(0)
+    X, site = rng.normal(size=(90, 2)), np.repeat(["a", "b", "c"], 30)
+    y = X[:, 0] + rng.normal(size=90)
+    y[:30] = own(X[:30])
+    with pytest.raises(ValueError, match="the site 'a' has no estimates of its own: the features tell y wholly"):
+        cofed.meta_analysis("gaussian", X, y, site)
+    found = cofed.meta_analysis("gaussian", X, y, site, small_sites="drop")
+    assert list(found.left_out) == ["a"]
+    assert found.table["sites"].tolist() == [2, 2]

@@ -35,6 +35,7 @@ from cofed.sites.row_options import RowNumbers, row_options
 from cofed.statistics.meta_analysis import combined
 
 OWNER = "meta_analysis"
+EXPLAINED = 1e-13  # the part of a constant's loss from which on the rest is rounding
 MOST = 12  # coefficients that are drawn where none are named
 WORDS = {"reml": "restricted maximum likelihood", "dl": "DerSimonian and Laird"}
 FAMILIES: dict[str, type[FederatedLinearModel]] = {
@@ -263,6 +264,9 @@ def estimates(model: FederatedLinearModel, sites: AbstractSites) -> pd.DataFrame
             f"the coefficients grow without end, most of all that of {names[error.column]!r}, as where features tell "
             "labels with certainty (separation)"
         ) from None
+    constant = likelihood.weight * float(problem.null.loss)
+    if likelihood.is_linear and np.max(found.dispersion) <= EXPLAINED * constant:
+        raise ValueError("the features tell y wholly, or it does not vary, so that there are no standard errors")
     errors = spread(OWNER, likelihood, found, "model")
     return tabulated(model, likelihood, chosen, found.theta, found, errors)
 

@@ -70,6 +70,7 @@ LEADS = {
     "14_many_clients_on_disk": ("disk",),
     "15_stragglers": ("runs",),
 }
+EXAMPLE = re.compile(r"\]\((?:\.\./)+examples/gallery/(\w+)\.py\)")  # a link to an example, as the repository has it
 SHOWN = ("algorithms", "estimators", "gossip", "regularizers", "topologies")  # their names have pages already
 
 
@@ -219,6 +220,7 @@ def told_signature(app, what, name, thing, options, signature, returns):
 def point_inside(app, page: str, source: list[str]) -> None:
     """On the site, a page links to the site's form of a text that is elsewhere in the repository."""
     source[0] = source[0].replace("](../examples/hospitals/README.md)", "](hospitals.md)")
+    source[0] = EXAMPLE.sub(r"](/gallery/\1.rst)", source[0])
     if page.startswith("gallery/plot_"):
         leads = ", ".join(f":doc:`/{target}`" for target in LEADS[page.removeprefix("gallery/plot_")])
         source[0] = source[0].replace(".. code-block:: Python", f"Read on: {leads}.\n\n.. code-block:: Python", 1)

@@ -36,9 +36,11 @@ results = {
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
 for name, result in results.items():
-    left.plot(result.history["round"], result.history["density"], label=name, color=cofed.plotting.colour(name))
-    right.plot(result.history["round"], result.history["loss"], label=name, color=cofed.plotting.colour(name))
-left.axhline(0.25, color="grey", linestyle=":", label="truth")
+    history, colour = result.history, cofed.plotting.colour(name)
+    left.plot(history["round"], history["density"], color=colour)
+    right.plot(history["round"], history["loss"], label=name, color=colour)
+left.axhline(0.25, color="grey", linestyle=":")
+left.text(150, 0.22, "truth", ha="right", va="top", color="grey")
 left.set(xlabel="round", ylabel="density", ylim=(0, 1.05))
 right.set(xlabel="round", ylabel="loss", ylim=(0, None))
-left.legend(frameon=False)
+right.legend(frameon=False)

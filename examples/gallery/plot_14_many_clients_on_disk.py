@@ -1,9 +1,9 @@
 """
-More clients than fit into memory
-=================================
+A million clients on disk
+=========================
 
-A Parquet file of many clients stays on disk; a round reads those that take part. Here 20,000 clients of five
-samples; a million are the same lines.
+The rows of a Parquet file stay on disk; a round reads those of the clients that take part. Here are a million clients
+of five samples each, of which a round draws 200.
 """
 
 import tempfile
@@ -16,15 +16,21 @@ import pandas as pd
 import cofed
 
 rng = np.random.default_rng(0)
-rows = 20_000 * 5
+rows = 1_000_000 * 5
 X = rng.normal(size=(rows, 8)).astype(np.float32)
 frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(8)])
 frame["y"] = X @ np.r_[1, -1, 0.5, np.zeros(5)].astype(np.float32) + rng.normal(size=rows).astype(np.float32)
-frame["phone"] = np.repeat(np.arange(20_000), 5)
-file = Path(tempfile.mkdtemp()) / "phones.parquet"
+frame["phone"] = np.repeat(np.arange(1_000_000), 5)
+folder = tempfile.TemporaryDirectory()
+file = Path(folder.name) / "phones.parquet"
 frame.to_parquet(file)
 
-federation = cofed.Federation.from_parquet(file, target="y", client="phone", on_disk=True)
+# %%
+# The first call builds an index beside the file. The history is measured on 1,000 clients that stay in memory, since a
+# pass over all of them takes longer than a round.
+
+federation = cofed.Federation.from_parquet(file, target="y", client="phone", on_disk=True).measured_on(1000)
+print(f"{federation.n_clients:,} clients")
 problem = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), cofed.L1(0.05))
 result = cofed.run(
     problem,

@@ -313,7 +313,8 @@ REFUSALS = {
     "secure": (["--secure"], "--secure is for sites in processes of their own"),
     "dropped": (["--missing", "drop"], "--missing drop is for sites in processes of their own"),
     "missing": (["--missing-values", "guess"], "--missing-values must be refuse, drop or impute, got 'guess'"),
-    "target": (["--target", "price"], "no site has a column 'price'"),
+    "target": (["--target", "price"], "no site has a column 'price'; the first has"),
+    "mistyped target": (["--target", "csot"], "no site has a column 'csot' (did you mean 'cost'?)"),
     "features": (["--features", "age,hight"], "no site has a column 'hight'"),
     "binomial": (
         ["--target", "stage", "--family", "binomial"],

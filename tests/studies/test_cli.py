@@ -70,7 +70,7 @@ def test_a_folder_of_tables_drafts_the_union_of_levels(files):
     ("arguments", "code", "said"),
     [
         (["init", "none.csv"], 2, "TABLE: there is no file or folder none.csv; expected: a site's table, or a folder"),
-        (["init", "oslo.csv", "--target", "il"], 2, "no site has a column 'il'"),
+        (["init", "oslo.csv", "--target", "il"], 2, "no site has a column 'il' (did you mean 'ill'?); there are"),
         (["init", ".", "--target", "ward", "--family", "binomial"], 2, "two levels, but 'ward' has 4"),
         (["init", "oslo.csv", "--family", "normal"], 2, "--family must be gaussian, mgaussian, binomial,"),
         (["init", "oslo.csv", "-o", "oslo.csv"], 2, "oslo.csv exists already"),

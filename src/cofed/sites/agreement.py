@@ -7,6 +7,7 @@ import pandas as pd
 
 from cofed._util import checks, naming
 from cofed._util.pandas_types import Frame
+from cofed._util.toml_mistakes import did_you_mean
 from cofed.sites.base import AbstractSites
 from cofed.sites.columns import MOST_LEVELS, WORDS, ColumnInfo, Label, TableInfo, level_text
 from cofed.sites.design import POLICIES, Design, Feature, Target
@@ -136,8 +137,8 @@ def absences(infos: Mapping[str, TableInfo], name: str) -> list[str]:
     if not lacking:
         return []
     if len(lacking) == len(infos):
-        have = naming.listed(next(iter(infos.values())).by_name)
-        return [f"no site has a column {name!r}; the first has {have}"]
+        have = list(next(iter(infos.values())).by_name)
+        return [f"no site has a column {name!r}{did_you_mean(name, have)}; the first has {naming.listed(have)}"]
     return [f"site {naming.listed(lacking)} has no column {name!r}, which others have; add it there or {LEAVE}"]
 
 

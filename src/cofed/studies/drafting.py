@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from cofed._util import naming
+from cofed._util.toml_mistakes import did_you_mean
 from cofed.losses.families import Family
 from cofed.sites.agreement import predicted_columns, union, usable, usable_columns
 from cofed.sites.columns import WORDS, ColumnInfo, Label, TableInfo
@@ -83,7 +84,8 @@ def draft(
             variables[column] = variable_of(column, told, wanted, findings)
     if not findings:
         absent = [name for name in predicted if name not in variables]
-        findings += [f"no site has a column {name!r}; there are {naming.listed(variables)}" for name in absent]
+        hints = [f"{name!r}{did_you_mean(name, list(variables))}" for name in absent]
+        findings += [f"no site has a column {hint}; there are {naming.listed(variables)}" for hint in hints]
     if not variables:
         findings.append("no column can be a variable: " + "; ".join(f"{n!r}: {why}" for n, why in left_out.items()))
     if findings:

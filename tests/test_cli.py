@@ -317,6 +317,29 @@ def test_help_groups_commands_by_what_brings_a_user_here():
     assert "--install-completion" in general
 
 
+def test_help_of_fit_groups_its_options():
+    shown = invoke("fit", "--help").output
+    heads = ["Options", "Penalty and its strength", "Intervals", "Rows and columns", "Where the sites are"]
+    places = [shown.index(f"─ {head}") for head in heads]
+    assert places == sorted(places)
+    assert places[1] < shown.index("│ --alpha ") < places[2]
+    assert places[4] < shown.index("│ --patience ")
+
+
+@pytest.mark.parametrize("name", ["audit", "describe", "fit", "reproduce", "run"])
+def test_an_argument_keeps_its_help_where_click_forgets_it(name):
+    command = get_command(app).commands[name]
+    [argument] = [param for param in command.params if param.param_type_name == "argument"]
+    argument.help = None
+    command.make_context(name, [], resilient_parsing=True)
+    assert argument.help
+
+
+def test_what_may_be_given_several_times_is_named_without_python_s_words():
+    for command in ("audit", "report", "reproduce"):
+        assert "list[" not in invoke(command, "--help").output
+
+
 def test_the_doctor_says_what_is_there_and_what_is_wrong(monkeypatch, tmp_path):
     monkeypatch.setenv("COFED_DATA", str(tmp_path))
     found = {one["what"]: one for one in json.loads(invoke("doctor", "--json").output)}
@@ -330,6 +353,22 @@ def test_the_doctor_says_what_is_there_and_what_is_wrong(monkeypatch, tmp_path):
     assert "cryptography" in flat(shown.output)
     assert "pip install 'cofed[flower]'" in flat(shown.output)
     assert "which is no folder" in flat(shown.output)
+
+
+def test_the_doctor_finds_versions_that_will_not_do(monkeypatch):
+    known, old = metadata.version, {"jax": "0.6.1", "tensorboardx": "1.0"}
+    monkeypatch.setattr(metadata, "version", lambda name: old.get(name) or known(name))
+    shown = invoke("doctor", "--json")
+    found = {one["what"]: one for one in json.loads(shown.output)}
+    assert shown.exit_code == 1
+    assert found["jax"] == {
+        "what": "jax",
+        "found": "0.6.1, which is not >=0.7",
+        "state": "wrong",
+        "advice": "pip install 'jax>=0.7'",
+    }
+    assert found["extra tensorboard"]["found"] == "without tensorboardx (1.0, which is not >=2.6)"
+    assert found["extra tensorboard"]["state"] == "missing"
 
 
 def without(package):
@@ -366,7 +405,7 @@ def test_a_mistyped_word_is_said_with_what_is_near_and_what_was_given():
 
 
 def test_version_and_refusal_through_the_module_and_the_entry_point():
-    module = [sys.executable, "-W", "error", "-m", "cofed.cli"]
+    module = [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-m", "cofed.cli"]
     done = subprocess.run([*module, "--version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"cofed {cofed.__version__}\n", "")
     script = Path(sys.executable).with_name("cofed")

@@ -14,6 +14,7 @@ from rich.console import Console
 from cofed.cli.messages import BAD_END
 
 FINE, MISSING, WRONG = "fine", "missing", "wrong"
+ABSENT = "not installed"
 # What each extra is for; those for developers of cofed are not looked at.
 PURPOSES = {
     "flower": "fits and algorithms over a network",
@@ -90,19 +91,25 @@ def parts(requirement: str) -> tuple[str, str, str | None]:
     >>> parts("jax>=0.7")
     ('jax', '>=0.7', None)
     """
-    told, _, marker = requirement.partition(";")
-    found = re.match(r"\s*([\w.-]+)(?:\[[^]]*\])?\s*\(?([^)]*)\)?", told)
-    extra = re.search(r"""extra\s*==\s*['"]([\w-]+)['"]""", marker)
-    name, wanted = (found[1], found[2].strip()) if found else (told.strip(), "")
-    return name, wanted, extra[1] if extra else None
+    from packaging.requirements import Requirement
+
+    told = Requirement(requirement)
+    extra = re.search(r"""extra\s*==\s*['"]([\w-]+)['"]""", str(told.marker))
+    return told.name, str(told.specifier), extra[1] if extra else None
 
 
 def installed(name: str, wanted: str) -> Finding:
-    """Whether a package is there, and its version; that it will do, pip has checked."""
+    """Whether a package is there, in a version that will do: another installation may have brought another one."""
+    from packaging.specifiers import SpecifierSet
+
+    advice = f"pip install '{name}{wanted}'"
     try:
-        return Finding(name, f"{metadata.version(name)} (asked for: {wanted})")
+        there = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Finding(name, "not installed", WRONG, f"pip install '{name}{wanted}'")
+        return Finding(name, ABSENT, WRONG, advice)
+    if not SpecifierSet(wanted).contains(there, prereleases=True):
+        return Finding(name, f"{there}, which is not {wanted}", WRONG, advice)
+    return Finding(name, f"{there} (asked for: {wanted})")
 
 
 def extras() -> Iterator[Finding]:
@@ -113,10 +120,11 @@ def extras() -> Iterator[Finding]:
         if extra in PURPOSES and name != "cofed":
             needed.setdefault(extra, []).append(installed(name, wanted))
     for extra, purpose in PURPOSES.items():
-        lacks = [one.what for one in needed.get(extra, []) if one.state != FINE]
+        lacks = [one for one in needed.get(extra, []) if one.state != FINE]
         if lacks:
+            told = [one.what if one.found == ABSENT else f"{one.what} ({one.found})" for one in lacks]
             advice = f"for {purpose}: pip install 'cofed[{extra}]'"
-            yield Finding(f"extra {extra}", f"without {', '.join(lacks)}", MISSING, advice)
+            yield Finding(f"extra {extra}", f"without {', '.join(told)}", MISSING, advice)
         else:
             yield Finding(f"extra {extra}", purpose)
 

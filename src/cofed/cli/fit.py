@@ -17,6 +17,7 @@ from cofed.cli.messages import BAD_END, fail, refuse
 from cofed.cli.options import (
     FAMILIES_HELP,
     MOST,
+    SITES,
     Delta,
     Epsilon,
     Guesses,
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from cofed.fitting import FitEvents, FitJob, PreparedFit
 
     Begun = Callable[[FitEvents], contextlib.AbstractContextManager[FitJob]]
+
+# The panels of the help page, beside those of options that other commands have, too.
+HOW_STRONG, INTERVALS, COLUMNS, STUDY = "Penalty and its strength", "Intervals", "Rows and columns", "With a study file"
 
 
 def fit(
@@ -68,9 +72,15 @@ def fit(
         str | None,
         typer.Option(help=f"{FAMILIES_HELP}; by default what the target suggests."),
     ] = None,
-    penalty: Annotated[str, typer.Option(help="l1, elasticnet, or group: the columns of a factor together.")] = "l1",
+    penalty: Annotated[
+        str,
+        typer.Option(help="l1, elasticnet, or group: the columns of a factor together.", rich_help_panel=HOW_STRONG),
+    ] = "l1",
     l1_ratio: Annotated[
-        float | None, typer.Option(help="The part of elasticnet that is l1; by default 0.5.", show_default=False)
+        float | None,
+        typer.Option(
+            help="The part of elasticnet that is l1; by default 0.5.", show_default=False, rich_help_panel=HOW_STRONG
+        ),
     ] = None,
     cv: Annotated[
         str | None,
@@ -78,29 +88,43 @@ def fit(
             help="Folds of the cross-validation, by default 5; COLUMN or COLUMN:5, whose groups of rows (a person's) "
             "are each in one fold; or leave-one-site-out.",
             show_default=False,
+            rich_help_panel=HOW_STRONG,
         ),
     ] = None,
     measure: Annotated[
-        str, typer.Option(help="What is cross-validated: deviance, mse, mae, misclassification, auc or c_index.")
+        str,
+        typer.Option(
+            help="What is cross-validated: deviance, mse, mae, misclassification, auc or c_index.",
+            rich_help_panel=HOW_STRONG,
+        ),
     ] = "deviance",
     select: Annotated[
         str | None,
-        typer.Option(help="Choose the strength by min (the default), 1se, aic or bic.", show_default=False),
+        typer.Option(
+            help="Choose the strength by min (the default), 1se, aic or bic.",
+            show_default=False,
+            rich_help_panel=HOW_STRONG,
+        ),
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(help="The strength, instead of choosing it.", show_default=False)
+        float | None,
+        typer.Option(help="The strength, instead of choosing it.", show_default=False, rich_help_panel=HOW_STRONG),
     ] = None,
-    infer: Annotated[bool, typer.Option("--infer", help="Add intervals and p-values.")] = False,
-    level: Annotated[float, typer.Option(help="The coverage of the intervals.")] = 0.95,
+    infer: Annotated[
+        bool, typer.Option("--infer", help="Add intervals and p-values.", rich_help_panel=INTERVALS)
+    ] = False,
+    level: Annotated[float, typer.Option(help="The coverage of the intervals.", rich_help_panel=INTERVALS)] = 0.95,
     errors: Annotated[
         str,
         typer.Option(
             help="Standard errors: model; hc1 or hc3, robust; site: rows of a site are related; or a column: rows with "
-            "the same value in it are."
+            "the same value in it are.",
+            rich_help_panel=INTERVALS,
         ),
     ] = "model",
     features: Annotated[
-        str | None, typer.Option(help="The columns to predict from, with commas; by default all others.")
+        str | None,
+        typer.Option(help="The columns to predict from, with commas; by default all others.", rich_help_panel=COLUMNS),
     ] = None,
     penalty_factor: Annotated[
         str | None,
@@ -108,17 +132,28 @@ def fit(
             help="How much single columns are penalised, age=0,bmi=2: 0 is not at all, so that they are always in the "
             "model.",
             show_default=False,
+            rich_help_panel=COLUMNS,
         ),
     ] = None,
     low: Annotated[
         str | None,
-        typer.Option(help="The least coefficients of columns, at most 0: dose=0 is no less.", show_default=False),
+        typer.Option(
+            help="The least coefficients of columns, at most 0: dose=0 is no less.",
+            show_default=False,
+            rich_help_panel=COLUMNS,
+        ),
     ] = None,
     high: Annotated[
-        str | None, typer.Option(help="The largest coefficients of columns, at least 0.", show_default=False)
+        str | None,
+        typer.Option(
+            help="The largest coefficients of columns, at least 0.", show_default=False, rich_help_panel=COLUMNS
+        ),
     ] = None,
     weight: Annotated[
-        str | None, typer.Option(help="The column that says how much a row counts, >= 0.", show_default=False)
+        str | None,
+        typer.Option(
+            help="The column that says how much a row counts, >= 0.", show_default=False, rich_help_panel=COLUMNS
+        ),
     ] = None,
     offset: Annotated[
         str | None,
@@ -126,32 +161,55 @@ def fit(
             help="The column that is added to a row's prediction: of counts, the logarithm of the time that they are "
             "of.",
             show_default=False,
+            rich_help_panel=COLUMNS,
         ),
     ] = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     guesses: Guesses = None,
     class_weight: Annotated[
-        str | None, typer.Option(help="balanced: all classes count the same, all together.", show_default=False)
+        str | None,
+        typer.Option(
+            help="balanced: all classes count the same, all together.", show_default=False, rich_help_panel=COLUMNS
+        ),
     ] = None,
     site_effects: Annotated[
-        str, typer.Option(help="fixed: an intercept for every site, which no other learns where answers are masked.")
+        str,
+        typer.Option(
+            help="fixed: an intercept for every site, which no other learns where answers are masked.",
+            rich_help_panel=COLUMNS,
+        ),
     ] = "none",
     client: Annotated[
-        str | None, typer.Option(help="The column that says which site a row of one table is of.")
+        str | None,
+        typer.Option(help="The column that says which site a row of one table is of.", rich_help_panel=COLUMNS),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(callback=there, help="The folder with the tables that a study file is about.")
+        Path | None,
+        typer.Option(
+            callback=there, help="The folder with the tables that a study file is about.", rich_help_panel=STUDY
+        ),
     ] = None,
-    analysis: Annotated[str | None, typer.Option(help="Which analysis of a study file, where it has several.")] = None,
+    analysis: Annotated[
+        str | None, typer.Option(help="Which analysis of a study file, where it has several.", rich_help_panel=STUDY)
+    ] = None,
     missing_values: Annotated[
-        str, typer.Option(help="refuse them, drop their rows, or impute the mean or most frequent level of all sites.")
+        str,
+        typer.Option(
+            help="refuse them, drop their rows, or impute the mean or most frequent level of all sites.",
+            rich_help_panel=COLUMNS,
+        ),
     ] = "refuse",
-    seed: Annotated[int, typer.Option(callback=between(0, MOST), help="Of the folds.")] = 0,
+    seed: Annotated[int, typer.Option(callback=between(0, MOST), help="Of the folds.", rich_help_panel=HOW_STRONG)] = 0,
     in_process: Annotated[
-        bool, typer.Option("--in-process", help="Read all tables in this process, and start none for the sites.")
+        bool,
+        typer.Option(
+            "--in-process", help="Read all tables in this process, and start none for the sites.", rich_help_panel=SITES
+        ),
     ] = False,
-    secure: Annotated[bool, typer.Option("--secure", help="Over TLS, with authenticated sites.")] = False,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="Over TLS, with authenticated sites.", rich_help_panel=SITES)
+    ] = False,
     plain: Plain = False,
     policy: Policy = None,
     patience: Patience = 600,

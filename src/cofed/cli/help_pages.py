@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Callable
 from typing import Any
 
 from typer.core import TyperCommand
@@ -16,6 +17,17 @@ def flowing(text: str) -> str:
     return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(text))
 
 
+def help_of(command: Callable[..., Any], argument: str) -> str | None:
+    """What the function of a command says of an argument: recent versions of click lose it where Typer is older.
+
+    >>> from cofed.cli.audit import audit
+    >>> help_of(audit, "files")
+    'Logs of what left (audit.jsonl), or the folders in which sites keep them.'
+    """
+    annotation = inspect.unwrap(command).__annotations__[argument]
+    return annotation.__metadata__[0].help
+
+
 class PlainHelp:
     """A command whose usage line and options read as they do in other programs; mixed into Typer's classes."""
 
@@ -25,6 +37,9 @@ class PlainHelp:
         for param in params:
             if param.param_type_name == "argument":
                 param.metavar = param.metavar or param.name.upper()
+                param.help = param.help or help_of(self.callback, param.name)  # type: ignore[attr-defined]
+                if param.nargs != 1:  # recent versions of Typer would show Python's own words, such as list[Path]
+                    param.display_type_rich = lambda ctx: ""
             elif param.is_flag:
                 param.metavar = ""
         return params

@@ -55,6 +55,9 @@ def in_our_words(error: UsageError) -> str:
         if wanted is not None:
             said = said.replace(error.message, f"it must be {wanted}, got {mistake['input']!r}")
     # Versions of Typer word it in their own ways, and some say it twice.
+    for kind, wanted in (("integer", "a whole number"), ("float", "a number")):
+        said = re.sub(rf"('[^']*') is not a valid {kind}\b", rf"it must be {wanted}, got \1", said)
+    said = re.sub(r"^No such option '(.+?)'", r"No such option: \1", said)
     said, *hints = re.split(r"\.?\s+\(?(?:Did you mean (?:one of: )?|Possible options: )", said)
     return f"{said} (did you mean {hints[0].rstrip('.?)').replace(', ', ' or ')}?)" if hints else said
 

@@ -134,13 +134,17 @@ def is_number(text: str) -> bool:
     return text.removeprefix("-").isdecimal()
 
 
-# Options that several commands have.
-Patience = Annotated[int, typer.Option(callback=between(1, YEAR), help="Seconds to wait for a silent site.")]
+# Options that several commands have, and the panels of help pages in which they stand.
+SITES, PRIVACY = "Where the sites are, and how they answer", "Differential privacy of each row"
+Patience = Annotated[
+    int, typer.Option(callback=between(1, YEAR), help="Seconds to wait for a silent site.", rich_help_panel=SITES)
+]
 Missing = Annotated[
     str,
     typer.Option(
         help="Then end the fit, or drop a site that does not come, falls silent or may not answer: go on without it, "
-        "and say so."
+        "and say so.",
+        rich_help_panel=SITES,
     ),
 ]
 Epsilon = Annotated[
@@ -149,11 +153,14 @@ Epsilon = Annotated[
         help="Differential privacy of each row: the privacy loss of the whole fit, 1 is strong, 10 is weak (the extra "
         "cofed\\[privacy]). For gaussian, and binomial with --alpha; without intervals and certificate.",
         show_default=False,
+        rich_help_panel=PRIVACY,
     ),
 ]
 Delta = Annotated[
     float | None,
-    typer.Option(help="The probability that goes with --epsilon; by default 1e-6.", show_default=False),
+    typer.Option(
+        help="The probability that goes with --epsilon; by default 1e-6.", show_default=False, rich_help_panel=PRIVACY
+    ),
 ]
 Guesses = Annotated[
     Path | None,
@@ -162,18 +169,31 @@ Guesses = Annotated[
         dir_okay=False,
         help="With --epsilon: a table with column, centre and spread, guesses of means and standard deviations that "
         "must not come from the rows; 0 and 1 for columns without. The target is one of them.",
+        rich_help_panel=PRIVACY,
     ),
 ]
 Plain = Annotated[
     bool,
-    typer.Option("--plain", help="Do not mask: the server then sees each site's answers, and the report says so."),
+    typer.Option(
+        "--plain",
+        help="Do not mask: the server then sees each site's answers, and the report says so.",
+        rich_help_panel=SITES,
+    ),
 ]
 Processes = Annotated[
-    bool, typer.Option("--processes", help="A process for each site, over Flower (the extra cofed\\[flower]).")
+    bool,
+    typer.Option(
+        "--processes", help="A process for each site, over Flower (the extra cofed\\[flower]).", rich_help_panel=SITES
+    ),
 ]
 Policy = Annotated[
     Path | None,
-    typer.Option(exists=True, dir_okay=False, help="A policy.toml that every site goes by, to rehearse a study."),
+    typer.Option(
+        exists=True,
+        dir_okay=False,
+        help="A policy.toml that every site goes by, to rehearse a study.",
+        rich_help_panel=SITES,
+    ),
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Follow the fit on a page in the browser.")]
 

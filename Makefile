@@ -93,7 +93,7 @@ reproduce-full: .venv/installed ## the papers' sizes: hours; what is finished is
 
 # Pages made from code and the gallery's results are kept below docs/, so that what did not change is not made again.
 docs: .venv-docs/installed     ## the site, in docs/_build/html; a broken link, a missing name or a failing example stops it
-	.venv-docs/bin/codespell README.md CONTRIBUTING.md CHANGELOG.md docs src examples
+	.venv-docs/bin/codespell README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md CITATION.cff .github paper docs src examples
 	.venv-docs/bin/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 docs-serve: docs               ## the site on this machine's port 8000
@@ -110,13 +110,14 @@ test-package:                  ## wheel and sdist, built, installed into a clean
 	cd / && PYTHONPATH= $(CURDIR)/build/package/clean/bin/cofed doctor
 	cd build/package && clean/bin/cofed demo --quick --out demo && test -s demo/demo.png
 
-# Everything that is asked for by name at its lowest version: the examples of all public names, the identities, the estimators' heart.
+# Everything that is asked for by name at its lowest version: the examples of all public names, the identities, the estimators' heart,
+# the command line's words, experiment files.
 test-lowest: .venv-lock/installed  ## the lower bounds of pyproject.toml, in an environment of their own
 	rm -rf .venv-lowest && $(PYTHON) -m venv .venv-lowest
 	.venv-lock/bin/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct --editable '.[dev]'
 	.venv-lowest/bin/cofed doctor
 	.venv-lowest/bin/pytest -n 2 -m "not slow and not network and not docs" -W default::DeprecationWarning tests/test_project.py tests/algorithms/test_identities.py \
-	  tests/regularizers tests/sites/test_other_processes.py tests/estimators/test_agreement.py
+	  tests/regularizers tests/sites/test_other_processes.py tests/estimators/test_agreement.py tests/test_cli.py tests/experiments/test_files.py
 
 # What a site installs, with versions and hashes: for every system and Python, from pyproject.toml and what builds cofed.
 lock: .venv-lock/installed     ## requirements/site.txt anew

@@ -21,8 +21,6 @@ import jax
 import pytest
 from hypothesis import settings
 
-from cofed._util import machine
-
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -69,6 +67,8 @@ MAPS, BYTES = 20_000, 3 * 2**29  # of a worker's programs, with its data: two wo
 def room_for_programs():
     """Every compiled program takes memory and maps it, and a process may have only so many maps (65,530 on Linux): past
     that the compiler crashes. So programs are dropped long before; counting takes a while, and one test makes few."""
+    from cofed._util import machine  # not above: early versions of jaxtyping must see cofed come after this file
+
     yield
     maps = Path("/proc/self/maps")
     if next(TESTS_DONE) % 25 or not maps.exists():

@@ -66,6 +66,19 @@ def test_every_picture_of_the_gallery_is_there(site):
     wait(site, lambda: all(site.execute_script("return arguments[0].naturalWidth", one) > 100 for one in pictures))
 
 
+def test_a_link_to_an_example_leads_to_its_page_and_not_to_its_script():
+    for page, example in (("start/researcher", "plot_01_curse_of_primal_averaging"), ("runs", "plot_15_stragglers")):
+        text = (SITE / f"{page}.html").read_text()
+        assert f"gallery/{example}.html" in text
+        assert f"{example}.py" not in text
+
+
+def test_all_columns_of_the_table_of_algorithms_are_seen(site):
+    site.get((SITE / "choose.html").as_uri())
+    (table,) = find(site, "#which-algorithm table")
+    assert site.execute_script("return arguments[0].scrollWidth <= arguments[0].clientWidth", table)
+
+
 def test_code_can_be_copied_without_its_prompts(site):
     site.get((SITE / "start" / "researcher.html").as_uri())
     wait(site, lambda: site.find_elements(By.CSS_SELECTOR, "button.copybtn"))

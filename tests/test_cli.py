@@ -363,9 +363,9 @@ def test_the_doctor_finds_versions_that_will_not_do(monkeypatch):
     assert shown.exit_code == 1
     assert found["jax"] == {
         "what": "jax",
-        "found": "0.6.1, which is not >=0.7",
+        "found": "0.6.1, which is not >=0.8",
         "state": "wrong",
-        "advice": "pip install 'jax>=0.7'",
+        "advice": "pip install 'jax>=0.8'",
     }
     assert found["extra tensorboard"]["found"] == "without tensorboardx (1.0, which is not >=2.6)"
     assert found["extra tensorboard"]["state"] == "missing"

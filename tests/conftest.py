@@ -70,10 +70,10 @@ def room_for_programs():
     from cofed._util import machine  # not above: early versions of jaxtyping must see cofed come after this file
 
     yield
-    maps = Path("/proc/self/maps")
-    if next(TESTS_DONE) % 25 or not maps.exists():
+    maps, done = Path("/proc/self/maps"), next(TESTS_DONE)
+    if done % 10 or not maps.exists():
         return
-    if maps.read_bytes().count(b"\n") > MAPS or machine.resident() > BYTES:
+    if machine.resident() > BYTES or (done % 30 == 0 and maps.read_bytes().count(b"\n") > MAPS):
         jax.clear_caches()
         gc.collect()
         machine.settled()

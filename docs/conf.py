@@ -67,6 +67,7 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = "cofed"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["cofed.css"]
 html_show_sourcelink = False
 html_sidebars = {page: [] for page in ("choose", "sharp-edges", "changelog", "commands")}  # no pages below them

@@ -12,7 +12,6 @@ from cofed._util.types import Given
 from cofed.estimators.checks import check_count
 from cofed.sites import AbstractSites, Folds, GivenFolds, GroupFolds, SiteFolds
 from cofed.sites.intake import Clients, FitFeatures, Labels, row_order
-from cofed.sites.memory import MemorySites
 from cofed.sites.row_options import RowOptions
 
 Splits: TypeAlias = Iterable[tuple[np.ndarray, np.ndarray]]
@@ -143,8 +142,4 @@ def with_folds(
     labels = asked.labels[order]
     if given.weight is not None:
         labels = labels[given.weight[order] > 0]
-    assert isinstance(sites, MemorySites)  # of rows that were given
-    if not asked.is_given:  # in the order in which a site that knows its own rows alone meets them
-        parts = np.split(labels, sites.rows.bounds[1:-1])
-        labels = np.concatenate([pd.factorize(own)[0] for own in parts])
-    return sites.with_groups(labels)
+    return sites.with_given_folds(labels) if asked.is_given else sites.with_groups(labels)

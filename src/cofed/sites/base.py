@@ -271,7 +271,7 @@ class AbstractSites(ABC):
         raise QuestionRefused("these sites have no times to an event")
 
     def with_groups(self, group: np.ndarray) -> "AbstractSites":
-        """The same rows with groups, or folds, of their own, where they are in this process.
+        """The same rows in groups, each of which is in one fold, where they are in this process.
 
         Parameters
         ----------
@@ -284,6 +284,21 @@ class AbstractSites(ABC):
             The sites.
         """
         raise QuestionRefused("these sites keep their rows: name the column of the groups instead")
+
+    def with_given_folds(self, fold: np.ndarray) -> "AbstractSites":
+        """The same rows with folds that were given, where they are in this process.
+
+        Parameters
+        ----------
+        fold : array of shape (n,)
+            The fold of every row, in the order of the sites.
+
+        Returns
+        -------
+        AbstractSites
+            The sites.
+        """
+        raise QuestionRefused("these sites keep their rows: give a number of folds instead")
 
     def baseline_hazards(self, coef: np.ndarray, efron: bool) -> dict[str, BaselineHazard]:
         """The baseline hazards of those sites whose rows are in this process, by name; no other site is asked.

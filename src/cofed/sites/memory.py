@@ -10,6 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from jaxtyping import Array, PyTree
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -172,8 +173,13 @@ class MemorySites(AbstractSites):
         return self.with_labels(y)
 
     def with_groups(self, group: np.ndarray) -> "MemorySites":
-        """The same rows with groups, or folds, of their own; what was asked counts on."""
-        return self.with_rows(dataclasses.replace(self.rows, group=group))
+        """The same rows in groups, numbered as each site meets its own; what was asked counts on."""
+        parts = np.split(group, self.rows.bounds[1:-1])
+        return self.with_given_folds(np.concatenate([pd.factorize(own)[0] for own in parts]))
+
+    def with_given_folds(self, fold: np.ndarray) -> "MemorySites":
+        """The same rows with folds that were given; what was asked counts on."""
+        return self.with_rows(dataclasses.replace(self.rows, group=fold))
 
     def with_clusters(self, cluster: np.ndarray) -> "MemorySites":
         """The same rows in groups, each of which is within a site; what was asked counts on."""

@@ -313,6 +313,13 @@ def refuse_times(owner: str, what: str, given: object) -> None:
         raise ValueError(f"{owner}: {what} must be numbers, got {given.dtype}; convert it, such as to days as floats")
 
 
+def refuse_unlike_rows(owner: str, X: Features, what: str, given: Labels | Clients) -> None:
+    """Refuse numbers of rows that are masked, in another order than X, or times."""
+    refuse_masked(owner, what, given)
+    refuse_other_order(owner, X, what, given)
+    refuse_times(owner, what, given)
+
+
 def refuse_missing(owner: str, y: Labels) -> None:
     """None and NA among objects would become NaN, or fail where they are compared."""
     if not is_list(y) or getattr(y, "dtype", np.dtype(object)).kind in "biufcmM":

@@ -7,15 +7,7 @@ from sklearn.base import BaseEstimator
 
 from cofed._util.types import Given
 from cofed.sites.base import AbstractSites
-from cofed.sites.intake import (
-    Clients,
-    FitFeatures,
-    Labels,
-    gather,
-    refuse_masked,
-    refuse_other_order,
-    refuse_times,
-)
+from cofed.sites.intake import Clients, FitFeatures, Labels, gather, refuse_unlike_rows
 from cofed.sites.memory import MemorySites, numbered
 
 FORM = "y must have rows and columns, one for each response (FederatedLasso is for a single one)"
@@ -30,9 +22,7 @@ def gather_responses(
         if not isinstance(X, AbstractSites):
             raise ValueError(f"{owner} requires y to be passed, but the target y is None: {FORM}")
         return gather(estimator, X, y, clients).of_responses()
-    refuse_masked(owner, "y", y)
-    refuse_other_order(owner, X, "y", y)
-    refuse_times(owner, "y", y)
+    refuse_unlike_rows(owner, X, "y", y)
     labels = response_labels(owner, y)
     # Each row's position stands for its labels, and comes back by client.
     sites = gather(estimator, X, np.arange(len(labels)), clients)

@@ -10,15 +10,7 @@ from cofed._util import checks
 from cofed._util.types import Given
 from cofed.federation import Federation
 from cofed.sites.base import AbstractSites
-from cofed.sites.intake import (
-    Clients,
-    Features,
-    FitFeatures,
-    refuse_masked,
-    refuse_other_order,
-    refuse_times,
-    row_order,
-)
+from cofed.sites.intake import Clients, Features, FitFeatures, refuse_unlike_rows, row_order
 from cofed.sites.memory import MemorySites
 
 RowNumbers = Given[npt.ArrayLike | pd.Series | str | None]
@@ -62,9 +54,7 @@ def numbers_of(owner: str, what: str, X: Features, given: RowNumbers) -> np.ndar
         if not isinstance(X, pd.DataFrame) or given not in X.columns:
             raise ValueError(f"{owner}: {what}={given!r} must name a column of a pandas X, or be one number per row")
         given = X[given]
-    refuse_masked(owner, what, given)
-    refuse_other_order(owner, X, what, given)
-    refuse_times(owner, what, given)
+    refuse_unlike_rows(owner, X, what, given)
     try:
         found = np.asarray(given, np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -6,15 +6,7 @@ from sklearn.base import BaseEstimator
 from cofed.federation import Federation
 from cofed.sites.base import AbstractSites
 from cofed.sites.follow_up import survival_labels
-from cofed.sites.intake import (
-    Clients,
-    FitFeatures,
-    Labels,
-    gather,
-    refuse_masked,
-    refuse_other_order,
-    refuse_times,
-)
+from cofed.sites.intake import Clients, FitFeatures, Labels, gather, refuse_unlike_rows
 from cofed.sites.memory import MemorySites
 
 
@@ -25,9 +17,7 @@ def gather_times(estimator: BaseEstimator, X: FitFeatures, y: Labels, clients: C
         raise ValueError(f"{owner}: a Federation has one number for a target; give X, y and clients, or sites")
     if isinstance(X, AbstractSites):
         return gather(estimator, X, y, clients)
-    refuse_masked(owner, "y", y)
-    refuse_other_order(owner, X, "y", y)
-    refuse_times(owner, "y", y)
+    refuse_unlike_rows(owner, X, "y", y)
     labels = survival_labels(owner, y)
     # Each row's position stands for its label, and comes back by client.
     sites = gather(estimator, X, np.arange(len(labels)), clients)

@@ -23,6 +23,7 @@ def small_parts(monkeypatch):
     """Blocks of a few rows and parts of a few samples, as with data that do not fit."""
     monkeypatch.setattr(source, "ROWS", 5)
     monkeypatch.setattr(build, "PART", 200)
+    monkeypatch.setattr(build, "TALLY", 3)
 
 
 def on_disk(df, folder, **options):
@@ -46,7 +47,9 @@ def assert_same_clients(disk, memory):
         np.testing.assert_array_equal(found, np.asarray(wanted)[ids])  # padding too
 
 
-sites = st.sampled_from([["1", "2", "10", "01", "a", "a2", "a10"], [7, 100, 3], [2.5, -1.0], [True, False]])
+sites = st.sampled_from(
+    [["1", "2", "10", "01", "a", "a2", "a10"], [7, 100, 3], [-5, 3, -12, 10], [2.5, -1.0], [True, False]]
+)
 numbers = st.floats(-1e6, 1e6)
 
 

@@ -20,6 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.feather as feather
 from rich.console import Console
@@ -27,11 +28,13 @@ from rich.progress import Progress
 
 from cofed._util import naming
 from cofed._util.files import PRIVATE_FOLDER, private_file, private_folder
+from cofed._util.pandas_types import Series
 from cofed.federation.disk.source import Owners, Source
 
 FORMAT = 1
 PART = 2**26  # bytes of samples that are put in order at a time
 PARTS = 256  # the most files that are open at once
+TALLY = 2**20  # counts of clients that are kept apart until they are added up
 LABELS = 1000  # up to this many different labels are all kept; of more, the extremes
 
 Tell = Callable[[int], object]  # told how many rows were done
@@ -39,12 +42,24 @@ Tell = Callable[[int], object]  # told how many rows were done
 
 @dataclasses.dataclass(frozen=True)
 class Census:
-    """All clients, in the natural order of their names; a client's place in it is its id."""
+    """All clients, in the natural order of their names; a client's place in it is its id.
 
-    ids: dict[str, int]
-    names: list[str]
+    Names that are whole numbers stay numbers, as ten million texts take gigabytes.
+    """
+
+    names: pd.Index
     offsets: np.ndarray  # where each client's samples begin, and, last, where all end
     grouped: bool  # whether every client's rows follow one another in the source
+
+    def ids(self, names: pd.Index) -> np.ndarray:
+        """The ids of these clients."""
+        if self.names.is_monotonic_increasing:  # a search needs no table of all names
+            return self.names.searchsorted(names)
+        return self.names.get_indexer(names)
+
+    def texts(self) -> pa.Array:
+        """The names as text."""
+        return pa.array(self.names).cast(pa.large_string())
 
 
 def build(source: Source, folder: Path, progress: bool | None = None) -> None:
@@ -57,7 +72,7 @@ def build(source: Source, folder: Path, progress: bool | None = None) -> None:
         check_room(place, rows * source.record.itemsize * (1 if census.grouped else 2))
         labels = put(source, census, place, tell)
         np.save(private_file(place / "offsets.npy"), census.offsets)
-        names = pa.table({"client": pa.array(census.names, pa.large_string())})
+        names = pa.table({"client": census.texts()})
         feather.write_feather(names, str(private_file(place / "names.arrow")))
         meta = {
             "format": FORMAT,
@@ -77,27 +92,38 @@ def build(source: Source, folder: Path, progress: bool | None = None) -> None:
 
 def count(source: Source, rows: int, tell: Tell) -> Census:
     """The first pass: every client's samples, counted."""
-    codes: dict[str, int] = {}
-    counts, runs, last, missing = np.zeros(1024, np.int64), 0, -1, 0
+    sizes, tallies, waiting, runs, last, missing = None, [], 0, 0, None, 0
     for block in source.blocks([source.client]):
         owners = Owners.of(block.column(0))
         missing += owners.missing
         tell(block.num_rows)
         if missing or not block.num_rows:
             continue
-        known = np.array([codes.setdefault(name, len(codes)) for name in owners.names])
-        if len(codes) > len(counts):
-            counts = np.concatenate([counts, np.zeros(len(codes), np.int64)])
-        counts[known] += np.bincount(owners.codes, minlength=len(known))
-        whose = known[owners.codes]
-        runs += int((whose[0] != last) + (np.diff(whose) != 0).sum())
-        last = whose[-1]
+        tallies.append(pd.Series(np.bincount(owners.codes, minlength=len(owners.names)), owners.names))
+        runs += int(owners.name(0) != last) + int((np.diff(owners.codes) != 0).sum())
+        last = owners.name(-1)
+        waiting += len(owners.names)
+        if waiting > max(TALLY, 0 if sizes is None else len(sizes)):
+            sizes, tallies, waiting = together(sizes, tallies), [], 0
     if missing:
         raise ValueError(f"column {source.client!r} names the client, but {missing} of {rows} rows have no value there")
-    names = sorted(codes, key=naming.natural)
-    sizes = counts[[codes[name] for name in names]]
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    return Census({name: i for i, name in enumerate(names)}, names, offsets, runs == len(names))
+    sizes = natural_order(together(sizes, tallies))
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes.to_numpy())])
+    return Census(sizes.index, offsets, runs == len(sizes))
+
+
+def together(sizes: Series | None, tallies: list[Series]) -> Series:
+    """The samples of each client, of what was counted before and of what has come since."""
+    return pd.concat([*([] if sizes is None else [sizes]), *tallies]).groupby(level=0, sort=False).sum()
+
+
+def natural_order(sizes: Series) -> Series:
+    """The clients in the natural order of their names, which is that of the numbers where none is below 0."""
+    names = sizes.index
+    if names.dtype.kind in "iu" and names.min() >= 0:
+        return sizes.sort_index()
+    texts = [str(name) for name in names]
+    return sizes.iloc[sorted(range(len(texts)), key=lambda i: naming.natural(texts[i]))]
 
 
 def put(source: Source, census: Census, place: Path, tell: Tell) -> np.ndarray:
@@ -114,7 +140,7 @@ def put(source: Source, census: Census, place: Path, tell: Tell) -> np.ndarray:
                 owners = Owners.of(block.column(block.num_columns - 1))
                 samples = source.samples(block, owners)
                 labels.add(samples["y"])
-                whose = np.array([census.ids[name] for name in owners.names])[owners.codes]
+                whose = census.ids(owners.names)[owners.codes]
                 if (np.diff(whose) < 0).any():
                     order = np.argsort(whose, kind="stable")
                     whose, samples = whose[order], samples[order]

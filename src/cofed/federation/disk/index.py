@@ -13,6 +13,7 @@ import functools
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, SupportsIndex, overload
@@ -111,26 +112,48 @@ class Index:
     def gather(self, first: np.ndarray, rows: np.ndarray, room: np.ndarray | None = None) -> np.ndarray:
         """Runs of samples, one after another.
 
-        They are read, not memory-mapped, so that no page of the file counts as the process's memory. All are announced
-        before the first is read, so that a cold disk can work on many at a time.
+        They are read, not memory-mapped, so that no page of the file counts as the process's memory. What is not at
+        once there is announced before any of it is waited for, so that a cold disk can work on many runs at a time.
         """
-        total = int(rows.sum())
-        samples = np.empty(total, self.record) if room is None else room[:total]
-        view, at, size = memoryview(samples.view(np.uint8)), 0, self.record.itemsize  # type: ignore[arg-type]
-        pieces = list(zip((self.start + first * size).tolist(), (rows * size).tolist(), strict=True))
-        file = os.open(self.folder / "samples.npy", os.O_RDONLY)
-        try:
-            if hasattr(os, "posix_fadvise"):
-                for where, length in pieces:
-                    os.posix_fadvise(file, where, length, os.POSIX_FADV_WILLNEED)
-            for where, length in pieces:
-                done = os.preadv(file, [view[at : at + length]], where)
-                while done < length:  # the system may give fewer at a time
-                    more = os.preadv(file, [view[at + done : at + length]], where + done)
-                    if more == 0:
-                        raise ValueError(f"the index {self.folder} ends early: delete this folder to build it again")
-                    done += more
+        size = self.record.itemsize
+        samples = np.empty(int(rows.sum()), self.record) if room is None else room[: int(rows.sum())]
+        view, at, waiting = memoryview(samples.view(np.uint8)), 0, []  # type: ignore[arg-type]
+        with open(self.folder / "samples.npy", "rb", buffering=0) as opened:
+            file = opened.fileno()
+            for where, length in zip((self.start + first * size).tolist(), (rows * size).tolist(), strict=True):
+                piece = view[at : at + length]
+                done = read_cached(file, piece, where)
+                if done < length:
+                    announce(file, where + done, length - done)
+                    waiting.append((piece[done:], where + done))
                 at += length
-        finally:
-            os.close(file)
+            for piece, where in waiting:
+                while piece:  # the system may give fewer bytes at a time
+                    done = os.preadv(file, [piece], where)
+                    if done == 0:
+                        raise ValueError(f"the index {self.folder} ends early: delete this folder to build it again")
+                    piece, where = piece[done:], where + done
         return samples
+
+
+if sys.platform == "linux":
+
+    def read_cached(file: int, piece: memoryview, where: int) -> int:
+        """Read what lies in the page cache, without waiting for the disk; the number of bytes."""
+        try:
+            return os.preadv(file, [piece], where, os.RWF_NOWAIT)
+        except OSError:  # nothing is there, or this file system cannot tell
+            return 0
+
+    def announce(file: int, where: int, length: int) -> None:
+        """Let the system read this part of a file ahead."""
+        os.posix_fadvise(file, where, length, os.POSIX_FADV_WILLNEED)
+
+else:
+
+    def read_cached(file: int, piece: memoryview, where: int) -> int:
+        """Only Linux tells what lies in the page cache."""
+        return 0
+
+    def announce(file: int, where: int, length: int) -> None:
+        """Only Linux is told."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as pads
 
@@ -81,7 +82,7 @@ class Source:
 class Owners:
     """The clients that the rows of a block belong to: their names, and which of them each row has."""
 
-    names: list[str]
+    names: pd.Index  # whole numbers as they are, anything else as text
     codes: np.ndarray
     missing: int  # rows without a client
 
@@ -95,11 +96,13 @@ class Owners:
         gaps = values.isna().to_numpy()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         missing = int((codes < 0).sum() + np.isin(codes, np.flatnonzero(gaps)).sum())
-        return cls([str(value) for value in values], codes, missing)
+        whole = pa.types.is_integer(column.type)
+        names = pd.Index(values) if whole else pd.Index([str(value) for value in values], dtype=object)
+        return cls(names, codes, missing)
 
     def name(self, row: int) -> str:
         """The client that a row belongs to."""
-        return self.names[self.codes[row]]
+        return str(self.names[self.codes[row]])
 
 
 def number(column: Hashable, kind: pa.DataType) -> np.dtype:

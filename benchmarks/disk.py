@@ -1,8 +1,8 @@
 """Clients on disk against clients in memory: rounds per second, peak memory, seconds to build the index, as JSON.
 
-    python -m benchmarks.disk [--folder DIR] [--clients N] [--rounds R] [--keep]
+    python -m benchmarks.disk [--folder DIR] [--clients N] [--samples S] [--rounds R] [--keep]
 
-The job: sparse linear regression, clients of 20 samples x 50 features (float32), 100 clients per round, one local epoch
+The job: sparse linear regression, clients of S = 20 samples x 50 features (float32), 100 clients per round, one local epoch
 of batch 10, FedDualAvg. It runs on N = 1,000,000 clients on disk, on 10,000 on disk and on the same 10,000 in memory,
 each in a process of its own (so that the peak memory is its own), and Scaffold, which keeps a vector per client, on
 disk too. The files (about 4 GB of parquet, as much of index) are written into a temporary folder (in DIR) and removed.
@@ -21,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 
-SAMPLES, D, PER_ROUND, BATCH, SMALL = 20, 50, 100, 10, 10_000
+D, PER_ROUND, BATCH, SMALL = 50, 100, 10, 10_000
 GROUP = 5_000  # clients that are written at a time
 COLUMNS = [f"x{j}" for j in range(D)]
 
 
-def write(path, clients):
+def write(path, clients, samples):
     """The table of so many clients, a few at a time; the same numbers for the same client however many there are."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -38,9 +38,9 @@ def write(path, clients):
             rng = np.random.default_rng([0, first])
             count = min(GROUP, clients - first)
             centre = 0.3 * rng.standard_normal((count, 1, D), np.float32)
-            X = (centre + rng.standard_normal((count, SAMPLES, D), np.float32)).reshape(-1, D)
+            X = (centre + rng.standard_normal((count, samples, D), np.float32)).reshape(-1, D)
             y = X @ truth + rng.standard_normal(len(X), np.float32)
-            who = np.repeat(np.arange(first, first + count, dtype=np.int32), SAMPLES)
+            who = np.repeat(np.arange(first, first + count, dtype=np.int32), samples)
             writer.write_table(pa.table([who, *np.ascontiguousarray(X.T), y], schema=schema))
 
 
@@ -97,12 +97,12 @@ def in_a_process(task, path, rounds):
     return json.loads(told.stdout)
 
 
-def compare(folder, clients, rounds):
+def compare(folder, clients, samples, rounds):
     """All measurements, and the figures that they are for."""
-    large, small = folder / f"clients-{clients}.parquet", folder / f"clients-{SMALL}.parquet"
+    large, small = (folder / f"clients-{count}-{samples}.parquet" for count in (clients, SMALL))
     for path, count in ((large, clients), (small, SMALL)):
         if not path.exists():
-            write(path, count)
+            write(path, count, samples)
     index = in_a_process("index", large, rounds)
     in_a_process("index", small, rounds)
     memory = in_a_process("memory", small, rounds)
@@ -112,7 +112,7 @@ def compare(folder, clients, rounds):
     )
     rate = lambda found: found["rounds_per_second"]  # noqa: E731
     return {
-        "job": f"{clients} clients of {SAMPLES} x {D}, {PER_ROUND} per round, an epoch of batch {BATCH}, float32",
+        "job": f"{clients} clients of {samples} x {D}, {PER_ROUND} per round, an epoch of batch {BATCH}, float32",
         "peak_memory_gb": many["peak_memory_gb"],
         "peak_memory_gb_with_state": state["peak_memory_gb"],
         "slower_than_10000_in_memory": round(rate(memory) / rate(many), 2),
@@ -128,6 +128,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", help="where the files go (default: a temporary folder)")
     parser.add_argument("--clients", type=int, default=1_000_000, help="clients of the large federation")
+    parser.add_argument("--samples", type=int, default=20, help="samples of each client")
     parser.add_argument("--rounds", type=int, default=2000, help="rounds of each run")
     parser.add_argument("--keep", action="store_true", help="keep the files in DIR, and use those that are there")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -137,7 +138,7 @@ def main():
         return
     folder = Path(tempfile.mkdtemp(prefix="cofed-disk-", dir=asked.folder)) if not asked.keep else Path(asked.folder)
     try:
-        print(json.dumps(compare(folder, asked.clients, asked.rounds)), flush=True)
+        print(json.dumps(compare(folder, asked.clients, asked.samples, asked.rounds)), flush=True)
     finally:
         if not asked.keep:
             shutil.rmtree(folder)

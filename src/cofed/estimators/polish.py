@@ -122,9 +122,10 @@ def settle(model: QuadraticModel, z: Vector, moving: Vector) -> tuple[Vector, Ve
 def direction(M: Vector, pull: Vector, noise: Vector) -> tuple[Vector, bool]:
     """M^{-1} pull; where pull is along a direction without curvature, that direction, which has no end."""
     values, vectors = np.linalg.eigh(M)
-    flat = values <= 4 * EPS * values.size * np.abs(values).max(initial=0)
+    rounding = 4 * EPS * values.size  # of the decomposition, relative to the largest entry
+    flat = values <= rounding * np.abs(values).max(initial=0)
     along = vectors.T @ pull
     slide = vectors[:, flat] @ along[flat]
-    if np.any(np.abs(slide) > noise):
+    if np.any(np.abs(slide) > np.maximum(noise, rounding * np.abs(pull).max(initial=0))):
         return slide, True
     return vectors[:, ~flat] @ (along[~flat] / values[~flat]), False

@@ -120,6 +120,21 @@ def test_the_other_selections():
         FederatedLassoCV(criterion="best").fit(X, y)
 
 
+def test_nothing_is_left_of_an_earlier_fit():
+    X, y, site = hospitals.linear()[0], hospitals.linear()[1], hospitals.SITES
+    again = FederatedElasticNetCV(l1_ratio=[0.5, 1.0], n_alphas=4, cv=3).fit(X, y, clients=site)
+    again.infer(X, y, clients=site)
+    again.set_params(criterion="bic", l1_ratio=1.0).fit(X, y, clients=site)
+    fresh = FederatedElasticNetCV(criterion="bic", l1_ratio=1.0, n_alphas=4, cv=3).fit(X, y, clients=site)
+    assert set(vars(again)) == set(vars(fresh))
+    assert again.summary() == fresh.summary()  # no intervals of another model
+    with pytest.raises(ValueError, match="no cross-validation to draw"):
+        again.plot()
+    own = FederatedLasso(0.1, site_effects="fixed").fit(X, y, clients=site)
+    own.set_params(site_effects="none").fit(X, y, clients=site)
+    assert "site_effects_" not in vars(own)
+
+
 def test_deviances_are_scikit_learns():
     from sklearn.metrics import log_loss, mean_poisson_deviance, mean_squared_error
 

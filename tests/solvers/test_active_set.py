@@ -56,6 +56,13 @@ def test_directions_without_curvature_are_followed_to_a_kink():
     np.testing.assert_allclose(minimise(q, np.array([0.0, 1.5])), [2.0, 0.0], atol=1e-9)
 
 
+def test_what_bends_nowhere_is_no_endless_search():
+    """As where all residuals are on the straight parts of Huber's loss."""
+    for g in (np.array([-3.0, 0.5]), np.array([0.5, -0.2])):
+        q = ElasticQuadratic(np.zeros((2, 2)), g, np.zeros(2), np.array([0.0, 1.0]), np.zeros(2))
+        assert np.isfinite(minimise(q, np.zeros(2))).all()
+
+
 @settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 10**6), ridge=st.sampled_from([0.0, 0.3]), free=st.booleans(), many=st.booleans())
 def test_coordinate_descent_gives_a_good_guess_from_any(seed, ridge, free, many):

@@ -83,6 +83,14 @@ def test_bins_ranks_and_splines_are_those_of_the_pooled_rows():
         FederatedSplineTransformer(5).fit(X, clients=CLIENTS)
 
 
+def test_rows_of_a_frequent_value_have_its_rank():
+    X = np.random.default_rng(0).normal(size=(300, 1))
+    X[:90] = 0.123456  # 0.3 and 0.7 parts of it do not add up to it
+    ours = FederatedQuantileTransformer(n_quantiles=100).fit(X, clients=np.arange(300) % 3)
+    theirs = QuantileTransformer(n_quantiles=100, subsample=None).fit(X)
+    np.testing.assert_allclose(ours.transform(X), theirs.transform(X), rtol=0, atol=1e-5)
+
+
 def test_in_a_pipeline_with_names():
     X = pd.DataFrame(numbers(1)[:, :3], columns=["age", "dose", "visits"])
     y = np.log1p(X.dose) + X.age / 10

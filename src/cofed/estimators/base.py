@@ -116,7 +116,6 @@ class FederatedLinearModel(SparseTaker):
         if vars(self).get("privacy") is not None:
             return self._fit_privately(sites)
         problem, answer = self._settled(self._standardized(sites), self._solve, SETTLED)
-        fitted_state.forget_inference(self)
         answer.warn()
         self._set_fitted(problem, answer)
         self._remember(X, problem)
@@ -369,7 +368,7 @@ class FederatedLinearModel(SparseTaker):
 
     def _set_fitted(self, problem: StandardizedProblem, answer: CertifiedFit) -> None:
         """Set the fitted attributes."""
-        self.__dict__.pop("privacy_", None)  # of an earlier fit
+        fitted_state.forget_earlier_fit(self)
         own = None
         if self._has_site_effects:
             own, self.site_effects_ = site_effects(problem, answer.w)

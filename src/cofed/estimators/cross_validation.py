@@ -39,6 +39,8 @@ from cofed.sites.row_options import RowNumbers, RowOptions, row_options
 
 FOLDED = ("min", "1se")  # the criteria that need folds
 CRITERIA = (*FOLDED, "aic", "bic")
+OF_RATIO = ("alphas_", "path_", "cv_mean_", "cv_se_", "cv_bound_", "_curves")  # what a fit finds for each l1_ratio
+OF_CHOICE = ("alpha_min_", "alpha_1se_", "curves_", "l1_ratio_", "l1_ratios_", "ratio_scores_")
 
 Model = TypeVar("Model", bound="CrossValidated")
 
@@ -133,6 +135,8 @@ class CrossValidated(FederatedLinearModel):
             The fitted estimator.
         """
         sites, folds = self._with_folds(row_options(type(self).__name__, X, sample_weight, offset), y, clients)
+        for name in (*OF_RATIO, *OF_CHOICE):  # of an earlier fit, which may have had other folds, or none
+            vars(self).pop(name, None)
         if vars(self).get("privacy") is not None:
             return self._fit_privately(sites)
         self._remember(X, self._select(sites, folds))
@@ -242,7 +246,7 @@ class CrossValidated(FederatedLinearModel):
         best = int(np.argmin(least))
         if tried[best] is self:
             return best
-        known = ("l1_ratio_", "alphas_", "path_", "cv_mean_", "cv_se_", "cv_bound_", "_curves")
+        known = ("l1_ratio_", *OF_RATIO)
         for name in known:
             vars(self).pop(name, None)
         vars(self).update({name: value for name, value in vars(tried[best]).items() if name in known})

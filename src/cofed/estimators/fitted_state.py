@@ -38,6 +38,13 @@ def forget_inference(model: BaseEstimator) -> None:
         vars(model).pop(name, None)
 
 
+def forget_earlier_fit(model: BaseEstimator) -> None:
+    """What not every fit sets anew."""
+    forget_inference(model)
+    for name in ("privacy_", "site_effects_"):
+        vars(model).pop(name, None)
+
+
 def same_columns(one: Design | None, other: Design | None) -> bool:
     """Whether two designs of the same sites have the same columns for weights, offsets and clusters."""
     if one is None or other is None:

@@ -22,6 +22,7 @@ SWEEPS = 2000  # of coordinate descent
 FEW, MOST = 20, 200  # steps from a guess, and from an answer to nearly the same problem
 FARTHEST = 1e100  # coordinates: products of larger ones overflow
 LIFT = 1e-11  # of the diagonal, for what has no curvature; later steps make up for it
+FLAT = 1e-200  # the least of it, where nothing has any: steps are farther than FARTHEST then, and still numbers
 
 
 class ElasticQuadratic(NamedTuple):
@@ -72,6 +73,8 @@ def by_coordinates(q: ElasticQuadratic, z: Vector) -> Vector:
     It is given products alone: its one row of features is not read.
     """
     kinked = q.l1 > 0
+    if not (q.H.any() or q.ridge.any()):  # nothing bends, and a pull goes to infinity
+        return z
     own, free = np.flatnonzero(kinked), np.flatnonzero(~kinked)
     unit = q.l1[own]
     ridges = q.ridge[own] / unit**2
@@ -108,7 +111,7 @@ def free_only(q: ElasticQuadratic, kinked: np.ndarray) -> Vector:
     """The minimiser where all coordinates with a kink are zero."""
     z, free = np.zeros_like(q.x), np.flatnonzero(~kinked)
     z[free] = solve(block(q.H, free), q.ridge[free], -q.slope(z)[free])
-    return z
+    return z if np.abs(z).max(initial=0) < FARTHEST else np.zeros_like(z)
 
 
 def descended(q: ElasticQuadratic, z: Vector, most: int) -> tuple[Vector, bool]:
@@ -163,7 +166,7 @@ def solve(M: np.ndarray, ridge: Vector, b: Vector) -> Vector:
         return b
     diagonal = M.reshape(-1)[:: len(b) + 1]
     diagonal += ridge
-    lift = LIFT * np.maximum(diagonal, 1e-8 * max(float(diagonal.max()), np.finfo(float).tiny))
+    lift = np.maximum(LIFT * np.maximum(diagonal, 1e-8 * float(diagonal.max())), FLAT)
     while True:
         diagonal += lift
         _, found, failed = dposv(M.T, b, lower=1)  # symmetric, and in LAPACK's own order when transposed
@@ -194,4 +197,5 @@ def advanced(q: ElasticQuadratic, z: Vector, active: Vector, step: Vector, pull:
         moved[active[crossing[first]]] = 0.0
     else:
         moved[active] = own + lowest * step
-    return clipped if q.value(clipped) < q.value(moved) else moved
+    with np.errstate(over="ignore", invalid="ignore"):  # of a step that is too long: see FARTHEST
+        return clipped if q.value(clipped) < q.value(moved) else moved

@@ -166,8 +166,17 @@ def fine_edges(low: float, high: float, whole: bool) -> np.ndarray:
 
 
 def quantiles(sites: AbstractSites, columns: ColumnSpread, wanted: Sequence[Wanted], tol: float) -> np.ndarray:
-    """These quantiles of every column."""
+    """These quantiles of every column: between two values that are the same, that value to the last bit."""
     ranks = sorted({rank for one in wanted for rank in (one.low, one.high)})
     values = values_by_rank(sites, columns, ranks, tol)
     place = {rank: i for i, rank in enumerate(ranks)}
-    return np.array([(1 - w.share) * values[place[w.low]] + w.share * values[place[w.high]] for w in wanted])
+    return np.array([between(values[place[w.low]], values[place[w.high]], w.share) for w in wanted])
+
+
+def between(low: np.ndarray, high: np.ndarray, share: float) -> np.ndarray:
+    """A number between two, reckoned from the nearer one, so that rounding leaves it between them.
+
+    >>> float(between(np.array(0.123456), np.array(0.123456), 0.7))
+    0.123456
+    """
+    return low + share * (high - low) if share < 0.5 else high - (1 - share) * (high - low)

@@ -113,6 +113,24 @@ def test_without_a_penalty_it_is_statsmodels_with_its_intervals(name):
     np.testing.assert_allclose(robust["se"], hc0 * np.sqrt(N / (N - 4)), rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["huber", pytest.param("quantile", marks=pytest.mark.slow)])
+def test_information_criteria_do_not_depend_on_the_units_of_labels(name):
+    large = {"huber": cofed.Huber(1200.0), "quantile": cofed.SmoothQuantile(0.7, 400.0)}[name]
+    alphas = np.array([1.0, 0.3, 0.1]) * ALPHAS[name]
+    small = FederatedGLM(FAMILIES[name][0]).path(X, WILD, SITES, alphas=alphas)
+    grown = FederatedGLM(large).path(X, 1000 * WILD, SITES, alphas=alphas * (1000 if name == "huber" else 1))
+    for kind in ("aic", "bic"):
+        np.testing.assert_allclose(np.diff(grown.criterion(kind)), np.diff(small.criterion(kind)), rtol=1e-6)
+    # As of numbers with a normal distribution, or Laplace's, whose scale is not known.
+    likelihood = {"huber": N, "quantile": 2 * N}[name] * np.log(small.deviance)
+    np.testing.assert_allclose(small.criterion("aic"), likelihood + 2 * small.nonzero)
+
+
+def test_information_criteria_know_no_dispersion():
+    path = FederatedGLM(cofed.Gamma()).path(X, AMOUNTS, SITES, alphas=[0.1, 0.05])
+    np.testing.assert_allclose(path.criterion("bic"), N * np.log(path.deviance) + np.log(N) * path.nonzero)
+
+
 def test_robust_losses_have_the_least_loss_and_robust_intervals():
     for loss in (cofed.Huber(1.2), cofed.SmoothQuantile(0.7, 0.4)):
         model = FederatedGLM(loss, alpha=0.0, exclude=[3, 4, 5]).fit(X, WILD, clients=SITES)

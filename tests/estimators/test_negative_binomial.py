@@ -130,5 +130,8 @@ def test_bad_input_and_counts_like_poissons_get_a_sentence():
     even = np.where(np.arange(N) % 2 == 0, 3.0, 4.0)  # less than Poisson's variance
     with pytest.warns(ConvergenceWarning, match=r"vary no more than Poisson's do.* take FederatedPoisson"):
         model = FederatedGLM(cofed.NegativeBinomial(), alpha=0.1).fit(X, even, clients=SITES)
+    with pytest.warns(ConvergenceWarning, match="vary no more than Poisson's do"):  # nor where all are the same
+        same = FederatedGLM(cofed.NegativeBinomial()).fit(X, np.full(len(X), 3.0))
+    assert same.intercept_ == pytest.approx(np.log(3))
     poisson = FederatedGLM(cofed.Poisson(), alpha=0.1).fit(X, even, clients=SITES)
     np.testing.assert_allclose(model.predict(X), poisson.predict(X), rtol=1e-4)

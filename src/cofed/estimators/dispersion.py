@@ -154,6 +154,7 @@ def warn_of_poisson(problem: StandardizedProblem) -> None:
 def first_theta(problem: StandardizedProblem) -> float:
     """The likeliest theta of the model without features, begun from the counts' mean and variance."""
     found = problem.survey.label_moments
-    excess = max(found.var - found.mean, 1e-3 * found.var)
+    least = found.mean**2 / (LARGEST * max(found.mean, 1.0))  # where all counts are the same
+    excess = max(found.var - found.mean, 1e-3 * found.var, least)
     begin = float(np.log(found.mean**2 / excess))
     return float(np.exp(likeliest(problem, problem.start, begin, WIDEST)))

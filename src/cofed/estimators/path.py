@@ -148,7 +148,7 @@ def collect(
 ) -> RegularizationPath:
     """The answers as a path."""
     coefs, intercepts = shown_models(estimator, problem, [answer.w for answer in answers])
-    size = problem.units.objective
+    size, loss = problem.units.objective, problem.loss.of_rows
     return RegularizationPath(
         alphas=np.asarray(alphas, float),
         coefs=coefs,
@@ -161,7 +161,8 @@ def collect(
         n=problem.n,
         n_rounds=problem.n_rounds,
         bytes=problem.bytes,
-        gaussian=problem.loss.of_rows.quadratic,
+        gaussian=loss.location or loss.estimates_dispersion,
+        absolute=loss.absolute,
         feature_names=tuple(feature_names(estimator)),
         weight=problem.weight if problem.sites.has_weights else None,
         has_offset=problem.sites.has_offsets,

@@ -40,13 +40,16 @@ class RegularizationPath:
     n_rounds, bytes : int
         What was exchanged.
     gaussian : bool
-        Whether the loss is squared, with an unknown variance.
+        Whether the labels vary by a number that is not known: the variance beside a squared or Huber's loss, the
+        dispersion beside those of `Gamma` and `Tweedie`.
     feature_names : tuple of str
         The features' names.
     weight : float or None
         What the rows count, all together, where they have weights.
     has_offset : bool
         Whether the rows had offsets, which predictions then need.
+    absolute : bool
+        Whether the loss grows as errors do, and not as their squares: that of quantiles.
 
     Examples
     --------
@@ -72,9 +75,13 @@ class RegularizationPath:
     feature_names: tuple[str, ...]
     weight: float | None = None
     has_offset: bool = False
+    absolute: bool = False
 
     def criterion(self, kind: str) -> np.ndarray:
         """An information criterion of every model, with the number of non-zero coefficients as degrees of freedom.
+
+        Where the labels vary by a number that is not known, the number of rows times the logarithm of the mean deviance
+        stands for the deviance, twice of quantiles, whose loss is Laplace's likelihood.
 
         Parameters
         ----------
@@ -88,6 +95,7 @@ class RegularizationPath:
         """
         total = self.n if self.weight is None else self.weight
         numbers = self.n * (self.coefs.shape[1] if self.coefs.ndim == 3 else 1)  # of several responses, all of them
+        numbers *= 2 if self.absolute else 1
         fit = numbers * np.log(np.maximum(self.deviance, 1e-300)) if self.gaussian else total * self.deviance
         return fit + {"aic": 2.0, "bic": np.log(self.n)}[kind] * self.nonzero
 

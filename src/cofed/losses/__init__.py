@@ -6,9 +6,10 @@ many outputs the model needs, when a prediction counts as correct, and the mathe
 its fit.
 """
 
-from cofed.losses.base import AbstractLoss, DualRoom, Label, Prediction
+from cofed.losses.base import AbstractLoss, Label, Prediction
 from cofed.losses.cox import AbstractPartialLikelihood, Breslow, Efron
 from cofed.losses.deviance import Deviance
+from cofed.losses.dual_room import DualRoom
 from cofed.losses.function import FunctionLoss
 from cofed.losses.huber import Huber
 from cofed.losses.label_units import LabelMoments, LabelUnits

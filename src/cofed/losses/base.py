@@ -2,37 +2,20 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Num, Scalar
+from jaxtyping import Array, Float, Num, Scalar
 
 from cofed._util.types import Given, Hyperparameter
+from cofed.losses.dual_room import DualRoom
 from cofed.losses.label_units import LabelMoments, LabelUnits
 
 Prediction = Float[Array, "..."]
 Label = Num[Array, "..."]
-
-
-class DualRoom(NamedTuple):
-    """How slopes of a loss may be moved; see `AbstractLoss.dual_room`.
-
-    Parameters
-    ----------
-    growth : scalar
-        The conjugate grows by at most its first-order change plus growth * f''(z) e^2 / 2.
-    shrink : scalar
-        Times the moved slopes, and all of them are in the conjugate's domain.
-    known : scalar
-        Whether that holds for so large a move.
-    """
-
-    growth: Scalar
-    shrink: Scalar
-    known: Bool[Array, ""]
 
 
 class AbstractLoss(eqx.Module):
@@ -50,6 +33,8 @@ class AbstractLoss(eqx.Module):
         Whether the loss is c (prediction - y)^2 / 2, so that its Hessian is the same everywhere.
     location : bool
         Whether the loss is of prediction - y alone, so that an offset may be taken off the label.
+    absolute : bool
+        Whether it grows as |prediction - y| does, and not as its square.
     rowwise : bool
         Whether the loss of many rows is the sum of theirs. One that is not is the loss of all rows of a site, and does
         not change where all predictions there change by a constant.
@@ -95,6 +80,7 @@ class AbstractLoss(eqx.Module):
     likelihood: ClassVar[bool] = False
     quadratic: ClassVar[bool] = False
     location: ClassVar[bool] = False
+    absolute: ClassVar[bool] = False
     rowwise: ClassVar[bool] = True
     of_times: ClassVar[bool] = False
     any_shift: ClassVar[bool] = False

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 from jaxtyping import Scalar
 
 from cofed._util.types import Hyperparameter
-from cofed.losses.base import AbstractLoss, DualRoom, Label, Prediction
+from cofed.losses.base import AbstractLoss, Label, Prediction
+from cofed.losses.dual_room import DualRoom
 
 
 class Deviance(AbstractLoss):

@@ -9,7 +9,8 @@ from jaxtyping import Scalar
 
 from cofed._util.scalars import number, require_positive
 from cofed._util.types import Hyperparameter
-from cofed.losses.base import AbstractLoss, DualRoom, Label, Prediction
+from cofed.losses.base import AbstractLoss, Label, Prediction
+from cofed.losses.dual_room import DualRoom
 from cofed.losses.label_units import LabelMoments, LabelUnits, standard_units
 
 

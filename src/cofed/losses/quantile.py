@@ -43,6 +43,7 @@ class SmoothQuantile(AbstractLoss):
 
     elementwise: ClassVar[bool] = True
     location: ClassVar[bool] = True
+    absolute: ClassVar[bool] = True
     attains_zero: ClassVar[bool] = True
     advice: ClassVar[str] = "A larger width may help."
 

@@ -66,7 +66,7 @@ TABLE = {
     "FedDR": Row(cofed.FedDR(0.02, 0.5, 0.9), cofed.FedDR(0.01, 0.4, 1.1)),
     "FedADMM": Row(cofed.FedADMM(0.02, 0.5), cofed.FedADMM(0.01, 0.4)),
     "FedProx": Row(cofed.FedProx(0.3, 0.02, 4.0), cofed.FedProx(0.5, 0.01, 1.0)),
-    "FedFISTA": Row(cofed.FedFISTA(9.0), cofed.FedFISTA(5.0), scalars=(0, 1)),
+    "FedFISTA": Row(cofed.FedFISTA(9.0), cofed.FedFISTA(5.0), scalars=(0, 1), everyone=True),
     "Compressed, top-k": Row(
         cofed.Compressed(cofed.FedDualAvg(0.02, 1.3), cofed.TopK(0.5)),
         cofed.Compressed(cofed.FedDualAvg(0.01, 0.7), cofed.TopK(0.5)),
@@ -121,7 +121,7 @@ TABLE = {
         network=False,
         up_bytes=6 * 8 + 8 + 11 * (8 + 1),  # of 21 numbers of a triangle
     ),
-    "FedNewton": Row(cofed.FedNewton(0.8), cofed.FedNewton(0.6), scalars=(0, 1 + 21), network=False),
+    "FedNewton": Row(*(cofed.FedNewton(0.8), cofed.FedNewton(0.6)), scalars=(0, 1 + 21), network=False, everyone=True),
 }
 # PureLocal is FedProx with strength 0, Alternative trains others: test_fedprox.py and test_alternative.py have both.
 ELSEWHERE = {"PureLocal", "Alternative", "PrivateRows"}

@@ -157,6 +157,10 @@ def test_another_number_of_the_clock_compiles_nothing(monkeypatch):
             "ProxSkip needs every client",
         ),
         (
+            {"clock": UNEVEN, "algorithm": cofed.FastFedDA(0.1, 20.0), "clients_per_round": 2},
+            "FastFedDA numbers its steps over all rounds, and a late update",
+        ),
+        (
             {"clock": UNEVEN, "algorithm": cofed.FedDR(0.02, 0.3), "clients_per_round": 2},
             "staleness=0.5 counts late updates less, .*; what clients of FedDR keep .* give the clock staleness=0",
         ),

@@ -161,6 +161,27 @@ def test_those_that_are_away_send_nothing_keep_what_they_have_and_end_no_run():
     assert abs(dropped.mean() - 2.5) < 5 * np.sqrt(5 / 4 / 200)
 
 
+@pytest.mark.parametrize(
+    "method",
+    [
+        cofed.FastFedDA(0.1, 20.0),
+        cofed.CFedDA(0.1, 20.0),
+        cofed.Scheduled(cofed.FedDualAvg(0.02), {name: lambda r: 1 / (1 + r) for name in ("client_lr", "server_lr")}),
+    ],
+    ids=["FastFedDA", "CFedDA", "Scheduled"],
+)
+def test_a_round_without_anybody_is_no_step_of_a_method_that_counts_them(method):
+    """Else the clients' steps would have other numbers than the server's: FastFedDA ended 0.86 from the optimum."""
+
+    class EverySecond(Everybody):
+        def draw(self, key, round, clients):
+            return Draw(jnp.arange(clients, dtype=jnp.int32), jnp.full(clients, round % 2 == 1))
+
+    options = {"problem": worlds.problem(cofed.L1(0.1)), "batch_size": None}
+    half, whole = go(EverySecond(), method, rounds=8, **options), go(None, method, rounds=4, **options)
+    np.testing.assert_allclose(half.model.coef, whole.model.coef, rtol=1e-12)
+
+
 def test_another_number_compiles_nothing():
     from cofed.engine.chunk_loop import run_chunk
 

@@ -9,7 +9,8 @@ Server      w+ = prox_{1/L}(v - g/L),  theta+ = (1 + sqrt(1 + 4 theta^2))/2,  v+
 Curvature   L is a first guess. Where two gradients differ by more than it allows, <g+ - g, v+ - v> > L ||v+ - v||^2, L
             becomes 1.05 times what was seen, and the server goes back to the last v and steps from it again.
 Wire        one vector down, one vector and the loss up; K = 1 (K > 1 averages over K batches at the same point)
-Assumes     full gradients for its rate; a convex psi.
+Assumes     every client in every round, as two gradients of different clients differ by more than curvature; full
+            gradients for its rate; a convex psi.
 Reference   Beck and Teboulle 2009, SIAM J. Imaging Sci.; the restart is O'Donoghue and Candes 2015.
 Deviations  the curvature by gradients instead of a search, so that a guess costs no message of its own.
 """
@@ -67,6 +68,11 @@ class FedFISTA(AbstractServerAlgorithm):
 
     def __check_init__(self):
         require_positive("FedFISTA", L=self.L)
+
+    def refuses(self, problem: Problem) -> str | None:
+        if not problem.everyone:
+            return "FedFISTA needs every client in every round; leave clients_per_round out, or take FedDecouple"
+        return None
 
     def rates(self, curvature: LossCurvature) -> dict[str, float]:
         return {"L": curvature.L}  # of the mean loss, whose gradients it takes

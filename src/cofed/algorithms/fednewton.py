@@ -10,7 +10,8 @@ Server      if the objective has fallen enough, P(w) <= P(x) + t Delta/10^4: x =
 Set         the next S: what is not zero in x or x + d, what psi leaves free, then what violates optimality most at x
 Wire        down one vector and s positions, up one vector, s (s+1)/2 numbers (the triangle) and the loss; K = 1
             (K > 1 averages over K batches at the same point). A squared loss needs one round per working set.
-Assumes     a convex psi, and a separable one for a working set smaller than the model.
+Assumes     every client in every round, as a step is accepted by the loss of the same clients; a convex psi, and a
+            separable one for a working set smaller than the model.
 Reference   Lee, Sun, Saunders 2014, SIAM J. Optim. (proximal Newton); Johnson and Guestrin 2015, ICML (working sets).
 """
 
@@ -90,8 +91,11 @@ class FedNewton(AbstractServerAlgorithm):
             require_count("FedNewton", working_set=self.working_set)
 
     def refuses(self, problem: Problem) -> str | None:
-        """A part of the coordinates is only solved for where psi treats each alone."""
+        """A part of the coordinates is only solved for where psi treats each alone, and only the same clients' losses
+        can be compared."""
         psi = problem.regularizer
+        if not problem.everyone:
+            return "FedNewton needs every client in every round; leave clients_per_round out, or take FedDecouple"
         if self.working_set is None or psi.separable:
             return None
         return (

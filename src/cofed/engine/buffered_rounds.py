@@ -59,7 +59,7 @@ class BufferedTask(ServerTask):
         mine = working if plan.everyone else jax.tree.map(lambda leaf: leaf[participants.here], working)
 
         def local(client: ClientView, at: AtWork) -> tuple[PyTree, PyTree]:
-            number = (at.told - state.begun).astype(data.dtype)
+            number = jnp.maximum(state.number(data.dtype) - (state.round - at.told).astype(data.dtype), 0)
             context = RoundContext(sampling.round_key(state.key, at.told), number, self.batches)
             return self.algorithm.local(self.problem, at.down, at.own, loop.steps(self, client, context))
 

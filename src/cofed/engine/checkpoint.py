@@ -42,6 +42,8 @@ class Resumable(Protocol):
 
 S = TypeVar("S", bound=Resumable)
 
+ADDED = ("idle",)  # counts of a state that older checkpoints lack: 0 there
+
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointFile:
@@ -285,6 +287,7 @@ def is_key(leaf: object) -> bool:
 def unflatten(template: PyTree, tensors: dict[str, np.ndarray], path: Path) -> PyTree:
     """The tree of the template with these leaves, which must have its names, shapes and dtypes."""
     expected = arrays(template)
+    tensors = {name: np.zeros_like(leaf) for name, leaf in expected.items() if name in ADDED} | tensors
     for name, leaf in expected.items():
         found = tensors.get(name)
         if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:

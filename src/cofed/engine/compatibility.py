@@ -128,10 +128,18 @@ def check_mean(task: ServerTask, start: PyTree) -> None:
         raise ValueError(f"{name}.of(updates, weights) must give one update, {one}, but gave {found}")
 
 
-def check_staleness(task: ServerTask, clock: Clock, start: PyTree) -> None:
-    """Refuse late updates that count less for a method whose clients keep what follows the mean by the weights."""
-    staleness = float(clock.staleness)
-    if staleness > 0 and not task.plan.everyone and jax.tree.leaves(jax.eval_shape(task.client_state, start)):
+def check_late(task: ServerTask, clock: Clock, start: PyTree) -> None:
+    """Refuse late updates for a method that numbers its steps over all rounds, and ones that count less for a method
+    whose clients keep what follows the mean by the weights."""
+    staleness, method = float(clock.staleness), task.algorithm
+    if task.plan.everyone:
+        return
+    if method.counts_rounds and method.equal_steps:
+        raise ValueError(
+            f"{method.name} numbers its steps over all rounds, and a late update is one of an earlier number, which "
+            "undoes what has come since: on a clock leave clients_per_round out, or take FedDualAvg"
+        )
+    if staleness > 0 and jax.tree.leaves(jax.eval_shape(task.client_state, start)):
         raise ValueError(
             f"a clock with staleness={staleness:g} counts late updates less, which is for methods whose clients keep "
             f"nothing between rounds, such as FedAvg or FedDualAvg; what clients of {task.algorithm.name} keep follows "

@@ -74,7 +74,7 @@ class GossipTask(AbstractTask[AbstractGossipAlgorithm]):
     def one_round(self, state: State, loop: AbstractClientLoop | None = None) -> tuple[State, Participation]:
         algorithm, problem, data = self.algorithm, self.problem, self.data
         key = sampling.round_key(state.key, state.round)
-        context = RoundContext(key, (state.round - state.begun).astype(data.dtype), self.batches)
+        context = RoundContext(key, state.number(data.dtype), self.batches)
         nodes, up = self.each_node(algorithm.local_node, state.clients, context, loop or Vectorized(self.plan.block))
         heard = jax.vmap(trees.all_finite)((nodes, up))
         all_heard = data.everybody(heard)
@@ -85,7 +85,7 @@ class GossipTask(AbstractTask[AbstractGossipAlgorithm]):
         nodes = jax.vmap(lambda node, m: algorithm.mix(problem, node, m))(nodes, mixed)
         fine = heard & jax.vmap(trees.all_finite)(nodes)
         anyone = jnp.any(all_heard)
-        new = state.after_round(anyone, anyone & ~jnp.any(data.everybody(fine)))
+        new = state.after_round(anyone, anyone & ~jnp.any(data.everybody(fine)), ~anyone)
         nodes = select(fine & (new.failed_at < 0), nodes, state.clients)
         who = jnp.arange(self.plan.clients, dtype=jnp.int32)
         messages = 2 * jnp.sum(alive.astype(jnp.int32)).astype(jnp.int32)

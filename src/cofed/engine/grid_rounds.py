@@ -202,11 +202,11 @@ def begin_together(algorithms: PyTree, task: AbstractTask, starts: PyTree, key: 
 
     def begin(algorithm, starts):
         state = with_algorithm(task, algorithm).begin(starts, key, round)
-        return state.server, state.clients, state.empty, state.failed_at
+        return state.server, state.clients, state.empty, state.idle, state.failed_at
 
-    server, clients, empty, failed_at = jax.vmap(begin)(algorithms, starts)
+    server, clients, *counts = jax.vmap(begin)(algorithms, starts)
     now = jnp.asarray(round, jnp.int32)
-    return State(server, clients, key, now, now, empty, failed_at)
+    return State(server, clients, key, now, now, *counts)
 
 
 @program
@@ -250,14 +250,14 @@ def advance_some(
     # A step of all configurations works on more memory than a step of one, so fewer clients at a time fit the caches.
     plan = dataclasses.replace(task.plan, block=max(1, (task.plan.block or 1) // here))
     task = dataclasses.replace(task, plan=plan)
-    own = lambda state: (state.server, state.clients, state.empty, state.failed_at)  # noqa: E731
+    own = lambda state: (state.server, state.clients, state.empty, state.idle, state.failed_at)  # noqa: E731
     arrays, static = eqx.partition((task, state.key, state.round, state.begun, schedule), eqx.is_array)
 
     def together(arrays, mine):
         task, key, round, begun, schedule = eqx.combine(arrays, static)
 
-        def one(algorithm, server, clients, empty, failed_at):
-            mine = State(server, clients, key, round, begun, empty, failed_at)
+        def one(algorithm, server, clients, *counts):
+            mine = State(server, clients, key, round, begun, *counts)
             mine, records = advance(with_algorithm(task, algorithm), mine, schedule)
             return own(mine), records.rows, mine.round
 
@@ -265,5 +265,5 @@ def advance_some(
 
     mine = jax.tree.map(lambda leaf: leaf[places], (algorithms, *own(state)))
     new, rows, round = in_parts(together, mesh)(arrays, mine)
-    server, clients, empty, failed_at = jax.tree.map(lambda all_, some: all_.at[places].set(some), own(after), new)
-    return State(server, clients, state.key, round, state.begun, empty, failed_at), rows
+    server, clients, *counts = jax.tree.map(lambda all_, some: all_.at[places].set(some), own(after), new)
+    return State(server, clients, state.key, round, state.begun, *counts), rows

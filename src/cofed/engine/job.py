@@ -189,7 +189,7 @@ def make_task(spec: RunSpec, stage: Stage, start: PyTree, data: Data) -> Abstrac
         through_server = cast(AbstractServerAlgorithm, algorithm), posed, data, plan
         if spec.clock is not None:
             task = BufferedTask(*through_server, mean=mean, clock=traced(spec.clock, data.dtype))
-            compatibility.check_staleness(task, spec.clock, start)
+            compatibility.check_late(task, spec.clock, start)
         else:
             task = ServerTask(*through_server, mean=mean, sampler=traced(spec.sampler, data.dtype))
         compatibility.check_mean(task, start)

@@ -84,7 +84,7 @@ class ServerTask(AbstractTask[AbstractServerAlgorithm]):
         server = algorithm.aggregate(problem, state.server, mean, share)
 
         present = jnp.ones_like(heard) if participants.present is None else participants.present
-        new = state.after_round(jnp.any(heard) | ~jnp.any(present), ~trees.all_finite(server))
+        new = state.after_round(jnp.any(heard) | ~jnp.any(present), ~trees.all_finite(server), share <= 0)
         # Participants whose weights are all 0 have nothing to say: the server stays as it is.
         go = (share > 0) & (new.failed_at < 0)
         server = trees.where(go, server, state.server)
@@ -93,8 +93,7 @@ class ServerTask(AbstractTask[AbstractServerAlgorithm]):
 
     def context(self, state: State) -> RoundContext:
         """What the clients' local steps depend on in the state's round."""
-        number = (state.round - state.begun).astype(self.data.dtype)
-        return RoundContext(sampling.round_key(state.key, state.round), number, self.batches)
+        return RoundContext(sampling.round_key(state.key, state.round), state.number(self.data.dtype), self.batches)
 
     def participants(self, key: PRNGKeyArray, round: Int[Array, ""]) -> Participants:
         """The clients that take part in a round."""

@@ -15,7 +15,7 @@ class LocalSteps(Protocol):
     Counters are floating scalars of the model's dtype, so that they enter formulas as they stand.
     """
 
-    round: Float[Array, ""]  # r, counted from the start of the stage
+    round: Float[Array, ""]  # r, counted from the start of the stage; a round that nobody came to does not count
     count: Float[Array, ""]  # K_m, how many local steps this client takes in this round
 
     @property

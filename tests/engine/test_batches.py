@@ -217,3 +217,19 @@ def test_full_gradients_are_those_of_all_samples(batch):
     w = worlds.start()["coef"]
     for m in range(FED.n_clients):
         np.testing.assert_allclose(result.state.clients.coef[m], worlds.gradient(FED, m, w), rtol=1e-11)
+
+
+def test_a_missed_round_that_a_method_cannot_make_up_for_is_no_silent_mistake():
+    """FedDecouple then ended with a stationarity of 0.3 for 0.00000002; one that was never there changes nothing."""
+
+    def at(bad):
+        rows = lambda round: jnp.where(bad(round), 99, jnp.zeros((STEPS, 2), jnp.int32))  # noqa: E731
+        return Wrong(lambda round: Batch(rows(round)))
+
+    once, always = at(lambda round: (round.samples < 5) & (round.number == 1)), at(lambda round: round.samples < 5)
+    method = cofed.FedDecouple(0.01)
+    with pytest.warns(RuntimeWarning, match="FedDecouple: e sent no finite update in some rounds .* add up to zero"):
+        go(once, method, rounds=3)
+    go(always, method, rounds=3)
+    go(once, method, rounds=3, clients_per_round=2)  # where clients may be missing
+    go(once, cofed.FedDR(0.01, 0.5), rounds=3)

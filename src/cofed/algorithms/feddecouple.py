@@ -22,8 +22,8 @@ Extension   Partial participation is not in the paper. There the server sends it
             d <- d + share (mean_S(p - zhat)/(eta_c K) - d), and a participant takes c_i = d - its last mean gradient
             (0 before its first round). Only participants refresh what they keep, d stays the mean of all clients'
             last mean gradients, and with psi = 0 this is Scaffold under sampling. With everybody taking part it is the
-            paper's method. Where everybody is expected and a client fails, mean c_i = 0 is lost: an engine that
-            expects failures poses the problem with everyone=False.
+            paper's method. Where everybody is expected and a client fails, mean c_i = 0 is lost, which a run in
+            process warns of: an engine that expects failures poses the problem with everyone=False.
 
 Compressed  `origin` is -eta_c K d, what every client sends where all gradients are those of its last round; so what
             is compressed is eta_c K times the change of a client's mean gradient (see compressed.py).
@@ -82,6 +82,7 @@ class FedDecouple(AbstractServerAlgorithm):
     equal_steps: ClassVar[bool] = True
     counts_steps: ClassVar[bool] = True
     paper: ClassVar[str] = "zhang2025"
+    missed_round: ClassVar[str | None] = "the corrections of its clients no longer add up to zero"
 
     def __check_init__(self):
         require_positive("FedDecouple", client_lr=self.client_lr, server_lr=self.server_lr)

@@ -1,6 +1,7 @@
 """The end of a run: how it went, and the result that it gives."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import jax
@@ -23,6 +24,7 @@ from cofed.federation import Federation
 # Too large steps multiply the distance from the optimum in every round, so such a run passes any factor within a few
 # rounds; one that only settles at the noise of its steps, or rises a little before it falls, stays far below this one.
 FAR = 1000.0
+SHOWN = 5  # names in a sentence
 BOTTOMLESS = 1e12  # an objective so many times below zero has no minimum that float64 could tell from it
 
 
@@ -78,10 +80,11 @@ def usual_start(job: Job, column: str) -> float:
 
 
 def judge(job: Job, state: State, log: Log) -> Outcome:
-    """How the run ended, with a warning where it diverged."""
+    """How the run ended, with a warning where it diverged, or cannot end at the optimum."""
     if failed(state):
         warn_caller(f"{job.spec.algorithm.name} diverged in round {int(state.failed_at)}, {why(state)}.")
         return Outcome.DIVERGED
+    warn_of_missed_rounds(job, state, log)
     if int(state.round) < job.spec.rounds:
         return Outcome.INTERRUPTED
     words = blow_up(job.spec, log.history, lambda column: usual_start(job, column))
@@ -89,6 +92,21 @@ def judge(job: Job, state: State, log: Log) -> Outcome:
         return Outcome.COMPLETED
     warn_caller(f"{words}.")
     return Outcome.DIVERGED
+
+
+def warn_of_missed_rounds(job: Job, state: State, log: Log) -> None:
+    """Say so where updates were missing from some rounds, and the method cannot make up for that."""
+    method, plan, rounds = job.spec.algorithm, job.stages[0].here.plan, rounds_done(state)
+    if method.missed_round is None or not plan.everyone:
+        return
+    missed = Counter(event.client for event in log.history.left_out if event.round < rounds)
+    some = [client for client, times in missed.items() if times < rounds]  # who was never there changes nothing
+    if some:
+        warn_caller(
+            f"{method.name}: {', '.join(some[:SHOWN])} sent no finite update in some rounds "
+            f"(result.history.left_out), after which {method.missed_round}: the model may be far from the optimum. "
+            "Mend what was not finite, and begin anew from the model (w0=result.model)"
+        )
 
 
 def blow_up(spec: RunSpec, history: History, at_default_start: Callable[[str], float]) -> str | None:

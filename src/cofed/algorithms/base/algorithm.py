@@ -18,8 +18,9 @@ class AbstractAlgorithm(eqx.Module):
     clients must take the same number of local steps, `one_step` whether they take one per round, `paper` where the
     method comes from, `whole_up` why what clients send cannot be compressed (None: it can), `changeable` names the
     rates that may change from round to round, `counts_rounds` says whether a round's work depends on its number, and
-    `counts_steps` whether what is kept depends on the number of local steps. `turns` is over how many rounds here the
-    work of one round of the paper is spread.
+    `counts_steps` whether what is kept depends on the number of local steps. `missed_round` says what is wrong for the
+    rest of a run with everybody in every round where one update is missing once (None: nothing), and `turns` over how
+    many rounds here the work of one round of the paper is spread.
 
     Examples
     --------
@@ -37,6 +38,7 @@ class AbstractAlgorithm(eqx.Module):
     changeable: ClassVar[tuple[str, ...]] = ()
     counts_rounds: ClassVar[bool] = False
     counts_steps: ClassVar[bool] = False
+    missed_round: ClassVar[str | None] = None
     turns: ClassVar[int] = 1
 
     @property

@@ -77,6 +77,10 @@ class AbstractWrapper(AbstractServerAlgorithm):
         return self.algorithm.counts_steps
 
     @property
+    def missed_round(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]  (the method's own)
+        return self.algorithm.missed_round
+
+    @property
     def is_personal(self) -> bool:
         return self.algorithm.is_personal
 

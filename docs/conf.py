@@ -77,7 +77,8 @@ html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": [],
-    "secondary_sidebar_items": ["page-toc"],
+    # A table of eight columns and a drawing take the room of the second sidebar.
+    "secondary_sidebar_items": {"**": ["page-toc"], "comparison": [], "architecture": []},
     "show_toc_level": 2,
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",

@@ -69,6 +69,17 @@ def head(text: str) -> tuple[str, list[tuple[str, list[str]]], str]:
     return first, rows, "\n\n".join(tail)
 
 
+def formulas(lines: list[str]) -> list[str]:
+    """The lines of a row of formulas, without breaks that are only those of the file: a new line follows ";" or ","."""
+    joined = lines[:1]
+    for line in lines[1:]:
+        if joined[-1].endswith((";", ",", ".")):
+            joined.append(line)
+        else:
+            joined[-1] += " " + line
+    return [line.replace("`", "") for line in joined]
+
+
 def sentences(text: str) -> str:
     """A text of a head as reStructuredText, with the papers' names in place of their keys."""
     for key, name in PAPERS.items():
@@ -150,7 +161,7 @@ def page(info: dict, folder: Path) -> list[str]:
         if key in SENTENCES:
             lines += [key, f"   {sentences(' '.join(text))}", ""]
         else:
-            lines += [key, "   .. code-block:: text", "", *(f"      {line}" for line in text), ""]
+            lines += [key, "   .. code-block:: text", "", *(f"      {line}" for line in formulas(text)), ""]
     if tail:
         lines += [sentences(tail), ""]
     lines += [":doc:`What the symbols mean <index>`, and :doc:`when to take which method </choose>`.", ""]
@@ -166,9 +177,10 @@ def page(info: dict, folder: Path) -> list[str]:
             ]
         ],
     )
+    lines += writing.title("One run", "-")
     lines += [f".. figure:: figures/{drawn.name}", f"   :alt: One run of {info['name']}", ""]
     lines += [
-        f"   One run on six unequal clients that differ, 30 coefficients of which 5 count: `{call(info['name'])}`.",
+        f"   Six clients with different data, 30 coefficients of which 5 count: `{call(info['name'])}`.",
         "",
     ]
     lines += [*writing.title("Parameters", "-"), f".. autoclass:: cofed.{info['name']}", "   :no-index:", ""]
@@ -214,12 +226,18 @@ def write_all(folder: Path) -> None:
         "`mean_S` their weighted mean. A vector has the size of the model; down is from the server to a client. "
         "Where Hessians travel, vectors are counted for a model of 1,000 numbers."
     )
+    rows_said = (
+        "On each page, *When* says what the method is for, *Wire* what travels, *Assumes* what must hold, and "
+        "*Deviations* where the code differs from the paper's text, and why."
+    )
     papers = [f"- {paper}." for paper in CITED]
     lines = [
         *writing.title("Algorithms"),
         text,
         "",
         symbols,
+        "",
+        rows_said,
         "",
         *writing.table(["method", "what it does", "must be given", "vectors down / up", "paper"], rows),
         "The five papers that cofed began with:",

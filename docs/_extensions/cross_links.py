@@ -72,6 +72,18 @@ def link_names(app, doctree, page: str) -> None:
             literal.replace_self(nodes.reference("", "", literal.deepcopy(), internal=True, refuri=address))
 
 
+def break_names(app, doctree, page: str) -> None:
+    """Let long code in a narrow column break after "(" and "_", and not within a word."""
+    if app.builder.format != "html":
+        return
+    for cell in doctree.findall(nodes.entry):
+        for literal in list(cell.findall(nodes.literal)):
+            first, *rest = re.split(r"(?<=[(_])(?=.)", literal.astext())
+            literal.children = [nodes.Text(first)]
+            for part in rest:
+                literal += [nodes.raw("", "<wbr>", format="html"), nodes.Text(part)]
+
+
 def name_pages(app, doctree, page: str) -> None:
     """Where a link shows the file of a page, show the page's title."""
     for link in doctree.findall(nodes.reference):
@@ -90,4 +102,5 @@ def setup(app):
     app.connect("env-updated", collect)
     app.connect("doctree-resolved", link_names)
     app.connect("doctree-resolved", name_pages)
+    app.connect("doctree-resolved", break_names)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

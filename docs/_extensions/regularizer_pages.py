@@ -109,6 +109,7 @@ def page(name: str, folder: Path) -> list[str]:
         lines += writing.table(list(TRAITS.values()), [[said(getattr(regularizer, trait)) for trait in TRAITS]])
         caption = f"The proximal map with step 1 of `{regularizer!r}`.".replace("\n", " ")
         lines += [f".. figure:: figures/{drawn.name}", f"   :alt: The proximal map of {name}", "", f"   {caption}", ""]
+    lines += writing.title("Parameters and methods", "-")
     return [*lines, f".. autoclass:: cofed.{name}", "   :members: value, prox", "   :no-index:", ""]
 
 

@@ -62,9 +62,9 @@ class FastFedDA(AbstractServerAlgorithm):
     Parameters
     ----------
     mu : float
-        mu >= 0, the strong convexity of the loss (bao2022 tunes it).
+        mu >= 0, the strong convexity of the loss (Bao et al. 2022 tune it).
     L : float
-        L, the smoothness of the loss (bao2022 tunes it).
+        L, the smoothness of the loss (Bao et al. 2022 tune it).
     growth : float, default 1.0
         a >= 0 in the weights alpha_t = 1 + a t of the gradients: 1 as in the paper, 0 for constant weights.
 

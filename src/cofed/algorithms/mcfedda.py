@@ -46,7 +46,7 @@ class MCFedDA(AbstractStagedAlgorithm):
         L, the smoothness of the loss.
     strengths : sequence of float, optional
         lambda_m of each stage; by default four times the problem's own strength, twice, and once (three stages, as
-        bao2022 runs it).
+        Bao et al. 2022 run it).
     sparsity : float, optional
         Psi^2, the sparsity or rank asked for, from which the radii epsilon_m follow.
     radii : sequence of float, optional

@@ -75,6 +75,17 @@ def test_everything_is_written_and_private(chosen):
     assert "<svg" in (out / "cv.svg").read_text()
 
 
+def said_to_be_written(result) -> set[str]:
+    """The files that the command's last line names."""
+    [line] = [line for line in result.output.splitlines() if line.startswith("Written to ")]
+    return set(line.partition(": ")[2].split(", "))
+
+
+def test_the_command_names_what_it_has_written_with_the_study_that_it_drafted(chosen):
+    result, _ = chosen
+    assert said_to_be_written(result) == (FILES | FIGURES) - {"progress.jsonl"}
+
+
 def test_the_model_is_that_of_the_pooled_rows(chosen, table):
     _, out = chosen
     found = pd.read_csv(out / "coefficients.csv")
@@ -225,6 +236,7 @@ def test_the_study_that_was_drafted_gives_the_same(folder, tmp_path):
     study = tmp_path / "a" / "study.toml"
     done = fit(study, "--data", folder, "--out", tmp_path / "b")
     assert done.exit_code == 0, done.output
+    assert "study.toml" not in said_to_be_written(done)
     assert (tmp_path / "a" / "coefficients.csv").read_bytes() == (tmp_path / "b" / "coefficients.csv").read_bytes()
     strict = tmp_path / "strict.toml"
     strict.write_text(

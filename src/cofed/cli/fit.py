@@ -5,7 +5,7 @@ import dataclasses
 import importlib.util
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -326,7 +326,8 @@ def run(ready: "PreparedFit", where: Placement, out: Path, *, watch: bool) -> No
         with opened(ready, out, where, events.tell) as sites:
             yield ready.job(sites, out, this_command(), where.drop)
 
-    perform(begun, out, watch=watch, resumable=not where.in_process)
+    drafted = [path.name for path in (out / "study.toml",) if ready.design is None and path.exists()]
+    perform(begun, out, watch=watch, resumable=not where.in_process, drafted=drafted)
 
 
 def this_command() -> str:
@@ -334,11 +335,11 @@ def this_command() -> str:
     return shlex.join(["cofed", *sys.argv[1:]])
 
 
-def perform(begun: "Begun", out: Path, *, watch: bool, resumable: bool) -> None:
+def perform(begun: "Begun", out: Path, *, watch: bool, resumable: bool, drafted: Sequence[str] = ()) -> None:
     """Do a fit, show how it goes and how it ended.
 
     `begun` opens the sites and gives the job, for as long as it lasts; `resumable` says whether the same command goes
-    on from what was exchanged.
+    on from what was exchanged; `drafted` are names of files that were written before.
     """
     from cofed.fitting import FitEvents, run_fit
     from cofed.fitting.show import shown
@@ -353,7 +354,7 @@ def perform(begun: "Begun", out: Path, *, watch: bool, resumable: bool) -> None:
     Console().print(done.summary(), highlight=False, soft_wrap=True, markup=False)
     for note in done.notes:
         screen.print(f"Note: {note}", highlight=False, soft_wrap=True, markup=False)
-    say(f"Written to {out}: {', '.join(file.name for file in files)}")
+    say(f"Written to {out}: {', '.join([*(file.name for file in files), *drafted])}")
     if done.outcome == "not converged" or (done.plan.level and done.inferred is None):
         raise typer.Exit(BAD_END)
 

@@ -201,7 +201,7 @@ def policy(
         atomically(out, lambda name: Path(name).write_text(default_policy_toml(), encoding="utf-8"), shown=True)
     except OSError as error:
         fail(f"{error}")
-    say(f"Written: {out}. What is left out of it, or as it is, holds anyway.")
+    say(f"Written: {out}, with the strict rules. A rule that is deleted from it holds as it stands there now.")
 
 
 def checked(study: Path, data: Path, site: str | None, policy: Path | None) -> "tuple[Study, tuple[str, ...]]":

@@ -41,12 +41,12 @@ def lines(variable: DescribedVariable, own: Described | None) -> list[str]:
 
 
 def share(count: int, n: int) -> str:
-    """A count and its share.
+    """A count and its share, in per cent as the label of the line says.
 
     >>> share(3, 8), share(0, 0)
-    ('3 (37.5 %)', '-')
+    ('3 (37.5)', '-')
     """
-    return f"{count} ({100 * count / n:.1f} %)" if n else MISSING
+    return f"{count} ({100 * count / n:.1f})" if n else MISSING
 
 
 def quartile(own: Described, which: int) -> str:

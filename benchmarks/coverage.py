@@ -196,7 +196,7 @@ def clustered(n_clusters, size):
 
 
 def studies():
-    """The studies of docs/estimators.md."""
+    """The studies of docs/estimators-measured.md."""
     few = {0: 1.0, 3: -0.5, 6: 0.25}
     null = {1: 0.0, 9: 0.0}
     split = lambda zeros: {"beta = 1": {0: 1.0}, "-0.5": {3: -0.5}, "0": zeros}  # noqa: E731

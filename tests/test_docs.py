@@ -31,9 +31,9 @@ ELSEWHERE = {"docs/network.md"}  # it needs Flower: tests/flower has it
 CHECKS = {
     "README.md": "assert (abs(result.model.coef[:5]) > 0.5).all()\n",
     "docs/tour.md": """
-assert (abs(lasso.coef_[:5]) > 0.5).all()
-assert (abs(lasso.coef_) > 1e-6).sum() < 25
-assert result.personal_models.coef.shape == (4, 50)
+assert (abs(model.coef_[:5]) > 0.5).all()
+assert (abs(model.coef_) > 1e-6).sum() < 25
+assert own.personal_models.coef.shape == (4, 50)
 """,
     "docs/start/researcher.md": """
 assert all(result.history["objective"][-1] < result.history["objective"][0] for result in results.values())
@@ -78,6 +78,7 @@ assert np.abs(np.abs(PCA(4).fit(filled).components_) - np.abs(pca.components_)).
 assert encoder.get_feature_names_out().tolist() == ["ward_A", "ward_infrequent_sklearn"]
 """,
     "docs/estimators.md": "assert '4 of 10 features in use' in str(model.summary())\n",
+    "docs/families.md": "assert (abs(both.coef_[:, 0]) > 3).all()\nassert 0.5 < cox.coef_[0] < 1.1\n",
     "docs/fit.md": "assert model.support_[:2].all()\nassert not model.support_[2]\nassert len(sites.exchanges) <= 5\n",
     "docs/studies.md": """
 assert sites.feature_names == ("age", "sex[male]", "ward[B]", "ward[C]", "pressure")
@@ -193,6 +194,30 @@ def test_a_public_value_has_words_of_its_own_and_not_its_classs(monkeypatch):
     assert lines[0].startswith("No rules, for rows of one's own")
     with pytest.raises(ValueError, match="has no text below the line that makes it"):
         module.say_own_words(None, "data", "cofed.sites.policy.OTHER", object(), None, [])
+
+
+def test_a_docstring_that_is_a_formula_is_no_signature_and_names_of_files_are_links(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+    module = importlib.import_module("plain_docstrings")
+    prox = cofed.NonNegative.prox
+    assert module.plain_signature(None, "method", "prox", prox, None, "(v, step)", None) == ("(v, step)", None)
+    assert module.plain_signature(None, "class", "L1", cofed.L1, None, "(strength)", None) is None
+    said, pages = "Averaged (see cofed.algorithms.fedavg for the update).", {"algorithms/fedavg"}
+    assert module.linked(said, "algorithms/fedavg", pages) == "Averaged."
+    assert module.linked(said, "api/names/x", pages) == "Averaged (:doc:`the update </algorithms/fedavg>`)."
+    assert module.linked(said, "api/names/x", set()) == said
+
+
+def test_lines_of_formulas_break_only_where_one_ends(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+    formulas = importlib.import_module("algorithm_pages").formulas
+    assert formulas(["a <- b + c", "+ d;", "e <- `f`"]) == ["a <- b + c + d;", "e <- f"]
+
+
+def test_every_option_of_a_fit_is_on_its_page():
+    options = {name for each in get_command(app).commands["fit"].params for name in each.opts if name.startswith("--")}
+    text = (ROOT / "docs" / "fit.md").read_text()
+    assert not {name for name in options - {"--help"} if f"`{name}" not in text}
 
 
 SHELL = [page for page in PAGES if blocks(page, "sh")]
@@ -322,10 +347,14 @@ def test_the_commands_of_a_page_run_as_they_stand(page, tmp_path):
     before = {path.name for path in tmp_path.iterdir()}
     lines = [line for line in pages.commands(page) if line.startswith(tuple(beginnings))]
     assert len(lines) >= len(beginnings)
+    printed = set()
     for line in lines:
         command = [sys.executable, "-m", *shlex.split(line)]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        printed |= {*done.stdout.splitlines(), "..."}
+    summaries = [block.text for block in blocks(page, "text") if block.text.startswith("Federated")]
+    assert {line for text in summaries for line in text.splitlines()} <= printed
     assert {path.name for path in tmp_path.iterdir()} - before == written
 
 

@@ -21,7 +21,7 @@ def advise(
         typer.Argument(
             callback=there,
             help="A CSV or Parquet file with the rows of all sites; or, without --client, a folder with a table per "
-            "site (SITE.csv, .parquet, .feather, .xlsx), of which sums are asked only.",
+            "site (SITE.csv, .parquet, .feather, .xlsx), each asked for sums only.",
             show_default=False,
         ),
     ],
@@ -43,8 +43,8 @@ def advise(
             help="linear, logistic, multinomial (of one table) or poisson; by default what the target suggests."
         ),
     ] = None,
-    folds: Annotated[int, typer.Option(callback=between(2, 50), help="Parts of the cross-validation.")] = 5,
-    seed: Annotated[int, typer.Option(callback=between(0, MOST), help="Of the cross-validation's parts.")] = 0,
+    folds: Annotated[int, typer.Option(callback=between(2, 50), help="Folds of the cross-validation.")] = 5,
+    seed: Annotated[int, typer.Option(callback=between(0, MOST), help="The seed of the folds.")] = 0,
     html: Annotated[Path | None, typer.Option(help="Write the page, with a figure, to this HTML file.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Write the figure to this .png, .svg or .pdf file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON, for programs.")] = False,

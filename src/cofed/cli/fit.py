@@ -59,14 +59,15 @@ def fit(
     target: Annotated[
         str | None,
         typer.Option(
-            help="The column to predict; of cox, that of times; of mgaussian, several with commas.", show_default=False
+            help="The column to predict; for cox, that of times; for mgaussian, several with commas.",
+            show_default=False,
         ),
     ] = None,
     event: Annotated[
-        str | None, typer.Option(help="Of cox: the column that is 1 where a time ends with an event, else 0.")
+        str | None, typer.Option(help="For cox: the column that is 1 where a time ends with an event, else 0.")
     ] = None,
     entry: Annotated[
-        str | None, typer.Option(help="Of cox: the column of times from which on rows are at risk.")
+        str | None, typer.Option(help="For cox: the column of times from which on rows are at risk.")
     ] = None,
     family: Annotated[
         str | None,
@@ -200,7 +201,9 @@ def fit(
             rich_help_panel=COLUMNS,
         ),
     ] = "refuse",
-    seed: Annotated[int, typer.Option(callback=between(0, MOST), help="Of the folds.", rich_help_panel=HOW_STRONG)] = 0,
+    seed: Annotated[
+        int, typer.Option(callback=between(0, MOST), help="The seed of the folds.", rich_help_panel=HOW_STRONG)
+    ] = 0,
     in_process: Annotated[
         bool,
         typer.Option(

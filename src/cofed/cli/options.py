@@ -151,7 +151,7 @@ Epsilon = Annotated[
     float | None,
     typer.Option(
         help="Differential privacy of each row: the privacy loss of the whole fit, 1 is strong, 10 is weak (the extra "
-        "cofed\\[privacy]). For gaussian, and binomial with --alpha; without intervals and certificate.",
+        "cofed\\[privacy]). For gaussian, and binomial with a given alpha; without intervals or certificate.",
         show_default=False,
         rich_help_panel=PRIVACY,
     ),

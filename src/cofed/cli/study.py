@@ -38,14 +38,14 @@ class PlainGroup(PlainHelp, TyperGroup):
 def init(
     table: Annotated[Path, typer.Argument(callback=there, help="A site's table, or a folder with a table per site.")],
     target: Annotated[
-        str | None, typer.Option(help="The column to predict (of mgaussian, several with commas): drafts an analysis.")
+        str | None, typer.Option(help="The column to predict (for mgaussian, several with commas): drafts an analysis.")
     ] = None,
     family: Annotated[
         str | None,
         typer.Option(help=f"{FAMILIES_HELP}; by default what the target suggests."),
     ] = None,
     event: Annotated[
-        str | None, typer.Option(help="Of cox: the column that is 1 where a time (the target) ends with an event.")
+        str | None, typer.Option(help="For cox: the column that is 1 where a time (the target) ends with an event.")
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("study.toml"),
 ) -> None:

@@ -9,6 +9,7 @@ import cofed
 import cofed.estimators
 import cofed.transformers
 
+LONG = 28  # "DFedDA(gradient_tracking=True)" is longer
 NAME = re.compile(r"([A-Za-z_][\w.]*)(?:\(.*\))?", re.DOTALL)  # a name, alone or called
 
 
@@ -73,11 +74,11 @@ def link_names(app, doctree, page: str) -> None:
 
 
 def break_names(app, doctree, page: str) -> None:
-    """Let long code in a narrow column break after "(" and "_", and not within a word."""
+    """Let the longest code in a table's cells break after "(" and "_", and not within a word."""
     if app.builder.format != "html":
         return
     for cell in doctree.findall(nodes.entry):
-        for literal in list(cell.findall(nodes.literal)):
+        for literal in [each for each in cell.findall(nodes.literal) if len(each.astext()) > LONG]:
             first, *rest = re.split(r"(?<=[(_])(?=.)", literal.astext())
             literal.children = [nodes.Text(first)]
             for part in rest:

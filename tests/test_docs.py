@@ -257,7 +257,9 @@ def test_commands_and_their_options_are_known(page, line):
 @pytest.mark.docs
 def test_an_editor_finds_nothing_wrong_in_what_a_user_writes(tmp_path):
     """Types and stubs are right where users meet them first."""
-    for page in ("README.md", "docs/tour.md", "docs/start/researcher.md"):
+    shown = ["README.md", *(f"docs/{name}.md" for name in ("tour", "families", "privacy", "runs"))]
+    shown += [f"docs/start/{road}.md" for road in ("researcher", "statistician")]
+    for page in shown:
         code = "\n".join(block.text for block in blocks(page, "python"))
         (tmp_path / f"{page.replace('/', '_')[:-3]}.py").write_text(code)
     (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(ROOT / "src")]}))
@@ -269,7 +271,7 @@ def test_an_editor_finds_nothing_wrong_in_what_a_user_writes(tmp_path):
     ]
     done = subprocess.run([*command, "."], cwd=tmp_path, capture_output=True, text=True)
     found = json.loads(done.stdout)
-    assert found["summary"]["filesAnalyzed"] == 3
+    assert found["summary"]["filesAnalyzed"] == len(shown)
     assert not [one["message"] for one in found["generalDiagnostics"] if one["severity"] == "error"]
 
 

@@ -1,5 +1,7 @@
 """Hyperparameters: plain floats that jit traces, checked where they are given."""
 
+from typing import Literal, cast
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,6 +28,20 @@ def number(value: Given[Hyperparameter]) -> Hyperparameter:
 def optional_number(value: Given[Hyperparameter | None]) -> Hyperparameter | None:
     """A field converter: a number as `number` gives it, or None."""
     return None if value is None else number(value)
+
+
+def rate(value: Given[Hyperparameter | Literal["auto"]]) -> Hyperparameter:
+    """A field converter of what may be "auto", which stays as it is until the engine has settled it.
+
+    >>> rate(1), rate("auto")
+    (1.0, 'auto')
+    """
+    return number(cast("Hyperparameter", value))
+
+
+def optional_rate(value: Given[Hyperparameter | Literal["auto"] | None]) -> Hyperparameter | None:
+    """A field converter: a number or "auto" as `rate` gives it, or None."""
+    return None if value is None else rate(value)
 
 
 def constant(value: object, dtype: npt.DTypeLike) -> Array:

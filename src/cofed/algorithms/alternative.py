@@ -15,7 +15,7 @@ from typing import ClassVar
 import equinox as eqx
 
 from cofed._util import checks
-from cofed._util.scalars import number, optional_number, require_positive
+from cofed._util.scalars import optional_rate, rate, require_positive
 from cofed._util.types import Given, Hyperparameter
 from cofed.algorithms.base import AbstractChoice, AbstractServerAlgorithm, Candidates, as_algorithm
 from cofed.algorithms.fedavg import FedAvg
@@ -64,8 +64,8 @@ class Alternative(AbstractChoice):
     ('local', [[1.0, 2.0], [-3.0, 0.5]])
     """
 
-    client_lr: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
-    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter | None = eqx.field(converter=optional_rate, default=None)
+    server_lr: Hyperparameter = eqx.field(converter=rate, default=1.0)
     held_out: float = eqx.field(static=True, default=0.25)
     folds: int | None = eqx.field(static=True, default=None)
     by_client: Given[bool] = eqx.field(static=True, default=False)

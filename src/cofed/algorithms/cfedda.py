@@ -26,6 +26,7 @@ from cofed._util import trees
 from cofed._util.scalars import (
     number,
     optional_number,
+    rate,
     require_between,
     require_nonnegative,
     require_positive,
@@ -81,8 +82,8 @@ class CFedDA(AbstractServerAlgorithm):
     True
     """
 
-    mu: Hyperparameter = eqx.field(converter=number)
-    L: Hyperparameter = eqx.field(converter=number)
+    mu: Hyperparameter = eqx.field(converter=rate)
+    L: Hyperparameter = eqx.field(converter=rate)
     radius: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
     scale: Hyperparameter = eqx.field(converter=number, default=1.0)
     growth: Hyperparameter = eqx.field(converter=number, default=1.0)

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_nonnegative, require_positive
+from cofed._util.scalars import number, rate, require_nonnegative, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.algorithms.linear_weights import LinearWeights
@@ -75,8 +75,8 @@ class FastFedDA(AbstractServerAlgorithm):
     FastFedDA(mu=0.1, L=550.0)
     """
 
-    mu: Hyperparameter = eqx.field(converter=number)
-    L: Hyperparameter = eqx.field(converter=number)
+    mu: Hyperparameter = eqx.field(converter=rate)
+    L: Hyperparameter = eqx.field(converter=rate)
     growth: Hyperparameter = eqx.field(converter=number, default=1.0)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)

@@ -18,7 +18,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import known, number, require_positive
+from cofed._util.scalars import known, rate, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.problem import Problem
@@ -51,8 +51,8 @@ class FedADMM(AbstractServerAlgorithm):
     FedADMM(client_lr=0.05, eta=1.0)
     """
 
-    client_lr: Hyperparameter = eqx.field(converter=number)
-    eta: Hyperparameter = eqx.field(converter=number)
+    client_lr: Hyperparameter = eqx.field(converter=rate)
+    eta: Hyperparameter = eqx.field(converter=rate)
 
     needs: ClassVar[tuple[str, ...]] = ()
     equal_steps: ClassVar[bool] = False

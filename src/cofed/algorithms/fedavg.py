@@ -15,7 +15,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_positive
+from cofed._util.scalars import rate, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.problem import Problem
@@ -42,8 +42,8 @@ class FedAvg(AbstractServerAlgorithm):
     FedAvg(client_lr=0.1)
     """
 
-    client_lr: Hyperparameter = eqx.field(converter=number)
-    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter = eqx.field(converter=rate)
+    server_lr: Hyperparameter = eqx.field(converter=rate, default=1.0)
 
     needs: ClassVar[tuple[str, ...]] = ("finite",)
     equal_steps: ClassVar[bool] = False

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
 from cofed._util.checks import shown
-from cofed._util.scalars import entries, known, number, require_positive
+from cofed._util.scalars import entries, known, number, rate, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.problem import Problem
@@ -54,8 +54,8 @@ class FedDR(AbstractServerAlgorithm):
     FedDR(client_lr=0.05, eta=1.0)
     """
 
-    client_lr: Hyperparameter = eqx.field(converter=number)
-    eta: Hyperparameter = eqx.field(converter=number)
+    client_lr: Hyperparameter = eqx.field(converter=rate)
+    eta: Hyperparameter = eqx.field(converter=rate)
     alpha: Hyperparameter = eqx.field(converter=number, default=1.0)
 
     needs: ClassVar[tuple[str, ...]] = ()

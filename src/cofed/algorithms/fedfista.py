@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_positive
+from cofed._util.scalars import rate, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.problem import Problem
@@ -59,7 +59,7 @@ class FedFISTA(AbstractServerAlgorithm):
     FedFISTA(L=1.0)
     """
 
-    L: Hyperparameter = eqx.field(converter=number)
+    L: Hyperparameter = eqx.field(converter=rate)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = False

@@ -19,7 +19,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_flag, require_positive
+from cofed._util.scalars import rate, require_flag, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
@@ -56,8 +56,8 @@ class FedMiD(AbstractServerAlgorithm):
     False
     """
 
-    client_lr: Hyperparameter = eqx.field(converter=number)
-    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter = eqx.field(converter=rate)
+    server_lr: Hyperparameter = eqx.field(converter=rate, default=1.0)
     client_prox: bool = eqx.field(static=True, default=True)
     mirror: AbstractMirror = eqx.field(default_factory=Euclidean)
 

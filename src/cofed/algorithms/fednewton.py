@@ -24,7 +24,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_count, require_positive
+from cofed._util.scalars import rate, require_count, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.problem import Problem
@@ -75,7 +75,7 @@ class FedNewton(AbstractServerAlgorithm):
     FedNewton(working_set=64)
     """
 
-    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
+    server_lr: Hyperparameter = eqx.field(converter=rate, default=1.0)
     working_set: int | None = eqx.field(static=True, default=None)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)

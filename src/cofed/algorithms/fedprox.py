@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, optional_number, require_nonnegative, require_positive
+from cofed._util.scalars import number, optional_number, optional_rate, require_nonnegative, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.algorithms.proximal_steps import check_steps, proximal_steps
@@ -68,9 +68,9 @@ class FedProx(AbstractServerAlgorithm):
     """
 
     strength: Hyperparameter = eqx.field(converter=number)
-    client_lr: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
-    server_lr: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
-    mu: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
+    client_lr: Hyperparameter | None = eqx.field(converter=optional_rate, default=None)
+    server_lr: Hyperparameter | None = eqx.field(converter=optional_rate, default=None)
+    mu: Hyperparameter | None = eqx.field(converter=optional_rate, default=None)
     radius: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
 
     needs: ClassVar[tuple[str, ...]] = ()

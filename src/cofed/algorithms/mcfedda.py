@@ -19,7 +19,7 @@ import numpy as np
 
 from cofed._util import checks
 from cofed._util.checks import shown
-from cofed._util.scalars import number, require_between, require_nonnegative, require_positive, require_radius
+from cofed._util.scalars import number, rate, require_between, require_nonnegative, require_positive, require_radius
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractAlgorithm, AbstractStagedAlgorithm, Stage
 from cofed.algorithms.cfedda import CFedDA
@@ -65,8 +65,8 @@ class MCFedDA(AbstractStagedAlgorithm):
     (0.125, 0.0625, 0.03125)
     """
 
-    mu: Hyperparameter = eqx.field(converter=number)
-    L: Hyperparameter = eqx.field(converter=number)
+    mu: Hyperparameter = eqx.field(converter=rate)
+    L: Hyperparameter = eqx.field(converter=rate)
     strengths: tuple[Hyperparameter, ...] | None = eqx.field(converter=optional_numbers, default=None)
     sparsity: Hyperparameter | None = None
     radii: tuple[Hyperparameter, ...] | None = eqx.field(converter=optional_numbers, default=None)

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_between, require_positive
+from cofed._util.scalars import rate, require_between, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.problem import Problem
@@ -56,8 +56,8 @@ class ProxSkip(AbstractServerAlgorithm):
     ProxSkip(client_lr=0.1, probability=0.2)
     """
 
-    client_lr: Hyperparameter = eqx.field(converter=number)
-    probability: Hyperparameter = eqx.field(converter=number)
+    client_lr: Hyperparameter = eqx.field(converter=rate)
+    probability: Hyperparameter = eqx.field(converter=rate)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = True

@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
-from cofed._util.scalars import optional_number
+from cofed._util.scalars import optional_number, optional_rate
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps, LossCurvature
 from cofed.algorithms.proximal_steps import check_steps, proximal_steps
@@ -52,8 +52,8 @@ class PureLocal(AbstractServerAlgorithm):
     ([[1.0, 1.0], [0.0, 0.0]], 0)
     """
 
-    client_lr: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
-    mu: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
+    client_lr: Hyperparameter | None = eqx.field(converter=optional_rate, default=None)
+    mu: Hyperparameter | None = eqx.field(converter=optional_rate, default=None)
     radius: Hyperparameter | None = eqx.field(converter=optional_number, default=None)
 
     needs: ClassVar[tuple[str, ...]] = ()

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_nonnegative, require_positive
+from cofed._util.scalars import number, rate, require_nonnegative, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractServerAlgorithm, LocalSteps
 from cofed.algorithms.stabilized_dane import Client, Down, Up, client_round, enough, idle, nothing, still
@@ -62,7 +62,7 @@ class SDANE(AbstractServerAlgorithm):
     """
 
     strength: Hyperparameter = eqx.field(converter=number, default=1.0)
-    mu: Hyperparameter = eqx.field(converter=number, default=0.0)
+    mu: Hyperparameter = eqx.field(converter=rate, default=0.0)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = False

@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,9 @@ from cofed.sites.intake import (
 )
 from cofed.sites.queries import SumsAnswer
 from cofed.sites.row_options import RowNumbers, RowOptions, predicted_offset, row_options, with_row_options
+
+if TYPE_CHECKING:
+    from cofed.privacy import PrivacyReport
 
 Model = TypeVar("Model", bound="FederatedLinearModel")
 
@@ -72,6 +75,7 @@ class FederatedLinearModel(SparseTaker):
     algorithm: str | AbstractServerAlgorithm
     tol: float
     max_rounds: int
+    privacy_: "PrivacyReport"  # of a fit with `privacy=`
     _classifies: ClassVar[bool] = False
 
     def __new__(cls: type[Model], *args: object, **given: object) -> Model:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_positive
+from cofed._util.scalars import rate, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps, LossCurvature
 from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
@@ -50,7 +50,7 @@ class DASM(AbstractGossipAlgorithm):
     0.5
     """
 
-    step: Hyperparameter = eqx.field(converter=number)
+    step: Hyperparameter = eqx.field(converter=rate)
     mirror: AbstractMirror = eqx.field(default_factory=Euclidean)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)

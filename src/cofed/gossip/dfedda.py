@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_flag, require_positive
+from cofed._util.scalars import rate, require_flag, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps
 from cofed.mirrors import AbstractMirror, Euclidean, require_mirror
@@ -61,8 +61,8 @@ class DFedDA(AbstractGossipAlgorithm):
     True
     """
 
-    client_lr: Hyperparameter = eqx.field(converter=number)
-    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter = eqx.field(converter=rate)
+    server_lr: Hyperparameter = eqx.field(converter=rate, default=1.0)
     gradient_tracking: bool = eqx.field(static=True, default=False)
     mirror: AbstractMirror = eqx.field(default_factory=Euclidean)
 

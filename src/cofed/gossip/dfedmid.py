@@ -18,7 +18,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_flag, require_positive
+from cofed._util.scalars import rate, require_flag, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps
 from cofed.problem import Problem
@@ -52,8 +52,8 @@ class DFedMiD(AbstractGossipAlgorithm):
     1.0
     """
 
-    client_lr: Hyperparameter = eqx.field(converter=number)
-    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter = eqx.field(converter=rate)
+    server_lr: Hyperparameter = eqx.field(converter=rate, default=1.0)
     client_prox: bool = eqx.field(static=True, default=True)
 
     needs: ClassVar[tuple[str, ...]] = ()

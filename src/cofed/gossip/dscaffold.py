@@ -17,7 +17,7 @@ import equinox as eqx
 from jaxtyping import PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_positive
+from cofed._util.scalars import rate, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps
 from cofed.problem import Problem
@@ -51,8 +51,8 @@ class DScaffold(AbstractGossipAlgorithm):
     1.0
     """
 
-    client_lr: Hyperparameter = eqx.field(converter=number)
-    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter = eqx.field(converter=rate)
+    server_lr: Hyperparameter = eqx.field(converter=rate, default=1.0)
 
     needs: ClassVar[tuple[str, ...]] = ("zero",)
     equal_steps: ClassVar[bool] = False

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import equinox as eqx
 
-from cofed._util.scalars import number, require_count, require_positive
+from cofed._util.scalars import number, rate, require_count, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractAlgorithm, AbstractStagedAlgorithm, Stage
 from cofed.gossip.refeddagt import ReFedDAGT
@@ -55,10 +55,10 @@ class MReFedDAGT(AbstractStagedAlgorithm):
     [(0.1, 5), (0.05, 10)]
     """
 
-    client_lr: Hyperparameter = eqx.field(converter=number)
+    client_lr: Hyperparameter = eqx.field(converter=rate)
     radius_squared: Hyperparameter = eqx.field(converter=number)
     sparsity: int = eqx.field(static=True)
-    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
+    server_lr: Hyperparameter = eqx.field(converter=rate, default=1.0)
     stages_count: int = eqx.field(static=True, default=4)
     mirror: AbstractMirror = eqx.field(default_factory=PNorm)
     steps_growth: int = eqx.field(static=True, default=1)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_positive
+from cofed._util.scalars import rate, require_positive
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractGossipAlgorithm, LocalSteps, LossCurvature
 from cofed.problem import Problem
@@ -49,7 +49,7 @@ class PGExtra(AbstractGossipAlgorithm):
     ('convex',)
     """
 
-    client_lr: Hyperparameter = eqx.field(converter=number)
+    client_lr: Hyperparameter = eqx.field(converter=rate)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
     equal_steps: ClassVar[bool] = True

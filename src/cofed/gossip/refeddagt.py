@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
-from cofed._util.scalars import number, require_count, require_flag, require_positive, require_radius
+from cofed._util.scalars import number, rate, require_count, require_flag, require_positive, require_radius
 from cofed._util.types import Hyperparameter
 from cofed.algorithms.base import AbstractGossipAlgorithm, AbstractServerAlgorithm, LocalSteps
 from cofed.mirrors import AbstractMirror, PNorm, require_mirror
@@ -91,8 +91,8 @@ class ReFedDAGT(AbstractServerAlgorithm, AbstractGossipAlgorithm):
     16
     """
 
-    client_lr: Hyperparameter = eqx.field(converter=number)
-    server_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
+    client_lr: Hyperparameter = eqx.field(converter=rate)
+    server_lr: Hyperparameter = eqx.field(converter=rate, default=1.0)
     radius_squared: Hyperparameter = eqx.field(converter=number, default=float("inf"))
     sparsity: int | None = eqx.field(static=True, default=None)
     mirror: AbstractMirror = eqx.field(default_factory=PNorm)

@@ -2,10 +2,11 @@
 
     python -m benchmarks.disk [--folder DIR] [--clients N] [--samples S] [--rounds R] [--keep]
 
-The job: sparse linear regression, clients of S = 20 samples x 50 features (float32), 100 clients per round, one local epoch
-of batch 10, FedDualAvg. It runs on N = 1,000,000 clients on disk, on 10,000 on disk and on the same 10,000 in memory,
-each in a process of its own (so that the peak memory is its own), and Scaffold, which keeps a vector per client, on
-disk too. The files (about 4 GB of parquet, as much of index) are written into a temporary folder (in DIR) and removed.
+The job: sparse linear regression, clients of S = 20 samples x 50 features (float32), 100 clients per round, one local
+epoch of batch 10, FedDualAvg. It runs on N = 1,000,000 clients on disk, on 10,000 on disk and on the same 10,000 in
+memory, each in a process of its own (so that the peak memory is its own), and Scaffold, which keeps a vector per
+client, on disk too. The files (about 4 GB of parquet, as much of index) are written into a temporary folder (in DIR)
+and removed.
 """
 
 import argparse

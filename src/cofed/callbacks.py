@@ -27,7 +27,8 @@ class KeepBest(AbstractCallback):
     Attributes
     ----------
     model : pytree or None
-        The best model so far, the first of several equals. Of a resumed run: of the rows since it was resumed.
+        The best model so far, the first of several equals; of methods with a model for each client the shared one. Of
+        a resumed run: of the rows since it was resumed.
     row : dict of str to float or None
         Its row of the history.
 

@@ -73,3 +73,17 @@ def test_a_schedule_of_optax_is_one():
 def test_what_cannot_be_is_refused(given, words):
     with pytest.raises((TypeError, ValueError), match=words):
         cofed.Scheduled(*given)
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda method: method, lambda method: cofed.ServerOptimizer(method, optax.sgd, {"learning_rate": 1.0})]
+)
+def test_a_rate_that_turns_negative_during_the_run_is_refused_before_it(wrap):
+    """Its steps go uphill: FedAvg ended above its start, as completed."""
+    falling = wrap(cofed.Scheduled(cofed.FedAvg(0.02), {"client_lr": lambda r: 1 - r / 3}))
+    go(falling)
+    with pytest.raises(ValueError, match=r"client_lr of schedules must give a number >= 0, got -0.3333 in round 4"):
+        go(falling, rounds=5)
+    root = cofed.Scheduled(cofed.FedAvg(0.02), {"client_lr": lambda r: (1 - r / 3) ** 0.5})
+    with pytest.raises(ValueError, match="got nan in round 4"):
+        cofed.tune(worlds.problem(), FED, [root], **OPTIONS | {"rounds": 9})

@@ -20,10 +20,11 @@ from jaxtyping import Array, Float, PyTree
 from cofed._util import trees
 from cofed._util.checks import shown
 from cofed._util.types import Given
-from cofed.algorithms.base import AbstractServerAlgorithm, AbstractWrapper, LocalSteps, to_wrap
+from cofed.algorithms.base import AbstractServerAlgorithm, AbstractWrapper, LocalSteps, Stage, to_wrap
 from cofed.problem import Problem
 
 Schedule = Callable[[Any], Any]  # of the round, as a floating array
+LOOKED_AT = 2**20  # rounds of a run that are tried before it
 
 
 class Server(NamedTuple):
@@ -105,6 +106,12 @@ class Scheduled(AbstractWrapper):
         now = {name: getattr(self.algorithm, name) * factor(f, r) for name, f in dict(self.schedules).items()}
         return dataclasses.replace(self.algorithm, **now)
 
+    def stages(self, problem: Problem, rounds: int, local_steps: int | None) -> list[Stage]:
+        """The one stage, where the rates of all its rounds can be ones."""
+        for name, schedule in dict(self.schedules).items():
+            check_rounds(name, schedule, rounds)
+        return super().stages(problem, rounds, local_steps)
+
     def init(self, problem: Problem, w0: PyTree) -> Server:
         return Server(self.algorithm.init(problem, w0), jnp.zeros((), trees.dtype(w0)))
 
@@ -146,3 +153,12 @@ def check_schedule(name: str, schedule: Schedule) -> None:
         raise ValueError(f"Scheduled: {name} of schedules fails in round 0 ({why})") from error
     if value.shape != () or not (np.isfinite(first) and first >= 0):
         raise ValueError(f"Scheduled: {name} of schedules must give one number >= 0, got {first} in round 0")
+
+
+def check_rounds(name: str, schedule: Schedule, rounds: int) -> None:
+    """Refuse a function that makes a rate negative, or no number, in some round: steps would go uphill."""
+    values = np.asarray(jax.vmap(lambda r: factor(schedule, r))(jnp.arange(min(rounds, LOOKED_AT), dtype=float)))
+    wrong = ~(np.isfinite(values) & (values >= 0))
+    if wrong.any():
+        r = int(np.argmax(wrong))
+        raise ValueError(f"Scheduled: {name} of schedules must give a number >= 0, got {values[r]:.4g} in round {r}")

@@ -6,7 +6,7 @@ import equinox as eqx
 from jaxtyping import PyTree
 
 from cofed._util.checks import shown
-from cofed.algorithms.base.algorithm import AbstractAlgorithm
+from cofed.algorithms.base.algorithm import AbstractAlgorithm, Stage
 from cofed.algorithms.base.requirements import as_algorithm, refusal
 from cofed.algorithms.base.server import AbstractServerAlgorithm
 from cofed.problem import Problem
@@ -90,6 +90,10 @@ class AbstractWrapper(AbstractServerAlgorithm):
 
     def refuses(self, problem: Problem) -> str | None:
         return refusal(self.algorithm, problem)
+
+    def stages(self, problem: Problem, rounds: int, local_steps: int | None) -> list[Stage]:
+        self.algorithm.stages(problem, rounds, local_steps)  # which may refuse these rounds
+        return super().stages(problem, rounds, local_steps)
 
     def broadcast(self, server: PyTree) -> PyTree:
         return self.method.broadcast(self.own_server(server))

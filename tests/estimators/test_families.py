@@ -261,3 +261,19 @@ def test_a_quantile_of_no_width_is_told_what_helps():
     y = X[:, 0] + rng.normal(size=150)
     with pytest.warns(ConvergenceWarning, match="A larger width may help"):
         FederatedGLM(cofed.SmoothQuantile(0.5, width=1e-5), alpha=0.0).fit(X, y)
+
+
+def test_scores_refuse_what_are_no_labels_and_weights():
+    model = FederatedGLM(cofed.Gamma(), alpha=0.1).fit(X, AMOUNTS, clients=SITES)
+    assert model.score(X, AMOUNTS[:, None]) == model.score(X, AMOUNTS)
+    for y, weight, sentence in (
+        (AMOUNTS[1:], None, f"y must be one number per row: {N} rows, {N - 1} numbers"),
+        (np.where(np.arange(N) == 0, np.nan, AMOUNTS), None, "Input y contains NaN"),
+        (AMOUNTS - AMOUNTS[0], None, "FederatedGLM: y must be > 0"),
+        (None, None, "y is None"),
+        (AMOUNTS, -np.ones(N), "sample_weight must be >= 0"),
+        (AMOUNTS, np.zeros(N), "sample_weight must be above 0 for some rows"),
+        (AMOUNTS, np.ones(3), f"sample_weight must be one number per row: {N} rows, 3 numbers"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            model.score(X, y, sample_weight=weight)

@@ -17,6 +17,7 @@ from cofed.estimators import FederatedLasso, FederatedMultiTaskLasso, FederatedM
 from cofed.estimators.row_penalty import RowElasticNet
 from cofed.estimators.solver import choose
 from cofed.regularizers.base import RowQuadratic
+from cofed.sites import Target, table_sites
 
 N, P, K = 150, 7, 3
 
@@ -244,6 +245,13 @@ def test_scores_files_and_frames(tmp_path):
     assert "diastolic" in model.summary()
     expected = r2_score(Y, model.predict(X), multioutput="variance_weighted")
     np.testing.assert_allclose(model.score(X, Y), expected, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"fitted to the responses .* and is given them as .*: order them so"):
+        model.score(X, frame[["pulse", "systolic", "diastolic"]])
+    table = pd.DataFrame(X).add_prefix("x").join(frame)
+    here = {f"site {name}": table[sites == name] for name in range(3)}
+    swapped = Target(name="diastolic", responses=("pulse", "systolic"))
+    with pytest.raises(ValueError, match="order them so"):
+        model.score(table_sites(here, swapped))
     model.save(tmp_path / "model.safetensors")
     again = load(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(again.predict(X), model.predict(X))

@@ -19,7 +19,7 @@ from cofed.estimators.fold_choice import CV
 from cofed.estimators.parameters import ratio_of
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.progress import Solve, Solved
-from cofed.estimators.scoring import SiteScoreMixin
+from cofed.estimators.scoring import SiteScoreMixin, labels_of_rows, weights_of_rows
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.estimators.survey import Survey
 from cofed.estimators.with_feature_options import WithFeatureOptions
@@ -165,8 +165,10 @@ class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         if isinstance(X, AbstractSites):
             return super().score(X, y, sample_weight)
         refuse_other_order(type(self).__name__, X, "y", y)
-        loss, z, labels = self._loss(), self._linear(X), np.asarray(y, np.float64)
-        weight = np.ones(len(z)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        loss, z = self._loss(), self._linear(X)
+        owner, n = type(self).__name__, len(z)
+        labels = labels_of_rows(owner, loss, y, n)
+        weight = np.ones(n) if sample_weight is None else weights_of_rows(owner, X, sample_weight, n)
         least = explained_by_constant(loss, labels, weight)
         return 1 - float(weight @ loss.deviance(z[:, None], labels)[:, 0]) / least
 

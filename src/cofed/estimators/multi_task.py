@@ -1,9 +1,10 @@
 """Lassos of several responses: a feature is in use for all of them, or for none."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import Tags
@@ -28,11 +29,20 @@ from cofed.sites.response_intake import gather_responses
 from cofed.sites.row_options import RowOptions
 
 
+def refuse_other_responses(owner: str, names: Iterable[object], known: Iterable[object]) -> None:
+    """Refuse the responses of the fit in another order, which would be held against each other's predictions."""
+    given, fitted = list(map(str, names)), list(map(str, known))
+    if given != fitted and set(given) == set(fitted):
+        raise ValueError(f"{owner} was fitted to the responses {fitted}, and is given them as {given}: order them so")
+
+
 class WeightedR2(RegressorMixin):
     """scikit-learn's `score`, in which responses count as their variances do."""
 
     def score(self, X: Features, y: Labels, sample_weight: Given[npt.ArrayLike | None] = None) -> float:
         """One minus the ratio of the squared errors, over all responses, to those of the responses' means."""
+        if isinstance(y, pd.DataFrame):
+            refuse_other_responses(type(self).__name__, list(y.columns), vars(self).get("responses_", ()))
         found = self.predict(X)  # pyright: ignore[reportAttributeAccessIssue]
         return float(r2_score(y, found, sample_weight=sample_weight, multioutput="variance_weighted"))
 
@@ -141,6 +151,7 @@ class FederatedMultiTaskLasso(SiteScoreMixin, WeightedR2, WithFeatureOptions, Fe
             raise ValueError(
                 f"{type(self).__name__} was fitted to {len(self.responses_)} responses, but the sites have {len(names)}"
             )
+        refuse_other_responses(type(self).__name__, names, self.responses_)
         return own
 
     def _sites_of(self, given: RowOptions, y: Labels, clients: Clients) -> AbstractSites:

@@ -5,14 +5,18 @@ import copy
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from cofed._util.types import Given
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.fitted_state import refuse_privacy
+from cofed.losses import AbstractLoss
 from cofed.sites import AbstractSites, Scaling
-from cofed.sites.intake import FitFeatures, Labels, aligned, refuse_other_order
+from cofed.sites.intake import Features, FitFeatures, Labels, aligned, refuse_other_order
 from cofed.sites.queries import Message, ScoreMessage, score, sums
+from cofed.sites.queries.sums import strange_labels
+from cofed.sites.row_options import numbers_of
 
 
 class SiteScoreMixin:
@@ -66,3 +70,25 @@ def score_of_sites(model: FederatedLinearModel, sites: AbstractSites) -> float:
         problem = copy.copy(model)._standardized(own)
         return 1 - float(found.loss / found.n) / (problem.units.objective * float(problem.null.loss))
     return 1 - float(found.loss / found.constant_loss)
+
+
+def labels_of_rows(owner: str, loss: AbstractLoss, y: Labels, rows: int) -> np.ndarray:
+    """The labels of rows that are judged, each of which the loss is for."""
+    if y is None:
+        raise ValueError(f"{owner}: score takes the targets of rows, and y is None")
+    labels = column_or_1d(np.asarray(y, np.float64))
+    if len(labels) != rows:
+        raise ValueError(f"{owner}: y must be one number per row: {rows} rows, {len(labels)} numbers")
+    assert_all_finite(labels, input_name="y")
+    reason = strange_labels(loss, labels)
+    if reason is not None:
+        raise ValueError(f"{owner}: {reason}")
+    return labels
+
+
+def weights_of_rows(owner: str, X: Features, given: npt.ArrayLike, rows: int) -> np.ndarray:
+    """The weights of rows that are judged."""
+    weight = numbers_of(owner, "sample_weight", X, given)
+    if len(weight) != rows:
+        raise ValueError(f"{owner}: sample_weight must be one number per row: {rows} rows, {len(weight)} numbers")
+    return weight

@@ -61,11 +61,16 @@ class SumsQuery(AbstractQuery[Message]):
                     f"{what} must be of a size between {1 / HUGE:g} and {HUGE:g}, but its largest value is {way}; give "
                     "it in other units"
                 )
-        least = None if message.loss is None else message.loss.least_label
-        if message.loss is None or least is None:
-            return None
-        above, sign = (y > least, ">") if message.loss.excludes_least_label else (y >= least, ">=")
-        return None if above.all() else f"y must be {sign} {least:g}, but {int(np.sum(~above))} values of y are not"
+        return None if message.loss is None else strange_labels(message.loss, y)
+
+
+def strange_labels(loss: AbstractLoss, y: np.ndarray) -> str | None:
+    """Why labels are none that a loss is for. No value is told."""
+    least = loss.least_label
+    if least is None:
+        return None
+    above, sign = (y > least, ">") if loss.excludes_least_label else (y >= least, ">=")
+    return None if above.all() else f"y must be {sign} {least:g}, but {int(np.sum(~above))} values of y are not"
 
 
 class MomentsMessage(Message):

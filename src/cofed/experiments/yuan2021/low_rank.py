@@ -73,11 +73,12 @@ def osp_low_rank_less_accurate(seen: Measurements) -> Verdict:
     )
 
 
-def exact(rank: int, rounds: int) -> Claim:
+def exact(rank: int, rounds: int, why: str) -> Claim:
     """The claim that FedDualAvg has the true rank before a round."""
     return Claim(
         f"FedDualAvg finds the exact rank in less than {rounds} rounds.",
         partial(exact_rank_within, rank, rounds),
+        why=why,
         quote=f"finds the solution with exact rank in less than {rounds} communication rounds",
         criterion="""The first evaluated round from which the rank is the true one and stays so: singular values above
         0.01, as in the paper. Where several seeds are judged together, all of them must have it.""",
@@ -149,19 +150,28 @@ def scaled(printed: Experiment, strength: float) -> Experiment:
     )
 
 
+TUNED_BY_ERROR = """It is the pair of rates, which the recovery error chooses on seed 0: """
+LATE_SEED = f"""{TUNED_BY_ERROR}at (0.001, 3) seed 3 alone is late (round 100 in data set II, 110 in III; the others 15
+to 45). The next pair, (0.001, 10), has an error within 1.2 % of it with every seed and keeps the rank with all five,
+from rounds 10 to 30 on in II and 5 to 35 in III."""
+ONE_DIVERGES = f"""{TUNED_BY_ERROR}at (0.001, 3) seed 3 alone is late (round 120; the others 45 to 65). The next pair,
+(0.001, 10), keeps the rank from rounds 20 to 45 on with four seeds, seed 3 among them, but diverges with seed 4: at the
+edge of the grid rates that win lie beside rates that diverge."""
+TWO_LATE = f"""{TUNED_BY_ERROR}at (0.001, 3) seeds 0 and 3 are late (rounds 205 and 410; the others 155 to 195). The
+next pair, (0.001, 10), keeps the rank with all five, from rounds 95 to 185 on, at an error that is 1 to 8 % larger."""
 FIG4 = rank_recovery(
-    4, "truth of rank 16 (data set I)", (exact(16, 100), slower(16), LESS_ACCURATE), rank=16, strength=0.2
+    4, "truth of rank 16 (data set I)", (exact(16, 100, ONE_DIVERGES), slower(16), LESS_ACCURATE), rank=16, strength=0.2
 )
 FIG9 = rank_recovery(
-    9, "truth of rank 4 (data set II)", (exact(4, 100), slower(4), LESS_ACCURATE), rank=4, strength=0.5
+    9, "truth of rank 4 (data set II)", (exact(4, 100, LATE_SEED), slower(4), LESS_ACCURATE), rank=4, strength=0.5
 )
 FIG10 = rank_recovery(
-    10, "truth of rank 1 (data set III)", (exact(1, 100), slower(1), LESS_ACCURATE), rank=1, strength=0.5
+    10, "truth of rank 1 (data set III)", (exact(1, 100, LATE_SEED), slower(1), LESS_ACCURATE), rank=1, strength=0.5
 )
 FIG11 = rank_recovery(
     11,
     "256 clients of 32 samples (data set IV)",
-    (exact(16, 200), slower(16)),
+    (exact(16, 200, TWO_LATE), slower(16)),
     rank=16,
     strength=0.2,
     clients=256,

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PyTree
 
 import cofed
 from cofed._util import trees
+from cofed._util.pandas_types import Frame, Series
 from cofed.engine.ranking import AllDiverged
 from cofed.experiments import everything
 from cofed.experiments.bao2022.released import ReleasedFedMiD
@@ -46,7 +47,7 @@ def posed(experiment: str, seed: int, panel: str = "", **changed: Any) -> tuple[
     return what.setup(n, seed), {method.label: method for method in what.methods(n)}
 
 
-def curves(setup: Setup, method: Method, choices: Sequence[Choice], seed: int, **run: Any) -> list[pd.DataFrame]:
+def curves(setup: Setup, method: Method, choices: Sequence[Choice], seed: int, **run: Any) -> list[Frame]:
     """What is measured of a method over the rounds at each of some choices of its hyperparameters.
 
     The choices share the regularizer of the first. From where one has diverged there is NaN.
@@ -64,7 +65,7 @@ def curves(setup: Setup, method: Method, choices: Sequence[Choice], seed: int, *
     ]
 
 
-def stays_from(within: pd.Series) -> float:
+def stays_from(within: Series) -> float:
     """The first round from which a condition is true up to the last; NaN: never."""
     always = within[::-1].cummin()[::-1]
     return float(always.index[always.to_numpy()][0]) if always.iloc[-1] else float("nan")
@@ -84,7 +85,7 @@ def ranks(experiment: str, rank: int, choices: Sequence[Choice]) -> Iterator[dic
             yield {"seed": seed, **choice, "rank kept from": kept, "error": curve["recovery_error"].iloc[-20:].mean()}
 
 
-def tail(curve: pd.DataFrame, column: str, share: int = 5) -> float:
+def tail(curve: Frame, column: str, share: int = 5) -> float:
     """The mean of a column over the last part of the rounds."""
     return float(curve.loc[curve.index > curve.index[-1] * (1 - 1 / share), column].mean())
 
@@ -200,7 +201,7 @@ def scanned(train: Federation, test: Federation, grid: Sequence[Choice], seed: i
     yield {"seed": seed, "method": "one client", "accuracy": alone["test_accuracy"], "density": alone["density"]}
     for label, method in methods.items():
         found = curves(setup, method, grid, seed, evaluate_every=50)
-        rows = pd.DataFrame([{**pair, **curve.iloc[-1]} for pair, curve in zip(grid, found, strict=True)])
+        rows: Frame = pd.DataFrame([{**pair, **curve.iloc[-1]} for pair, curve in zip(grid, found, strict=True)])
         rows = rows.dropna(subset=["validation_loss"])
         best = rows.loc[rows["validation_loss"].idxmin()]
         box = rows[(rows["client_lr"] * rows["server_lr"]).between(0.003 * (1 - 1e-9), 0.3 * (1 + 1e-9))]

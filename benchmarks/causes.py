@@ -138,7 +138,7 @@ def without_means() -> Iterator[dict[str, Any]]:
 def doubling() -> Iterator[dict[str, Any]]:
     """The squared l1 error by stage on the mean over more draws, and with more stages where K does not grow."""
     # The page has the draws of seeds 0 to 4.
-    for variant, stages, seeds in ((restart.RESTARTS, 5, range(5, 13)), (restart.NO_GROWTH, 7, range(3))):
+    for variant, stages, seeds in ((restart.RESTARTS, 5, range(5, 10)), (restart.NO_GROWTH, 6, range(3))):
         n = numbers("liang2023-restart", stages=stages)
         errors = np.array([[row["squared_error"] for row in restart.stages_of(n, variant, seed)] for seed in seeds])
         ratios = errors[:, 1:].mean(0) / errors[:, :-1].mean(0)
@@ -299,6 +299,7 @@ LONG = {"rounds": 1920, "evaluate_every": 48, "tuned_over": 384}
 TRIPLE = {"rounds": 2880, "evaluate_every": 48, "tuned_over": 576}
 SLOW = [("DFedDA-GT", {"client_lr": rate}, {}) for rate in (0.003, 0.01, 0.03)]
 LONGER = [
+    ("DFedDA-GT", {"client_lr": 0.03}, LONG),
     ("DFedDA-GT", {"client_lr": 0.01}, LONG),
     ("CFedDA", {"mu": 0.1, "L": 0.3, "strength": 0.03}, LONG),
 ]

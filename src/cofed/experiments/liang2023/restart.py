@@ -114,6 +114,9 @@ RESTART = Experiment(
         Claim(
             "The squared l1 error halves per stage (Theorem 6.1).",
             halves,
+            why="""It is the noise of single draws in the last two stages: of seeds 0 to 4 the fifth leaves 0.35, 0.83,
+            0.20, 0.55 and 0.70. With five further draws (seeds 5 to 9) every stage leaves at most 0.6 with each, and on
+            the mean of all ten the last two leave 0.33 and 0.36.""",
             quote="By appropriately selecting R_n and K_n, we achieve high-probability bounds like "
             "||w_{n+1} - w*||_q^2 <= 1/2 ||w_n - w*||_q^2.",
             criterion="""Every single stage leaves at most 0.6 of the squared l1 error of the output: a half, and a
@@ -124,6 +127,8 @@ RESTART = Experiment(
             "Without restarts, or without doubling K, it does not.",
             controls_fail,
             quick=False,
+            why="""It is the control with K = K_0 and the number of stages: its noise is no floor yet in the fifth. In a
+            sixth stage it leaves 0.87 of the error on the mean of seeds 0 to 2, and more than 0.6 with each.""",
             criterion="""Controls in the same rounds: each must have a stage that leaves more than 0.6. One run (with as
             many samples in all) averages over all its rounds, which leaves (n/(n+1))^2, in the fifth stage 0.64; with
             K = K_0 in all stages noise is a floor.""",

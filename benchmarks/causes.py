@@ -1,7 +1,9 @@
 """Probes of why a claim of a paper does not hold: `python -m benchmarks.causes yuan2021-fig7` runs one.
 
 Each runs an experiment of `cofed reproduce` with a few of its numbers changed, or at other pairs of rates than the
-tuned one, and prints the figures that the claims' texts quote on the page of results. Without a name it lists them.
+tuned one, and prints the figures that the claims' texts quote on the page of results; "-" is never, or diverged, or not
+a number of that method. Without a name it lists them. Those of yuan2021-fig5 read Haxby's scans from COFED_DATA; those
+of liang2023-fig1-released and liang2023-fig1-longer take minutes.
 """
 
 import argparse
@@ -365,7 +367,7 @@ def main() -> None:
         print("\n".join(PROBES))
     warnings.filterwarnings("ignore", message=".* diverged", category=RuntimeWarning)
     for name in chosen:
-        print(f"{name}\n{pd.DataFrame(PROBES[name]()).to_string(index=False, na_rep='never')}\n", flush=True)
+        print(f"{name}\n{pd.DataFrame(PROBES[name]()).to_string(index=False, na_rep='-')}\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -251,6 +251,8 @@ def explained(claims: Sequence[Claim], whys: Sequence[str]) -> tuple[Claim, ...]
 NO_PERFECT_OPTIMUM = """Its F1 comes near 1 and hovers, as single false features come and go: the optimum that it goes
 to has false features itself (see the pooled solver's F1). The clients' means are why: they correlate the features;
 drawn without them, with the same variance, the pooled solver's F1 on sets II and III is 1 at strengths 0.1 and 0.2."""
+NO_STRENGTH_EITHER = f"""{NO_PERFECT_OPTIMUM} A larger strength is no way out: as printed with 0.5, at (0.001, 10), two
+of five seeds keep an F1 of 0.995 from before round 100 on."""
 MANY_PAIRS_FIND_IT = """With so few true features every method has pairs of rates that find them: at the scale of the
 printed rates, at least three pairs of each reach an F1 of 0.995 on the tuning seed. Which method is first depends on
 the seed, and on which of its equal pairs is taken."""
@@ -281,7 +283,7 @@ PRINTED = [
         6,
         "64 of 1024 features count (data set II)",
         (perfect(100, "FedDualAvg converges to the perfect F1-score"), AHEAD),
-        (NO_PERFECT_OPTIMUM, MANY_PAIRS_FIND_IT),
+        (NO_STRENGTH_EITHER, MANY_PAIRS_FIND_IT),
         nonzeros=64,
         strength=0.2,
     ),

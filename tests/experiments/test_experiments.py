@@ -211,7 +211,7 @@ def test_the_configuration_says_where_and_with_what_it_ran(done):
     assert (tuned["on_edge"], fixed["on_edge"]) == (["client_lr"], [])
     table = pd.read_parquet(done / "tiny-fig1" / "numbers.parquet")
     ends = table[(table["round"] == 8) & (table["algorithm"] == "FedMiD")]["objective"]
-    told = {"column": "objective", "mean": ends.mean(), "deviation": ends.std(ddof=0)}
+    told = {"column": "objective", "mean": ends.mean(), "deviation": ends.std(ddof=0), "over": 2}
     assert fixed["reached"] == {name: pytest.approx(value) for name, value in told.items()}
 
 
@@ -493,14 +493,17 @@ def test_the_page_shows_results_of_one_seed_and_of_earlier_versions_as_such(tmp_
 
 
 def test_a_plan_says_what_an_experiment_takes_and_the_page_repeats_it(tmp_path):
-    sweep = dataclasses.replace(TINY, id="tiny-sweep", measure=Sweep("clients", lambda n: n.points, point))
+    sweep = dataclasses.replace(TINY, id="tiny-sweep", measure=Sweep("rate", lambda n: n.rates, point))
     panels = dataclasses.replace(TINY, panels={"a": {}, "b": {"rounds": 16}})
     found = expected.expect([panels, sweep], tmp_path, "full", 2, QUIET)
     told = results.read(tmp_path / "tiny-fig1" / "plan.json")
-    assert found == {"tiny-fig1": expected.words(told), "tiny-sweep": "not known: it has no rounds that could be timed"}
+    each = "of 2 points with 2 seeds each (--quick takes fewer or smaller ones)"
+    said = f"a time that is not forecast: it is a sweep, {each}"
+    assert found == {"tiny-fig1": expected.words(told), "tiny-sweep": said}
     assert told["seconds"] > 0
     written = page.publish(tmp_path, tmp_path / "docs", [TINY, sweep]).read_text()
     assert f"not run yet at this size; it takes {expected.words(told)} (" in written
+    assert f"not run yet at this size; it takes {said} | " in written
     assert list(tmp_path.glob("tiny-fig1/*")) == [tmp_path / "tiny-fig1" / "plan.json"]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from cofed._util.pandas_types import Frame
+from cofed.experiments.divergence import gone
 from cofed.experiments.json_values import described
 from cofed.experiments.measurements import Measurements, References
 from cofed.experiments.specification import Comparison, Experiment, Method, Numbers, Sweep
@@ -44,7 +45,7 @@ def gather_sweep(experiment: Experiment, size: str, seeds: list[int], done: Done
             found = [done[f"{panel} {what.x} = {point} seed {seed}"] for seed in seeds]
             table, words[panel] = pd.concat([rows for rows, _ in found]), found[0][1]
             curves.append(table if "panel" in table else table.assign(panel=panel))
-        algorithms += [method_record(method, panel) for method in what.methods(numbers)]
+        algorithms += [swept(method_record(method, panel)) for method in what.methods(numbers)]
     table = pd.concat(curves, ignore_index=True).assign(x_name=what.x)
     table = begin_with(table, "panel", "algorithm", "seed", "x", "x_name")
     return Measured(table, None, {}, algorithms, first(words), {})
@@ -76,7 +77,7 @@ def gather_comparison(experiment: Experiment, size: str, seeds: list[int], done:
                 if "settled" in record:
                     entry.setdefault("settled", {})[str(seed)] = record["settled"]
             entry |= {"on_edge": on_edge(entry["grid"], entry["hyperparameters"])}
-            entry |= {"reached": reached(pd.concat(curves[-len(seeds) :]), method.score or what.score, numbers)}
+            entry |= {"reached": reached(pd.concat(curves[-len(seeds) :]), method.score or what.score, numbers, entry)}
             algorithms.append(entry)
     table = begin_with(pd.concat(curves, ignore_index=True), "panel", "algorithm", "seed", "round")
     tuning = begin_with(pd.concat(tunings, ignore_index=True), "panel", "algorithm") if tunings else None
@@ -108,15 +109,39 @@ def mean_of(by_seed: Mapping[int, References]) -> References:
     }
 
 
-def reached(curves: Frame, column: str, numbers: Numbers) -> dict[str, Any] | None:
-    """What a method has in the end of the column by which it was tuned: the mean over seeds, and their deviation."""
+def swept(record: dict[str, Any]) -> dict[str, Any]:
+    """The record of a method of a sweep: several values are all measured, and none is chosen for all points."""
+    return record | {"tuned": False, "swept": record["tuned"]}
+
+
+def reached(curves: Frame, column: str, numbers: Numbers, entry: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What a method has in the end of the column by which it was tuned: the mean over seeds, and their deviation.
+
+    Runs that diverged are left out, as they are in a claim's means over the last rounds; `over` is how many there are
+    without them.
+    """
     if column not in curves:
         return None
     over = vars(numbers).get("tuned_over", 1)
     label, panel = curves["algorithm"].iloc[0], curves["panel"].iloc[0]
-    seen = Measurements(curves, {})
-    ends = [seen.of_seed(seed).last(label, column, panel, over) for seed in seen.seeds]
-    return {"column": column, "mean": float(np.mean(ends)), "deviation": float(np.std(ends))}
+    seen, left = Measurements(curves, {}), set(gone(entry))
+    ends = [seen.of_seed(seed).last(label, column, panel, over) for seed in seen.seeds if seed not in left]
+    mean, deviation = (float(np.mean(ends)), float(np.std(ends))) if ends else (np.nan, np.nan)
+    return {"column": column, "mean": mean, "deviation": deviation, "over": len(ends)}
+
+
+def with_ends(experiment: Experiment, config: Mapping[str, Any], table: Frame) -> list[dict[str, Any]]:
+    """The methods of config.json, each with what it has in the end by the numbers in this table."""
+    what, entries = experiment.measure, [dict(entry) for entry in config["algorithms"]]
+    if isinstance(what, Sweep):
+        return entries
+    for entry in entries:
+        numbers = experiment.numbers(config["size"], entry["panel"])
+        scores = {method.label: method.score or what.score for method in what.methods(numbers)}
+        curves = table[(table["algorithm"] == entry["label"]) & (table["panel"] == entry["panel"])]
+        if entry["label"] in scores and len(curves):
+            entry["reached"] = reached(curves, scores[entry["label"]], numbers, entry)
+    return entries
 
 
 def on_edge(grid: Mapping[str, list[Any]] | None, chosen: Mapping[str, Any]) -> list[str]:

@@ -40,7 +40,7 @@ def finite(value: object) -> Any:
     return without_nonfinite(value, lambda number: None)
 
 
-def json_number(value: float | None) -> float | int | None:
+def json_number(value: float | int | None) -> float | int | None:
     """A number as JSON has it: infinite and missing ones are null."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None

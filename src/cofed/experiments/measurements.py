@@ -1,6 +1,6 @@
 """The measured numbers of an experiment, with the questions that its claims ask of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -27,6 +27,8 @@ class Measurements:
         The labels of further configurations, each with that of its method; `labels` leaves them out.
     diverged
         Which runs diverged, in words. Where a run stopped early, means go on with the other seeds.
+    lost
+        The seeds that diverged, by label and panel.
 
     Examples
     --------
@@ -45,6 +47,7 @@ class Measurements:
         by_seed: Mapping[int, References] | None = None,
         beside: Mapping[str, str] | None = None,
         diverged: str = "",
+        lost: Mapping[tuple[str, str], Sequence[int]] | None = None,
     ):
         self.table = table
         self.source = source
@@ -52,6 +55,7 @@ class Measurements:
         self.by_seed = by_seed or {}
         self.beside = beside or {}
         self.diverged = diverged
+        self.lost = lost or {}
         self.axis = "x" if "x" in table else "round"
 
     @property

@@ -1,6 +1,5 @@
 """The page of all results: how many claims hold, what ran and what is missing, then a section for each experiment."""
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cofed._util.files import atomically
-from cofed.experiments import expected, results
+from cofed.experiments import expected, results, wording
 from cofed.experiments.data_files import PATTERNS, data_files
 from cofed.experiments.gather import on_edge
 from cofed.experiments.sections import PRINTED, VERDICTS, Finished, counted, row, section, surroundings, texts
@@ -18,7 +17,6 @@ from cofed.experiments.verdicts import FAILS, HOLDS, UNDECIDED, UNJUDGED, one_li
 LARGEST = 300_000  # bytes of a file that is worth keeping beside a page
 ALWAYS = ("figure.png", "claims.json", "config.json")  # what a published folder has
 IF_SMALL = ("figure.svg", "numbers.csv")
-SEEDS = 5  # with fewer, a verdict is preliminary
 OLDER = " (fewer than five seeds, or an earlier version)"
 NAMES = {"femnist": "FEMNIST", "haxby": "Haxby's scans", "mnist": "MNIST"}  # of data that experiments read
 HEAD = """# The papers' claims, measured
@@ -29,7 +27,8 @@ found to be those of other data. It is judged on the means over the seeds and th
 on every seed alone; where fewer than four in five of the seeds share the verdict, it is undecided. Criteria stand in
 the code with their reasons; those that were chosen after something had been seen are listed in
 [experiments.md](../experiments.md#chosen-after-looking). A claim that does not hold is left so, with what was found
-about why. Bands in the figures are one standard deviation over the seeds.
+about why. Bands in the figures are one standard deviation over the seeds; a line ends in a cross where the first of a
+method's runs diverges, and goes on thinner as the mean of the others.
 
 Written by `cofed reproduce --all --page docs/results`; each folder has the figure, the verdicts (`claims.json`), the
 exact configuration (`config.json`) and, where they are few, the numbers (`numbers.csv`).
@@ -47,22 +46,30 @@ def publish(source: Path, target: Path, experiments: Sequence[Experiment]) -> Pa
         elif (folder / expected.FILE).exists():
             (target / experiment.id).mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / expected.FILE, target / experiment.id / expected.FILE)
+    for experiment in experiments:
+        if (target / experiment.id / "config.json").exists():
+            without_large(target / experiment.id)
+            wording.reword(experiment, target / experiment.id)
     page = target / "README.md"
     atomically(page, lambda name: Path(name).write_text(written(experiments, target)), shown=True)
     return page
 
 
 def copy(folder: Path, kept: Path) -> None:
-    """Copy what a page needs of an experiment's folder; what is too large now goes from there."""
+    """Copy what a page needs of an experiment's folder."""
     kept.mkdir(parents=True, exist_ok=True)
     for name in ALWAYS:
         shutil.copyfile(folder / name, kept / name)
     (kept / expected.FILE).unlink(missing_ok=True)
     for name in IF_SMALL:
-        if (folder / name).stat().st_size < LARGEST:
-            shutil.copyfile(folder / name, kept / name)
-        else:
-            (kept / name).unlink(missing_ok=True)
+        shutil.copyfile(folder / name, kept / name)
+
+
+def without_large(kept: Path) -> None:
+    """Remove those files of a published folder that are too large to keep, such as figures that were drawn there."""
+    for name in IF_SMALL:
+        if (kept / name).exists() and (kept / name).stat().st_size >= LARGEST:
+            (kept / name).unlink()
 
 
 def written(experiments: Sequence[Experiment], folder: Path) -> str:
@@ -81,29 +88,16 @@ def written(experiments: Sequence[Experiment], folder: Path) -> str:
 
 
 def read(experiment: Experiment, folder: Path) -> Finished:
-    """The results of an experiment."""
+    """The results of an experiment, with the words that the code has now."""
     config, claims = (results.read(folder / name) for name in ("config.json", "claims.json"))
-    return Finished(experiment, config, claims, what_is_earlier(experiment, config, claims))
-
-
-def what_is_earlier(experiment: Experiment, config: dict[str, Any], claims: list[dict[str, Any]]) -> str:
-    """What has changed in the experiment since it ran; the data folder does not count, it may be elsewhere now."""
-    text = results.definition(experiment, config["size"], config["seeds"])
-    if "defined_by" in config:
-        before, now = json.loads(config["defined_by"]), json.loads(text)
-        for definition in (before, now):
-            definition.pop("data", None)
-        if before != now:
-            return results.what_changed(json.dumps(before), json.dumps(now))
-    elif config["definition"] != results.fingerprint(text):  # written by an older version, which kept no more
-        return "its settings were others"
-    judged = [one_line(claim["claim"]) for claim in claims]
-    return "" if judged == [one_line(claim.text) for claim in experiment.claims] else "other claims were judged"
+    earlier = wording.what_is_earlier(experiment, config, claims)
+    words = wording.present_claims(experiment, config, claims)
+    return Finished(experiment, wording.present_config(experiment, config), words, earlier)
 
 
 def counts(experiments: Sequence[Experiment], finished: Sequence[Finished]) -> list[str]:
     """How many experiments there are and ran, and how many claims hold."""
-    few = sum(form.seeds < SEEDS for form in finished)
+    few = sum(form.few_seeds for form in finished)
     earlier = sum(bool(form.earlier) for form in finished)
     said = f"Of {counted(len(experiments), 'experiment')} {len(finished)} ran"
     details = [f"{few} of them with fewer than five seeds"] * bool(few)
@@ -117,7 +111,7 @@ def counts(experiments: Sequence[Experiment], finished: Sequence[Finished]) -> l
         lines.append(row([name, *(found[word] for word in (HOLDS, FAILS, UNDECIDED, UNJUDGED))]))
     if gained := only_otherwise(finished):
         lines += ["", f"Of the claims that do not hold as printed, {gained} hold in another form."]
-    tuned = [entry for form in finished for entry in form.config["algorithms"] if entry["tuned"]]
+    tuned = [entry for form in finished if not form.swept for entry in form.config["algorithms"] if entry["tuned"]]
     edges = sum(bool(on_edge(entry["grid"], entry["hyperparameters"])) for entry in tuned)
     if tuned:
         lines += [
@@ -129,7 +123,7 @@ def counts(experiments: Sequence[Experiment], finished: Sequence[Finished]) -> l
 
 def kind(form: Finished) -> str:
     """Under which name the verdicts of a form are counted: those that are preliminary stand apart."""
-    return form.form + OLDER * (form.seeds < SEEDS or bool(form.earlier))
+    return form.form + OLDER * (form.few_seeds or bool(form.earlier))
 
 
 def only_otherwise(finished: Sequence[Finished]) -> int:
@@ -158,20 +152,24 @@ def overview(mains: Sequence[Experiment], forms: dict[str, list[Finished]]) -> l
 
 def verdict(claim: Mapping[str, Any], form: Finished) -> str:
     """A verdict, with what a reader must know to weigh it."""
-    return VERDICTS[word_of(claim)] + ", 1 seed" * (form.seeds == 1) + ", earlier version" * bool(form.earlier)
+    alone = form.seeds == 1 and form.few_seeds
+    return VERDICTS[word_of(claim)] + ", 1 seed" * alone + ", earlier version" * bool(form.earlier)
 
 
 def missing(absent: Sequence[Experiment], folder: Path) -> list[str]:
     """The experiments that have no results, why, and the command that makes them."""
     if not absent:
         return []
-    lines = ["## Missing", "", row(["experiment", "what it shows", "why", "run it with"]), row(["---"] * 4)]
+    heads = ["experiment", "what it shows", "why", "how its full setup is smaller than the paper's", "run it with"]
+    lines = ["## Missing", "", row(heads), row(["---"] * len(heads))]
     for experiment in absent:
         lacks = experiment.reads and not data_files(experiment.reads)
         why = f"no data: it reads {places(experiment)}" if lacks else "not run yet at this size"
         if ahead := results.read(folder / experiment.id / expected.FILE):
-            why += f"; it takes {expected.words(ahead)} ({', '.join(surroundings(ahead))})"
-        lines.append(row([experiment.id, one_line(experiment.title), why, command(experiment)]))
+            why += f"; it takes {expected.words(ahead)}"
+            why += f" ({', '.join(surroundings(ahead))})" if ahead["seconds"] is not None else ""
+        smaller = one_line(experiment.smaller)
+        lines.append(row([experiment.id, one_line(experiment.title), why, smaller, command(experiment)]))
     return [*lines, ""]
 
 
@@ -194,5 +192,5 @@ def places(experiment: Experiment) -> str:
 
 
 def command(experiment: Experiment) -> str:
-    """The command that runs an experiment at the paper's size."""
+    """The command that runs an experiment in its full setup."""
     return f"`cofed reproduce {experiment.id}{' --data DIR' if experiment.reads else ''}`"

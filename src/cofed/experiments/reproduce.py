@@ -36,7 +36,7 @@ def reproduce(
     out
         Where the folders are made.
     size
-        "full", the paper's size, or "quick".
+        "full" or "quick".
     seeds
         Repetitions.
     again
@@ -80,10 +80,14 @@ def judge_again(experiments: Sequence[Experiment], out: Path) -> dict[str, str]:
     """Judge and draw what is finished, without running anything."""
     became = {}
     for experiment in experiments:
-        there = (out / experiment.id / "config.json").exists()
-        if there:
-            results.judge_again(experiment, out / experiment.id)
-        became[experiment.id] = "kept" if there else "not run yet"
+        folder = out / experiment.id
+        if not (folder / "config.json").exists():
+            became[experiment.id] = "not run yet"
+        elif results.numbers_of(folder) is None:
+            became[experiment.id] = "its numbers are not here: neither numbers.parquet nor numbers.csv"
+        else:
+            results.judge_again(experiment, folder)
+            became[experiment.id] = "kept"
     return became
 
 

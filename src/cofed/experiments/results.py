@@ -22,9 +22,9 @@ from cofed._util import machine
 from cofed._util.files import UnreadableJson, atomically, digest, load_json, write_json
 from cofed._util.spreadsheets import to_csv
 from cofed.engine import folders
-from cofed.experiments import figure
+from cofed.experiments import divergence, figure
 from cofed.experiments.data_files import data_files
-from cofed.experiments.gather import Measured, method_record
+from cofed.experiments.gather import Measured, method_record, with_ends
 from cofed.experiments.json_values import described, finite
 from cofed.experiments.measure import Tick, measure
 from cofed.experiments.measurements import Measurements
@@ -32,6 +32,7 @@ from cofed.experiments.parts import Parts
 from cofed.experiments.specification import Comparison, Experiment
 from cofed.experiments.verdicts import judged, one_line
 
+NUMBERS = {"numbers.parquet": "numbers_hash", "numbers.csv": "csv_hash"}  # the first that is there is read
 WRITTEN = ("numbers.parquet", "claims.json", "figure.png")  # beside config.json, what a whole folder has
 
 
@@ -69,28 +70,50 @@ def finished(folder: Path, text: str) -> bool:
 
 
 def write_config(folder: Path, config: dict[str, Any]) -> None:
-    """Write config.json, with a hash of what it says and one of the numbers beside it."""
-    told = json.loads(json.dumps(finite(config | {"numbers_hash": digest(folder / "numbers.parquet")})))
+    """Write config.json, with a hash of what it says and one of each file of numbers that is beside it."""
+    hashes = {name: digest(folder / file) for file, name in NUMBERS.items() if (folder / file).exists()}
+    told = json.loads(json.dumps(finite(config | hashes)))
     told.pop("content_hash", None)
     told["content_hash"] = fingerprint(json.dumps(told, sort_keys=True))
     write_json(folder / "config.json", told, shown=True)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read config.json, after a check that neither it nor the numbers have changed since they were written."""
+    """Read config.json, after a check that neither it nor the numbers have changed since they were written.
+
+    Published results may be without numbers, or have them as CSV only; older ones have no hash of that.
+    """
     path = folder / "config.json"
     config = read(path)
     needed = {"algorithms", "data", "definition", "numbers", "references", "size", "title"}
     if not isinstance(config, dict) or not needed <= set(config):
         raise ValueError(f"{path} is damaged: run the experiment again")
     told = {name: value for name, value in config.items() if name != "content_hash"}
+    numbers = numbers_of(folder)
     if "content_hash" not in config:  # written by an older version
-        pd.read_parquet(folder / "numbers.parquet")
+        if numbers is not None:
+            read_numbers(folder)
     elif config["content_hash"] != fingerprint(json.dumps(told, sort_keys=True)):
         raise ValueError(f"{path} was changed after it was written: run the experiment again")
-    elif config["numbers_hash"] != digest(folder / "numbers.parquet"):
-        raise ValueError(f"{folder / 'numbers.parquet'} was changed after it was written: run the experiment again")
+    elif numbers is not None and config.get(NUMBERS[numbers.name]) not in (None, digest(numbers)):
+        raise ValueError(f"{numbers} was changed after it was written: run the experiment again")
     return config
+
+
+def numbers_of(folder: Path) -> Path | None:
+    """The file of a folder's numbers: the exact one, or the one of seven digits that published results may have."""
+    return next((folder / name for name in NUMBERS if (folder / name).exists()), None)
+
+
+def read_numbers(folder: Path) -> pd.DataFrame:
+    """The numbers of a folder, as they were measured or from CSV."""
+    path = numbers_of(folder)
+    if path is None:
+        raise FileNotFoundError(f"{folder} has no numbers (numbers.parquet or numbers.csv)")
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    names = ("panel", "algorithm")  # an empty name is a name, and one of digits is no number
+    return pd.read_csv(path, dtype=dict.fromkeys(names, str)).fillna(dict.fromkeys(names, ""))
 
 
 def make_room(folder: Path, text: str) -> str | None:
@@ -234,7 +257,8 @@ def measurements(table: pd.DataFrame, config: dict[str, Any]) -> Measurements:
     """The numbers with what config.json says about them; older ones have the references of the first seed alone."""
     by_seed = {int(seed): references for seed, references in config.get("references_by_seed", {}).items()}
     beside = {entry["label"]: entry["beside"] for entry in config["algorithms"] if entry.get("beside")}
-    return Measurements(table, config["references"], source(config), by_seed, beside, diverged(config))
+    said, lost = divergence.in_words(config), divergence.lost(config)
+    return Measurements(table, config["references"], source(config), by_seed, beside, said, lost)
 
 
 def source(config: Mapping[str, Any]) -> str:
@@ -247,21 +271,6 @@ def source(config: Mapping[str, Any]) -> str:
     return told if len(seeds) < 2 else re.sub(rf"\bseed {seeds[0]}\b", f"seeds {seeds[0]} to {seeds[-1]}", told)
 
 
-def diverged(config: Mapping[str, Any]) -> str:
-    """Which runs diverged, in words.
-
-    >>> outcomes = {"0": "completed", "1": "diverged", "2": "diverged"}
-    >>> diverged({"algorithms": [{"label": "FedMiD", "panel": "K = 1", "outcomes": outcomes}]})
-    'FedMiD (K = 1) with seeds 1, 2'
-    """
-    said = []
-    for entry in config["algorithms"]:
-        gone = [seed for seed, outcome in entry.get("outcomes", {}).items() if outcome == "diverged"]
-        panel = f" ({entry['panel']})" if entry["panel"] else ""
-        said += [f"{entry['label']}{panel} with seed{'s' * (len(gone) > 1)} {', '.join(gone)}"] * bool(gone)
-    return "; ".join(said)
-
-
 def judge(experiment: Experiment, folder: Path, size: str, seen: Measurements) -> None:
     """Write the claims and the figure, from the measured numbers."""
     write_json(folder / "claims.json", finite([judged(claim, seen, size) for claim in experiment.claims]), shown=True)
@@ -270,6 +279,9 @@ def judge(experiment: Experiment, folder: Path, size: str, seen: Measurements) -
 
 def judge_again(experiment: Experiment, folder: Path) -> None:
     """Judge and draw what was measured before, after a claim or the figure has changed."""
-    config = read_config(folder)
-    judge(experiment, folder, config["size"], measurements(pd.read_parquet(folder / "numbers.parquet"), config))
-    write_config(folder, config | {"title": experiment.title, "note": one_line(experiment.note)})
+    config, table = read_config(folder), read_numbers(folder)
+    judge(experiment, folder, config["size"], measurements(table, config))
+    algorithms = with_ends(experiment, config, table)
+    write_config(
+        folder, config | {"title": experiment.title, "note": one_line(experiment.note), "algorithms": algorithms}
+    )

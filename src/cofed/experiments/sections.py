@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cofed._util import machine
-from cofed.experiments import PAPERS, results
+from cofed.experiments import PAPERS, divergence, results
 from cofed.experiments.gather import on_edge
-from cofed.experiments.specification import Experiment
+from cofed.experiments.specification import Experiment, Sweep
 from cofed.experiments.verdicts import FAILS, HOLDS, UNDECIDED, UNJUDGED, one_line, word_of
 
 VERDICTS = {HOLDS: "**holds**", FAILS: "**does not hold**", UNDECIDED: "**undecided**", UNJUDGED: "not judged"}
 PRINTED = "as printed"
-SIZES = {"full": "the paper's size", "quick": "the quick size"}
+SIZES = {"full": "the full setup", "quick": "the quick size"}
+SEEDS = 5  # with fewer, a verdict is preliminary
 
 
 class Finished(NamedTuple):
@@ -32,6 +33,16 @@ class Finished(NamedTuple):
     def seeds(self) -> int:
         """How many seeds ran."""
         return len(self.config["seeds"])
+
+    @property
+    def few_seeds(self) -> bool:
+        """Whether there are too few seeds for more than a preliminary verdict, and one has not enough in it either."""
+        return self.seeds < SEEDS and not self.experiment.in_a_seed
+
+    @property
+    def swept(self) -> bool:
+        """Whether the values of hyperparameters are points or grids of a sweep, of which none is chosen for all."""
+        return isinstance(self.experiment.measure, Sweep)
 
     def claim(self, text: str) -> Mapping[str, Any] | None:
         """The verdict on a claim, where it has one."""
@@ -57,14 +68,17 @@ def ran(form: Finished, named: bool) -> list[str]:
     """How and where a form ran, its note and its figure."""
     config, name = form.config, form.experiment.id
     size = SIZES.get(config["size"], "own size")
-    said = [size, counted(form.seeds, "seed"), took(config), date(config), *surroundings(config)]
+    within = f" ({form.experiment.in_a_seed})" if form.experiment.in_a_seed else ""
+    said = [size, counted(form.seeds, "seed") + within, took(config), date(config), *surroundings(config)]
     title = f"{form.form.capitalize()}: " if named else ""
     lines = [capital(f"{title}{', '.join(part for part in said if part)}."), ""]
     if form.earlier:
         lines += [f"These results are of an earlier version of the experiment: {form.earlier}.", ""]
+    if form.experiment.smaller and config["size"] == "full":
+        lines += [f"Smaller than the paper's: {one_line(form.experiment.smaller)}.", ""]
     if source := results.source(config):
         lines += [f"Data: {source}.", ""]
-    if diverged := results.diverged(config):
+    if diverged := divergence.in_words(config):
         lines += [f"Diverged: {diverged}. Where a run stopped early, means go on with the other seeds.", ""]
     if config["note"]:
         lines += [config["note"], ""]
@@ -107,8 +121,9 @@ def claim(text: str, forms: Sequence[Finished]) -> list[str]:
     lines += [line for criterion in criteria for line in (f"Criterion: {criterion}", "")]
     lines += ["| form | verdict | holds for | measured | why |", "| --- | --- | --- | --- | --- |"]
     for form, own in found:
-        why = own["why"] or ("not found yet" if word_of(own) == FAILS else "")
-        lines.append(row((form.form, VERDICTS[word_of(own)], for_seeds(own, form.seeds), own["measured"], why)))
+        why = own["why"] or ("not found yet" if word_of(own) in (FAILS, UNDECIDED) else "")
+        measured = f"{own['measured']} {divergence.beside(own['measured'], form.config)}"
+        lines.append(row((form.form, VERDICTS[word_of(own)], for_seeds(own, form.seeds), measured, why)))
     return [*lines, ""]
 
 
@@ -143,12 +158,12 @@ def hyperparameters(form: Finished, named: bool) -> list[str]:
     lines = [f"{form.form.capitalize()}:", ""] if named else []
     lines += [row(heads), row(["---"] * len(heads))]
     for entry in entries:
-        edges = on_edge(entry["grid"], entry["hyperparameters"])
-        chosen = [f"{k} {v}" + (" (edge)" if k in edges else "") for k, v in entry["hyperparameters"].items()]
+        chosen = values(entry, form.swept)
         theirs = [f"{k} {v}" for k, v in (entry["paper_hyperparameters"] or {}).items()]
         cells = [entry["label"], *[entry["panel"]] * panels, ", ".join(chosen), *[grid(entry)] * (len(grids) > 1)]
         lines.append(row([*cells, ", ".join(theirs), reached(entry, form.seeds)]))
-    shared = [f"Tuned values were chosen from {grids.pop()}.", ""] if len(grids) == 1 else []
+    told = "Swept values are" if form.swept else "Tuned values were chosen from"
+    shared = [f"{told} {grids.pop()}.", ""] if len(grids) == 1 else []
     return [*lines, "", *shared]
 
 
@@ -164,13 +179,37 @@ def grid(entry: Mapping[str, Any]) -> str:
     return "; ".join(f"{name} {', '.join(str(value) for value in values)}" for name, values in tried.items())
 
 
+def values(entry: Mapping[str, Any], swept: bool) -> list[str]:
+    """The hyperparameters of a method; in a sweep those of several values are points or tuned anew at every point.
+
+    >>> entry = {"grid": {"client_lr": [0.1, 0.3], "server_lr": [1]}, "hyperparameters": {"client_lr": 0.1}}
+    >>> values(entry, swept=False), values(entry, swept=True)
+    (['client_lr 0.1 (edge)'], ['client_lr swept'])
+    """
+    chosen, edges = entry["hyperparameters"], on_edge(entry["grid"], entry["hyperparameters"])
+    if swept:
+        several = {name for name, tried in (entry["grid"] or {}).items() if len(tried) > 1}
+        return [f"{name} swept" if name in several else f"{name} {value}" for name, value in chosen.items()]
+    return [f"{name} {value}" + (" (edge)" if name in edges else "") for name, value in chosen.items()]
+
+
 def reached(entry: Mapping[str, Any], seeds: int) -> str:
-    """What a method has in the end of the column by which methods are tuned, with the deviation over seeds."""
-    end = entry.get("reached")
+    """What a method has in the end of the column by which methods are tuned, with the deviation over seeds.
+
+    Where runs diverged, it is a mean over the others; older results have one over all, with the last values of those.
+
+    >>> end = {"column": "f1", "mean": 0.9992, "deviation": 0.0001, "over": 3}
+    >>> outcomes = {"0": "completed", "1": "completed", "2": "completed", "3": "diverged", "4": "diverged"}
+    >>> reached({"reached": end, "outcomes": outcomes}, 5)
+    'f1 0.9992 ± 0.0001; 2 of 5 diverged'
+    """
+    end, gone = entry.get("reached"), divergence.counted(entry)
     if not end or end["mean"] is None:
-        return ""
+        return gone
     spread = f" ± {end['deviation']:.2g}" if seeds > 1 and end["deviation"] is not None else ""
-    return f"{end['column']} {end['mean']:.4g}{spread}"
+    number = f"{end['column']} {end['mean']:.4g}{spread}"
+    with_theirs = f"; {gone}" + ("" if "over" in end else ", with whose last values this is the mean")
+    return number + (with_theirs if gone else "")
 
 
 def counted(number: int, what: str) -> str:

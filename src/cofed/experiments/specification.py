@@ -1,6 +1,6 @@
 """What an experiment is: a specification, in data and small functions. The loops are in measure.py.
 
-An experiment has numbers (those of the paper's size, and those that the quick size changes), something to measure
+An experiment has numbers (those of the full setup, and those that the quick size changes), something to measure
 (a `Comparison` of methods over rounds, or a `Sweep` over any other axis), the panels of its figure, and the paper's
 claims as functions of what was measured.
 """
@@ -52,7 +52,7 @@ class Claim:
     judge
         Gives the verdict on what was measured.
     why
-        Explains why the claim does not hold at the paper's size, where it does not.
+        Explains why the claim does not hold in the full setup, or is undecided there, where that is so.
     quick
         Whether it is judged at the quick size too. Where it has no reason to hold there, it is only measured.
     quote
@@ -270,7 +270,7 @@ class Experiment:
     measure
         What is measured.
     full, quick
-        The experiment's numbers at the paper's size, and those that the quick size changes.
+        The experiment's numbers in the full setup, and those that the quick size changes.
     panels
         Variants of the numbers that are measured one after the other, such as {"K = 1": {"steps": 1}}.
     views
@@ -288,6 +288,16 @@ class Experiment:
     form
         What the settings of such an experiment are called on the page, where they are not those of released code but
         are found in another way, such as "features scaled".
+    smaller
+        In what the full setup is smaller than the paper's, in a few words.
+    in_a_seed
+        What one seed has in it, in a few words, where that is so much that verdicts of one seed are not preliminary,
+        such as "100 data sets at every point".
+
+    Notes
+    -----
+    Results belong to the id, numbers, methods, score and data: note, words of claims, views and the last two of these
+    parameters may change without a new run.
     """
 
     id: str
@@ -302,6 +312,8 @@ class Experiment:
     reads: Sequence[str] = ()
     released_form_of: str = ""
     form: str = "as released"
+    smaller: str = ""
+    in_a_seed: str = ""
 
     @property
     def paper(self) -> str:

@@ -20,15 +20,23 @@ def judged(claim: Claim, seen: Measurements, size: str) -> dict[str, Any]:
         word = decided(bool(verdict.holds), list(alone.values()))
     return {
         "claim": claim.text,
-        "quote": one_line(claim.quote),
-        "criterion": one_line(claim.criterion),
+        **words_of(claim, word, size),
         "holds": {HOLDS: True, FAILS: False}.get(word),
         "verdict": word,
         "seeds": alone,
         "measured": verdict.measured,
         "figures": {name: json_number(value) for name, value in verdict.figures.items()},
-        "why": one_line(claim.why) if word in (FAILS, UNDECIDED) and size == "full" else "",
     }
+
+
+def words_of(claim: Claim, word: str, size: str) -> dict[str, str]:
+    """The words beside a verdict: the paper's, the criterion and, where it does not hold in the full setup, the reason.
+
+    >>> words_of(Claim("It is sparse.", lambda seen: None, why="Noise.", quote="sparse"), "undecided", "full")
+    {'quote': 'sparse', 'criterion': '', 'why': 'Noise.'}
+    """
+    why = one_line(claim.why) if word in (FAILS, UNDECIDED) and size == "full" else ""
+    return {"quote": one_line(claim.quote), "criterion": one_line(claim.criterion), "why": why}
 
 
 def answer(claim: Claim, seen: Measurements) -> bool | None:

@@ -93,7 +93,8 @@ NOTE = """Settings of the authors' code: constant weights, gamma = L without the
 over: their Fast-FedDA counts the last model of a round twice in its sum of models, FedDA's threshold runs one round
 ahead, and the script of figure 2 takes the prox before the gradient. Their balls (radius 5000 and less) are left out:
 no model comes near their boundary. "FedDualAvg, step 1/550" is FedDA with the step of Fast-FedDA, which with mu = 0 is
-the same method."""
+the same method. It is faster than all three of the paper's methods, {rounds}: what is faster than FedDA
+here is the step, 1/550 in place of 0.001, and not the method."""
 
 FAR_START = """It is the start: from N(0, I) the 512 coordinates that should be 0 have not all come down in 250 rounds,
 and from 0 ("MCFedDA, from 0") F1 is 1 then."""
@@ -113,7 +114,7 @@ FIG1 = Experiment(
     quick={"rounds": 60, "stage_rounds": (20, 20, 20)},
     views=SPARSE_VIEWS,
     claims=(support_claim(FOUND_BY_ALL), speed_claim("l2_error"), stage_claim(FAR_START)),
-    note=NOTE,
+    note=NOTE.format(rounds="830 rounds to the error of the claim against 980 to 1240"),
 )
 FIG2 = Experiment(
     id="bao2022-fig2-released",
@@ -130,7 +131,8 @@ FIG2 = Experiment(
     quick={"rounds": 30, "stage_rounds": (10, 10, 10)},
     views=LOW_RANK_VIEWS,
     claims=(rank_claim(RANK_OF_ALL), speed_claim("frobenius_error")),
-    note=NOTE + f" The rank counts singular values above {NUMERICAL:g}, the rounding of 32 bits.",
+    note=NOTE.format(rounds="540 rounds to the error of the claim against 630 to 680")
+    + f" The rank counts singular values above {NUMERICAL:g}, the rounding of 32 bits.",
 )
 
 

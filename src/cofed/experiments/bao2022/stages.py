@@ -152,7 +152,7 @@ STAGES = Experiment(
             "The error grows with the number of features like sqrt(log p) only (Theorem 3.2 with Example 3.1).",
             grows_like_log,
             quick=False,
-            quote="optimal statistical convergence rate O(sqrt(s log p / N))",
+            quote="optimal statistical convergence rate ||w - w*|| = O(sqrt(s log p/N))",
             criterion="""The power of p in the error of the last stage is at most 0.2: over these p, sqrt(log p) is a
             power of 0.1, and sqrt(p), the rate without sparsity, one of 0.5.""",
         ),

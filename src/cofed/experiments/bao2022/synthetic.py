@@ -191,7 +191,7 @@ def stage_claim(why: str = "") -> Claim:
         one_after_first_stage,
         quick=False,
         why=why,
-        quote="F1 score of MC-FedDA already converges to 1 after the first stage",
+        quote="F_1 score of MC-FedDA already converges to 1 after the first stage",
         criterion="F1 in the last round of the first stage is 1 but for rounding: not one entry of 1024 is wrong.",
     )
 

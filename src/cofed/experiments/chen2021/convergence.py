@@ -123,12 +123,16 @@ CONVERGENCE = Experiment(
             "The global model's squared distance to the optimum falls at least like 1/t (Lemma B.2).",
             lambda seen: falls_like_one_over(OUTER, seen),
             quick=False,
+            quote="E ||w_t - w~||^2 <= 12 (lambda + mu)^2 m ||p||^2 (beta^2 D^2 ^ 2 lambda |l| ^ lambda^2 D^2)/"
+            "(lambda^2 mu^2 (t+1)) (B.5)",
             criterion=CRITERION,
         ),
         Claim(
             "The local models' squared distance to their prox falls at least like 1/k (Lemma B.1).",
             lambda seen: falls_like_one_over(INNER, seen),
             quick=False,
+            quote="Then for any k >= 0, we have E[||w_(t,k) - Prox(w_t)||^2 | F_(t,0), i in C_t] <= 8 beta^2 D^2/(mu^2 "
+            "(k+1))",
             criterion=CRITERION,
         ),
     ),

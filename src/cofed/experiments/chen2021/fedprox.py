@@ -157,14 +157,15 @@ FEDPROX = Experiment(
             "FedProx's AER is of the order of m/N ^ R sqrt(m/N) + 1/N, at every R (Theorem 3.4).",
             partial(of_the_rate, ("aer_over_rate",)),
             quick=False,
-            quote="E[AER(FP)] <~ (mu + beta |l| / mu) (1/(N/m) ^ R/sqrt(N/m) + 1/N)",
+            quote="E[AER(FP)] <~ (mu + beta |l|/mu) (1/(N/m) ^ R/sqrt(N/m) + 1/N) (3.8)",
             criterion=f"AER over that rate: {GROWTH}",
         ),
         Claim(
             "Every client's risk (IER) is of the order of 1/n_i ^ R/sqrt(n_i) + sqrt(m)/N (Theorem 3.4).",
             partial(of_the_rate, ("ier_small", "ier_large")),
             quick=False,
-            quote="E[IER_i(FP)] <~ 1/n_i ^ R/sqrt(n_i) + sqrt(m)/N, under Assumption B(b), for any i",
+            quote="and under Assumption B(b), for any i in [m] we have E[IER_i(FP)] <~ [...] (1/n_i ^ R/sqrt(n_i) + "
+            "sqrt(m)/N) (3.9)",
             criterion=f"""The mean IER over that rate, of the clients with few and with many samples, whichever is
             higher: {GROWTH}""",
         ),
@@ -172,7 +173,7 @@ FEDPROX = Experiment(
             "The algorithm with its falling steps is of the order of the exact minimiser (Theorem 4.4).",
             as_good_as_exact,
             quick=False,
-            quote="the optimization error is upper bounded by a constant multiple",
+            quote="is upper bounded by a constant multiple of",
             criterion="""The algorithm's AER is at most 1.5 times that of the exact minimiser at every R: with K = n
             steps a round the theorem's optimization error is of the order of the statistical one, here below half.""",
         ),

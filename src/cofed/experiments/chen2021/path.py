@@ -60,8 +60,8 @@ PATH = Experiment(
         Claim(
             "Strength 0 is local training, a large one is one model for all (distances like lambda and 1/lambda).",
             extremes,
-            quote="by setting lambda = 0, the optimization formulation of PureLocalTraining is recovered, and as "
-            "lambda -> infinity, the optimization formulation of FedAvg is recovered",
+            quote="by setting lambda = 0, the optimization formulation of PureLocalTraining (1.3) is recovered, and as "
+            "lambda -> infinity, the optimization formulation of FedAvg (1.2) is recovered",
             criterion="""Over the last two strengths on either side the distance to the limit changes in proportion to
             lambda, and to 1/lambda, to 10 %: a solver that stops early would leave a floor.""",
         ),

@@ -81,7 +81,8 @@ RATES = Experiment(
         Claim(
             "FedAvg's AER falls like 1/N at R = 0, local training's like 1/n (Theorem 3.2; slopes -1 +- 0.15).",
             falls,
-            quote="E[AER(FedAvg)] <~ 1/N + R^2; E[AER(PureLocal)] <~ m/N",
+            quote="E[AER(FedAvg)] <~ beta |l|/(mu N) + beta R^2, (3.3) "
+            "E[AER(PureLocalTraining)] <~ beta |l|/(mu N/m) (3.4)",
             criterion="""Slopes of log AER. With the clients fixed, N and n grow together: -1 for both. With n fixed and
             the clients growing, only N grows: -1 for FedAvg at R = 0 and 0 for local training. Each within 0.15: over
             a factor of 16 that is a factor of 1.5, and 1/N, 1/n and their square roots are told apart.""",

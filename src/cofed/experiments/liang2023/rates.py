@@ -118,7 +118,7 @@ CARES = "DFedDA's rounds grow with the heterogeneity; DFedDA-GT's do not (within
 CRITERION = """Rounds until the error is 1e-3 of the optimum's norm. DFedDA-GT: the most at any heterogeneity at most
 10 % above the fewest, several times what evaluating every so many rounds can hide. DFedDA: 1.5 times as many at the
 largest heterogeneity as without, or never."""
-QUOTE = "It is able to eliminate the heterogeneity among different clients' objective functions."
+QUOTE = "It is able to eliminate the heterogeneity among different clients' objective functions"
 P_NORM = {"slowness": 5, "mirror": cofed.PNorm(), "orthonormal": True, "points": (0.0, 10.0, 30.0)}
 HETEROGENEITY = Experiment(
     id="liang2023-heterogeneity",

@@ -118,7 +118,7 @@ RESTART = Experiment(
             0.20, 0.55 and 0.70. With five further draws (seeds 5 to 9) every stage leaves at most 0.6 with each, and on
             the mean of all ten the last two leave 0.33 and 0.36.""",
             quote="By appropriately selecting R_n and K_n, we achieve high-probability bounds like "
-            "||w_{n+1} - w*||_q^2 <= 1/2 ||w_n - w*||_q^2.",
+            "||w_{n+1} - w*||_q^2 <= 1/2 ||w_n - w*||_q^2",
             criterion="""Every single stage leaves at most 0.6 of the squared l1 error of the output: a half, and a
             fifth of it for noise, since where noise is all that is left doubling K halves the error in the mean only.
             And the theorem's own bound, at most Q_0 2^-n, without tolerance.""",
@@ -129,6 +129,8 @@ RESTART = Experiment(
             quick=False,
             why="""It is the control with K = K_0 and the number of stages: its noise is no floor yet in the fifth. In a
             sixth stage it leaves 0.87 of the error on the mean of seeds 0 to 2, and more than 0.6 with each.""",
+            quote="achieves an impressive communication complexity of O(s log d log 1/epsilon) through repeated calls "
+            "to the ReFedDA-GT algorithm",
             criterion="""Controls in the same rounds: each must have a stage that leaves more than 0.6. One run (with as
             many samples in all) averages over all its rounds, which leaves (n/(n+1))^2, in the fifth stage 0.64; with
             K = K_0 in all stages noise is a floor.""",

@@ -171,4 +171,5 @@ FEASIBLE = Experiment(
     ),
     note=STAND_IN,
     reads=READS,
+    smaller="50 rounds (the network: 20 of one local epoch) of the paper's 5,000, at one pair of rates",
 )

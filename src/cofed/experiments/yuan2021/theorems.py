@@ -223,7 +223,9 @@ def as_mini_batches(method: str, psi: str, judge: Callable[[Measurements], Verdi
     return Claim(
         f"{method}: (4.1) holds, with the speed-up in M, where psi is {psi}.",
         judge,
-        quote="both FedDualAvg and FedMiD can output w such that",
+        quote="We first show that both FedMiD and FedDualAvg are (asymptotically) at least as good as stochastic "
+        "mini-batch algorithms with R iterations and batch-size MK when client learning rate eta_c is sufficiently "
+        "small.",
         criterion=CRITERION,
         quick=False,
     )
@@ -261,7 +263,8 @@ THEOREM42 = Experiment(
         Claim(
             "FedDualAvg: (4.3) holds, with the speed-up in M.",
             partial(speeds_up, "FedDualAvg", ""),
-            quote="Moreover, there exists eta_c such that (4.3)",
+            quote="Moreover, there exists eta_c such that E[Phi(w)] - Phi(w*) <~ LB/(KR) + sigma B^(1/2)/(MKR)^(1/2) + "
+            "L^(1/3) B^(2/3) G^(2/3)/R^(2/3). (4.3)",
             criterion=CRITERION,
             quick=False,
         ),
@@ -287,7 +290,7 @@ THEOREM43 = Experiment(
         Claim(
             "FedDualAvg: (4.4) holds, with the speed-up in M, where clients differ.",
             partial(speeds_up, "FedDualAvg", ""),
-            quote="Moreover, there exists eta_c such that (4.4)",
+            quote="Moreover, there exists eta_c such that E[Phi(w)] - Phi(w*) <~ [...] (4.4)",
             criterion=CRITERION,
             quick=False,
         ),

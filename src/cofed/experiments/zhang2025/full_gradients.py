@@ -9,6 +9,7 @@ from cofed.experiments.zhang2025.common import (
     FLOOR,
     ONE,
     PRECISE,
+    READING,
     TEN,
     clients,
     logistic,
@@ -149,8 +150,8 @@ FIG2 = Experiment(
             "1/tau to a factor of two, as 'roughly' is read here.",
         ),
     ),
-    note="""The printed steps. The scale of the data is not printed: client means by coordinate and rows of norm 0.5
-    (see zhang2025-scale). The gradient mapping has step 1.""",
+    note=f"""The printed steps. The scale of the data is not printed: rows of norm 0.5 (see zhang2025-scale). {READING}
+    The gradient mapping has step 1.""",
 )
 
 

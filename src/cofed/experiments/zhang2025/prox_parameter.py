@@ -10,7 +10,7 @@ import cofed
 from cofed._util.types import Hyperparameter
 from cofed.experiments.measurements import Measurements, each
 from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Numbers, Verdict, View
-from cofed.experiments.zhang2025.common import FLOOR, PRECISE, fifths, logistic, optimality
+from cofed.experiments.zhang2025.common import FLOOR, PRECISE, READING, fifths, logistic, optimality
 
 GROWING, CONSTANT, SERVERS, ABSENT = "(t+1) eta", "eta", "the server's", "no local prox"
 
@@ -128,6 +128,6 @@ PROX_PARAMETER = Experiment(
             (measured beside), which does not show; what the server's parameter leaves is larger, and shows.""",
         ),
     ),
-    note="""The ablation that the paper announces and does not show. Steps and data are those of zhang2025-fig2 (tau =
-    10) and, with 500 samples per client, of zhang2025-fig3 (tau = 20).""",
+    note=f"""The ablation that the paper announces and does not show. Steps and data are those of zhang2025-fig2 (tau =
+    10) and, with 500 samples per client, of zhang2025-fig3 (tau = 20). {READING}""",
 )

@@ -82,8 +82,8 @@ BATCH = Experiment(
         Claim(
             "The residual falls at least like 1/b (Theorems 3.5 and 3.6).",
             falls_with_batch,
-            quote="The first term in the residual is dictated by the stochastic gradient variance and can be mitigated "
-            "by employing a large batch size b.",
+            quote="The first term in the residual is dictated by the stochastic gradient variance sigma^2 and can be "
+            "mitigated by employing a large batch size b.",
             criterion="The slope of log residual against log b is at most -0.9 (over a factor of 64 in b, 0.1 is a "
             "factor of 1.5; a bound says nothing against a faster fall), and the residual is below 20 sigma^2/(n tau "
             "b), sigma^2 being the largest client's at the optimum.",

@@ -3,7 +3,7 @@
 import cofed
 from cofed.experiments.measurements import Measurements, each
 from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Numbers, Verdict, View
-from cofed.experiments.zhang2025.common import fifths, logistic, optimality
+from cofed.experiments.zhang2025.common import READING, fifths, logistic, optimality
 
 SINGLE, TWENTY = "b = 1", "b = 20"
 PRINTED = {"client_lr": 2.0, "server_lr": 8.0}
@@ -118,6 +118,6 @@ FIG3 = Experiment(
             "0.0049 and 0.0059. Why FedDualAvg's floor is lower there: not found.",
         ),
     ),
-    note="""The printed steps, and grids around them. The scale of the data is that of zhang2025-fig2; the paper's
-    number of rounds is not stated.""",
+    note=f"""The printed steps, and grids around them. The scale of the data is that of zhang2025-fig2; the paper's
+    number of rounds is not stated. {READING}""",
 )

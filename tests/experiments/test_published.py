@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import cofed
 from cofed import experiments
 from cofed.cli.__main__ import app
-from cofed.experiments import expected, gather, page, reproduce, results, verdicts, wording
+from cofed.experiments import expected, figure, gather, page, reproduce, results, verdicts, wording
 from cofed.experiments.measurements import Measurements
 from cofed.experiments.specification import Claim, Experiment, Method, Numbers, Sweep, Verdict, View
 
@@ -209,11 +209,13 @@ def test_the_page_counts_runs_that_diverged_beside_every_figure(tmp_path):
     reproduce.judge_again([TINY], tmp_path)
     end = results.read(tmp_path / "tiny-fig1" / "config.json")["algorithms"][1]["reached"]
     assert end["over"] == 1
-    for name in ("over",):  # as older versions wrote it
-        config = results.read(tmp_path / "tiny-fig1" / "config.json")
-        config["algorithms"][1]["reached"].pop(name)
-        results.write_config(tmp_path / "tiny-fig1", config)
-    assert "; 1 of 2 diverged, with whose last values this is the mean |" in page.written([TINY], tmp_path)
+    assert f"| objective {end['mean']:.4g}; 1 of 2 diverged |" in page.written([TINY], tmp_path)  # one has no spread
+    config = results.read(tmp_path / "tiny-fig1" / "config.json")
+    config["algorithms"][1]["reached"].pop("over")  # as older versions wrote it
+    results.write_config(tmp_path / "tiny-fig1", config)
+    assert "; 1 of 2 diverged, whose last values are in this mean, and not in verdicts |" in page.written(
+        [TINY], tmp_path
+    )
 
 
 def test_a_plan_names_every_sweep_of_the_papers(tmp_path):
@@ -245,3 +247,57 @@ def test_one_seed_with_enough_in_it_is_not_preliminary(tmp_path):
     assert "| as printed | 2 | 1 | 0 | 0 |" in written
     assert ", 1 seed |" not in written
     assert ", 1 seed |" in page.written([SWEEP], tmp_path)
+
+
+def drawn(table, view, **about):
+    """The axes of an experiment with this view."""
+    one = dataclasses.replace(TINY, views=(view,))
+    return figure.draw(one, Measurements(table, {}, **about), "full").axes[0]
+
+
+def test_a_line_ends_in_a_cross_where_a_run_diverges_and_the_axis_shows_the_others():
+    table = errors((1.0, 2.0, 3.0, 9.0, 9.0), lost=(3, 4))
+    axes = drawn(table, View("error"), lost={("FedMiD", ""): [3, 4]})
+    every, left, cross = axes.lines
+    np.testing.assert_array_equal(every.get_xdata(), [0, 5])  # of all runs, until the first has gone
+    np.testing.assert_allclose(left.get_ydata(), [5.5, 2.0])  # of those that did not
+    assert axes.get_ylim()[1] < 20
+    assert (cross.get_marker(), cross.get_xdata()[0], cross.get_ydata()[0]) == ("x", 5, axes.get_ylim()[1])
+    whole = drawn(table[table["seed"] < 3], View("error"))
+    assert len(whole.lines) == 1
+    gone = drawn(errors((1.0,), lost=(0,)), View("error"), lost={("FedMiD", ""): [0]})
+    assert [line.get_marker() for line in gone.lines].count("x") == 1
+
+
+def test_panels_of_dots_share_their_limits_and_show_the_corner():
+    rows = [
+        {"panel": panel, "algorithm": "FedMiD", "seed": 0, "x": x, "f1": 1.0}
+        for panel, x in (("", 0.2), ("", 0.2), ("other", 0.9))
+    ]
+    axes = drawn(pd.DataFrame(rows), View("f1", dots=True, corner=lambda seen: (0.0, 0.5, 0.75, 1.0)))
+    assert axes.get_xlim()[1] > 0.9
+    [corner] = axes.patches
+    assert corner.get_bbox().bounds == (0.0, 0.75, 0.5, 0.25)
+    first, second = axes.lines[0].get_ydata()
+    assert first != second  # equal dots are apart
+    assert abs(first - 1) < 0.01
+
+
+def test_a_view_may_draw_what_is_not_one_panel_and_every_point_has_a_tick():
+    rows = [
+        {"panel": f"p = {p}", "algorithm": label, "seed": 0, "x": stage, "error": p / stage}
+        for p in (5, 80)
+        for label in ("CFedDA, one", "CFedDA, two")
+        for stage in (1, 2)
+    ]
+    table = pd.DataFrame(rows)
+    last = lambda rows: rows[rows["x"] == 2].assign(x=lambda last: last["panel"].str[4:].astype(int))  # noqa: E731
+    across = drawn(table, View("error", over=last, x="features", log_x=True))
+    assert across.get_xlabel() == "features"
+    np.testing.assert_array_equal(across.lines[0].get_xdata(), [5, 80])
+    assert across.lines[0].get_marker() != across.lines[1].get_marker()
+    assert [f"{tick:g}" for tick in across.get_xticks() if 5 <= tick <= 80] == ["5", "10", "20", "50"]
+    stages = drawn(table, View("error", panel="p = 5"))
+    assert list(stages.get_xticks()) == [1, 2]
+    zero = drawn(table.assign(x=table["x"] - 1), View("error", panel="p = 5", log_x=True))
+    assert list(zero.get_xticks()) == [0, 1]

@@ -206,9 +206,10 @@ def reached(entry: Mapping[str, Any], seeds: int) -> str:
     end, gone = entry.get("reached"), divergence.counted(entry)
     if not end or end["mean"] is None:
         return gone
-    spread = f" ± {end['deviation']:.2g}" if seeds > 1 and end["deviation"] is not None else ""
+    several = end.get("over", seeds) > 1 and end["deviation"] is not None
+    spread = f" ± {end['deviation']:.2g}" if several else ""
     number = f"{end['column']} {end['mean']:.4g}{spread}"
-    with_theirs = f"; {gone}" + ("" if "over" in end else ", with whose last values this is the mean")
+    with_theirs = f"; {gone}" + ("" if "over" in end else ", whose last values are in this mean, and not in verdicts")
     return number + (with_theirs if gone else "")
 
 

@@ -245,6 +245,13 @@ class View:
         Whether there is a dot for each row, rather than a line.
     limits
         Of the vertical axis.
+    over
+        Makes the rows to draw of the whole table, where they are not those of one panel; they have the columns of the
+        table, and the axis (round or x) is what this panel is drawn against.
+    x
+        What stands at the horizontal axis, where it is not what stands there in the other panels.
+    corner
+        The corner of a panel of dots that a claim is about: left, right, bottom and top.
     """
 
     column: str
@@ -255,6 +262,9 @@ class View:
     log_x: bool = False
     dots: bool = False
     limits: tuple[float | None, float | None] | None = None
+    over: Callable[[Frame], Frame] | None = None
+    x: str = ""
+    corner: Callable[[Measurements], tuple[float, float, float, float]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

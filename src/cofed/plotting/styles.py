@@ -126,6 +126,11 @@ def style(label: Given[str]) -> str:
 
 
 def known(label: str) -> str | None:
-    """The known algorithm that a label begins with, or None."""
-    first = re.match(r"\w*", label)
-    return first.group() if first and first.group() in COLOURS else None
+    """The known algorithm that a label begins with, or that it names with hyphens, or None.
+
+    >>> known("FedMiD-OSP"), known("MReFedDA-GT"), known("DReFedDA-GT"), known("mine")
+    ('FedMiD', 'MReFedDAGT', 'ReFedDAGT', None)
+    """
+    first, joined = re.match(r"\w*", label), label.replace("-", "")
+    names = (first.group() if first else "", joined, joined.removeprefix("D"))
+    return next((name for name in names if name in COLOURS), None)

@@ -3,6 +3,7 @@
 import numpy as np
 
 import cofed
+from cofed._util.pandas_types import Frame
 from cofed.experiments.measurements import Measurements, each
 from cofed.experiments.specification import Claim, Experiment, Method, Numbers, Sweep, Verdict, View
 
@@ -109,6 +110,12 @@ def grows_like_log(seen: Measurements) -> Verdict:
     )
 
 
+def after_the_last_stage(table: Frame) -> Frame:
+    """The rows of the last stage of every panel, against its number of features."""
+    last = table[table["x"] == table["x"].max()]
+    return last.assign(x=last["panel"].str.removeprefix("p = ").astype(int))
+
+
 STAGES = Experiment(
     id="bao2022-stages",
     title="MC-FedDA's error from stage to stage, and against the number of features",
@@ -136,6 +143,15 @@ STAGES = Experiment(
     views=(
         View("error", "p = 64", "p = 64", label="distance to the truth", log=True),
         View("error", "p = 512", "p = 512", label="distance to the truth", log=True),
+        View(
+            "error",
+            "after the last stage",
+            label="distance to the truth",
+            log=True,
+            log_x=True,
+            over=after_the_last_stage,
+            x="features p",
+        ),
     ),
     claims=(
         Claim(

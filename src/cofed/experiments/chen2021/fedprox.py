@@ -149,8 +149,18 @@ FEDPROX = Experiment(
     },
     quick={"federations": FEDERATIONS[:1], "R": (0.0, 0.2, 1.5), "steps_per_sample": 0.5, "fresh": 1000, "repeats": 1},
     views=(
-        *(View("aer", f"m = {m}, n = {n}", f"m = {m}, n = {n}", label="average excess risk") for m, n in FEDERATIONS),
-        View("aer_over_rate", "m = 80, n = 200", "m = 80, n = 200", label="AER over the rate", log=True),
+        *(
+            View("aer", f"m = {m}, n = {n}", f"m = {m}, n = {n}", label="average excess risk", log=True, log_x=True)
+            for m, n in FEDERATIONS
+        ),
+        *(
+            View(column, "m = 80, n = 200", "m = 80, n = 200", label=label, log=True, log_x=True)
+            for column, label in (
+                ("aer_over_rate", "AER over the rate"),
+                ("ier_small", "IER over the rate, few samples"),
+                ("ier_large", "IER over the rate, many samples"),
+            )
+        ),
     ),
     claims=(
         Claim(

@@ -1,10 +1,13 @@
 """Figure 4: a convolutional network on MNIST."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import cofed
+from cofed._util.pandas_types import Frame
 from cofed.datasets.mnist import Images
 from cofed.experiments.measurements import Measurements, each
 from cofed.experiments.specification import Claim, Comparison, Experiment, Method, Numbers, Setup, Verdict, View
@@ -79,6 +82,12 @@ def more_accurate_sooner(seen: Measurements) -> Verdict:
     return Verdict(holds, "Test accuracy over the last fifth of the rounds, " + "; ".join(texts) + ".", figures)
 
 
+def later(panel: str, table: Frame) -> Frame:
+    """A panel without the first fifth of its rounds, in which accuracies rise more than methods differ."""
+    rows = table[table["panel"] == panel]
+    return rows[rows["round"] > rows["round"].max() / 5]
+
+
 FIG4 = Experiment(
     id="zhang2025-fig4",
     title="CNN of 112,394 parameters on MNIST, l1 1e-4",
@@ -86,7 +95,10 @@ FIG4 = Experiment(
     full={"images": 60_000, "measured": 200, "test_images": 10_000, "rounds": 300, "evaluate_every": 15},
     quick={"images": 1_000, "measured": 50, "test_images": 500, "rounds": 6, "evaluate_every": 3},
     panels={FIVE: {"local_steps": 5}, TEN: {"local_steps": 10}},
-    views=(View("test_accuracy", FIVE, FIVE), View("test_accuracy", TEN, TEN)),
+    views=(
+        *(View("test_accuracy", panel, panel) for panel in (FIVE, TEN)),
+        *(View("test_accuracy", f"{panel}, later", log=False, over=partial(later, panel)) for panel in (FIVE, TEN)),
+    ),
     claims=(
         Claim(
             "A higher test accuracy in fewer rounds than FedDA, for tau = 5 and 10.",

@@ -123,7 +123,7 @@ def panel(place: Axes, view: View, seen: Measurements, styles: dict[str, tuple[s
 
 def finite(rows: Frame, column: str) -> Frame:
     """The rows in which a column is finite; none where there is no such column."""
-    return rows[rows[column].map(np.isfinite)] if column in rows else rows[:0]
+    return rows[np.isfinite(rows[column].to_numpy(float))] if column in rows else rows[:0]
 
 
 def curve(place: Axes, own: Frame, label: str, style: tuple[str, str], band: bool = True) -> np.ndarray:

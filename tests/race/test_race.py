@@ -14,6 +14,7 @@ from cofed.cli import app
 from cofed.engine.spec import RunSpec
 from cofed.race import costs, field, knowledge, page, profiles, table, work
 from cofed.race.entrants import FACTORS, RULES, Entrant, entrants, why_not
+from cofed.race.knowledge import GAPS
 from cofed.race.problems import FAMILIES, battery, small_battery
 
 DOCS = Path(__file__).parents[2] / "docs" / "race"
@@ -207,7 +208,9 @@ def test_the_readme_says_what_the_race_found():
     readme = (DOCS.parents[1] / "README.md").read_text()
     section = table.section(page.read(DOCS), battery())
     assert table.replaced(readme, section) == readme, "write it again: cofed race --page docs/race --readme README.md"
-    assert table.which(page.read(DOCS), battery()) in (DOCS / "README.md").read_text()
+    assert table.brief(page.read(DOCS), battery()) in section
+    for gap in (None, *GAPS):
+        assert table.which(page.read(DOCS), battery(), gap) in (DOCS / "README.md").read_text()
 
 
 @pytest.mark.slow

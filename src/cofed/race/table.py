@@ -4,7 +4,7 @@ The rule is fixed: within a situation and for a cost, the method that came withi
 best; among equals the one whose ratio to the best method of each problem has the smallest geometric mean.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -68,13 +68,13 @@ def ranking(costs: pd.DataFrame, cost: str) -> list[Place]:
     [('Y', 2, 1.414), ('X', 1, 1.0)]
     """
     table = ratios(costs, cost)
-    found = []
+    places = []
     for method in table:
         there = table[method][np.isfinite(table[method])]
         if len(there):
             mean = float(np.exp(np.mean(np.log(there))))
-            found.append(Place(str(method), len(there), len(set(costs["problem"])), mean))
-    return sorted(found, key=lambda place: (-place.arrived, place.ratio, place.method))
+            places.append(Place(str(method), len(there), len(set(costs["problem"])), mean))
+    return sorted(places, key=lambda place: (-place.arrived, place.ratio, place.method))
 
 
 def of_situation(costs: pd.DataFrame, situation: Situation, problems: Mapping[str, RaceProblem]) -> pd.DataFrame:
@@ -110,20 +110,51 @@ def shown(place: Place) -> str:
 def which(costs: pd.DataFrame, problems: Mapping[str, RaceProblem], gap: float | None = None) -> str:
     """The table, as Markdown: a row for each situation, a column for each cost.
 
-    The gap is the smallest that some method reaches on every problem of the situation, unless one is given.
+    The gap is the smallest that some method reaches on every problem of the situation, in a column of its own, unless
+    one is given for all.
     """
-    lines = [
-        "| your problem | to a gap of | fewest rounds | fewest bytes | fewest local gradients | soonest (simulated) |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    level = ["to a gap of"] * (gap is None)
+    heads = ["your problem", *level, "fewest rounds", "fewest bytes", "fewest local gradients", "soonest (simulated)"]
+    lines = [row(heads), row(["---"] * len(heads))]
+    for words, count, reached, cells in found(costs, problems, COSTS, gap):
+        lines.append(row([f"{words} ({count})", *[power(reached)] * (gap is None), *cells]))
+    return "\n".join(lines)
+
+
+def brief(costs: pd.DataFrame, problems: Mapping[str, RaceProblem]) -> str:
+    """The same for a first look: rounds and bytes alone, situations with one answer in one row."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for words, _, _, cells in found(costs, problems, ("rounds", "bytes")):
+        alike.setdefault(cells, []).append(words)
+    heads = ["your problem", "fewest rounds", "fewest bytes"]
+    lines = [row(heads), row(["---"] * len(heads))]
+    return "\n".join([*lines, *(row(["; ".join(words), *cells]) for cells, words in alike.items())])
+
+
+def found(
+    costs: pd.DataFrame, problems: Mapping[str, RaceProblem], of: Sequence[str], gap: float | None = None
+) -> Iterator[tuple[str, int, float, tuple[str, ...]]]:
+    """Each situation in words, how many problems it has, the gap, and the best methods by these costs."""
     for situation in SITUATIONS:
         own = of_situation(costs, situation, problems)
-        if own.empty:
-            continue
-        level = tightest(own) if gap is None else gap
-        cells = [cell(ranking(own.loc[own["gap"] == level, :], cost)) for cost in COSTS]
-        lines.append(f"| {situation.words} ({len(set(own['problem']))}) | {level:.0e} | {' | '.join(cells)} |")
-    return "\n".join(lines).replace("e-0", "e-")
+        if not own.empty:
+            level = tightest(own) if gap is None else gap
+            cells = tuple(cell(ranking(own.loc[own["gap"] == level, :], cost)) for cost in of)
+            yield situation.words, len(set(own["problem"])), level, cells
+
+
+def row(cells: Sequence[str]) -> str:
+    """A row of a table in Markdown."""
+    return f"| {' | '.join(cells)} |"
+
+
+def power(gap: float) -> str:
+    """A gap as it is written.
+
+    >>> power(1e-8)
+    '1e-8'
+    """
+    return f"{gap:.0e}".replace("e-0", "e-")
 
 
 def section(costs: pd.DataFrame, problems: Mapping[str, RaceProblem]) -> str:
@@ -132,13 +163,11 @@ def section(costs: pd.DataFrame, problems: Mapping[str, RaceProblem]) -> str:
     return "\n".join(
         [
             BEGIN,
-            which(costs, problems),
+            brief(costs, problems),
             "",
-            f"Found by `cofed race` with {methods} methods on {count} small problems of 30 numbers (in brackets: how",
-            "many are of a row's kind), each method with the best of its own few step sizes. A gap is the objective's",
-            f"distance to the optimum, relative to that at the start; a second name takes at most {WITHIN:g} times",
-            "what the first takes. What `FedNewton` and `FedNL` send and compute grows with the square of the model.",
-            "All figures: [the race](docs/race/README.md).",
+            f"Found by `cofed race`, {methods} methods on {count} small problems; what `FedNewton` sends grows with",
+            "the square of the model. Rules and figures: [the race](docs/race/README.md). Larger models:",
+            "[how to choose](docs/choose.md).",
             END,
         ]
     )

@@ -2,8 +2,8 @@
 
 A job runs as it is, without the clients' proximal steps, without any, and so with a single local step; differences are
 the parts. Processor milliseconds of a round on one device, turn by turn, the median of the turns; a line of JSON for
-each job. What is left ("rest") is drawing clients and batches, the first step, the mean, and what is recorded. Random pixels
-and labels stand for MNIST's, as in `benchmarks.versions`.
+each job. What is left ("rest") is drawing clients and batches, the first step, the mean, and what is recorded. Random
+pixels and labels stand for MNIST's, as in `benchmarks.versions`.
 """
 
 import argparse

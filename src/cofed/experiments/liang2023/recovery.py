@@ -222,9 +222,9 @@ FIG1 = Experiment(
             + ON_A_SERVER
             + """DFedDA-GT ends at 3.56 on the chain and at 2.23 all to all (its row in the table). But the graph does
             not explain all: without it DFedDA-GT is still behind Fast-FedDA (1.79) and C-FedDA (1.78), with M times the
-            batch and 40 rounds, and so is MReFedDA-GT (2.67), which has a server too. It is neither the edge of the grid
-            nor the number of rounds: with seed 0 DFedDA-GT ends at 3.6 at client_lr 0.03, at 9.5 at 0.01 and at 13.7 at
-            0.003; after 1920 rounds it is at 1.7 at 0.03 and 3.4 at 0.01, C-FedDA at 1.3.""",
+            batch and 40 rounds, and so is MReFedDA-GT (2.67), which has a server too. It is neither the edge of the
+            grid nor the number of rounds: with seed 0 DFedDA-GT ends at 3.6 at client_lr 0.03, at 9.5 at 0.01 and at
+            13.7 at 0.003; after 1920 rounds it is at 1.7 at 0.03 and 3.4 at 0.01, C-FedDA at 1.3.""",
         ),
     ),
     note="""The clients' own effects are N(0, 1) in each of the 1024 entries, less their mean over the clients: the

@@ -35,9 +35,13 @@ suppress_warnings = [
 ]
 
 # Markdown
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "linkify"]
+myst_linkify_fuzzy_links = False  # https://..., and not every word with a point in it
 myst_heading_anchors = 4
 myst_url_schemes = ["http", "https", "mailto"]
+
+# What is copied runs: no prompts, and nothing that was printed
+copybutton_exclude = ".linenos, .gp, .go, .gt"
 
 # API: NumPy's sections; types are said in Parameters, not in the signature
 autodoc_typehints = "none"
@@ -71,6 +75,7 @@ html_favicon = "_static/favicon.svg"
 html_css_files = ["cofed.css"]
 html_show_sourcelink = False
 html_sidebars = {page: [] for page in ("choose", "sharp-edges", "changelog", "commands")}  # no pages below them
+html_context = {"default_mode": "auto"}  # light or dark, as the system is
 html_theme_options = {
     "header_links_before_dropdown": 6,
     "navbar_align": "left",

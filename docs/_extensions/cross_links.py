@@ -21,13 +21,16 @@ def pages_of_names(found: set[str]) -> dict[str, str]:
             page = f"api/names/{room.__name__}.{name}"
             short = [name, f"cofed.{name}"] if name[:1].isupper() else []  # `run` alone may be any run
             pages |= dict.fromkeys([*short, f"{room.__name__}.{name}"], page)
-    pages |= {page.removeprefix("api/names/"): page for page in found if page.startswith("api/names/")}
+    for folder in ("api/", "api/names/"):  # modules, and what is in them
+        pages |= {page.removeprefix(folder): page for page in found if page.startswith(f"{folder}cofed.")}
     for folder, names in (
         ("algorithms", (*cofed.algorithms.__all__, *cofed.gossip.__all__)),
         ("regularizers", cofed.regularizers.__all__),
     ):
         for name in names:
-            pages |= dict.fromkeys([name, f"cofed.{name}"], f"{folder}/{name.lower()}")
+            page = f"{folder}/{name.lower()}"
+            if page in found:  # an abstract class has none there
+                pages |= dict.fromkeys([name, f"cofed.{name}"], page)
     return {name: page for name, page in pages.items() if page in found}
 
 

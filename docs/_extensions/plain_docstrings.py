@@ -4,7 +4,7 @@ import inspect
 import re
 
 UPDATE = re.compile(r" ?\(?[Ss]ee cofed\.(?:algorithms|gossip)\.(\w+)(?: for the update)?[).]")
-PAGE = re.compile(r"docs/([\w/-]+)\.md(?:#[\w-]+)?")
+PAGE = re.compile(r'(?<=the page )"([\w/-]+)"')
 FORMULA = re.compile(r"[\w., =]*\(.*\)$")
 CODE = re.compile(r"(``.*?``|`[^`]*`)")
 LINE = re.compile(r"^\s*(>>>|\.\.\.|\.\. |-{3,}\s*$|={3,}\s*$)")

@@ -31,8 +31,8 @@ def site(browser):
     metrics = {"width": 1400, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     browser.get((SITE / "index.html").as_uri())
-    browser.get_log("browser")
-    return browser
+    yield browser
+    assert [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
 def test_no_page_loads_anything_from_elsewhere():
@@ -50,7 +50,6 @@ def test_one_gets_from_the_first_page_to_an_algorithm(site):
     assert "z <- z - eta_c G_k(x)" in site.find_element(By.CSS_SELECTOR, "dl.algorithm").text
     (picture,) = find(site, "article figure img")
     assert site.execute_script("return arguments[0].complete && arguments[0].naturalWidth", picture) > 500
-    assert [entry for entry in site.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
 def test_the_search_finds_a_page_by_a_word_of_its_text(site):
@@ -79,11 +78,37 @@ def test_all_columns_of_the_table_of_algorithms_are_seen(site):
     assert site.execute_script("return arguments[0].scrollWidth <= arguments[0].clientWidth", table)
 
 
-def test_code_can_be_copied_without_its_prompts(site):
-    site.get((SITE / "start" / "researcher.html").as_uri())
-    wait(site, lambda: site.find_elements(By.CSS_SELECTOR, "button.copybtn"))
-    target = site.find_element(By.CSS_SELECTOR, "button.copybtn").get_attribute("data-clipboard-target")
-    assert site.find_element(By.CSS_SELECTOR, target).text.startswith("import cofed")
+# What a click on the button puts into the clipboard.
+CATCH = """
+window.copied = [];
+document.addEventListener('copy', () => {
+    const box = document.activeElement;
+    window.copied.push(box.value ? box.value : getSelection().toString());
+}, true);
+if (navigator.clipboard) navigator.clipboard.writeText = async (text) => { window.copied.push(text); };
+"""
+
+
+@pytest.mark.parametrize(
+    ("page", "first"), [("regularizers/l1", "import jax.numpy as jnp"), ("start/researcher", "import cofed")]
+)
+def test_code_can_be_copied_without_its_prompts_and_runs(site, page, first):
+    site.get((SITE / f"{page}.html").as_uri())
+    wait(site, lambda: site.find_elements(By.CSS_SELECTOR, "div[class*=highlight-] button.copybtn"))
+    site.execute_script(CATCH)
+    buttons = site.find_elements(By.CSS_SELECTOR, "article button.copybtn")
+    button = next(one for one in buttons if "import" in site.execute_script(TEXT, one))
+    site.execute_script("arguments[0].scrollIntoView({block: 'center'}); arguments[0].click()", button)
+    wait(site, lambda: site.execute_script("return window.copied.length"))
+    text = site.execute_script("return window.copied[0]")
+    assert text.startswith(first)
+    assert ">>>" not in text
+    assert "[1.0, 0.0]\n" not in text  # what the example prints
+    if page.startswith("regularizers"):
+        exec(text, {})
+
+
+TEXT = "return document.querySelector(arguments[0].dataset.clipboardTarget).innerText"
 
 
 def test_dark_mode_and_a_phone(site):
@@ -98,3 +123,28 @@ def test_dark_mode_and_a_phone(site):
     for page in ("index", "estimators", "algorithms/feddualavg", "results/README"):
         site.get((SITE / f"{page}.html").as_uri())
         assert site.execute_script("return document.documentElement.scrollWidth") <= 390, page
+
+
+# Elements of the text that end right of the window, but for those inside a box that scrolls by itself.
+CUT = """
+const scrolls = (one) => one && (['auto', 'scroll'].includes(getComputedStyle(one).overflowX)
+    ? one.getBoundingClientRect().right <= innerWidth + 1 : scrolls(one.parentElement));
+return [...document.querySelectorAll('article *')]
+    .filter(one => one.getClientRects().length && one.getBoundingClientRect().right > innerWidth + 1)
+    .filter(one => !scrolls(one.parentElement) && !one.closest('.copybtn, .headerlink'))
+    .map(one => one.tagName + ': ' + one.textContent.slice(0, 60));
+"""
+
+
+def test_on_a_phone_no_page_of_the_reference_is_cut_at_the_right(site):
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    site.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    pages = sorted([*(SITE / "api").rglob("*.html"), *(SITE / "algorithms").glob("*.html")])
+    assert len(pages) > 250
+    cut = {}
+    for page in pages:
+        site.get(page.as_uri())
+        found = site.execute_script(CUT)
+        if found:
+            cut[page.stem] = found
+    assert cut == {}

@@ -354,7 +354,7 @@ def test_the_doctor_says_what_is_there_and_what_is_wrong(monkeypatch, tmp_path):
     assert "without" in flat(shown.output)
     assert "cryptography" in flat(shown.output)
     assert "pip install 'cofed[flower]'" in flat(shown.output)
-    assert 'which is no folder: the page "data" of the documentation' in flat(shown.output)
+    assert 'which is no folder the page "data" of the documentation' in flat(shown.output)
 
 
 def test_the_doctor_finds_versions_that_will_not_do(monkeypatch):

@@ -11,6 +11,7 @@ import cofed.transformers
 
 LONG = 28  # "DFedDA(gradient_tracking=True)" is longer
 NAME = re.compile(r"([A-Za-z_][\w.]*)(?:\(.*\))?", re.DOTALL)  # a name, alone or called
+THUMBNAIL = re.compile(r"sphx_glr_(plot_\w+)_thumb")
 
 
 def pages_of_names(found: set[str]) -> dict[str, str]:
@@ -97,6 +98,14 @@ def name_pages(app, doctree, page: str) -> None:
             link.children = [nodes.inline("", title.astext())]
 
 
+def describe_thumbnails(app, doctree, page: str) -> None:
+    """Let a picture of the gallery's first page say which example it is of, to those who do not see it."""
+    for picture in doctree.findall(nodes.image) if page == "gallery/index" else ():
+        example = THUMBNAIL.search(picture["uri"])
+        if example:
+            picture["alt"] = f"The figure of: {app.env.titles[f'gallery/{example[1]}'].astext()}"
+
+
 def collect(app, env) -> None:
     """Look once at what there is to link to."""
     env.cofed_names = (pages_of_names(set(env.found_docs)), places_of_commands())
@@ -107,4 +116,5 @@ def setup(app):
     app.connect("doctree-resolved", link_names)
     app.connect("doctree-resolved", name_pages)
     app.connect("doctree-resolved", break_names)
+    app.connect("doctree-resolved", describe_thumbnails)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

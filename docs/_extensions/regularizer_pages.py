@@ -94,7 +94,7 @@ def arrows(axes, moved: Callable[[float, float], np.ndarray]) -> None:
         for y in np.linspace(-2, 2, 9):
             to = moved(x, y)
             axes.plot([x, to[0]], [y, to[1]], color="#BBBBBB", linewidth=0.8)
-            axes.plot(*to, "o", color="#0072B2", markersize=3)
+            axes.plot(*to, "o", color="#0072B2", markersize=3, zorder=3)  # above the lines of other points
 
 
 def signal(axes, regularizer) -> None:

@@ -47,4 +47,5 @@ axes.plot(result.history["round"], result.history["objective"], "o-", color="#00
 axes.set(xlabel="round", ylabel="objective")
 
 # %%
-# After thirty rounds the objective hardly falls any more: 6,000 of the million clients are enough for eight coefficients.
+# After thirty rounds the objective hardly falls any more: 6,000 of the million clients are enough for eight
+# coefficients.

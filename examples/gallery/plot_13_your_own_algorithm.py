@@ -64,7 +64,7 @@ class Momentum(cofed.AbstractServerAlgorithm):
         return add(steps.run(step, down), down, -1.0), client
 
     def aggregate(self, problem, server, up, share):
-        """The server's step: ``up`` is the weighted mean of what clients sent, ``share`` the part of them that did."""
+        """The server's step: ``up`` is the weighted mean of what was sent, ``share`` the part of clients that sent."""
         velocity = add(up, server.velocity, self.momentum)
         return Server(add(server.w, velocity), velocity)
 

@@ -79,6 +79,19 @@ def test_a_link_to_an_example_leads_to_its_page_and_not_to_its_script():
         assert f"{example}.py" not in text
 
 
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [
+        ("adding-an-algorithm", "cofed.AbstractRegularizer"),
+        ("algorithms/index", "cofed.topologies.ring"),
+        ("api/names/cofed.estimators.FederatedLassoCV", "estimators"),
+    ],
+)
+def test_a_name_in_the_text_leads_to_its_page(page, name):
+    text = (SITE / f"{page}.html").read_text()
+    assert re.search(rf'<a [^>]*href="[^"]*\b{re.escape(name)}\.html"', text)
+
+
 def test_all_columns_of_the_table_of_algorithms_are_seen(site):
     site.get((SITE / "choose.html").as_uri())
     (table,) = find(site, "#which-algorithm table")

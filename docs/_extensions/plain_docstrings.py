@@ -55,7 +55,7 @@ def escape_docstring(app, what, name, thing, options, lines):
 
 
 def plain_signature(app, what, name, thing, options, signature, returns):
-    """Keep the signature where a docstring is a formula, and show `...` for a default that Python writes in brackets."""
+    """Keep the signature where a docstring is a formula, and show `...` for a default that has no name of its own."""
     if signature and (OBJECT.search(signature) or is_formula(inspect.getdoc(thing) or "")):
         return OBJECT.sub("...", signature), returns
     return None

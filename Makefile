@@ -109,6 +109,8 @@ test-package:                  ## wheel and sdist, built, installed into a clean
 	$(PYTHON) -m venv build/package/clean && build/package/clean/bin/pip install --quiet --only-binary :all: build/package/dist/*.whl
 	cd / && PYTHONPATH= $(CURDIR)/build/package/clean/bin/cofed doctor
 	cd build/package && clean/bin/cofed demo --quick --out demo && test -s demo/demo.png
+	$(PYTHON) -m venv build/package/source && build/package/source/bin/pip install --quiet build/package/dist/*.tar.gz
+	cd build/package && source/bin/cofed demo --quick --out from-source && test -s from-source/demo.png
 
 # Everything that is asked for by name at its lowest version: the examples of all public names, the identities, the estimators' heart,
 # the command line's words, experiment files.

@@ -25,9 +25,16 @@ extensions = [
     "pages_from_code",
     "cross_links",
 ]
-exclude_patterns = ["_build", "**/*.ipynb", "gallery/**/*.zip", "sg_execution_times.rst", "**/sg_execution_times.rst"]
+exclude_patterns = [
+    "_build",
+    "**/*.ipynb",
+    "gallery/**/*.zip",
+    "sg_execution_times.rst",
+    "**/sg_execution_times.rst",
+]
 nitpicky = True
-toc_object_entries_show_parents = "hide"  # beside a page, `fit()` and not the class before it
+# Beside a page, `fit()` and not the class before it
+toc_object_entries_show_parents = "hide"
 default_role = "code"  # docstrings write `name`, as Markdown does
 suppress_warnings = [
     "config.cache",  # the gallery's settings hold functions
@@ -35,9 +42,13 @@ suppress_warnings = [
 ]
 
 # Markdown
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "linkify"]
+myst_linkify_fuzzy_links = False  # https://..., and not every word with a point in it
 myst_heading_anchors = 4
 myst_url_schemes = ["http", "https", "mailto"]
+
+# What is copied runs: no prompts, and nothing that was printed
+copybutton_exclude = ".linenos, .gp, .go, .gt"
 
 # API: NumPy's sections; types are said in Parameters, not in the signature
 autodoc_typehints = "none"
@@ -70,7 +81,9 @@ html_static_path = ["_static"]
 html_favicon = "_static/favicon.svg"
 html_css_files = ["cofed.css"]
 html_show_sourcelink = False
-html_sidebars = {page: [] for page in ("choose", "sharp-edges", "changelog", "commands")}  # no pages below them
+alone = ("choose", "sharp-edges", "changelog", "commands")  # no pages below them
+html_sidebars = {page: [] for page in alone}
+html_context = {"default_mode": "auto"}  # light or dark, as the system is
 html_theme_options = {
     "header_links_before_dropdown": 6,
     "navbar_align": "left",
@@ -78,7 +91,11 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
     # A table of eight columns and a drawing take the room of the second sidebar.
-    "secondary_sidebar_items": {"**": ["page-toc"], "comparison": [], "architecture": []},
+    "secondary_sidebar_items": {
+        "**": ["page-toc"],
+        "comparison": [],
+        "architecture": [],
+    },
     "show_toc_level": 2,
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",

@@ -310,7 +310,8 @@ def test_a_path_with_nothing_there_is_named_with_what_takes_it(words, name, tmp_
 
 def test_help_groups_commands_by_what_brings_a_user_here():
     general = invoke("--help").output
-    heads = ["First steps", "Models of several sites' tables", "Sites and servers", "Algorithms and experiments"]
+    sites = "Sites and servers (a site begins with study check)"
+    heads = ["First steps", "Models of several sites' tables", sites, "Algorithms and experiments"]
     places = [general.index(f"─ {head} ") for head in heads]
     assert places == sorted(places)
     assert places[1] < general.index("│ study ") < places[2]
@@ -344,6 +345,7 @@ def test_the_doctor_says_what_is_there_and_what_is_wrong(monkeypatch, tmp_path):
     monkeypatch.setenv("COFED_DATA", str(tmp_path))
     found = {one["what"]: one for one in json.loads(invoke("doctor", "--json").output)}
     assert found["cofed"]["found"] == cofed.__version__
+    assert re.fullmatch(r"[\d.]+ [kMGT]?B of [\d.]+ [kMGT]?B available", found["memory"]["found"])
     assert found["jax"]["state"] == found["extra watch"]["state"] == found["data sets"]["state"] == "fine"
     monkeypatch.setenv("COFED_DATA", str(tmp_path / "nothing"))
     monkeypatch.setattr(metadata, "version", without("cryptography"))
@@ -352,7 +354,7 @@ def test_the_doctor_says_what_is_there_and_what_is_wrong(monkeypatch, tmp_path):
     assert "without" in flat(shown.output)
     assert "cryptography" in flat(shown.output)
     assert "pip install 'cofed[flower]'" in flat(shown.output)
-    assert "which is no folder" in flat(shown.output)
+    assert 'which is no folder the page "data" of the documentation' in flat(shown.output)
 
 
 def test_the_doctor_finds_versions_that_will_not_do(monkeypatch):

@@ -1,6 +1,7 @@
 """Completion of words in shells: each has its own script, and what the script asks is answered."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -62,6 +63,28 @@ def test_a_script_is_told_how_words_go_on(asked):
     done = cofed(**asked)
     assert "survival" in done.stdout, done.stderr
     assert "describe" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("reproduce yuan2021-fig", "yuan2021-fig3"),
+        ("race --problems lasso-pl", "lasso-plain"),
+        ("race --problems lasso-plain,low", "lasso-plain,low-rank-plain"),
+        ("race --algorithms FedD", "FedDualAvg"),
+        ("fit --family multi", "multinomial"),
+        ("fit --penalty el", "elasticnet"),
+        ("fit --select 1", "1se"),
+        ("fit --measure mi", "misclassification"),
+        ("study init --family po", "poisson"),
+    ],
+)
+def test_values_are_completed_too(words, found):
+    """As zsh asks: the answer of a command in pieces, the values among them."""
+    done = cofed(_COFED_COMPLETE="complete_zsh", _TYPER_COMPLETE_ARGS=f"cofed {words}")
+    assert re.search(rf"\b{re.escape(found)}\b", done.stdout), done.stderr
+    assert words.split()[-1] in done.stdout
+    assert "mgaussian" not in done.stdout
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")

@@ -1,6 +1,9 @@
 """The code on the pages of the documentation runs as it stands there."""
 
+import ast
 import importlib
+import inspect
+import itertools
 import json
 import re
 import shlex
@@ -206,6 +209,55 @@ def test_a_docstring_that_is_a_formula_is_no_signature_and_names_of_files_are_li
     assert module.linked(said, "algorithms/fedavg", pages) == "Averaged."
     assert module.linked(said, "api/names/x", pages) == "Averaged (:doc:`the update </algorithms/fedavg>`)."
     assert module.linked(said, "api/names/x", set()) == said
+
+
+# Rooms that only code inside the repository imports from: an algorithm or an experiment that is added there.
+INSIDE = ("cofed._util", "cofed.experiments")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
+def test_what_a_page_imports_has_an_entry_in_the_reference(page, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+    reference = importlib.import_module("pages_from_code")
+    names = reference.public_names()
+    rooms = [room for room in names if room.startswith("cofed.")]
+    told = {id(reference.named(name)) for name in itertools.chain(rooms, *names.values())} | {id(cofed.estimators)}
+    for node in ast.walk(ast.parse(pages.script(page))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cofed"):
+            for name in [] if node.module.startswith(INSIDE) else node.names:
+                assert id(reference.named(f"{node.module}.{name.name}")) in told, f"{node.module}.{name.name}"
+
+
+def test_examples_of_the_reference_import_only_what_is_in_it(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+    reference = importlib.import_module("pages_from_code")
+    names = reference.public_names()
+    rooms = {room for room in names if room.startswith("cofed.")} | {"cofed", "cofed.estimators", "cofed.regularizers"}
+    for name in itertools.chain(*names.values()):
+        thing = reference.named(name)
+        own = vars(thing) if inspect.isclass(thing) else {}
+        texts = [inspect.getdoc(thing) or "", *(inspect.getdoc(own[one]) or "" for one in own if one[0] != "_")]
+        used = {room for text in texts for room in re.findall(r">>> from (cofed\S*) import", text)}
+        assert used <= rooms, f"an example of {name} imports from {used - rooms}, which has no page"
+
+
+@pytest.mark.parametrize("page", ["network-index", "estimators-index", "results-index", "extending"])
+def test_pages_have_one_title_in_the_table_and_in_the_sidebar(page):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    shown = {there: title.replace("`", "") for title, there in re.findall(r"^\| \[(.*?)\]\((.*?)\.md\)", text, re.M)}
+    beside = {there: title for title, there in re.findall(r"^([^|\n]+) <(.+)>$", text, re.M)}
+    assert shown == beside
+
+
+WIDEST = 88  # columns that are seen beside two sidebars, in a window of 1280 pixels
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/") and "/results/" not in page])
+def test_code_is_no_wider_than_its_page(page):
+    """Text and commands wrap by themselves."""
+    for language in ("python", "toml"):
+        for block in blocks(page, language):
+            assert not [line for line in block.text.split("\n") if len(line) > WIDEST]
 
 
 def test_lines_of_formulas_break_only_where_one_ends(monkeypatch):

@@ -44,10 +44,15 @@ SENTENCES = ("When", "Method", "Wire", "Assumes", "Rounding", "Extension", "Comp
 CITED = (
     "Yuan, Zaheer, Reddi 2021, *Federated composite optimization*",
     "Bao, Crawshaw, Luo, Liu 2022, *Fast composite optimization and statistical recovery in federated learning*",
-    "Liang et al. 2023, *Gradient tracking for high dimensional federated optimization*",
+    "Liang, Peng, Zhang 2023, *Gradient tracking for high dimensional federated optimization*",
     "Zhang, Hu, Johansson 2025, *Non-convex composite federated learning with heterogeneous data*",
     "Chen, Zheng, Long, Su 2021, *A theorem of the alternative for personalized federated learning*",
 )
+GROUPS = {
+    "With a server": "One model for all clients.",
+    "On a graph": "Without a server: clients talk to neighbours on `topology=`, such as `cofed.topologies.ring(16)`.",
+    "A model for each client": "Where clients may differ too much for one model: each has its own, through a server.",
+}
 ROW = re.compile(r"^(?P<key>[A-Z][\w -]*?)\s{2,}(?P<text>\S.*)$")
 
 
@@ -110,7 +115,8 @@ def draw(name: str, target: Path) -> None:
     steps = 1 if method.one_step or name in ("FedFISTA", "FedNL", "FedNewton", "ProxSkip") else 5
     topology = None if method.has_server else cofed.topologies.ring(6)
     result = cofed.run(problem, federation, method, rounds=120, local_steps=steps, topology=topology, progress=False)
-    figure = Figure(figsize=(7.2, 2.6), layout="constrained")
+    figure = Figure(figsize=(7.4, 2.6), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.12, wspace=0.05)  # the right label stands clear of the left panel
     axes = figure.subplots(1, 2)
     colour = cofed.plotting.colour(name)
     if method.has_server and result.personal_models is not None:
@@ -192,6 +198,15 @@ def call(name: str) -> str:
     return f"cofed.{name}({', '.join(f'{key}={value}' for key, value in DRAWN.get(name, {}).items())})"
 
 
+def group(name: str) -> str:
+    """Where a method is listed."""
+    method = getattr(cofed, name)(**DRAWN.get(name, {}))
+    if not method.has_server:
+        return "On a graph"
+    chooses = method.candidates(cofed.Problem()) is not None  # between one model and a model each
+    return "A model for each client" if method.is_personal or chooses else "With a server"
+
+
 def required(info: dict) -> list[str]:
     """The hyperparameters that must be given."""
     return [entry["name"] for entry in info["hyperparameters"] if entry["required"]]
@@ -205,16 +220,10 @@ def write_all(folder: Path) -> None:
         raise KeyError(f"docs/_extensions/algorithm_pages.py: DRAWN has no row for {', '.join(missing)}")
     for one in methods:
         writing.write(folder / f"{one['name'].lower()}.rst", page(one, folder))
-    rows = [
-        [
-            f":doc:`{one['name']} <{one['name'].lower()}>`",
-            one["description"],
-            ", ".join(f"``{name}``" for name in required(one)) or "nothing",
-            f"{one['vectors_down']} / {one['vectors_up']}",
-            one["paper"],
-        ]
-        for one in methods
-    ]
+    groups: dict[str, list[dict]] = {name: [] for name in GROUPS}
+    for one in sorted(methods, key=lambda one: one["name"].lower()):
+        groups[group(one["name"])].append(one)
+    also = " and ".join(f"`{one['name']}`" for one in groups["With a server"] if len(one["talks"]) > 1)
     text = (
         "Each page is made from the head of the algorithm's file, so that the two cannot differ. Which one to take: "
         ":doc:`how to choose </choose>`."
@@ -231,18 +240,25 @@ def write_all(folder: Path) -> None:
         "*Deviations* where the code differs from the paper's text, and why."
     )
     papers = [f"- {paper}." for paper in CITED]
-    lines = [
-        *writing.title("Algorithms"),
-        text,
-        "",
-        symbols,
-        "",
-        rows_said,
-        "",
-        *writing.table(["method", "what it does", "must be given", "vectors down / up", "paper"], rows),
-        "The five papers that cofed began with:",
-        "",
-        *papers,
-        "",
+    lines = [*writing.title("Algorithms"), text, "", symbols, "", rows_said, ""]
+    for name, members in groups.items():
+        more = f" {also}, above, can do so too." if name == "On a graph" else ""
+        lines += [*writing.title(name, "-"), GROUPS[name] + more, "", *listed(members)]
+        lines += writing.contents([one["name"].lower() for one in members], name)
+    lines += [*writing.title("The papers", "-"), "The five papers that cofed began with:", "", *papers, ""]
+    writing.write(folder / "index.rst", lines)
+
+
+def listed(methods: list[dict]) -> list[str]:
+    """The table of some methods."""
+    rows = [
+        [
+            f":doc:`{one['name']} <{one['name'].lower()}>`",
+            one["description"],
+            ", ".join(f"``{name}``" for name in required(one)) or "nothing",
+            f"{one['vectors_down']} / {one['vectors_up']}",
+            one["paper"],
+        ]
+        for one in methods
     ]
-    writing.write(folder / "index.rst", [*lines, *writing.contents([one["name"].lower() for one in methods])])
+    return writing.table(["method", "what it does", "must be given", "vectors down / up", "paper"], rows)

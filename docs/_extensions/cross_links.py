@@ -11,6 +11,7 @@ import cofed.transformers
 
 LONG = 28  # "DFedDA(gradient_tracking=True)" is longer
 NAME = re.compile(r"([A-Za-z_][\w.]*)(?:\(.*\))?", re.DOTALL)  # a name, alone or called
+THUMBNAIL = re.compile(r"sphx_glr_(plot_\w+)_thumb")
 
 
 def pages_of_names(found: set[str]) -> dict[str, str]:
@@ -21,13 +22,16 @@ def pages_of_names(found: set[str]) -> dict[str, str]:
             page = f"api/names/{room.__name__}.{name}"
             short = [name, f"cofed.{name}"] if name[:1].isupper() else []  # `run` alone may be any run
             pages |= dict.fromkeys([*short, f"{room.__name__}.{name}"], page)
-    pages |= {page.removeprefix("api/names/"): page for page in found if page.startswith("api/names/")}
+    for folder in ("api/", "api/names/"):  # modules, and what is in them
+        pages |= {page.removeprefix(folder): page for page in found if page.startswith(f"{folder}cofed.")}
     for folder, names in (
         ("algorithms", (*cofed.algorithms.__all__, *cofed.gossip.__all__)),
         ("regularizers", cofed.regularizers.__all__),
     ):
         for name in names:
-            pages |= dict.fromkeys([name, f"cofed.{name}"], f"{folder}/{name.lower()}")
+            page = f"{folder}/{name.lower()}"
+            if page in found:  # an abstract class has none there
+                pages |= dict.fromkeys([name, f"cofed.{name}"], page)
     return {name: page for name, page in pages.items() if page in found}
 
 
@@ -94,6 +98,14 @@ def name_pages(app, doctree, page: str) -> None:
             link.children = [nodes.inline("", title.astext())]
 
 
+def describe_thumbnails(app, doctree, page: str) -> None:
+    """Let a picture of the gallery's first page say which example it is of, to those who do not see it."""
+    for picture in doctree.findall(nodes.image) if page == "gallery/index" else ():
+        example = THUMBNAIL.search(picture["uri"])
+        if example:
+            picture["alt"] = f"The figure of: {app.env.titles[f'gallery/{example[1]}'].astext()}"
+
+
 def collect(app, env) -> None:
     """Look once at what there is to link to."""
     env.cofed_names = (pages_of_names(set(env.found_docs)), places_of_commands())
@@ -104,4 +116,5 @@ def setup(app):
     app.connect("doctree-resolved", link_names)
     app.connect("doctree-resolved", name_pages)
     app.connect("doctree-resolved", break_names)
+    app.connect("doctree-resolved", describe_thumbnails)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,8 +1,8 @@
 """Pages that are made from code before the site is built: algorithms, regularizers, commands, the API's lists."""
 
-import importlib
 import inspect
 import os
+import pkgutil
 import re
 from pathlib import Path
 
@@ -37,7 +37,7 @@ MODULES = (
     "transformers",
     "datasets",
     "disk",
-    "gossip.topologies",
+    "topologies",
     "metrics",
     "partition",
     "samplers",
@@ -50,6 +50,7 @@ MODULES = (
     "flower",
     "privacy",
     "studies",
+    "sites",
     "sites.policy",
     "sites.audit",
 )
@@ -70,8 +71,9 @@ LEADS = {
     "14_many_clients_on_disk": ("disk",),
     "15_stragglers": ("runs",),
 }
+NUMBERS = ("benchmarks/README",)
 EXAMPLE = re.compile(r"\]\((?:\.\./)+examples/gallery/(\w+)\.py\)")  # a link to an example, as the repository has it
-SHOWN = ("algorithms", "estimators", "gossip", "regularizers", "topologies")  # their names have pages already
+SHOWN = ("algorithms", "estimators", "gossip", "regularizers")  # their names have pages already
 
 
 def write_pages(app, config) -> None:
@@ -94,7 +96,8 @@ def write_commands(path: Path) -> None:
     runner = CliRunner()
     lines = [
         *writing.title("Commands"),
-        "What ``cofed COMMAND --help`` says. ``cofed --install-completion`` lets your shell complete all of it.",
+        "What ``cofed COMMAND --help`` says. ``cofed --install-completion`` lets your shell complete commands, "
+        "options, and values that are chosen from a list.",
         "",
     ]
     for words in every_command(get_command(app), []):
@@ -121,21 +124,10 @@ def without_colours(text: str) -> str:
 
 def write_api(folder: Path) -> None:
     """A page per kind of public name, with an entry for each; a name without a docstring stops the build."""
-    import cofed.estimators
-
-    names = [name for name in cofed.__all__ if not inspect.ismodule(getattr(cofed, name))]
-    rooms = {room: [name for name in names if home(name).startswith(homes)] for room, homes in ROOMS.items()}
-    placed = {name for room in rooms.values() for name in room}
-    rooms["Regularizers and geometries"].append("regularizers.AbstractNorm")
-    rooms["Studies and statistics"] = [name for name in names if name not in placed and not name.startswith("__")]
-    pages = {}
-    for room, members in rooms.items():
-        pages[write_room(folder, room, [f"cofed.{name}" for name in members])] = ABOUT[room]
-    estimators = [f"cofed.estimators.{name}" for name in cofed.estimators.__all__]
-    pages[write_room(folder, "Estimators", estimators)] = ABOUT["Estimators"]
-    for module in MODULES:
-        said = (inspect.getdoc(importlib.import_module(f"cofed.{module}")) or "").split("\n")[0]
-        pages[write_module(folder, f"cofed.{module}")] = said
+    pages, rooms = {}, public_names()
+    for room, names in rooms.items():
+        about = ABOUT.get(room) or (inspect.getdoc(pkgutil.resolve_name(room)) or "").split("\n")[0]
+        pages[write_room(folder, room, names)] = about
     modules = {name for name in cofed.__all__ if inspect.ismodule(getattr(cofed, name))}
     if lost := sorted(modules - {*MODULES, *SHOWN}):
         raise ValueError(f"docs/_extensions/pages_from_code.py: MODULES lacks {', '.join(lost)}")
@@ -145,6 +137,34 @@ def write_api(folder: Path) -> None:
     )
     lines = [*writing.title("API reference"), text, "", *listed, *writing.contents(list(pages))]
     writing.write(folder / "index.rst", lines)
+    kept = {folder / f"{page}.rst" for page in [*pages, "index"]}
+    kept |= {folder / "names" / f"{name}.rst" for names in rooms.values() for name in names}
+    for old in set(folder.rglob("*.rst")) - kept:  # of a name that there is no more
+        old.unlink()
+
+
+def public_names() -> dict[str, list[str]]:
+    """The names that have an entry, for each page: kinds of names, and modules."""
+    import cofed.estimators
+
+    names = [name for name in cofed.__all__ if not inspect.ismodule(getattr(cofed, name))]
+    rooms = {room: [name for name in names if home(name).startswith(homes)] for room, homes in ROOMS.items()}
+    placed = {name for room in rooms.values() for name in room}
+    rooms["Regularizers and geometries"].append("regularizers.AbstractNorm")
+    rooms["Studies and statistics"] = [name for name in names if name not in placed and not name.startswith("__")]
+    found = {room: [f"cofed.{name}" for name in members] for room, members in rooms.items()}
+    found["Estimators"] = [f"cofed.estimators.{name}" for name in cofed.estimators.__all__]
+    for module in MODULES:  # what has a page under another name is not told twice
+        there = {id(named(name)) for members in found.values() for name in members}
+        members = names_of(f"cofed.{module}")
+        found[f"cofed.{module}"] = [name for name in members if id(named(name)) not in there]
+    return found
+
+
+def named(name: str) -> object:
+    """What a name stands for, where a file may have the same name: `cofed.sites.table_sites` is in table_sites.py."""
+    module, _, last = name.rpartition(".")
+    return getattr(pkgutil.resolve_name(module), last)
 
 
 def home(name: str) -> str:
@@ -164,8 +184,7 @@ def write_room(folder: Path, room: str, members: list[str]) -> str:
 
 def entry(name: str) -> list[str]:
     """The page of one name. Methods are listed where a user calls or writes them: not those of finished methods."""
-    module, _, last = name.rpartition(".")
-    thing = getattr(importlib.import_module(module), last)
+    thing, last = named(name), name.rpartition(".")[2]
     if not inspect.isclass(thing):
         kind = "autofunction" if callable(thing) else "autodata"
         return [*writing.title(last), f".. {kind}:: {name}", ""]
@@ -179,20 +198,15 @@ def entry(name: str) -> list[str]:
     return [*lines, *members, ""]
 
 
-def write_module(folder: Path, module: str) -> str:
-    """The page of a module whose functions are public."""
-    loaded = importlib.import_module(module)
+def names_of(module: str) -> list[str]:
+    """The public names of a module, which may have another name where it is: `cofed.topologies` is below gossip."""
+    loaded = pkgutil.resolve_name(module)
     names = getattr(loaded, "__all__", None) or sorted(
         name
         for name, value in vars(loaded).items()
-        if not name.startswith("_") and getattr(value, "__module__", "").startswith(module) and callable(value)
+        if not name.startswith("_") and getattr(value, "__module__", "").startswith(loaded.__name__) and callable(value)
     )
-    # A file's name has no page, and what `cofed` has under the same name has one already.
-    things = {name: getattr(loaded, name) for name in names}
-    told = [
-        name for name, thing in things.items() if not isinstance(thing, str) and thing is not getattr(cofed, name, None)
-    ]
-    return write_room(folder, module, [f"{module}.{name}" for name in told])
+    return [f"{module}.{name}" for name in names if not isinstance(getattr(loaded, name), str)]  # no files' names
 
 
 def refuse_undocumented(app, what, name, thing, options, lines) -> None:
@@ -226,10 +240,17 @@ def point_inside(app, page: str, source: list[str]) -> None:
         source[0] = source[0].replace(".. code-block:: Python", f"Read on: {leads}.\n\n.. code-block:: Python", 1)
 
 
+def leave_out_of_search(app, env) -> None:
+    """Keep pages of numbers out of the search: they name every method and would come before what says what it is."""
+    for page in NUMBERS:
+        env.metadata[page]["no-search"] = ""
+
+
 def setup(app):
     app.connect("autodoc-skip-member", skip_what_is_inherited)
     app.connect("autodoc-process-signature", told_signature)
     app.connect("source-read", point_inside)
     app.connect("config-inited", write_pages)  # before Sphinx looks for its pages
+    app.connect("env-updated", leave_out_of_search)
     app.connect("autodoc-process-docstring", refuse_undocumented, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

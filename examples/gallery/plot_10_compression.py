@@ -1,6 +1,6 @@
 """
-Smaller uploads
-===============
+Compressed uploads with error feedback
+======================================
 
 With error feedback, a bit per number is enough to end where the plain method does.
 """
@@ -20,7 +20,7 @@ methods = {
 }
 
 # %%
-# The objective by what all clients have sent so far: each method ends at the same place, after fewer megabytes.
+# The objective by what all clients have sent so far.
 figure, axes = plt.subplots(figsize=(6.5, 3.4), layout="constrained")
 for name, method in methods.items():
     result = cofed.run(problem, data.federation, method, rounds=150, local_steps=5, progress=False)
@@ -29,3 +29,7 @@ for name, method in methods.items():
     axes.semilogx(sent, table["objective"], label=name)
 axes.set(xlabel="megabytes sent by all clients", ylabel="objective")
 axes.legend(frameon=False)
+
+# %%
+# Five per cent of the entries are a fifteenth of the plain method's megabytes, one bit for each entry a twentieth, and
+# all end at the same objective.

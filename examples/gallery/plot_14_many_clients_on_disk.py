@@ -45,3 +45,7 @@ result = cofed.run(
 figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
 axes.plot(result.history["round"], result.history["objective"], "o-", color="#0072B2")
 axes.set(xlabel="round", ylabel="objective")
+
+# %%
+# After thirty rounds the objective hardly falls any more: 6,000 of the million clients are enough for eight
+# coefficients.

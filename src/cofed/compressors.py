@@ -67,8 +67,10 @@ def compress(compressor: AbstractCompressor, tree: PyTree, key: PRNGKeyArray) ->
     """A tree of messages, with the array itself where its message would not be smaller.
 
     >>> import jax, jax.numpy as jnp
+    >>> import cofed
+    >>> from cofed.compressors import compress, expand
     >>> tree = {"coef": jnp.array([3.0, 0.0, -5.0, 1.0, 0.0, 2.0]), "intercept": jnp.array(1.5)}
-    >>> message = compress(TopK(share=0.3), tree, jax.random.key(0))
+    >>> message = compress(cofed.TopK(share=0.3), tree, jax.random.key(0))
     >>> message["coef"].values.tolist(), message["coef"].places.tolist(), message["intercept"].tolist()
     ([-5.0, 3.0], [2, 0], 1.5)
     >>> expand(message)["coef"].tolist()

@@ -221,6 +221,7 @@ def titled(row: Row, rounds: int) -> str:
 def number(value: float) -> str:
     """An objective in a few characters, even one that has exploded.
 
+    >>> from cofed.demo import number
     >>> number(51.375), number(1.5964e5)
     ('51.38', '1.6e+05')
     """
@@ -230,6 +231,7 @@ def number(value: float) -> str:
 def sentence(rows: list[Row], rounds: int) -> str:
     """What the numbers show, in one sentence; methods are told apart by three digits.
 
+    >>> from cofed.demo import Row, sentence
     >>> sentence([Row("FedMiD", 0.91, 0.60, 60.0, 9), Row("FedDualAvg", 1.0, 0.5, 51.0, 9)], rounds=9)
     'After 9 rounds FedDualAvg recovers the support best: F1 1.000 at density 0.500, against FedMiD 0.910 at 0.600 \
 (truth: 1 at 0.500); the models that are averaged in the primal are denser than the truth.'

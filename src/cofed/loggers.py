@@ -36,10 +36,12 @@ class CSV:
 
     Examples
     --------
+    >>> from pathlib import Path
     >>> import tempfile, cofed
+    >>> import cofed
     >>> fed = cofed.Federation.from_arrays([([[1.0]], [1.0])])
     >>> path = Path(tempfile.mkdtemp(), "rows.csv")
-    >>> _ = cofed.run(cofed.Problem(), fed, cofed.FedAvg(0.5), rounds=3, callbacks=[CSV(path)])
+    >>> _ = cofed.run(cofed.Problem(), fed, cofed.FedAvg(0.5), rounds=3, callbacks=[cofed.loggers.CSV(path)])
     >>> [line.split(",")[0] for line in path.read_text().splitlines()]
     ['round', '0', '1', '2', '3']
     """
@@ -100,7 +102,7 @@ class TensorBoard:
     """Log rows as TensorBoard scalars, and the run's parameters for its table of hyperparameters.
 
     Use one folder per run; `tensorboard --logdir` on the folder above shows them together. A run in a folder that holds
-    one already, such as a resumed run, replaces it. Needs `pip install 'cofed[tensorboard]'`.
+    one already, such as a resumed run, replaces it. Needs the extra `tensorboard`.
 
     Parameters
     ----------
@@ -116,10 +118,12 @@ class TensorBoard:
 
     Examples
     --------
+    >>> from pathlib import Path
     >>> import tempfile, cofed
+    >>> import cofed
     >>> fed = cofed.Federation.from_arrays([([[1.0]], [1.0])])
     >>> folder = Path(tempfile.mkdtemp(), "fedavg")
-    >>> _ = cofed.run(cofed.Problem(), fed, cofed.FedAvg(0.5), rounds=3, callbacks=[TensorBoard(folder)])
+    >>> _ = cofed.run(cofed.Problem(), fed, cofed.FedAvg(0.5), rounds=3, callbacks=[cofed.loggers.TensorBoard(folder)])
     >>> len(list(folder.glob("events.out.tfevents.*")))
     1
     """
@@ -185,7 +189,7 @@ PAUSE = 1.0  # seconds between requests to MLflow, which are slow
 class MLflow:
     """Log rows as metrics, and the run's definition as parameters, of an MLflow run.
 
-    The attribute `run` is the id of the run that was logged. Needs `pip install 'cofed[mlflow]'`.
+    The attribute `run` is the id of the run that was logged. Needs the extra `mlflow`.
 
     Parameters
     ----------
@@ -207,7 +211,9 @@ class MLflow:
 
     Examples
     --------
-    >>> logger = MLflow("lasso", tracking_uri="sqlite:///mlflow.db")  # then cofed.run(..., callbacks=[logger])
+    >>> import cofed
+    >>> # Given to a run: cofed.run(..., callbacks=[logger])
+    >>> logger = cofed.loggers.MLflow("lasso", tracking_uri="sqlite:///mlflow.db")
     >>> logger.experiment, logger.run
     ('lasso', None)
     """
@@ -295,6 +301,7 @@ class MLflow:
 def key(name: str) -> str:
     """A name with the characters that MLflow does not allow replaced.
 
+    >>> from cofed.loggers import key
     >>> key("f1 (of w*)")
     'f1 _of w__'
     """

@@ -142,8 +142,8 @@ class Euclidean(AbstractMirror):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from cofed.regularizers import L1
-    >>> Euclidean().to_primal(L1(1.0), jnp.array([3.0, -0.5]), 1.0).tolist()
+    >>> import cofed
+    >>> cofed.Euclidean().to_primal(cofed.L1(1.0), jnp.array([3.0, -0.5]), 1.0).tolist()
     [2.0, 0.0]
     """
 
@@ -187,8 +187,8 @@ class PNorm(AbstractMirror):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from cofed.regularizers import L1
-    >>> PNorm(3.0).to_primal(L1(1.0), jnp.array([3.0, -0.5]), 1.0).tolist()
+    >>> import cofed
+    >>> cofed.PNorm(3.0).to_primal(cofed.L1(1.0), jnp.array([3.0, -0.5]), 1.0).tolist()
     [1.0, 0.0]
     """
 
@@ -255,8 +255,8 @@ class Entropy(AbstractMirror):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from cofed.regularizers import Simplex
-    >>> Entropy().to_primal(Simplex(2.0), jnp.array([1.0, 1.0]), 1.0).tolist()
+    >>> import cofed
+    >>> cofed.Entropy().to_primal(cofed.Simplex(2.0), jnp.array([1.0, 1.0]), 1.0).tolist()
     [1.0, 1.0]
     """
 

@@ -42,7 +42,9 @@ def iid(X: Given[Data], y: Given[Data], clients: Given[int], seed: Given[int] = 
 
     Examples
     --------
-    >>> iid(np.ones((10, 2)), np.arange(10), clients=3).sizes.tolist()
+    >>> import numpy as np
+    >>> import cofed
+    >>> cofed.partition.iid(np.ones((10, 2)), np.arange(10), clients=3).sizes.tolist()
     [4, 3, 3]
     """
     n = _check("iid", X, y, clients, seed)
@@ -80,7 +82,9 @@ def by_label(
 
     Examples
     --------
-    >>> fed = by_label(np.ones((12, 1)), np.repeat([0, 1, 2, 3], 3), clients=4, labels_per_client=2)
+    >>> import numpy as np
+    >>> import cofed
+    >>> fed = cofed.partition.by_label(np.ones((12, 1)), np.repeat([0, 1, 2, 3], 3), clients=4, labels_per_client=2)
     >>> [len(set(fed.client(m)[1].tolist())) for m in range(4)]
     [2, 2, 2, 2]
     """
@@ -160,7 +164,9 @@ def dirichlet(
 
     Examples
     --------
-    >>> fed = dirichlet(np.ones((100, 1)), np.arange(100) % 5, clients=10, alpha=0.1, min_size=3)
+    >>> import numpy as np
+    >>> import cofed
+    >>> fed = cofed.partition.dirichlet(np.ones((100, 1)), np.arange(100) % 5, clients=10, alpha=0.1, min_size=3)
     >>> fed.n_samples, int(fed.sizes.min()) >= 3
     (100, True)
     """
@@ -217,7 +223,9 @@ def by_column(X: Given[Data], y: Given[Data], column: Given[npt.ArrayLike]) -> F
 
     Examples
     --------
-    >>> fed = by_column(np.ones((3, 1)), [1.0, 2.0, 3.0], column=["Oslo", "Rome", "Oslo"])
+    >>> import numpy as np
+    >>> import cofed
+    >>> fed = cofed.partition.by_column(np.ones((3, 1)), [1.0, 2.0, 3.0], column=["Oslo", "Rome", "Oslo"])
     >>> fed.names, fed.client("Oslo")[1]
     (('Oslo', 'Rome'), array([1., 3.]))
     """

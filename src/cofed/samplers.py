@@ -155,6 +155,8 @@ class Uniform(AbstractSampler):
 def product_modulo(a: Int[Array, ""], b: int, n: int) -> Int[Array, ""]:
     """(a * b) modulo n by doubling, since the product may be too large for 32 bits.
 
+    >>> import jax.numpy as jnp
+    >>> from cofed.samplers import product_modulo
     >>> int(product_modulo(jnp.asarray(2_000_000_000), 70_000, 100_003)) == 2_000_000_000 * 70_000 % 100_003
     True
     """

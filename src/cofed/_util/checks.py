@@ -21,6 +21,7 @@ MOST = 2**31 - 1  # counters of rounds, steps and clients are 32 bits wide
 def shown(value: object) -> str:
     """A value in a sentence: its text, cut where it is long.
 
+    >>> from cofed._util.checks import shown
     >>> shown("x"), shown([1] * 100)
     ("'x'", '[1, 1, 1, 1, 1, 1, ...]')
     """
@@ -45,6 +46,7 @@ def is_integer(value: object) -> TypeGuard[int | np.integer]:
 def integer(name: str, value: object, least: int = 1, most: int | None = MOST) -> int:
     """An integer of Python or NumPy, within these bounds.
 
+    >>> from cofed._util.checks import integer
     >>> integer("rounds", 3)
     3
     >>> integer("rounds", 2.5)
@@ -66,6 +68,7 @@ def optional_integer(name: str, value: object, least: int = 1, most: int | None 
 def seed(name: str, value: object) -> int:
     """A seed: an integer that fits 32 bits.
 
+    >>> from cofed._util.checks import seed
     >>> seed("seed", -1)
     Traceback (most recent call last):
     ValueError: seed must be an integer from 0 to 2**32 - 1, got -1
@@ -85,6 +88,7 @@ def generator_seed(owner: str, value: object) -> int:
 def flag(name: str, value: object) -> bool:
     """True or False: a text such as "no" would count as True.
 
+    >>> from cofed._util.checks import flag
     >>> flag("intercept", "no")
     Traceback (most recent call last):
     TypeError: intercept must be True or False, got 'no'
@@ -117,6 +121,7 @@ def as_float(value: Given[float]) -> float:
 def real(name: str, value: object, expected: str, inside: bool | None = None) -> float:
     """A number, finite; `inside` says whether it is where it is expected, None that any will do.
 
+    >>> from cofed._util.checks import real
     >>> real("tol", "small", "a number > 0")
     Traceback (most recent call last):
     ValueError: tol must be a number > 0, got 'small'
@@ -157,6 +162,7 @@ def optional_text(name: str, value: object) -> str | None:
 def one_of(name: str, value: object, known: Iterable[str]) -> str:
     """One of these words.
 
+    >>> from cofed._util.checks import one_of
     >>> one_of("x", "time", ["round", "bytes"])
     Traceback (most recent call last):
     ValueError: x must be 'round' or 'bytes', got 'time'
@@ -171,6 +177,7 @@ def one_of(name: str, value: object, known: Iterable[str]) -> str:
 def path(name: str, value: object) -> Path:
     """The name of a file or a folder.
 
+    >>> from cofed._util.checks import path
     >>> path("path", "")
     Traceback (most recent call last):
     ValueError: path must be the name of a file or folder, got ''
@@ -185,9 +192,11 @@ def path(name: str, value: object) -> Path:
 def folder(name: str, value: object) -> Path:
     """The name of a folder, which may be there or not; not that of a file, nor of a place inside one.
 
-    >>> folder("checkpoint", __file__)  # doctest: +ELLIPSIS
+    >>> import os
+    >>> from cofed._util.checks import folder
+    >>> folder("checkpoint", os.__file__)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: checkpoint: ...checks.py is a file, or a part of it is; give the name of a folder
+    ValueError: checkpoint: ...os.py is a file, or a part of it is; give the name of a folder
     """
     place = path(name, value)
     try:
@@ -211,6 +220,7 @@ def file_to_write(name: str, value: object) -> Path:
 def items(name: str, value: object, what: str) -> list[Any]:
     """A list of things: not a text, which would be taken apart into letters, and not a set, which has no order.
 
+    >>> from cofed._util.checks import items
     >>> items("names", "Oslo", "client names")
     Traceback (most recent call last):
     TypeError: names must be a list of client names, got 'Oslo'

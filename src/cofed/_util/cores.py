@@ -33,6 +33,7 @@ def allowed() -> int:
 
     In a process of a pool it is one, unless COFED_CORES says otherwise: the others have the rest.
 
+    >>> from cofed._util.cores import allowed
     >>> allowed() >= 1
     True
     """

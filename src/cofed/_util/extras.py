@@ -7,6 +7,7 @@ from typing import Any
 def imported(module: str, what: str, package: str, extra: str) -> Any:
     """A module of an optional package, or an ImportError that says how to get it.
 
+    >>> from cofed._util.extras import imported
     >>> imported("no_such_module", "Reading scans", "no-such-package", "data")
     Traceback (most recent call last):
         ...

@@ -53,6 +53,8 @@ def atomically(path: str | Path, write: Callable[[str], Any], *, shown: bool = F
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cofed._util.files import atomically
     >>> target = Path(tempfile.mkdtemp()) / "a.txt"
     >>> atomically(target, lambda name: Path(name).write_text("whole"))
     >>> target.read_text(), oct(target.stat().st_mode & 0o777)
@@ -143,6 +145,7 @@ def read_json(path: Path, refusal: str) -> dict[str, Any]:
 def without_nonfinite(value: Any, say: Callable[[float], str | None]) -> Any:
     """The same JSON value with infinities and NaN, which JSON does not have, replaced by what `say` makes of them.
 
+    >>> from cofed._util.files import without_nonfinite
     >>> without_nonfinite({"a": [float("nan"), 1.0]}, str)
     {'a': ['nan', 1.0]}
     """
@@ -184,6 +187,8 @@ def private_append(path: Path, mode: str = "a") -> Iterator[IO[Any]]:
     """A private file to add to, in a private folder.
 
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cofed._util.files import private_append
     >>> log = Path(tempfile.mkdtemp()) / "log"
     >>> for line in ("one", "two"):
     ...     with private_append(log) as file:
@@ -209,6 +214,7 @@ def plain_names(names: Sequence[Any], what: str) -> list[str]:
 
     Examples
     --------
+    >>> from cofed._util.files import plain_names
     >>> plain_names(["oslo", "St. Olav"], "a site")
     ['oslo', 'St. Olav']
     >>> plain_names(["../outside"], "a site")
@@ -249,6 +255,7 @@ def unfit(name: str) -> str:
 def file_stem(text: str) -> str:
     """A file's name for any text, another one for another text.
 
+    >>> from cofed._util.files import file_stem
     >>> file_stem("FedAvg"), file_stem("lr = 0.1 / a") == file_stem("lr = 0.1 . a")
     ('FedAvg', False)
     """

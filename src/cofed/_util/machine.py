@@ -20,6 +20,7 @@ class NotEnoughMemory(ValueError, MemoryError):
 def require(needed: int, what: str, instead: str = "") -> None:
     """Refuse, before it is built, what needs more bytes than this process can get.
 
+    >>> from cofed._util.machine import require
     >>> require(10**18, "a test")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -36,6 +37,7 @@ def require(needed: int, what: str, instead: str = "") -> None:
 def available() -> int | None:
     """Bytes that this process can still get, without swapping; None where that cannot be told.
 
+    >>> from cofed._util.machine import available
     >>> available() is None or available() > 0
     True
     """
@@ -64,6 +66,7 @@ def available() -> int | None:
 def size(count: float | int) -> str:
     """Bytes, for people.
 
+    >>> from cofed._util.machine import size
     >>> [size(n) for n in (12, 4100, 3.3e6, 25e9)]
     ['12 B', '4.1 kB', '3.3 MB', '25 GB']
     """
@@ -78,6 +81,7 @@ def size(count: float | int) -> str:
 def processor() -> str:
     """The model of the processor, or its architecture where that is all that can be told.
 
+    >>> from cofed._util.machine import processor
     >>> processor() != ""
     True
     """
@@ -91,6 +95,7 @@ def processor() -> str:
 def cores() -> int:
     """The processor's cores that this process may use: of a container, at least as many as its quota fills.
 
+    >>> from cofed._util.machine import cores
     >>> cores() >= 1
     True
     """
@@ -107,6 +112,7 @@ def cores() -> int:
 def memory() -> int:
     """Bytes of memory that this machine, or the container, has; 0 where that cannot be told.
 
+    >>> from cofed._util.machine import memory
     >>> memory() >= 0
     True
     """

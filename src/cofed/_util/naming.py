@@ -19,6 +19,7 @@ LISTED = 10  # the most names that a sentence lists
 def listed(names: Iterable[Hashable]) -> str:
     """Names for a sentence, of which a thousand would bury it.
 
+    >>> from cofed._util.naming import listed
     >>> listed("ab"), listed(range(12))
     ("'a', 'b'", '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
     """

@@ -86,6 +86,7 @@ def compile_sooner() -> None:
 def user_folder() -> Path:
     """Where programs keep what they can make again, on this system.
 
+    >>> from cofed._util.programs import user_folder
     >>> user_folder().name
     'cofed'
     """

@@ -12,6 +12,7 @@ Number = TypeVar("Number", float, np.ndarray)
 def is_constant(n: int, mean: Number, var: Number) -> np.bool_ | np.ndarray:
     """Whether n values with this mean and variance differ by no more than the rounding of their mean.
 
+    >>> from cofed._util.rounding import is_constant
     >>> bool(is_constant(4, 1e8, 1e-16)), bool(is_constant(4, 1.0, 1e-16))
     (True, False)
     """

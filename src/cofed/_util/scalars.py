@@ -19,6 +19,7 @@ def number(value: Given[Hyperparameter]) -> Hyperparameter:
 
     An integer field would be one more compiled program (or a wrong dtype) for `L1(1)` than for `L1(1.0)`.
 
+    >>> from cofed._util.scalars import number
     >>> number(1)
     1.0
     """
@@ -33,6 +34,7 @@ def optional_number(value: Given[Hyperparameter | None]) -> Hyperparameter | Non
 def rate(value: Given[Hyperparameter | Literal["auto"]]) -> Hyperparameter:
     """A field converter of what may be "auto", which stays as it is until the engine has settled it.
 
+    >>> from cofed._util.scalars import rate
     >>> rate(1), rate("auto")
     (1.0, 'auto')
     """
@@ -57,6 +59,8 @@ def zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
 def as_array(value: npt.ArrayLike) -> Array:
     """A field converter: `jnp.asarray`, without a program for every shape of a NumPy array.
 
+    >>> import numpy as np
+    >>> from cofed._util.scalars import as_array
     >>> as_array(np.arange(3)).tolist()
     [0, 1, 2]
     """

@@ -15,6 +15,7 @@ def cell(value: object) -> object:
 
     Line ends are made alike, since a lone carriage return is not quoted and so would begin another row.
 
+    >>> from cofed._util.spreadsheets import cell
     >>> cell("=HYPERLINK(A1)"), cell("FedAvg"), cell(-1.5)
     ("'=HYPERLINK(A1)", 'FedAvg', -1.5)
     """

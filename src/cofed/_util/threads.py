@@ -20,6 +20,7 @@ def one_thread() -> AbstractContextManager:
     For many small systems: several threads wait for one another longer than they work, ten times longer where others
     use the machine too.
 
+    >>> from cofed._util.threads import libraries, one_thread
     >>> with one_thread():
     ...     sorted({one["num_threads"] for one in libraries().info() if one["user_api"] == "blas"})
     [1]

@@ -190,6 +190,7 @@ def dotted(place: Place) -> str:
 def line_of(text: str, place: Place) -> int:
     """The line of a key, or of the nearest table around it; tables are headers or inline.
 
+    >>> from cofed._util.toml_mistakes import line_of
     >>> line_of("[[a]]\\nx = 1\\n[[a]]\\n[a.b]\\nx = 2", ("a", 1, "b", "x"))
     5
     >>> line_of('[a]\\nx = 1\\n[a."two words"]\\nx = 2', ("a", "two words", "x"))
@@ -215,6 +216,7 @@ def line_of(text: str, place: Place) -> int:
 def key_parts(key: str) -> list[str]:
     """The parts of a dotted key, without quotation marks.
 
+    >>> from cofed._util.toml_mistakes import key_parts
     >>> key_parts('variables."blood pressure".range')
     ['variables', 'blood pressure', 'range']
     """

@@ -67,6 +67,8 @@ def all_finite(x: PyTree) -> Bool[Array, ""]:
 def are_finite(x: PyTree) -> bool:
     """The same, of arrays that are there: looked at without a program, where they are small and all here.
 
+    >>> import jax.numpy as jnp
+    >>> from cofed._util.trees import are_finite
     >>> are_finite(jnp.ones(3)), are_finite({"coef": jnp.array([1.0, jnp.nan])})
     (True, False)
     """
@@ -84,6 +86,9 @@ def dtype(x: PyTree) -> np.dtype:
 def nbytes(x: PyTree) -> int:
     """Bytes of a tree's arrays, or of those that its shapes stand for.
 
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from cofed._util.trees import nbytes
     >>> nbytes({"coef": jnp.zeros(3, "float32"), "intercept": jax.ShapeDtypeStruct((), "float32")})
     16
     """

@@ -20,6 +20,8 @@ class Noted(type):
     So `help()` and `inspect.signature` show `rounds: int`, and a type check at run time has nothing to say.
 
     >>> import inspect
+    >>> import numpy.typing as npt
+    >>> from cofed._util.types import Given, Hyperparameter
     >>> def run(rounds: Given[int], weights: Given[str | npt.ArrayLike] = "uniform", lr: Hyperparameter = 0.1): ...
     >>> inspect.signature(run)
     <Signature (rounds: int, weights: ArrayLike = 'uniform', lr: float | Array = 0.1)>
@@ -54,6 +56,8 @@ def noted(annotation: object) -> Any:
 def in_words(hint: object) -> str:
     """A type as one would write it, without the modules of its names.
 
+    >>> import numpy.typing as npt
+    >>> from cofed._util.types import in_words
     >>> in_words(int | None), in_words(tuple[npt.ArrayLike, ...]), in_words("Problem")
     ('int | None', 'tuple[ArrayLike, ...]', 'Problem')
     """

@@ -102,7 +102,9 @@ def advise(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import pandas as pd
+    >>> from cofed.advise.advice import advise
     >>> from cofed.advise.table import Columns, prepare
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=400)

@@ -100,6 +100,9 @@ def prepare(df: Frame, columns: Columns, model: str | None = None, folds: int = 
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from cofed.advise.table import Columns, prepare
     >>> df = pd.DataFrame({"site": ["a", "b"] * 30, "age": np.arange(60.0), "ill": [0, 0, 1] * 20})
     >>> ready = prepare(df, Columns(target="ill", client="site"))
     >>> ready.kind, ready.federation.names, ready.federation.feature_names

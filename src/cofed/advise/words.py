@@ -23,6 +23,7 @@ NAMES = {
 def short(strength: float) -> str:
     """A strength with two significant digits.
 
+    >>> from cofed.advise.words import short
     >>> short(100.0), short(0.0316)
     ('100', '0.032')
     """
@@ -32,6 +33,7 @@ def short(strength: float) -> str:
 def loss(value: float) -> str:
     """A loss with four decimals, or three significant digits where it is large.
 
+    >>> from cofed.advise.words import loss
     >>> loss(0.46161), loss(5091661869.7)
     ('0.4616', '5.09e+09')
     """
@@ -41,6 +43,7 @@ def loss(value: float) -> str:
 def gain(value: float) -> str:
     """A difference of losses, with its sign.
 
+    >>> from cofed.advise.words import gain
     >>> gain(0.01234), gain(-121378.7)
     ('+0.0123', '-1.21e+05')
     """
@@ -50,6 +53,7 @@ def gain(value: float) -> str:
 def spread(value: float) -> str:
     """A standard error of a difference of losses.
 
+    >>> from cofed.advise.words import spread
     >>> spread(0.01234), spread(537808.2)
     ('0.0123', '5.4e+05')
     """

@@ -1,6 +1,7 @@
 """Alternative: one model for all, or a model each, whichever does better on held-out data.
 
-Problem     the AER, sum_i p_i E[loss of client i's model on a fresh sample of client i], as small as possible
+Problem     the average excess risk (AER), sum_i p_i E[loss of client i's model - loss of its best model on a fresh
+            sample of client i], as small as possible
 When        it is not clear whether one model can serve all clients, and held-out data shall decide.
 Method      train FedAvg and PureLocal on every client's training part, compare their losses on its held-out part,
             and deploy the better: for the system, by the weighted mean (the run's weights: n_i/N or uniform), or for

@@ -26,7 +26,7 @@ Extension   Partial participation is not in the paper. There the server sends it
             process warns of: an engine that expects failures poses the problem with everyone=False.
 
 Compressed  `origin` is -eta_c K d, what every client sends where all gradients are those of its last round; so what
-            is compressed is eta_c K times the change of a client's mean gradient (see compressed.py).
+            is compressed is eta_c K times the change of a client's mean gradient (see `cofed.Compressed`).
 """
 
 from typing import ClassVar, NamedTuple

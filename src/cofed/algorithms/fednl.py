@@ -5,7 +5,7 @@ When        as FedNewton, where whole Hessians are too much to send in every rou
 Start       H_i = 0, H = 0: nothing of size d^2 is ever sent whole
 Client      sends its gradient g_i, S_i = C(hess F_i(x) - H_i) and l_i = ||hess F_i(x) - H_i||_F;
             H_i <- H_i + alpha S_i
-Server      x <- x + argmin_d <g, d> + d'(H + l I) d/2 + psi(x + d), of the means g and l;  H <- H + alpha mean_i S_i
+Server      x <- x + argmin_d <g, d> + d'(H + l I) d/2 + psi(x + d), of the means g and l;  H <- H + alpha mean_i S_i.
             The inner problem is solved to round-off.
 Wire        one vector down; up one vector, one number, and C of the d (d+1)/2 numbers of a triangle; K = 1
             (K > 1 averages over K batches at the same point)

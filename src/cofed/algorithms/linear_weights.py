@@ -12,6 +12,7 @@ class LinearWeights(NamedTuple):
 
     Examples
     --------
+    >>> from cofed.algorithms.linear_weights import LinearWeights
     >>> LinearWeights(1.0).at(3.0), LinearWeights(1.0).sum(3.0)
     (4.0, 10.0)
     >>> LinearWeights(0.0).at(3.0), LinearWeights(0.0).sum(3.0)

@@ -60,7 +60,7 @@ app = typer.Typer(
 COMMANDS = {
     "First steps": (demo, doctor),
     "Models of several sites' tables": (describe, fit, survival, advise),
-    "Sites and servers": (site, serve, audit, federate),
+    "Sites and servers (a site begins with study check)": (site, serve, audit, federate),
     "Algorithms and experiments": (algorithms, race, reproduce, init, plan, run, tune, report),
 }
 for panel, commands in COMMANDS.items():

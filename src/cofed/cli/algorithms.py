@@ -106,6 +106,7 @@ def written(entry: HyperparameterInfo) -> str:
 def describe_all() -> list[AlgorithmInfo]:
     """All methods, in words: those with a server, then those by gossip.
 
+    >>> from cofed.cli.algorithms import describe_all
     >>> [method["name"] for method in describe_all()][:2]
     ['AccSDANE', 'Alternative']
     """
@@ -121,6 +122,7 @@ def describe(method: "type[AbstractAlgorithm]") -> AlgorithmInfo:
     """One method in words.
 
     >>> import cofed
+    >>> from cofed.cli.algorithms import describe
     >>> about = describe(cofed.FedAvg)
     >>> about["description"], about["vectors_up"], about["needs"]
     ('Local subgradient steps, averaged.', 1, ['a finite regularizer with a subgradient'])

@@ -33,6 +33,7 @@ class CompletedGroup(CommandGroup):
 def with_shell(words: Sequence[str]) -> list[str]:
     """The words of a command, with the shell that it was started from where completion is asked for and none is named.
 
+    >>> from cofed.cli.completion import with_shell
     >>> with_shell(["--show-completion", "zsh"])
     ['--show-completion', 'zsh']
     """

@@ -15,6 +15,7 @@ from cofed.cli.messages import BAD_END
 
 FINE, MISSING, WRONG = "fine", "missing", "wrong"
 ABSENT = "not installed"
+DATA = 'the page "data" of the documentation'
 # What each extra is for; those for developers of cofed are not looked at.
 PURPOSES = {
     "flower": "fits and algorithms over a network",
@@ -86,6 +87,7 @@ def versions() -> Iterator[Finding]:
 def parts(requirement: str) -> tuple[str, str, str | None]:
     """The name of a required package, the versions that will do, and the extra that asks for it.
 
+    >>> from cofed.cli.doctor import parts
     >>> parts("flwr<1.43,>=1.40; extra == 'flower'")
     ('flwr', '<1.43,>=1.40', 'flower')
     >>> parts("jax>=0.7")
@@ -136,11 +138,12 @@ def this_machine() -> Iterator[Finding]:
     cores = machine.cores()
     advice = "runs take as many as pay; COFED_CORES=1 leaves them one" if cores > 1 else ""
     yield Finding("cores", str(cores), advice=advice)
-    there = machine.available()
+    there, whole = machine.available(), machine.memory()
     if there is not None:
         low = there < 2**31
         advice = "clients on disk take less: Federation.from_parquet(..., on_disk=True)" if low else ""
-        yield Finding("memory", f"{machine.size(there)} available", advice=advice)
+        of_all = f" of {machine.size(whole)}" if whole else ""
+        yield Finding("memory", f"{machine.size(there)}{of_all} available", advice=advice)
     try:
         import jax
 
@@ -174,7 +177,7 @@ def data_files() -> Finding:
     """The folder of data sets."""
     folder = os.environ.get("COFED_DATA")
     if not folder:
-        return Finding("data sets", "COFED_DATA is not set", MISSING, "docs/data.md says what goes there")
+        return Finding("data sets", "COFED_DATA is not set", MISSING, f"{DATA} says what goes there")
     if not Path(folder).is_dir():
-        return Finding("data sets", f"COFED_DATA names {folder}, which is no folder", WRONG, "docs/data.md")
+        return Finding("data sets", f"COFED_DATA names {folder}, which is no folder", WRONG, DATA)
     return Finding("data sets", folder)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from cofed.cli import values
 from cofed.cli.fit_sites import ABSENT, KEPT, Placement, ending_in_words, is_flower_there, opened
 from cofed.cli.messages import BAD_END, fail, refuse
 from cofed.cli.options import (
@@ -71,11 +72,18 @@ def fit(
     ] = None,
     family: Annotated[
         str | None,
-        typer.Option(help=f"{FAMILIES_HELP}; by default what the target suggests."),
+        typer.Option(
+            help=f"{FAMILIES_HELP}; by default what the target suggests.",
+            autocompletion=values.families,
+        ),
     ] = None,
     penalty: Annotated[
         str,
-        typer.Option(help="l1, elasticnet, or group: the columns of a factor together.", rich_help_panel=HOW_STRONG),
+        typer.Option(
+            help="l1, elasticnet, or group: the columns of a factor together.",
+            autocompletion=values.penalties,
+            rich_help_panel=HOW_STRONG,
+        ),
     ] = "l1",
     l1_ratio: Annotated[
         float | None,
@@ -96,6 +104,7 @@ def fit(
         str,
         typer.Option(
             help="What is cross-validated: deviance, mse, mae, misclassification, auc or c_index.",
+            autocompletion=values.measures,
             rich_help_panel=HOW_STRONG,
         ),
     ] = "deviance",
@@ -103,6 +112,7 @@ def fit(
         str | None,
         typer.Option(
             help="Choose the strength by min (the default), 1se, aic or bic.",
+            autocompletion=values.ways_to_choose,
             show_default=False,
             rich_help_panel=HOW_STRONG,
         ),

@@ -11,6 +11,7 @@ from typer.core import TyperCommand
 def flowing(text: str) -> str:
     """A text whose paragraphs are one line each, so that they wrap where the terminal ends.
 
+    >>> from cofed.cli.help_pages import flowing
     >>> flowing("One.\\n\\nTwo\\nthree.")
     'One.\\n\\nTwo three.'
     """
@@ -21,6 +22,7 @@ def help_of(command: Callable[..., Any], argument: str) -> str | None:
     """What the function of a command says of an argument: recent versions of click lose it where Typer is older.
 
     >>> from cofed.cli.audit import audit
+    >>> from cofed.cli.help_pages import help_of
     >>> help_of(audit, "files")
     'Logs of what left (audit.jsonl), or the folders in which sites keep them.'
     """

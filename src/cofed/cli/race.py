@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from cofed.cli import values
 from cofed.cli.messages import fail, refuse, say_written, stop
 from cofed.cli.options import between, names, writable_folder
 
@@ -27,10 +28,20 @@ def race(
         bool, typer.Option("--list", help="List problems and methods, who does not fit what, and exit.")
     ] = False,
     problems: Annotated[
-        str | None, typer.Option(help="Only these problems, with commas between them.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Only these problems, with commas between them.",
+            autocompletion=values.race_problems,
+            show_default=False,
+        ),
     ] = None,
     algorithms: Annotated[
-        str | None, typer.Option(help="Only these algorithms, with commas between them.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Only these algorithms, with commas between them.",
+            autocompletion=values.race_algorithms,
+            show_default=False,
+        ),
     ] = None,
     out: Annotated[
         Path | None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from cofed.cli import values
 from cofed.cli.messages import BAD_END, fail, refuse, say_written, stop
 from cofed.cli.options import between, writable_folder
 
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 def reproduce(
     ids: Annotated[
-        list[str] | None, typer.Argument(help="Experiments, such as yuan2021-fig3.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            help="Experiments, such as yuan2021-fig3.", autocompletion=values.experiments, show_default=False
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All experiments.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,

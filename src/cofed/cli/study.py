@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
+from cofed.cli import values
 from cofed.cli.help_pages import PlainCommand, PlainHelp, flowing
 from cofed.cli.messages import fail, refuse
 from cofed.cli.options import FAMILIES_HELP, private_keep_folder, targets, there
@@ -42,7 +43,7 @@ def init(
     ] = None,
     family: Annotated[
         str | None,
-        typer.Option(help=f"{FAMILIES_HELP}; by default what the target suggests."),
+        typer.Option(help=f"{FAMILIES_HELP}; by default what the target suggests.", autocompletion=values.families),
     ] = None,
     event: Annotated[
         str | None, typer.Option(help="For cox: the column that is 1 where a time (the target) ends with an event.")

@@ -57,7 +57,8 @@ def bao_sparse(
 
     Examples
     --------
-    >>> data = bao_sparse(clients=2, samples=3, d=8, nonzeros=4)
+    >>> import cofed
+    >>> data = cofed.datasets.bao_sparse(clients=2, samples=3, d=8, nonzeros=4)
     >>> data.federation.X.shape, data.truth["coef"]
     ((2, 3, 8), array([1., 1., 1., 1., 0., 0., 0., 0.]))
     """
@@ -116,7 +117,8 @@ def bao_low_rank(
 
     Examples
     --------
-    >>> bao_low_rank(clients=2, samples=3, d=4, rank=1).federation.X.shape
+    >>> import cofed
+    >>> cofed.datasets.bao_low_rank(clients=2, samples=3, d=4, rank=1).federation.X.shape
     (2, 3, 4, 4)
     """
     check_choices("bao_low_rank", seed, dtype)

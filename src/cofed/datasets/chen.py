@@ -68,7 +68,8 @@ def chen_logistic(
 
     Examples
     --------
-    >>> data = chen_logistic(clients=4, samples=[5, 6, 7, 8], d=3, heterogeneity=2.0)
+    >>> import cofed
+    >>> data = cofed.datasets.chen_logistic(clients=4, samples=[5, 6, 7, 8], d=3, heterogeneity=2.0)
     >>> gaps = data.local["coef"] - data.truth["coef"]
     >>> round(float(data.federation.weights("samples") @ (gaps**2).sum(axis=1)), 12)
     4.0

@@ -47,10 +47,11 @@ def digits(parts: int = 1, *, flat: bool = True, dtype: str = "float32") -> Fede
 
     Examples
     --------
-    >>> fed = digits()
+    >>> import cofed
+    >>> fed = cofed.datasets.digits()
     >>> fed
     Federation(14 clients, 1797 samples (min 122, median 130, max 130 per client), 64 features, float32)
-    >>> fed.names[:2], digits(parts=3).names[:2]
+    >>> fed.names[:2], cofed.datasets.digits(parts=3).names[:2]
     (('form 0', 'form 1'), ('form 0 part 0', 'form 0 part 1'))
     """
     check_sizes("digits", parts=parts)

@@ -58,12 +58,14 @@ def femnist(
     Examples
     --------
     >>> import h5py, tempfile
+    >>> import numpy as np
+    >>> import cofed
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with h5py.File(f"{folder}/fed_emnist_digitsonly_train.h5", "w") as file:
     ...         for writer, count in (("f0000_14", 3), ("f0001_41", 2)):
     ...             file[f"examples/{writer}/pixels"] = np.ones((count, 28, 28), "float32")
     ...             file[f"examples/{writer}/label"] = np.arange(count, dtype="int32")
-    ...     fed = femnist(folder)
+    ...     fed = cofed.datasets.femnist(folder)
     >>> fed.names, fed.sizes.tolist(), fed.feature_shape
     (('f0000_14', 'f0001_41'), [3, 2], (784,))
     """

@@ -32,10 +32,11 @@ def data_folder(given: str | Path | None = None) -> Path:
     Examples
     --------
     >>> import tempfile
+    >>> import cofed
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     str(data_folder(folder)) == folder
+    ...     str(cofed.datasets.data_folder(folder)) == folder
     True
-    >>> data_folder("no/such/folder")
+    >>> cofed.datasets.data_folder("no/such/folder")
     Traceback (most recent call last):
         ...
     FileNotFoundError: there is no folder no/such/folder, which was given as the data folder

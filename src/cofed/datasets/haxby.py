@@ -77,14 +77,17 @@ def haxby(
 
     Examples
     --------
+    >>> from pathlib import Path
     >>> import nibabel, tempfile
+    >>> import numpy as np
+    >>> import cofed
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for name, shape in (("bold", (3, 2, 1, 8)), ("mask", (3, 2, 1))):
     ...         image = nibabel.Nifti1Image(np.arange(1, 1 + np.prod(shape), dtype="f4").reshape(shape), np.eye(4))
     ...         nibabel.save(image, f"{folder}/{name}.nii.gz")
     ...     lines = ["labels chunks", *["rest 0", "house 0", "face 0", "cat 0"], *["face 1", "house 1"] * 2]
     ...     _ = Path(folder, "labels.txt").write_text("\\n".join(lines))
-    ...     fed = haxby(folder)
+    ...     fed = cofed.datasets.haxby(folder)
     >>> fed
     Federation(2 clients, 6 samples (min 2, median 3, max 4 per client), 6 features, float32)
     >>> fed.names, fed.client("run 1")[1].tolist()
@@ -148,7 +151,8 @@ def haxby_split(
 
     Examples
     --------
-    >>> haxby_split("no/such/folder")
+    >>> import cofed
+    >>> cofed.datasets.haxby_split("no/such/folder")
     Traceback (most recent call last):
         ...
     FileNotFoundError: there is no folder no/such/folder, which was given as the data folder

@@ -73,7 +73,9 @@ def liang_linear(
 
     Examples
     --------
-    >>> data = liang_linear(clients=4, samples=5, d=6, s=2)
+    >>> import numpy as np
+    >>> import cofed
+    >>> data = cofed.datasets.liang_linear(clients=4, samples=5, d=6, s=2)
     >>> data.truth["coef"], bool(np.allclose(data.local["coef"].mean(axis=0), data.truth["coef"]))
     (array([1., 1., 0., 0., 0., 0.]), True)
     """
@@ -143,7 +145,8 @@ def liang_logistic(
 
     Examples
     --------
-    >>> data = liang_logistic(clients=4, samples=5, d=6, s=2, heterogeneity=1.0)
+    >>> import cofed
+    >>> data = cofed.datasets.liang_logistic(clients=4, samples=5, d=6, s=2, heterogeneity=1.0)
     >>> data.truth["coef"].shape, data.truth["coef"][2:]
     ((6,), array([0., 0., 0., 0.]))
     """
@@ -208,7 +211,8 @@ def liang_linear_stream(
 
     Examples
     --------
-    >>> liang_linear_stream(clients=4, d=6, s=2, samples=5).federation
+    >>> import cofed
+    >>> cofed.datasets.liang_linear_stream(clients=4, d=6, s=2, samples=5).federation
     Federation(4 clients, a stream, 6 features, float32)
     """
     check_choices("liang_linear_stream", seed, dtype)
@@ -260,7 +264,8 @@ def liang_logistic_stream(
 
     Examples
     --------
-    >>> liang_logistic_stream(clients=4, d=6, s=2, samples=5).federation
+    >>> import cofed
+    >>> cofed.datasets.liang_logistic_stream(clients=4, d=6, s=2, samples=5).federation
     Federation(4 clients, a stream, 6 features, float32)
     """
     check_choices("liang_logistic_stream", seed, dtype)

@@ -27,7 +27,10 @@ SIDE, CLASSES = 28, 10
 class Images(NamedTuple):
     """Images to train and to test on, with their labels.
 
-    >>> images = Images(np.zeros((6, 28, 28), "float32"), np.arange(6), np.zeros((2, 28, 28), "float32"), np.arange(2))
+    >>> import numpy as np
+    >>> import cofed
+    >>> train, test = np.zeros((6, 28, 28), "float32"), np.zeros((2, 28, 28), "float32")
+    >>> images = cofed.datasets.Images(train, np.arange(6), test, np.arange(2))
     >>> images.train_X.shape, len(images.test_y)
     ((6, 28, 28), 2)
     """
@@ -66,16 +69,19 @@ def mnist(folder: str | Path | None = None, *, download: bool = False) -> Images
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import cofed
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for name in ("train", "t10k"):
     ...         pixels, labels = np.zeros((5, 28, 28), np.uint8), np.arange(5, dtype=np.uint8)
     ...         for file, array in ((f"{name}-images-idx3-ubyte", pixels), (f"{name}-labels-idx1-ubyte", labels)):
     ...             head = [0, 0, 8, array.ndim, *np.array(array.shape, ">u4").tobytes()]
     ...             _ = Path(folder, file).write_bytes(bytes(head) + array.tobytes())
-    ...     mnist(folder).train_X.shape
+    ...     cofed.datasets.mnist(folder).train_X.shape
     (5, 28, 28)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     mnist(folder)  # doctest: +ELLIPSIS
+    ...     cofed.datasets.mnist(folder)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
     FileNotFoundError: MNIST: ... has no train-images-idx3-ubyte.gz (nor train-images-idx3-ubyte)...
@@ -127,8 +133,11 @@ def mnist_by_writer(
 
     Examples
     --------
-    >>> images = Images(np.zeros((60, 28, 28), "float32"), np.arange(60) % 10, np.zeros((1, 28, 28)), np.zeros(1))
-    >>> fed = mnist_by_writer(images, writers=3, min_size=2)
+    >>> import numpy as np
+    >>> import cofed
+    >>> train, test = np.zeros((60, 28, 28), "float32"), np.zeros((1, 28, 28))
+    >>> images = cofed.datasets.Images(train, np.arange(60) % 10, test, np.zeros(1))
+    >>> fed = cofed.datasets.mnist_by_writer(images, writers=3, min_size=2)
     >>> fed.names, fed.n_samples, fed.feature_shape
     (('pseudo-writer 0', 'pseudo-writer 1', 'pseudo-writer 2'), 60, (784,))
     """

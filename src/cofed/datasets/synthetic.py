@@ -33,8 +33,8 @@ class Synthetic:
 
     Examples
     --------
-    >>> from cofed.datasets import yuan_lasso
-    >>> data = yuan_lasso(clients=2, samples=3, d=4, nonzeros=2, test_clients=0)
+    >>> import cofed
+    >>> data = cofed.datasets.yuan_lasso(clients=2, samples=3, d=4, nonzeros=2, test_clients=0)
     >>> data.truth["coef"], data.test is None
     (array([1., 1., 0., 0.]), True)
     """

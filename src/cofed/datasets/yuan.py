@@ -67,7 +67,8 @@ def yuan_lasso(
 
     Examples
     --------
-    >>> yuan_lasso(clients=4, samples=8, d=16, nonzeros=3).federation.X.shape
+    >>> import cofed
+    >>> cofed.datasets.yuan_lasso(clients=4, samples=8, d=16, nonzeros=3).federation.X.shape
     (4, 8, 16)
     """
     check_choices("yuan_lasso", seed, dtype)
@@ -124,7 +125,9 @@ def yuan_low_rank(
 
     Examples
     --------
-    >>> data = yuan_low_rank(clients=2, samples=3, d=4, rank=2)
+    >>> import numpy as np
+    >>> import cofed
+    >>> data = cofed.datasets.yuan_low_rank(clients=2, samples=3, d=4, rank=2)
     >>> data.federation.X.shape, int(np.linalg.matrix_rank(data.truth["coef"]))
     ((2, 3, 4, 4), 2)
     """
@@ -195,7 +198,9 @@ def yuan_fmri_like(
 
     Examples
     --------
-    >>> data = yuan_fmri_like(clients=3, samples=4, d=300, regions=2, region_size=5, test_clients=1)
+    >>> import numpy as np
+    >>> import cofed
+    >>> data = cofed.datasets.yuan_fmri_like(clients=3, samples=4, d=300, regions=2, region_size=5, test_clients=1)
     >>> data.federation.X.shape, int(np.count_nonzero(data.truth["coef"]))
     ((3, 4, 300), 10)
     """

@@ -67,7 +67,8 @@ def zhang_logistic(
 
     Examples
     --------
-    >>> data = zhang_logistic(clients=3, samples=4, d=5)
+    >>> import cofed
+    >>> data = cofed.datasets.zhang_logistic(clients=3, samples=4, d=5)
     >>> data.federation.X.shape, set(data.federation.pooled()[1].tolist()) <= {-1, 1}
     ((3, 4, 5), True)
     """

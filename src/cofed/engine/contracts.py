@@ -142,6 +142,8 @@ def same_shapes(what: str, found: PyTree, expected: PyTree) -> None:
 def described(tree: PyTree) -> str:
     """The leaves of a tree, with their shapes and dtypes.
 
+    >>> import numpy as np
+    >>> from cofed.engine.contracts import described
     >>> described({"coef": np.zeros(3)}), described(np.zeros(3)), described(())
     ('coef float64[3]', 'one array float64[3]', 'nothing')
     """

@@ -53,6 +53,7 @@ def blown_up(values: Sequence[float] | np.ndarray, usual: float = 0.0) -> bool:
 
     Examples
     --------
+    >>> from cofed.engine.ending import blown_up
     >>> blown_up([0.25, 0.3, 1.9e14]), blown_up([0.25, 0.9, 0.1]), blown_up([1e-12, 1e-3]), blown_up([1e-12, 1e-3], 5.0)
     (True, False, True, False)
     """

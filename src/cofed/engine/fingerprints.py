@@ -23,6 +23,7 @@ def outline(value: object) -> Any:
     """A value as JSON: cofed's own objects completely, a user's own code by its name and fields.
 
     >>> import cofed
+    >>> from cofed.engine.fingerprints import outline
     >>> outline(cofed.Problem(loss=lambda p, y: p - y, regularizer=cofed.L1(0.5)))["fields"]["regularizer"]["type"]
     'L1'
     """
@@ -47,6 +48,7 @@ def differences(before: object, now: object, name: str) -> Iterator[tuple[str, A
     """Where two outlines differ: the name of each such part, what it was and what it is.
 
     >>> import cofed
+    >>> from cofed.engine.fingerprints import differences, outline
     >>> list(differences(outline(cofed.FedAvg(0.1)), outline(cofed.FedAvg(0.2)), "algorithm"))
     [('algorithm.client_lr', 0.1, 0.2)]
     """
@@ -70,6 +72,8 @@ def single(array: npt.ArrayLike) -> np.ndarray:
 def same_array(before: object, now: object) -> bool:
     """Whether two outlines are of the same array, up to its precision.
 
+    >>> import numpy as np
+    >>> from cofed.engine.fingerprints import outline, same_array
     >>> same_array(outline(np.float32([0.1, 2])), outline(np.array([0.1, 2]))), same_array(outline(np.ones(2)), None)
     (True, False)
     """
@@ -84,6 +88,7 @@ def words(value: object) -> str:
     """A part of an outline, short enough for a sentence.
 
     >>> import cofed
+    >>> from cofed.engine.fingerprints import outline, words
     >>> words(outline(cofed.L1(0.5))), words(0.1), words(None)
     ('L1', '0.1', 'nothing')
     """

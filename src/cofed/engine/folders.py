@@ -13,6 +13,8 @@ def writable(folder: Path, parameter: str) -> Path:
     """Create a folder if it is missing, and refuse it where nothing can be written into it.
 
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cofed.engine.folders import writable
     >>> file = tempfile.NamedTemporaryFile()
     >>> writable(Path(file.name), "checkpoint")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -34,6 +36,8 @@ def held(folder: Path) -> Iterator[None]:
     """Lock a folder for this run; the system releases the lock when the process ends, however it ends.
 
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cofed.engine.folders import held
     >>> folder = Path(tempfile.mkdtemp())
     >>> with held(folder), held(folder):  # doctest: +ELLIPSIS
     ...     pass
@@ -59,6 +63,8 @@ def set_aside(path: Path) -> Path:
     """Rename a file or folder to the first free of NAME.old-1, NAME.old-2, ..., and return the new path.
 
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cofed.engine.folders import set_aside
     >>> folder = Path(tempfile.mkdtemp()) / "results"
     >>> folder.mkdir()
     >>> set_aside(folder).name

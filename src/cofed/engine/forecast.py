@@ -332,6 +332,7 @@ def combined(job: Job, start: PyTree, measured: Mapping[Hashable, Calibration], 
 def roughly(count: int) -> str:
     """An estimated count, to three digits.
 
+    >>> from cofed.engine.forecast import roughly
     >>> roughly(1_473_567), roughly(12)
     ('1,470,000', '12')
     """
@@ -341,6 +342,7 @@ def roughly(count: int) -> str:
 def duration(seconds: float | int) -> str:
     """A time span in words.
 
+    >>> from cofed.engine.forecast import duration
     >>> [duration(s) for s in (0.00004, 0.0123, 3.21, 75, 7500, 400000)]
     ['0.04 ms', '12.3 ms', '3.2 s', '1 min 15 s', '2 h 5 min', '4.6 days']
     """

@@ -140,9 +140,10 @@ class History:
 
     Examples
     --------
-    >>> History([{"round": 0, "objective": 2.0}], [], []).to_pandas()["objective"].tolist()
+    >>> import cofed
+    >>> cofed.History([{"round": 0, "objective": 2.0}], [], []).to_pandas()["objective"].tolist()
     [2.0]
-    >>> History([{"round": 0, "objective": 2.0}, {"round": 5, "objective": 0.5}], [], [])
+    >>> cofed.History([{"round": 0, "objective": 2.0}, {"round": 5, "objective": 0.5}], [], [])
     History(2 rows, rounds 0 to 5, objective 0.5)
     """
 

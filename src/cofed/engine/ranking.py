@@ -64,6 +64,7 @@ def maximised(score: str, metrics: Mapping[str, Callable], asked: bool | None) -
     """Whether more of a score is better: as the user says, or else as is known of the column or the metric.
 
     >>> import cofed
+    >>> from cofed.engine.ranking import maximised
     >>> maximised("test_accuracy", {}, None), maximised("objective", {}, None)
     (True, False)
     >>> maximised("f1", {"f1": cofed.metrics.f1([1.0, 0.0])}, None)
@@ -110,6 +111,7 @@ def settings_of(module: eqx.Module, prefix: str = "") -> dict[str, Any]:
     """The numbers of a method by name, and those of its parts, also where they are in a mapping.
 
     >>> import cofed, optax
+    >>> from cofed.engine.ranking import settings_of
     >>> settings_of(cofed.ServerOptimizer(cofed.FedAvg(0.1, 0.5), optax.sgd, {"learning_rate": 0.2}))
     {'algorithm.client_lr': 0.1, 'algorithm.server_lr': 0.5, 'options.learning_rate': 0.2}
     """
@@ -203,6 +205,7 @@ def described(algorithm: AbstractAlgorithm) -> str:
     """A configuration by its name and numbers.
 
     >>> import cofed
+    >>> from cofed.engine.ranking import described
     >>> described(cofed.FedAvg(0.1))
     'FedAvg(client_lr=0.1, server_lr=1.0)'
     """

@@ -109,7 +109,8 @@ def run(
     mesh : jax.sharding.Mesh, optional
         The devices to spread the clients over, such as ``cofed.mesh(4)``; the trajectory is the same, to round-off.
     cores : int, optional
-        The most cores to use, where no mesh is given; None uses as many as pay (see docs/performance.md), 1 only one.
+        The most cores to use, where no mesh is given; None uses as many as pay (see the page "performance"), 1
+        only one.
         The environment's COFED_CORES says the same for a whole process.
     w0 : pytree or dict, optional
         The start, as the model's pytree or a mapping such as ``{"coef": array}``; None is the model's own.

@@ -59,6 +59,7 @@ def encode(value: object) -> Any:
     """A value as JSON; `NotOurs` is raised for a user's own code.
 
     >>> import cofed
+    >>> from cofed.engine.serialization import encode
     >>> encode(cofed.L1(0.5))["type"]
     'L1'
     """
@@ -101,6 +102,7 @@ def decode(value: object, source: str | Path = "the file") -> Any:
     """The value that `encode` wrote. The sentence that refuses anything else names the `source`.
 
     >>> import cofed
+    >>> from cofed.engine.serialization import decode, encode
     >>> decode(encode(cofed.L1(0.5))).strength
     0.5
     """

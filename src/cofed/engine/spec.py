@@ -87,6 +87,7 @@ class RunSpec:
     Examples
     --------
     >>> import cofed
+    >>> from cofed.engine.spec import RunSpec
     >>> federation = cofed.Federation.from_arrays([([[1.0]], [1.0])])
     >>> spec = RunSpec(cofed.Problem(), federation, cofed.FedAvg(0.1), rounds=3)
     >>> spec.evaluate_every, spec.weights

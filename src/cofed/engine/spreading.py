@@ -49,6 +49,8 @@ class Work:
     def busiest(self, devices: int) -> float:
         """The part of a round's work that the device with most of it has, where clients are dealt out in blocks.
 
+        >>> import numpy as np
+        >>> from cofed.engine.spreading import Work
         >>> Work(1.0, 0.0, np.full(8, 1 / 8), 8, 0, 0, 1).busiest(4)
         0.25
         """

@@ -97,7 +97,7 @@ def tune(
         Bytes that the configurations that run together may take; a larger grid runs in slices.
     cores : int, optional
         Over how many cores to spread the configurations, as devices that each have all data; None leaves the cores to
-        the compiler, which on two is as fast (see docs/performance.md). Results are the same, to round-off.
+        the compiler, which on two is as fast (see the page "performance"). Results are the same, to round-off.
     checkpoint : str or Path, optional
         A folder to save the work in: the same call continues where it was stopped or killed, with the same bits.
     progress : bool, optional

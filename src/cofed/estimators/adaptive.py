@@ -40,7 +40,8 @@ def adaptive(estimator: Model, first: Given[FederatedLinearModel], gamma: Given[
 
     Examples
     --------
-    >>> from cofed.estimators import FederatedElasticNet, FederatedLasso
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedElasticNet, FederatedLasso, adaptive
     >>> rng = np.random.default_rng(0)
     >>> X, site = rng.normal(size=(90, 4)), np.arange(90) % 3
     >>> y = 2 * X[:, 0] - X[:, 2] + rng.normal(size=90)

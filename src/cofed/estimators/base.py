@@ -178,7 +178,7 @@ class FederatedLinearModel(SparseTaker):
         """Coefficients without the penalty's bias, with standard errors, intervals and p-values.
 
         For linear, logistic, multinomial, Poisson and Cox models: those of least squares or maximum likelihood where
-        the rows are enough for them, else of the debiased lasso (see docs/estimators.md). The table is kept as
+        the rows are enough for them, else of the debiased lasso (see the page "estimators"). The table is kept as
         `inference_` and shown by `summary()`. Clients send sums: their rows stay where they are.
 
         Parameters
@@ -207,10 +207,11 @@ class FederatedLinearModel(SparseTaker):
 
         Examples
         --------
+        >>> import numpy as np
+        >>> from cofed.estimators import FederatedLasso
         >>> rng = np.random.default_rng(0)
         >>> X, person = rng.normal(size=(80, 2)), np.arange(80) // 2
         >>> y = X[:, 0] + rng.normal(size=40)[person] + rng.normal(size=80)
-        >>> from cofed.estimators import FederatedLasso
         >>> table = FederatedLasso(0.1).fit(X, y).infer(X, y, errors=person)
         >>> table[["low", "high"]].round(1).to_numpy().tolist()
         [[0.5, 1.3], [-0.1, 0.7]]

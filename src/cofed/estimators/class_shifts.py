@@ -32,7 +32,9 @@ def sparsest_shift(psi: AbstractRegularizer, coef: np.ndarray) -> np.ndarray:
 
     Examples
     --------
+    >>> import numpy as np
     >>> import cofed
+    >>> from cofed.estimators.class_shifts import sparsest_shift
     >>> sparsest_shift(cofed.L1(0.1), np.array([[-2.0, -0.5, 0.5, 3.0]])).tolist()
     [[-2.5, -1.0, 0.0, 2.5]]
     """

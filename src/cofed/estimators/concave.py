@@ -94,8 +94,9 @@ def concave_path(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import cofed
-    >>> from cofed.estimators import FederatedLasso
+    >>> from cofed.estimators import FederatedLasso, concave_path
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(60, 5))
     >>> y, site = 3 * X[:, 0] + rng.normal(size=60), np.arange(60) % 3

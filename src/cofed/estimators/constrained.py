@@ -35,7 +35,7 @@ class FederatedConstrained(SiteScoreMixin, RegressorMixin, FederatedRegressor):
         False lets the set be about the coefficients of the features as they are given, True about those of the
         standardised ones.
     algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
-        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+        How to solve: "auto" chooses (see the page "estimators"); or an algorithm of cofed with its numbers.
     tol : float, default=1e-12
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
@@ -62,6 +62,8 @@ class FederatedConstrained(SiteScoreMixin, RegressorMixin, FederatedRegressor):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedConstrained
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 3))
     >>> mix = FederatedConstrained(constraint="simplex").fit(X, X @ [0.7, 0.3, 0.0], clients=np.arange(200) % 4)

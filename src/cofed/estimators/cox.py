@@ -50,7 +50,7 @@ class FederatedCox(WithFeatureOptions):
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given.
     algorithm : {"auto", "newton", "fista"}, default="auto"
-        How to solve: "auto" chooses (see `cofed.estimators.solver`).
+        How to solve: "auto" chooses (see the page "estimators").
     tol : float, default=1e-12
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
@@ -87,6 +87,8 @@ class FederatedCox(WithFeatureOptions):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedCox
     >>> rng = np.random.default_rng(0)
     >>> X, site = rng.normal(size=(200, 3)), np.arange(200) % 4
     >>> death, end = rng.exponential(np.exp(-X[:, 0]) / (1 + site)), rng.exponential(1.0, 200)

@@ -44,7 +44,7 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given.
     algorithm : {"auto", "newton", "fista"}, default="auto"
-        How to solve: "auto" chooses (see `cofed.estimators.solver`).
+        How to solve: "auto" chooses (see the page "estimators").
     tol : float, default=1e-12
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000

@@ -129,6 +129,7 @@ def alternated(
 def next_theta(turns: list[tuple[float, float]]) -> float:
     """Where the turns lead to, if the answer is a linear function of the question, as the last two were.
 
+    >>> from cofed.estimators.dispersion import next_theta
     >>> next_theta([(0.0, 1.0), (1.0, 1.25)])  # a quarter of every step comes back
     1.3333333333333333
     """

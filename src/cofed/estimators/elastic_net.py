@@ -37,7 +37,7 @@ class FederatedElasticNet(SiteScoreMixin, RegressorMixin, WithFeatureOptions, Fe
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
     algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
-        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+        How to solve: "auto" chooses (see the page "estimators"); or an algorithm of cofed with its numbers.
     tol : float, default=1e-12
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
@@ -79,6 +79,8 @@ class FederatedElasticNet(SiteScoreMixin, RegressorMixin, WithFeatureOptions, Fe
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedElasticNet
     >>> rng = np.random.default_rng(0)
     >>> X, sites = rng.normal(size=(90, 4)), np.repeat(["Oslo", "Rome", "Bern"], 30)
     >>> model = FederatedElasticNet(alpha=0.1, l1_ratio=0.9).fit(X, X[:, 0] - X[:, 2], clients=sites)
@@ -145,7 +147,7 @@ class FederatedLasso(FederatedElasticNet):
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
     algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
-        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+        How to solve: "auto" chooses (see the page "estimators"); or an algorithm of cofed with its numbers.
     tol : float, default=1e-12
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
@@ -187,6 +189,8 @@ class FederatedLasso(FederatedElasticNet):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedLasso
     >>> rng = np.random.default_rng(0)
     >>> X, sites = rng.normal(size=(90, 4)), np.repeat(["Oslo", "Rome", "Bern"], 30)
     >>> model = FederatedLasso(alpha=0.1).fit(X, X[:, 0] - X[:, 2], clients=sites)

@@ -54,7 +54,7 @@ class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
     algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
-        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+        How to solve: "auto" chooses (see the page "estimators"); or an algorithm of cofed with its numbers.
     tol : float, default=1e-12
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
@@ -90,7 +90,9 @@ class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
 
     Examples
     --------
+    >>> import numpy as np
     >>> import cofed
+    >>> from cofed.estimators import FederatedGLM
     >>> rng = np.random.default_rng(0)
     >>> X, site = rng.normal(size=(200, 3)), np.arange(200) % 4
     >>> cost = rng.gamma(2.0, np.exp(X[:, 0]) / 2)
@@ -254,7 +256,7 @@ class FederatedGLMCV(CrossValidated, FederatedGLM):
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
     algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
-        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+        How to solve: "auto" chooses (see the page "estimators"); or an algorithm of cofed with its numbers.
     tol : float, default=1e-12
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
@@ -302,7 +304,9 @@ class FederatedGLMCV(CrossValidated, FederatedGLM):
 
     Examples
     --------
+    >>> import numpy as np
     >>> import cofed
+    >>> from cofed.estimators import FederatedGLMCV
     >>> rng = np.random.default_rng(0)
     >>> X, site = rng.normal(size=(200, 3)), np.arange(200) % 4
     >>> cost = rng.gamma(2.0, np.exp(X[:, 0]) / 2)

@@ -40,7 +40,7 @@ class FederatedGroupLasso(SiteScoreMixin, RegressorMixin, WithFeatureOptions, Fe
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
     algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
-        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+        How to solve: "auto" chooses (see the page "estimators"); or an algorithm of cofed with its numbers.
     tol : float, default=1e-12
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
@@ -70,6 +70,8 @@ class FederatedGroupLasso(SiteScoreMixin, RegressorMixin, WithFeatureOptions, Fe
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedGroupLasso
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(90, 4))
     >>> model = FederatedGroupLasso(0.2, groups=["blood", "blood", "urine", "urine"]).fit(X, X[:, 0] + X[:, 1])
@@ -141,7 +143,7 @@ class FederatedGroupLassoCV(CrossValidated, FederatedGroupLasso):
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
     algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
-        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+        How to solve: "auto" chooses (see the page "estimators"); or an algorithm of cofed with its numbers.
     tol : float, default=1e-12
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
@@ -181,6 +183,8 @@ class FederatedGroupLassoCV(CrossValidated, FederatedGroupLasso):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedGroupLassoCV
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(90, 4))
     >>> y = X[:, 0] + X[:, 1] + rng.normal(size=90)

@@ -15,7 +15,9 @@ MOST = 5  # columns that a warning names
 def assumed(privacy: Privacy, linear: bool) -> str:
     """What a private fit takes rows to be like, in words.
 
-    >>> assumed(Privacy(1), linear=True)
+    >>> import cofed
+    >>> from cofed.estimators.guesses import assumed
+    >>> assumed(cofed.Privacy(1), linear=True)
     'features around 0 with a spread of 1, y around 0 with a spread of 1'
     """
     words = f"features around {shown(privacy.centre)} with a spread of {shown(privacy.spread)}"

@@ -35,6 +35,8 @@ class HeldOutCurves:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import HeldOutCurves
     >>> counts = np.array([4.0, 4.0, 2.0]), np.array([1.0, 2.0, 2.0]), np.array([0.8, 2.0, 1.8])
     >>> curves = HeldOutCurves(np.array([-1.0, 1.0]), *counts)
     >>> round(curves.auc, 2), round(curves.auc_bound, 2), curves.calibration(3)["observed"].tolist()

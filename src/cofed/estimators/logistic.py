@@ -61,7 +61,7 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
     algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
-        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+        How to solve: "auto" chooses (see the page "estimators"); or an algorithm of cofed with its numbers.
     tol : float, default=1e-12
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
@@ -105,6 +105,8 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedLogisticRegression
     >>> rng = np.random.default_rng(0)
     >>> X, sites = rng.normal(size=(120, 4)), np.repeat(["Oslo", "Rome", "Bern"], 40)
     >>> y = np.where(X[:, 1] + rng.normal(size=120) > 0, "ill", "well")

@@ -185,6 +185,9 @@ def spread_edges(found: HeldOutAnswer, bins: int) -> np.ndarray:
 def area_under_curve(found: HeldOutAnswer) -> tuple[np.ndarray, np.ndarray]:
     """The area under the ROC curve, pairs within a bin counting half; and half of their part, by which it may be off.
 
+    >>> import numpy as np
+    >>> from cofed.estimators.measures import area_under_curve
+    >>> from cofed.sites.queries.held_out import HeldOutAnswer
     >>> nothing = np.zeros(1)
     >>> counts = np.array([[3.0, 2.0]]), np.array([[1.0, 2.0]])
     >>> area_under_curve(HeldOutAnswer(*(nothing,) * 7, *counts, nothing))

@@ -137,7 +137,7 @@ def meta_analysis(
 
     Every site's coefficients are those of its own rows alone, by least squares or maximum likelihood without a
     penalty; beside them stand those of all rows together. Each site's sums are seen: over a network whose answers
-    are masked it is refused (docs/site-effects.md).
+    are masked it is refused (see the page "site-effects").
 
     Parameters
     ----------
@@ -166,6 +166,7 @@ def meta_analysis(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import cofed
     >>> rng = np.random.default_rng(0)
     >>> X, site = rng.normal(size=(120, 2)), np.repeat(["Oslo", "Rome", "Bern"], 40)

@@ -50,7 +50,7 @@ class FederatedMixedGLM(AbstractMixedModel):
     The effects of sites are draws from a normal distribution around 0. The fit is that of penalised quasi-likelihood on
     all rows, R's `glmmPQL` with a dispersion of 1; with few events per site it takes the variance between sites for
     smaller than it is, as that method does. **Each site's gradients and Hessians are seen**: over a network whose
-    answers are masked it is refused (docs/site-effects.md).
+    answers are masked it is refused (see the page "site-effects").
 
     Parameters
     ----------
@@ -88,6 +88,8 @@ class FederatedMixedGLM(AbstractMixedModel):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedMixedGLM
     >>> rng = np.random.default_rng(0)
     >>> X, site = rng.normal(size=(600, 2)), np.arange(600) % 6
     >>> z = X[:, 0] + np.array([0.0, 1.0, -1.0, 2.0, 0.5, -2.0])[site]

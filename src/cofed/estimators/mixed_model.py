@@ -23,7 +23,7 @@ class FederatedMixedModel(RegressorMixin, AbstractMixedModel):
     y = X beta + b_0 + Z b_1 + e, where the (b_0, b_1) of the sites are draws from a normal distribution around 0 with
     any covariance, and Z are some columns of X. The fit is that of R's `lmer(y ~ X + (1 + Z | site))` on all rows.
     **The products of each site's columns are seen**: over a network whose answers are masked it is refused
-    (docs/site-effects.md).
+    (see the page "site-effects").
 
     Parameters
     ----------
@@ -58,6 +58,8 @@ class FederatedMixedModel(RegressorMixin, AbstractMixedModel):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedMixedModel
     >>> rng = np.random.default_rng(0)
     >>> X, site = rng.normal(size=(120, 2)), np.arange(120) % 6
     >>> y = X[:, 0] + np.array([0.0, 1.0, -1.0, 2.0, 0.5, -2.0])[site] + 0.3 * rng.normal(size=120)

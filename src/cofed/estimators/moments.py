@@ -29,6 +29,8 @@ class Moments:
 def moments(sites: AbstractSites) -> Moments:
     """Two exchanges: the sums of the rows, then of the squares around the common mean (exact where one pass is not).
 
+    >>> import numpy as np
+    >>> from cofed.estimators.moments import moments
     >>> from cofed.sites import MemorySites, SiteRows
     >>> rows = SiteRows.of_sites(("a", "b"), [np.array([[1.0], [2.0]]), np.array([[6.0]])], [np.zeros(0)] * 2)
     >>> found = moments(MemorySites(rows))

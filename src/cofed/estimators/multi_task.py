@@ -67,7 +67,7 @@ class FederatedMultiTaskLasso(SiteScoreMixin, WeightedR2, WithFeatureOptions, Fe
         `coef_` is for the features as given. False agrees with scikit-learn's alpha. Responses are never
         standardised, as in glmnet: one with a larger variance counts more.
     algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
-        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+        How to solve: "auto" chooses (see the page "estimators"); or an algorithm of cofed with its numbers.
     tol : float, default=1e-12
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
@@ -101,6 +101,8 @@ class FederatedMultiTaskLasso(SiteScoreMixin, WeightedR2, WithFeatureOptions, Fe
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedMultiTaskLasso
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(90, 4))
     >>> Y = X[:, [0]] * [1.0, -2.0] + X[:, [2]] * [0.0, 1.0]
@@ -204,7 +206,7 @@ class FederatedMultiTaskLassoCV(CrossValidated, FederatedMultiTaskLasso):
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
     algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
-        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+        How to solve: "auto" chooses (see the page "estimators"); or an algorithm of cofed with its numbers.
     tol : float, default=1e-12
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000

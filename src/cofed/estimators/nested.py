@@ -97,7 +97,8 @@ def nested_cv(
 
     Examples
     --------
-    >>> from cofed.estimators import FederatedLassoCV
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedLassoCV, nested_cv
     >>> rng = np.random.default_rng(0)
     >>> X, site = rng.normal(size=(120, 4)), np.arange(120) % 3
     >>> found = nested_cv(FederatedLassoCV(cv=3, n_alphas=5), X, X[:, 0] + rng.normal(size=120), site)

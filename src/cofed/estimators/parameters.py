@@ -65,5 +65,5 @@ def refuse_unknown_privacy(estimator: type[BaseEstimator], given: Mapping[str, o
     if "privacy" in given and "privacy" not in estimator._get_param_names():
         raise TypeError(
             f"{estimator.__name__} takes no privacy: differential privacy is for FederatedLasso, FederatedElasticNet, "
-            "their CV forms and FederatedLogisticRegression (docs/privacy.md)"
+            'their CV forms and FederatedLogisticRegression (see the page "privacy" of the documentation)'
         )

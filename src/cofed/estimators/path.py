@@ -272,7 +272,8 @@ def regularization_path(
 
     Examples
     --------
-    >>> from cofed.estimators import FederatedLasso
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedLasso, regularization_path
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(60, 5))
     >>> path = regularization_path(FederatedLasso(), X, X[:, 0] + 0.1 * rng.normal(size=60), np.arange(60) % 3)

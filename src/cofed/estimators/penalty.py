@@ -23,6 +23,8 @@ class WeightedElasticNet(AbstractRegularizer):
     It is the elastic net of features in units of their own: dividing a feature by d multiplies its coefficient by d,
     and so its weight by 1/d.
 
+    >>> import jax.numpy as jnp
+    >>> from cofed.estimators.penalty import WeightedElasticNet
     >>> net = WeightedElasticNet(jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0]))
     >>> net.prox(jnp.array([3.0, -4.0]), 1.0).tolist()
     [2.0, -1.0]
@@ -96,6 +98,8 @@ class WeightedElasticNet(AbstractRegularizer):
 class BoundedElasticNet(WeightedElasticNet):
     """The same with limits: infinite unless low_j <= w_j <= high_j, where low_j <= 0 <= high_j.
 
+    >>> import jax.numpy as jnp
+    >>> from cofed.estimators.penalty import BoundedElasticNet
     >>> net = BoundedElasticNet(jnp.ones(2), jnp.zeros(2), jnp.zeros(2), jnp.array([1.5, jnp.inf]))
     >>> net.prox(jnp.array([3.0, -4.0]), 1.0).tolist(), round(float(net.conjugate(jnp.array([3.0, -4.0]))), 6)
     ([1.5, 0.0], 3.0)

@@ -161,7 +161,8 @@ def permutation_importance(
 
     Examples
     --------
-    >>> from cofed.estimators import FederatedLasso
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedLasso, permutation_importance
     >>> rng = np.random.default_rng(0)
     >>> X, site = rng.normal(size=(200, 3)), np.arange(200) % 3
     >>> y = 2 * X[:, 1] + rng.normal(size=200)

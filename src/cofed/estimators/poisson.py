@@ -43,7 +43,7 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
     algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
-        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+        How to solve: "auto" chooses (see the page "estimators"); or an algorithm of cofed with its numbers.
     tol : float, default=1e-12
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
@@ -80,6 +80,8 @@ class FederatedPoisson(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedPoisson
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 3))
     >>> model = FederatedPoisson(alpha=0.3).fit(X, rng.poisson(np.exp(X[:, 0])), clients=np.arange(200) % 4)

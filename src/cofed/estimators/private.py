@@ -4,7 +4,8 @@ A linear model is known from its second moments: they are noised once, and path,
 them. A logistic model takes noised gradients, in dual averaging: with H, the curvature as noised second moments tell
 it, each gradient g at a model t tells a linear function g - H t, and the next model is the minimiser of the mean of
 all, + t' H t / 2 + penalty. The noise of many gradients so averages out, and more rounds cost little but exchanges. It
-is independent from round to round: correlated noise gains nothing where every row is in every round (docs/privacy.md).
+is independent from round to round: correlated noise gains nothing where every row is in every round (the page
+"privacy").
 """
 
 import warnings

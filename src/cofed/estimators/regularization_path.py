@@ -53,6 +53,7 @@ class RegularizationPath:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from cofed.estimators import FederatedLasso
     >>> X = np.random.default_rng(0).normal(size=(60, 2))
     >>> path = FederatedLasso(standardize=False).path(X, 3 * X[:, 0], alphas=[2.0, 1.0])

@@ -64,7 +64,8 @@ def relaxed_path(
 
     Examples
     --------
-    >>> from cofed.estimators import FederatedLasso
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedLasso, relaxed_path
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(60, 5))
     >>> path = relaxed_path(FederatedLasso(), X, X[:, 0] + 0.1 * rng.normal(size=60), np.arange(60) % 3, n_alphas=5)

@@ -18,6 +18,8 @@ Coefficients = Float[Array, "p ..."]
 class RowElasticNet(AbstractRegularizer):
     """psi(w) = sum_j l1_j ||w_j|| + ridge_j ||w_j||^2 / 2, for an array w whose rows are the features.
 
+    >>> import jax.numpy as jnp
+    >>> from cofed.estimators.row_penalty import RowElasticNet
     >>> net = RowElasticNet(jnp.array([2.5, 2.5]), jnp.array([1.0, 0.0]))
     >>> net.prox(jnp.array([[3.0, 4.0], [2.0, 1.0]]), 1.0).tolist()
     [[0.75, 1.0], [0.0, 0.0]]

@@ -45,6 +45,8 @@ class FederatedStandardScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstima
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedStandardScaler
     >>> X, sites = np.array([[0.0], [2.0], [4.0], [6.0]]), ["a", "b", "b", "b"]
     >>> scaler = FederatedStandardScaler().fit(X, clients=sites)
     >>> scaler.mean_.tolist(), scaler.n_rounds_

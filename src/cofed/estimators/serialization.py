@@ -71,7 +71,8 @@ def load(path: Given[str | Path]) -> FederatedLinearModel:
     Examples
     --------
     >>> import tempfile
-    >>> from cofed.estimators import FederatedLasso
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedLasso, load
     >>> X = np.random.default_rng(0).normal(size=(40, 3))
     >>> file = tempfile.mkdtemp() + "/lasso.safetensors"
     >>> FederatedLasso(0.1).fit(X, X[:, 0]).save(file)

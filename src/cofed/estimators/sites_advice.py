@@ -52,7 +52,7 @@ def advise_sites(
 
     The distance of the sites' own models from their average, beyond what chance explains, is compared with the error
     that sites make when they fit alone. Features are decorrelated over all sites, so that the distance of two models is
-    that of their predictions. Each site's sums are seen, as in `cofed.meta_analysis` (docs/site-effects.md).
+    that of their predictions. Each site's sums are seen, as in `cofed.meta_analysis` (see the page "site-effects").
 
     Parameters
     ----------
@@ -75,10 +75,12 @@ def advise_sites(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import cofed
     >>> rng = np.random.default_rng(0)
     >>> X, site = rng.normal(size=(400, 2)), np.repeat(["Oslo", "Rome", "Bern", "Lyon"], 100)
     >>> y = X[:, 0] * np.where(site == "Rome", -3.0, 1.0) + rng.normal(size=400)
-    >>> advise_sites("gaussian", X, y, clients=site).verdict
+    >>> cofed.advise_sites("gaussian", X, y, clients=site).verdict
     'separate'
     """
     checks.one_of(f"{OWNER}: model", model, FAMILIES)

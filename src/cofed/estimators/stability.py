@@ -190,7 +190,8 @@ def stability_selection(
 
     Examples
     --------
-    >>> from cofed.estimators import FederatedLasso
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedLasso, stability_selection
     >>> rng = np.random.default_rng(0)
     >>> X, site = rng.normal(size=(120, 6)), np.arange(120) % 3
     >>> found = stability_selection(FederatedLasso(), X, X[:, 0] - X[:, 4] + rng.normal(size=120), site, pairs=10)

@@ -138,7 +138,7 @@ def survival_curves(
 
     Sites tell how many rows of a group have an event, or leave without one, between the times of a grid that all of
     them share; and for the test by site, observed and expected events. Both are sums over all sites, under each site's
-    policy (docs/survival.md).
+    policy (see the page "survival").
 
     Parameters
     ----------
@@ -168,6 +168,7 @@ def survival_curves(
 
     Examples
     --------
+    >>> import pandas as pd
     >>> import cofed
     >>> frame = pd.DataFrame({"site": list("aabbab"), "days": [1, 2, 2, 3, 4, 4], "dead": [1, 0, 1, 1, 1, 0]})
     >>> found = cofed.survival_curves(frame, "days", "dead", client="site")

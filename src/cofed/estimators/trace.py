@@ -35,7 +35,7 @@ class FederatedTraceRegression(SiteScoreMixin, RegressorMixin, FederatedRegresso
         Let the penalty act on the coefficients of features divided by their standard deviations; a scale per entry
         changes the rank.
     algorithm : {"auto", "newton", "fista", "decouple"} or AbstractServerAlgorithm, default="auto"
-        How to solve: "auto" chooses (see `cofed.estimators.solver`); or an algorithm of cofed with its numbers.
+        How to solve: "auto" chooses (see the page "estimators"); or an algorithm of cofed with its numbers.
     tol : float, default=1e-12
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
@@ -66,6 +66,8 @@ class FederatedTraceRegression(SiteScoreMixin, RegressorMixin, FederatedRegresso
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.estimators import FederatedTraceRegression
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 12))
     >>> y = X @ np.outer([1.0, 2.0, 0.0], [1.0, 1.0, -1.0, 0.0]).ravel()

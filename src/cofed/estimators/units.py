@@ -67,6 +67,10 @@ def squares(found: Moments, centre: np.ndarray) -> np.ndarray:
 def units(found: Moments, labels: LabelUnits, *, fit_intercept: bool, standardize: bool, blocks: np.ndarray) -> Units:
     """The units of a problem. `blocks` labels the features: those with one label share a width.
 
+    >>> import numpy as np
+    >>> from cofed.estimators.moments import Moments
+    >>> from cofed.estimators.units import units
+    >>> from cofed.losses.label_units import LabelUnits
     >>> X = np.array([[1.0], [3.0]])
     >>> found = Moments(2, X.mean(axis=0), X.var(axis=0))
     >>> same = {"fit_intercept": True, "standardize": False, "blocks": np.zeros(1, int)}

@@ -36,6 +36,8 @@ class FoldProducts(NamedTuple):
 def fold_products(columns: np.ndarray, where: np.ndarray, diagonal: Vector) -> FoldProducts:
     """The products from some columns of them (as rows, of the parameters `where`) and the diagonal.
 
+    >>> import numpy as np
+    >>> from cofed.estimators.wide_set import fold_products
     >>> A = np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 1.0]])
     >>> G = A.T @ A
     >>> found = fold_products(G[:2], np.arange(2), G.diagonal())

@@ -60,6 +60,8 @@ def read_csv(
 
     Examples
     --------
+    >>> import io
+    >>> from cofed.federation.files import read_csv
     >>> read_csv(io.StringIO("site,age\\n007,50\\n"), client="site")["site"].tolist()
     ['007']
     """

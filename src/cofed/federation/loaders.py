@@ -130,6 +130,7 @@ class Loaders(abc.ABC):
 
         Examples
         --------
+        >>> import pandas as pd
         >>> import cofed
         >>> df = pd.DataFrame({"site": ["b", "a", "b"], "age": [50.0, 40.0, 60.0], "ill": [1, 0, 1]})
         >>> fed = cofed.Federation.from_frame(df, target="ill", client="site")
@@ -187,7 +188,7 @@ class Loaders(abc.ABC):
         target, client, features, clients, dtype
             As in `from_frame`. `clients` is for federations in memory.
         on_disk : bool
-            Leave the samples on disk: a run then reads only the clients that take part. See docs/disk.md.
+            Leave the samples on disk: a run then reads only the clients that take part (see the page "disk").
         index : path, optional
             With `on_disk`, the folder of the index, which is built once and used again while the files are the same.
             Without, it is beside the data, under their name with `.cofed` added.
@@ -206,8 +207,9 @@ class Loaders(abc.ABC):
 
         Examples
         --------
-        >>> import cofed
         >>> import tempfile
+        >>> import pandas as pd
+        >>> import cofed
         >>> df = pd.DataFrame({"site": [1, 1, 2], "age": [50.0, 40.0, 60.0], "cost": [9.0, 8.0, 7.0]})
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     df.to_parquet(f"{folder}/all.parquet")

@@ -59,7 +59,8 @@ class Federation(eqx.Module, Loaders, AbstractSplittable):
 
     Examples
     --------
-    >>> fed = Federation.from_arrays({"A": ([[1.0, 2.0], [3.0, 4.0]], [0, 1]), "B": ([[5.0, 6.0]], [1])})
+    >>> import cofed
+    >>> fed = cofed.Federation.from_arrays({"A": ([[1.0, 2.0], [3.0, 4.0]], [0, 1]), "B": ([[5.0, 6.0]], [1])})
     >>> fed
     Federation(2 clients, 3 samples (min 1, median 1.5, max 2 per client), 2 features, float64)
     >>> fed.X.shape, fed.sizes.tolist(), fed.names
@@ -108,8 +109,9 @@ class Federation(eqx.Module, Loaders, AbstractSplittable):
 
         Examples
         --------
+        >>> import cofed
         >>> pairs = [([[1.0], [2.0]], [0.5, 1.5]), ([[3.0]], [2.5])]
-        >>> fed = Federation.from_arrays(pairs, names=["Rome", "Oslo"])
+        >>> fed = cofed.Federation.from_arrays(pairs, names=["Rome", "Oslo"])
         >>> fed.names, fed.ids.tolist()
         (('Rome', 'Oslo'), [1, 0])
         """
@@ -120,7 +122,8 @@ class Federation(eqx.Module, Loaders, AbstractSplittable):
     def X(self) -> Float[Array, "clients n_max *features"]:
         """The features as a stack; refused where clients are so unequal that padding does not fit into memory.
 
-        >>> Federation.from_arrays([([[1.0]], [1.0]), ([[2.0], [3.0]], [1.0, 1.0])]).X.tolist()
+        >>> import cofed
+        >>> cofed.Federation.from_arrays([([[1.0]], [1.0]), ([[2.0], [3.0]], [1.0, 1.0])]).X.tolist()
         [[[1.0], [1.0]], [[2.0], [3.0]]]
         """
         return self._stack(self.rows.X)
@@ -216,7 +219,8 @@ class Federation(eqx.Module, Loaders, AbstractSplittable):
 
         Examples
         --------
-        >>> Federation.from_arrays([([[1.0]], [1.0]), ([[2.0], [3.0]], [1.0, 1.0])]).mask().tolist()
+        >>> import cofed
+        >>> cofed.Federation.from_arrays([([[1.0]], [1.0]), ([[2.0], [3.0]], [1.0, 1.0])]).mask().tolist()
         [[True, False], [True, True]]
         """
         return jnp.arange(self.largest, dtype=self.sizes.dtype)[None, :] < self.sizes[:, None]
@@ -231,7 +235,8 @@ class Federation(eqx.Module, Loaders, AbstractSplittable):
 
         Examples
         --------
-        >>> Federation.from_arrays([([[1.0]], [7]), ([[2.0], [3.0]], [8, 9])]).pooled()[1]
+        >>> import cofed
+        >>> cofed.Federation.from_arrays([([[1.0]], [7]), ([[2.0], [3.0]], [8, 9])]).pooled()[1]
         array([7, 8, 9], dtype=int32)
         """
         if self.rows.tiers is not None:
@@ -260,8 +265,10 @@ class Federation(eqx.Module, Loaders, AbstractSplittable):
 
         Examples
         --------
+        >>> import numpy as np
+        >>> import cofed
         >>> pairs = [(np.ones((n, 1)), np.ones(n)) for n in (2, 50, 1, 1, 2)]
-        >>> [(places.tolist(), part.X.shape) for places, part in Federation.from_arrays(pairs).by_size()]
+        >>> [(places.tolist(), part.X.shape) for places, part in cofed.Federation.from_arrays(pairs).by_size()]
         [([0, 2, 3, 4], (4, 2, 1)), ([1], (1, 50, 1))]
         """
         if self.rows.tiers is None:

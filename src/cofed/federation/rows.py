@@ -45,6 +45,8 @@ def tiers_of(sizes: np.ndarray) -> Tiers | None:
     A tier's clients have more than half its width. Tiers that hardly differ are merged, because each is one more
     compiled program.
 
+    >>> import numpy as np
+    >>> from cofed.federation.rows import tiers_of
     >>> tiers_of(np.array([5, 6, 4])), tiers_of(np.array([50, 40, 50, 3000]))
     (None, ((50, 3), (3000, 1)))
     """

@@ -62,6 +62,7 @@ class AbstractSplittable(AbstractFederation):
 
         Examples
         --------
+        >>> import numpy as np
         >>> import cofed
         >>> fed = cofed.Federation.from_arrays([(np.arange(8.0).reshape(8, 1), np.arange(8.0))])
         >>> train, test = fed.split(test=0.25)
@@ -101,6 +102,7 @@ class AbstractSplittable(AbstractFederation):
 
         Examples
         --------
+        >>> import numpy as np
         >>> import cofed
         >>> fed = cofed.Federation.from_arrays([(np.arange(5.0).reshape(5, 1), np.arange(5.0))])
         >>> [test.n_samples for train, test in fed.folds(2)]
@@ -137,6 +139,7 @@ class AbstractSplittable(AbstractFederation):
 
         Examples
         --------
+        >>> import numpy as np
         >>> import cofed
         >>> fed = cofed.Federation.from_arrays([(np.arange(4.0).reshape(4, 1), np.arange(4.0)), ([[1.0]], [1.0])])
         >>> [sorted(folds.tolist()) for folds in fed.fold_of(2)]

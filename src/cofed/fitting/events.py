@@ -27,7 +27,10 @@ class FitEvents:
 
     Examples
     --------
+    >>> import json
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cofed.fitting.events import FitEvents
     >>> events = FitEvents(Path(tempfile.mkdtemp()) / "progress.jsonl")
     >>> events.tell("heard", site="Oslo")
     >>> json.loads(events.path.read_text())["site"]

@@ -106,6 +106,8 @@ def content(done: FinishedFit) -> JSON:
 def title(plan: FitPlan, target: str) -> str:
     """What a fit is, in a line.
 
+    >>> from cofed.fitting.page import title
+    >>> from cofed.fitting.plan import FitPlan
     >>> title(FitPlan("binomial"), "ill")
     'Logistic model of ill, with an L1 penalty'
     """
@@ -115,6 +117,8 @@ def title(plan: FitPlan, target: str) -> str:
 def chosen_by(plan: FitPlan) -> str:
     """By what the strength was chosen, in words.
 
+    >>> from cofed.fitting.page import chosen_by
+    >>> from cofed.fitting.plan import FitPlan
     >>> chosen_by(FitPlan("binomial", measure="auc"))
     'the largest cross-validated area under the ROC curve'
     """
@@ -291,6 +295,7 @@ def cell(value: object) -> float | int | str | None:
 def size(count: int | float) -> str:
     """Bytes to read.
 
+    >>> from cofed.fitting.page import size
     >>> size(999), size(123_456), size(4.2e6)
     ('999 B', '123 kB', '4.2 MB')
     """

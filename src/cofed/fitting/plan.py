@@ -90,6 +90,7 @@ class FitPlan:
 
     Examples
     --------
+    >>> from cofed.fitting.plan import FitPlan
     >>> FitPlan("gaussian", select="1se").estimator()
     FederatedLassoCV(criterion='1se')
     >>> FitPlan("tweedie(1.2)", alpha=0.1).estimator()

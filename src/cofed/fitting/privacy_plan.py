@@ -24,6 +24,7 @@ class PrivacyPlan:
 
     Examples
     --------
+    >>> from cofed.fitting.privacy_plan import PrivacyPlan
     >>> plan = PrivacyPlan(1.0, guesses={"age": (60.0, 12.0), "cost": (4.0, 1.0)})
     >>> plan.settings(["age", "ward", "ward"], "cost").centre
     (60.0, 0.0, 0.0)

@@ -64,6 +64,7 @@ class FitBoard:
 def line(number: int, event: dict[str, JSON]) -> str:
     """An exchange in a line.
 
+    >>> from cofed.fitting.show import line
     >>> line(3, {"what": "look", "down": 2048, "up": 40960, "seconds": 0.25})
     'exchange 3: look, 2.05 kB to the sites and 41 kB back in 0.25 s'
     """

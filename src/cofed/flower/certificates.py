@@ -46,6 +46,8 @@ def make(folder: Given[str | Path], hosts: Given[Sequence[str]], sites: Given[Se
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cofed.flower.certificates import make
     >>> where = Path(tempfile.mkdtemp()) / "certificates"
     >>> make(where, ["localhost"], ["oslo"])
     >>> sorted(path.name for path in where.iterdir())

@@ -73,11 +73,12 @@ def client_app(
 
     Examples
     --------
-    >>> import numpy as np, cofed
+    >>> import numpy as np
+    >>> import cofed
+    >>> from cofed.flower import client_app
     >>> def load(node):
     ...     with np.load(node["data"]) as file:
     ...         return file["X"], file["y"]
-    >>> from cofed.flower import client_app
     >>> roster = {"oslo": "5f0c" * 16, "rome": "a1b2" * 16, "bonn": "77e3" * 16}
     >>> app = client_app(cofed.Problem(), cofed.FedAvg(0.1), load, roster=roster)  # doctest: +SKIP
     """

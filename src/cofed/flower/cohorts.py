@@ -13,6 +13,7 @@ Cohorts = tuple[tuple[str, ...], ...]
 def read_cohorts(given: object) -> Cohorts:
     """Cohorts as lists of names, or as one text (Flower's configurations hold no lists); none is everybody together.
 
+    >>> from cofed.flower.cohorts import read_cohorts
     >>> read_cohorts("oslo rome bern; turku padua leiden")
     (('bern', 'oslo', 'rome'), ('leiden', 'padua', 'turku'))
     >>> read_cohorts([["oslo", "rome"]])

@@ -59,9 +59,9 @@ def site_app(
     Examples
     --------
     >>> import pandas as pd
+    >>> from cofed.flower import site_app
     >>> def load(node):
     ...     return pd.read_csv(node["data"])
-    >>> from cofed.flower import site_app
     >>> app = site_app(load)  # doctest: +SKIP
     """
     from flwr.clientapp import ClientApp

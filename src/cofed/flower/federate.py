@@ -40,6 +40,8 @@ def site_files(folder: Path) -> dict[str, Path]:
     """The file of each site: `SITE.csv` or `SITE.parquet`, or the only such file in a folder `SITE`.
 
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cofed.flower.federate import site_files
     >>> where = Path(tempfile.mkdtemp())
     >>> _ = (where / "oslo.csv").write_text("age,ill"), (where / "rome").mkdir()
     >>> _ = (where / "rome" / "2024.csv").write_text("age,ill")

@@ -300,6 +300,7 @@ class FlowerLink(AbstractLink):
 def present(sites: Sequence[str]) -> str:
     """Who is there, in words.
 
+    >>> from cofed.flower.link import present
     >>> present([]), present(["oslo"]), present(["rome", "oslo"])
     ('no site is there', '1 site is there (oslo)', '2 sites are there (oslo, rome)')
     """

@@ -98,10 +98,12 @@ def start_sites(
 
     Examples
     --------
-    >>> from cofed.sites.chosen_columns import ChosenColumns
+    >>> from pathlib import Path
+    >>> from cofed.estimators import FederatedLassoCV
+    >>> from cofed.flower import ChosenColumns, start_sites
     >>> files = {"oslo": Path("oslo.csv"), "rome": Path("rome.csv")}
     >>> with start_sites(files, Path("out"), ChosenColumns(target="cost")) as sites:  # doctest: +SKIP
-    ...     model = cofed.estimators.FederatedLassoCV().fit(sites)
+    ...     model = FederatedLassoCV().fit(sites)
     """
     out = private_folder(out.resolve())
     names = plain_names(list(tables), "a site")

@@ -13,6 +13,8 @@ def exclusive(folder: Path | None) -> Iterator[None]:
     """Lock a folder for the block, or refuse where another run has locked it; None locks nothing.
 
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cofed.flower.lock import exclusive
     >>> where = Path(tempfile.mkdtemp())
     >>> with exclusive(where), exclusive(where):  # doctest: +ELLIPSIS
     ...     pass

@@ -12,6 +12,7 @@ from cofed.engine.serialization import classes
 def parse(text: str, kind: str) -> Any:
     """Make the object that a text such as "FedDualAvg(client_lr=0.1)" describes; `kind` says what is expected.
 
+    >>> from cofed.flower.parsing import parse
     >>> parse("L1(0.01)", "a regularizer")
     L1(strength=0.01)
     >>> parse("Compressed(FedAvg(0.1), TopK(share=0.05))", "an algorithm").compressor

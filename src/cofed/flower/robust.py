@@ -28,6 +28,8 @@ def robust_mean(
 
     Examples
     --------
+    >>> import jax.numpy as jnp
+    >>> from cofed.flower.robust import robust_mean
     >>> updates, everybody = jnp.array([1.0, 2.0, 3.0, 1e9]), jnp.ones(4, bool)
     >>> float(robust_mean("median", updates, jnp.full(4, 0.25), everybody)[0])
     2.5
@@ -63,6 +65,7 @@ def check_robust(kind: object, plain: bool, weights: object) -> str | None:
 
     Examples
     --------
+    >>> from cofed.flower.robust import check_robust
     >>> check_robust("median", True, "uniform")
     'median'
     """

@@ -277,6 +277,7 @@ def check_ends(problem: object, algorithm: object) -> None:
 def site_names(clients: object) -> tuple[str, ...]:
     """The sites' names, where they are given: as a list, or as one text (Flower's configurations hold no lists).
 
+    >>> from cofed.flower.settings import site_names
     >>> site_names("oslo, rome"), site_names(["oslo"]), site_names(3)
     (('oslo', 'rome'), ('oslo',), ())
     """

@@ -25,6 +25,7 @@ class RoundRefused(QuestionRefused):
 def as_policy(given: object) -> Policy:
     """The rules of a site: those that are given, and the strict ones where none are.
 
+    >>> from cofed.flower.site_policy import as_policy
     >>> as_policy(None).sums.masked
     'pinned'
     """

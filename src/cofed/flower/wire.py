@@ -136,6 +136,7 @@ def definition(problem: Problem, algorithm: AbstractAlgorithm) -> str:
     It is empty where one of them has a user's own code, which no file can describe.
 
     >>> import cofed
+    >>> from cofed.flower.wire import definition
     >>> one, two = cofed.FedAvg(0.1), cofed.FedAvg(0.2)
     >>> definition(cofed.Problem(), one) == definition(cofed.Problem(), two)
     False

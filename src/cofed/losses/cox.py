@@ -101,6 +101,8 @@ class Breslow(AbstractPartialLikelihood):
 
     Examples
     --------
+    >>> import jax.numpy as jnp
+    >>> from cofed.losses.cox import Breslow
     >>> round(float(Breslow()(jnp.zeros(3), jnp.array([[1.0, 1], [2.0, 1], [3.0, 0]]))), 4)  # log 3 + log 2
     1.7918
     """
@@ -115,6 +117,8 @@ class Efron(AbstractPartialLikelihood):
 
     Examples
     --------
+    >>> import jax.numpy as jnp
+    >>> from cofed.losses.cox import Efron
     >>> round(float(Efron()(jnp.zeros(3), jnp.array([[1.0, 1], [1.0, 1], [3.0, 0]]))), 4)  # log 3 + log 2 - log 2
     1.0986
     """

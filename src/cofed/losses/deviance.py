@@ -21,6 +21,7 @@ class Deviance(AbstractLoss):
     Examples
     --------
     >>> import jax.numpy as jnp, cofed
+    >>> from cofed.losses.deviance import Deviance
     >>> round(float(Deviance(cofed.Poisson())(jnp.log(3.0), jnp.array(3.0))), 6)
     0.0
     """

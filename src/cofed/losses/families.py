@@ -37,6 +37,7 @@ class Family:
     def of(cls, text: str) -> "Family":
         """The family that a text names; `ValueError` where it is none.
 
+        >>> from cofed.losses.families import Family
         >>> Family.of("quantile(0.9, 0.1)")
         Family(name='quantile', numbers=(0.9, 0.1))
         """
@@ -54,6 +55,7 @@ class Family:
     def loss(self) -> AbstractLoss:
         """The loss of a family of numbers; `ValueError` where its numbers are none of the loss's.
 
+        >>> from cofed.losses.families import Family
         >>> Family("tweedie", (1.2,)).loss()
         Tweedie(power=1.2)
         >>> Family("gamma", (3.0,)).loss()

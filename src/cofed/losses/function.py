@@ -20,6 +20,7 @@ class FunctionLoss(AbstractLoss):
     Examples
     --------
     >>> import jax.numpy as jnp
+    >>> from cofed.losses.function import FunctionLoss
     >>> float(FunctionLoss(lambda p, y: abs(p - y))(jnp.array(3.0), jnp.array(1.0)))
     2.0
     """

@@ -25,7 +25,8 @@ class Huber(AbstractLoss):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> float(Huber(delta=1.0)(jnp.array(3.0), jnp.array(0.0)))
+    >>> import cofed
+    >>> float(cofed.Huber(delta=1.0)(jnp.array(3.0), jnp.array(0.0)))
     2.5
     """
 

@@ -16,7 +16,8 @@ class Logistic(AbstractLoss):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> round(float(Logistic()(jnp.array(0.0), jnp.array(1))), 4)
+    >>> import cofed
+    >>> round(float(cofed.Logistic()(jnp.array(0.0), jnp.array(1))), 4)
     0.6931
     """
 

@@ -31,7 +31,9 @@ class NegativeBinomial(AbstractLoss):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> round(float(NegativeBinomial(2.0)(jnp.array(0.0), jnp.array(0.0))), 4), float(jnp.log1p(0.5) * 2).__round__(4)
+    >>> import cofed
+    >>> loss = cofed.NegativeBinomial(2.0)
+    >>> round(float(loss(jnp.array(0.0), jnp.array(0.0))), 4), float(jnp.log1p(0.5) * 2).__round__(4)
     (0.8109, 0.8109)
     """
 
@@ -133,7 +135,9 @@ class NegativeBinomial(AbstractLoss):
 def surprise(log_theta: Float[Array, ""], prediction: Float[Array, ""], y: Float[Array, ""]) -> Scalar:
     """Minus the log-likelihood of a count, as a function of theta: terms without it are left out.
 
+    >>> import jax.numpy as jnp
     >>> from scipy.stats import nbinom
+    >>> from cofed.losses.negative_binomial import surprise
     >>> theta, mean = 2.0, 3.0
     >>> own = [float(surprise(jnp.log(theta), jnp.log(mean), jnp.array(y))) for y in (0.0, 4.0)]
     >>> theirs = nbinom.logpmf([0, 4], theta, theta / (theta + mean))

@@ -17,7 +17,8 @@ class Poisson(AbstractLoss):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> float(Poisson()(jnp.array(0.0), jnp.array(3)))
+    >>> import cofed
+    >>> float(cofed.Poisson()(jnp.array(0.0), jnp.array(3)))
     1.0
     """
 
@@ -105,6 +106,7 @@ class PoissonDeviance(Poisson):
     Examples
     --------
     >>> import jax.numpy as jnp
+    >>> from cofed.losses.poisson import PoissonDeviance
     >>> round(float(PoissonDeviance()(jnp.log(3.0), jnp.array(3.0))), 6)
     0.0
     """

@@ -36,7 +36,8 @@ class SmoothQuantile(AbstractLoss):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> loss = SmoothQuantile(0.9, width=0.01)
+    >>> import cofed
+    >>> loss = cofed.SmoothQuantile(0.9, width=0.01)
     >>> [round(float(loss(jnp.array(z), jnp.array(0.0))), 2) for z in (-1.0, 1.0)]
     [0.9, 0.1]
     """

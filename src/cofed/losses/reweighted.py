@@ -24,6 +24,7 @@ class Reweighted(AbstractLoss):
     Examples
     --------
     >>> import jax, jax.numpy as jnp, cofed
+    >>> from cofed.losses.reweighted import Reweighted
     >>> loss, at, y = Reweighted(cofed.Gamma()), jnp.log(2.0), jnp.array(3.0)
     >>> float(loss(at, y)), float(jax.grad(loss)(at, y)), float(jax.grad(jax.grad(loss))(at, y))
     (0.125, -0.5, 1.0)

@@ -22,6 +22,8 @@ ENTRIES = 1 << 22  # who is at risk when, that many pairs at a time
 def running(values: Values, logs: Logs, begins: Bool[Array, " n"], backwards: bool = False) -> Sums:
     """Sums from the row that begins (backwards: ends) a piece up to each row, without the rounding of n additions.
 
+    >>> import jax.numpy as jnp
+    >>> from cofed.losses.risk_sets import running
     >>> begins = jnp.array([True, False, True, False])
     >>> running(jnp.ones((4, 1)), jnp.zeros((4, 1)), begins)[0][:, 0].tolist()
     [1.0, 2.0, 1.0, 2.0]
@@ -134,6 +136,8 @@ def risk_sets(
 ) -> tuple[Int[Array, " n"], RiskSets]:
     """The order of rows by stratum and time, and the risk sets of the rows in that order.
 
+    >>> import jax.numpy as jnp
+    >>> from cofed.losses.risk_sets import risk_sets
     >>> order, risk = risk_sets(jnp.array([2.0, 1.0, 2.0]), jnp.zeros(3, int))
     >>> one, zero = jnp.ones((3, 1)), jnp.zeros((3, 1))
     >>> risk.at_risk(one, zero)[0][:, 0].tolist(), risk.passed(one, zero)[0][:, 0].tolist()

@@ -63,9 +63,11 @@ class SiteClassIntercepts(AbstractSiteLoss):
 
     Examples
     --------
-    >>> from cofed.losses import Softmax
+    >>> import jax.numpy as jnp
+    >>> import cofed
+    >>> from cofed.losses.site_class_intercepts import SiteClassIntercepts
     >>> y = jnp.array([0, 1, 1, 2])  # shares of 1/4, 1/2 and 1/4 suit them best
-    >>> round(float(SiteClassIntercepts(Softmax(3))(jnp.zeros((4, 3)), y) / jnp.log(2)), 12)
+    >>> round(float(SiteClassIntercepts(cofed.Softmax(3))(jnp.zeros((4, 3)), y) / jnp.log(2)), 12)
     6.0
     """
 
@@ -181,6 +183,8 @@ def potentials(wires: Float[Array, "*s k k"], current: Float[Array, "*s k c"]) -
     The last node is taken out (its wires become a mesh between the others), until one is left. The diagonal is not
     read, and a node without wires has the potential 0.
 
+    >>> import jax.numpy as jnp
+    >>> from cofed.losses.site_class_intercepts import potentials
     >>> chain = jnp.array([[0.0, 2.0, 0.0], [2.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
     >>> potentials(chain, jnp.array([[-1.0], [0.0], [1.0]]))[:, 0].tolist()
     [0.0, 0.5, 1.5]

@@ -49,8 +49,10 @@ class SiteIntercepts(AbstractSiteLoss):
 
     Examples
     --------
-    >>> from cofed.losses import Squared
-    >>> float(SiteIntercepts(Squared())(jnp.zeros(2), jnp.array([1.0, 3.0])))  # 2 suits both best
+    >>> import jax.numpy as jnp
+    >>> import cofed
+    >>> from cofed.losses.site_intercepts import SiteIntercepts
+    >>> float(SiteIntercepts(cofed.Squared())(jnp.zeros(2), jnp.array([1.0, 3.0])))  # 2 suits both best
     1.0
     """
 

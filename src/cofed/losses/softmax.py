@@ -23,7 +23,8 @@ class Softmax(AbstractLoss):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> round(float(Softmax()(jnp.zeros(4), jnp.array(2))), 4)
+    >>> import cofed
+    >>> round(float(cofed.Softmax()(jnp.zeros(4), jnp.array(2))), 4)
     1.3863
     """
 

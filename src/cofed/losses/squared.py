@@ -26,11 +26,12 @@ class Squared(AbstractLoss):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> float(Squared()(jnp.array(3.0), jnp.array(1.0)))
+    >>> import cofed
+    >>> float(cofed.Squared()(jnp.array(3.0), jnp.array(1.0)))
     2.0
-    >>> float(Squared(half=False)(jnp.array(3.0), jnp.array(1.0)))
+    >>> float(cofed.Squared(half=False)(jnp.array(3.0), jnp.array(1.0)))
     4.0
-    >>> float(Squared(responses=2)(jnp.array([3.0, 0.0]), jnp.array([1.0, 1.0])))
+    >>> float(cofed.Squared(responses=2)(jnp.array([3.0, 0.0]), jnp.array([1.0, 1.0])))
     2.5
     """
 

@@ -119,7 +119,9 @@ class Tweedie(AbstractTweedie):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> round(float(Tweedie(1.5)(jnp.array(0.0), jnp.array(0.0))), 4), float(Tweedie(1.5)(jnp.log(3.0), jnp.array(3.0)))
+    >>> import cofed
+    >>> loss = cofed.Tweedie(1.5)
+    >>> round(float(loss(jnp.array(0.0), jnp.array(0.0))), 4), float(loss(jnp.log(3.0), jnp.array(3.0)))
     (2.0, 0.0)
     """
 
@@ -136,7 +138,8 @@ class Gamma(AbstractTweedie):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> round(float(Gamma()(jnp.array(0.0), jnp.array(2.0))), 4)
+    >>> import cofed
+    >>> round(float(cofed.Gamma()(jnp.array(0.0), jnp.array(2.0))), 4)
     0.3069
     """
 

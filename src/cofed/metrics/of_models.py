@@ -58,7 +58,8 @@ def higher_is_better(metric: Given[Metric | AbstractDataMetric]) -> Metric | Abs
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> positive = higher_is_better(lambda w: jnp.mean(w["coef"] > 0))
+    >>> import cofed
+    >>> positive = cofed.metrics.higher_is_better(lambda w: jnp.mean(w["coef"] > 0))
     >>> float(positive({"coef": jnp.array([1.0, -1.0])}))
     0.5
     """
@@ -112,7 +113,8 @@ def density(threshold: Given[float] = 0.0, leaf: Given[str | None] = None) -> Me
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> float(density()({"coef": jnp.array([0.0, 2.0, 0.0, 1.0])}))
+    >>> import cofed
+    >>> float(cofed.metrics.density()({"coef": jnp.array([0.0, 2.0, 0.0, 1.0])}))
     0.5
     """
     return Density(checks.nonnegative("density: threshold", threshold), checks.optional_text("density: leaf", leaf))
@@ -141,7 +143,8 @@ def rank(threshold: Given[float] = 1e-2, leaf: Given[str] = "coef") -> Metric:
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> float(rank()({"coef": jnp.diag(jnp.array([3.0, 1.0, 0.0]))}))
+    >>> import cofed
+    >>> float(cofed.metrics.rank()({"coef": jnp.diag(jnp.array([3.0, 1.0, 0.0]))}))
     2.0
     """
     return Rank(checks.nonnegative("rank: threshold", threshold), checks.text("rank: leaf", leaf))
@@ -212,7 +215,8 @@ def support(truth: Given[Truth], threshold: Given[float] = 1e-2, leaf: Given[str
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> metrics = support(jnp.array([1.0, 1.0, 0.0, 0.0]))
+    >>> import cofed
+    >>> metrics = cofed.metrics.support(jnp.array([1.0, 1.0, 0.0, 0.0]))
     >>> {name: round(float(m({"coef": jnp.array([1.0, 0.0, 1.0, 0.0])})), 2) for name, m in metrics.items()}
     {'precision': 0.5, 'recall': 0.5, 'f1': 0.5}
     """
@@ -247,7 +251,8 @@ def f1(truth: Given[Truth], threshold: Given[float] = 1e-2, leaf: Given[str] = "
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> float(f1(jnp.array([1.0, 0.0]))({"coef": jnp.array([0.9, 0.001])}))
+    >>> import cofed
+    >>> float(cofed.metrics.f1(jnp.array([1.0, 0.0]))({"coef": jnp.array([0.9, 0.001])}))
     1.0
     """
     return support(truth, threshold, leaf)["f1"]
@@ -291,7 +296,8 @@ def distance(truth: Given[Truth], order: Given[int] = 2, leaf: Given[str] = "coe
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> float(distance(jnp.array([3.0, 0.0]))({"coef": jnp.array([0.0, 4.0])}))
+    >>> import cofed
+    >>> float(cofed.metrics.distance(jnp.array([3.0, 0.0]))({"coef": jnp.array([0.0, 4.0])}))
     5.0
     """
     if checks.integer("distance: order", order) > 2:

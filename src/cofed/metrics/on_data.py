@@ -91,7 +91,8 @@ def on_samples(measure: Given[Callable[[Any, Any], Any]]) -> AbstractDataMetric:
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> absolute_error = on_samples(lambda prediction, y: abs(prediction - y))
+    >>> import cofed
+    >>> absolute_error = cofed.metrics.on_samples(lambda prediction, y: abs(prediction - y))
     >>> float(absolute_error(jnp.array([1.0, 2.0]), jnp.array([1.0, 5.0]), jnp.array([0.5, 0.5])))
     1.5
     """

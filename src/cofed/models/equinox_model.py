@@ -27,6 +27,7 @@ class EquinoxModel(AbstractModel):
     Examples
     --------
     >>> import equinox as eqx, jax, jax.numpy as jnp
+    >>> from cofed.models.equinox_model import EquinoxModel
     >>> model = EquinoxModel(eqx.nn.Linear(3, 1, key=jax.random.key(0)))
     >>> w = model.init(jax.random.key(0), jnp.ones(3), None)
     >>> model(w, jnp.ones(3)).shape

@@ -31,7 +31,8 @@ class Linear(AbstractModel):
     Examples
     --------
     >>> import jax, jax.numpy as jnp
-    >>> w = Linear().init(jax.random.key(0), jnp.ones(3), None)
+    >>> import cofed
+    >>> w = cofed.Linear().init(jax.random.key(0), jnp.ones(3), None)
     >>> w.coef.shape, w.intercept.shape
     ((3,), ())
     """
@@ -80,7 +81,8 @@ class Trace(AbstractModel):
     Examples
     --------
     >>> import jax, jax.numpy as jnp
-    >>> Trace(2, 3).init(jax.random.key(0), jnp.ones((2, 3)), None).coef.shape
+    >>> import cofed
+    >>> cofed.Trace(2, 3).init(jax.random.key(0), jnp.ones((2, 3)), None).coef.shape
     (2, 3)
     """
 

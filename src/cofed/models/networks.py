@@ -72,7 +72,8 @@ class MLP(AbstractModel):
     Examples
     --------
     >>> import jax, jax.numpy as jnp
-    >>> model = MLP(hidden=(8,))
+    >>> import cofed
+    >>> model = cofed.MLP(hidden=(8,))
     >>> w = model.init(jax.random.key(0), jnp.ones(3), 2)
     >>> model(w, jnp.ones(3)).shape
     (2,)
@@ -117,7 +118,8 @@ class CNN(AbstractModel):
     Examples
     --------
     >>> import jax, jax.numpy as jnp
-    >>> w = CNN().init(jax.random.key(0), jnp.ones((28, 28)), 10)
+    >>> import cofed
+    >>> w = cofed.CNN().init(jax.random.key(0), jnp.ones((28, 28)), 10)
     >>> sum(leaf.size for leaf in jax.tree.leaves(w))
     112394
     """

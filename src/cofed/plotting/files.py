@@ -35,8 +35,10 @@ def save(figure: Given[Figure], path: Given[str | Path]) -> Path:
     Examples
     --------
     >>> import tempfile
+    >>> from matplotlib.figure import Figure
+    >>> import cofed
     >>> figure = Figure()
-    >>> save(figure, tempfile.mkdtemp() + "/empty.png").read_bytes()[1:4]
+    >>> cofed.plotting.save(figure, tempfile.mkdtemp() + "/empty.png").read_bytes()[1:4]
     b'PNG'
     """
     if not isinstance(figure, Figure):

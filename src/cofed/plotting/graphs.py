@@ -41,7 +41,8 @@ def draw_graph(graph: "Given[nx.Graph]", title: Given[str], path: Given[str | Pa
     Examples
     --------
     >>> import networkx as nx
-    >>> figure = draw_graph(nx.path_graph(3), "a chain")
+    >>> import cofed
+    >>> figure = cofed.plotting.draw_graph(nx.path_graph(3), "a chain")
     """
     import networkx as nx
 

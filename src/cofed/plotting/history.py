@@ -60,9 +60,10 @@ def plot_history(
     Examples
     --------
     >>> import numpy as np, cofed
+    >>> import cofed
     >>> federation = cofed.Federation.from_arrays([(np.eye(3), np.ones(3)), (2 * np.eye(3), np.ones(3))])
     >>> result = cofed.run(cofed.Problem(), federation, cofed.FedAvg(0.1), rounds=5)
-    >>> figure = plot_history({"FedAvg": result}, columns=("objective", "prox_gradient"))
+    >>> figure = cofed.plotting.plot_history({"FedAvg": result}, columns=("objective", "prox_gradient"))
     >>> [axes.get_ylabel() for axes in figure.axes]
     ['objective', 'norm of the prox-gradient']
     """

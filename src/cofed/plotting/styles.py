@@ -82,7 +82,8 @@ def colour(label: Given[str]) -> str:
 
     Examples
     --------
-    >>> colour("FedDualAvg"), colour("FedMiD-OSP") == colour("FedMiD")
+    >>> import cofed
+    >>> cofed.plotting.colour("FedDualAvg"), cofed.plotting.colour("FedMiD-OSP") == cofed.plotting.colour("FedMiD")
     ('#0072B2', True)
     """
     if not isinstance(label, str):
@@ -115,7 +116,8 @@ def style(label: Given[str]) -> str:
 
     Examples
     --------
-    >>> style("FedDualAvg"), style("FedDualAvg (K=5)"), style("mine")
+    >>> import cofed
+    >>> cofed.plotting.style("FedDualAvg"), cofed.plotting.style("FedDualAvg (K=5)"), cofed.plotting.style("mine")
     ('-', '--', '-.')
     """
     if not isinstance(label, str):

@@ -80,6 +80,7 @@ def epsilon_of(releases: Iterable[Release], delta: float) -> float:
 
     Examples
     --------
+    >>> from cofed.privacy import Release, epsilon_of
     >>> one = Release(l2=1000.0, l1=2000.0, variance=2.0**30)
     >>> epsilon_of([], 1e-6), epsilon_of([one], 1e-6) < epsilon_of([one, one], 1e-6)
     (0.0, True)
@@ -112,6 +113,8 @@ def of_sampled(divergences: np.ndarray, share: float) -> np.ndarray:
 
     Examples
     --------
+    >>> from cofed.privacy import Release
+    >>> from cofed.privacy.accounting import of_sampled
     >>> known = Release(l2=1000.0, l1=2000.0, variance=2.0**24).divergences()
     >>> bool(of_sampled(known, 0.1)[0] < 0.1 * known[0]), bool((of_sampled(known, 1.0) == known).all())
     (True, True)
@@ -158,6 +161,7 @@ def check_budget(releases: Iterable[Release], epsilon: float | int, delta: float
 
     Examples
     --------
+    >>> from cofed.privacy import Release, check_budget
     >>> check_budget([Release(1000.0, 2000.0, 2.0**30)], epsilon=1.0, delta=1e-6) < 1
     True
     """
@@ -190,6 +194,7 @@ def sigma_for(epsilon: float | int, delta: float, rounds: float | int = 1, size:
 
     Examples
     --------
+    >>> from cofed.privacy import sigma_for
     >>> round(sigma_for(1.0, 1e-6), 1), round(sigma_for(1.0, 1e-6, rounds=4), 1)
     (4.5, 9.1)
     """

@@ -37,6 +37,8 @@ class NoisedSum:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.privacy import NoisedSum
     >>> noised = NoisedSum(sensitivity=2.0, sigma=10.0, size=3, shares=2)
     >>> secrets = b"of Oslo", b"of Rome"
     >>> total = sum(noised.part(np.array([0.5, 0.0, -0.5]), secret) for secret in secrets)

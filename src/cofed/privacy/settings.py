@@ -37,11 +37,13 @@ class Privacy:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import cofed
     >>> from cofed.estimators import FederatedLasso
     >>> rng = np.random.default_rng(0)
     >>> X, sites = rng.normal(size=(5000, 3)), np.arange(5000) % 5
     >>> y = X[:, 0] + rng.normal(size=5000)
-    >>> model = FederatedLasso(0.1, privacy=Privacy(epsilon=1, delta=1e-6)).fit(X, y, clients=sites)
+    >>> model = FederatedLasso(0.1, privacy=cofed.Privacy(epsilon=1, delta=1e-6)).fit(X, y, clients=sites)
     >>> bool(0.6 < model.coef_[0] < 1), model.privacy_.epsilon <= 1, model.certificate_
     (True, True, None)
     """
@@ -79,7 +81,9 @@ class Privacy:
 def noise_shares(privacy: Privacy, sites: int) -> int:
     """How many sites' shares of the noise must be enough, of so many sites in a sum; 1 is all of it from every site.
 
-    >>> noise_shares(Privacy(1), sites=5), noise_shares(Privacy(1), sites=1)
+    >>> import cofed
+    >>> from cofed.privacy import noise_shares
+    >>> noise_shares(cofed.Privacy(1), sites=5), noise_shares(cofed.Privacy(1), sites=1)
     (4, 1)
     """
     return max(1, sites - privacy.colluding)
@@ -88,7 +92,9 @@ def noise_shares(privacy: Privacy, sites: int) -> int:
 def guesses(privacy: Privacy, features: int) -> tuple[np.ndarray, np.ndarray]:
     """The guessed centres and spreads of so many features.
 
-    >>> guesses(Privacy(1, spread=[1.0, 2.0]), 2)
+    >>> import cofed
+    >>> from cofed.privacy import guesses
+    >>> guesses(cofed.Privacy(1, spread=[1.0, 2.0]), 2)
     (array([0., 0.]), array([1., 2.]))
     """
     found = []

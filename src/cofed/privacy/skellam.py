@@ -32,6 +32,7 @@ def skellam(seed: bytes, variance: int, size: int) -> np.ndarray:
 
     Examples
     --------
+    >>> from cofed.privacy import skellam
     >>> noise = skellam(b"secret", 2**20, 10_000)
     >>> noise.dtype.name, bool(abs(noise.std() / 2**10 - 1) < 0.05)
     ('int64', True)

@@ -24,6 +24,8 @@ class CostModel:
     def seconds(self, rounds: np.ndarray, sent: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """The seconds of so many rounds, bytes and gradients.
 
+        >>> import numpy as np
+        >>> from cofed.race.costs import CostModel
         >>> CostModel().seconds(np.array([10.0]), np.array([1e6]), np.array([100.0])).tolist()
         [3.0]
         """
@@ -33,6 +35,8 @@ class CostModel:
 def arrival(objective: np.ndarray, wanted: float) -> float:
     """The first round after which the objective is as small as wanted; infinity where it never is.
 
+    >>> import numpy as np
+    >>> from cofed.race.costs import arrival
     >>> arrival(np.array([3.0, 0.5, 2.0, 0.1]), 0.5), arrival(np.array([3.0, np.nan]), 0.5)
     (2.0, inf)
     """
@@ -83,6 +87,8 @@ def cheapest(
 def least(values: np.ndarray) -> float:
     """The least of some costs, to five digits; NaN where all are infinite.
 
+    >>> import numpy as np
+    >>> from cofed.race.costs import least
     >>> least(np.array([np.inf, 12345678.0]))
     12346000.0
     """

@@ -90,6 +90,8 @@ class Entrant:
 def entrants() -> Iterator[Entrant]:
     """Every method of the public list, with each of its flags on and off.
 
+    >>> import cofed
+    >>> from cofed.race.entrants import entrants
     >>> [entrant.name for entrant in entrants() if entrant.method is cofed.DFedDA]
     ['DFedDA', 'DFedDA (gradient_tracking=True)']
     """

@@ -19,6 +19,7 @@ from cofed.race.problems import RaceProblem
 def pairings(problems: Iterable[RaceProblem], wanted: Sequence[Entrant] | None = None) -> list[Pairing]:
     """Every algorithm on every problem that it fits.
 
+    >>> from cofed.race.field import pairings
     >>> from cofed.race.problems import small_battery
     >>> ring = [small_battery()["lasso-on-a-ring"]]
     >>> [pairing.entrant.name for pairing in pairings(ring)][:2]

@@ -62,6 +62,7 @@ def posed(asked: RaceProblem) -> PosedRace:
 def compute(asked: RaceProblem) -> Knowledge:
     """Curvature and optimum.
 
+    >>> from cofed.race.knowledge import compute
     >>> from cofed.race.problems import small_battery
     >>> found = compute(small_battery()["logistic-plain"])
     >>> found.L > found.mu > 0, found.optimum < found.start, found.support

@@ -186,6 +186,7 @@ ON_GRAPHS = {
 def battery() -> dict[str, RaceProblem]:
     """All problems, by name.
 
+    >>> from cofed.race.problems import battery
     >>> problems = battery()
     >>> problems["lasso-different"].heterogeneity, problems["lasso-on-a-chain"].graph
     (2.0, 'chain')
@@ -205,6 +206,7 @@ def battery() -> dict[str, RaceProblem]:
 def small_battery() -> dict[str, RaceProblem]:
     """Three of them, smaller, with fewer rounds: for a first look.
 
+    >>> from cofed.race.problems import small_battery
     >>> list(small_battery())
     ['lasso-different', 'logistic-plain', 'lasso-on-a-ring']
     """

@@ -20,6 +20,8 @@ WIDEST = 1000.0  # the largest factor that is drawn
 def ratios(costs: pd.DataFrame, cost: str) -> pd.DataFrame:
     """Each method's cost over the best one's: problems as rows, methods as columns; infinite where it did not arrive.
 
+    >>> import pandas as pd
+    >>> from cofed.race.profiles import ratios
     >>> costs = pd.DataFrame({"problem": ["a", "a"], "algorithm": ["X", "Y"], "rounds": [10.0, 30.0]})
     >>> ratios(costs, "rounds").to_dict("records")
     [{'X': 1.0, 'Y': 3.0}]
@@ -33,6 +35,8 @@ def ratios(costs: pd.DataFrame, cost: str) -> pd.DataFrame:
 def profile(values: np.ndarray, factors: np.ndarray) -> np.ndarray:
     """The part of the problems on which a method's ratio is at most each factor.
 
+    >>> import numpy as np
+    >>> from cofed.race.profiles import profile
     >>> profile(np.array([1.0, 3.0, np.inf]), np.array([1.0, 2.0, 4.0])).round(2).tolist()
     [0.33, 0.33, 0.67]
     """
@@ -42,6 +46,8 @@ def profile(values: np.ndarray, factors: np.ndarray) -> np.ndarray:
 def area(values: np.ndarray) -> float:
     """The area under a profile, over the logarithm of the factor: 1 where a method is the best on every problem.
 
+    >>> import numpy as np
+    >>> from cofed.race.profiles import area
     >>> area(np.array([1.0, np.inf]))
     0.5
     """

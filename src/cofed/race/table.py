@@ -62,6 +62,9 @@ class Place(NamedTuple):
 def ranking(costs: pd.DataFrame, cost: str) -> list[Place]:
     """The methods by a cost, the best first; those that never arrived are left out.
 
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from cofed.race.table import ranking
     >>> costs = pd.DataFrame({
     ...     "problem": ["a", "a", "b", "b"], "algorithm": ["X", "Y"] * 2, "rounds": [10.0, 20.0, np.nan, 5.0]})
     >>> [(place.method, place.arrived, round(place.ratio, 3)) for place in ranking(costs, "rounds")]
@@ -176,6 +179,7 @@ def section(costs: pd.DataFrame, problems: Mapping[str, RaceProblem]) -> str:
 def replaced(text: str, section: str) -> str:
     """A page with its section from the race written again.
 
+    >>> from cofed.race.table import BEGIN, END, replaced
     >>> replaced(f"a {BEGIN} old {END} b", f"{BEGIN} new {END}") == f"a {BEGIN} new {END} b"
     True
     """

@@ -83,7 +83,9 @@ class CountedSteps:
 def gradients_of(algorithm: AbstractAlgorithm, problem: Problem, w0: PyTree, steps: int) -> float:
     """How many gradients a client takes in a round of so many local steps: on average, where rounds take turns.
 
+    >>> import jax.numpy as jnp
     >>> import cofed
+    >>> from cofed.race.work import gradients_of
     >>> w0 = jnp.zeros(3)
     >>> problem = cofed.Problem(cofed.Linear(intercept=False))
     >>> gradients_of(cofed.FedAvg(0.1), problem, w0, 5), gradients_of(cofed.FedNewton(), problem, w0, 1)
@@ -131,6 +133,7 @@ def drawn_share(algorithm: AbstractAlgorithm, steps: int) -> float:
     """The part of a round's steps that is taken on average, where their number is drawn with a `probability`.
 
     >>> import cofed
+    >>> from cofed.race.work import drawn_share
     >>> round(50 * drawn_share(cofed.ProxSkip(0.1, probability=0.1), 50), 2)
     9.95
     """

@@ -36,7 +36,8 @@ class Box(AbstractRegularizer):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> Box(-1.0, 2.0).prox(jnp.array([3.0, -4.0, 0.5]), 1.0).tolist()
+    >>> import cofed
+    >>> cofed.Box(-1.0, 2.0).prox(jnp.array([3.0, -4.0, 0.5]), 1.0).tolist()
     [2.0, -1.0, 0.5]
     """
 

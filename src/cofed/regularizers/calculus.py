@@ -38,8 +38,8 @@ class Scaled(AbstractComposite):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from cofed.regularizers.l1 import L1
-    >>> Scaled(L1(0.5), 4.0).prox(jnp.array([3.0, -0.5]), 1.0).tolist()
+    >>> import cofed
+    >>> cofed.Scaled(cofed.L1(0.5), 4.0).prox(jnp.array([3.0, -0.5]), 1.0).tolist()
     [1.0, 0.0]
     """
 
@@ -126,8 +126,8 @@ class Translated(AbstractComposite):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from cofed.regularizers.l1 import L1
-    >>> Translated(L1(1.0), jnp.array([2.0, 2.0])).prox(jnp.array([5.0, 1.5]), 1.0).tolist()
+    >>> import cofed
+    >>> cofed.Translated(cofed.L1(1.0), jnp.array([2.0, 2.0])).prox(jnp.array([5.0, 1.5]), 1.0).tolist()
     [4.0, 2.0]
     """
 
@@ -190,7 +190,7 @@ class Translated(AbstractComposite):
 
 
 class Sum(AbstractComposite):
-    """psi(w) = the sum of the parts, which lie `On` disjoint leaves, so that their proxes do not meet.
+    """psi(w) = the sum of the parts, each on leaves of its own, chosen with `On`: their proxes do not meet.
 
     Parameters
     ----------
@@ -200,11 +200,9 @@ class Sum(AbstractComposite):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from cofed.regularizers.l1 import L1
-    >>> from cofed.regularizers.l2_ball import L2Ball
-    >>> from cofed.regularizers.on import On
+    >>> import cofed
     >>> model = {"coef": jnp.array([3.0, -0.5]), "scale": jnp.array([4.0])}
-    >>> both = Sum(On(L1(1.0), "coef"), On(L2Ball(1.0), "scale")).prox(model, 1.0)
+    >>> both = cofed.Sum(cofed.On(cofed.L1(1.0), "coef"), cofed.On(cofed.L2Ball(1.0), "scale")).prox(model, 1.0)
     >>> both["coef"].tolist(), both["scale"].tolist()
     ([2.0, 0.0], [1.0])
     """

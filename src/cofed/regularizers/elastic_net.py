@@ -25,7 +25,8 @@ class ElasticNet(AbstractRegularizer):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> ElasticNet(2.0, 0.5).prox(jnp.array([3.0, -0.5]), 1.0).tolist()
+    >>> import cofed
+    >>> cofed.ElasticNet(2.0, 0.5).prox(jnp.array([3.0, -0.5]), 1.0).tolist()
     [1.0, 0.0]
     """
 

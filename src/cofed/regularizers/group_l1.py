@@ -31,7 +31,8 @@ class GroupL1(AbstractNorm):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> GroupL1(1.0, groups=[0, 0, 1], weights=[1, 1]).prox(jnp.array([3.0, 4.0, 0.5]), 2.5).tolist()
+    >>> import cofed
+    >>> cofed.GroupL1(1.0, groups=[0, 0, 1], weights=[1, 1]).prox(jnp.array([3.0, 4.0, 0.5]), 2.5).tolist()
     [1.5, 2.0, 0.0]
     """
 

@@ -24,7 +24,8 @@ class L0Ball(AbstractRegularizer):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> L0Ball(2).prox(jnp.array([1.0, -3.0, 1.0]), 1.0).tolist()
+    >>> import cofed
+    >>> cofed.L0Ball(2).prox(jnp.array([1.0, -3.0, 1.0]), 1.0).tolist()
     [1.0, -3.0, 0.0]
     """
 

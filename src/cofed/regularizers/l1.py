@@ -29,9 +29,10 @@ class L1(AbstractNorm):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> L1(1.0).prox(jnp.array([3.0, -0.5]), 2.0).tolist()
+    >>> import cofed
+    >>> cofed.L1(1.0).prox(jnp.array([3.0, -0.5]), 2.0).tolist()
     [1.0, 0.0]
-    >>> float(L1(0.5, weights=[1.0, 0.0]).value(jnp.array([3.0, -4.0])))
+    >>> float(cofed.L1(0.5, weights=[1.0, 0.0]).value(jnp.array([3.0, -4.0])))
     1.5
     """
 

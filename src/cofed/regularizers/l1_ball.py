@@ -22,7 +22,8 @@ class L1Ball(AbstractRegularizer):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> L1Ball(2.0).prox(jnp.array([3.0, -2.0, 0.5]), 1.0).tolist()
+    >>> import cofed
+    >>> cofed.L1Ball(2.0).prox(jnp.array([3.0, -2.0, 0.5]), 1.0).tolist()
     [1.5, -0.5, 0.0]
     """
 

@@ -22,7 +22,8 @@ class L2Ball(AbstractRegularizer):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> L2Ball(2.5).prox(jnp.array([3.0, -4.0]), 1.0).tolist()
+    >>> import cofed
+    >>> cofed.L2Ball(2.5).prox(jnp.array([3.0, -4.0]), 1.0).tolist()
     [1.5, -2.0]
     """
 

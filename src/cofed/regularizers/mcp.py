@@ -25,7 +25,8 @@ class MCP(AbstractRegularizer):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> MCP(1.0, gamma=2.0).prox(jnp.array([0.5, 1.5, -4.0]), 1.0).tolist()
+    >>> import cofed
+    >>> cofed.MCP(1.0, gamma=2.0).prox(jnp.array([0.5, 1.5, -4.0]), 1.0).tolist()
     [0.0, 1.0, -4.0]
     """
 

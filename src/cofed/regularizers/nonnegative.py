@@ -16,7 +16,8 @@ class NonNegative(AbstractRegularizer):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> NonNegative().prox(jnp.array([3.0, -4.0]), 1.0).tolist()
+    >>> import cofed
+    >>> cofed.NonNegative().prox(jnp.array([3.0, -4.0]), 1.0).tolist()
     [3.0, 0.0]
     """
 

@@ -24,6 +24,7 @@ class AbstractNorm(AbstractRegularizer):
     Examples
     --------
     >>> import cofed
+    >>> from cofed.regularizers import AbstractNorm
     >>> isinstance(cofed.L1(0.1), AbstractNorm), isinstance(cofed.L1Ball(1.0), AbstractNorm)
     (True, False)
     """

@@ -28,7 +28,8 @@ class Nuclear(AbstractNorm):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> Nuclear(1.0).prox(jnp.diag(jnp.array([3.0, 0.5])), 1.0).round(12).tolist()
+    >>> import cofed
+    >>> cofed.Nuclear(1.0).prox(jnp.diag(jnp.array([3.0, 0.5])), 1.0).round(12).tolist()
     [[2.0, 0.0], [0.0, 0.0]]
     """
 

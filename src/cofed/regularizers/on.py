@@ -28,9 +28,9 @@ class On(AbstractComposite):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from cofed.regularizers.l1 import L1
+    >>> import cofed
     >>> model = {"coef": jnp.array([3.0, -0.5]), "intercept": jnp.array(0.5)}
-    >>> shrunk = On(L1(1.0), "coef").prox(model, 1.0)
+    >>> shrunk = cofed.On(cofed.L1(1.0), "coef").prox(model, 1.0)
     >>> shrunk["coef"].tolist(), float(shrunk["intercept"])
     ([2.0, 0.0], 0.5)
     """

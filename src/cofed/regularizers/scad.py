@@ -26,7 +26,8 @@ class SCAD(AbstractRegularizer):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> SCAD(1.0, a=3.0).prox(jnp.array([0.5, 1.5, 2.5, -4.0]), 1.0).tolist()
+    >>> import cofed
+    >>> cofed.SCAD(1.0, a=3.0).prox(jnp.array([0.5, 1.5, 2.5, -4.0]), 1.0).tolist()
     [0.0, 0.5, 2.0, -4.0]
     """
 

@@ -22,7 +22,8 @@ class Simplex(AbstractRegularizer):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> Simplex().prox(jnp.array([1.0, 0.5, -3.0]), 1.0).tolist()
+    >>> import cofed
+    >>> cofed.Simplex().prox(jnp.array([1.0, 0.5, -3.0]), 1.0).tolist()
     [0.75, 0.25, 0.0]
     """
 

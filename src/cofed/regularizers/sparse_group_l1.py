@@ -41,7 +41,8 @@ class SparseGroupL1(AbstractNorm):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> penalty = SparseGroupL1(2.0, 0.5, groups=[0, 0, 1], weights=[2.5, 1.0])
+    >>> import cofed
+    >>> penalty = cofed.SparseGroupL1(2.0, 0.5, groups=[0, 0, 1], weights=[2.5, 1.0])
     >>> penalty.prox(jnp.array([4.0, 5.0, 1.5]), 1.0).tolist()
     [1.5, 2.0, 0.0]
     """

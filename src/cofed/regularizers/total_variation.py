@@ -25,7 +25,8 @@ class TotalVariation(AbstractRegularizer):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> TotalVariation(1.0).prox(jnp.array([0.0, 2.0, 8.0]), 1.0).tolist()
+    >>> import cofed
+    >>> cofed.TotalVariation(1.0).prox(jnp.array([0.0, 2.0, 8.0]), 1.0).tolist()
     [1.0, 2.0, 7.0]
     """
 

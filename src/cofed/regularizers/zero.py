@@ -16,7 +16,8 @@ class Zero(AbstractRegularizer):
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> Zero().prox(jnp.array([3.0, -1.0]), 0.5).tolist()
+    >>> import cofed
+    >>> cofed.Zero().prox(jnp.array([3.0, -1.0]), 0.5).tolist()
     [3.0, -1.0]
     """
 

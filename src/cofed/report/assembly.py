@@ -24,6 +24,7 @@ def assembled(template: str, styles: Sequence[str], script: str, content: object
 
     Examples
     --------
+    >>> from cofed.report.assembly import assembled
     >>> page = assembled("fit.html", ("page.css",), "fit.js", {"title": "A fit"})
     >>> "default-src 'none'" in page, '{"title":"A fit"}' in page
     (True, True)
@@ -44,6 +45,7 @@ def assembled(template: str, styles: Sequence[str], script: str, content: object
 def embedded(content: object) -> str:
     r"""JSON to embed in a page: no text in it can close the element that it stands in.
 
+    >>> from cofed.report.assembly import embedded
     >>> print(embedded({"label": "</script><b>"}))
     {"label":"\u003c/script\u003e\u003cb\u003e"}
     """

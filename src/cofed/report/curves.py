@@ -34,6 +34,7 @@ def columns_of(run: ReportedRun) -> list[str]:
 def in_order(columns: Sequence[str]) -> list[str]:
     """The run's own metrics first, then the common ones, then details and costs.
 
+    >>> from cofed.report.curves import in_order
     >>> in_order(["objective", "loss", "consensus_max", "seconds", "density", "f1"])
     ['f1', 'objective', 'density', 'loss', 'consensus_max', 'seconds']
     """
@@ -56,6 +57,7 @@ def log_by_default(values: np.ndarray, column: str) -> bool:
 def styled(labels: Iterable[str]) -> list[dict[str, str]]:
     """A line style for every label: the figures' colours and dashes, and other dashes where two would look the same.
 
+    >>> from cofed.report.curves import styled
     >>> [line["dash"] for line in styled(["FedMiD", "FedMiD (K=1)", "FedMiD (K=5)"])]
     ['', '7 4', '2 3']
     """
@@ -71,6 +73,7 @@ def styled(labels: Iterable[str]) -> list[dict[str, str]]:
 def on_dark(shade: str) -> str:
     """A colour that stands out on a dark background: black turns white, dark colours become lighter, others stay.
 
+    >>> from cofed.report.curves import on_dark
     >>> on_dark("#000000"), on_dark("#E69F00"), on_dark("#332288")
     ('#f2f2f2', '#E69F00', '#7064ac')
     """
@@ -172,6 +175,8 @@ def curve(rows: Frame, columns: list[str], axes: list[str], points: int) -> dict
 def thin(values: np.ndarray, points: int) -> np.ndarray:
     """Which rows of a long curve to keep: evenly spaced, evenly spaced on a log axis, and every column's extremes.
 
+    >>> import numpy as np
+    >>> from cofed.report.curves import thin
     >>> thin(np.zeros((3, 1)), points=10)
     array([0, 1, 2])
     >>> spike = np.zeros((1000, 1))
@@ -193,6 +198,8 @@ def thin(values: np.ndarray, points: int) -> np.ndarray:
 def compact(values: np.ndarray) -> list[float | int | None]:
     """Numbers as the page holds them: rounded, and None where they are not finite or larger than `LARGEST`.
 
+    >>> import numpy as np
+    >>> from cofed.report.curves import compact
     >>> compact(np.array([0.123456789, np.nan, 1e-20])), compact(np.array([1.0, 100.0]))
     ([0.123457, None, 1e-20], [1, 100])
     """

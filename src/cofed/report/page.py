@@ -59,8 +59,9 @@ def write_report(folders: Sequence[str | Path], out: str | Path = "report.html")
     Examples
     --------
     >>> import tempfile
+    >>> import cofed
     >>> empty = tempfile.mkdtemp()
-    >>> write_report([empty])  # doctest: +ELLIPSIS
+    >>> cofed.report.write_report([empty])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ValueError: there is no run in or below ...: a run is a folder with config.json and numbers.parquet
     """

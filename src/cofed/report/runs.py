@@ -47,6 +47,8 @@ def find_runs(folders: Iterable[str | Path]) -> list[Path]:
     """The folders that hold runs, at or below the given ones, each once and sorted by path.
 
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cofed.report.runs import CONFIG, NUMBERS, find_runs
     >>> folder = Path(tempfile.mkdtemp()) / "first"
     >>> folder.mkdir()
     >>> for name in (CONFIG, NUMBERS):
@@ -106,6 +108,8 @@ def check_numbers(table: Frame) -> Frame:
 
     Every number becomes a float, NaN where it is not finite; `megabytes` is added: what was sent so far, both ways.
 
+    >>> import pandas as pd
+    >>> from cofed.report.runs import check_numbers
     >>> table = pd.DataFrame({"algorithm": ["FedAvg"], "round": [1], "loss": [float("inf")], "bytes_up": [2_000_000]})
     >>> check_numbers(table).iloc[0].to_dict()
     {'algorithm': 'FedAvg', 'round': 1.0, 'loss': nan, 'bytes_up': 2000000.0, 'panel': '', 'seed': 0, 'megabytes': 2.0}
@@ -138,6 +142,7 @@ def check_numbers(table: Frame) -> Frame:
 def check_claims(claims: object) -> list[dict[str, Any]]:
     """The claims in the form that the page needs.
 
+    >>> from cofed.report.runs import check_claims
     >>> check_claims([{"claim": "It is sparse.", "holds": True}])[0]["measured"]
     ''
     >>> check_claims([{"claim": "It is fast.", "holds": None, "verdict": "undecided"}])[0]["verdict"]

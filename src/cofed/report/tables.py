@@ -54,6 +54,7 @@ def over_seeds(values: Series) -> Any:
     """The value of a single seed, or the mean, lowest and highest of several.
 
     >>> import pandas as pd
+    >>> from cofed.report.tables import over_seeds
     >>> over_seeds(pd.Series([1.0])), over_seeds(pd.Series([1.0, 4.0])), over_seeds(pd.Series([float("nan")]))
     (1, [2.5, 1.0, 4.0], None)
     """
@@ -87,6 +88,8 @@ def tuning(run: ReportedRun) -> Table | None:
 def plain(value: object) -> Any:
     """A value as a cell of a table: a number, text or None.
 
+    >>> import numpy as np
+    >>> from cofed.report.tables import plain
     >>> plain(0.1), plain([0.1, 1]), plain(None), plain(True), plain(np.float32(0.5)), plain(float("inf"))
     (0.1, '0.1, 1', None, 'yes', 0.5, 'inf')
     """
@@ -106,6 +109,7 @@ def plain(value: object) -> Any:
 def tidy(columns: list[str], rows: list[list[Any]]) -> Table:
     """A table without empty columns, cut after `MOST` rows.
 
+    >>> from cofed.report.tables import tidy
     >>> tidy(["panel", "algorithm"], [["", "FedAvg"], ["", "FedMiD"]])
     {'columns': ['algorithm'], 'rows': [['FedAvg'], ['FedMiD']], 'left_out': 0}
     """

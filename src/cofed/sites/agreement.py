@@ -61,7 +61,8 @@ def agree(
 
     Examples
     --------
-    >>> from cofed.sites import SiteTable
+    >>> import pandas as pd
+    >>> from cofed.sites import SiteTable, agree
     >>> oslo = pd.DataFrame({"age": [61, 52], "sex": ["male", "male"], "ill": [1, 0]})
     >>> rome = pd.DataFrame({"ill": [0, 1], "sex": ["male", "female"], "age": [44, 71.5]})
     >>> infos = {name: SiteTable(frame, name).info() for name, frame in (("Oslo", oslo), ("Rome", rome))}
@@ -234,7 +235,8 @@ def missing_values(infos: Mapping[str, TableInfo]) -> Frame:
 
     Examples
     --------
-    >>> from cofed.sites import SiteTable
+    >>> import pandas as pd
+    >>> from cofed.sites import SiteTable, missing_values
     >>> table = SiteTable(pd.DataFrame({"age": [61, None], "ill": [0, 1]}), "Oslo")
     >>> missing_values({"Oslo": table.info()})["Oslo"].to_dict()
     {'age': 1, 'ill': 0}

@@ -153,6 +153,7 @@ class Column:
 def is_free(levels: int, values: int) -> bool:
     """Whether text with so many different values is free text, such as names or notes, and no factor.
 
+    >>> from cofed.sites.columns import is_free
     >>> is_free(3, 5), is_free(12, 20), is_free(12, 200), is_free(51, 10_000)
     (False, True, False, True)
     """
@@ -167,6 +168,7 @@ def as_number(value: int | float) -> int | float:
 def level_text(level: Label) -> str:
     """A level as text, the same however it was stored.
 
+    >>> from cofed.sites.columns import level_text
     >>> level_text(1), level_text(1.0), level_text(True), level_text(0.5), level_text(" male ")
     ('1', '1', '1', '0.5', 'male')
     """
@@ -190,6 +192,8 @@ def read_column(values: Series, markers: Iterable[Label] = ()) -> Column:
 
     Examples
     --------
+    >>> import pandas as pd
+    >>> from cofed.sites.columns import read_column
     >>> read_column(pd.Series(["1.5", ".", "2"]), ["."]).values.tolist()
     [1.5, nan, 2.0]
     >>> read_column(pd.Series([True, None])).kind, read_column(pd.Series(["2024-05-01"])).kind
@@ -231,6 +235,7 @@ def read_objects(values: Series, marks: set[str], factor: bool) -> Column:
 def as_float(value: object) -> float:
     """A number as a float; a whole number of more digits than floats have is infinite.
 
+    >>> from cofed.sites.columns import as_float
     >>> as_float(-(10**400)), as_float(3)
     (-inf, 3.0)
     """

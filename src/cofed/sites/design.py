@@ -43,6 +43,7 @@ class Feature(Agreed):
     def encoded(self) -> tuple[str, ...]:
         """The names of the numbers that it becomes.
 
+        >>> from cofed.sites import Feature
         >>> Feature(name="age").encoded, Feature(name="sex", levels=("female", "male")).encoded
         (('age',), ('sex[male]',))
         """
@@ -71,6 +72,7 @@ class Target(Agreed):
 
     Examples
     --------
+    >>> from cofed.sites import Target
     >>> [one.name for one in Target(name="days", event="dead").columns]
     ['days', 'dead']
     >>> [one.name for one in Target(name="systolic", responses=("diastolic",)).columns]
@@ -142,6 +144,7 @@ class Design(Agreed):
 
     Examples
     --------
+    >>> from cofed.sites import Design, Feature
     >>> design = Design(features=(Feature(name="age"), Feature(name="sex", levels=("female", "male"))))
     >>> design.feature_names
     ('age', 'sex[male]')
@@ -199,6 +202,7 @@ class Design(Agreed):
     def groups(self) -> tuple[str, ...]:
         """For each column of X, the column of the table that it is made from; of several, its own name.
 
+        >>> from cofed.sites import Design, Feature
         >>> Design(features=(Feature(name="ward", levels=("a", "b", "c")), Feature(name="age"))).groups
         ('ward', 'ward', 'age')
         """
@@ -241,6 +245,7 @@ class Design(Agreed):
 
         None leaves it as it is. One column may be both a group and a cluster.
 
+        >>> from cofed.sites import Design, Feature, Target
         >>> design = Design(features=(Feature(name="age"), Feature(name="visits")), target=Target(name="cost"))
         >>> weighted = design.with_columns(weight="visits")
         >>> weighted.feature_names, weighted.weight.name

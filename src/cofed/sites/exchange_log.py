@@ -74,6 +74,8 @@ class ExchangeLog:
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cofed.sites.exchange_log import ExchangeLog
     >>> ExchangeLog(Path(tempfile.mkdtemp()) / "log").entries
     []
     """

@@ -65,6 +65,7 @@ class Exchanges(list[Exchange]):
 
     Examples
     --------
+    >>> from cofed.sites import Exchange, Exchanges
     >>> exchanges = Exchanges()
     >>> exchanges.listeners.append(lambda kind, **details: print(kind, details["what"]))
     >>> exchanges.append(Exchange("look", 1, 10, 20, 0.1))
@@ -89,6 +90,7 @@ class Exchanges(list[Exchange]):
 def totals(exchanges: Iterable[Exchange]) -> tuple[ExchangeTotal, ...]:
     """The exchanges by kind, in the order of the first of each.
 
+    >>> from cofed.sites import Exchange, totals
     >>> totals([Exchange("look", 1, 10, 20, 0.1), Exchange("look", 1, 5, 5, 0.1)])
     (ExchangeTotal(what='look', rounds=2, down=15, up=25),)
     """
@@ -104,6 +106,7 @@ def totals(exchanges: Iterable[Exchange]) -> tuple[ExchangeTotal, ...]:
 def spent(exchanges: Iterable[Exchange | ExchangeTotal]) -> Spent:
     """What exchanges took in all.
 
+    >>> from cofed.sites import Exchange, spent
     >>> spent([Exchange("look", 1, 10, 20, 0.1), Exchange("FedAvg", 3, 5, 5, 0.1)])
     Spent(rounds=4, bytes=40)
     """

@@ -25,6 +25,8 @@ class Folds(eqx.Module):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.sites import Folds
     >>> Folds(3).of_rows("Oslo", np.zeros(7), None).tolist()
     [1, 0, 2, 1, 2, 1, 0]
     >>> Folds(3, left_out=1).of_rows("Oslo", np.zeros(7), None).tolist(), Folds(3, left_out=1).n
@@ -79,6 +81,8 @@ class GroupFolds(Folds):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.sites import GroupFolds
     >>> GroupFolds(2).of_rows("Oslo", np.zeros(6), np.array([0, 0, 0, 1, 2, 2])).tolist()
     [0, 0, 0, 1, 1, 1]
     """
@@ -114,6 +118,8 @@ class SiteFolds(Folds):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.sites import SiteFolds
     >>> SiteFolds.of(("Oslo", "Rome")).of_rows("Rome", np.zeros(2), None).tolist()
     [1, 1]
     """
@@ -138,6 +144,8 @@ class SiteFolds(Folds):
 class GivenFolds(Folds):
     """The rows' own labels are their folds: those of a splitter of scikit-learn, say, of rows in this process.
 
+    >>> import numpy as np
+    >>> from cofed.sites import GivenFolds
     >>> GivenFolds(2).of_rows("Oslo", np.zeros(3), np.array([1, 0, 1])).tolist()
     [1, 0, 1]
     """

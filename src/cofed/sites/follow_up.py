@@ -35,6 +35,8 @@ def survival_labels(owner: str, y: Given[npt.ArrayLike | pd.DataFrame | None]) -
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.sites.follow_up import survival_labels
     >>> survival_labels("y", np.array([(True, 3.5)], dtype=[("dead", bool), ("days", float)])).tolist()
     [[3.5, 1.0]]
     """

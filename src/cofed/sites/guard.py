@@ -119,6 +119,7 @@ class Refusal:
 def rule_in(told: str) -> str:
     """The name of the rule in what a server was told of a refusal; empty where it was none.
 
+    >>> from cofed.sites.guard import Refusal, rule_in
     >>> rule_in(Refusal("site sets", "the sum would tell what rome answered").told)
     'site sets'
     """

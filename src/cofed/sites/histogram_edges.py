@@ -8,6 +8,7 @@ def around(n: int, mean: float, sd: float, bins: int) -> np.ndarray:
 
     They are close to each other near the mean, and further apart away from it.
 
+    >>> from cofed.sites.histogram_edges import around
     >>> edges = around(100, 5.0, 2.0, 128)
     >>> len(edges), bool(edges[0] < 5 - 2 * 10), bool(edges[-1] > 5 + 2 * 10)
     (129, True, True)

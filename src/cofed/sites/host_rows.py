@@ -23,6 +23,8 @@ class SparseRows:
 
     Examples
     --------
+    >>> import scipy
+    >>> from cofed.sites.host_rows import SparseRows
     >>> rows = SparseRows(scipy.sparse.coo_array(([1.0, 2.0, 0.0], ([0, 0, 1], [1, 1, 0])), shape=(2, 3)))
     >>> rows.data.tolist(), rows.indices.tolist(), rows.indptr.tolist()
     ([3.0], [1], [0, 1, 1])

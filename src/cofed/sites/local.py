@@ -80,6 +80,10 @@ class LocalSite:
 
     Examples
     --------
+    >>> import pandas as pd
+    >>> from cofed.sites import SiteTable
+    >>> from cofed.sites.local import LocalSite
+    >>> from cofed.sites.packing import pack, unpack
     >>> table = pd.DataFrame({"age": [61, 52], "ill": ["no", "yes"]})
     >>> site = LocalSite("oslo", lambda: SiteTable(table, "oslo"))
     >>> unpack(site.answer(pack({"kind": "hello"}, {})))[0]["info"]["rows"]
@@ -353,6 +357,7 @@ def too_little_noise(asked: Asked) -> Refusal | None:
 def table_of_arrays(site: str, X: npt.ArrayLike | pd.DataFrame, y: npt.ArrayLike | pd.Series) -> SiteTable:
     """A site's table from features and labels. Columns without names are x0, x1, ..., and the labels' is y.
 
+    >>> from cofed.sites.local import table_of_arrays
     >>> table_of_arrays("oslo", [[1.0, 2.0], [3.0, 4.0]], ["ill", "well"]).frame.columns.tolist()
     ['x0', 'x1', 'y']
     """

@@ -29,6 +29,7 @@ T = TypeVar("T", Array, tuple[Array, Array])
 def padded_size(rows: int) -> int:
     """The rows of a padded table: at most a quarter more than needed, or the power of two below 256.
 
+    >>> from cofed.sites.matrix import padded_size
     >>> padded_size(3), padded_size(100), padded_size(1000), padded_size(1025)
     (32, 128, 1024, 1280)
     """

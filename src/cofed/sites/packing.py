@@ -27,6 +27,8 @@ class Malformed(ValueError):
 def pack(head: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> bytes:
     """The bytes of a head, which JSON can hold, and of arrays.
 
+    >>> import numpy as np
+    >>> from cofed.sites.packing import pack, unpack
     >>> unpack(pack({"a": 1}, {"x": np.array([0.5, 2.0])}))
     ({'a': 1}, {'x': array([0.5, 2. ])})
     """
@@ -46,6 +48,7 @@ def pack(head: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> bytes:
 def unpack(data: bytes) -> tuple[Head, dict[str, np.ndarray]]:
     """The head and the arrays in bytes that `pack` made; anything else is refused.
 
+    >>> from cofed.sites.packing import unpack
     >>> unpack(b"garbage")
     Traceback (most recent call last):
     cofed.sites.packing.Malformed: the message is not one of cofed's

@@ -74,9 +74,10 @@ def question_bytes(
 
     Examples
     --------
-    >>> from cofed import Squared
-    >>> from cofed.sites.queries import sums
-    >>> question = read_question(question_bytes(sums, Message(loss=Squared())))
+    >>> import cofed
+    >>> from cofed.sites.queries import Message, sums
+    >>> from cofed.sites.questions import question_bytes, read_question
+    >>> question = read_question(question_bytes(sums, Message(loss=cofed.Squared())))
     >>> question.query.name, question.message.loss
     ('sums', Squared())
     """

@@ -40,6 +40,8 @@ def read_table(path: str | Path) -> Frame:
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cofed.sites import read_table
     >>> file = Path(tempfile.mkdtemp()) / "oslo.csv"
     >>> _ = file.write_text("age;ill\\n61;yes\\n")
     >>> read_table(file).to_dict("records")

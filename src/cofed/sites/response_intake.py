@@ -35,6 +35,7 @@ def gather_responses(
 def response_labels(owner: str, y: Given[npt.ArrayLike | pd.Series]) -> np.ndarray:
     """Rows of finite numbers, one for each response.
 
+    >>> from cofed.sites.response_intake import response_labels
     >>> response_labels("y", [[1, 2.5], [0, 3]]).tolist()
     [[1.0, 2.5], [0.0, 3.0]]
     """

@@ -43,6 +43,8 @@ class SiteTable:
 
     Examples
     --------
+    >>> import pandas as pd
+    >>> from cofed.sites import Design, Feature, SiteTable, Target
     >>> table = SiteTable(pd.DataFrame({"sex": ["male", "female"], "age": [61, 52], "ill": ["no", "yes"]}), "Oslo")
     >>> [(column.name, column.kind, column.levels) for column in table.info().columns][0]
     ('sex', 'text', ('female', 'male'))

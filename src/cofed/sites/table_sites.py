@@ -116,6 +116,8 @@ def table_sites(
 
     Examples
     --------
+    >>> import pandas as pd
+    >>> from cofed.sites import table_sites
     >>> oslo = pd.DataFrame({"age": [61, None], "sex": ["male", "male"], "cost": [3.0, 1.5]})
     >>> rome = pd.DataFrame({"cost": [2.0, 5.0], "sex": ["male", "female"], "age": [44, 71]})
     >>> sites = table_sites({"Oslo": oslo, "Rome": rome}, "cost", missing="drop")
@@ -168,6 +170,8 @@ def sites_of_frame(
 
     Examples
     --------
+    >>> import pandas as pd
+    >>> from cofed.sites import sites_of_frame
     >>> frame = pd.DataFrame({"site": ["b", "a", "b"], "ward": ["x", "y", "x"], "cost": [1.0, 2.0, 4.0]})
     >>> sites = sites_of_frame(frame, "cost", "site")
     >>> sites.names, sites.feature_names, sites.rows.y.tolist()

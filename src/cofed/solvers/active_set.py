@@ -49,6 +49,8 @@ def minimise(q: ElasticQuadratic, z: Vector) -> Vector:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.solvers.active_set import ElasticQuadratic, minimise
     >>> q = ElasticQuadratic(np.eye(2), np.array([-3.0, 0.5]), np.zeros(2), np.ones(2), np.zeros(2))
     >>> minimise(q, np.zeros(2)).round(9).tolist()
     [2.0, 0.0]

@@ -24,6 +24,7 @@ def mean_hessian(
     """The Hessian of `problem.mean_loss` at w, rows and columns `where` of it.
 
     >>> import cofed, jax, jax.numpy as jnp
+    >>> from cofed.solvers.curvature import mean_hessian
     >>> X, y, share = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.ones(2), jnp.full(2, 0.5)
     >>> problem = cofed.Problem(cofed.Linear(intercept=False))
     >>> w = problem.model.init(jax.random.key(0), X[0], None)
@@ -65,6 +66,8 @@ def of_linear(
 def pack(H: Float[Array, "s s"]) -> Float[Array, " packed"]:
     """The upper triangle of a symmetric matrix, row by row: what goes over the wire.
 
+    >>> import jax.numpy as jnp
+    >>> from cofed.solvers.curvature import pack
     >>> pack(jnp.array([[1.0, 2.0], [2.0, 3.0]])).tolist()
     [1.0, 2.0, 3.0]
     """
@@ -74,6 +77,8 @@ def pack(H: Float[Array, "s s"]) -> Float[Array, " packed"]:
 def unpack(packed: Numbers, size: int) -> Numbers:
     """The symmetric matrix of an upper triangle, in JAX or in NumPy as the triangle is.
 
+    >>> import jax.numpy as jnp
+    >>> from cofed.solvers.curvature import unpack
     >>> unpack(jnp.array([1.0, 2.0, 3.0]), 2).tolist()
     [[1.0, 2.0], [2.0, 3.0]]
     """

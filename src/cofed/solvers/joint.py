@@ -97,6 +97,7 @@ def joint_path(
     Examples
     --------
     >>> import numpy as np, cofed
+    >>> from cofed.solvers.joint import joint_path
     >>> federation = cofed.Federation.from_arrays([(np.eye(2), np.ones(2)), (np.eye(2), np.zeros(2))])
     >>> path = joint_path(cofed.Problem(cofed.Linear(intercept=False)), federation, [0, 0.5, np.inf])
     >>> [path.models(place).coef[0].round(6).tolist() for place in range(3)]

@@ -31,6 +31,8 @@ def damped_newton(
 
     Examples
     --------
+    >>> import jax.numpy as jnp
+    >>> from cofed.solvers.newton import Limits, damped_newton
     >>> limits = Limits(steps=20, halvings=30, tolerance=1e-6, slack=1e-7)
     >>> bowl = lambda x: jnp.sum((x - 2) ** 2)
     >>> theta, settled = damped_newton(bowl, lambda x: (2 - x, -2 * jnp.sum((x - 2) ** 2)), jnp.zeros(2), limits)

@@ -49,6 +49,8 @@ def minimise(H: Matrix, g: Vector, x: Vector, psi: VectorPenalty, most: int = 40
 
     Examples
     --------
+    >>> import jax.numpy as jnp
+    >>> from cofed.solvers.quadratic import VectorPenalty, minimise
     >>> soft = lambda v, step: jnp.sign(v) * jnp.maximum(jnp.abs(v) - step, 0)
     >>> l1 = VectorPenalty(soft, lambda v: jnp.sum(jnp.abs(v)), separable=True)
     >>> minimise(jnp.eye(2), jnp.array([-3.0, -1.5]), jnp.zeros(2), l1).round(9).tolist()

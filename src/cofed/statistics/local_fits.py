@@ -71,6 +71,7 @@ def local_fits(
     Examples
     --------
     >>> import numpy as np, cofed
+    >>> from cofed.statistics.local_fits import local_fits
     >>> rng = np.random.default_rng(0)
     >>> clients = [(X := rng.normal(size=(n, 2)), X @ [1.0, 2.0] + rng.normal(size=n)) for n in (100, 200, 5)]
     >>> fits = local_fits(cofed.Problem(), cofed.Federation.from_arrays(clients, names=["Oslo", "Rome", "Bonn"]))

@@ -63,6 +63,8 @@ def combined(estimate: np.ndarray, se: np.ndarray) -> CombinedEstimate:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.statistics.meta_analysis import combined
     >>> found = combined(np.array([1.0, 2.0, 4.0]), np.array([1.0, 1.0, 1.0]))
     >>> round(found.fixed, 3), round(found.q, 3), round(found.tau2, 3), round(found.tau2_reml, 3)
     (2.333, 4.667, 1.333, 1.333)

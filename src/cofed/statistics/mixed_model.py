@@ -165,6 +165,8 @@ def fit_mixed_model(sites: SiteProducts, reml: bool) -> MixedFit:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.statistics.mixed_model import SiteProducts, fit_mixed_model
     >>> y = [np.array([1.0, 2.0, 3.0]), np.array([5.0, 6.0, 7.0])]
     >>> products = np.array([[[3.0, one.sum()], [one.sum(), one @ one]] for one in y])
     >>> found = fit_mixed_model(SiteProducts(np.array([3, 3]), products, np.array([0])), True)

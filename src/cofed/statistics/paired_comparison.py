@@ -14,6 +14,8 @@ class PairedComparison:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.statistics.paired_comparison import compare
     >>> first, second = [np.array([1.0, 3.0]), np.array([2.0])], [np.array([1.0, 1.0]), np.array([2.0])]
     >>> both = compare(["a", "b"], first, second, weights=[1, 1])
     >>> both.difference, both.table["difference"].tolist()

@@ -44,6 +44,8 @@ class KaplanMeier:
     def quantile(self, share: float = 0.5) -> tuple[float, float, float]:
         """The first time at which so many have had an event, with limits; NaN where it is not reached.
 
+        >>> import numpy as np
+        >>> from cofed.statistics.survival import kaplan_meier
         >>> kaplan_meier(np.arange(4.0), np.array([0, 1, 1, 1]), np.zeros(4), np.array([3, 0, 0, 0])).quantile()[0]
         2.0
         """
@@ -74,6 +76,8 @@ def kaplan_meier(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.statistics.survival import kaplan_meier
     >>> kaplan_meier(np.array([1.0, 2.0]), np.array([1, 1]), np.array([0, 0]), np.array([4, 0])).survival.tolist()
     [0.75, 0.5]
     """
@@ -137,6 +141,8 @@ def log_rank_test(observed: np.ndarray, expected: np.ndarray, covariance: np.nda
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.statistics.survival import log_rank_test
     >>> test = log_rank_test(np.array([6.0, 4.0]), np.array([4.0, 6.0]), np.array([[2.0, -2.0], [-2.0, 2.0]]))
     >>> test.statistic, test.freedom
     (2.0, 1)
@@ -155,6 +161,8 @@ def log_rank_test(observed: np.ndarray, expected: np.ndarray, covariance: np.nda
 def log_rank_sums(events: np.ndarray, at_risk: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Observed and expected events and their covariance, from rows with events and at risk: G groups by k times.
 
+    >>> import numpy as np
+    >>> from cofed.statistics.survival import log_rank_sums
     >>> [part.tolist() for part in log_rank_sums(np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]]))]
     [[1.0, 0.0], [0.5, 0.5], [[0.25, -0.25], [-0.25, 0.25]]]
     """
@@ -183,6 +191,8 @@ class BaselineHazard:
     def at(self, times: np.ndarray) -> np.ndarray:
         """The cumulative hazard at any times: 0 before the first event.
 
+        >>> import numpy as np
+        >>> from cofed.statistics.survival import BaselineHazard
         >>> BaselineHazard(np.array([1.0, 3.0]), np.array([0.5, 0.75])).at(np.array([0.0, 1.0, 2.0, 9.0])).tolist()
         [0.0, 0.5, 0.5, 0.75]
         """
@@ -208,6 +218,8 @@ def baseline_hazard(y: np.ndarray, risk: np.ndarray, efron: bool = True) -> Base
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.statistics.survival import baseline_hazard
     >>> y = np.array([[1.0, 1], [2.0, 0], [3.0, 1]])
     >>> baseline_hazard(y, np.zeros(3)).cumulative.round(3).tolist()
     [0.333, 1.333]

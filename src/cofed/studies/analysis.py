@@ -78,6 +78,7 @@ class Analysis(StudyPart):
 
     Examples
     --------
+    >>> from cofed.studies import Analysis
     >>> Analysis(name="main", family="binomial", target="ill").penalty
     'l1'
     """

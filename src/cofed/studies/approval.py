@@ -30,7 +30,7 @@ def approve(keep: str | Path, study: Study) -> Path:
     Examples
     --------
     >>> import tempfile
-    >>> from cofed.studies import Study, Variable
+    >>> from cofed.studies import Study, Variable, approve, approved
     >>> number = Variable(kind="number")
     >>> keep, study = tempfile.mkdtemp(), Study(study={"name": "demo"}, variables={"a": number, "b": number})
     >>> _ = approve(keep, study)

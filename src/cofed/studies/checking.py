@@ -26,7 +26,8 @@ class TableCheck:
     Examples
     --------
     >>> import pandas as pd
-    >>> from cofed.studies import Study, Variable
+    >>> from cofed.sites import SiteTable
+    >>> from cofed.studies import Study, Variable, check
     >>> variables = {"age": Variable(kind="number", range=[0, 110]), "ill": Variable(kind="binary")}
     >>> table = SiteTable(pd.DataFrame({"age": [50, 999], "ill": [0, 1]}), "Oslo")
     >>> check(Study(study={"name": "demo"}, variables=variables), table).findings

@@ -41,6 +41,9 @@ class StudyConsent(Consent):
 
     Examples
     --------
+    >>> from pathlib import Path
+    >>> from cofed.sites import Design
+    >>> from cofed.studies import StudyConsent
     >>> StudyConsent(Path("no-such-folder")).refuses(Design(features=())) is None
     True
     """

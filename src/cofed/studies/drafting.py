@@ -30,6 +30,7 @@ class Draft:
     --------
     >>> import pandas as pd
     >>> from cofed.sites import SiteTable
+    >>> from cofed.studies import draft
     >>> frame = pd.DataFrame({"born": ["1963-01-31", "1971-12-01"], "age": [61.5, 53], "country": "Norway"})
     >>> found = draft({"Oslo": SiteTable(frame, "Oslo").info()})
     >>> list(found.study.variables), found.left_out
@@ -115,6 +116,8 @@ def draft_of_times(design: Design, sites: Iterable[str]) -> Study:
 
     Examples
     --------
+    >>> from cofed.sites import Design, Target
+    >>> from cofed.studies import draft_of_times
     >>> times = Target(name="days", event="dead")
     >>> study = draft_of_times(Design(features=(), target=times), ["Oslo", "Rome"])
     >>> list(study.variables), study.design("main").target == times

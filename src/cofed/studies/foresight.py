@@ -42,7 +42,9 @@ def check_rules(study: Study, table: SiteTable, policy: Policy) -> TableCheck:
     Examples
     --------
     >>> import pandas as pd
-    >>> from cofed.studies import Variable
+    >>> from cofed.sites import SiteTable
+    >>> from cofed.sites.policy import Policy
+    >>> from cofed.studies import Study, Variable, check_rules
     >>> table = SiteTable(pd.DataFrame({"age": [50.5, 61.0, 70.2]}), "Oslo")
     >>> study = Study(study={"name": "demo"}, variables={"age": Variable(kind="number")})
     >>> check_rules(study, table, Policy()).findings
@@ -87,6 +89,8 @@ def check_sites(study: Study, others: Iterable[Study], policy: Policy) -> tuple[
 
     Examples
     --------
+    >>> from cofed.sites.policy import Policy
+    >>> from cofed.studies import Study, check_sites
     >>> def of(names):
     ...     age = {"age": {"kind": "number"}}
     ...     return Study(study={"name": names}, variables=age, sites=[{"name": name} for name in names])

@@ -35,6 +35,7 @@ class StudySite(StudyPart):
 
     Examples
     --------
+    >>> from cofed.studies.schema import StudySite
     >>> StudySite(name="oslo").releasable
     False
     """
@@ -67,6 +68,7 @@ class Study(StudyPart):
 
     Examples
     --------
+    >>> from cofed.studies import Analysis, Study, Variable
     >>> age, ill = Variable(kind="number"), Variable(kind="binary")
     >>> one = Analysis(name="main", family="binomial", target="ill")
     >>> study = Study(study={"name": "demo"}, variables={"age": age, "ill": ill}, analyses=[one])
@@ -200,6 +202,7 @@ def load(path: str | Path) -> Study:
 
     Examples
     --------
+    >>> from cofed.studies import load
     >>> load("no-such.toml")
     Traceback (most recent call last):
     cofed.studies.schema.StudyError: there is no file no-such.toml; `cofed study init TABLE` drafts one

@@ -39,6 +39,7 @@ class Variable(StudyPart):
 
     Examples
     --------
+    >>> from cofed.studies import Variable
     >>> Variable(kind="factor", levels=["female", "male"]).levels
     ('female', 'male')
     """

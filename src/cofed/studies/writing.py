@@ -58,7 +58,7 @@ def to_toml(study: Study, notes: Mapping[str, str] | None = None) -> str:
 
     Examples
     --------
-    >>> from cofed.studies import Study, Variable
+    >>> from cofed.studies import Study, Variable, to_toml
     >>> age, cost = Variable(kind="number", unit="years"), Variable(kind="number")
     >>> text = to_toml(Study(study={"name": "demo"}, variables={"age": age, "total cost": cost}))
     >>> print(text[text.index("[variables.age]"):].strip())
@@ -111,6 +111,7 @@ def entries(header: str, values: Mapping[str, object]) -> str:
 def value_text(value: object) -> str:
     """A value in TOML; JSON's texts, numbers and truth values are TOML's.
 
+    >>> from cofed.studies.writing import value_text
     >>> value_text(("a", 1, 0.5, True)), value_text('say "yes"'), value_text({"age": 0.0})
     ('["a", 1, 0.5, true]', '"say \\\\"yes\\\\""', '{ age = 0.0 }')
     """

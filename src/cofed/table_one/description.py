@@ -129,6 +129,7 @@ def describe(
 
     Examples
     --------
+    >>> import pandas as pd
     >>> import cofed
     >>> frame = pd.DataFrame({"site": ["a", "a", "b"], "age": [50, 61, 72], "sex": ["f", "m", "f"]})
     >>> found = cofed.describe(frame, client="site")

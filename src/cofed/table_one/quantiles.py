@@ -36,6 +36,7 @@ class Quantile:
 def coarse_edges(column: NumberColumn) -> np.ndarray:
     """Edges that hold all values between them.
 
+    >>> from cofed.table_one.quantiles import NumberColumn, coarse_edges
     >>> len(coarse_edges(NumberColumn(0, 100, 5.0, 2.0, False)))
     129
     """
@@ -45,6 +46,8 @@ def coarse_edges(column: NumberColumn) -> np.ndarray:
 def bin_of(counts: np.ndarray, share: float) -> int:
     """The bin in which the smallest value lies that at least this share of all values does not exceed.
 
+    >>> import numpy as np
+    >>> from cofed.table_one.quantiles import bin_of
     >>> bin_of(np.array([0.0, 2.0, 2.0, 0.0]), 0.5), bin_of(np.array([0.0, 2.0, 2.0, 0.0]), 0.51)
     (1, 2)
     """

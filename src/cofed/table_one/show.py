@@ -16,6 +16,8 @@ MISSING = "-"
 def number(value: float, sd: float) -> str:
     """A number with the digits that its spread warrants.
 
+    >>> import numpy as np
+    >>> from cofed.table_one.show import number
     >>> number(61.2345, 10.0), number(0.0012345, 0.0002), number(1234567.0, 5000.0), number(np.nan, 1.0)
     ('61.2', '0.001234', '1234567', '-')
     """
@@ -43,6 +45,7 @@ def lines(variable: DescribedVariable, own: Described | None) -> list[str]:
 def share(count: int, n: int) -> str:
     """A count and its share, in per cent as the label of the line says.
 
+    >>> from cofed.table_one.show import share
     >>> share(3, 8), share(0, 0)
     ('3 (37.5)', '-')
     """

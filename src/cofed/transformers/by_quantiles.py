@@ -49,6 +49,8 @@ class FederatedKBinsDiscretizer(LearnsQuantiles, KBinsDiscretizer):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.transformers import FederatedKBinsDiscretizer
     >>> X, sites = np.arange(12.0).reshape(-1, 1), ["a", "b", "b"] * 4
     >>> bins = FederatedKBinsDiscretizer(3, encode="ordinal").fit(X, clients=sites)
     >>> bins.bin_edges_[0].tolist(), bins.transform([[2.0], [9.0]]).ravel().tolist()
@@ -165,6 +167,8 @@ class FederatedQuantileTransformer(LearnsQuantiles, QuantileTransformer):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.transformers import FederatedQuantileTransformer
     >>> X, sites = np.arange(11.0).reshape(-1, 1) ** 2, ["a"] * 4 + ["b"] * 7
     >>> ranks = FederatedQuantileTransformer(n_quantiles=11).fit(X, clients=sites)
     >>> ranks.transform([[0.0], [25.0], [100.0]]).ravel().round(6).tolist()
@@ -266,6 +270,8 @@ class FederatedSplineTransformer(LearnsQuantiles, SplineTransformer):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.transformers import FederatedSplineTransformer
     >>> X, sites = np.linspace(0, 10, 41).reshape(-1, 1), np.arange(41) % 3
     >>> splines = FederatedSplineTransformer(n_knots=3).fit(X, clients=sites)
     >>> (splines.knots_.ravel().round(3) + 0.0).tolist(), splines.transform(X).shape

@@ -75,6 +75,8 @@ class FederatedFormula(TransformerMixin, BaseEstimator):
 
     Examples
     --------
+    >>> import pandas as pd
+    >>> from cofed.transformers import FederatedFormula
     >>> X = pd.DataFrame({"age": [40.0, 50.0, 60.0], "sex": ["f", "m", "m"], "site": ["a", "a", "b"]})
     >>> formula = FederatedFormula("age * sex").fit(X, clients="site")
     >>> formula.get_feature_names_out().tolist(), formula.transform(X)[1].tolist()

@@ -46,6 +46,7 @@ class FederatedSimpleImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimat
     Examples
     --------
     >>> import pandas as pd
+    >>> from cofed.transformers import FederatedSimpleImputer
     >>> X = pd.DataFrame({"age": [40.0, None, 70.0], "site": ["Oslo", "Oslo", "Rome"]})
     >>> imputer = FederatedSimpleImputer().fit(X, clients="site")
     >>> imputer.statistics_.tolist(), imputer.n_missing_.tolist()

@@ -49,6 +49,7 @@ class FederatedOneHotEncoder(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> import pandas as pd
+    >>> from cofed.transformers import FederatedOneHotEncoder
     >>> X = pd.DataFrame({"ward": ["A", "B", "A", "C"], "site": ["Oslo", "Oslo", "Rome", "Rome"]})
     >>> encoder = FederatedOneHotEncoder().fit(X, clients="site")
     >>> encoder.get_feature_names_out().tolist(), encoder.counts_[0].tolist()

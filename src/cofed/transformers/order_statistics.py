@@ -59,6 +59,7 @@ class Wanted:
 def linear_quantile(n: int, share: float) -> Wanted:
     """NumPy's default.
 
+    >>> from cofed.transformers.order_statistics import linear_quantile
     >>> linear_quantile(5, 0.5), linear_quantile(4, 0.5)
     (Wanted(low=3, high=3, share=0.0), Wanted(low=2, high=3, share=0.5))
     """
@@ -70,6 +71,7 @@ def linear_quantile(n: int, share: float) -> Wanted:
 def averaged_quantile(n: int, share: float) -> Wanted:
     """NumPy's `averaged_inverted_cdf`.
 
+    >>> from cofed.transformers.order_statistics import averaged_quantile
     >>> averaged_quantile(5, 0.5), averaged_quantile(4, 0.5)
     (Wanted(low=3, high=3, share=0.0), Wanted(low=2, high=3, share=0.5))
     """
@@ -176,7 +178,9 @@ def quantiles(sites: AbstractSites, columns: ColumnSpread, wanted: Sequence[Want
 def between(low: np.ndarray, high: np.ndarray, share: float) -> np.ndarray:
     """A number between two, reckoned from the nearer one, so that rounding leaves it between them.
 
-    >>> float(between(np.array(0.123456), np.array(0.123456), 0.7))
-    0.123456
+    >>> import numpy as np
+    >>> from cofed.transformers.order_statistics import between
+    >>> between(np.array([0.123456]), np.array([0.123456]), 0.7).tolist()
+    [0.123456]
     """
     return low + share * (high - low) if share < 0.5 else high - (1 - share) * (high - low)

@@ -60,6 +60,8 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.transformers import FederatedPCA
     >>> X, sites = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [3.0, 3.1]]), ["a", "b", "b", "a"]
     >>> pca = FederatedPCA(n_components=1).fit(X, clients=sites)
     >>> pca.transform(X).shape, pca.n_rounds_, bool(pca.explained_variance_ratio_[0] > 0.999)

@@ -36,6 +36,7 @@ class FederatedPolynomialFeatures(PolynomialFeatures):
     Examples
     --------
     >>> import pandas as pd
+    >>> from cofed.transformers import FederatedPolynomialFeatures
     >>> X = pd.DataFrame({"age": [1.0, 2.0], "dose": [3.0, 4.0], "site": ["a", "b"]})
     >>> powers = FederatedPolynomialFeatures().fit(X, clients="site")
     >>> powers.get_feature_names_out().tolist()

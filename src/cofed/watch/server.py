@@ -49,7 +49,9 @@ class WatchPage:
 
     Examples
     --------
+    >>> from pathlib import Path
     >>> import tempfile, urllib.request
+    >>> from cofed.watch.server import WatchPage
     >>> file = Path(tempfile.mkdtemp()) / "progress.jsonl"
     >>> _ = file.write_text('{"kind": "end"}\\n')
     >>> with WatchPage(file) as page:

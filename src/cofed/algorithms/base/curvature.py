@@ -27,6 +27,7 @@ class LossCurvature(NamedTuple):
 
     Examples
     --------
+    >>> from cofed.algorithms.base.curvature import LossCurvature
     >>> curvature = LossCurvature(L=2.0, largest=4.0, mu=0.5, difference=1.0, local_steps=10)
     >>> curvature.drift_free_lr, curvature.steeper().drift_free_lr
     (0.1, 0.05)

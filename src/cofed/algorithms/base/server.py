@@ -13,7 +13,7 @@ class AbstractServerAlgorithm(AbstractAlgorithm):
     """An algorithm with a server. `up` is what ONE client sends; `aggregate` sees only its weighted mean.
 
     An algorithm of your own derives from this class, gives the six abstract methods, and says in `needs` which traits
-    of the regularizer it relies on (see `docs/adding-an-algorithm.md`).
+    of the regularizer it relies on (see the page "adding-an-algorithm").
 
     Examples
     --------

@@ -30,6 +30,8 @@ class Independence:
 def independence(products: np.ndarray, order: np.ndarray) -> Independence:
     """Cholesky's factorisation of the columns' products, in this order, without what depends on what came before.
 
+    >>> import numpy as np
+    >>> from cofed.estimators.inference.independence import independence
     >>> X = np.array([[1.0, 2.0, 0.0], [1.0, 2.0, 1.0], [2.0, 4.0, 3.0]])
     >>> found = independence(X.T @ X, np.arange(3))
     >>> found.kept.tolist(), found.dependent

@@ -59,6 +59,7 @@ class AuditEvent(BaseModel):
 
     Examples
     --------
+    >>> from cofed.sites.audit import AuditEvent
     >>> event = AuditEvent(event="answer", query="look", version=1, size=4096, is_masked=True, decision="allowed")
     >>> event.query, event.size
     ('look', 4096)

@@ -53,6 +53,8 @@ class AuditLog:
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cofed.sites.audit import AuditEvent, AuditLog
     >>> path = Path(tempfile.mkdtemp()) / "audit.jsonl"
     >>> own = AuditLog(path, "oslo")
     >>> head = own.add(AuditEvent(event="answer", query="look", version=1, size=4096, is_masked=True))

@@ -142,6 +142,7 @@ def bytes_of(lines: Sequence[AuditLine]) -> str:
 def counted(many: int, word: str) -> str:
     """A number of things.
 
+    >>> from cofed.sites.audit.summary import counted
     >>> counted(1, "line"), counted(1200, "line")
     ('1 line', '1,200 lines')
     """
@@ -151,6 +152,7 @@ def counted(many: int, word: str) -> str:
 def minute(time: str) -> str:
     """A time of a line, to the minute.
 
+    >>> from cofed.sites.audit.summary import minute
     >>> minute("2026-11-17T14:32:22.123456Z")
     '2026-11-17 14:32'
     """
@@ -165,6 +167,7 @@ def printable(text: str) -> str:
 def span(sites: tuple[int, ...]) -> str:
     """Over how many sites sums were.
 
+    >>> from cofed.sites.audit.summary import span
     >>> span((3, 3)), span((3, 5)), span(())
     ('3', '3 to 5', '-')
     """

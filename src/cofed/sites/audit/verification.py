@@ -104,7 +104,8 @@ def verify(path: Path, public_key: str | None = None, others: Sequence[Path] = (
     Examples
     --------
     >>> import tempfile
-    >>> from cofed.sites.audit import AuditEvent, AuditLog
+    >>> from pathlib import Path
+    >>> from cofed.sites.audit import AuditEvent, AuditLog, verify
     >>> path = Path(tempfile.mkdtemp()) / "audit.jsonl"
     >>> for size in (100, 200):
     ...     head = AuditLog(path, "oslo").add(AuditEvent(event="answer", query="look", size=size))

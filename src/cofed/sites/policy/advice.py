@@ -32,6 +32,8 @@ ADVICE = {
 def advice(refused: SiteRefused) -> str:
     """What can be done about a refusal, in sentences.
 
+    >>> from cofed.sites import SiteRefused
+    >>> from cofed.sites.policy import advice
     >>> advice(SiteRefused("rome does not answer", "rome", "folds"))
     "What can be done: ask for fewer folds. What the rule allows is in rome's own log; only its policy can change it."
     """

@@ -24,6 +24,8 @@ def split(labels: np.ndarray, part: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.sites.policy.atoms import split
     >>> labels, sizes = split(np.zeros(5, int), np.array([1, 1, 1, 1, 0]))
     >>> labels.tolist(), sizes.tolist()
     ([1, 1, 1, 1, 0], [4])

@@ -38,8 +38,9 @@ class PolicyGuard(AbstractGuard):
 
     Examples
     --------
+    >>> from cofed.sites.policy import Policy, PolicyGuard
     >>> guard = PolicyGuard(Policy(), None, "oslo")
-    >>> guard.refuses_round(AskedRound("FedAvg", "5f0c", rows=60, over=None)).rule
+    >>> guard.refuses_hello(is_pinned=False).rule
     'masked'
     """
 

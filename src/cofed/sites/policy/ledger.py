@@ -194,6 +194,8 @@ class Ledger:
 def row_marks(frame: Frame, secret: bytes) -> np.ndarray:
     """Keyed hashes of rows: the same for the same content, and different for rows of the same content.
 
+    >>> import pandas as pd
+    >>> from cofed.sites.policy.ledger import row_marks
     >>> marks = row_marks(pd.DataFrame({"age": [61, 52, 61]}), b"secret")
     >>> marks.shape, len({one.tobytes() for one in marks})
     ((3, 16), 3)

@@ -26,6 +26,7 @@ class Atom(NamedTuple):
 def rank(vectors: Sequence[Sequence[int]]) -> int:
     """The rank of a matrix of zeros and ones with at most `MOST_SETS` rows, exactly.
 
+    >>> from cofed.sites.policy.rosters import rank
     >>> rank([[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]])
     2
     """
@@ -75,6 +76,7 @@ def told_apart(sets: Sequence[Set[str]], least: int, released: Set[str] = frozen
 
     Examples
     --------
+    >>> from cofed.sites.policy.rosters import told_apart
     >>> told_apart([set("abcd"), set("abc")], least=3), told_apart([set("abcd"), set("abc")], 3, released={"d"})
     (frozenset({'d'}), frozenset())
     >>> told_apart([set("abcde"), set("afghi")], least=3)  # one site in common: nothing but sums over five, or eight

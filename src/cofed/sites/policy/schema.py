@@ -138,6 +138,7 @@ class Policy(PolicyPart):
 
     Examples
     --------
+    >>> from cofed.sites.policy import Policy
     >>> Policy().rows.atom, Policy().sums.masked
     (3, 'pinned')
     >>> Policy(rows={"atom": 10}).rows.atom
@@ -195,6 +196,7 @@ def algorithm_names() -> list[str]:
 def is_algorithm(name: str) -> bool:
     """Whether a policy may name an algorithm so: one of cofed's, anybody's own with its module, or all.
 
+    >>> from cofed.sites.policy.schema import is_algorithm
     >>> is_algorithm("FedAvg"), is_algorithm("FedAvgg"), is_algorithm("clinic.methods.FedAvgg"), is_algorithm("*")
     (True, False, True, True)
     """
@@ -237,6 +239,7 @@ def load_policy(path: str | Path) -> Policy:
 
     Examples
     --------
+    >>> from cofed.sites.policy import load_policy
     >>> load_policy("no-such.toml")
     Traceback (most recent call last):
     cofed.sites.policy.schema.PolicyError: there is no file no-such.toml
@@ -269,6 +272,7 @@ def default_policy_toml() -> str:
 
     Examples
     --------
+    >>> from cofed.sites.policy import default_policy_toml
     >>> for line in default_policy_toml().splitlines()[2:5]:
     ...     print(line)
     [rows]

@@ -151,6 +151,7 @@ def by_fold(table: Table, count: int) -> jax.Array:
 def few_sizes(size: int) -> int:
     """The next of a few sizes, since each is compiled apart: 1, 4, 16, 64, 256, then multiples of 320.
 
+    >>> from cofed.sites.queries.base import few_sizes
     >>> [few_sizes(n) for n in (0, 1, 5, 90, 257, 601)]
     [0, 1, 16, 256, 320, 640]
     """
@@ -160,6 +161,7 @@ def few_sizes(size: int) -> int:
 def room(size: int) -> int:
     """Up to a third more: 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, ...
 
+    >>> from cofed.sites.queries.base import room
     >>> [room(n) for n in (0, 1, 5, 7, 9, 100, 129)]
     [0, 1, 6, 8, 12, 128, 192]
     """

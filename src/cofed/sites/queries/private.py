@@ -126,6 +126,8 @@ class PrivateMomentsQuery(AbstractPrivateQuery[PrivateMomentsMessage]):
 def moments_of(packed: np.ndarray, n_features: int) -> np.ndarray:
     """The matrix of second moments of z = (x, y, 1) that an answer, or a sum of some, is packed from.
 
+    >>> import numpy as np
+    >>> from cofed.sites.queries.private import moments_of
     >>> moments_of(np.array([1.0, np.sqrt(2) * 2, 0.0, 4.0, 0.0, 5.0]), 1).round(9).tolist()
     [[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [0.0, 0.0, 5.0]]
     """

@@ -28,6 +28,7 @@ class Invitation:
 
     Examples
     --------
+    >>> from cofed.sites.secure.invitation import PLAIN, Invitation
     >>> Invitation.masked().is_masked, PLAIN.is_masked
     (True, False)
     """

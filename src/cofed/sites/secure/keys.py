@@ -31,6 +31,7 @@ class SiteKeys:
 
     Examples
     --------
+    >>> from cofed.sites.secure.keys import SiteKeys, is_signed
     >>> keys = SiteKeys.new()
     >>> is_signed(keys.public, b"words", keys.sign(b"words")), is_signed(keys.public, b"other", keys.sign(b"words"))
     (True, False)
@@ -128,6 +129,7 @@ def is_signed(public: str, words: bytes, signature: object) -> bool:
 def joined(*parts: bytes) -> bytes:
     """Parts one after another, each behind its length, so that no other parts give the same bytes.
 
+    >>> from cofed.sites.secure.keys import joined
     >>> joined(b"ab", b"c") == joined(b"a", b"bc")
     False
     """
@@ -137,6 +139,7 @@ def joined(*parts: bytes) -> bytes:
 def fingerprint(public: str) -> str:
     """A key in a form that people can read to each other.
 
+    >>> from cofed.sites.secure.keys import fingerprint
     >>> fingerprint("00" * 32)
     '6668 7aad f862 bd77 6c8f c18b 8e9f 8e20'
     """

@@ -40,6 +40,7 @@ def neighbours(site: str, sites: Sequence[str], study: str) -> list[str]:
 
     Examples
     --------
+    >>> from cofed.sites.secure.masks import neighbours
     >>> neighbours("b", ["a", "b", "c"], "")
     ['a', 'c']
     >>> many = [f"site {i}" for i in range(100)]
@@ -119,6 +120,8 @@ def carried(halves: np.ndarray) -> np.ndarray:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.sites.secure.masks import carried
     >>> carried(np.array([[[-1, 0]], [[1, 0]]])).T.tolist() == [[2**64 - 1, 0]]
     True
     """

@@ -31,6 +31,8 @@ class WideFormat:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from cofed.sites.secure.wide import SCALED, add
     >>> total = add(SCALED.encode(np.array([0.5, -3.0])), SCALED.encode(np.array([1.0, 1.0])))
     >>> SCALED.decode(total).tolist()
     [1.5, -2.0]

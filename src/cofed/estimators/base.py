@@ -15,7 +15,7 @@ from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators import fitted_state
 from cofed.estimators.checks import named_refusals
 from cofed.estimators.feature_options import FeatureOptions
-from cofed.estimators.parameters import check_parameters, refuse_unknown_privacy
+from cofed.estimators.parameters import check_parameters, refuse_unknown_options
 from cofed.estimators.progress import SETTLED, CertifiedFit, Solve, Solved
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.site_effects import intercepts_of_rows, site_effects
@@ -79,8 +79,8 @@ class FederatedLinearModel(SparseTaker):
     _classifies: ClassVar[bool] = False
 
     def __new__(cls: type[Model], *args: object, **given: object) -> Model:
-        """Say of `privacy=`, which others have, why this estimator does not."""
-        refuse_unknown_privacy(cls, given)
+        """Say of parameters that others have why this estimator does not."""
+        refuse_unknown_options(cls, given)
         return object.__new__(cls)
 
     def fit(

@@ -224,10 +224,9 @@ class FitPlan:
         """Refuse factors and limits that mean nothing, or that a penalty does not have."""
         for name, values in self.per_feature.items():
             option = f"--{name.replace('_', '-')}"
-            if self.penalty == "group":
-                raise ValueError(f"{option} is not for --penalty group")
-            if self.family == "mgaussian" and name != "penalty_factor":
-                raise ValueError(f"{option} is not for mgaussian")
+            if name != "penalty_factor" and (self.penalty == "group" or self.family == "mgaussian"):
+                norm = "mgaussian" if self.family == "mgaussian" else "--penalty group"
+                raise ValueError(f"{option} is not for {norm}: coefficients in one norm have no limits of their own")
             if self.privacy is not None:
                 raise ValueError(f"--epsilon goes without {option}")
             for column, value in values.items():

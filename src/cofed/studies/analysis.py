@@ -200,10 +200,9 @@ class Analysis(StudyPart):
         """Why factors and limits do not fit the features."""
         used = self.features or tuple(name for name in variables if name not in {*self.roles.values(), *self.responses})
         for key, values in (("penalty_factor", self.penalty_factor), ("low", self.low), ("high", self.high)):
-            if values and self.penalty == "group":
-                yield (key,), "it is not for the penalty group"
-            if values and key != "penalty_factor" and self.family == "mgaussian":
-                yield (key,), "it is not for mgaussian"
+            if values and key != "penalty_factor" and (self.penalty == "group" or self.family == "mgaussian"):
+                norm = "mgaussian" if self.family == "mgaussian" else "the penalty group"
+                yield (key,), f"it is not for {norm}: coefficients in one norm have no limits of their own"
             for name in values:
                 if name not in used:
                     yield (key,), f"{name!r} is no feature{did_you_mean(name, list(used))}"

@@ -94,7 +94,7 @@ class MemorySites(AbstractSites):
         if reason is not None:
             raise QuestionRefused(reason)
         answers = {name: self.rows.alone(m).answer(query, message) for m, name in enumerate(self.names)}
-        down, up = len(answers) * trees.nbytes(message), sum(trees.nbytes(one) for one in answers.values())
+        down, up = len(answers) * trees.nbytes(arrays_of(message)), sum(trees.nbytes(one) for one in answers.values())
         self.exchanges.append(Exchange(query.name, 1, down, up, time.perf_counter() - began))
         return answers
 

@@ -108,7 +108,7 @@ class FederatedLinearModel(SparseTaker):
             mean loss is divided by the sum of the weights.
         offset : array-like of shape (n,), str or None
             What is added to every row's prediction, or the name of that column: for counts the logarithm of the time
-            or the number of persons that they are of.
+            or the number of persons that they are of. Of several responses, a column for each: shape (n, responses).
 
         Returns
         -------
@@ -398,6 +398,7 @@ class FederatedLinearModel(SparseTaker):
         """X coef + intercept + offset, with the intercepts of the clients where each has its own"""
         rows = fitted_state.new_rows(self, X)
         has_offset = bool(vars(self).get("has_offset_", False))
-        added = predicted_offset(type(self).__name__, X, offset, rows.shape[0], has_offset)
         found = rows @ np.asarray(self.coef_).T + intercepts_of_rows(self, X, clients, rows.shape[0])
-        return found + (added if found.ndim == 1 else added[:, None])
+        responses = 1 if found.ndim == 1 else found.shape[1]
+        added = predicted_offset(type(self).__name__, X, offset, rows.shape[0], has_offset, responses)
+        return found + (added if added.ndim == found.ndim else added[:, None])

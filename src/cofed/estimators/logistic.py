@@ -27,7 +27,7 @@ from cofed.regularizers import AbstractRegularizer
 from cofed.sites import AbstractSites
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather
 from cofed.sites.queries import Message, SumsAnswer, sums
-from cofed.sites.row_options import RowNumbers, RowOptions
+from cofed.sites.row_options import RowNumbers
 
 PENALTIES = ("l1", "elasticnet", "group")
 
@@ -289,13 +289,6 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
                 f"{classes.tolist()}"
             )
         return own
-
-    def _sites_of(self, given: RowOptions, y: Labels, clients: Clients) -> AbstractSites:
-        sites = super()._sites_of(given, y, clients)
-        if sites.has_offsets and len(self.classes_) > 2:
-            name = type(self).__name__
-            raise ValueError(f"{name}: an offset is for two classes, and there are {len(self.classes_)}")
-        return sites
 
     def _posed_loss(self) -> AbstractLoss:
         if self._has_site_effects and len(self.classes_) > 2:

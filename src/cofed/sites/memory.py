@@ -129,6 +129,10 @@ class MemorySites(AbstractSites):
     def has_offsets(self) -> bool:
         return self.rows.offset is not None
 
+    @property
+    def offset_columns(self) -> int:
+        return 1 if self.rows.offset is None or self.rows.offset.ndim == 1 else self.rows.offset.shape[1]
+
     def with_class_weight(self, weights: tuple[float, ...]) -> "MemorySites":
         before = 1.0 if self.rows.weight is None else self.rows.weight
         return self.with_rows(dataclasses.replace(self.rows, weight=np.asarray(weights)[self.rows.y] * before))

@@ -105,6 +105,7 @@ def test_sites_elsewhere_and_paths_tell_the_same():
     far = FederatedGLM(Gamma(), alpha=0.05, site_effects="fixed").fit(sites)
     near = FederatedGLM(Gamma(), alpha=0.05, site_effects="fixed").fit(X, y, clients=SITE)
     np.testing.assert_allclose(far.coef_, near.coef_, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(far.infer(sites).se, near.infer(X, y, clients=SITE).se, rtol=1e-8)
 
 
 @pytest.mark.slow
@@ -115,6 +116,20 @@ def test_the_dispersion_of_counts_is_estimated_beside_intercepts_of_sites():
     other = FederatedGLM(NegativeBinomial(), alpha=0.05, penalty_factor=FACTOR).fit(columns, y)
     assert model.loss_.theta == pytest.approx(other.loss_.theta, rel=1e-7)
     np.testing.assert_allclose(model.coef_, other.coef_[:P], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.slow
+@settings(max_examples=10, deadline=None)
+@given(st.sampled_from(sorted(LOSSES)), st.floats(0.005, 0.3))
+def test_no_gap_is_below_the_truth(kind, alpha):
+    X, y = rows(kind)
+    given_one = {"alpha": alpha, "site_effects": "fixed"}
+    fits = [FederatedGLM(LOSSES[kind], tol=tol, **given_one).fit(X, y, SITE) for tol in (1e-12, 1e-3, 0.3)]
+    best = min(one.certificate_.objective for one in fits)
+    for one in fits:
+        seen = one.certificate_
+        assert seen.objective - best <= seen.gap + seen.rounding + 1e-12 * seen.scale
+    assert fits[0].certificate_.outcome != "not converged"
 
 
 def test_losses_without_a_link_are_refused_in_a_sentence():

@@ -107,7 +107,8 @@ class FeatureNames:
 
     def require_one_factor(self, options: FeatureOptions, labels: np.ndarray) -> None:
         """Refuse different factors in a group of features, whose coefficients are in one norm."""
-        first = np.unique(labels, return_index=True)[1][labels]  # of each feature's group
+        firsts: np.ndarray = np.unique(labels, return_index=True)[1]
+        first = firsts[labels]  # of each feature's group
         unlike = np.flatnonzero(options.factor != options.factor[first])
         if not len(unlike):
             return

@@ -206,7 +206,8 @@ def about_forms(error: str, X: Features) -> str | None:
             "one row"
         )
     if "Complex data not supported" in error:
-        wrong = "X" if np.iscomplexobj(X) else "y"
+        values = scipy.sparse.csr_array(X).data if scipy.sparse.issparse(X) else np.asarray(X)
+        wrong = "X" if np.iscomplexobj(values) else "y"
         return f"Complex data not supported: {wrong} must be real numbers; take .real of it, or both parts as columns"
     if "inconsistent numbers of samples" in error:
         rows, labels = re.findall(r"\d+", error)[:2]

@@ -107,13 +107,12 @@ class FeatureNames:
 
     def require_one_factor(self, options: FeatureOptions, labels: np.ndarray) -> None:
         """Refuse different factors in a group of features, whose coefficients are in one norm."""
-        firsts: np.ndarray = np.unique(labels, return_index=True)[1]
-        first = firsts[labels]  # of each feature's group
+        first = np.unique(labels, return_index=True)[1][labels]  # of each feature's group
         unlike = np.flatnonzero(options.factor != options.factor[first])
         if not len(unlike):
             return
-        one, other = self.names[first[unlike[0]]], self.names[unlike[0]]
-        told = [options.factor[first[unlike[0]]], options.factor[unlike[0]]]
+        here, there = int(first[unlike[0]]), int(unlike[0])
+        one, other, told = self.names[here], self.names[there], options.factor[[here, there]]
         if np.isinf(told).any():
             out, kept = (one, other) if np.isinf(told[0]) else (other, one)
             raise ValueError(

@@ -146,7 +146,7 @@ def test_options_are_refused_where_they_cannot_apply():
         FederatedLasso(low=0.5).fit(X, y, SITES)
     with pytest.raises(ValueError, match="with privacy there are no factors of the penalty"):
         FederatedLasso(low=0.0, privacy=Privacy(epsilon=1.0)).fit(X, y, SITES)
-    with pytest.raises(ValueError, match="low is for the penalties l1 and elasticnet, got 'group'"):
+    with pytest.raises(ValueError, match="low is for the penalties l1 and elasticnet: coefficients that are in"):
         FederatedLogisticRegression(penalty="group", low=0.0).fit(X, y > 0, SITES)
 
 

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 import statsmodels.api as sm
 from scipy.optimize import minimize
 from scipy.special import expit
@@ -81,6 +82,59 @@ def test_the_fit_is_the_best_of_the_definition(slopes, method):
     assert model.is_settled_
     assert not model.is_singular_
     assert {one.what: one.rounds for one in model.exchanges_} == {"sums": 1, "gram": 1}
+
+
+@pytest.mark.parametrize(("slopes", "method"), [((), "reml"), (("dose",), "ml")])
+def test_weights_are_precisions_and_offsets_are_added(slopes, method):
+    X, y, site = linear(1)
+    rng = np.random.default_rng(5)
+    weight, offset = 1000 * rng.uniform(0.2, 3, len(y)), rng.normal(size=len(y))
+    weight[:3] = 0  # rows that are left out
+    model = FederatedMixedModel(list(slopes), method=method)
+    model.fit(X, y + offset, clients=site, sample_weight=weight, offset=offset)
+    kept = weight > 0
+    own, labels, sites, precision = X[kept].reset_index(drop=True), y[kept], site[kept], weight[kept]
+    between, within = model.covariance_.to_numpy(), model.residual_variance_
+    told = dense(own, labels, sites, slopes, between, within / precision)
+    assert model.log_likelihood_ == pytest.approx(told[method], rel=1e-10)
+    np.testing.assert_allclose(np.r_[model.intercept_, model.coef_], told["beta"], rtol=1e-8)
+    np.testing.assert_allclose(model.fixed_effects_.se, told["se"], rtol=1e-8)
+    for name in SIZES:
+        np.testing.assert_allclose(model.random_effects_.loc[name], told["own"][name], rtol=1e-6, atol=1e-9)
+    lower = np.tril_indices(len(between))
+
+    def deviance(theta):
+        factor = np.zeros_like(between)
+        factor[lower] = theta[:-1]
+        return -2 * dense(own, labels, sites, slopes, factor @ factor.T, np.exp(theta[-1]) / precision)[method]
+
+    found = minimize(deviance, np.r_[np.eye(len(between))[lower], 7.0], method="BFGS", options={"gtol": 1e-6})
+    assert -found.fun / 2 <= model.log_likelihood_ + 1e-8
+    assert -found.fun / 2 == pytest.approx(model.log_likelihood_, abs=1e-6)
+    moved = model.predict(X, clients=site, offset=offset) - model.predict(X, clients=site, offset=np.zeros(len(y)))
+    np.testing.assert_allclose(moved, offset, atol=1e-12)
+    with pytest.raises(ValueError, match="was fitted with an offset, and predicts with one"):
+        model.predict(X, clients=site)
+
+
+def test_weights_and_offsets_are_columns_of_frames_and_of_sites():
+    X, y, site = linear(1)
+    rng = np.random.default_rng(5)
+    more = X.assign(w=rng.uniform(0.2, 3, len(y)), o=rng.normal(size=len(y)))
+    near = FederatedMixedModel().fit(more, y, clients=site, sample_weight="w", offset="o")
+    plain = FederatedMixedModel().fit(X, y, clients=site, sample_weight=more.w, offset=more.o)
+    pd.testing.assert_frame_equal(near.fixed_effects_, plain.fixed_effects_)
+    assert near.coef_.shape == (2,)
+    np.testing.assert_allclose(near.predict(more, offset="o"), plain.predict(X, offset=more.o), rtol=1e-12)
+    there = site != "graz"
+    near = FederatedMixedModel().fit(more[there], y[there], clients=site[there], sample_weight="w", offset="o")
+    tables = {name: more[site == name].assign(y=y[site == name]) for name in SIZES if name != "graz"}
+    sites = NetworkSites.open(DirectLink(tables), list(tables), ChosenColumns(target="y"))
+    far = FederatedMixedModel().fit(sites, sample_weight="w", offset="o")
+    pd.testing.assert_frame_equal(far.fixed_effects_, near.fixed_effects_, rtol=1e-8)
+    assert np.isnan(far.log_likelihood_)
+    with pytest.raises(TypeError, match=r"Sparse data was passed for X, and mixed models take dense rows"):
+        FederatedMixedModel().fit(scipy.sparse.csr_array(X.to_numpy()), y, clients=site)
 
 
 @pytest.mark.parametrize("reml", [True, False])

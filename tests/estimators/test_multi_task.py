@@ -206,6 +206,27 @@ def test_options_of_rows_and_features():
     np.testing.assert_allclose(free.coef_, np.linalg.lstsq(np.c_[X, np.ones(N)], Y, rcond=None)[0][:P].T, rtol=1e-9)
 
 
+def test_offsets_are_taken_off_the_responses():
+    X, Y, sites = rows(5)
+    offset, weight = np.random.default_rng(1).normal(size=Y.shape), np.arange(N) % 4
+    given = {"clients": sites, "sample_weight": weight}
+    model = FederatedMultiTaskLasso(0.5).fit(X, Y + offset, **given, offset=offset)
+    plain = FederatedMultiTaskLasso(0.5).fit(X, Y, **given)
+    np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(model.predict(X, offset=offset), plain.predict(X) + offset, rtol=1e-9)
+    table = model.infer(X, Y + offset, **given, offset=offset)
+    np.testing.assert_allclose(table.se, plain.infer(X, Y, **given).se, rtol=1e-9)
+    chosen = FederatedMultiTaskLassoCV(n_alphas=5, cv=3).fit(X, Y + offset, clients=sites, offset=offset)
+    other = FederatedMultiTaskLassoCV(n_alphas=5, cv=3).fit(X, Y, clients=sites)
+    np.testing.assert_allclose(chosen.cv_mean_, other.cv_mean_, rtol=1e-8)
+    moved = chosen.path_.predict(X, alpha=chosen.alpha_, offset=offset) - other.path_.predict(X, alpha=other.alpha_)
+    np.testing.assert_allclose(moved, offset, atol=1e-8)
+    with pytest.raises(ValueError, match="offset must have a column for each of the 3 responses, got 1 column"):
+        model.predict(X, offset=offset[:, 0])
+    with pytest.raises(ValueError, match="was fitted with an offset, and predicts with one"):
+        model.predict(X)
+
+
 def test_one_response_is_the_lasso():
     X, Y, sites = rows(6)
     model = FederatedMultiTaskLasso(0.3).fit(X, Y[:, :1], clients=sites)
@@ -279,7 +300,11 @@ def test_bad_responses_get_a_sentence(y, match):
 
 def test_what_several_responses_have_no_place_for_is_refused():
     X, Y, sites = rows()
-    with pytest.raises(ValueError, match="several responses take no offset"):
+    with pytest.raises(ValueError, match="offset must have a column for each of the 3 responses, got 1 column;"):
         FederatedMultiTaskLasso().fit(X, Y, clients=sites, offset=np.ones(N))
+    with pytest.raises(ValueError, match="offset must have a column for each of the 3 responses, got 2 columns;"):
+        FederatedMultiTaskLasso().fit(X, Y, clients=sites, offset=np.ones((N, 2)))
+    with pytest.raises(ValueError, match="FederatedLasso: offset must be one number per row, got 2 columns"):
+        FederatedLasso().fit(X, Y[:, 0], clients=sites, offset=np.ones((N, 2)))
     with pytest.raises(ValueError, match="one vector of coefficients"):
         concave_path(FederatedMultiTaskLasso(), X, Y, sites, penalty=cofed.MCP(1.0))

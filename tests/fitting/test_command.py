@@ -16,6 +16,7 @@ from cofed.cli import app
 from cofed.cli.options import FAMILIES_HELP
 from cofed.estimators import (
     FederatedGLM,
+    FederatedGroupLasso,
     FederatedLasso,
     FederatedLogisticRegression,
     FederatedMultiTaskLasso,
@@ -469,7 +470,7 @@ def test_several_responses_are_named_with_commas_and_kept_in_a_study(table, fold
     [
         ("mgaussian", (), "--family mgaussian needs several targets: --target systolic,diastolic"),
         ("mgaussian", ("--penalty", "group"), "--penalty group is for gaussian, binomial and multinomial, not for mga"),
-        ("mgaussian", ("--site-effects", "fixed"), "--site-effects is for gaussian, binomial, multinomial and poisson"),
+        ("mgaussian", ("--site-effects", "fixed"), "--site-effects is not for mgaussian"),
         ("gamma", (), "y must be > 0, but"),
         ("gamma(2)", (), "--family: the family gamma takes no number, got 2"),
         ("tweedie(3)", (), "--family: Tweedie: power must be in [1, 2], got 3"),
@@ -503,6 +504,20 @@ def test_factors_and_limits_of_columns_are_those_of_the_estimator_and_kept_in_a_
     np.testing.assert_array_equal(load(tmp_path / "two" / "model.safetensors").coef_, model.coef_)
 
 
+def test_factors_of_groups_are_those_of_the_estimator_and_kept_in_a_study(table, folder, tmp_path):
+    given = ("--target", "cost", "--family", "gaussian", "--features", "age,glucose", "--alpha", 50)
+    result = fit(folder, *given, "--penalty", "group", "--penalty-factor", "age=0", "--out", tmp_path / "one")
+    assert result.exit_code == 0, result.output
+    model = load(tmp_path / "one" / "model.safetensors")
+    again = FederatedGroupLasso(50, penalty_factor={"age": 0.0})
+    again.fit(table[["age", "glucose"]], table["cost"], clients=table["hospital"])
+    np.testing.assert_allclose(model.coef_, again.coef_, rtol=1e-9, atol=1e-12)
+    assert model.support_[0]
+    other = fit(tmp_path / "one" / "study.toml", "--data", folder, "--out", tmp_path / "two")
+    assert other.exit_code == 0, other.output
+    np.testing.assert_array_equal(load(tmp_path / "two" / "model.safetensors").coef_, model.coef_)
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -511,7 +526,7 @@ def test_factors_and_limits_of_columns_are_those_of_the_estimator_and_kept_in_a_
         (("--penalty-factor", "age=1,age=2"), "--penalty-factor has 'age' twice"),
         (("--low", "age=1"), "--low must be finite and at most 0, got age=1"),
         (("--high", "age=inf"), "--high must be finite and at least 0, got age=inf"),
-        (("--low", "age=0", "--penalty", "group"), "--low is not for --penalty group"),
+        (("--low", "age=0", "--penalty", "group"), "--low is not for --penalty group: coefficients in one norm"),
         (("--site-effects", "fixed", "--cv", "leave-one-site-out"), "a site that is left out has no intercept"),
         (("--site-effects", "fixed", "--measure", "mae"), "judged by the deviance, not by --measure mae"),
     ],

@@ -120,7 +120,7 @@ def test_a_study_gives_the_design_of_each_analysis():
         ("cv = 5", 'cv = 5\noffset = "ill"', "line 36: it should be a number or a count, but 'ill' is a binary"),
         ("cv = 5", "cv = 5\npenalty_factor = { sx = 0 }", "line 36: 'sx' is no feature (did you mean 'sex'?)"),
         ("cv = 5", "cv = 5\nlow = { age = 1 }", "low.age is 1; it should be less than or equal to 0"),
-        ("cv = 5", 'cv = 5\npenalty = "group"\nhigh = { age = 1 }', "line 37: it is not for the penalty group"),
+        ("cv = 5", 'cv = 5\npenalty = "group"\nhigh = { age = 1 }', "line 37: it is not for the penalty group: coef"),
         ("cv = 5", 'site_effects = "fixed"\ncv = "leave-one-site-out"', "a site that is left out has no intercept"),
         ("cv = 5", 'site_effects = "fixed"\nmeasure = "auc"', "with site_effects = 'fixed' it is the deviance"),
         ('name = "rome"', 'name = "oslo"', "line 28: 'oslo' is there twice"),

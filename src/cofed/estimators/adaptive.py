@@ -17,11 +17,12 @@ def adaptive(estimator: Model, first: Given[FederatedLinearModel], gamma: Given[
 
     The penalty of a feature is divided by the size of its first coefficient to the power of gamma; what the first fit
     does not use is left out. A size is |coefficient| times what the penalty multiplies it with: the standard deviation
-    of the feature, or 1 where features are not standardised. Of several classes it is the root of the sum of squares.
+    of the feature, or 1 where features are not standardised. Of several classes, and of the features of a group under
+    one norm, it is the root of the sum of squares.
 
     Parameters
     ----------
-    estimator : FederatedLasso, FederatedElasticNet, FederatedLogisticRegression, FederatedPoisson, or one with CV
+    estimator : FederatedLasso, FederatedGroupLasso or another estimator with penalty_factor, or one with CV
         The estimator to fit next. Factors of its own are multiplied; what it leaves out stays so.
     first : FederatedLinearModel
         A fitted estimator of the same features: a ridge (l1_ratio=0), which uses all, or a lasso.
@@ -59,6 +60,8 @@ def adaptive(estimator: Model, first: Given[FederatedLinearModel], gamma: Given[
     if bool(first.standardize) != bool(estimator.standardize):
         raise ValueError(f"{owner}: both estimators must have the same standardize, got {first.standardize!r} first")
     used = np.linalg.norm(np.atleast_2d(first.coef_), axis=0) * known["penalty_scale_"]
+    groups = estimator._together(len(used))
+    used = np.sqrt(np.bincount(groups, used**2))[groups]
     if not used.any():
         raise ValueError(f"{owner}: the first fit uses no feature; take a smaller alpha, or a ridge (l1_ratio=0)")
     given = estimator.get_params(deep=False)

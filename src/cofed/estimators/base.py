@@ -15,7 +15,7 @@ from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators import fitted_state
 from cofed.estimators.checks import named_refusals
 from cofed.estimators.feature_options import FeatureOptions
-from cofed.estimators.parameters import check_parameters, refuse_unknown_privacy
+from cofed.estimators.parameters import check_parameters, refuse_unknown_options
 from cofed.estimators.progress import SETTLED, CertifiedFit, Solve, Solved
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.site_effects import intercepts_of_rows, site_effects
@@ -79,8 +79,8 @@ class FederatedLinearModel(SparseTaker):
     _classifies: ClassVar[bool] = False
 
     def __new__(cls: type[Model], *args: object, **given: object) -> Model:
-        """Say of `privacy=`, which others have, why this estimator does not."""
-        refuse_unknown_privacy(cls, given)
+        """Say of parameters that others have why this estimator does not."""
+        refuse_unknown_options(cls, given)
         return object.__new__(cls)
 
     def fit(
@@ -108,7 +108,7 @@ class FederatedLinearModel(SparseTaker):
             mean loss is divided by the sum of the weights.
         offset : array-like of shape (n,), str or None
             What is added to every row's prediction, or the name of that column: for counts the logarithm of the time
-            or the number of persons that they are of.
+            or the number of persons that they are of. Of several responses, a column for each: shape (n, responses).
 
         Returns
         -------
@@ -399,6 +399,7 @@ class FederatedLinearModel(SparseTaker):
         """X coef + intercept + offset, with the intercepts of the clients where each has its own"""
         rows = fitted_state.new_rows(self, X)
         has_offset = bool(vars(self).get("has_offset_", False))
-        added = predicted_offset(type(self).__name__, X, offset, rows.shape[0], has_offset)
         found = rows @ np.asarray(self.coef_).T + intercepts_of_rows(self, X, clients, rows.shape[0])
-        return found + (added if found.ndim == 1 else added[:, None])
+        responses = 1 if found.ndim == 1 else found.shape[1]
+        added = predicted_offset(type(self).__name__, X, offset, rows.shape[0], has_offset, responses)
+        return found + (added if added.ndim == found.ndim else added[:, None])

@@ -3,20 +3,24 @@
 The same number, added to a feature's coefficients of all classes, changes no probability. An l1 norm wants the number
 to be a median of them. Of an even number of classes, the two in the middle and all between serve, and rounding would
 decide: so it is one of the two, which sets a coefficient to zero. More zeros count first, and then shorter vectors.
+Of a feature that is not penalised any number serves: it is their mean, which gives the shortest vector, to which weak
+ridges and norms of groups lead.
 """
 
+import jax.numpy as jnp
 import numpy as np
 
 from cofed._util.rounding import EPS
 from cofed.regularizers import AbstractRegularizer
 
 SAME = 64 * EPS  # beside a feature's largest coefficient
+STRONG = 1e50  # a step of a prox: what it does not move is not penalised
 
 
 def sparsest_shift(psi: AbstractRegularizer, coef: np.ndarray) -> np.ndarray:
     """The coefficients (features, classes), those of each feature moved together as its l1 norm likes it best.
 
-    Features whose penalty is no such norm, is not the same for all classes, or has bounds, stay as they are.
+    Features whose penalty is another one, is not the same for all classes, or has bounds, stay as they are.
 
     Parameters
     ----------
@@ -39,10 +43,13 @@ def sparsest_shift(psi: AbstractRegularizer, coef: np.ndarray) -> np.ndarray:
     [[-2.5, -1.0, 0.0, 2.5]]
     """
     form = psi.piecewise_quadratic()
+    shortest = coef - coef.mean(axis=1, keepdims=True)
     if form is None:
-        return coef
+        unmoved = np.asarray(psi.prox(jnp.ones(coef.shape), STRONG)) == 1
+        return np.where(unmoved.all(axis=1)[:, None], shortest, coef)
     l1, ridge, low, high = (np.broadcast_to(one, coef.shape) for one in (form.l1, form.ridge, form.low, form.high))
-    alike = (l1 > 0) & (l1 == l1[:, :1]) & (ridge == 0) & np.isneginf(low) & np.isposinf(high)
+    endless = (ridge == 0) & np.isneginf(low) & np.isposinf(high)
+    alike, free = (l1 > 0) & (l1 == l1[:, :1]) & endless, (l1 == 0) & endless
     order, count = np.sort(coef, axis=1), coef.shape[1]
     middle = order[:, [(count - 1) // 2, count // 2]].T  # (2, features)
     near = SAME * np.abs(coef).max(axis=1, initial=0)
@@ -51,4 +58,5 @@ def sparsest_shift(psi: AbstractRegularizer, coef: np.ndarray) -> np.ndarray:
     second = (zeros[1] > zeros[0]) | ((zeros[1] == zeros[0]) & (length[1] < length[0]))
     moved = coef - np.where(second, middle[1], middle[0])[:, None]
     moved = np.where(np.abs(moved) <= near[:, None], 0.0, moved)
-    return np.where(alike.all(axis=1)[:, None], moved, coef)
+    moved = np.where(alike.all(axis=1)[:, None], moved, coef)
+    return np.where(free.all(axis=1)[:, None], shortest, moved)

@@ -31,6 +31,7 @@ from cofed.estimators.path import PathRequest, SolvedPath, shown_models, solved_
 from cofed.estimators.penalty import LARGEST
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.second_orders import SecondOrder, check_size, second_orders
+from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.estimators.training_set import flat, weights
 from cofed.regularizers import MCP, SCAD
 from cofed.sites.intake import Clients, FitFeatures, Labels
@@ -110,8 +111,12 @@ def concave_path(
     if float(penalty.strength) != 1:
         raise ValueError(f"{owner}: penalty must have the strength 1, which alphas multiply, got {penalty!r}")
     given, asked = row_options(owner, X, sample_weight, offset), PathRequest(alphas, n_alphas, eps, dfmax)
-    found = solved_path(estimator, given, y, clients, asked)
-    check_size(owner, "paths of MCP and SCAD", found.problem)
+
+    def check(problem: StandardizedProblem) -> None:
+        check_size(owner, "paths of MCP and SCAD", problem)
+        check_l1(estimator, problem)
+
+    found = solved_path(estimator, given, y, clients, asked, check)
     points = solved(found, penalties(estimator, found, penalty))
     far = np.array([one.violation() for one in points])
     good = far <= STATIONARY
@@ -247,12 +252,19 @@ class ConcavePoint:
         self.done = self.done or self.violation() <= NEAR or self.length < SHRINK**-10
 
 
+def check_l1(estimator: FederatedLinearModel, problem: StandardizedProblem) -> None:
+    """Refuse an estimator whose penalty is not an l1 norm alone."""
+    options, form = estimator._feature_options(), estimator._penalty(problem, 1.0).piecewise_quadratic()
+    if form is None or np.any(np.asarray(form.ridge)) or (options is not None and options.is_bounded):
+        raise ValueError(
+            f"{type(estimator).__name__}: MCP and SCAD take the place of an l1 norm alone, without ridge, groups and "
+            "limits"
+        )
+
+
 def penalties(estimator: FederatedLinearModel, found: SolvedPath, penalty: MCP | SCAD) -> list[ConcavePenalty]:
     """The penalty of each strength of a path."""
-    owner, problem, options = type(estimator).__name__, found.problem, estimator._feature_options()
-    form = estimator._penalty(problem, 1.0).piecewise_quadratic()
-    if form is None or np.any(np.asarray(form.ridge)) or (options is not None and options.is_bounded):
-        raise ValueError(f"{owner}: MCP and SCAD take the place of an l1 norm alone, without ridge, groups and limits")
+    problem, options = found.problem, estimator._feature_options()
     factor = np.ones(len(problem.units.mean)) if options is None else options.factor
     out = np.isinf(factor)
     made = [(penalty, alpha * np.where(out, 1.0, factor)) for alpha in found.path.alphas]

@@ -324,6 +324,11 @@ class CrossValidated(FederatedLinearModel):
         check_choice(name, "criterion", self.criterion, CRITERIA)
         check_choice(name, "measure", self.measure, tuple(MEASURES))
         check_cv(name, self.cv)
+        if self.measure != "deviance" and self.criterion not in FOLDED:
+            raise ValueError(
+                f"{name}: measure={self.measure!r} is of held-out rows, and criterion={self.criterion!r} holds none "
+                "out: leave measure out, or take criterion='min' or '1se'"
+            )
         if self._has_site_effects and isinstance(self.cv, str) and self.cv == BY_SITE and self.criterion in FOLDED:
             raise ValueError(
                 f"{name}: with site_effects='fixed' a site that is left out has no intercept, which its own labels "

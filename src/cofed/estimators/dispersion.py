@@ -65,7 +65,8 @@ def likeliest(problem: StandardizedProblem, w: Weights, begin: float, width: flo
 def surveyed_at(problem: StandardizedProblem, theta: float) -> Survey:
     """What the survey would have told with another theta: one exchange for the losses of its constant, by fold, unless
     the best constant is sought anyway."""
-    found = dataclasses.replace(problem.survey, loss=NegativeBinomial(theta))
+    loss = problem.survey.loss.with_rows(NegativeBinomial(theta))
+    found = dataclasses.replace(problem.survey, loss=loss, null=None)
     if not found.has_closed_null:
         return found
     labels, parts = problem.units.labels, found.n_folds + 1
@@ -106,7 +107,7 @@ def alternated(
     """
     fit, change, turns = solve(problem, None), WIDEST / 4, []
     for _ in range(TURNS):
-        loss = problem.survey.loss
+        loss = problem.survey.loss.of_rows
         assert isinstance(loss, NegativeBinomial)
         before = float(np.log(float(loss.known_theta)))
         after = likeliest(problem, fit.w, before, float(np.clip(4 * change, NARROWEST, WIDEST)))
@@ -142,7 +143,7 @@ def next_theta(turns: list[tuple[float, float]]) -> float:
 
 def warn_of_poisson(problem: StandardizedProblem) -> None:
     """Say where theta has no end."""
-    loss, mean = problem.survey.loss, max(problem.survey.label_moments.mean, 1.0)
+    loss, mean = problem.survey.loss.of_rows, max(problem.survey.label_moments.mean, 1.0)
     assert isinstance(loss, NegativeBinomial)
     if float(loss.known_theta) >= LARGEST * mean * (1 - 1e-9):
         warnings.warn(

@@ -11,7 +11,8 @@ from cofed._util.types import Given
 from cofed.sites.intake import is_list
 
 PerFeature = Given[npt.ArrayLike | Mapping[str, float] | None]
-FEATURE_OPTIONS = ("penalty_factor", "exclude", "low", "high")  # the parameters
+LIMITS = ("low", "high")
+FEATURE_OPTIONS = ("penalty_factor", "exclude", *LIMITS)  # the parameters
 Chosen = Given[Sequence[str] | Sequence[int] | None]
 
 
@@ -103,3 +104,22 @@ class FeatureNames:
         if (lows > 0).any() or (highs < 0).any():
             raise ValueError(f"{owner}: low must be at most 0 and high at least 0, got low={low!r} and high={high!r}")
         return FeatureOptions(factors, lows, highs)
+
+    def require_one_factor(self, options: FeatureOptions, labels: np.ndarray) -> None:
+        """Refuse different factors in a group of features, whose coefficients are in one norm."""
+        first = np.unique(labels, return_index=True)[1][labels]  # of each feature's group
+        unlike = np.flatnonzero(options.factor != options.factor[first])
+        if not len(unlike):
+            return
+        here, there = int(first[unlike[0]]), int(unlike[0])
+        one, other, told = self.names[here], self.names[there], options.factor[[here, there]]
+        if np.isinf(told).any():
+            out, kept = (one, other) if np.isinf(told[0]) else (other, one)
+            raise ValueError(
+                f"{self.owner}: exclude leaves out {out!r} and not {kept!r}, which is in the same group: leave out all "
+                "of a group, or none"
+            )
+        raise ValueError(
+            f"{self.owner}: the features of a group have one penalty_factor, but {one!r} has {told[0]:g} and "
+            f"{other!r}, in the same group, has {told[1]:g}"
+        )

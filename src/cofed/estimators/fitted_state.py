@@ -10,6 +10,8 @@ from cofed.losses import AbstractLoss
 from cofed.sites import AbstractSites, Design
 from cofed.sites.host_rows import HostRows
 from cofed.sites.intake import Features, encoded, numbers, refuse_masked
+from cofed.sites.queries.base import is_classes, n_outputs, n_responses
+from cofed.sites.row_options import refuse_columns
 
 
 def refuse_privacy(model: BaseEstimator, what: str, why: str) -> None:
@@ -24,6 +26,14 @@ def check_row_options(model: BaseEstimator, loss: AbstractLoss, sites: AbstractS
         refuse_privacy(model, "weights and offsets", "the noise is for rows that count alike")
         if not loss.rowwise:
             raise ValueError(f"{type(model).__name__}: times to an event take neither weights nor offsets")
+    if not sites.has_offsets:
+        return
+    if is_classes(loss):
+        raise ValueError(
+            f"{type(model).__name__}: an offset is for two classes, and there are {n_outputs(loss)}; models of several "
+            "classes take none, neither one number per row nor one per class"
+        )
+    refuse_columns(type(model).__name__, sites.offset_columns, n_responses(loss))
 
 
 def output_names(model: BaseEstimator) -> np.ndarray:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import OptimizeResult, minimize_scalar
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
@@ -16,6 +15,7 @@ from cofed.estimators.dispersion import alternated, first_theta, surveyed_at
 from cofed.estimators.feature_blocks import treated_apart
 from cofed.estimators.feature_options import Chosen, PerFeature
 from cofed.estimators.fold_choice import CV
+from cofed.estimators.glm_losses import check_loss, check_site_effects, explained_by_constant
 from cofed.estimators.parameters import ratio_of
 from cofed.estimators.penalty import WeightedElasticNet, elastic_net
 from cofed.estimators.progress import Solve, Solved
@@ -27,7 +27,6 @@ from cofed.losses import AbstractLoss, NegativeBinomial, Squared
 from cofed.sites import AbstractSites, Folds
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, refuse_other_order
 from cofed.sites.queries import SumsAnswer
-from cofed.sites.queries.base import n_outputs
 from cofed.sites.row_options import RowNumbers, RowOptions
 
 
@@ -50,6 +49,9 @@ class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         The part of the penalty that is the l1 norm.
     fit_intercept : bool, default=True
         Whether b is free (it is never penalised) or 0.
+    site_effects : {"none", "fixed"}, default="none"
+        "fixed" gives every client an intercept of its own, which is not penalised and is found by the client;
+        `intercept_` is then their mean, in which each counts as its rows do. For losses with a link function.
     standardize : bool, default=True
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
@@ -73,6 +75,9 @@ class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         Coefficients for the features as they were given.
     intercept_ : float
         The intercept.
+    site_effects_ : dict or None
+        Every client's intercept, NaN where its labels tell none; None where answers are masked. With site_effects
+        "fixed" only.
     support_ : ndarray of bool
         True where a feature is used.
     loss_ : AbstractLoss
@@ -108,6 +113,7 @@ class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         alpha: Given[float] = 0.1,
         l1_ratio: Given[float] = 1.0,
         fit_intercept: Given[bool] = True,
+        site_effects: Given[str] = "none",
         standardize: Given[bool] = True,
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
@@ -121,6 +127,7 @@ class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         self.alpha = alpha
         self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
+        self.site_effects = site_effects
         self.standardize = standardize
         self.algorithm = algorithm
         self.tol = tol
@@ -130,7 +137,7 @@ class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
         self.low = low
         self.high = high
 
-    def predict(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
+    def predict(self, X: Features, offset: RowNumbers = None, clients: Clients = None) -> np.ndarray:
         """What is expected of new rows.
 
         Parameters
@@ -139,13 +146,16 @@ class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
             New rows, with the features of the fit.
         offset : array-like of shape (n,) or str, optional
             The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
+        clients : array-like of shape (n,) or str, optional
+            The rows' clients, of a model with an intercept for each (`site_effects`); None is the column of the fit,
+            where X has it, else their mean.
 
         Returns
         -------
         ndarray of shape (n,)
             The loss's inverse link of X coef + intercept + offset: of `Gamma` and `Tweedie` exp of it.
         """
-        return np.asarray(self._loss().inverse_link(jnp.asarray(self._linear(X, offset))))
+        return np.asarray(self._loss().inverse_link(jnp.asarray(self._linear(X, offset, clients))))
 
     def score(self, X: FitFeatures, y: Labels = None, sample_weight: Given[npt.ArrayLike | None] = None) -> float:
         """The part of the deviance that is explained, beside the best constant.
@@ -183,6 +193,8 @@ class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_loss(type(self).__name__, self.loss)
+        if self._has_site_effects:
+            check_site_effects(type(self).__name__, self.loss)
 
     def _check_sums(self, found: SumsAnswer) -> None:
         super()._check_sums(found)
@@ -209,7 +221,7 @@ class FederatedGLM(SiteScoreMixin, RegressorMixin, WithFeatureOptions):
 
     def _of_theta(self, found: Survey) -> StandardizedProblem:
         """The problem of a survey with some theta, which is kept."""
-        self.loss_ = found.loss
+        self.loss_ = found.loss.of_rows
         return self._posed(found)
 
     def _settled(self, problem: StandardizedProblem, solve: Solve, near: float) -> Solved:
@@ -252,6 +264,9 @@ class FederatedGLMCV(CrossValidated, FederatedGLM):
         The seed of the folds.
     fit_intercept : bool, default=True
         Whether b is free (it is never penalised) or 0.
+    site_effects : {"none", "fixed"}, default="none"
+        "fixed" gives every client an intercept of its own, which is not penalised and is found by the client;
+        `intercept_` is then their mean, in which each counts as its rows do. For losses with a link function.
     standardize : bool, default=True
         Let the penalty act on the coefficients of features divided by their standard deviations, as glmnet does;
         `coef_` is for the features as given. False agrees with scikit-learn's alpha.
@@ -287,6 +302,9 @@ class FederatedGLMCV(CrossValidated, FederatedGLM):
         Coefficients for the features as they were given.
     intercept_ : float
         The intercept.
+    site_effects_ : dict or None
+        Every client's intercept, NaN where its labels tell none; None where answers are masked. With site_effects
+        "fixed" only.
     support_ : ndarray of bool
         True where a feature is used.
     loss_ : AbstractLoss
@@ -328,6 +346,7 @@ class FederatedGLMCV(CrossValidated, FederatedGLM):
         measure: Given[str] = "deviance",
         random_state: Given[int] = 0,
         fit_intercept: Given[bool] = True,
+        site_effects: Given[str] = "none",
         standardize: Given[bool] = True,
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
@@ -347,6 +366,7 @@ class FederatedGLMCV(CrossValidated, FederatedGLM):
         self.measure = measure
         self.random_state = random_state
         self.fit_intercept = fit_intercept
+        self.site_effects = site_effects
         self.standardize = standardize
         self.algorithm = algorithm
         self.tol = tol
@@ -355,30 +375,3 @@ class FederatedGLMCV(CrossValidated, FederatedGLM):
         self.exclude = exclude
         self.low = low
         self.high = high
-
-
-def check_loss(owner: str, loss: object) -> None:
-    """Refuse what is no loss of a number."""
-    if loss is None:
-        return
-    if not isinstance(loss, AbstractLoss):
-        raise TypeError(
-            f"{owner}: loss must be a cofed.AbstractLoss, such as cofed.Gamma() or a subclass of your own, got {loss!r}"
-        )
-    if not loss.rowwise:
-        raise ValueError(f"{owner}: the loss {type(loss).__name__} is of the time to an event: take FederatedCox")
-    if loss.has_accuracy or n_outputs(loss) > 1:
-        raise ValueError(f"{owner}: the loss {type(loss).__name__} is of classes: take FederatedLogisticRegression")
-
-
-def explained_by_constant(loss: AbstractLoss, y: np.ndarray, weight: np.ndarray) -> float:
-    """The least deviance that a constant prediction has, all rows together."""
-
-    def deviance(constant: float) -> float:
-        return float(weight @ loss.deviance(np.full((len(y), 1), constant), y)[:, 0])
-
-    if loss.has_link:
-        return deviance(float(loss.link(jnp.asarray(weight @ y / weight.sum()))))
-    found = minimize_scalar(deviance, bracket=(float(y.min()), float(y.max()) + 1), tol=1e-12)
-    assert isinstance(found, OptimizeResult)
-    return float(found["fun"])

@@ -2,21 +2,20 @@
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from sklearn.base import RegressorMixin
 
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.cross_validation import CrossValidated
+from cofed.estimators.feature_options import Chosen, PerFeature
 from cofed.estimators.fold_choice import CV
-from cofed.estimators.penalty import elastic_net
+from cofed.estimators.group_penalty import group_labels, group_penalty
 from cofed.estimators.regressor import FederatedRegressor
 from cofed.estimators.scoring import SiteScoreMixin
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.estimators.with_feature_options import WithFeatureOptions
 from cofed.losses import Squared
-from cofed.regularizers import AbstractRegularizer, GroupL1
-from cofed.sites.intake import is_list
+from cofed.regularizers import AbstractRegularizer
 
 
 class FederatedGroupLasso(SiteScoreMixin, RegressorMixin, WithFeatureOptions, FederatedRegressor):
@@ -45,6 +44,11 @@ class FederatedGroupLasso(SiteScoreMixin, RegressorMixin, WithFeatureOptions, Fe
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    penalty_factor : float, array-like of shape (p,) or dict, optional
+        What the penalty of each feature is multiplied with, by position or name (1 for those that are left out): 0 is
+        not penalised. The features of a group have one factor.
+    exclude : list of str or int, optional
+        Features that are left out: of a group all, or none.
 
     Attributes
     ----------
@@ -90,6 +94,8 @@ class FederatedGroupLasso(SiteScoreMixin, RegressorMixin, WithFeatureOptions, Fe
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        penalty_factor: PerFeature = None,
+        exclude: Chosen = None,
     ):
         self.alpha = alpha
         self.groups = groups
@@ -99,15 +105,20 @@ class FederatedGroupLasso(SiteScoreMixin, RegressorMixin, WithFeatureOptions, Fe
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
+        self.penalty_factor = penalty_factor
+        self.exclude = exclude
 
     def _loss(self) -> Squared:
         return Squared()
 
     def _penalty(self, problem: StandardizedProblem, alpha: float) -> AbstractRegularizer:
-        return group_penalty(alpha, self._blocks(len(problem.units.mean)), problem)
+        return group_penalty(alpha, self._together(len(problem.units.mean)), problem, self._feature_options())
+
+    def _together(self, features: int) -> np.ndarray:
+        return group_labels(type(self).__name__, self.groups, features)
 
     def _blocks(self, features: int) -> np.ndarray:
-        return group_labels(type(self).__name__, self.groups, features)
+        return self._together(features)
 
 
 class FederatedGroupLassoCV(CrossValidated, FederatedGroupLasso):
@@ -148,6 +159,11 @@ class FederatedGroupLassoCV(CrossValidated, FederatedGroupLasso):
         The fit stops where the duality gap is at most tol times the loss of the model without features.
     max_rounds : int, default=20_000
         The most rounds of the algorithm; where they do not suffice, a warning says how far it came.
+    penalty_factor : float, array-like of shape (p,) or dict, optional
+        What the penalty of each feature is multiplied with, by position or name (1 for those that are left out): 0 is
+        not penalised. The features of a group have one factor.
+    exclude : list of str or int, optional
+        Features that are left out: of a group all, or none.
 
     Attributes
     ----------
@@ -210,6 +226,8 @@ class FederatedGroupLassoCV(CrossValidated, FederatedGroupLasso):
         algorithm: Given[str | AbstractServerAlgorithm] = "auto",
         tol: Given[float] = 1e-12,
         max_rounds: Given[int] = 20_000,
+        penalty_factor: PerFeature = None,
+        exclude: Chosen = None,
     ):
         self.groups = groups
         self.alphas = alphas
@@ -225,29 +243,5 @@ class FederatedGroupLassoCV(CrossValidated, FederatedGroupLasso):
         self.algorithm = algorithm
         self.tol = tol
         self.max_rounds = max_rounds
-
-
-def group_labels(owner: str, groups: Given[npt.ArrayLike | None], features: int) -> np.ndarray:
-    """The group 0, 1, ... of each feature; the user's labels may be anything."""
-    if groups is None:
-        return np.arange(features)
-    labels = pd.Series(groups) if is_list(groups) else None
-    if labels is None or len(labels) != features or labels.isna().any():
-        raise ValueError(f"{owner}: groups must be one label per feature ({features}), got {groups!r}")
-    return pd.factorize(labels)[0]
-
-
-def group_penalty(alpha: float, labels: np.ndarray, problem: StandardizedProblem) -> AbstractRegularizer:
-    """alpha sum_g sqrt(size of g) ||w_g|| of the user's coefficients; the features of a group share a unit.
-
-    Without a fold their standard deviations change, and not in one proportion: the penalty keeps those of all rows. A
-    group of one feature has those of the rows that are learnt from, as a lasso has.
-    """
-    if alpha == 0:
-        return elastic_net(0.0, 1.0, problem.units, np.ndim(problem.start.coef))
-    sizes, standard = np.bincount(labels), problem.units.standard
-    if problem.standardize:
-        standard = np.where(sizes[labels] > 1, problem.survey.part().columns.scale, standard)
-    unit = np.bincount(labels, standard * problem.units.coef) / sizes
-    outputs = np.size(problem.start.coef) // len(labels)
-    return GroupL1(alpha / problem.units.objective, tuple(labels.tolist()), np.sqrt(sizes * outputs) * unit)
+        self.penalty_factor = penalty_factor
+        self.exclude = exclude

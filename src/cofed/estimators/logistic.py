@@ -13,9 +13,9 @@ from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators.checks import check_choice, named_refusals
 from cofed.estimators.class_weight import Label, check_class_weight, check_counts, class_counts
 from cofed.estimators.feature_blocks import treated_apart
-from cofed.estimators.feature_options import Chosen, PerFeature
+from cofed.estimators.feature_options import LIMITS, Chosen, PerFeature
 from cofed.estimators.fitted_state import refuse_privacy
-from cofed.estimators.group_lasso import group_labels, group_penalty
+from cofed.estimators.group_penalty import group_labels, group_penalty
 from cofed.estimators.parameters import ratio_of
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.scoring import SiteScoreMixin
@@ -27,7 +27,7 @@ from cofed.regularizers import AbstractRegularizer
 from cofed.sites import AbstractSites
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather
 from cofed.sites.queries import Message, SumsAnswer, sums
-from cofed.sites.row_options import RowNumbers, RowOptions
+from cofed.sites.row_options import RowNumbers
 
 PENALTIES = ("l1", "elasticnet", "group")
 
@@ -243,9 +243,12 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
         super()._check_parameters()
         check_choice(type(self).__name__, "penalty", self.penalty, PENALTIES)
         check_class_weight(type(self).__name__, self.class_weight)
-        given = self._given_options()
-        if given and self.penalty == "group":
-            raise ValueError(f"{type(self).__name__}: {given[0]} is for the penalties l1 and elasticnet, got 'group'")
+        limits = [name for name in self._given_options() if name in LIMITS]
+        if limits and self.penalty == "group":
+            raise ValueError(
+                f"{type(self).__name__}: {limits[0]} is for the penalties l1 and elasticnet: coefficients that are in "
+                "one norm, those of a group, have no limits of their own"
+            )
         if self.class_weight is not None:
             refuse_privacy(self, "weights of classes", "the noise is for rows that count alike")
 
@@ -289,13 +292,6 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
             )
         return own
 
-    def _sites_of(self, given: RowOptions, y: Labels, clients: Clients) -> AbstractSites:
-        sites = super()._sites_of(given, y, clients)
-        if sites.has_offsets and len(self.classes_) > 2:
-            name = type(self).__name__
-            raise ValueError(f"{name}: an offset is for two classes, and there are {len(self.classes_)}")
-        return sites
-
     def _posed_loss(self) -> AbstractLoss:
         if self._has_site_effects and len(self.classes_) > 2:
             return SiteClassIntercepts(self._loss())
@@ -306,7 +302,7 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
 
     def _penalty(self, problem: StandardizedProblem, alpha: float) -> AbstractRegularizer:
         if self.penalty == "group":
-            return group_penalty(alpha, self._blocks(len(problem.units.mean)), problem)
+            return group_penalty(alpha, self._together(len(problem.units.mean)), problem, self._feature_options())
         ratio = 1.0 if self.penalty == "l1" else ratio_of(self)
         return elastic_net(alpha, ratio, problem.units, np.ndim(problem.start.coef), self._feature_options())
 
@@ -314,6 +310,9 @@ class FederatedLogisticRegression(SiteScoreMixin, ClassifierMixin, WithFeatureOp
         if self.penalty == "elasticnet":
             outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
             return treated_apart(features, outputs, self.l1_ratio)
+        return self._together(features)
+
+    def _together(self, features: int) -> np.ndarray:
         return group_labels(type(self).__name__, self.groups if self.penalty == "group" else None, features)
 
     def _output(self, coef: np.ndarray, intercept: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -208,7 +208,8 @@ def estimator_of(model: object) -> FederatedLinearModel:
         return FAMILIES[model]()
     if not isinstance(model, FederatedLinearModel):
         raise ValueError(
-            f"{OWNER}: model must be one of {naming.listed(FAMILIES)} or an estimator, got {checks.shown(model)}"
+            f"{OWNER}: model must be one of {naming.listed(FAMILIES)} or an estimator, such as "
+            f"FederatedGLM(cofed.Gamma()) of another family, got {checks.shown(model)}"
         )
     given = type(model)(**model.get_params(deep=False))
     given._check_parameters()

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import numpy as np
 import pandas as pd
+import scipy.sparse
 from scipy.stats import norm
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -29,6 +30,7 @@ from cofed.sites.intake import (
     refuse_other_order,
 )
 from cofed.sites.queries import GramAnswer, GramMessage, Message, gram, sums
+from cofed.sites.row_options import RowNumbers, predicted_offset
 from cofed.solvers.curvature import unpack
 from cofed.statistics.mixed_model import MixedFit
 
@@ -42,16 +44,16 @@ Mixed = TypeVar("Mixed", bound="AbstractMixedModel")
 
 @dataclasses.dataclass(frozen=True)
 class SiteMoments:
-    """What every site has told of its columns, around means of all rows: 1, then the features, then the labels."""
+    """What every site has told of its columns, around means of all rows: 1, then the features, then the labels.
 
+    Rows count by their weights, which are 1 in the mean.
+    """
+
+    rows: np.ndarray  # of each site
     centre: np.ndarray  # p
     label_centre: float
     products: np.ndarray  # m x (p + 2) x (p + 2)
-
-    @property
-    def rows(self) -> np.ndarray:
-        """The rows of each site."""
-        return np.round(self.products[:, 0, 0]).astype(int)
+    mean_weight: float  # of the weights as they were given
 
     @property
     def sizes(self) -> np.ndarray:
@@ -67,7 +69,7 @@ class AbstractMixedModel(BaseEstimator):
     method: str
     level: float
 
-    def predict(self, X: Features, clients: Clients = None) -> np.ndarray:
+    def predict(self, X: Features, clients: Clients = None, offset: RowNumbers = None) -> np.ndarray:
         """The predictions for new rows.
 
         Parameters
@@ -77,6 +79,8 @@ class AbstractMixedModel(BaseEstimator):
         clients : array-like of shape (n,) or str, optional
             The rows' clients, whose own effects are added; None is the column of the fit, where X has it, else no
             effects are added, as for a site that was not there.
+        offset : array-like of shape (n,) or str, optional
+            The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
 
         Returns
         -------
@@ -84,7 +88,7 @@ class AbstractMixedModel(BaseEstimator):
             The means.
         """
         check_is_fitted(self)
-        return self._mean(self._linear(X, clients))
+        return self._mean(self._linear(X, clients, offset))
 
     def summary(self) -> str:
         """The fit as text.
@@ -140,6 +144,10 @@ class AbstractMixedModel(BaseEstimator):
         owner = type(self).__name__
         check_choice(owner, "method", self.method, tuple(METHODS))
         checks.share(f"{owner}: level", self.level)
+        if scipy.sparse.issparse(X):
+            raise TypeError(
+                f"{owner}: Sparse data was passed for X, and mixed models take dense rows: X.toarray() makes them"
+            )
         self.client_column_ = clients if isinstance(clients, str) else None
         sites = gather(self, X, y, clients, classifies)
         self._random()  # refuses slopes that are none
@@ -147,8 +155,6 @@ class AbstractMixedModel(BaseEstimator):
             raise ValueError(
                 f"{owner}: there must be two sites or more, and there is 1; name the rows' sites (clients=)"
             )
-        if sites.has_weights or sites.has_offsets:
-            raise ValueError(f"{owner}: rows take neither weights nor offsets")
         return sites
 
     def _random(self) -> np.ndarray:
@@ -214,19 +220,21 @@ class AbstractMixedModel(BaseEstimator):
         self.exchanges_ = totals(sites.exchanges[before:])
         self.n_rounds_, self.bytes_ = spent(self.exchanges_)
 
-    def _linear(self, X: Features, clients: Clients) -> np.ndarray:
+    def _linear(self, X: Features, clients: Clients, offset: RowNumbers = None) -> np.ndarray:
         """The linear predictor of new rows, with the effects of their sites where those are named."""
         owner = type(self).__name__
         if isinstance(X, AbstractSites):
             raise TypeError(f"{owner}: predictions are made of rows, and those of sites stay there")
         refuse_masked(owner, "X", X)
+        added = predicted_offset(owner, X, offset, len(X), bool(vars(self).get("has_offset_")))  # pyright: ignore[reportArgumentType]
         if isinstance(X, pd.DataFrame):
+            X = X.drop(columns=[name for name in vars(self).get("row_columns_", ()) if name in X.columns])
             column = self.client_column_ if clients is None else clients
             if isinstance(column, str) and column in X.columns:
                 X, clients = X.drop(columns=column), X[column]
         refuse_other_order(owner, X, "clients", clients)
         rows = np.asarray(numbers(self, encoded(self, X), reset=False))
-        fixed = rows @ self.coef_ + self.intercept_
+        fixed = rows @ self.coef_ + self.intercept_ + added
         if clients is None:
             return fixed
         if not is_list(clients) or len(np.asarray(clients)) != len(rows):
@@ -249,21 +257,27 @@ def ask_moments(owner: str, sites: AbstractSites, loss: AbstractLoss) -> SiteMom
     """Means of all rows, and the products of every site's columns around them: two exchanges."""
     with named_refusals(owner):
         found = sites.ask(sums, Message(loss=loss))
+        counts = np.array(sites.sizes, float)
+        if sites.has_weights:
+            alone = sites.ask_each(sums, Message(loss=loss))
+            counts = np.array([float(np.sum(alone[name].n)) for name in sites.names])
         centre, label_centre = (np.sum(part, axis=0) / np.sum(found.n) for part in (found.X, found.labels))
         where = np.arange(sites.n_features, dtype=np.int32)
         question = GramMessage(centre, label_centre, where, np.zeros_like(label_centre), False, loss=loss)
         told = sites.ask_each(gram, question)
-    sizes = dict(zip(sites.names, sites.sizes, strict=True))
-    products = np.array([products_of(told[name], sizes[name]) for name in sites.names])
-    return SiteMoments(centre, float(label_centre[0]), products)
+    rows = np.array(sites.sizes)
+    mean = float(counts.sum() / rows.sum())
+    products = np.array([products_of(told[name], count) for name, count in zip(sites.names, counts, strict=True)])
+    return SiteMoments(rows, centre, float(label_centre[0]), products / mean, mean)
 
 
-def products_of(told: GramAnswer, rows: int) -> np.ndarray:
-    """The products of 1, the features and the label of a site, around the centre."""
+def products_of(told: GramAnswer, count: float) -> np.ndarray:
+    """The products of 1, the features and the label of a site, around the centre; its rows, or weights, add up to
+    `count`."""
     X, cross = np.asarray(told.X)[0], np.asarray(told.cross)[0, :, 0]
     p = len(X)
     made = np.empty((p + 2, p + 2))
-    made[0, 0], made[0, 1:-1], made[0, -1] = rows, X, float(told.labels[0, 0])
+    made[0, 0], made[0, 1:-1], made[0, -1] = count, X, float(told.labels[0, 0])
     made[1:-1, 1:-1], made[1:-1, -1] = unpack(np.asarray(told.products)[0], p), cross
     made[-1, -1] = float(told.label_squares[0, 0])
     return np.triu(made) + np.triu(made, 1).T

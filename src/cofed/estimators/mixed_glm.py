@@ -140,7 +140,10 @@ class FederatedMixedGLM(AbstractMixedModel):
         check_choice(owner, "family", self.family, tuple(FAMILIES))
         check_count(owner, "max_rounds", self.max_rounds)
         family = FAMILIES[self.family]
-        sites = self._labelled(self._taken_in(X, y, clients, family.classifies), family)
+        taken = self._taken_in(X, y, clients, family.classifies)
+        if taken.has_weights or taken.has_offsets:
+            raise ValueError(f"{owner}: rows take neither weights nor offsets, as those of FederatedMixedModel do")
+        sites = self._labelled(taken, family)
         before, some = len(sites.exchanges), self._random()
         moments = self._asked(sites, family.loss)
         share = moments.label_centre

@@ -7,10 +7,13 @@ from sklearn.base import RegressorMixin
 
 from cofed._util.types import Given
 from cofed.estimators.checks import named_refusals
+from cofed.estimators.fitted_state import check_row_options
 from cofed.estimators.inference.table import Chosen
 from cofed.estimators.mixed_base import AbstractMixedModel, to_units
 from cofed.losses import Squared
+from cofed.sites import AbstractSites
 from cofed.sites.intake import Clients, FitFeatures, Labels
+from cofed.sites.row_options import RowNumbers, row_options, with_row_options
 from cofed.statistics.mixed_model import SiteProducts, fit_mixed_model
 
 Model = TypeVar("Model", bound="FederatedMixedModel")
@@ -48,7 +51,8 @@ class FederatedMixedModel(RegressorMixin, AbstractMixedModel):
         A row for each site: the best linear unbiased predictions of what it has of its own, and their standard errors
         where the parameters are taken as known.
     log_likelihood_ : float
-        The logarithm of the (restricted) likelihood.
+        The logarithm of the (restricted) likelihood; NaN where weights stay at their sites, since it takes the sum of
+        their logarithms.
     is_singular_ : bool
         Whether there is no variation between sites in some direction.
     is_settled_ : bool
@@ -73,7 +77,14 @@ class FederatedMixedModel(RegressorMixin, AbstractMixedModel):
         self.method = method
         self.level = level
 
-    def fit(self: Model, X: FitFeatures, y: Labels = None, clients: Clients = None) -> Model:
+    def fit(
+        self: Model,
+        X: FitFeatures,
+        y: Labels = None,
+        clients: Clients = None,
+        sample_weight: RowNumbers = None,
+        offset: RowNumbers = None,
+    ) -> Model:
         """Fit to the rows of all clients.
 
         Parameters
@@ -84,6 +95,11 @@ class FederatedMixedModel(RegressorMixin, AbstractMixedModel):
             The targets.
         clients : array-like of shape (n,) or str
             The site's name of every row, or the name of that column of a pandas X.
+        sample_weight : array-like of shape (n,), str or None
+            The precisions of the rows' errors, >= 0, whose variance is `residual_variance_` divided by them, as the
+            weights of R's `lmer`; or the name of that column of a pandas X or of the sites' tables.
+        offset : array-like of shape (n,), str or None
+            What is added to every row's prediction, or the name of that column.
 
         Returns
         -------
@@ -91,9 +107,14 @@ class FederatedMixedModel(RegressorMixin, AbstractMixedModel):
             The fitted estimator.
         """
         owner = type(self).__name__
-        taken = self._taken_in(X, y, clients, classifies=False)
+        given = row_options(owner, X, sample_weight, offset)
+        taken = self._taken_in(given.X, y, clients, classifies=False)
         with named_refusals(owner):
-            sites = taken.of_numbers()
+            sites = with_row_options(owner, taken.of_numbers(), given, clients)
+        if len(sites.names) < 2:
+            raise ValueError(f"{owner}: there must be two sites or more with rows of a weight above 0, and there is 1")
+        check_row_options(self, Squared(), sites)
+        self.row_columns_, self.has_offset_ = given.columns, sites.has_offsets
         before, some, reml = len(sites.exchanges), self._random(), self.method == "reml"
         moments = self._asked(sites, Squared())
         size, label_size = moments.sizes[:-1], float(moments.sizes[-1])
@@ -112,8 +133,9 @@ class FederatedMixedModel(RegressorMixin, AbstractMixedModel):
         self._set_effects(sites, found, to_units(moments.centre, size) * label_size, moments.label_centre)
         freedom = sum(sites.sizes) - (len(unit) - 1 if reml else 0)
         deviance = found.profile.deviance + 2 * freedom * np.log(label_size)
-        self.log_likelihood_ = float(-0.5 * (deviance + (2 * np.log(size).sum() if reml else 0.0)))
-        self.residual_variance_ = found.profile.scale * label_size**2
+        likelihood = -0.5 * (deviance + (2 * np.log(size).sum() if reml else 0.0))
+        self.log_likelihood_ = float(likelihood + half_of_logs(sites, given.weight, moments.mean_weight))
+        self.residual_variance_ = found.profile.scale * label_size**2 * moments.mean_weight
         self._set_exchanges(sites, before)
         return self
 
@@ -127,3 +149,10 @@ class FederatedMixedModel(RegressorMixin, AbstractMixedModel):
             lines.append(f"between sites {100 * own / (own + rest):.1f} % of the variance (intraclass correlation)")
         kind = "restricted log likelihood" if self.method == "reml" else "log likelihood"
         return [*lines, f"{kind} {self.log_likelihood_:.4f}"]
+
+
+def half_of_logs(sites: AbstractSites, weight: np.ndarray | None, mean: float) -> float:
+    """Half the sum of the logarithms of the rows' weights divided by their mean, which a likelihood has of them."""
+    if not sites.has_weights:
+        return 0.0
+    return float(np.log(weight[weight > 0] / mean).sum() / 2) if weight is not None else np.nan

@@ -26,7 +26,6 @@ from cofed.losses import Squared
 from cofed.sites import AbstractSites
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels
 from cofed.sites.response_intake import gather_responses
-from cofed.sites.row_options import RowOptions
 
 
 def refuse_other_responses(owner: str, names: Iterable[object], known: Iterable[object]) -> None:
@@ -155,12 +154,6 @@ class FederatedMultiTaskLasso(SiteScoreMixin, WeightedR2, WithFeatureOptions, Fe
             )
         refuse_other_responses(type(self).__name__, names, self.responses_)
         return own
-
-    def _sites_of(self, given: RowOptions, y: Labels, clients: Clients) -> AbstractSites:
-        sites = super()._sites_of(given, y, clients)
-        if sites.has_offsets:
-            raise ValueError(f"{type(self).__name__}: several responses take no offset; take it off y")
-        return sites
 
     def _loss(self) -> Squared:
         return Squared(responses=len(self.responses_) if len(self.responses_) > 1 else None)

@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator
 
 from cofed._util.types import Given
 from cofed.estimators.checks import check_count, check_flag, check_number
+from cofed.estimators.feature_options import LIMITS
 from cofed.estimators.solver import check_algorithm
 from cofed.privacy import Privacy
 
@@ -58,6 +59,29 @@ def several(l1_ratio: object) -> list[Given[float]] | None:
 def ratio_of(model: BaseEstimator) -> float:
     """The part of the penalty that is the l1 norm: that which is given, or the chosen one of several."""
     return float(vars(model).get("l1_ratio_", vars(model)["l1_ratio"]))
+
+
+def refuse_unknown_options(estimator: type[BaseEstimator], given: Mapping[str, object]) -> None:
+    """Say of parameters that others have why this estimator does not."""
+    refuse_unknown_privacy(estimator, given)
+    refuse_unknown_site_effects(estimator, given)
+    known = estimator._get_param_names()
+    limit = next((name for name in LIMITS if name in given and name not in known), None)
+    if limit is not None and "penalty_factor" in known:
+        raise TypeError(
+            f"{estimator.__name__} takes no {limit}: coefficients that are in one norm, those of a group of features "
+            "or of a feature for all responses, have no limits of their own"
+        )
+
+
+def refuse_unknown_site_effects(estimator: type[BaseEstimator], given: Mapping[str, object]) -> None:
+    """Say of `site_effects=`, which others have, why this estimator does not."""
+    known = estimator._get_param_names()
+    if "site_effects" in given and "site_effects" not in known and "penalty_factor" in known:
+        raise TypeError(
+            f"{estimator.__name__} takes no site_effects: intercepts of the sites' own are for a single response, and "
+            "times to an event have a baseline for every site anyway"
+        )
 
 
 def refuse_unknown_privacy(estimator: type[BaseEstimator], given: Mapping[str, object]) -> None:

@@ -8,7 +8,7 @@ together, in some ten exchanges. Where neither serves, strengths are solved one 
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -199,9 +199,15 @@ class SolvedPath:
 
 
 def solved_path(
-    estimator: FederatedLinearModel, given: RowOptions, y: Labels, clients: Clients, asked: PathRequest
+    estimator: FederatedLinearModel,
+    given: RowOptions,
+    y: Labels,
+    clients: Clients,
+    asked: PathRequest,
+    check: Callable[[StandardizedProblem], None] = lambda problem: None,
 ) -> SolvedPath:
-    """The path of an estimator, up to the first model with more than `dfmax` features."""
+    """The path of an estimator, up to the first model with more than `dfmax` features; `check` may refuse its problem,
+    before any model is sought."""
     name = type(estimator).__name__
     if not isinstance(estimator, FederatedLinearModel) or "alpha" not in estimator.get_params():
         raise ValueError(f"{name} has no strength alpha, and so no path")
@@ -223,6 +229,7 @@ def solved_path(
         return answers[-1]
 
     begin = estimator._standardized(estimator._sites_of(given, y, clients))
+    check(begin)
     problem, _ = estimator._settled(begin, solved, NEAR)
     assert alphas is not None
     if asked.dfmax is not None:

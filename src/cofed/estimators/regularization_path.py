@@ -174,11 +174,12 @@ class RegularizationPath:
             raise ValueError(
                 f"RegularizationPath: X must have rows of {len(names)} features, got the shape {rows.shape}"
             )
-        added = predicted_offset("RegularizationPath", given, offset, rows.shape[0], self.has_offset)
         found = rows @ coef.T + intercept
+        responses = 1 if found.ndim == 1 else found.shape[1]
+        added = predicted_offset("RegularizationPath", given, offset, rows.shape[0], self.has_offset, responses)
         if not np.isfinite(found).all():
             raise ValueError("RegularizationPath: X must be finite numbers, and has missing or infinite ones")
-        found = found + (added if found.ndim == 1 else added[:, None])
+        found = found + (added if added.ndim == found.ndim else added[:, None])
         return found[:, 0] if found.shape[1:] == (1,) else found
 
     def _interpolated(self, values: np.ndarray, alpha: Given[float]) -> np.ndarray:

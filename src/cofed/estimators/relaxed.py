@@ -21,6 +21,7 @@ from cofed.estimators.checks import check_number
 from cofed.estimators.path import PathRequest, SolvedPath, shown_models, solved_path
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.second_orders import SecondOrder, check_size, second_orders
+from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.estimators.training_set import flat, weights
 from cofed.sites.intake import Clients, FitFeatures, Labels
 from cofed.sites.row_options import RowNumbers, row_options
@@ -75,11 +76,14 @@ def relaxed_path(
     owner = type(estimator).__name__
     check_number(owner, "gamma", gamma, low=0, high=1)
     given, asked = row_options(owner, X, sample_weight, offset), PathRequest(alphas, n_alphas, eps, dfmax)
-    found = solved_path(estimator, given, y, clients, asked)
-    options = estimator._feature_options()
-    if options is not None and options.is_bounded:
-        raise ValueError(f"{owner}: relaxed fits have no limits of coefficients (low, high)")
-    check_size(owner, "relaxed fits", found.problem)
+
+    def check(problem: StandardizedProblem) -> None:
+        options = estimator._feature_options()
+        if options is not None and options.is_bounded:
+            raise ValueError(f"{owner}: relaxed fits have no limits of coefficients (low, high)")
+        check_size(owner, "relaxed fits", problem)
+
+    found = solved_path(estimator, given, y, clients, asked, check)
     if gamma == 1:
         return found.path
     refitted = without_penalty(found, float(estimator.tol))

@@ -22,7 +22,7 @@ SiteEffects = dict[str, float] | dict[str, np.ndarray]  # by site; of several cl
 def question(problem: StandardizedProblem, models: Sequence[Weights]) -> InterceptsMessage:
     """What is asked of the sites' intercepts."""
     coef = np.stack([np.asarray(w.coef, np.float64) for w in models])
-    return InterceptsMessage(coef, scaling=problem.units.scaling, loss=problem.survey.loss)
+    return InterceptsMessage(coef, scaling=problem.units.scaling, loss=problem.asked_loss)
 
 
 def mean_intercepts(problem: StandardizedProblem, models: Sequence[Weights]) -> np.ndarray:

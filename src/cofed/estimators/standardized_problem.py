@@ -291,7 +291,7 @@ def look_at_null(found: Survey, unit: Units) -> LookAnswer:
         where=np.tile(np.arange(p * k if closer else 0, dtype=np.int32), (closer, 1)),
         scaling=unit.scaling,
         folds=found.folds,
-        loss=found.loss,
+        loss=found.loss.in_units(unit.labels),
     )
     return found.sites.ask(look, message)
 

@@ -1,5 +1,7 @@
 """Estimators whose users may say something of single features, and of the sites."""
 
+import numpy as np
+
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import check_choice
 from cofed.estimators.feature_options import FEATURE_OPTIONS, FeatureNames, FeatureOptions
@@ -34,9 +36,15 @@ class WithFeatureOptions(FederatedLinearModel):
                 f"{self.algorithm!r}: the steps of others are for losses that are sums over rows"
             )
 
+    def _together(self, features: int) -> np.ndarray:
+        """A label per feature: those with one label are in one norm of the penalty, and have one factor."""
+        return np.arange(features)
+
     def _feature_options(self) -> FeatureOptions | None:
         if not self._given_options():
             return None
         names, design = feature_names(self), vars(self).get("design_")
         known = FeatureNames(type(self).__name__, names, names if design is None else design.groups)
-        return known.options(*(vars(self).get(name) for name in FEATURE_OPTIONS))
+        options = known.options(*(vars(self).get(name) for name in FEATURE_OPTIONS))
+        known.require_one_factor(options, self._together(len(names)))
+        return options

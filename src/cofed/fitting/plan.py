@@ -30,6 +30,7 @@ from cofed.estimators.site_effects import SITE_EFFECTS
 from cofed.fitting.privacy_plan import PrivacyPlan
 from cofed.losses.families import FAMILIES as LOSSES
 from cofed.losses.families import Family
+from cofed.losses.site_intercepts import unfit_for_sites
 from cofed.privacy import Privacy
 
 FAMILIES = ("gaussian", "mgaussian", "binomial", "multinomial", "poisson", *LOSSES, "cox")
@@ -206,8 +207,11 @@ class FitPlan:
             return
         if self.family == "cox":
             raise ValueError("--site-effects is not for cox, which has a baseline hazard for every site")
-        if self.kind in ("mgaussian", *LOSSES):
-            raise ValueError("--site-effects is for gaussian, binomial, multinomial and poisson")
+        if self.family == "mgaussian":
+            raise ValueError("--site-effects is not for mgaussian: fit every response by itself")
+        reason = unfit_for_sites(Family.of(self.family).loss()) if self.kind in LOSSES else None
+        if reason is not None:
+            raise ValueError(f"--site-effects is not for {self.family}: {reason}")
         if self.errors != "model":
             raise ValueError(f"--site-effects has the model's own standard errors, not --errors {self.errors}")
         if self.folds == BY_SITE:
@@ -225,10 +229,9 @@ class FitPlan:
         """Refuse factors and limits that mean nothing, or that a penalty does not have."""
         for name, values in self.per_feature.items():
             option = f"--{name.replace('_', '-')}"
-            if self.penalty == "group":
-                raise ValueError(f"{option} is not for --penalty group")
-            if self.family == "mgaussian" and name != "penalty_factor":
-                raise ValueError(f"{option} is not for mgaussian")
+            if name != "penalty_factor" and (self.penalty == "group" or self.family == "mgaussian"):
+                norm = "mgaussian" if self.family == "mgaussian" else "--penalty group"
+                raise ValueError(f"{option} is not for {norm}: coefficients in one norm have no limits of their own")
             if self.privacy is not None:
                 raise ValueError(f"--epsilon goes without {option}")
             for column, value in values.items():
@@ -294,7 +297,7 @@ class FitPlan:
             given |= effects if self.class_weight is None else effects | {"class_weight": self.class_weight}
             return with_strength(FederatedLogisticRegression, FederatedLogisticRegressionCV, self.alpha, given, choice)
         if self.kind in LOSSES:
-            given = {"loss": Family.of(self.family).loss()} | (ratio if self.penalty == "elasticnet" else {})
+            given = {"loss": Family.of(self.family).loss()} | (ratio if self.penalty == "elasticnet" else {}) | effects
             return with_strength(FederatedGLM, FederatedGLMCV, self.alpha, given, choice)
         if self.family in PAIRS:
             given = ratio if self.penalty == "elasticnet" else {"l1_ratio": 1.0}

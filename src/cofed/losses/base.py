@@ -99,6 +99,15 @@ class AbstractLoss(eqx.Module):
         """The loss of a row that it is made of: itself, unless it is one of all rows of a site."""
         return self
 
+    def with_rows(self, loss: "AbstractLoss") -> "AbstractLoss":
+        """The same made of another loss of a row: that loss, unless it is one of all rows of a site."""
+        return loss
+
+    @property
+    def fitted_by(self) -> "AbstractLoss":
+        """The loss whose minimum is the model: itself, unless it only judges models of another (`Reweighted`)."""
+        return self
+
     # Labels.
 
     @property

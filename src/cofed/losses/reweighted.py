@@ -42,6 +42,11 @@ class Reweighted(AbstractLoss):
         return residual**2 / (2 * self.loss.variance(mean))
 
     @property
+    def fitted_by(self) -> AbstractLoss:
+        """The loss whose models it judges."""
+        return self.loss
+
+    @property
     def least_label(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The loss's own."""
         return self.loss.least_label

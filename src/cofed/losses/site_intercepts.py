@@ -2,8 +2,9 @@
 
     F(z) = min over a of sum_i w_i f(z_i + a, y_i)
 
-for the rows i of a site, f a loss A(z) - y z + c(y) with a link function. It is a convex function of all predictions z
-together, at least 0 where f is, and does not change where all predictions change by a constant. Its minimiser a(z)
+for the rows i of a site, f a convex loss A(z) - y B(z) + c(y) with a link function. It is a convex function of all
+predictions z together, at least 0 where f is, and does not change where all predictions change by a constant. Its
+minimiser a(z)
 makes the slopes w_i f'(z_i + a, y_i) add up to 0; they are F's gradient, and with the bends h_i = w_i f''(z_i + a) its
 Hessian along d is sum_i h_i (d_i - mean of d by h)^2. Its third derivative along d is sum_i w_i f''' (d_i - mean)^3: at
 most the range of d times the second where |f'''| <= f''.
@@ -20,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num, Scalar
 
-from cofed.losses.base import Label, Prediction
+from cofed.losses.base import AbstractLoss, Label, Prediction
 from cofed.losses.site_loss import AbstractSiteLoss
 
 Values = Float[Array, "n m"]
@@ -45,7 +46,8 @@ class SiteIntercepts(AbstractSiteLoss):
     Parameters
     ----------
     loss : AbstractLoss
-        The loss of a row: one with a link function, such as Squared, Logistic or Poisson.
+        The loss of a row: one with a link function, such as Squared, Logistic, Poisson or Gamma. Of `Reweighted`, the
+        intercepts are those of the loss that it judges.
 
     Examples
     --------
@@ -59,12 +61,9 @@ class SiteIntercepts(AbstractSiteLoss):
     site_parameters: ClassVar[int] = 1
 
     def __check_init__(self):
-        bound = self.loss.self_concordance
-        if not self.loss.is_canonical or self.loss.outputs(np.zeros(1, int)) or bound is None or bound > 1:
-            raise TypeError(
-                f"{type(self.loss).__name__} takes no intercepts of sites: that needs one prediction per row, a "
-                "canonical link, and third derivatives that do not exceed the second"
-            )
+        reason = unfit_for_sites(self.loss.fitted_by)
+        if reason is not None:
+            raise TypeError(reason)
 
     def __call__(self, prediction: Prediction, y: Label) -> Scalar:
         """The loss of the rows of one site."""
@@ -99,24 +98,26 @@ class SiteIntercepts(AbstractSiteLoss):
     ) -> tuple[Values, Bool[Array, "n m"]]:
         """The best intercept of each row's site, and whether it is finite.
 
-        It is between the link of the mean label less the largest prediction and the same less the least. On the scale
-        of the link the expected mean is nearly linear in it (for squares and counts exactly), so Newton's steps are
-        few; one that leaves the interval is replaced by its middle.
+        It is between the link of the mean label less the largest prediction and the same less the least, since slopes
+        grow with predictions. On the scale of the link the expected mean is nearly linear in it (for squares and counts
+        exactly); so is, of a link that is not canonical, the difference of the logarithms of sum w A' and sum w y B',
+        which are positive. So Newton's steps are few; one that leaves the interval is replaced by its middle.
         """
+        fitted = self.loss.fitted_by
         count, label = z.shape[0], y.astype(z.dtype)[:, None]
         there = weight > 0
         total = by_site(weight, site, count)
         mean = by_site(weight * label, site, count) / jnp.where(total > 0, total, 1)
-        goal = self.loss.link(jnp.where(total > 0, mean, jnp.nan))
+        goal = fitted.link(jnp.where(total > 0, mean, jnp.nan))
         finite = jnp.isfinite(goal)
-        goal_there = jnp.where(finite, goal, self.loss.link(jnp.full_like(goal, 0.5)))
+        goal_there = jnp.where(finite, goal, fitted.link(jnp.full_like(goal, 0.5)))
         most = jax.ops.segment_max(jnp.where(there, z, -jnp.inf), site, count)[site]
         least = jax.ops.segment_min(jnp.where(there, z, jnp.inf), site, count)[site]
         good = finite & jnp.isfinite(most) & jnp.isfinite(least)
         low, high = (jnp.where(good, goal_there - end, 0) for end in (most, least))
         shares = jnp.where(good, weight / jnp.where(total > 0, total, 1), 0)
-        expected = jnp.vectorize(jax.grad(self.loss.cumulant))
-        link_slope = jnp.vectorize(jax.grad(self.loss.link))
+        expected, natural = (jnp.vectorize(jax.grad(one)) for one in (fitted.cumulant, fitted.natural))
+        link_slope = jnp.vectorize(jax.grad(fitted.link))
         start = goal_there - by_site(shares * jnp.where(good, z, 0), site, count)
 
         def off(a: Values) -> tuple[Values, Values]:
@@ -124,7 +125,14 @@ class SiteIntercepts(AbstractSiteLoss):
             mean_at, bend = (
                 by_site(shares * part, site, count) for part in (expected(at), jnp.vectorize(jax.grad(expected))(at))
             )
-            return self.loss.link(mean_at) - goal_there, link_slope(mean_at) * bend
+            if fitted.is_canonical:
+                return fitted.link(mean_at) - goal_there, link_slope(mean_at) * bend
+            told, bent = (
+                by_site(shares * label * part, site, count)
+                for part in (natural(at), jnp.vectorize(jax.grad(natural))(at))
+            )
+            up, down = (jnp.where(good, one, 1) for one in (mean_at, told))
+            return jnp.log(up) - jnp.log(down), bend / up - bent / down
 
         def step(state: tuple) -> tuple:
             taken, a, low, high, _ = state
@@ -141,6 +149,19 @@ class SiteIntercepts(AbstractSiteLoss):
         begin = (jnp.zeros((), int), jnp.where(good, jnp.clip(start, low, high), 0), low, high, jnp.ones((), bool))
         a = jax.lax.while_loop(lambda state: (state[0] < STEPS) & state[4], step, begin)[1]
         return jnp.where(finite, jnp.where(good, a, jnp.nan), goal), finite
+
+
+def unfit_for_sites(loss: AbstractLoss) -> str | None:
+    """Why a loss of a row takes no intercepts of sites, in a sentence; None where it does."""
+    bound = loss.self_concordance
+    # Of a link that is not canonical, labels from 0 on make both sums positive whose logarithms are compared.
+    linked = loss.has_link and (loss.is_canonical or loss.least_label == 0)
+    if linked and not loss.outputs(np.zeros(1, int)) and bound is not None and bound <= 1:
+        return None
+    return (
+        f"{type(loss).__name__} takes no intercepts of sites: that needs one prediction per row, a link that is "
+        "canonical or of labels from 0 on, and third derivatives that do not exceed the second"
+    )
 
 
 def of_each(function: Callable[[Array, Array], Array], z: Values, y: Num[Array, " n"]) -> Values:

@@ -28,6 +28,10 @@ class AbstractSiteLoss(AbstractLoss):
         """The loss of a row."""
         return self.loss
 
+    def with_rows(self, loss: AbstractLoss) -> "AbstractSiteLoss":
+        """The same made of another loss of a row."""
+        return type(self)(loss)
+
     def outputs(self, y: np.ndarray) -> int | None:
         """As the loss of a row."""
         return self.loss.outputs(y)
@@ -48,13 +52,31 @@ class AbstractSiteLoss(AbstractLoss):
         return self.loss.least_label
 
     @property
+    def excludes_least_label(self) -> bool:
+        """As the loss of a row."""
+        return self.loss.excludes_least_label
+
+    @property
+    def has_variance(self) -> bool:
+        """As the loss of a row."""
+        return self.loss.has_variance
+
+    def variance(self, mean: Array) -> Array:
+        """The loss's own."""
+        return self.loss.variance(mean)
+
+    def in_units(self, labels: LabelUnits) -> "AbstractSiteLoss":
+        """The same of the loss in these units."""
+        return self.with_rows(self.loss.in_units(labels))
+
+    @property
     def curvature(self) -> Hyperparameter | None:
         """The loss's own."""
         return self.loss.curvature
 
     def as_deviance(self) -> "AbstractSiteLoss":
         """The same of the loss less that of the saturated model."""
-        return type(self)(self.loss.as_deviance())
+        return self.with_rows(self.loss.as_deviance())
 
     def conjugate(self, theta: Prediction, y: Label) -> Scalar:
         """That of a row's loss: at 0, its saturated model is the same."""

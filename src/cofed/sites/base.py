@@ -183,6 +183,11 @@ class AbstractSites(ABC):
         return self.design is not None and (self.design.weight is not None or self.design.class_weight is not None)
 
     @property
+    def offset_columns(self) -> int:
+        """How many numbers are added to a row's predictions, where there are offsets: one for each response."""
+        return 1
+
+    @property
     def has_offsets(self) -> bool:
         """Whether rows have a number that is added to their predictions."""
         return self.design is not None and self.design.offset is not None

@@ -1,5 +1,6 @@
 """Rows in, sites out: rows that a user gives are checked, and go behind the door that an estimator asks at."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -190,10 +191,28 @@ def numbers(estimator: BaseEstimator, X: Features, *y: Labels, **how: bool | int
             return found
         return (SparseRows(rows), *labels) if y else SparseRows(rows)
     except ValueError as error:
-        said = about_values(str(error), X)
+        said = about_forms(str(error), X) or about_values(str(error), X)
         if said is None:
             raise
         raise ValueError(f"{name}: {said}") from None
+
+
+def about_forms(error: str, X: Features) -> str | None:
+    """What is wrong with shapes and kinds of numbers, without scikit-learn's dump of them; None for other errors."""
+    if "Expected 2D array" in error:
+        return (
+            f"Expected 2D array: X must have a row for each sample and a column for each feature, got the shape "
+            f"{np.shape(np.asarray(X))}. Reshape your data: X.reshape(-1, 1) makes one feature of it, X.reshape(1, -1) "
+            "one row"
+        )
+    if "Complex data not supported" in error:
+        values = scipy.sparse.csr_array(X).data if scipy.sparse.issparse(X) else np.asarray(X)
+        wrong = "X" if np.iscomplexobj(values) else "y"
+        return f"Complex data not supported: {wrong} must be real numbers; take .real of it, or both parts as columns"
+    if "inconsistent numbers of samples" in error:
+        rows, labels = re.findall(r"\d+", error)[:2]
+        return f"inconsistent numbers of samples: X has {rows} rows and y {labels}, and each row needs its y"
+    return error if "y should be a 1d array" in error else None
 
 
 def about_values(error: str, X: Features) -> str | None:

@@ -96,7 +96,7 @@ class MemorySites(AbstractSites):
         if reason is not None:
             raise QuestionRefused(reason)
         answers = {name: self.rows.alone(m).answer(query, message) for m, name in enumerate(self.names)}
-        down, up = len(answers) * trees.nbytes(message), sum(trees.nbytes(one) for one in answers.values())
+        down, up = len(answers) * trees.nbytes(arrays_of(message)), sum(trees.nbytes(one) for one in answers.values())
         self.exchanges.append(Exchange(query.name, 1, down, up, time.perf_counter() - began))
         return answers
 
@@ -130,6 +130,10 @@ class MemorySites(AbstractSites):
     @property
     def has_offsets(self) -> bool:
         return self.rows.offset is not None
+
+    @property
+    def offset_columns(self) -> int:
+        return 1 if self.rows.offset is None or self.rows.offset.ndim == 1 else self.rows.offset.shape[1]
 
     def with_class_weight(self, weights: tuple[float, ...]) -> "MemorySites":
         before = 1.0 if self.rows.weight is None else self.rows.weight

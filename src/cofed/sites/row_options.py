@@ -59,9 +59,11 @@ def numbers_of(owner: str, what: str, X: Features, given: RowNumbers) -> np.ndar
         found = np.asarray(given, np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{owner}: {what} must be one number per row, got {kind(given)}") from None
-    if found.ndim != 1:
+    if what == "offset" and found.ndim == 2:  # of several responses a number for each
+        found = found[:, 0] if found.shape[1] == 1 else found
+    elif found.ndim != 1:
         raise ValueError(f"{owner}: {what} must be one number per row, got the shape {found.shape}")
-    wrong = int(np.sum(~np.isfinite(found)))
+    wrong = int(np.sum(~np.isfinite(found.reshape(len(found), -1)).all(axis=1)))
     if wrong:
         raise ValueError(f"{owner}: {what} must be finite numbers, but {wrong} of {len(found)} are not")
     if what == "sample_weight":
@@ -96,13 +98,27 @@ def with_row_options(owner: str, sites: AbstractSites, given: RowOptions, client
     return sites.with_row_numbers(own["weight"], own["offset"])
 
 
-def predicted_offset(owner: str, X: Features, offset: RowNumbers, rows: int, fitted: bool) -> np.ndarray:
+def refuse_columns(owner: str, given: int, responses: int) -> None:
+    """Refuse offsets with another number of columns than there are responses."""
+    if given == responses:
+        return
+    if responses == 1:
+        raise ValueError(f"{owner}: offset must be one number per row, got {given} columns")
+    raise ValueError(
+        f"{owner}: offset must have a column for each of the {responses} responses, got {given} "
+        f"{'column' if given == 1 else 'columns'}; where rows stay at their sites, take offsets off the responses there"
+    )
+
+
+def predicted_offset(
+    owner: str, X: Features, offset: RowNumbers, rows: int, fitted: bool, responses: int = 1
+) -> np.ndarray:
     """What is added to the predictions for new rows; a model that was fitted with an offset must be given it."""
     if offset is None:
         if fitted:
             raise ValueError(
-                f"{owner} was fitted with an offset, and predicts with one: give offset=, one number per row (zeros "
-                "for predictions without it)"
+                f"{owner} was fitted with an offset, and predicts with one: give offset=, as in the fit (zeros for "
+                "predictions without it)"
             )
         return np.zeros(rows)
     if not fitted:
@@ -110,6 +126,7 @@ def predicted_offset(owner: str, X: Features, offset: RowNumbers, rows: int, fit
     found = numbers_of(owner, "offset", X, offset)
     if len(found) != rows:
         raise ValueError(f"{owner}: offset must be one number per row: {rows} rows, {len(found)} numbers")
+    refuse_columns(owner, 1 if found.ndim == 1 else found.shape[1], responses)
     return found
 
 

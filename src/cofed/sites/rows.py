@@ -33,7 +33,7 @@ class SiteRows:
     site: np.ndarray  # n positions in `names`, in order
     cluster: np.ndarray | None = None  # n groups of rows, each within a site; None is a group for each site
     weight: np.ndarray | None = None  # n numbers above 0; None is 1 for every row
-    offset: np.ndarray | None = None  # n numbers that are added to predictions; None is 0
+    offset: np.ndarray | None = None  # n numbers that are added to predictions, or n rows of them; None is 0
     group: np.ndarray | None = None  # n groups of rows, or folds: what rows are dealt to folds by, where by any
 
     @classmethod

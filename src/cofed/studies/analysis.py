@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 from cofed._util.toml_mistakes import Place, did_you_mean
 from cofed.losses.families import FAMILIES as LOSSES
 from cofed.losses.families import Family
+from cofed.losses.site_intercepts import unfit_for_sites
 from cofed.studies.variables import StudyPart, Text, Variable, VariableKind
 
 # Which kinds of variables a family predicts.
@@ -72,7 +73,7 @@ class Analysis(StudyPart):
     class_weight : {"balanced"}, optional
         Let all classes count the same, all together.
     site_effects : {"none", "fixed"}
-        "fixed" gives every site an intercept of its own; not of "cox".
+        "fixed" gives every site an intercept of its own; not of "cox", "huber" and "quantile".
     penalty_factor, low, high : dict of str and float
         By feature: what the strength is multiplied by (0 is not penalised), and the limits of the coefficient.
 
@@ -201,19 +202,22 @@ class Analysis(StudyPart):
         """Why factors and limits do not fit the features."""
         used = self.features or tuple(name for name in variables if name not in {*self.roles.values(), *self.responses})
         for key, values in (("penalty_factor", self.penalty_factor), ("low", self.low), ("high", self.high)):
-            if values and self.penalty == "group":
-                yield (key,), "it is not for the penalty group"
-            if values and key != "penalty_factor" and self.family == "mgaussian":
-                yield (key,), "it is not for mgaussian"
+            if values and key != "penalty_factor" and (self.penalty == "group" or self.family == "mgaussian"):
+                norm = "mgaussian" if self.family == "mgaussian" else "the penalty group"
+                yield (key,), f"it is not for {norm}: coefficients in one norm have no limits of their own"
             for name in values:
                 if name not in used:
                     yield (key,), f"{name!r} is no feature{did_you_mean(name, list(used))}"
 
     def unfit_roles(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """Why variables cannot be weights or offsets, and sites have no intercepts of their own."""
-        if self.site_effects == "fixed" and self.kind in ("mgaussian", *LOSSES, "cox"):
-            families = "gaussian, binomial, multinomial and poisson"
-            yield ("site_effects",), f"it is for {families}, and the family is {self.family}"
+        if self.site_effects == "fixed" and self.family == "cox":
+            yield ("site_effects",), "it is not for cox, which has a baseline hazard for every site"
+        if self.site_effects == "fixed" and self.family == "mgaussian":
+            yield ("site_effects",), "it is not for mgaussian: let every response have an analysis of its own"
+        reason = unfit_for_sites(Family.of(self.family).loss()) if self.kind in LOSSES else None
+        if self.site_effects == "fixed" and reason is not None:
+            yield ("site_effects",), f"it is not for {self.family}: {reason}"
         for role, name in self.roles.items():
             if role in ("target", "event"):
                 continue

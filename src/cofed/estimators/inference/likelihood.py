@@ -13,9 +13,14 @@ import numpy as np
 from cofed.estimators.inference.independence import LEAST
 from cofed.estimators.standardized_problem import StandardizedProblem, second_moments
 from cofed.estimators.training_set import null_curvature
-from cofed.losses import Reweighted
+from cofed.losses import AbstractLoss, Reweighted
 from cofed.models import Weights
 from cofed.solvers.curvature import unpack
+
+
+def reweighted(loss: AbstractLoss) -> AbstractLoss:
+    """`Reweighted`, of a loss of all rows of a site that of a row."""
+    return loss.with_rows(Reweighted(loss.of_rows))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +148,7 @@ class Likelihood:
         survey = self.problem.survey
         if not survey.loss.has_variance:
             return self.problem
-        asked = dataclasses.replace(survey, loss=Reweighted(survey.loss))
+        asked = dataclasses.replace(survey, loss=reweighted(survey.loss))
         return dataclasses.replace(self.problem, survey=asked)
 
     def scored(self, theta: np.ndarray, where: np.ndarray) -> LikelihoodPoint:

@@ -17,8 +17,8 @@ from cofed.estimators import FederatedLasso, FederatedLogisticRegression, Federa
 from cofed.sites import ChosenColumns, Design, SiteTable, sites_of_frame
 from cofed.sites.network import NetworkSites
 from cofed.sites.policy import PolicyGuard
-from cofed.sites.queries import Message, sums
-from cofed.sites.steps import Bins, Scale, Splines
+from cofed.sites.queries import ColumnsMessage, Message, columns, sums
+from cofed.sites.steps import Bins, Project, Scale, Splines
 from cofed.transformers import (
     FederatedKBinsDiscretizer,
     FederatedPCA,
@@ -141,6 +141,23 @@ def test_a_policy_looks_at_what_steps_make():
     more = judged(guard, bins(0.0, 14.0, 33.0, 60.0))
     assert more is not None
     assert more.rule == "parameters"
+
+
+def test_projections_count_as_the_columns_that_they_are_made_from():
+    X = RNG.normal(size=(60, 9))
+    table, base = SiteTable(worlds.frame_of(X, np.arange(60) % 2), "oslo"), worlds.design_of(9)
+    guard = PolicyGuard(worlds.alone(), None, "oslo")
+
+    def judged(width, direction):
+        few = base.model_copy(update={"features": base.features[:width]})
+        step = Project(outputs=("pca0",), centre=(0.0,) * width, directions=(direction,), width=(1.0,))
+        asked = worlds.asked(table, few.with_step(step), columns, ColumnsMessage(np.zeros(1, np.int32)))
+        return guard.refuses(asked)
+
+    for place in range(9):
+        assert judged(9, tuple(np.eye(9)[place])) is None
+    record = guard.ledger.analysis(base.target.name)
+    assert record.columns == frozenset(base.table_names)
 
 
 def test_what_cannot_be_done_at_sites_is_said():

@@ -1,6 +1,6 @@
 """An analysis of a study: one model to fit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
@@ -8,6 +8,8 @@ from pydantic import Field, field_validator
 from cofed._util.toml_mistakes import Place, did_you_mean
 from cofed.losses.families import FAMILIES as LOSSES
 from cofed.losses.families import Family
+from cofed.sites.formulas import parse
+from cofed.studies.planned_steps import PlannedStep
 from cofed.studies.variables import StudyPart, Text, Variable, VariableKind
 
 # Which kinds of variables a family predicts.
@@ -75,6 +77,8 @@ class Analysis(StudyPart):
         "fixed" gives every site an intercept of its own; not of "cox".
     penalty_factor, low, high : dict of str and float
         By feature: what the strength is multiplied by (0 is not penalised), and the limits of the coefficient.
+    steps : list of PlannedStep
+        What is done to the numbers of the features before the model, one step after another.
 
     Examples
     --------
@@ -107,6 +111,7 @@ class Analysis(StudyPart):
     penalty_factor: dict[Text, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     low: dict[Text, Annotated[float, Field(le=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     high: dict[Text, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    steps: Annotated[tuple[PlannedStep, ...], Field(strict=False)] = ()
 
     @field_validator("family")
     @classmethod
@@ -118,6 +123,18 @@ class Analysis(StudyPart):
         if found.name in LOSSES:
             found.loss()
         return family
+
+    @property
+    def formula(self) -> str | None:
+        """The formula that names the features, where there is one."""
+        return self.steps[0].formula if self.steps else None
+
+    def chosen(self, variables: Iterable[str]) -> tuple[str, ...]:
+        """The features: those that are named, by a formula in its order, or all variables that are nothing else."""
+        if self.formula is not None:
+            return parse(self.formula).columns
+        others = {*self.roles.values(), *self.responses}
+        return self.features or tuple(name for name in variables if name not in others)
 
     @property
     def kind(self) -> str:
@@ -154,6 +171,12 @@ class Analysis(StudyPart):
 
     def mistakes(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """What does not go together with itself and with the variables."""
+        wrong = [(("steps", i), why) for i, one in enumerate(self.steps) for why in one.mistakes(i == 0)]
+        yield from wrong or self.unfit(variables)
+
+    def unfit(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
+        """What does not go together, where every step can be read."""
+        yield from self.unfit_formula(variables)
         lists = (("features", self.features or ()), ("responses", self.responses))
         for key, names in (*((role, [name]) for role, name in self.roles.items()), *lists):
             for name in names:
@@ -177,6 +200,24 @@ class Analysis(StudyPart):
         yield from self.unfit_roles(variables)
         yield from self.unfit_per_feature(variables)
 
+    def unfit_formula(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
+        """What of a formula does not fit the rest."""
+        if self.formula is None:
+            return
+        parsed = parse(self.formula)
+        if self.features is not None:
+            yield ("features",), "the formula names the features: leave them out"
+        if parsed.target not in (None, self.target):
+            yield ("steps",), f"the formula predicts {parsed.target!r}, and the target is {self.target!r}"
+        others = {*self.predicted, *self.roles.values()}
+        for name in parsed.columns:
+            if name not in variables or name in others:
+                hint = did_you_mean(name, [one for one in variables if one not in others])
+                yield ("steps",), f"the formula has {name!r}, which is no feature{hint}"
+        for factor in parsed.factors:
+            if factor.splines is not None and factor.column in variables and variables[factor.column].levels:
+                yield ("steps",), f"{factor.text} takes a number, and {factor.column!r} has levels"
+
     def unfit_choice(self) -> Iterator[tuple[Place, str]]:
         """What cannot be cross-validated, and intervals that there are not."""
         has_folds = self.alpha is None and self.select not in ("aic", "bic")
@@ -198,7 +239,7 @@ class Analysis(StudyPart):
 
     def unfit_per_feature(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """Why factors and limits do not fit the features."""
-        used = self.features or tuple(name for name in variables if name not in {*self.roles.values(), *self.responses})
+        used = self.chosen(variables)
         for key, values in (("penalty_factor", self.penalty_factor), ("low", self.low), ("high", self.high)):
             if values and self.penalty == "group":
                 yield (key,), "it is not for the penalty group"

@@ -6,7 +6,7 @@ import pytest
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Lasso
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
 from typer.testing import CliRunner
 
 from cofed.cli import app
@@ -169,11 +169,17 @@ def test_a_study_s_formula_names_the_features_and_sites_hold_questions_against_i
 
 
 def test_levels_of_approved_sites_are_those_of_the_study(tmp_path):
-    study = study_of([], ["sex"])
+    study = study_of(['{ kind = "one_hot" }'], ["sex"], missing="impute")
     far = sites_of(study, tmp_path)
-    encoder = FederatedOneHotEncoder().fit(far)
+    pipeline = make_pipeline(FederatedSimpleImputer(strategy="most_frequent"), FederatedOneHotEncoder())
+    encoder = pipeline.fit(far)[-1]
     assert encoder.categories_[0].tolist() == ["f", "m"]
     assert encoder.counts_[0].tolist() == FRAME.sex.value_counts().sort_index().tolist()
+    model = FederatedLasso(0.3, standardize=False).fit(pipeline.transform(far))
+    rows = OneHotEncoder(sparse_output=False).fit_transform(FRAME[["sex"]])
+    np.testing.assert_array_equal(pipeline.transform(FRAME[["sex"]]), rows)
+    pooled = Lasso(0.3, tol=1e-14, max_iter=10**6).fit(rows, FRAME.cost)
+    np.testing.assert_allclose(model.predict(rows), pooled.predict(rows), rtol=1e-6)
 
 
 def test_the_hash_of_a_study_covers_its_steps_and_is_as_before_without_any():
@@ -191,11 +197,12 @@ def test_the_hash_of_a_study_covers_its_steps_and_is_as_before_without_any():
 @pytest.mark.parametrize(
     ("steps", "said"),
     [
-        ('{ kind = "scal" }', "steps.1..kind is 'scal'; allowed are 'formula', 'scale'"),
+        ('{ kind = "scal" }', "steps.1..kind is 'scal'; allowed are 'formula', 'one_hot', 'scale'"),
         ('{ kind = "scale", whitn = true }', "whitn is not a key here .did you mean 'whiten'"),
         ('{ kind = "scale", whiten = true }', "scale has no whiten"),
         ('{ kind = "pca" }', "pca needs components"),
         ('{ kind = "scale" }, { kind = "formula", formula = "age" }', "so the first step"),
+        ('{ kind = "one_hot" }', "one_hot is of factors, and 'age' has no levels: name the features"),
         ('{ kind = "formula", formula = "age**" }', "'age[*][*]' cannot be read: a part is missing"),
         ('{ kind = "formula", formula = "age + agee" }', "has 'agee', which is no feature .did you mean 'age'"),
         ('{ kind = "formula", formula = "bs(sex)" }', "bs.sex. takes a number, and 'sex' has levels"),

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Lasso
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
 from tests.sites.policy import worlds
 from tests.sites.test_network import DirectLink
 
@@ -21,6 +21,7 @@ from cofed.sites.queries import ColumnsMessage, Message, columns, sums
 from cofed.sites.steps import Bins, Project, Scale, Splines
 from cofed.transformers import (
     FederatedKBinsDiscretizer,
+    FederatedOneHotEncoder,
     FederatedPCA,
     FederatedPolynomialFeatures,
     FederatedQuantileTransformer,
@@ -112,6 +113,28 @@ def test_factors_are_filled_and_become_zeros_and_ones():
     wanted = np.column_stack([filled == "b", filled == "c"]).astype(float)
     np.testing.assert_allclose(made.rows.X, (wanted - wanted.mean(axis=0)) / wanted.std(axis=0), atol=1e-12)
     np.testing.assert_allclose(pipeline.transform(gappy[["ward"]]), made.rows.X, atol=1e-12)
+
+
+@pytest.mark.parametrize("how", [{}, {"drop": "first"}, {"min_frequency": 30}, {"drop": "first", "min_frequency": 30}])
+@pytest.mark.parametrize("levels", [("a", "b", "c"), ("c", "a", "b")])
+def test_levels_at_sites_are_scikit_learns(how, levels):
+    frame = FRAME[["ward", "site", "cost"]].assign(sex=np.where(FRAME.bmi > 25, "m", "f"))
+    sites = sites_of_frame(frame, "cost", "site")
+    features = [
+        one.model_copy(update={"levels": levels}) if one.name == "ward" else one for one in sites.design.features
+    ]
+    sites = sites.with_design(sites.design.model_copy(update={"features": tuple(features)}))
+    encoder = FederatedOneHotEncoder(**how).fit(sites)
+    oracle = OneHotEncoder(sparse_output=False, **how).fit(frame[["ward", "sex"]])
+    made = encoder.transform(sites)
+    rows = pd.concat([own for _, own in frame.groupby("site")])[["ward", "sex"]]
+    np.testing.assert_array_equal(made.rows.X, oracle.transform(rows))
+    np.testing.assert_array_equal(encoder.transform(rows), oracle.transform(rows))
+    assert made.feature_names == tuple(oracle.get_feature_names_out())
+    assert Design.model_validate_json(made.design.model_dump_json()) == made.design
+    few = sites.with_design(sites.design.model_copy(update={"features": (*sites.design.features[:1], features[0])}))
+    with pytest.raises(ValueError, match="FederatedOneHotEncoder was fitted to the columns 'ward', 'sex', and"):
+        encoder.transform(few)
 
 
 def test_a_policy_looks_at_what_steps_make():

@@ -8,6 +8,7 @@ from cofed.studies import PlannedStep
 from cofed.transformers import (
     FederatedFormula,
     FederatedKBinsDiscretizer,
+    FederatedOneHotEncoder,
     FederatedPCA,
     FederatedPolynomialFeatures,
     FederatedQuantileTransformer,
@@ -26,6 +27,7 @@ def transformer_of(
     planned: PlannedStep,
 ) -> (
     FederatedFormula
+    | FederatedOneHotEncoder
     | FederatedStandardScaler
     | FederatedPCA
     | FederatedPolynomialFeatures
@@ -43,6 +45,8 @@ def transformer_of(
         case "formula":
             assert planned.formula is not None
             return FederatedFormula(planned.formula)
+        case "one_hot":
+            return FederatedOneHotEncoder(drop=None if planned.first else "first")
         case "scale":
             return FederatedStandardScaler()
         case "pca":

@@ -177,6 +177,7 @@ class Analysis(StudyPart):
     def unfit(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """What does not go together, where every step can be read."""
         yield from self.unfit_formula(variables)
+        yield from self.unfit_levels(variables)
         lists = (("features", self.features or ()), ("responses", self.responses))
         for key, names in (*((role, [name]) for role, name in self.roles.items()), *lists):
             for name in names:
@@ -217,6 +218,13 @@ class Analysis(StudyPart):
         for factor in parsed.factors:
             if factor.splines is not None and factor.column in variables and variables[factor.column].levels:
                 yield ("steps",), f"{factor.text} takes a number, and {factor.column!r} has levels"
+
+    def unfit_levels(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
+        """The features that have no levels, where each level is to have a column."""
+        if self.steps and self.steps[0].kind == "one_hot":
+            for name in self.chosen(variables):
+                if name in variables and not variables[name].levels:
+                    yield ("steps",), f"one_hot is of factors, and {name!r} has no levels: name the features"
 
     def unfit_choice(self) -> Iterator[tuple[Place, str]]:
         """What cannot be cross-validated, and intervals that there are not."""

@@ -15,6 +15,7 @@ from cofed.studies.variables import StudyPart, Text
 # The settings that each kind has beside its name.
 SETTINGS: dict[str, tuple[str, ...]] = {
     "formula": ("formula",),
+    "one_hot": ("first",),
     "scale": (),
     "pca": ("components", "whiten"),
     "polynomial": ("degree", "interaction_only"),
@@ -30,11 +31,14 @@ class PlannedStep(StudyPart):
 
     Parameters
     ----------
-    kind : {"formula", "scale", "pca", "polynomial", "bins", "ranks", "splines"}
-        What is done: terms of a formula, which must be first; means taken off and standard deviations divided by;
-        principal components; powers and products; zeros and ones of bins; shares of the rows below; B-splines.
+    kind : {"formula", "one_hot", "scale", "pca", "polynomial", "bins", "ranks", "splines"}
+        What is done: terms of a formula, or a column for every level of factors, either of which must be first; means
+        taken off and standard deviations divided by; principal components; powers and products; zeros and ones of
+        bins; shares of the rows below; B-splines.
     formula : str, optional
         Of "formula", such as "age * sex + bs(bmi, df=5)".
+    first : bool
+        Of "one_hot": whether the first level has a column, too.
     components : int, optional
         Of "pca", how many.
     whiten : bool
@@ -63,8 +67,9 @@ class PlannedStep(StudyPart):
     (True, False, False)
     """
 
-    kind: Literal["formula", "scale", "pca", "polynomial", "bins", "ranks", "splines"]
+    kind: Literal["formula", "one_hot", "scale", "pca", "polynomial", "bins", "ranks", "splines"]
     formula: Text | None = None
+    first: bool = True
     components: Annotated[int, Field(ge=1)] | None = None
     whiten: bool = False
     degree: Annotated[int, Field(ge=1, le=MOST_DEGREE)] | None = None
@@ -86,9 +91,9 @@ class PlannedStep(StudyPart):
         needed = NEEDED.get(self.kind)
         if needed is not None and needed not in said:
             yield f"{self.kind} needs {needed}"
-        elif self.kind == "formula":
-            if not is_first:
-                yield "a formula is of the table's columns, and so the first step"
+        if not is_first and self.kind in ("formula", "one_hot"):
+            yield f"{self.kind} is of the table's columns, and so the first step"
+        if self.formula is not None:
             try:
                 formulas.parse(self.formula)
             except (ValueError, ImportError) as error:
@@ -136,6 +141,8 @@ class PlannedStep(StudyPart):
         match step:
             case steps.Scale():
                 return self.kind == "scale"
+            case steps.Levels():
+                return self.kind == "one_hot" and (self.first or len(step.sums) <= step.width)
             case steps.Project():
                 unit = self.whiten or all(width == 1 for width in step.width)
                 return self.kind == "pca" and len(step.directions) == self.components and unit

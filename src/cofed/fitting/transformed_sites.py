@@ -57,8 +57,9 @@ def transformer_of(
             encode = "ordinal" if planned.ordinal else "onehot-dense"
             return FederatedKBinsDiscretizer(planned.n_bins, encode=encode, strategy=placed)
         case "ranks":
-            how = {"output_distribution": planned.distribution}
-            return FederatedQuantileTransformer(n_quantiles=planned.n_quantiles, **how)
+            return FederatedQuantileTransformer(
+                n_quantiles=planned.n_quantiles, output_distribution=planned.distribution
+            )
         case "splines":
             return FederatedSplineTransformer(
                 planned.n_knots,

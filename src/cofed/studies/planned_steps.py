@@ -196,6 +196,7 @@ def allowed(planned: Sequence[PlannedStep], design: Design, asked: Sequence[Step
 def formula_steps(planned: PlannedStep, design: Design) -> tuple[Step, ...]:
     """The steps of a formula, with no knots yet."""
     spaced = lambda count: tuple(map(float, range(count)))  # noqa: E731
+    assert planned.formula is not None
     parsed = formulas.parse(planned.formula)
     return formulas.stepped(design, parsed, lambda factor, _: formulas.spline_step(factor, spaced)).steps
 

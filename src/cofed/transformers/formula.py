@@ -172,8 +172,7 @@ def splines_from(sites: AbstractSites, parsed: Parsed, tol: float) -> Callable[[
 
     def splines(factor: Factor, place: int) -> Splines:
         assert columns is not None
-        return spline_step(
-            factor, lambda count: as_numbers(knots_of(OWNER, sites, columns.of([place]), count, tol)[:, 0])
-        )
+        own = columns.of([place])
+        return spline_step(factor, lambda count: as_numbers(knots_of(OWNER, sites, own, count, tol)[:, 0]))
 
     return splines

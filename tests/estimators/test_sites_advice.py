@@ -80,6 +80,8 @@ def test_what_a_site_lacks_is_said():
         cofed.advise_sites("binomial", X, y, clients=site)
     for given, words in (
         ({"model": "gamma"}, "model must be"),
+        ({"model": "multinomial"}, "sums tell of 'gaussian', 'binomial', 'poisson', and not of 'multinomial' yet; for"),
+        ({"model": "cox"}, "not of 'cox' yet; cofed.meta_analysis"),
         ({"level": 0}, "level must be"),
         ({"clients": None}, "two sites or more"),
         ({"X": X.assign(twice=2 * X.weight)}, "'twice' depends on those before it"),

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Lasso
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
 from tests.sites.policy import worlds
 from tests.sites.test_network import DirectLink
 
@@ -17,10 +17,11 @@ from cofed.estimators import FederatedLasso, FederatedLogisticRegression, Federa
 from cofed.sites import ChosenColumns, Design, SiteTable, sites_of_frame
 from cofed.sites.network import NetworkSites
 from cofed.sites.policy import PolicyGuard
-from cofed.sites.queries import Message, sums
-from cofed.sites.steps import Bins, Scale, Splines
+from cofed.sites.queries import ColumnsMessage, Message, columns, sums
+from cofed.sites.steps import Bins, Project, Scale, Splines
 from cofed.transformers import (
     FederatedKBinsDiscretizer,
+    FederatedOneHotEncoder,
     FederatedPCA,
     FederatedPolynomialFeatures,
     FederatedQuantileTransformer,
@@ -114,6 +115,28 @@ def test_factors_are_filled_and_become_zeros_and_ones():
     np.testing.assert_allclose(pipeline.transform(gappy[["ward"]]), made.rows.X, atol=1e-12)
 
 
+@pytest.mark.parametrize("how", [{}, {"drop": "first"}, {"min_frequency": 30}, {"drop": "first", "min_frequency": 30}])
+@pytest.mark.parametrize("levels", [("a", "b", "c"), ("c", "a", "b")])
+def test_levels_at_sites_are_scikit_learns(how, levels):
+    frame = FRAME[["ward", "site", "cost"]].assign(sex=np.where(FRAME.bmi > 25, "m", "f"))
+    sites = sites_of_frame(frame, "cost", "site")
+    features = [
+        one.model_copy(update={"levels": levels}) if one.name == "ward" else one for one in sites.design.features
+    ]
+    sites = sites.with_design(sites.design.model_copy(update={"features": tuple(features)}))
+    encoder = FederatedOneHotEncoder(**how).fit(sites)
+    oracle = OneHotEncoder(sparse_output=False, **how).fit(frame[["ward", "sex"]])
+    made = encoder.transform(sites)
+    rows = pd.concat([own for _, own in frame.groupby("site")])[["ward", "sex"]]
+    np.testing.assert_array_equal(made.rows.X, oracle.transform(rows))
+    np.testing.assert_array_equal(encoder.transform(rows), oracle.transform(rows))
+    assert made.feature_names == tuple(oracle.get_feature_names_out())
+    assert Design.model_validate_json(made.design.model_dump_json()) == made.design
+    few = sites.with_design(sites.design.model_copy(update={"features": (*sites.design.features[:1], features[0])}))
+    with pytest.raises(ValueError, match="FederatedOneHotEncoder was fitted to the columns 'ward', 'sex', and"):
+        encoder.transform(few)
+
+
 def test_a_policy_looks_at_what_steps_make():
     X = np.column_stack([np.arange(60.0), RNG.normal(size=60)])
     table = SiteTable(worlds.frame_of(X, np.arange(60) % 2), "oslo")
@@ -141,6 +164,23 @@ def test_a_policy_looks_at_what_steps_make():
     more = judged(guard, bins(0.0, 14.0, 33.0, 60.0))
     assert more is not None
     assert more.rule == "parameters"
+
+
+def test_projections_count_as_the_columns_that_they_are_made_from():
+    X = RNG.normal(size=(60, 9))
+    table, base = SiteTable(worlds.frame_of(X, np.arange(60) % 2), "oslo"), worlds.design_of(9)
+    guard = PolicyGuard(worlds.alone(), None, "oslo")
+
+    def judged(width, direction):
+        few = base.model_copy(update={"features": base.features[:width]})
+        step = Project(outputs=("pca0",), centre=(0.0,) * width, directions=(direction,), width=(1.0,))
+        asked = worlds.asked(table, few.with_step(step), columns, ColumnsMessage(np.zeros(1, np.int32)))
+        return guard.refuses(asked)
+
+    for place in range(9):
+        assert judged(9, tuple(np.eye(9)[place])) is None
+    record = guard.ledger.analysis(base.target.name)
+    assert record.columns == frozenset(base.table_names)
 
 
 def test_what_cannot_be_done_at_sites_is_said():

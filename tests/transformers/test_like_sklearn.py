@@ -158,7 +158,7 @@ def test_sites_with_tables():
     assert imputer.statistics_.tolist() == here.statistics_.tolist()
     assert imputer.n_missing_.tolist() == here.n_missing_.tolist()
     assert imputer.feature_names_in_.tolist() == ["ward", "grade", "ill"]
-    assert sites.exchanges[-1].what == "observed"
+    assert sites.exchanges[-1].what == "histogram"
     whole = sites_of_frame(table(5, gaps=0).assign(cost=np.arange(N), site=CLIENTS), "cost", "site")
     encoder = FederatedOneHotEncoder(min_frequency=5).fit(whole)
     there = FederatedOneHotEncoder(min_frequency=5).fit(table(5, gaps=0), clients=CLIENTS)

@@ -21,7 +21,7 @@ NO_DEGREE = ["a", None, [], np.nan, -1, 1.5, True, {}]
 # A formula is of tables alone, and has a file of its own.
 OF_ARRAYS = [name for name in transformers.__all__ if name != "FederatedFormula"]
 BAD = {
-    ("FederatedSimpleImputer", "strategy"): [*NO_WORD, None, "median"],
+    ("FederatedSimpleImputer", "strategy"): [*NO_WORD, None, "mode"],
     ("FederatedSimpleImputer", "fill_value"): ["", " ", [], np.nan, np.inf, True, {}, 1j, object(), np.zeros(2)],
     ("FederatedOneHotEncoder", "drop"): NO_WORD,
     ("FederatedOneHotEncoder", "handle_unknown"): [*NO_WORD, None],

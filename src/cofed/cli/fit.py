@@ -280,8 +280,8 @@ def fit(
             group, count = folds(cv)
             chosen = l1_ratio, alpha, count, select, intervals, seed, errors, class_weight, site_effects, noise
             texts = {"penalty_factor": penalty_factor, "low": low, "high": high}
-            single = {key: numbers_by_name(f"--{key.replace('_', '-')}", text) for key, text in texts.items()}
-            plan = FitPlan(guess if family is None else family, penalty, *chosen, group, measure, **single)
+            single, least, most = (numbers_by_name(f"--{key.replace('_', '-')}", text) for key, text in texts.items())
+            plan = FitPlan(guess if family is None else family, penalty, *chosen, group, measure, single, least, most)
             roles = {"weight": weight, "offset": offset, "event": event, "entry": entry}
             roles |= {"group": group, "cluster": plan.cluster}
             first, others = targets(target, family)

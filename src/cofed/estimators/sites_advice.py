@@ -27,6 +27,10 @@ from cofed.statistics.local_fits import SAMPLES_PER_PARAMETER, LocalFits
 
 OWNER = "advise_sites"
 FAMILIES = ("gaussian", "binomial", "poisson")
+ELSEWHERE = {  # families that other functions serve
+    "multinomial": "for a table of all rows there is cofed advise TABLE --model multinomial --client COLUMN",
+    "cox": "cofed.meta_analysis('cox', ...) compares the sites' own estimates and tests whether they differ",
+}
 STEPS = 30  # of Newton's method at a site, at most
 SETTLED = 1e-8  # half the decrease that a Newton step promises, of the last
 
@@ -83,6 +87,9 @@ def advise_sites(
     >>> cofed.advise_sites("gaussian", X, y, clients=site).verdict
     'separate'
     """
+    if isinstance(model, str) and model in ELSEWHERE:
+        families = ", ".join(map(repr, FAMILIES))
+        raise ValueError(f"{OWNER}: sums tell of {families}, and not of {model!r} yet; {ELSEWHERE[model]}")
     checks.one_of(f"{OWNER}: model", model, FAMILIES)
     share = checks.share(f"{OWNER}: level", level)
     given = estimator_of(model)

@@ -32,6 +32,7 @@ from cofed.losses.families import FAMILIES as LOSSES
 from cofed.losses.families import Family
 from cofed.losses.site_intercepts import unfit_for_sites
 from cofed.privacy import Privacy
+from cofed.studies import PlannedStep
 
 FAMILIES = ("gaussian", "mgaussian", "binomial", "multinomial", "poisson", *LOSSES, "cox")
 PENALTIES = ("l1", "elasticnet", "group")
@@ -88,6 +89,8 @@ class FitPlan:
         What is cross-validated.
     penalty_factor, low, high : mapping of str to float
         By column: what the strength is multiplied by (0 is not penalised), and the limits of the coefficient.
+    steps : tuple of PlannedStep
+        What the sites do to the numbers of the features before, as a study says.
 
     Examples
     --------
@@ -118,6 +121,7 @@ class FitPlan:
     penalty_factor: Mapping[str, float] = dataclasses.field(default_factory=dict)
     low: Mapping[str, float] = dataclasses.field(default_factory=dict)
     high: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    steps: tuple[PlannedStep, ...] = ()
 
     def __post_init__(self):
         self.check_family()
@@ -264,6 +268,8 @@ class FitPlan:
             raise ValueError("--epsilon goes without --class-weight: the noise is for rows that count alike")
         if self.group is not None or isinstance(self.folds, str) or self.measure != "deviance":
             raise ValueError("--epsilon takes a number of folds (--cv 5), and the deviance (--measure)")
+        if self.steps:
+            raise ValueError("--epsilon goes without steps, whose means and knots would not be noised")
         if self.site_effects != "none":
             raise ValueError("--epsilon goes without --site-effects: their sums would not be noised")
 

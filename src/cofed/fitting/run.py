@@ -14,6 +14,7 @@ from cofed.fitting.finished import FinishedFit, exchange_table
 from cofed.fitting.outputs import write_fit, write_table
 from cofed.fitting.page import title
 from cofed.fitting.plan import FitPlan
+from cofed.fitting.transformed_sites import transformed_by
 from cofed.sites import AbstractSites, Design, SiteRefused
 from cofed.sites.link import SitesMissing
 from cofed.sites.network import NetworkSites
@@ -55,7 +56,7 @@ class FitJob:
     @property
     def groups(self) -> list[str]:
         """The variable that each feature is of."""
-        return [feature.name for feature in agreed_design(self.sites).features for _ in feature.encoded]
+        return list(agreed_design(self.sites).groups)
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -144,8 +145,11 @@ def fitted(job: FitJob) -> tuple[FitJob, FederatedLinearModel]:
     """The job as it was done in the end, over fewer sites maybe, and the estimator, with intervals if asked for."""
     while True:
         try:
-            model = job.plan.estimator(job.groups, job.target).fit(job.sites)
-            return with_intervals(job, model), model
+            made = dataclasses.replace(job, sites=transformed_by(job.plan.steps, job.sites))
+            model = made.plan.estimator(made.groups, made.target).fit(made.sites)
+            if job.plan.steps:
+                vars(model)["from_tables_"] = True  # the file of it predicts from a table, which knows no step
+            return with_intervals(made, model), model
         except (SitesMissing, SiteRefused) as error:
             if not job.drop or not isinstance(job.sites, NetworkSites):
                 raise

@@ -77,6 +77,7 @@ def plan_of(analysis: Analysis) -> FitPlan:
         penalty_factor=one.penalty_factor,
         low=one.low,
         high=one.high,
+        steps=one.steps,
     )
 
 

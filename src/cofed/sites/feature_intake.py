@@ -39,6 +39,7 @@ class GatheredTables:
     sites_of: Callable[[Design], AbstractSites]  # the sites, whose tables became numbers by a design
     exchanges: Exchanges
     before: int  # exchanges before this fit
+    kept: Design  # what questions about them are of, with missing values left as they are
 
     def told(self, name: str) -> dict[str, ColumnInfo]:
         """By site, what it tells of one column."""
@@ -83,7 +84,8 @@ def gather_tables(estimator: BaseEstimator, X: FitFeatures, clients: Clients) ->
         sites.exchanges = exchanges
         return sites
 
-    return GatheredTables(tuple(Feature(name=str(name)) for name in frame.columns), infos, sites_of, exchanges, 0)
+    features = tuple(Feature(name=str(name)) for name in frame.columns)
+    return GatheredTables(features, infos, sites_of, exchanges, 0, Design(features=features, missing="keep"))
 
 
 def tables_as_given(estimator: BaseEstimator, sites: AbstractSites, clients: Clients) -> GatheredTables:
@@ -98,7 +100,8 @@ def tables_as_given(estimator: BaseEstimator, sites: AbstractSites, clients: Cli
         )
     features = tuple(Feature(name=one.name, markers=one.markers) for one in sites.design.features)
     learn_names(estimator, len(features), tuple(one.name for one in features))
-    return GatheredTables(features, sites.infos, sites.with_design, sites.exchanges, len(sites.exchanges))
+    kept = sites.design.keeping_missing()  # which sites that have approved a study answer
+    return GatheredTables(features, sites.infos, sites.with_design, sites.exchanges, len(sites.exchanges), kept)
 
 
 def frame_of(estimator: BaseEstimator, X: Features, reset: bool) -> Frame:

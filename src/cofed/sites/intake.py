@@ -40,7 +40,8 @@ def gather(
     Sets the estimator's `n_features_in_` and `feature_names_in_`.
     """
     name = type(estimator).__name__
-    vars(estimator).pop("design_", None)  # of an earlier fit
+    for earlier in ("design_", "from_tables_"):
+        vars(estimator).pop(earlier, None)
     if isinstance(X, AbstractSites):
         return as_given(estimator, X, y, clients, target)
     if isinstance(X, Federation):
@@ -251,6 +252,8 @@ def encoded(estimator: BaseEstimator, X: Features) -> Features:
         return pd.DataFrame(X, columns=named)  # of the step before, in a pipeline
     if design is None or not isinstance(X, pd.DataFrame):
         return X
+    if design.steps and vars(estimator).get("from_tables_"):  # the whole way from a table, of a study's fit
+        return stepped_by(design, X)
     names = list(design.feature_names)
     if set(names) <= set(X.columns):  # numbers already
         return X[names]
@@ -264,6 +267,14 @@ def by_design(design: Design, X: pd.DataFrame) -> pd.DataFrame:
     missing = "impute" if design.missing == "impute" else "refuse"
     bare = Design(features=design.features, missing=missing)
     return pd.DataFrame(SiteTable(X, "new rows").rows(bare).X, columns=list(bare.feature_names))
+
+
+def stepped_by(design: Design, X: pd.DataFrame) -> pd.DataFrame:
+    """The numbers that a design and its steps make of new rows."""
+    rows = by_design(design, X).to_numpy()
+    for step in design.steps:
+        rows = step.apply(rows)
+    return pd.DataFrame(rows, columns=list(design.feature_names))
 
 
 def feature_names(estimator: BaseEstimator) -> list[str]:

@@ -148,6 +148,45 @@ class Powers(AbstractStep):
         return made
 
 
+class Levels(AbstractStep):
+    """Zeros and ones of levels from those that a design has, which leaves out the first of each factor.
+
+    Each column is a sum of the design's, or what is left of 1 without it: the first level, and levels taken together.
+    """
+
+    kind: Literal["levels"] = "levels"
+    version: Literal[1] = 1
+    width: Annotated[int, Field(ge=0)]
+    sums: tuple[tuple[Annotated[int, Field(ge=0)], ...], ...]
+    rest: tuple[bool, ...]  # whether each is 1 without its sum
+
+    @model_validator(mode="after")
+    def within(self) -> "Levels":
+        """Refuse columns that are not there."""
+        if len(self.rest) != len(self.sums) or any(column >= self.width for own in self.sums for column in own):
+            raise ValueError(f"the columns of levels must be sums of {self.width} columns, or 1 without one")
+        return self
+
+    @property
+    def n_inputs(self) -> int:
+        return self.width
+
+    @property
+    def origins(self) -> tuple[tuple[int, ...], ...]:
+        return self.sums
+
+    @property
+    def is_linear(self) -> bool:
+        return True
+
+    def apply(self, X: np.ndarray) -> np.ndarray:
+        made = np.zeros((len(X), len(self.sums)))
+        for column, (own, rest) in enumerate(zip(self.sums, self.rest, strict=True)):
+            total = X[:, list(own)].sum(axis=1)
+            made[:, column] = 1 - total if rest else total
+        return made
+
+
 class Bins(AbstractStep):
     """In which of the bins between edges a number is: the bin's position, or zeros and a one."""
 
@@ -289,7 +328,9 @@ class Beside(AbstractStep):
         return np.hstack([part.apply(X) for part in self.parts])
 
 
-Step: TypeAlias = Annotated[Scale | Project | Powers | Bins | Ranks | Splines | Beside, Field(discriminator="kind")]
+Step: TypeAlias = Annotated[
+    Scale | Project | Powers | Levels | Bins | Ranks | Splines | Beside, Field(discriminator="kind")
+]
 
 
 def as_numbers(values: np.ndarray) -> Numbers:

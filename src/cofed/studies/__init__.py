@@ -18,6 +18,7 @@ from cofed.studies.checking import TableCheck, check
 from cofed.studies.consent import StudyConsent, invitation_to
 from cofed.studies.drafting import Draft, draft, draft_of_times
 from cofed.studies.foresight import check_rules, check_sites
+from cofed.studies.planned_steps import PlannedStep
 from cofed.studies.release import read_release, require_own_key, write_release
 from cofed.studies.schema import Study, StudyError, load
 from cofed.studies.variables import Variable
@@ -26,6 +27,7 @@ from cofed.studies.writing import to_toml, write
 __all__ = [
     "Analysis",
     "Draft",
+    "PlannedStep",
     "Study",
     "StudyConsent",
     "StudyError",

@@ -1,6 +1,6 @@
 """An analysis of a study: one model to fit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
@@ -9,6 +9,8 @@ from cofed._util.toml_mistakes import Place, did_you_mean
 from cofed.losses.families import FAMILIES as LOSSES
 from cofed.losses.families import Family
 from cofed.losses.site_intercepts import unfit_for_sites
+from cofed.sites.formulas import parse
+from cofed.studies.planned_steps import PlannedStep
 from cofed.studies.variables import StudyPart, Text, Variable, VariableKind
 
 # Which kinds of variables a family predicts.
@@ -76,6 +78,8 @@ class Analysis(StudyPart):
         "fixed" gives every site an intercept of its own; not of "cox", "huber" and "quantile".
     penalty_factor, low, high : dict of str and float
         By feature: what the strength is multiplied by (0 is not penalised), and the limits of the coefficient.
+    steps : list of PlannedStep
+        What is done to the numbers of the features before the model, one step after another.
 
     Examples
     --------
@@ -109,6 +113,7 @@ class Analysis(StudyPart):
     penalty_factor: dict[Text, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     low: dict[Text, Annotated[float, Field(le=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     high: dict[Text, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    steps: Annotated[tuple[PlannedStep, ...], Field(strict=False)] = ()
 
     @field_validator("family")
     @classmethod
@@ -120,6 +125,18 @@ class Analysis(StudyPart):
         if found.name in LOSSES:
             found.loss()
         return family
+
+    @property
+    def formula(self) -> str | None:
+        """The formula that names the features, where there is one."""
+        return self.steps[0].formula if self.steps else None
+
+    def chosen(self, variables: Iterable[str]) -> tuple[str, ...]:
+        """The features: those that are named, by a formula in its order, or all variables that are nothing else."""
+        if self.formula is not None:
+            return parse(self.formula).columns
+        others = {*self.roles.values(), *self.responses}
+        return self.features or tuple(name for name in variables if name not in others)
 
     @property
     def kind(self) -> str:
@@ -156,6 +173,13 @@ class Analysis(StudyPart):
 
     def mistakes(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """What does not go together with itself and with the variables."""
+        wrong = [(("steps", i), why) for i, one in enumerate(self.steps) for why in one.mistakes(i == 0)]
+        yield from wrong or self.unfit(variables)
+
+    def unfit(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
+        """What does not go together, where every step can be read."""
+        yield from self.unfit_formula(variables)
+        yield from self.unfit_levels(variables)
         lists = (("features", self.features or ()), ("responses", self.responses))
         for key, names in (*((role, [name]) for role, name in self.roles.items()), *lists):
             for name in names:
@@ -179,6 +203,31 @@ class Analysis(StudyPart):
         yield from self.unfit_roles(variables)
         yield from self.unfit_per_feature(variables)
 
+    def unfit_formula(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
+        """What of a formula does not fit the rest."""
+        if self.formula is None:
+            return
+        parsed = parse(self.formula)
+        if self.features is not None:
+            yield ("features",), "the formula names the features: leave them out"
+        if parsed.target not in (None, self.target):
+            yield ("steps",), f"the formula predicts {parsed.target!r}, and the target is {self.target!r}"
+        others = {*self.predicted, *self.roles.values()}
+        for name in parsed.columns:
+            if name not in variables or name in others:
+                hint = did_you_mean(name, [one for one in variables if one not in others])
+                yield ("steps",), f"the formula has {name!r}, which is no feature{hint}"
+        for factor in parsed.factors:
+            if factor.splines is not None and factor.column in variables and variables[factor.column].levels:
+                yield ("steps",), f"{factor.text} takes a number, and {factor.column!r} has levels"
+
+    def unfit_levels(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
+        """The features that have no levels, where each level is to have a column."""
+        if self.steps and self.steps[0].kind == "one_hot":
+            for name in self.chosen(variables):
+                if name in variables and not variables[name].levels:
+                    yield ("steps",), f"one_hot is of factors, and {name!r} has no levels: name the features"
+
     def unfit_choice(self) -> Iterator[tuple[Place, str]]:
         """What cannot be cross-validated, and intervals that there are not."""
         has_folds = self.alpha is None and self.select not in ("aic", "bic")
@@ -200,7 +249,7 @@ class Analysis(StudyPart):
 
     def unfit_per_feature(self, variables: dict[str, Variable]) -> Iterator[tuple[Place, str]]:
         """Why factors and limits do not fit the features."""
-        used = self.features or tuple(name for name in variables if name not in {*self.roles.values(), *self.responses})
+        used = self.chosen(variables)
         for key, values in (("penalty_factor", self.penalty_factor), ("low", self.low), ("high", self.high)):
             if values and key != "penalty_factor" and (self.penalty == "group" or self.family == "mgaussian"):
                 norm = "mgaussian" if self.family == "mgaussian" else "the penalty group"

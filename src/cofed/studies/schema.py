@@ -13,6 +13,7 @@ from cofed._util.toml_mistakes import Place, TomlFile
 from cofed.sites.columns import Label
 from cofed.sites.design import Design, RowColumn, Target
 from cofed.studies.analysis import Analysis
+from cofed.studies.planned_steps import PlannedStep, allowed
 from cofed.studies.variables import StudyPart, Text, Variable
 
 
@@ -89,7 +90,11 @@ class Study(StudyPart):
     @property
     def digest(self) -> str:
         """The hash of what the study says, whatever its comments and the order of its keys."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        said = self.model_dump(mode="json")
+        for one in said["analyses"]:
+            if not one["steps"]:  # studies without steps have the hash that they had before there were any
+                del one["steps"]
+        canonical = json.dumps(said, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(f"cofed study 1 {canonical}".encode()).hexdigest()
 
     @property
@@ -124,8 +129,7 @@ class Study(StudyPart):
             An analysis of this study.
         """
         one = self.analysis(analysis) if isinstance(analysis, str) else analysis
-        others = {*one.roles.values(), *one.responses}
-        names = one.features or tuple(name for name in self.variables if name not in others)
+        names = one.chosen(self.variables)
         target, variable = one.target, self.variables[one.target]
         classes = (variable.levels or (0, 1)) if one.family in ("binomial", "multinomial") else None
         return Design(
@@ -157,12 +161,17 @@ class Study(StudyPart):
     def contains(self, design: Design) -> bool:
         """Whether a question with this design is part of the study."""
         bare = [one.model_copy(update={"fill": None}) for one in design.features]
-        asked = design.model_copy(update={"features": tuple(bare)})
-        mine = [self.design(one) for one in self.analyses]
-        # The sites' counts decide what the rows of a class count.
-        even = asked.model_copy(update={"class_weight": None})
-        balanced = [self.design(one) for one in self.analyses if one.class_weight is not None]
-        return asked in (*mine, *(one.keeping_missing() for one in mine), self.description_design) or even in balanced
+        asked = design.model_copy(update={"features": tuple(bare), "steps": ()})
+        if design.steps:
+            return any(self.asks(one, asked) and allowed(one.steps, asked, design.steps) for one in self.analyses)
+        kept = [self.design(one).keeping_missing() for one in self.analyses]
+        return asked in (*kept, self.description_design) or any(self.asks(one, asked) for one in self.analyses)
+
+    def asks(self, analysis: Analysis, asked: Design) -> bool:
+        """Whether a design is that of an analysis, before its steps."""
+        if analysis.class_weight is not None:  # the sites' counts decide what the rows of a class count
+            asked = asked.model_copy(update={"class_weight": None})
+        return asked == self.design(analysis)
 
     def mistakes(self) -> Iterator[tuple[Place, str]]:
         """What in the study does not go together: where, and why."""
@@ -223,8 +232,15 @@ def allowed_keys(raw: dict[str, Any]) -> dict[int, list[str]]:
     found |= {id(table): list(Variable.model_fields) for table in tables}
     for key, part in (("sites", StudySite), ("analyses", Analysis)):
         entries = raw.get(key)
-        found |= {id(table): list(part.model_fields) for table in (entries if isinstance(entries, list) else [])}
+        found |= {id(table): list(part.model_fields) for table in tables_in(entries)}
+    planned = [one.get("steps") for one in tables_in(raw.get("analyses")) if isinstance(one, dict)]
+    found |= {id(table): list(PlannedStep.model_fields) for steps in planned for table in tables_in(steps)}
     return found
+
+
+def tables_in(entries: Any) -> list[Any]:
+    """The entries of a list; none of anything else."""
+    return entries if isinstance(entries, list) else []
 
 
 FILE = TomlFile(Study, Study.mistakes, allowed_keys, StudyError, "; `cofed study init TABLE` drafts one")

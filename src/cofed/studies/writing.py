@@ -37,7 +37,8 @@ ANALYSES = """\
 # May be added: weight = "column" (how much a row counts), offset = "column" (added to its prediction: of counts, the
 # logarithm of the time that they are of), class_weight = "balanced",
 # site_effects = "fixed" (an intercept for every site), penalty_factor = { age = 0 } (0: not penalised), and limits of
-# coefficients, low = { dose = 0 } and high = { age = 0.5 }.
+# coefficients, low = { dose = 0 } and high = { age = 0.5 }; steps = [{ kind = "scale" }], what is done to the numbers
+# before the model: formula (with formula), scale, pca (components), polynomial, bins, ranks or splines.
 """
 
 

@@ -13,12 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from cofed._util import checks
 from cofed._util.types import Given
-from cofed.estimators.checks import check_choice, check_count, check_flag
+from cofed.estimators.checks import check_choice, check_count, check_flag, named_refusals
 from cofed.sites import AbstractSites
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, encoded
 from cofed.sites.steps import MOST_DEGREE, Bins, Ranks, Splines, as_numbers
 from cofed.transformers.learns_quantiles import TOL, LearnsQuantiles
-from cofed.transformers.order_statistics import averaged_quantile, linear_quantile
+from cofed.transformers.order_statistics import ColumnSpread, averaged_quantile, columns_of, linear_quantile, quantiles
 
 
 class FederatedKBinsDiscretizer(LearnsQuantiles, KBinsDiscretizer):
@@ -313,19 +313,8 @@ class FederatedSplineTransformer(LearnsQuantiles, SplineTransformer):
         check_choice(owner, "extrapolation", self.extrapolation, ("error", "constant", "linear", "continue"))
         check_flag(owner, "include_bias", self.include_bias)
         sites = self._begin(X, clients)
-        columns = self._columns(sites)
-        shares = [0.0, 1.0] if self.knots == "uniform" else np.linspace(0, 1, int(self.n_knots))
-        found = self._quantiles(sites, columns, [linear_quantile(columns.n, float(share)) for share in shares])
-        if self.knots == "uniform":
-            found = np.linspace(found[0], found[1], int(self.n_knots))
-        if columns.n == 1:
-            raise ValueError(f"{owner}: splines cannot be laid through 1 sample")
-        same = np.flatnonzero((np.diff(found, axis=0) <= 0).any(axis=0))
-        if len(same):
-            raise ValueError(
-                f"{owner}: two knots of feature {same[0]} are the same, as it has few values or one that is frequent; "
-                "give a smaller n_knots or knots='uniform'"
-            )
+        with named_refusals(owner):
+            found = knots_of(owner, sites, columns_of(sites), int(self.n_knots), float(self.tol), str(self.knots))
         kept = {name: value for name, value in vars(self).items() if name in ("n_features_in_", "feature_names_in_")}
         given = self.knots
         self.knots = found  # scikit-learn's own takes knots as they are; it looks at no row then
@@ -351,3 +340,23 @@ class FederatedSplineTransformer(LearnsQuantiles, SplineTransformer):
             extrapolation=self.extrapolation,  # pyright: ignore[reportArgumentType]
             include_bias=bool(self.include_bias),
         )
+
+
+def knots_of(
+    owner: str, sites: AbstractSites, columns: ColumnSpread, count: int, tol: float, placed: str = "quantile"
+) -> np.ndarray:
+    """Knots of columns, ascending: quantiles of all sites' rows, or numbers at one distance."""
+    shares = [0.0, 1.0] if placed == "uniform" else np.linspace(0, 1, count)
+    wanted = [linear_quantile(columns.n, float(share)) for share in shares]
+    found = np.maximum.accumulate(quantiles(sites, columns, wanted, tol))
+    if placed == "uniform":
+        found = np.linspace(found[0], found[1], count)
+    if columns.n == 1:
+        raise ValueError(f"{owner}: splines cannot be laid through 1 sample")
+    same = np.flatnonzero((np.diff(found, axis=0) <= 0).any(axis=0))
+    if len(same):
+        raise ValueError(
+            f"{owner}: two knots of feature {columns.places[same[0]]} are the same, as it has few values or one that "
+            "is frequent; give a smaller n_knots or knots='uniform'"
+        )
+    return found

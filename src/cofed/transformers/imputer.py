@@ -16,9 +16,11 @@ from cofed.sites.columns import Label, level_text, read_column
 from cofed.sites.feature_intake import GatheredTables, frame_of, gather_tables
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, by_design, feature_names, refuse_masked
 from cofed.sites.queries import MomentsMessage, observed
+from cofed.transformers.learns_quantiles import TOL
 from cofed.transformers.levels import check_columns, count_levels, holds_text
+from cofed.transformers.order_statistics import columns_of, medians
 
-STRATEGIES = ("mean", "most_frequent", "constant")
+STRATEGIES = ("mean", "median", "most_frequent", "constant")
 
 
 class FederatedSimpleImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -26,9 +28,10 @@ class FederatedSimpleImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimat
 
     Parameters
     ----------
-    strategy : {"mean", "most_frequent", "constant"}, default="mean"
-        What stands for a missing value: the mean of a number, the most frequent level (the first of several, of
-        texts and of whole numbers with few values), or `fill_value`.
+    strategy : {"mean", "median", "most_frequent", "constant"}, default="mean"
+        What stands for a missing value: the mean of a number, its median (to 1e-6 standard deviations, of whole
+        numbers exactly), the most frequent level (the first of several, of texts and of whole numbers with few
+        values), or `fill_value`.
     fill_value : float, str or None, default=None
         The constant; None is 0 for numbers and "missing_value" for texts.
 
@@ -101,10 +104,16 @@ class FederatedSimpleImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimat
             return [levels.most_frequent for levels in count_levels(owner, tables)]
         if self.strategy == "constant":
             return [constant(owner, name, self.fill_value, bool(text)) for name, text in zip(names, texts, strict=True)]
-        if texts.any():
-            first = names[int(np.argmax(texts))]
-            raise ValueError(f"{owner}: strategy='mean' takes numbers, but column {first!r} is text; use most_frequent")
-        sites = tables.sites_of(Design(features=tables.features, missing="keep"))
+        levels = [one.levels is not None for one in tables.kept.features]
+        if texts.any() or any(levels):
+            first = names[int(np.argmax(texts | np.array(levels)))]
+            raise ValueError(
+                f"{owner}: strategy={self.strategy!r} takes numbers, but column {first!r} is text or has levels; use "
+                "most_frequent"
+            )
+        sites = tables.sites_of(tables.kept)
+        if self.strategy == "median":
+            return medians(sites, columns_of(sites), TOL).tolist()
         found = sites.ask(observed, MomentsMessage(np.zeros(len(names))))
         return (np.asarray(found.X) / np.asarray(found.n)).tolist()
 

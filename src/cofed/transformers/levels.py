@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 
-from cofed.sites import Design, Feature, TableMismatch
+from cofed.sites import Design, TableMismatch
 from cofed.sites.agreement import union, usable
 from cofed.sites.columns import Label, as_number
 from cofed.sites.feature_intake import GatheredTables
-from cofed.sites.queries import MomentsMessage, observed
+from cofed.sites.queries import HistogramMessage, histogram
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,28 +48,53 @@ def count_levels(owner: str, tables: GatheredTables) -> list[CountedLevels]:
     check_columns(owner, tables)
     findings: list[str] = []
     names = [feature.name for feature in tables.features]
-    levels = [union(name, tables.told(name), findings) for name in names]
+    by_design = {one.name: one.levels for one in tables.kept.features}
+    levels = [by_design[name] or union(name, tables.told(name), findings) for name in names]
     raise_findings(owner, findings)
-    factors = tuple(
-        Feature(name=feature.name, levels=own, markers=feature.markers)
-        for feature, own in zip(tables.features, levels, strict=True)
-    )
-    sums = level_sums(tables, Design(features=factors, missing="keep"))
+    design = with_levels(tables, dict(zip(names, levels, strict=True)))
+    # The values of each feature, as upper edges of bins; factors are zeros and ones, of which the zeros are counted.
+    values = [
+        sorted(map(float, own)) if feature.levels is None else [0.0]
+        for feature, own in zip(design.features, levels, strict=True)
+    ]
+    width = max(map(len, values))
+    edges = [
+        [*own, *(own[-1] + 1 + np.arange(width - len(own)))]
+        for feature, own in zip(design.features, values, strict=True)
+        for _ in feature.encoded
+    ]
+    counts = counted(tables, design, np.array(edges))
     found, place = [], 0
-    for name, own in zip(names, levels, strict=True):
-        others = np.rint(sums[place : place + len(own) - 1]).astype(int)
-        place += len(own) - 1
-        counts = np.concatenate([[tables.n_rows - tables.missing(name) - others.sum()], others])
-        found.append(in_order(np.array(own, object), counts, holds_text(tables, name)))
+    for feature, own, told in zip(design.features, levels, values, strict=True):
+        mine = counts[place : place + len(feature.encoded)]
+        place += len(mine)
+        if feature.levels is None:
+            found.append(CountedLevels(np.array(list(map(as_number, told))), mine[0, : len(told)]))
+            continue
+        there = tables.n_rows - tables.missing(feature.name)
+        others = there - mine[:, 0]
+        each = np.concatenate([[there - others.sum()], others])
+        found.append(in_order(np.array(own, object), each, holds_text(tables, feature.name)))
     return found
 
 
-def level_sums(tables: GatheredTables, design: Design) -> np.ndarray:
-    """How many rows have each level but the first of its column."""
-    width = len(design.feature_names)
-    if width == 0:  # a level each, so that there is nothing to count
-        return np.zeros(0)
-    return np.asarray(tables.sites_of(design).ask(observed, MomentsMessage(np.zeros(width))).X)
+def with_levels(tables: GatheredTables, levels: dict[str, tuple[str, ...]]) -> Design:
+    """The design of a question about levels: texts are factors, and numbers stay numbers."""
+    features = [
+        one.model_copy(update={"levels": levels[one.name]})
+        if one.levels is None and holds_text(tables, one.name)
+        else one
+        for one in tables.kept.features
+    ]
+    return tables.kept.model_copy(update={"features": tuple(features)})
+
+
+def counted(tables: GatheredTables, design: Design, edges: np.ndarray) -> np.ndarray:
+    """How many rows have a value up to each edge and above the one before."""
+    if not len(edges):  # a level each, so that there is nothing to count
+        return np.zeros((0, 1), int)
+    message = HistogramMessage(np.arange(len(edges), dtype=np.int32), edges)
+    return np.rint(np.asarray(tables.sites_of(design).ask(histogram, message))).astype(int)
 
 
 def in_order(texts: np.ndarray, counts: np.ndarray, is_text: bool) -> CountedLevels:

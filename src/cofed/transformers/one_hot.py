@@ -1,5 +1,7 @@
 """Levels as zeros and ones, where no client need have all of them."""
 
+from typing import overload
+
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
@@ -9,10 +11,11 @@ from cofed._util import naming
 from cofed._util.pandas_types import Series
 from cofed._util.types import Given
 from cofed.estimators.checks import check_choice, check_count, check_number, named_refusals
-from cofed.sites import spent
+from cofed.sites import AbstractSites, Design, spent
 from cofed.sites.columns import level_text, read_column
 from cofed.sites.feature_intake import GatheredTables, frame_of, gather_tables
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, feature_names, refuse_masked
+from cofed.sites.steps import Levels
 from cofed.transformers.levels import count_levels, raise_findings
 
 UNKNOWN = ("error", "ignore", "infrequent_if_exist")
@@ -88,6 +91,7 @@ class FederatedOneHotEncoder(TransformerMixin, BaseEstimator):
         """
         owner = type(self).__name__
         self.check_parameters(owner)
+        vars(self).pop("design_", None)  # of an earlier fit
         tables = gather_tables(self, X, clients)
         refuse_gaps(owner, tables)
         with named_refusals(owner):
@@ -96,6 +100,8 @@ class FederatedOneHotEncoder(TransformerMixin, BaseEstimator):
         least = least_rows(self.min_frequency, tables.n_rows)
         rare = [one.labels[one.counts < least] for one in found]
         self.infrequent_categories_ = [few if len(few) else None for few in rare]
+        if isinstance(X, AbstractSites):
+            self.design_ = tables.kept
         self.n_rounds_, self.bytes_ = spent(tables.exchanges[tables.before :])
         return self
 
@@ -121,23 +127,64 @@ class FederatedOneHotEncoder(TransformerMixin, BaseEstimator):
         names = [str(label) for label in labels[~rare]] + ([INFREQUENT] if rare.any() else [])
         return (places, names) if self.drop is None else (places - 1, names[1:])
 
-    def transform(self, X: Features) -> np.ndarray:
+    @overload
+    def transform(self, X: AbstractSites) -> AbstractSites: ...
+    @overload
+    def transform(self, X: Features) -> np.ndarray: ...
+    def transform(self, X: FitFeatures) -> np.ndarray | AbstractSites:
         """Zeros and ones.
 
         Parameters
         ----------
-        X : array-like of shape (n, p) or pandas.DataFrame
-            New rows, with the features of the fit.
+        X : array-like of shape (n, p), pandas.DataFrame or AbstractSites with tables
+            New rows, with the features of the fit; or sites, all of whose columns are factors, which transform theirs
+            themselves.
 
         Returns
         -------
-        ndarray of shape (n, number of columns)
-            A column for each level that has one.
+        ndarray of shape (n, number of columns) or AbstractSites
+            A column for each level that has one; or the sites that have them.
         """
         check_is_fitted(self)
-        refuse_masked(type(self).__name__, "X", X)
+        owner = type(self).__name__
+        if isinstance(X, AbstractSites):
+            if X.design is None or X.design.steps or X.design.missing == "keep":
+                raise ValueError(f"{owner}: levels are of sites' tables without gaps, before other steps")
+            return X.with_design(X.design.with_step(self.step(X.design)))
+        refuse_masked(owner, "X", X)
+        design = vars(self).get("design_")
+        if design is not None and isinstance(X, np.ndarray) and X.dtype.kind == "f":
+            step = self.step(design)  # of the step before, in a pipeline: zeros and ones as at the sites
+            if X.ndim == 2 and X.shape[1] == step.width:
+                return step.apply(X)
         frame = frame_of(self, X, reset=False)
         return np.hstack([self.encoded(frame[name], j) for j, name in enumerate(frame.columns)])
+
+    def step(self, design: Design) -> Levels:
+        """What sites with this design are told."""
+        owner, names = type(self).__name__, feature_names(self)
+        if [feature.name for feature in design.features] != names:
+            raise ValueError(f"{owner} was fitted to the columns {naming.listed(names)}, and the sites have others")
+        sums, rest, first = [], [], 0
+        for j, feature in enumerate(design.features):
+            if feature.levels is None:
+                raise ValueError(
+                    f"{owner}: the column {feature.name!r} is a number at the sites; name it among the factors where "
+                    "they are made (factors=), or leave it out"
+                )
+            places, columns = self.columns_of(j)
+            known = {level_text(label): int(place) for label, place in zip(self.categories_[j], places, strict=True)}
+            strange = [level for level in feature.levels if level not in known]
+            if strange:
+                raise ValueError(f"{owner}: the sites have {feature.name!r} {strange[0]!r}, a level that the fit lacks")
+            for column in range(len(columns)):
+                has_first = known[feature.levels[0]] == column
+                own = [k for k, level in enumerate(feature.levels[1:]) if (known[level] == column) != has_first]
+                sums.append(tuple(first + k for k in own))
+                rest.append(has_first)
+            first += len(feature.levels) - 1
+        outputs = tuple(map(str, self.get_feature_names_out()))
+        return Levels(outputs=outputs, width=first, sums=tuple(sums), rest=tuple(rest))
 
     def encoded(self, values: Series, j: int) -> np.ndarray:
         """The columns of one feature."""

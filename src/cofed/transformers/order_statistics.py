@@ -22,10 +22,22 @@ MOST = 12  # finer histograms one after the other: rounding is reached before
 class ColumnSpread:
     """What is known of the columns before their values are looked for."""
 
-    n: int  # rows
+    counts: np.ndarray  # values that are there
     mean: np.ndarray
     sd: np.ndarray
     whole: np.ndarray  # whether all values are whole numbers
+    places: np.ndarray  # of the columns among the sites' features
+
+    @property
+    def n(self) -> int:
+        """The rows, of columns without gaps."""
+        return int(self.counts[0])
+
+    def of(self, which: Sequence[int]) -> "ColumnSpread":
+        """Some of the columns."""
+        own = list(which)
+        parts = (self.counts, self.mean, self.sd, self.whole, self.places)
+        return ColumnSpread(*(part[own] for part in parts))
 
     @property
     def constant(self) -> np.ndarray:
@@ -83,16 +95,20 @@ def averaged_quantile(n: int, share: float) -> Wanted:
 
 
 def columns_of(sites: AbstractSites) -> ColumnSpread:
-    """Means, standard deviations, and whether values are whole: two exchanges."""
-    n, p = sum(sites.sizes), sites.n_features
+    """Counts, means, standard deviations, and whether values are whole: two exchanges."""
+    p = sites.n_features
     first = sites.ask(observed, MomentsMessage(np.zeros(p)))
-    mean = np.asarray(first.X) / n
+    counts = np.rint(np.asarray(first.n)).astype(int)
+    there = np.maximum(counts, 1)
+    mean = np.asarray(first.X) / there
     second = sites.ask(observed, MomentsMessage(mean))
-    sd = np.sqrt(np.asarray(second.squares) / n)
-    return ColumnSpread(n, mean, sd, np.asarray(first.fractions) == 0)
+    sd = np.sqrt(np.asarray(second.squares) / there)
+    return ColumnSpread(counts, mean, sd, np.asarray(first.fractions) == 0, np.arange(p))
 
 
-def values_by_rank(sites: AbstractSites, columns: ColumnSpread, ranks: Sequence[int], tol: float) -> np.ndarray:
+def values_by_rank(
+    sites: AbstractSites, columns: ColumnSpread, ranks: np.ndarray | Sequence[int], tol: float
+) -> np.ndarray:
     """The values of these ranks of each column, by at most tol standard deviations too small.
 
     Those of the last rank are too large instead, so that no value is outside of the first and the last. Values of
@@ -104,8 +120,8 @@ def values_by_rank(sites: AbstractSites, columns: ColumnSpread, ranks: Sequence[
         The sites.
     columns : ColumnSpread
         What is known of their columns.
-    ranks : sequence of int
-        From 1, the least value, to the number of rows.
+    ranks : array of shape (ranks,) or (ranks, p)
+        Of all columns or of each, from 1, the least value, to the number of its values.
     tol : float
         The precision.
 
@@ -114,25 +130,29 @@ def values_by_rank(sites: AbstractSites, columns: ColumnSpread, ranks: Sequence[
     array of shape (ranks, p)
         The values.
     """
-    p = sites.n_features
-    edges = np.array([around(columns.n, columns.mean[j], columns.sd[j], COARSE) for j in range(p)])
-    counts = np.asarray(sites.ask(histogram, HistogramMessage(np.arange(p, dtype=np.int32), edges)))
-    bins: list[list[Bin]] = [[bin_at(edges[j], counts[j], rank) for j in range(p)] for rank in ranks]
+    p = len(columns.places)
+    each: list[list[int]] = np.broadcast_to(np.reshape(ranks, (len(ranks), -1)), (len(ranks), p)).tolist()
+    edges = np.array([around(int(columns.counts[j]), columns.mean[j], columns.sd[j], COARSE) for j in range(p)])
+    counts = np.asarray(sites.ask(histogram, HistogramMessage(columns.places.astype(np.int32), edges)))
+    bins: list[list[Bin]] = [[bin_at(edges[j], counts[j], own[j]) for j in range(p)] for own in each]
     for _ in range(MOST):
         every = {(j, one) for own in bins for j, one in enumerate(own)}
         wide = sorted((j, one) for j, one in every if is_wide(columns, j, one, tol))
         if not wide:
             break
         finer = np.array([fine_edges(one.low, one.high, bool(columns.whole[j])) for j, one in wide])
-        features = np.array([j for j, _ in wide], np.int32)
+        features = np.array([columns.places[j] for j, _ in wide], np.int32)
         found = np.asarray(sites.ask(histogram, HistogramMessage(features, finer)))
         which = {one: place for place, one in enumerate(wide)}
-        for own, rank in zip(bins, ranks, strict=True):
+        for own, rank in zip(bins, each, strict=True):
             for j, one in enumerate(own):
                 if (j, one) in which:
-                    own[j] = bin_at(finer[which[j, one]], found[which[j, one]], rank)
+                    own[j] = bin_at(finer[which[j, one]], found[which[j, one]], rank[j])
     return np.array(
-        [[value_in(columns, j, one, rank) for j, one in enumerate(own)] for own, rank in zip(bins, ranks, strict=True)]
+        [
+            [value_in(columns, j, one, rank[j]) for j, one in enumerate(own)]
+            for own, rank in zip(bins, each, strict=True)
+        ]
     )
 
 
@@ -157,7 +177,7 @@ def value_in(columns: ColumnSpread, j: int, one: Bin, rank: int) -> float:
         return float(np.round(columns.mean[j]) if columns.whole[j] else columns.mean[j])
     if columns.whole[j]:
         return float(math.floor(one.high))
-    return one.high if one.is_point or rank == columns.n else one.low
+    return one.high if one.is_point or rank == columns.counts[j] else one.low
 
 
 def fine_edges(low: float, high: float, whole: bool) -> np.ndarray:
@@ -173,6 +193,13 @@ def quantiles(sites: AbstractSites, columns: ColumnSpread, wanted: Sequence[Want
     values = values_by_rank(sites, columns, ranks, tol)
     place = {rank: i for i, rank in enumerate(ranks)}
     return np.array([between(values[place[w.low]], values[place[w.high]], w.share) for w in wanted])
+
+
+def medians(sites: AbstractSites, columns: ColumnSpread, tol: float) -> np.ndarray:
+    """The median of the values of every column that are there."""
+    ranks = np.array([(columns.counts + 1) // 2, columns.counts // 2 + 1])
+    low, high = values_by_rank(sites, columns, ranks, tol)
+    return between(low, high, 0.5)
 
 
 def between(low: np.ndarray, high: np.ndarray, share: float) -> np.ndarray:

@@ -226,7 +226,8 @@ def parameters(case: Case) -> Refusal | None:
     """Whether products of columns are told for too many columns of too few rows."""
     message, record = case.message, case.record
     names = column_names(case)
-    told = record.columns | {names[j] for j in product_columns(case)} | told_times(case) | responses(case)
+    asked = {name for j in product_columns(case) for name in names[j]}
+    told = record.columns | asked | told_times(case) | responses(case)
     most = int(case.policy.parameters.per_row * case.fold_rows)
     if len(told) > max(most, len(record.columns)):
         return Refusal(

@@ -12,13 +12,20 @@ def makes_new_sums(case: Case) -> bool:
     return not all(step.is_linear for step in case.asked.design.steps)
 
 
-def column_names(case: Case) -> tuple[str, ...]:
-    """The names by which columns are counted: the same name, made by other steps, is another column."""
+def column_names(case: Case) -> tuple[frozenset[str], ...]:
+    """The names by which each column is counted: the same name, made by other steps, is another column.
+
+    Products of what is linear in the table's columns are combinations of theirs, so that those are counted: else
+    projections in many directions would tell them all under one name.
+    """
     design = case.asked.design
-    if not makes_new_sums(case):
-        return design.feature_names
-    made = " ".join(step.digest for step in design.steps)
-    return tuple(f"{name} {made}" for name in design.feature_names)
+    if makes_new_sums(case):
+        made = " ".join(step.digest for step in design.steps)
+        return tuple(frozenset([f"{name} {made}"]) for name in design.feature_names)
+    found = [frozenset([name]) for name in design.table_names]
+    for step in design.steps:
+        found = [frozenset(name for j in own for name in found[j]) for own in step.origins]
+    return tuple(found)
 
 
 def steps(case: Case) -> Refusal | None:

@@ -278,7 +278,7 @@ class CrossValidated(FederatedLinearModel):
         vars(self).pop("curves_", None)
         if curves:
             self.curves_ = curves[chosen]
-        answer, psi = answers[chosen], self._penalty(problem, self.alpha_)
+        answer, psi = answers[chosen].on_device(), self._penalty(problem, self.alpha_)
         fit = FitProgress(problem, psi, float(self.tol), int(self.max_rounds))
         if answer.certificate.converged and problem.hessian is not None:
             # A path is known from products of features; the model that is taken is looked at itself.

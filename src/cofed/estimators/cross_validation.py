@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.figure import Figure
 from sklearn.utils.validation import check_is_fitted
 
+from cofed._util.figure_types import Figure
 from cofed._util.types import Given
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import check_choice, check_count, check_number

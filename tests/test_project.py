@@ -314,6 +314,18 @@ def test_an_algorithm_needs_no_tables():
     assert done.stdout.strip() == "[]"
 
 
+def test_an_estimator_needs_no_figures_and_no_others():
+    # scikit-learn itself loads scipy.stats, pandas, pyarrow and rich.
+    unused = ("matplotlib", "cofed.estimators.cox", "cofed.estimators.mixed_glm", "cofed.plotting.history")
+    code = (
+        "import sys; from cofed.estimators import FederatedLassoCV; "
+        f"print([m for m in {unused} if m in sys.modules]); import cofed.estimators.adaptive_lasso; "
+        "from cofed.estimators import adaptive; print(callable(adaptive))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]", "True"]
+
+
 def test_the_types_are_shipped():
     assert (ROOT / "py.typed").is_file()
     assert (ROOT / "__init__.pyi").is_file()

@@ -15,6 +15,8 @@ from cofed.estimators import (
     FederatedLogisticRegressionCV,
     FederatedPoisson,
     FederatedPoissonCV,
+    lock_step,
+    training_set,
 )
 from cofed.estimators.grid import Grid
 from cofed.estimators.training_set import TrainingSet
@@ -209,3 +211,26 @@ def test_hessians_that_are_too_large_for_every_fold_are_shared(monkeypatch):
     assert found.path_.converged.all()
     np.testing.assert_allclose(found.path_.coefs, usual.path_.coefs, atol=1e-6)
     np.testing.assert_allclose(found.cv_mean_, usual.cv_mean_, rtol=1e-4)
+
+
+def test_a_path_moves_no_numbers_one_by_one_and_puts_hessians_together_once_a_look(monkeypatch):
+    found, made, plain, answered = [], [], training_set.joined, lock_step.answered
+
+    def joined(*given):
+        made.append(given)
+        return plain(*given)
+
+    def kept(*given):
+        found.append(answered(*given))
+        return found[-1]
+
+    monkeypatch.setattr(training_set, "joined", joined)
+    monkeypatch.setattr(lock_step, "answered", kept)
+    X = features()
+    model = FederatedLogisticRegressionCV(n_alphas=20, cv=3).fit(X, labels(X), clients=SITES)
+    fits = [*found[0].models, *(one for own in found[0].of_folds for one in own)]
+    assert len(fits) == 80
+    assert all(isinstance(fit.w.coef, np.ndarray) for fit in fits)
+    assert not isinstance(fits[0].on_device().w.coef, np.ndarray)
+    # A training set has new ones once a look; the models are more than a thousand times asked for.
+    assert len(made) <= 4 * (asked(model)["look"] + 1)

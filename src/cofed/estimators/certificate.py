@@ -37,7 +37,9 @@ Rounding. The gradient's j-th entry is known to err_j = 8 eps q_j (curvature * s
 mean squares of the columns, and the gap to `rounding`, a like expression in the sizes of its terms: never 1/alpha.
 """
 
+import contextlib
 import dataclasses
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -48,6 +50,7 @@ from jaxtyping import Array, Bool, Float
 
 from cofed._util import trees
 from cofed._util.rounding import EPS
+from cofed._util.threads import one_thread
 from cofed._util.types import Hyperparameter
 from cofed.losses import AbstractLoss
 from cofed.models import Weights
@@ -55,6 +58,8 @@ from cofed.problem import Problem
 from cofed.regularizers import AbstractRegularizer, On
 
 Scalar = Float[Array, ""]
+
+ONE_THREAD = 1024  # parameters up to which a Hessian is taken apart on one thread
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,8 +135,11 @@ class NullModel(eqx.Module):
     bracket: tuple[FirstOrder, FirstOrder] | None = None
 
 
-class Assessment(eqx.Module):
-    """What one exchange tells of a model w: the loss and its gradient, and so how far from optimal w can be."""
+class Assessment(NamedTuple):
+    """What one exchange tells of a model w: the loss and its gradient, and so how far from optimal w can be.
+
+    In a grid's books the numbers are NumPy's: thousands of them are read one at a time.
+    """
 
     loss: Scalar
     gradient: Weights
@@ -161,10 +169,18 @@ class FactoredHessian(eqx.Module):
         return self.root @ (self.root.T @ e)
 
 
+def spectrum(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues and eigenvectors of a symmetric matrix. On one thread up to so many parameters: several wait for one
+    another longer than they work, with 400 parameters 30 times longer on a busy machine."""
+    with one_thread() if len(H) <= ONE_THREAD else contextlib.nullcontext():
+        values, vectors = np.linalg.eigh(H)
+    return values, vectors
+
+
 def factored(hessian: Float[Array, "d d"]) -> FactoredHessian:
     """The factors of a Hessian. Directions whose curvature is rounding count as flat."""
     H = np.asarray(hessian)
-    values, vectors = np.linalg.eigh(H)
+    values, vectors = spectrum(H)
     flat = values <= 4 * EPS * values.size * np.abs(values).max(initial=0)
     return FactoredHessian(jnp.asarray(H), jnp.asarray(vectors / np.where(flat, np.inf, np.sqrt(np.abs(values)))))
 
@@ -177,7 +193,7 @@ def factored_beside(hessian: Float[Array, "d d"], first: FactoredHessian) -> tup
     """
     H, root = np.asarray(hessian), np.asarray(first.root)
     basis = root[:, np.any(root != 0, axis=0)]
-    values, vectors = np.linalg.eigh(basis.T @ H @ basis)
+    values, vectors = spectrum(basis.T @ H @ basis)
     least = float(values.min(initial=np.inf))
     seen = basis @ (vectors / np.where(values > 0, np.sqrt(np.abs(values)), np.inf))
     whole = np.zeros_like(root)

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.figure import Figure
 from sklearn.utils.validation import check_is_fitted
 
+from cofed._util.figure_types import Figure
 from cofed._util.types import Given
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import check_choice, check_count, check_number
@@ -278,7 +278,7 @@ class CrossValidated(FederatedLinearModel):
         vars(self).pop("curves_", None)
         if curves:
             self.curves_ = curves[chosen]
-        answer, psi = answers[chosen], self._penalty(problem, self.alpha_)
+        answer, psi = answers[chosen].on_device(), self._penalty(problem, self.alpha_)
         fit = FitProgress(problem, psi, float(self.tol), int(self.max_rounds))
         if answer.certificate.converged and problem.hessian is not None:
             # A path is known from products of features; the model that is taken is looked at itself.

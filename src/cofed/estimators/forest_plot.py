@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy.stats import norm
 
+from cofed._util.figure_types import Axes, Figure, blank
 from cofed._util.pandas_types import Frame, Series
 from cofed.estimators.plots import COLOURS, GREY
 from cofed.plotting import save
@@ -27,7 +26,7 @@ def plot_forest(table: Frame, sites: Frame, chosen: list[str], level: float, to:
     across = min(WIDE, len(chosen))
     down = -(-len(chosen) // across)
     tall = 1.0 + 0.24 * (len(names) + len(TOGETHER) + 1)
-    figure = Figure(figsize=(1.4 + 2.9 * across, tall * down), dpi=110, layout="constrained")
+    figure = blank(1.4 + 2.9 * across, tall * down)
     panels = figure.subplots(down, across, squeeze=False)
     width = float(norm.ppf(0.5 + level / 2))
     for place, panel in enumerate(panels.ravel()):

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import enet_path
 
 from cofed._util.rounding import EPS
+from cofed._util.threads import one_thread
 from cofed.estimators.bundle import Vector
 from cofed.estimators.certificate import Assessment, FactoredHessian, factored
 from cofed.estimators.grid import Grid
@@ -35,7 +36,9 @@ class GramGrid(Grid):
         for one in self.sets:
             fold = None if one.is_whole else HeldOut(one.problem)
             one.bundle.seen.held[0] = np.nan if fold is None else fold.losses(one.bundle.seen.w)[0]
-            self.take(one, list(range(len(one.alphas))), by_coordinates(one), fold)
+            with one_thread():  # a product with a vector for every strength
+                guesses = by_coordinates(one)
+            self.take(one, list(range(len(one.alphas))), guesses, fold)
             self.judge()
             for _ in range(ROUNDS):
                 if one.finished:
@@ -91,7 +94,9 @@ class HeldOut:
         coef = w[:, :cut].reshape(-1, self.features, outputs).swapaxes(1, 2)  # models x responses x features
         intercept = w[:, cut:].reshape(len(w), -1) if w.shape[1] > cut else np.zeros((len(w), outputs))
         rest = self.label_off - coef @ self.off - intercept
-        square = self.label_square + np.sum((coef @ self.products - 2 * self.cross.T) * coef, axis=2)
+        # One product of matrices for all models: NumPy would take as many with vectors.
+        bent = (coef.reshape(-1, self.features) @ self.products).reshape(coef.shape)
+        square = self.label_square + np.sum((bent - 2 * self.cross.T) * coef, axis=2)
         square = square + 2 * rest * (self.label_sum - coef @ self.sum) + self.n * rest**2
         return self.curvature * np.maximum(square, 0).sum(axis=1) / (2 * self.n)
 

@@ -11,7 +11,6 @@ point is mixed with that of a model of a smaller strength, whose gradient is wel
 their conjugates bounds that of the mixture.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -249,14 +248,15 @@ class Grid:
         def first_orders(column: int) -> FirstOrders:
             w = np.stack([seen[row[0]].w[row[column]] for row in padded])
             gradient = np.stack([seen[row[0]].gradient[row[column]] for row in padded])
-            loss = jnp.asarray([seen[row[0]].loss[row[column]] for row in padded])
+            loss = jnp.asarray(np.array([seen[row[0]].loss[row[column]] for row in padded]))
             return FirstOrders(weights(w, self.start), loss, weights(gradient, self.start))
 
-        alphas = jnp.asarray([self.sets[row[0]].alphas[row[1]] for row in padded])
+        alphas = jnp.asarray(np.array([self.sets[row[0]].alphas[row[1]] for row in padded]))
         parts = (self.model, self.loss, self.nulls, self.psis)
         found = certificates(parts, jnp.asarray(padded[:, 0]), alphas, (first_orders(2), first_orders(3)))
-        arrays = jax.tree.map(np.asarray, found)
-        return [jax.tree.map(lambda a, j=j: a[j], arrays) for j in range(len(pairs))]
+        leaves, shape = jax.tree.flatten(found)
+        rows = zip(*map(np.asarray, leaves), strict=True)
+        return [jax.tree.unflatten(shape, row) for row, _ in zip(rows, pairs, strict=False)]
 
     def sharpened(self, s: int, i: int, m: int, seen: Assessment) -> Assessment:
         """The certificate with the model's own Hessian, where that is known and helps."""
@@ -316,7 +316,7 @@ def certificates(
         problem, at = Problem(model, loss, On(psi.scaled(alpha), "coef")), FirstOrder(*own)
         seen = assess(problem, null, at)
         gap = jnp.minimum(seen.gap, mixed_gap(problem, null, at, FirstOrder(*other)))
-        return dataclasses.replace(seen, gap=gap)
+        return seen._replace(gap=gap)
 
     return jax.vmap(one)(which, alphas, *looks)
 

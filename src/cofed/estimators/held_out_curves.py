@@ -5,10 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy.special import ndtri
 
+from cofed._util.figure_types import Axes, Figure, blank
 from cofed._util.types import Given
 from cofed.estimators.checks import check_count, check_number
 from cofed.plotting import save
@@ -120,7 +119,7 @@ class HeldOutCurves:
         matplotlib.figure.Figure
             The figure.
         """
-        figure = Figure(figsize=(9.2, 4.6), dpi=110, layout="constrained")
+        figure = blank(9.2, 4.6)
         left, right = figure.subplots(1, 2)
         found, table = self.roc, self.calibration()
         left.plot(found["false_positive"], found["true_positive"], color=LINE, linewidth=1.6)

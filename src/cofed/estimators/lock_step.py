@@ -3,8 +3,6 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cofed.estimators.bundle import Vector
@@ -115,7 +113,7 @@ def solve_one(problem: StandardizedProblem, psi: AbstractRegularizer, tol: float
     alphas = np.append(way, BELOW)
     kind = WideTrainingSet if is_wide(problem, psi) else TrainingSet
     one = kind(problem, psi, alphas, np.arange(len(alphas)) == DOWN - 1, tol)
-    return finished(one, psi, run([one], most))[0]
+    return finished(one, psi, run([one], most))[0].on_device()
 
 
 def run(sets: list[TrainingSet], most: int) -> int:
@@ -135,5 +133,5 @@ def finished(one: TrainingSet, psi: AbstractRegularizer, left: int) -> list[Cert
     for i in np.flatnonzero(one.asked).tolist():
         seen = one.standing.seen[i]
         assert seen is not None
-        answers.append(progress.finished(one.model(i), jax.tree.map(jnp.asarray, seen), "newton"))
+        answers.append(progress.finished(one.model(i), seen, "newton"))
     return answers

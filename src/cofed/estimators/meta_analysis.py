@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from scipy.stats import norm
 
 from cofed._util import checks, naming
+from cofed._util.figure_types import Figure
 from cofed._util.pandas_types import Frame
 from cofed._util.types import Given
 from cofed.estimators.base import FederatedLinearModel

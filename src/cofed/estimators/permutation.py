@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from sklearn.utils.validation import check_is_fitted
 
+from cofed._util.figure_types import Figure, blank
 from cofed._util.types import Given
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import check_choice, check_count, named_refusals
@@ -97,7 +97,7 @@ class PermutationImportance:
             The figure.
         """
         shown = self.table.iloc[:DRAWN]
-        figure = Figure(figsize=(7.2, 1.2 + 0.26 * len(shown)), dpi=110, layout="constrained")
+        figure = blank(7.2, 1.2 + 0.26 * len(shown))
         panel = figure.subplots()
         error = None if self.scores.shape[1] == 1 else shown["sd"].to_numpy()
         panel.barh(

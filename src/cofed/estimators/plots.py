@@ -4,9 +4,8 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from cofed._util.figure_types import Axes, Figure, blank
 from cofed.estimators.regularization_path import RegularizationPath
 from cofed.plotting import save
 from cofed.plotting.styles import LARGE, SMALL
@@ -30,7 +29,7 @@ class CrossValidation:
 
 def plot_path(path: RegularizationPath, to: str | Path | None = None, mark: dict[str, float] | None = None) -> Figure:
     """Coefficients (of the standardised features, if they were) by strength; `mark` names strengths."""
-    figure = Figure(figsize=(7.2, 4.6), dpi=110, layout="constrained")
+    figure = blank(7.2, 4.6)
     panel = figure.subplots()
     lines = (path.coefs * path.scale).reshape(len(path.alphas), -1)  # in units that can be compared
     used = np.flatnonzero(np.any(lines != 0, axis=0)).tolist()
@@ -68,7 +67,7 @@ def name_ends(panel: Axes, path: RegularizationPath, lines: np.ndarray, shades: 
 
 def plot_cv(found: CrossValidation, to: str | Path | None = None) -> Figure:
     """The cross-validated measure by strength, with its standard error and the two usual choices."""
-    figure = Figure(figsize=(7.2, 4.6), dpi=110, layout="constrained")
+    figure = blank(7.2, 4.6)
     panel = figure.subplots()
     panel.errorbar(
         found.path.alphas,

@@ -5,6 +5,7 @@ import functools
 import warnings
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -40,6 +41,12 @@ class CertifiedFit:
     certificate: Certificate
     algorithm: str
     cause: str  # why it is not converged, "" where it is
+
+    def on_device(self) -> "CertifiedFit":
+        """The same with JAX's arrays, for what goes on from it. (A path keeps NumPy's: to move each number of hundreds
+        of models takes longer than to find them.)"""
+        w, seen = jax.tree.map(jnp.asarray, (self.w, self.assessment))
+        return dataclasses.replace(self, w=w, assessment=seen)
 
     def warn(self, stacklevel: int = 3) -> None:
         """Give a warning where the answer is not good enough."""
@@ -145,7 +152,7 @@ class FitProgress:
     def finished(self, w: Weights, seen: Assessment, name: str) -> CertifiedFit:
         """The answer."""
         if self.problem.loss.any_shift:
-            w = Weights(jnp.asarray(sparsest_shift(self.psi, np.asarray(w.coef))), w.intercept)
+            w = Weights(sparsest_shift(self.psi, np.asarray(w.coef)), w.intercept)
         certificate = self.certificate(w, seen)
         cause = self.cause(certificate) if certificate.outcome == "not converged" else ""
         return CertifiedFit(w, seen, certificate, name, cause)

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import scipy.sparse
-from matplotlib.figure import Figure
 
+from cofed._util.figure_types import Figure
 from cofed._util.types import Given
 from cofed.estimators.checks import check_number
 from cofed.sites.host_rows import SparseRows

@@ -95,6 +95,7 @@ def beginning(
     """The model to begin from, inside psi's domain, and its certificate: without an exchange where it is known."""
     posed, null = problem.problem(psi), problem.null
     if warm is not None:
+        warm = warm.on_device()
         w = posed.regularizer.prox(warm.w, 0.0)
         return w, assess_known(posed, null, FirstOrder(w, warm.assessment.loss, warm.assessment.gradient))
     w = posed.regularizer.prox(problem.start, 0.0)

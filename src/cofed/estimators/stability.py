@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from matplotlib.figure import Figure
 
+from cofed._util.figure_types import Figure, blank
 from cofed._util.types import Given
 from cofed.estimators import lock_step
 from cofed.estimators.base import FederatedLinearModel
@@ -124,7 +124,7 @@ class StabilitySelection:
             The figure.
         """
         least, names = above_half(threshold), self.selected(threshold)
-        figure = Figure(figsize=(7.2, 4.6), dpi=110, layout="constrained")
+        figure = blank(7.2, 4.6)
         panel = figure.subplots()
         shades = {name: COLOURS[rank % len(COLOURS)] for rank, name in enumerate(names)}
         for column, name in enumerate(self.feature_names):

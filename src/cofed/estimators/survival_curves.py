@@ -8,9 +8,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from cofed._util import checks, naming
+from cofed._util.figure_types import Figure
 from cofed._util.pandas_types import Frame
 from cofed._util.spreadsheets import to_csv
 from cofed._util.types import Given

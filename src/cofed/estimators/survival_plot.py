@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
+from cofed._util.figure_types import Axes, Figure, blank
 from cofed.estimators.plots import COLOURS, GREY
 from cofed.plotting import save
 from cofed.plotting.styles import LARGE, SMALL
@@ -18,8 +16,10 @@ MARKS = 40  # the most times at which leaving rows are marked
 
 def plot_curves(curves: Mapping[str, KaplanMeier], test: LogRank | None = None, to: str | Path | None = None) -> Figure:
     """Draw the curves, with the rows at risk in a table below; `to` is a file for it."""
+    from matplotlib.ticker import MaxNLocator
+
     lines = len(curves)
-    figure = Figure(figsize=(7.2, 4.6 + 0.24 * lines), dpi=110, layout="constrained")
+    figure = blank(7.2, 4.6 + 0.24 * lines)
     panel, below = figure.subplots(2, 1, sharex=True, height_ratios=[4.2, 0.3 + 0.28 * lines])
     shades = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(curves)}
     for name, curve in curves.items():

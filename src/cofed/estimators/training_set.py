@@ -68,6 +68,8 @@ class TrainingSet:
         self.anchors: list[Anchor] = []  # Hessians of the last models
         self.lender: TrainingSet | None = None  # that of all rows, of a fold
         self.borrowed: list[Anchor] = []  # Hessians of the lender, where a message has none for each training set
+        self.spoken: tuple[list[Anchor], list[Anchor], list[Anchor]] = (self.borrowed, self.anchors, [])
+        self.null_loss = float(problem.null.loss)
         self.pieces, self.psi_is_coercive = elastic_pieces(psi, problem.start), psi.coercive
         form = psi.piecewise_quadratic()
         self.limited = None if form is None or self.pieces is not None else Pieces(psi, problem.start)
@@ -87,7 +89,7 @@ class TrainingSet:
     @property
     def target(self) -> float:
         """The bound to reach: of held-out folds, beside what the features explain; else, beside the null model."""
-        scale = float(self.problem.null.loss)
+        scale = self.null_loss
         if not self.is_whole:
             scale = max(scale - float(self.bundle.seen.loss.min()), 1e-3 * scale)
         return self.tol * max(scale, np.finfo(float).eps)
@@ -178,7 +180,7 @@ class TrainingSet:
         known, at = self.bundle.curvature, int(self.standing.best[i])
         if at in known:
             return [(1.0, known[at])]
-        anchors = joined(self.borrowed, self.anchors, FAR)
+        anchors = self.speakers
         if not anchors:
             return [(1.0, known[0])]
         strengths = [one for one, _ in anchors]
@@ -188,6 +190,16 @@ class TrainingSet:
         (low, before), (high, after) = anchors[right - 1 : right + 1]
         t = (i - low) / (high - low)
         return [(1 - t, before), (t, after)]
+
+    @property
+    def speakers(self) -> list[Anchor]:
+        """The Hessians that speak for others, the lender's where there are none of its own nearby: put together once
+        for all strengths of a look."""
+        borrowed, own, found = self.spoken
+        if borrowed is not self.borrowed or own is not self.anchors:
+            found = joined(self.borrowed, self.anchors, FAR)
+            self.spoken = self.borrowed, self.anchors, found
+        return found
 
     def renew_anchors(self, new: list[Anchor], shared: bool) -> None:
         """Take Hessians in place of the last ones; where few are had at a time, in place of the nearest only."""
@@ -243,12 +255,12 @@ def flat(w: Weights) -> Vector:
 
 
 def weights(v: np.ndarray, like: Weights) -> Weights:
-    """Vectors, the last axis of an array, as models."""
+    """Vectors, the last axis of an array, as models of NumPy arrays."""
     many, cut = v.shape[:-1], like.coef.size
-    coef = jnp.asarray(v[..., :cut].reshape((*many, *like.coef.shape)))
+    coef = v[..., :cut].reshape((*many, *like.coef.shape))
     if like.intercept is None:
         return Weights(coef, None)
-    return Weights(coef, jnp.asarray(v[..., cut:].reshape((*many, *np.shape(like.intercept)))))
+    return Weights(coef, v[..., cut:].reshape((*many, *np.shape(like.intercept))))
 
 
 def elastic_pieces(psi: AbstractRegularizer, like: Weights) -> Pieces | None:

@@ -1,11 +1,10 @@
 """Figures of runs and of graphs.
 
 Only matplotlib's figures are used, never pyplot: nothing global changes, and no screen is needed.
+
+The names are loaded when they are first used, and matplotlib when there is something to draw.
 """
 
-from cofed.plotting.files import save
-from cofed.plotting.graphs import draw_graph
-from cofed.plotting.history import plot_history
-from cofed.plotting.styles import colour, style
+import lazy_loader
 
-__all__ = ["colour", "draw_graph", "plot_history", "save", "style"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

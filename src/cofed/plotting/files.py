@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import matplotlib
-from matplotlib.figure import Figure
-
 from cofed._util import checks
+from cofed._util.figure_types import Figure
 from cofed._util.files import atomically
 from cofed._util.types import Given
 
@@ -41,7 +39,9 @@ def save(figure: Given[Figure], path: Given[str | Path]) -> Path:
     >>> cofed.plotting.save(figure, tempfile.mkdtemp() + "/empty.png").read_bytes()[1:4]
     b'PNG'
     """
-    if not isinstance(figure, Figure):
+    import matplotlib.figure
+
+    if not isinstance(figure, matplotlib.figure.Figure):
         raise TypeError(f"figure must be a matplotlib Figure, got {checks.shown(figure)}")
     file = check_picture("path", path)
     kind = file.suffix.lower().removeprefix(".")

@@ -23,8 +23,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.feather as feather
-from rich.console import Console
-from rich.progress import Progress
 
 from cofed._util import naming
 from cofed._util.files import PRIVATE_FOLDER, private_file, private_folder
@@ -274,6 +272,9 @@ def bar(total: int, progress: bool | None) -> Iterator[Tell]:
     if not (sys.stderr.isatty() if progress is None else progress):
         yield lambda rows: None
         return
+    from rich.console import Console
+    from rich.progress import Progress
+
     with Progress(console=Console(stderr=True), transient=sys.stderr.isatty()) as shown:
         task = shown.add_task("indexing clients", total=total)
         yield lambda rows: shown.advance(task, rows)

@@ -249,7 +249,7 @@ def sites_of(
         classes, known = (np.asarray(vars(one).get("classes_", ())) for one in (own, model))
         if not np.array_equal(classes, known):
             raise ValueError(f"{OWNER}: {owner} was fitted to the classes {known}, but y has {classes}")
-    check_row_options(own, own._loss(), sites)
+    check_row_options(own, sites)
     if sites.has_offsets != bool(vars(model).get("has_offset_", False)):
         raise ValueError(f"{OWNER}: give offset= where {owner} was fitted with one, and only there")
     return sites

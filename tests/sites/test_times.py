@@ -1,5 +1,7 @@
 """Times to an event in tables: named columns, checked at the site, masked over a network, under the site's policy."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ from cofed.estimators import FederatedCox, FederatedLasso
 from cofed.losses import Efron, Squared
 from cofed.sites import Folds, QuestionRefused, TableMismatch, Target, table_sites
 from cofed.sites.link import SitesMissing
+from cofed.sites.packing import Malformed
 from cofed.sites.policy import Policy, points
 from cofed.sites.queries import (
     LifeTableMessage,
@@ -15,10 +18,10 @@ from cofed.sites.queries import (
     MeatMessage,
     Message,
     ProductMessage,
-    life_table,
     look,
     sums,
 )
+from cofed.sites.question_checks import check_loss
 from tests.estimators import survival
 from tests.sites.policy.worlds import Guarded, federation
 from tests.sites.secure.worlds import MaskedLink, over
@@ -126,10 +129,13 @@ def no_hessian():
 
 
 def test_a_policy_lets_robust_errors_of_weighted_rows_through_and_no_life_table():
-    table = frame(400).assign(w=1 + np.arange(400) % 2, o=np.cos(np.arange(400)), ward=np.arange(400) // 2)
+    table = frame(400).assign(w=1 + np.arange(400) % 2, o=np.cos(np.arange(400)), ward=np.arange(400) // 8)
     design = table_sites({"all": table}, DAYS, ["a", "b", "c"]).with_columns("w", "o", None, "ward").design
     sites = federation(table, design, 4)
-    far = Guarded(sites.tables, design, sites.guards)
+    far, own = Guarded(sites.tables, design, sites.guards), [one.rows(design) for one in sites.tables.values()]
+    weight, offset = (np.concatenate([getattr(one, name) for one in own]) for name in ("weight", "offset"))
+    pairs = np.concatenate([one.cluster + 100 * m for m, one in enumerate(own)])
+    far.rows = dataclasses.replace(far.rows, weight=weight, offset=offset, cluster=pairs)
     model = FederatedCox(0.02).fit(far)
     names = np.repeat(list(sites.tables), [len(one.frame) for one in sites.tables.values()])
     whole = pd.concat([one.frame for one in sites.tables.values()], ignore_index=True)
@@ -140,8 +146,8 @@ def test_a_policy_lets_robust_errors_of_weighted_rows_through_and_no_life_table(
     for errors, own in (("hc1", "hc1"), ("ward", whole["ward"].to_numpy())):
         found = model.infer(far, errors=errors)
         np.testing.assert_allclose(found["se"], near.infer(X, y, **beside, errors=own)["se"], rtol=1e-7)
-    with pytest.raises(QuestionRefused, match="life tables and log-rank tests are of rows that count alike"):
-        far.ask(life_table, LifeTableMessage(np.zeros(0, np.int32), np.array([1.0]), loss=Efron()))
+    with pytest.raises(Malformed, match="life tables and log-rank tests are of rows that count alike"):
+        check_loss(LifeTableMessage(np.zeros(0, np.int32), np.array([1.0]), loss=Efron()), design)
 
 
 def guarded(table, policy=None):

@@ -160,7 +160,7 @@ def judged(models: HeldOutModels, measure: str, shape: tuple[int, ...]) -> Measu
 def told_folds(owner: str, seen: MeasureTable, folds: Folds | None, depth: int) -> np.ndarray:
     """Which folds count: all, but for sites whose own rows tell no C-index, of which a warning is given to the caller
     that is so many calls up."""
-    told = ~np.isnan(seen.table).any(axis=1)
+    told = np.asarray(~np.isnan(seen.table).any(axis=1), bool)
     if told.all() or not isinstance(folds, SiteFolds):
         return np.ones(len(told), bool)
     without = naming.listed(name for name, one in zip(folds.left, told, strict=True) if not one)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.estimators import hospitals, survival
 from tests.sites.secure import worlds
 
-from cofed.estimators import FederatedCox, FederatedCoxCV, load
+from cofed.estimators import FederatedCox, FederatedCoxCV, load, nested_cv
 from cofed.sites import Folds, Target
 from cofed.statistics.survival import baseline_hazard
 
@@ -62,7 +62,7 @@ def model(request):
 
 def test_survival_at_a_site_is_that_of_its_own_rows(model, tmp_path):
     X, y = survival.follow_up()
-    own, times = SITES == "Bern", np.array([0.0, 0.2, 1.0, 50.0])
+    own, times = SITES == "Bern", np.array([0.0, 0.2, 1.0, y[SITES == "Bern", 0].max()])
     at, cumulative = hazard_by_definition(y[own], X[own] @ model.coef_, model.ties == "efron")
     until = cumulative[at <= times[2]][-1]
     expected = np.exp(-np.exp(X[:3] @ model.coef_) * until)
@@ -70,6 +70,10 @@ def test_survival_at_a_site_is_that_of_its_own_rows(model, tmp_path):
     found = model.predict_survival(X, "Bern", times)
     assert (found[:, 0] == 1).all()
     assert (np.diff(found, axis=1) <= 0).all()
+    # Of later times nobody there tells anything.
+    beyond = model.predict_survival(X, "Bern", [times[3], times[3] + 1e-9, 50.0])
+    np.testing.assert_array_equal(beyond[:, 0], found[:, 3])
+    assert np.isnan(beyond[:, 1:]).all()
     # It belongs to the site: neither files nor copies have it, and the site makes it again from its own rows.
     model.save(tmp_path / "cox.safetensors")
     for other in (load(tmp_path / "cox.safetensors"), copy.deepcopy(model)):
@@ -83,6 +87,14 @@ def test_survival_at_a_site_is_that_of_its_own_rows(model, tmp_path):
         model.keep_baselines(X, y)
     with pytest.raises(ValueError, match="times must be a list of numbers"):
         model.predict_survival(X, "Bern", 3.0)
+
+
+def test_a_site_without_an_event_tells_survival_until_its_last_time():
+    X, y = survival.follow_up()
+    y[SITES == "Rome", 1] = 0
+    last = y[SITES == "Rome", 0].max()
+    found = FederatedCox(0.05).fit(X, y, clients=SITES).predict_survival(X[:2], "Rome", [0.0, last, 2 * last])
+    np.testing.assert_array_equal(found, [[1, 1, np.nan]] * 2)
 
 
 @pytest.mark.parametrize("entries", [False, True])
@@ -114,6 +126,39 @@ def test_the_c_index_of_held_out_rows_chooses_a_strength():
     np.testing.assert_allclose(model.cv_mean_, weight @ found, atol=2e-3)  # pairs that are nearly tied
     assert model.alpha_min_ == alphas[int(np.argmax(model.cv_mean_))]
     assert [one.what for one in model.exchanges_].count("concordance") == 1
+
+
+def test_a_site_that_tells_no_c_index_is_left_out_of_the_mean():
+    X, y = survival.follow_up()
+    y[SITES == "Rome", 1] = 0
+    given = {"alphas": [0.2, 0.03], "cv": "leave-one-site-out", "measure": "c_index"}
+    with pytest.warns(
+        UserWarning, match="FederatedCoxCV: at 'Rome' it is known of no two rows .* over the other sites"
+    ):
+        model = FederatedCoxCV(**given).fit(X, y, clients=SITES)
+    found, rows = [], []
+    for site in ("Oslo", "Bern"):
+        out = site == SITES
+        risks = [X[out] @ FederatedCox(a).fit(X[~out], y[~out], clients=SITES[~out]).coef_ for a in (0.2, 0.03)]
+        found.append([index_by_definition(y[out], risk, SITES[out]) for risk in risks])
+        rows.append(out.sum())
+    mean = np.average(found, axis=0, weights=rows)
+    np.testing.assert_allclose(model.cv_mean_, mean, atol=2e-3)  # pairs that are nearly tied
+    spread = np.average((found - mean) ** 2, axis=0, weights=rows)
+    np.testing.assert_allclose(model.cv_se_, np.sqrt(spread), atol=2e-3)
+    four = np.where((SITES == "Oslo") & (np.arange(60) % 2 == 0), "Bonn", SITES)
+    with pytest.warns(UserWarning, match="nested_cv: at 'Rome' it is known"):
+        nested = nested_cv(FederatedCoxCV(alphas=[0.2, 0.03], cv="leave-one-site-out"), X, y, four)
+    told = ~np.isnan(nested.scores)
+    assert nested.measure == "c_index"
+    assert nested.rows[~told].tolist() == [8]
+    assert nested.mean == pytest.approx(np.average(nested.scores[told], weights=nested.rows[told]))
+    y[SITES == "Bern", 1] = 0
+    y[SITES == "Rome", 1] = np.arange(8) == np.argmax(y[SITES == "Rome", 0])  # an event after which nobody is left
+    with pytest.raises(
+        ValueError, match=r"needs two sites at which .* but at '(Rome|Bern)', '(Rome|Bern)' it is of none; take measure"
+    ):
+        FederatedCoxCV(**given).fit(X, y, clients=SITES)
 
 
 def test_sites_elsewhere_tell_counts_of_pairs():

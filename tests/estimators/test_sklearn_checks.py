@@ -45,7 +45,7 @@ def expected_failures(estimator):
         # 9 rows that count and 11 parameters: many models fit exactly, and differ on the rows of weight 0.
         return {WEIGHTS: "the model of so few rows is not unique"}
     if isinstance(estimator, estimators.FederatedCox):
-        return {WEIGHTS: "times to an event take no weights, and a sentence says so"}
+        return {WEIGHTS: "with Efron's ties, as in R, a row of weight 2 is not two rows"}
     return {}
 
 

@@ -51,6 +51,26 @@ def test_the_command_and_its_study_fit_what_the_estimator_fits(folder, table, tm
     np.testing.assert_allclose(*both, rtol=1e-10)
 
 
+def test_the_command_and_its_study_take_weights_offsets_and_robust_errors(folder, table, tmp_path):
+    out = tmp_path / "out"
+    given = ["--features", "age", "--weight", "dose", "--offset", "age2", "--alpha", 0.02, "--infer"]
+    for place in folder.iterdir():
+        held = pd.read_csv(place)
+        held.assign(age2=held["age"] / 100, dose=held["dose"].abs() + 0.5).to_csv(place, index=False)
+    result = fit(folder, *GIVEN, *given, "--errors", "hc1", "--out", out)
+    assert result.exit_code == 0, result.output
+    found = pd.read_csv(out / "coefficients.csv").set_index("feature")
+    rows = table[["age"]], table[["days", "dead"]]
+    beside = {"sample_weight": table["dose"].abs() + 0.5, "offset": table["age"] / 100, "clients": table["site"]}
+    pooled = FederatedCox(0.02).fit(*rows, **beside)
+    np.testing.assert_allclose(found["coef"], pooled.coef_, rtol=1e-7, atol=1e-11)
+    np.testing.assert_allclose(found["se"], pooled.infer(*rows, **beside, errors="hc1")["se"], rtol=1e-7)
+    again = fit(out / "study.toml", "--data", folder, "--out", tmp_path / "again")
+    assert again.exit_code == 0, again.output
+    both = [pd.read_csv(place / "coefficients.csv")["se"] for place in (out, tmp_path / "again")]
+    np.testing.assert_allclose(*both, rtol=1e-10)
+
+
 WRONG = {
     "no event": (["--target", "days", "--family", "cox"], "--family cox needs --event"),
     "other family": (
@@ -58,7 +78,7 @@ WRONG = {
         "--event and --entry are for --family cox",
     ),
     "group": ([*GIVEN, "--penalty", "group"], "not for cox"),
-    "errors": ([*GIVEN, "--infer", "--errors", "hc1"], "--errors hc1 is not for cox"),
+    "errors": ([*GIVEN, "--infer", "--errors", "hc3"], "--errors hc3 is not for cox"),
     "no column": ([*GIVEN[:-1], "died"], "no site has a column 'died'"),
     "not an event": ([*GIVEN[:-1], "age"], "events must be 1, or 0 for rows without one"),
     "late entry": ([*GIVEN, "--entry", "age"], "entries must be before times"),

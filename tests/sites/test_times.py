@@ -1,5 +1,7 @@
 """Times to an event in tables: named columns, checked at the site, masked over a network, under the site's policy."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,8 +10,18 @@ from cofed.estimators import FederatedCox, FederatedLasso
 from cofed.losses import Efron, Squared
 from cofed.sites import Folds, QuestionRefused, TableMismatch, Target, table_sites
 from cofed.sites.link import SitesMissing
+from cofed.sites.packing import Malformed
 from cofed.sites.policy import Policy, points
-from cofed.sites.queries import LookMessage, Message, ProductMessage, look, sums
+from cofed.sites.queries import (
+    LifeTableMessage,
+    LookMessage,
+    MeatMessage,
+    Message,
+    ProductMessage,
+    look,
+    sums,
+)
+from cofed.sites.question_checks import check_loss
 from tests.estimators import survival
 from tests.sites.policy.worlds import Guarded, federation
 from tests.sites.secure.worlds import MaskedLink, over
@@ -97,6 +109,45 @@ def test_a_gradient_is_the_rows_times_what_the_policy_judges():
     hessian = len(rows.X) * survival.pooled(asked.coef[0, :, 0], rows.X, rows.y, rows.site, "efron")[2]
     moved = rows.X.T @ points.multipliers(bent, rows.X, rows.y, np.zeros(40))
     np.testing.assert_allclose(moved.T, direction[..., 0] @ hessian, rtol=1e-9)
+
+
+def test_rows_with_weights_and_offsets_are_judged_by_what_they_are_multiplied_with():
+    own = {"oslo": TABLES["oslo"].assign(w=np.linspace(0.5, 2, 40), o=np.sin(np.arange(40)))}
+    sites, asked = table_sites(own, DAYS, ["a", "b", "c"]).with_columns(weight="w", offset="o"), message(5, 3)
+    rows = sites.rows
+    weights = points.multipliers(asked, rows.X, rows.y, rows.folds(Folds(2)), rows.offset, rows.weight)
+    np.testing.assert_allclose(rows.X.T @ weights[:, :5], sites.ask(look, asked).gradient[..., 0].T, atol=1e-12)
+    scores = MeatMessage(asked.coef[0], np.zeros(1), np.arange(3, dtype=np.int32), np.zeros((0, 0)), loss=Efron())
+    alone = points.multipliers(scores, rows.X, rows.y, np.zeros(40), rows.offset, rows.weight)
+    whole = LookMessage(asked.coef[:1], np.zeros((1, 1)), np.full(1, -1, np.int32), *no_hessian(), loss=Efron())
+    slope = points.multipliers(whole, rows.X, rows.y, np.zeros(40), rows.offset, rows.weight)
+    np.testing.assert_allclose(alone, slope**2, rtol=1e-12)
+
+
+def no_hessian():
+    return np.zeros(0, np.int32), np.zeros((0, 0), np.int32)
+
+
+def test_a_policy_lets_robust_errors_of_weighted_rows_through_and_no_life_table():
+    table = frame(400).assign(w=1 + np.arange(400) % 2, o=np.cos(np.arange(400)), ward=np.arange(400) // 8)
+    design = table_sites({"all": table}, DAYS, ["a", "b", "c"]).with_columns("w", "o", None, "ward").design
+    sites = federation(table, design, 4)
+    far, own = Guarded(sites.tables, design, sites.guards), [one.rows(design) for one in sites.tables.values()]
+    weight, offset = (np.concatenate([getattr(one, name) for one in own]) for name in ("weight", "offset"))
+    pairs = np.concatenate([one.cluster + 100 * m for m, one in enumerate(own)])
+    far.rows = dataclasses.replace(far.rows, weight=weight, offset=offset, cluster=pairs)
+    model = FederatedCox(0.02).fit(far)
+    names = np.repeat(list(sites.tables), [len(one.frame) for one in sites.tables.values()])
+    whole = pd.concat([one.frame for one in sites.tables.values()], ignore_index=True)
+    X, y, beside = whole[["a", "b", "c"]].to_numpy(), whole[["days", "dead"]].to_numpy(float), {"clients": names}
+    beside |= {"sample_weight": whole["w"].to_numpy(float), "offset": whole["o"].to_numpy()}
+    near = FederatedCox(0.02).fit(X, y, **beside)
+    np.testing.assert_allclose(model.coef_, near.coef_, rtol=1e-8, atol=1e-11)
+    for errors, own in (("hc1", "hc1"), ("ward", whole["ward"].to_numpy())):
+        found = model.infer(far, errors=errors)
+        np.testing.assert_allclose(found["se"], near.infer(X, y, **beside, errors=own)["se"], rtol=1e-7)
+    with pytest.raises(Malformed, match="life tables and log-rank tests are of rows that count alike"):
+        check_loss(LifeTableMessage(np.zeros(0, np.int32), np.array([1.0]), loss=Efron()), design)
 
 
 def guarded(table, policy=None):

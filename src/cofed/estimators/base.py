@@ -192,7 +192,8 @@ class FederatedLinearModel(SparseTaker):
         errors : {"model", "hc1", "hc3", "site"}, str or array-like of shape (n,), default="model"
             The standard errors: those that the model implies; robust ones, for errors of unequal variance; or ones
             for rows that are related within a site, or within the clusters that an array, or a column of a pandas X or
-            of the sites' tables, names for every row (a person, a practice; within a site). Cox models take "model".
+            of the sites' tables, names for every row (a person, a practice; within a site). Of Cox models robust ones
+            are Lin and Wei's, as R's coxph has them, without factors for few rows; "hc3" is not for them.
 
         Returns
         -------
@@ -221,10 +222,8 @@ class FederatedLinearModel(SparseTaker):
         check_is_fitted(self)
         fitted_state.refuse_privacy(self, "intervals", "their sums would not be noised")
         other, owner = copy.copy(self), type(self).__name__  # taking in rows sets what is known of features and classes
-        if not self._posed_loss().rowwise and not (isinstance(errors, str) and errors == "model"):
-            beside = " beside intercepts of sites (site_effects)" if self._has_site_effects else ""
-            raise ValueError(f"{owner}: errors must be 'model'{beside}, got {errors!r}")
         given = asked_errors(owner, X, errors)
+        fitted_state.check_errors(owner, self._posed_loss(), given.kind)
         options = row_options(owner, given.X, sample_weight, offset)
         clustered = in_clusters(owner, other._intake(options.X, y, clients), given._replace(X=options.X), clients)
         sites = with_row_options(owner, clustered, options, clients)

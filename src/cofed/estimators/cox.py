@@ -22,6 +22,7 @@ from cofed.losses import AbstractPartialLikelihood, Breslow, Efron
 from cofed.sites import AbstractSites
 from cofed.sites.intake import Clients, Features, FitFeatures, Labels, aligned
 from cofed.sites.queries import ConcordanceMessage, SumsAnswer, concordance
+from cofed.sites.row_options import RowNumbers, RowOptions, row_options, with_row_options
 from cofed.sites.time_intake import gather_times
 from cofed.statistics.survival import BaselineHazard
 
@@ -34,9 +35,9 @@ class FederatedCox(WithFeatureOptions):
     """Cox's proportional hazards with a baseline hazard for each client, on rows that stay there, to the exact answer.
 
     Minimises -(log partial likelihood) / N + alpha (l1_ratio |w|_1 + (1 - l1_ratio) ||w||^2 / 2), N the rows of all
-    clients. Each client is a stratum: its rows are compared with its own rows only, so that the clients' likelihoods
-    add up, and their hazards may differ in whatever way. It is R's `coxph(y ~ x + strata(client))`, and glmnet's cox
-    with `stratifySurv`.
+    clients (or the sum of their weights, which are those of R's coxph). Each client is a stratum: its rows are compared
+    with its own rows only, so that the clients' likelihoods add up, and their hazards may differ in whatever way. It is
+    R's `coxph(y ~ x + strata(client))`, and glmnet's cox with `stratifySurv`.
 
     Parameters
     ----------
@@ -74,8 +75,8 @@ class FederatedCox(WithFeatureOptions):
     certificate_ : Certificate
         How far from optimal the fit can be. Its objective has the log partial likelihood less that of the saturated
         model, half of glmnet's deviance.
-    n_events_ : int
-        The events of all clients.
+    n_events_ : int or float
+        The events of all clients; of rows with weights, the sum of theirs.
     n_rounds_, bytes_ : int
         The exchanges between the server and its clients, and their size (both ways, all clients).
     exchanges_ : tuple of ExchangeTotal
@@ -131,22 +132,26 @@ class FederatedCox(WithFeatureOptions):
         self.low = low
         self.high = high
 
-    def predict(self, X: Features) -> np.ndarray:
+    def predict(self, X: Features, offset: RowNumbers = None) -> np.ndarray:
         """The log hazards of new rows, beside their clients' baseline: the larger, the sooner the event.
 
         Parameters
         ----------
         X : array-like of shape (n, p) or pandas.DataFrame
             New rows, with the features of the fit.
+        offset : array-like of shape (n,) or str, optional
+            The rows' offsets, or the name of that column of a pandas X, of a model that was fitted with one.
 
         Returns
         -------
         ndarray of shape (n,)
-            X coef.
+            X coef + offset.
         """
-        return self._linear(X)
+        return self._linear(X, offset)
 
-    def predict_survival(self, X: Features, site: Given[str], times: Given[npt.ArrayLike]) -> np.ndarray:
+    def predict_survival(
+        self, X: Features, site: Given[str], times: Given[npt.ArrayLike], offset: RowNumbers = None
+    ) -> np.ndarray:
         """The probability of new rows of a client to have no event until some times.
 
         The client's baseline hazard comes from its own rows: those of the fit, where they were given to it as rows, or
@@ -160,13 +165,16 @@ class FederatedCox(WithFeatureOptions):
             The client whose baseline hazard they have.
         times : array-like of shape (k,)
             The times.
+        offset : array-like of shape (n,) or str, optional
+            As in `predict`.
 
         Returns
         -------
         ndarray of shape (n, k)
-            The probabilities; after the client's last event they stay as they are.
+            The probabilities. After the client's last event they stay as they are until its last time, with or without
+            an event; beyond it nobody there was followed, and they are NaN.
         """
-        hazard = np.exp(self._linear(X))
+        hazard = np.exp(self._linear(X, offset))
         name = type(self).__name__
         at = np.asarray(times, np.float64)
         if at.ndim != 1 or np.isnan(at).any():
@@ -180,7 +188,14 @@ class FederatedCox(WithFeatureOptions):
             )
         return np.exp(-hazard[:, None] * held[str(site)].at(at)[None, :])
 
-    def keep_baselines(self: CoxModel, X: Features, y: Labels, clients: Clients = None) -> CoxModel:
+    def keep_baselines(
+        self: CoxModel,
+        X: Features,
+        y: Labels,
+        clients: Clients = None,
+        sample_weight: RowNumbers = None,
+        offset: RowNumbers = None,
+    ) -> CoxModel:
         """Compute the baseline hazards of clients from their rows, for `predict_survival`.
 
         They belong to the client: steps are at its own event times. So they stay in this object, are not saved with
@@ -194,20 +209,30 @@ class FederatedCox(WithFeatureOptions):
             Their times and events, as in `fit`.
         clients : array-like of shape (n,), str or None
             The client's name of every row, or that column of a pandas X; None is the single client of the fit.
+        sample_weight, offset : array-like of shape (n,) or str, optional
+            As in `fit`.
 
         Returns
         -------
         self
             The estimator.
         """
-        risk = self._linear(X)
+        count = new_rows(self, X).shape[0]
         if clients is None and len(self.clients_) > 1:
             raise ValueError(f"{type(self).__name__}: clients must name the client of every row")
-        rows = copy.copy(self)._intake(X, y, self.clients_ * len(risk) if clients is None else clients)
+        given = row_options(type(self).__name__, X, sample_weight, offset)
+        rows = self._rows_beside(given, y, self.clients_ * count if clients is None else clients)
         self._baselines = vars(self).get("_baselines", {}) | self._baselines_of(rows)
         return self
 
-    def score(self, X: FitFeatures, y: Labels = None, clients: Clients = None) -> float:
+    def score(
+        self,
+        X: FitFeatures,
+        y: Labels = None,
+        clients: Clients = None,
+        sample_weight: RowNumbers = None,
+        offset: RowNumbers = None,
+    ) -> float:
         """Harrell's C-index: how often, of two rows of a client, that with the earlier event has the larger hazard.
 
         Counted are pairs of which it is known who had the event first; equal hazards count half. Rows of different
@@ -221,6 +246,10 @@ class FederatedCox(WithFeatureOptions):
             Times and events of rows, as in `fit`.
         clients : array-like of shape (n,), str or None
             As in `fit`; None is one client.
+        sample_weight : array-like of shape (n,) or str, optional
+            As in `fit`: a pair counts as the product of its rows' weights.
+        offset : array-like of shape (n,) or str, optional
+            As in `predict`. Sites have the columns of the fit for both.
 
         Returns
         -------
@@ -230,17 +259,32 @@ class FederatedCox(WithFeatureOptions):
         check_is_fitted(self)
         name = type(self).__name__
         if isinstance(X, AbstractSites):
+            if sample_weight is not None or offset is not None:
+                raise ValueError(f"{name}: sites have the weights and offsets of the fit; leave both out")
             sites = self._labelled(aligned(self, X))
+            self._check_offsets(sites)
         else:
             if new_rows(self, X).shape[0] < 2:
                 raise ValueError(f"{name}: a C-index needs two rows or more")
-            sites = copy.copy(self)._intake(X, y, clients)
+            sites = self._rows_beside(row_options(name, X, sample_weight, offset), y, clients)
         with named_refusals(name):
             coef, every = np.asarray(self.coef_)[None, :], np.array([-1], np.int32)
             found = sites.ask(concordance, ConcordanceMessage(coef, every, loss=self._loss()))
         if not found.pairs[0] > 0:
             raise ValueError(f"{name}: of no two rows of a client it is known who had the event first")
         return float((found.concordant[0] + found.tied[0] / 2) / found.pairs[0])
+
+    def _rows_beside(self, given: RowOptions, y: Labels, clients: Clients) -> AbstractSites:
+        """Rows that are not those of the fit, in this process, with their times, weights and offsets."""
+        own = copy.copy(self)._intake(given.X, y, clients)
+        sites = with_row_options(type(self).__name__, own, given, clients)
+        self._check_offsets(sites)
+        return sites
+
+    def _check_offsets(self, sites: AbstractSites) -> None:
+        """Refuse rows without offsets beside a fit with them, and the other way round."""
+        if sites.has_offsets != bool(vars(self).get("has_offset_", False)):
+            raise ValueError(f"{type(self).__name__}: give offset= where the fit was given one, and only there")
 
     def __getstate__(self) -> dict[str, object]:
         """A pickled or copied estimator does not take event times along."""
@@ -289,7 +333,8 @@ class FederatedCox(WithFeatureOptions):
                 f"{type(self).__name__}: all {events.sum():g} events are in one fold, so that there are none to learn "
                 "from; choose fewer folds (cv), or another random_state"
             )
-        self.n_events_ = round(float(events.sum()))
+        total = float(events.sum())
+        self.n_events_ = int(total) if total.is_integer() else total
 
     def _loss(self) -> AbstractPartialLikelihood:
         return TIES[self.ties]

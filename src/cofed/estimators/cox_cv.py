@@ -79,8 +79,8 @@ class FederatedCoxCV(CrossValidated, FederatedCox):
         True where a feature is used.
     certificate_ : Certificate
         How far from optimal the fit can be.
-    n_events_ : int
-        The events of all clients.
+    n_events_ : int or float
+        The events of all clients; of rows with weights, the sum of theirs.
     n_rounds_, bytes_ : int
         The exchanges between the server and its clients, and their size (both ways, all clients).
     exchanges_ : tuple of ExchangeTotal

@@ -24,7 +24,7 @@ from cofed.estimators.fold_choice import (
     without_column,
 )
 from cofed.estimators.lock_step import PathsAnswer
-from cofed.estimators.measures import MEASURES, check_measure, measured
+from cofed.estimators.measures import MEASURES, check_measure, measured, told_folds
 from cofed.estimators.parameters import several
 from cofed.estimators.path import MOST, NEAR, collect, ordered, solve_grids, strengths, warn
 from cofed.estimators.plots import CrossValidation, plot_cv
@@ -66,7 +66,8 @@ class CrossValidated(FederatedLinearModel):
         "aic" and "bic" that criterion of the path, without folds.
     measure : {"deviance", "mse", "mae", "misclassification", "auc", "c_index"}, default="deviance"
         What is cross-validated, on the scale of the labels: the mse of two classes is Brier's score. The auc is from
-        counts of predictions in bins, and may be off by `cv_bound_`. The C-index is of pairs of a fold within a site.
+        counts of predictions in bins, and may be off by `cv_bound_`. The C-index is of pairs of a fold within a site;
+        where sites are the folds, one without such pairs is left out of the mean, and a warning names it.
     random_state : int, default=0
         The seed of the folds.
 
@@ -291,7 +292,9 @@ class CrossValidated(FederatedLinearModel):
         """Set the measures of every strength, from those of the models of all folds on the rows that they leave out."""
         models = [[fit.w for fit in own] for own in found.of_folds]
         seen, rows = measured(problem, models, self.measure, found.held), np.asarray(problem.survey.sums.n)
-        table, weight = seen.table, rows / np.sum(rows)
+        told = told_folds(type(self).__name__, seen, problem.survey.folds, depth=6)
+        table, rows = seen.table[told], rows[told]
+        weight = rows / np.sum(rows)
         self.cv_mean_ = weight @ table
         vars(self).pop("cv_bound_", None)
         if seen.bound is not None:

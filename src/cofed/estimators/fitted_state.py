@@ -24,8 +24,6 @@ def check_row_options(model: BaseEstimator, loss: AbstractLoss, sites: AbstractS
     """Refuse weights and offsets where the model has no use for them."""
     if sites.has_weights or sites.has_offsets:
         refuse_privacy(model, "weights and offsets", "the noise is for rows that count alike")
-        if not loss.rowwise:
-            raise ValueError(f"{type(model).__name__}: times to an event take neither weights nor offsets")
     if not sites.has_offsets:
         return
     if is_classes(loss):
@@ -34,6 +32,15 @@ def check_row_options(model: BaseEstimator, loss: AbstractLoss, sites: AbstractS
             "classes take none, neither one number per row nor one per class"
         )
     refuse_columns(type(model).__name__, sites.offset_columns, n_responses(loss))
+
+
+def check_errors(owner: str, loss: AbstractLoss, kind: str) -> None:
+    """Refuse standard errors that a model does not have."""
+    if loss.of_times and kind == "hc3":
+        raise ValueError(f"{owner}: errors='hc3' is not for times to an event, which have no leverages; take 'hc1'")
+    if not loss.rowwise and not loss.of_times and kind != "model":
+        asked = f"{kind!r}" if kind != "cluster" else "clusters"
+        raise ValueError(f"{owner}: errors must be 'model' beside intercepts of sites (site_effects), got {asked}")
 
 
 def output_names(model: BaseEstimator) -> np.ndarray:

@@ -1,16 +1,19 @@
 """Measures by which a strength is chosen, of models on rows held out, from sums and counts that sites may give."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.special import ndtri
 
+from cofed._util import naming
 from cofed.estimators.held_out_curves import HeldOutCurves
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.losses import AbstractLoss
 from cofed.models import Weights
 from cofed.sites import AbstractSites, Folds, Scaling
+from cofed.sites.folds import SiteFolds
 from cofed.sites.queries import ConcordanceMessage, HeldOutAnswer, HeldOutMessage, concordance, held_out
 from cofed.sites.queries.base import n_outputs
 
@@ -64,7 +67,7 @@ def check_measure(owner: str, measure: str, loss: AbstractLoss) -> None:
 class MeasureTable:
     """A measure of models on held-out rows, by fold and strength."""
 
-    table: np.ndarray
+    table: np.ndarray  # NaN in a fold whose rows tell none
     bound: np.ndarray | None = None  # how far each number may be off, as predictions are counted in bins
     curves: tuple[HeldOutCurves, ...] = ()  # by strength, where predictions are counted
 
@@ -126,15 +129,16 @@ class HeldOutModels:
         return self.sites.ask(held_out, HeldOutMessage(self.coef, self.intercept, self.without, asked, **units))
 
     def ordered_pairs(self) -> np.ndarray:
-        """Harrell's C of each, of pairs of rows within a site; one exchange."""
+        """Harrell's C of each, of pairs of rows within a site; one exchange. NaN where a fold is a site without any."""
         units = {"scaling": self.scaling, "folds": self.folds, "loss": self.loss}
         found = self.sites.ask(concordance, ConcordanceMessage(self.coef[:, :, 0], self.without, **units))
-        if not (found.pairs > 0).all():
+        known = np.asarray(found.pairs) > 0
+        if not known.all() and not isinstance(self.folds, SiteFolds):
             raise ValueError(
                 "in a fold, of no two rows of a site it is known who had the event first, so that there is no C-index; "
                 "choose fewer folds (cv)"
             )
-        return (found.concordant + found.tied / 2) / found.pairs
+        return np.where(known, (found.concordant + found.tied / 2) / np.where(known, found.pairs, 1), np.nan)
 
 
 def judged(models: HeldOutModels, measure: str, shape: tuple[int, ...]) -> MeasureTable:
@@ -151,6 +155,26 @@ def judged(models: HeldOutModels, measure: str, shape: tuple[int, ...]) -> Measu
     pooled = of_strengths(counted, shape)
     curves = tuple(map(HeldOutCurves, edges, pooled.rows, pooled.ones, pooled.expected))
     return MeasureTable(area.reshape(shape), bound.reshape(shape), curves)
+
+
+def told_folds(owner: str, seen: MeasureTable, folds: Folds | None, depth: int) -> np.ndarray:
+    """Which folds count: all, but for sites whose own rows tell no C-index, of which a warning is given to the caller
+    that is so many calls up."""
+    told = np.asarray(~np.isnan(seen.table).any(axis=1), bool)
+    if told.all() or not isinstance(folds, SiteFolds):
+        return np.ones(len(told), bool)
+    without = naming.listed(name for name, one in zip(folds.left, told, strict=True) if not one)
+    if told.sum() < 2:
+        raise ValueError(
+            f"{owner}: a C-index over sites needs two sites at which it is known of two rows who had the event first, "
+            f"but at {without} it is of none; take measure='deviance', or a number of folds (cv)"
+        )
+    warnings.warn(
+        f"{owner}: at {without} it is known of no two rows who had the event first, so that there is no C-index: the "
+        "mean is over the other sites",
+        stacklevel=depth + 1,
+    )
+    return told
 
 
 def mean_error(found: HeldOutAnswer, measure: str, size: float) -> np.ndarray:

@@ -14,7 +14,7 @@ from cofed._util.types import Given
 from cofed.estimators.cross_validation import CrossValidated
 from cofed.estimators.fitted_state import refuse_privacy
 from cofed.estimators.held_out_curves import HeldOutCurves
-from cofed.estimators.measures import HeldOutModels, judged
+from cofed.estimators.measures import HeldOutModels, judged, told_folds
 from cofed.losses import NegativeBinomial
 from cofed.sites import Scaling, spent
 from cofed.sites.intake import Clients, FitFeatures, Labels
@@ -33,7 +33,7 @@ class NestedCV:
     measure : str
         What was measured.
     scores : ndarray of shape (folds,)
-        The measure on each fold.
+        The measure on each fold; NaN at a site that is a fold and tells no C-index.
     rows : ndarray of shape (folds,)
         The rows (or their weights) of each.
     alphas : ndarray of shape (folds,)
@@ -62,13 +62,16 @@ class NestedCV:
 
     @property
     def mean(self) -> float:
-        """The mean of the folds, each counting by its rows."""
-        return float(self.rows @ self.scores / self.rows.sum())
+        """The mean of the folds, each counting by its rows; those without a measure do not count."""
+        told = ~np.isnan(self.scores)
+        return float(self.rows[told] @ self.scores[told] / self.rows[told].sum())
 
     @property
     def se(self) -> float:
         """Its standard error, from the spread over the folds."""
-        return float(np.sqrt(self.rows @ (self.scores - self.mean) ** 2 / self.rows.sum() / (len(self.rows) - 1)))
+        told = ~np.isnan(self.scores)
+        rows, away = self.rows[told], self.scores[told] - self.mean
+        return float(np.sqrt(rows @ away**2 / rows.sum() / (len(rows) - 1)))
 
 
 def nested_cv(
@@ -86,7 +89,8 @@ def nested_cv(
     ----------
     estimator : CrossValidated
         Such as FederatedLassoCV(cv=5): its folds are left out one after another, and each time its strength is chosen
-        by the others. Its `measure` is what is told.
+        by the others. Its `measure` is what is told; of times to an event, whose deviance is of all rows together and
+        not of a fold, "c_index" is told beside a strength that is chosen by the deviance.
     X, y, clients, sample_weight, offset
         As in the estimator's `fit`.
 
@@ -116,8 +120,6 @@ def nested_cv(
     loss, begun = own._posed_loss(), len(sites.exchanges)
     if not loss.rowwise and not loss.of_times:
         raise ValueError(f"{OWNER}: models with an intercept of each site's (site_effects) are not tried elsewhere")
-    if not loss.rowwise and own.measure == "deviance":
-        raise ValueError(f"{OWNER}: of times to an event the measure is 'c_index', got 'deviance'")
     if isinstance(loss, NegativeBinomial) and loss.is_open:
         raise ValueError(f"{OWNER}: NegativeBinomial needs a theta here, such as that of a fit (loss_)")
     if folds.n < 3:
@@ -135,11 +137,14 @@ def nested_cv(
         folds=folds,
         loss=loss,
     )
-    seen = judged(tried, own.measure, (folds.n, 1))
+    # A few rows alone have hardly a risk set: what they add to the likelihood of others is no measure of them.
+    measure = "c_index" if loss.of_times else own.measure
+    seen = judged(tried, measure, (folds.n, 1))
+    told_folds(OWNER, seen, folds, depth=2)
     rows = np.asarray(sites.ask(sums, Message(loss=loss, folds=folds)).n)
     taken = spent(sites.exchanges[begun:])
     return NestedCV(
-        measure=own.measure,
+        measure=measure,
         scores=seen.table[:, 0],
         rows=rows,
         alphas=np.array([one.alpha_ for one in models]),

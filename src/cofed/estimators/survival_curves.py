@@ -181,6 +181,8 @@ def survival_curves(
     chosen = {what: checks.text(what, name) for what, name in names.items() if name is not None}
     checks.one_of("missing", missing, ("refuse", "drop"))
     held = opened(sites, client, chosen, str(missing))
+    if held.has_weights:
+        raise ValueError("survival_curves: rows count alike, but these sites have weights; open them without")
     asked = GroupedSites(held, *groups_of(held, chosen.get("group")))
     grid, step = asked.grid() if times is None else (given_times(times), np.nan)
     counts = asked.counts(grid)

@@ -184,8 +184,8 @@ class FitPlan:
             raise ValueError("--class-weight has no intervals by the model: give --errors hc1, hc3 or site")
         if self.penalty == "group" and self.kind in ("mgaussian", "poisson", "cox", *LOSSES):
             raise ValueError(f"--penalty group is for gaussian, binomial and multinomial, not for {self.family}")
-        if self.errors != "model" and self.family == "cox":
-            raise ValueError(f"--errors {self.errors} is not for cox, whose standard errors are the model's")
+        if self.errors == "hc3" and self.family == "cox":
+            raise ValueError("--errors hc3 is not for cox, whose rows have no leverages: give --errors hc1")
 
     def check_folds(self) -> None:
         """Refuse folds, and measures of held-out rows, where there are none."""

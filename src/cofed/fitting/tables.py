@@ -95,8 +95,6 @@ class FitTables:
         """Refuse columns that a family has no use for, or lacks."""
         if family == "cox" and self.event is None:
             raise ValueError("--family cox needs --event, the column that is 1 where a time ends with an event, else 0")
-        if family == "cox" and (self.weight is not None or self.offset is not None):
-            raise ValueError("--weight and --offset are not for --family cox")
         if family == "mgaussian" and not self.responses:
             raise ValueError("--family mgaussian needs several targets: --target systolic,diastolic")
         if family == "mgaussian" and self.offset is not None:

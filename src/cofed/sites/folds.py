@@ -132,6 +132,11 @@ class SiteFolds(Folds):
         """A fold for each of these sites."""
         return cls(len(names), names=names)
 
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The sites of the folds that count, in their order."""
+        return tuple(name for place, name in enumerate(self.names) if place != self.left_out)
+
     def deal(self, site: str, y: np.ndarray, group: np.ndarray | None) -> np.ndarray:
         return np.full(len(y), self.names.index(site), np.int32)
 

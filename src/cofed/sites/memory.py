@@ -217,8 +217,10 @@ class MemorySites(AbstractSites):
         return other
 
     def baseline_hazards(self, coef: np.ndarray, efron: bool) -> dict[str, BaselineHazard]:
-        own = zip(self.names, self.rows.each, strict=True)
-        found = {name: baseline_hazard(rows.y, rows.X @ coef, efron) for name, rows in own}
+        found = {}
+        for name, rows in zip(self.names, self.rows.each, strict=True):
+            risk = rows.X @ coef if rows.offset is None else rows.X @ coef + rows.offset
+            found[name] = baseline_hazard(rows.y, risk, efron, rows.weight)
         return {name: hazard for name, hazard in found.items() if np.isfinite(hazard.cumulative).all()}
 
     def train(self, plan: TrainingPlan, w: Weights) -> "MemoryTraining":

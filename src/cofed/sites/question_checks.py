@@ -3,6 +3,7 @@
 from cofed.sites.design import Design
 from cofed.sites.packing import Malformed
 from cofed.sites.queries.base import Message, n_responses
+from cofed.sites.queries.survival import GroupsMessage
 from cofed.sites.questions import Question
 
 
@@ -26,8 +27,8 @@ def check_loss(message: Message, design: Design) -> None:
     responses as there are."""
     check_responses(message, design)
     of_times = design.target is not None and design.target.event is not None
-    if of_times and (design.weight is not None or design.offset is not None):
-        raise Malformed("times to an event take neither weights nor offsets")
+    if isinstance(message, GroupsMessage) and design.weight is not None:
+        raise Malformed("life tables and log-rank tests are of rows that count alike, and the design has weights")
     if message.loss is not None and message.loss.of_times != of_times:
         other = "is not" if of_times else "is"
         raise Malformed(f"the question's loss, {type(message.loss).__name__}, {other} one of times to an event")

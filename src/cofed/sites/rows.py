@@ -139,7 +139,7 @@ class SiteRows:
         groups = self.cluster if by_cluster and self.cluster is not None else self.site
         weight = np.ones(n) if self.weight is None else self.weight
         offset = np.zeros(n) if self.offset is None else self.offset
-        fixed = cache.fixed.get(by_cluster, lambda: (filled(weight), filled(groups), filled(offset)))
+        fixed = cache.fixed.get(by_cluster, lambda: tuple(map(filled, (weight, groups, offset, self.site))))
         # Rows that are left out are in no sum, as padding is.
         counts = fixed[0] if is_whole else jnp.where(fold < 0, 0, fixed[0])
         return Table(X, y, counts, fold, *fixed[1:])
@@ -203,4 +203,4 @@ class TableCache:
     def __init__(self):
         self.features: Latest[tuple[AbstractMatrix, jax.Array]] = Latest()
         self.folds: Latest[jax.Array] = Latest()
-        self.fixed: Latest[tuple[jax.Array, jax.Array, jax.Array]] = Latest()
+        self.fixed: Latest[tuple[jax.Array, ...]] = Latest()

@@ -30,6 +30,8 @@ class Table(eqx.Module):
         The row's cluster: a site, or a group of rows within one.
     offset : array of shape (n,)
         What is added to the row's prediction; 0 where there is none.
+    site : array of shape (n,)
+        The row's site: its stratum, of the time to an event.
     """
 
     X: AbstractMatrix
@@ -38,6 +40,7 @@ class Table(eqx.Module):
     fold: Int[Array, " n"]
     cluster: Int[Array, " n"]
     offset: Float[Array, " n"]
+    site: Int[Array, " n"]
 
     @property
     def n_features(self) -> int:
@@ -46,7 +49,7 @@ class Table(eqx.Module):
 
     def beside(self, X: AbstractMatrix, take: Callable[[Array], Array]) -> "Table":
         """These features, and beside them what `take` leaves of everything else."""
-        return Table(X, *map(take, (self.y, self.weight, self.fold, self.cluster, self.offset)))
+        return Table(X, *map(take, (self.y, self.weight, self.fold, self.cluster, self.offset, self.site)))
 
 
 def sum_rows(answer: Callable[[Table], PyTree], table: Table, per_row: int) -> PyTree:

@@ -183,23 +183,31 @@ class BaselineHazard:
         The event times, ascending.
     cumulative : array of shape (k,)
         The cumulative hazard from each of them on.
+    last : float
+        The last time at which a row was observed.
     """
 
     time: np.ndarray
     cumulative: np.ndarray
+    last: float
 
     def at(self, times: np.ndarray) -> np.ndarray:
-        """The cumulative hazard at any times: 0 before the first event.
+        """The cumulative hazard at any times: 0 before the first event; NaN after the last time, of which rows tell
+        nothing.
 
         >>> import numpy as np
         >>> from cofed.statistics.survival import BaselineHazard
-        >>> BaselineHazard(np.array([1.0, 3.0]), np.array([0.5, 0.75])).at(np.array([0.0, 1.0, 2.0, 9.0])).tolist()
-        [0.0, 0.5, 0.5, 0.75]
+        >>> hazard = BaselineHazard(np.array([1.0, 3.0]), np.array([0.5, 0.75]), 4.0)
+        >>> hazard.at(np.array([0.0, 1.0, 4.0, 9.0])).tolist()
+        [0.0, 0.5, 0.75, nan]
         """
-        return np.concatenate([[0.0], self.cumulative])[np.searchsorted(self.time, times, side="right")]
+        found = np.concatenate([[0.0], self.cumulative])[np.searchsorted(self.time, times, side="right")]
+        return np.where(times <= self.last, found, np.nan)
 
 
-def baseline_hazard(y: np.ndarray, risk: np.ndarray, efron: bool = True) -> BaselineHazard:
+def baseline_hazard(
+    y: np.ndarray, risk: np.ndarray, efron: bool = True, weight: np.ndarray | None = None
+) -> BaselineHazard:
     """The baseline hazard of one stratum, given the rows' log hazards.
 
     Parameters
@@ -210,6 +218,8 @@ def baseline_hazard(y: np.ndarray, risk: np.ndarray, efron: bool = True) -> Base
         The rows' log hazards beside the baseline.
     efron : bool
         Whether tied events leave one after another, as Efron has it; else they are all at risk, as Breslow has it.
+    weight : array of shape (n,), optional
+        How much the rows count, above 0.
 
     Returns
     -------
@@ -225,25 +235,25 @@ def baseline_hazard(y: np.ndarray, risk: np.ndarray, efron: bool = True) -> Base
     [0.333, 1.333]
     """
     time, event = y[:, -2], y[:, -1] == 1
-    top = float(risk.max(initial=0.0))
-    size = np.exp(risk - top)
+    top, counts = float(risk.max(initial=0.0)), np.ones(len(y)) if weight is None else weight
+    size = counts * np.exp(risk - top)
     times, place = np.unique(time[event], return_inverse=True)
     # Who is followed until then, less who has yet to enter.
     at_risk = sums_from(time, size, times)
     if y.shape[1] == 3:
         at_risk = at_risk - sums_from(y[:, 0], size, times)
     count = np.bincount(place, minlength=len(times))
-    tied = np.bincount(place, weights=size[event], minlength=len(times))
+    tied, total = (np.bincount(place, one[event], minlength=len(times)) for one in (size, counts))
     # A model without a best fit has hazards that are too large for a number.
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         if not efron:
-            steps = count / at_risk
+            steps = total / at_risk
         else:
             which = np.repeat(np.arange(len(times)), count)
             before = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
-            shares = 1 / (at_risk[which] - before / count[which] * tied[which])
+            shares = (total / count)[which] / (at_risk[which] - before / count[which] * tied[which])
             steps = np.bincount(which, shares, minlength=len(times))
-    return BaselineHazard(times, np.cumsum(steps) * np.exp(-top))
+    return BaselineHazard(times, np.cumsum(steps) * np.exp(-top), float(time.max()))
 
 
 def sums_from(at: np.ndarray, size: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -299,8 +299,8 @@ class Analysis(StudyPart):
             return
         if self.event is None:
             yield ("family",), "cox needs an event, the binary variable that is 1 where a time ends with one"
-        if self.weight is not None or self.offset is not None:
-            yield ("family",), "cox takes neither a weight nor an offset"
+        if self.errors == "hc3":
+            yield ("errors",), "it is not for cox, whose rows have no leverages; hc1 is"
         if self.event == self.target:
             yield ("event",), "target and event should be different variables"
         event = variables.get(self.event or "")

@@ -6,8 +6,9 @@ or, whatever the variances of the errors, influence meat influence', with the me
     hc1      n / (n - k) sum_i s_i s_i'
     hc3      sum_i s_i s_i' / (1 - h_i)^2, h_i the row's leverage
     clusters G / (G - 1) (n - 1) / (n - k) sum_g s_g s_g', s_g the sum of the scores of cluster g's rows
-of k parameters; clusters compare with Student's t of G - 1 degrees of freedom. References: MacKinnon and White 1985;
-Liang and Zeger 1986; Cameron and Miller 2015.
+of k parameters; clusters compare with Student's t of G - 1 degrees of freedom. Of times to an event there is no factor,
+and the normal distribution to compare with, as in R's coxph. References: MacKinnon and White 1985; Liang and Zeger
+1986; Lin and Wei 1989; Cameron and Miller 2015.
 """
 
 import dataclasses
@@ -59,14 +60,17 @@ def spread(owner: str, likelihood: Likelihood, found: Estimates, errors: str) ->
     answer = ask(owner, likelihood, found, errors)
     products = unpack(np.asarray(answer.products), len(found.where)) * likelihood.weight**2
     variance = np.einsum("ms,st,mt->m", A, products, A)
-    n, free = likelihood.n, likelihood.n - found.rank
+    n, free, of_times = likelihood.n, likelihood.n - found.rank, likelihood.problem.survey.loss.of_times
     if errors in ROBUST:
-        factor = n / free if errors == "hc1" else 1.0
-        return Spread(np.sqrt(factor * variance), found.freedom, f"{ROBUST[errors]} standard errors")
+        factor = n / free if errors == "hc1" and not of_times else 1.0
+        words = "Lin and Wei's robust" if of_times else ROBUST[errors]
+        return Spread(np.sqrt(factor * variance), found.freedom, f"{words} standard errors")
     count = round(float(answer.terms))
     check_clusters(owner, count, errors)
-    factor = count / (count - 1) * (n - 1) / free
     kind = "sites" if errors == "site" else "clusters"
+    if of_times:
+        return Spread(np.sqrt(variance), np.inf, f"Lin and Wei's standard errors by {count} {kind}")
+    factor = count / (count - 1) * (n - 1) / free
     return Spread(np.sqrt(factor * variance), count - 1.0, f"standard errors by {count} {kind}")
 
 

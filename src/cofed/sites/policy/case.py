@@ -71,11 +71,11 @@ class Case:
     def multipliers(self, which: slice = slice(None)) -> np.ndarray:
         """What the question multiplies some of the site's rows with, a column for each point."""
         rows = self.asked.rows
-        offset = None if rows.offset is None else rows.offset[which]
-        found = multipliers(self.message, self.X[which], self.y[which], self.fold[which], offset)
+        offset, weight = (None if one is None else one[which] for one in (rows.offset, rows.weight))
+        found = multipliers(self.message, self.X[which], self.y[which], self.fold[which], offset, weight)
         if self.message.folds is not None and self.message.folds.left_out >= 0:
             found = np.where(self.fold[which][:, None] >= 0, found, 0)
-        return found if rows.weight is None else found * rows.weight[which][:, None]
+        return found
 
     @property
     def rows(self) -> int:

@@ -96,7 +96,12 @@ def models_of(message: Message) -> np.ndarray | None:
 
 
 def multipliers(
-    message: Message, X: np.ndarray, y: np.ndarray, fold: np.ndarray, offset: np.ndarray | None = None
+    message: Message,
+    X: np.ndarray,
+    y: np.ndarray,
+    fold: np.ndarray,
+    offset: np.ndarray | None = None,
+    weight: np.ndarray | None = None,
 ) -> np.ndarray:
     """What each row is multiplied with, a column for each point.
 
@@ -108,13 +113,24 @@ def multipliers(
         Rows in the question's units, and their folds.
     offset : array, optional
         What is added to the rows' predictions.
+    weight : array, optional
+        How much the rows count.
     """
     added = np.zeros(len(X)) if offset is None else offset
     jax.config.update("jax_enable_x64", True)
+    if message.half_deviance.of_times:  # whose hazards depend on the weights
+        assert isinstance(message, (LookMessage, ProductMessage, MeatMessage))
+        return of_times(message, one_site(X, y, fold, added, weight))
+    found = of_rows(message, X, y, fold, added)
+    return found if weight is None else found * weight[:, None]
+
+
+def of_rows(message: Message, X: np.ndarray, y: np.ndarray, fold: np.ndarray, added: np.ndarray) -> np.ndarray:
+    """What rows that count once are multiplied with, of a loss of rows or one with intercepts of the sites' own."""
     loss = message.half_deviance
     if not loss.rowwise:
         assert isinstance(message, (LookMessage, ProductMessage))
-        return of_times(message, X, y, fold) if loss.of_times else within_site(message, X, y, fold, added)
+        return within_site(message, X, y, fold, added)
     if isinstance(message, LookMessage):
         models, closer = np.shape(message.coef)[0], len(message.closer)
         few = look.padded(message)
@@ -135,15 +151,17 @@ def multipliers(
     return np.einsum("nkl,nvl->nvk", np.asarray(bend), moved).reshape(len(X), -1)
 
 
-def of_times(message: LookMessage | ProductMessage, X: np.ndarray, y: np.ndarray, fold: np.ndarray) -> np.ndarray:
+def of_times(message: LookMessage | ProductMessage | MeatMessage, table: Table) -> np.ndarray:
     """What rows with times to an event are multiplied with, which depends on all of them.
 
     The gradient is a sum of the rows, each times its expected less its observed events. A Hessian is the sum of the
-    rows' products, each times the row's expected events, less products of means over those at risk.
+    rows' products, each times the row's expected events, less products of means over those at risk; products of scores
+    are those of the rows, each times the square of that difference, and of such means.
     """
-    table = one_site(X, y, fold, np.zeros(len(X)))
     if isinstance(message, ProductMessage):
         return np.asarray(bent_in_order(table, message))
+    if isinstance(message, MeatMessage):
+        return np.asarray(slope_in_order(table, message)) ** 2
     models, closer = np.shape(message.coef)[0], len(message.closer)
     slope, expected = slopes_in_order(table, look.padded(message))
     return np.hstack([np.asarray(slope)[:, :models], np.asarray(expected)[:, :closer]])
@@ -165,9 +183,12 @@ def within_site(
     return np.hstack([own.reshape(len(X), -1), bent.reshape(len(X), -1)])
 
 
-def one_site(X: np.ndarray, y: np.ndarray, fold: np.ndarray, offset: np.ndarray) -> Table:
-    """The rows of one site, each of which counts once."""
-    others = (y, np.ones(len(X)), np.asarray(fold, np.int32), np.zeros(len(X), np.int32), offset)
+def one_site(
+    X: np.ndarray, y: np.ndarray, fold: np.ndarray, offset: np.ndarray, weight: np.ndarray | None = None
+) -> Table:
+    """The rows of one site, each of which counts once, or by its weight."""
+    whole, counts = np.zeros(len(X), np.int32), np.ones(len(X)) if weight is None else weight
+    others = (y, counts, np.asarray(fold, np.int32), whole, offset, whole)
     return Table(DenseMatrix(jnp.asarray(X)), *map(jnp.asarray, others))
 
 
@@ -202,13 +223,20 @@ def slopes_in_order(table: Table, message: LookMessage) -> tuple[Array, Array]:
 
 
 @eqx.filter_jit
+def slope_in_order(table: Table, message: MeatMessage) -> Array:
+    """The slopes of a model, in the order of the table."""
+    rows = followed(table, partial_of(message))
+    return rows.terms(rows.predictions(jnp.asarray(message.coef)), None).slope[jnp.argsort(rows.order)]
+
+
+@eqx.filter_jit
 def bent_in_order(table: Table, message: ProductMessage) -> Array:
     """How the slopes change along directions, in the order of the table."""
     rows = followed(table, partial_of(message))
     z = rows.predictions(jnp.asarray(message.coef))
 
     def one(direction: Array) -> Array:
-        return jax.jvp(lambda z: rows.terms(z, None).slope, (z,), (rows.predictions(direction),))[1][:, 0]
+        return jax.jvp(lambda z: rows.terms(z, None).slope, (z,), (rows.moves(direction),))[1][:, 0]
 
     return jax.lax.map(one, jnp.asarray(message.direction)).T[jnp.argsort(rows.order)]
 

@@ -20,6 +20,7 @@ from cofed.solvers.curvature import pack
 
 if TYPE_CHECKING:
     from cofed.sites.queries.look import LookMessage, ProductMessage
+    from cofed.sites.queries.meat import MeatMessage
 
 ARRAYS = 8  # as large as the predictions, on the way to an answer
 
@@ -42,6 +43,10 @@ class Followed(NamedTuple):
 
     def predictions(self, coef: Float[Array, "p m"]) -> Float[Array, "n m"]:
         """What m models predict, by stratum and time."""
+        return self.moves(coef) + self.rows.offset[:, None]
+
+    def moves(self, coef: Float[Array, "p m"]) -> Float[Array, "n m"]:
+        """The same without offsets: how predictions change where coefficients do."""
         return (self.rows.X @ coef)[self.order]
 
     def pull(self, slope: Float[Array, "n m"]) -> Float[Array, "p m"]:
@@ -58,7 +63,7 @@ class Followed(NamedTuple):
 
 def followed(table: Table, loss: AbstractPartialLikelihood) -> Followed:
     """The rows of a table by stratum and time."""
-    order, risk = follow_up(table.y, table.cluster)
+    order, risk = follow_up(table.y, table.site)
     return Followed(table.beside(table.X, lambda values: values[order]), risk, loss, order)
 
 
@@ -95,13 +100,8 @@ def partial_hessians(table: Table, message: "LookMessage") -> Float[Array, "A pa
         model, where = chosen
         A = rows.rows.X.columns(where)[rows.order]
         found = rows.terms(rows.predictions(coef[model][:, None]), without[model][None])
-        total, top = rows.risk.at_risk(A, found.logs)
-        mean = total * jnp.exp(top - found.log_size)
-        if found.thinned is not None:
-            total, top = rows.risk.tied(A * found.events, found.logs)
-            mean = mean - found.thinned * total * jnp.exp(top - found.log_size)
-        mean = jnp.where(found.events > 0, mean, 0)
-        return pack(A.T @ (A * found.expected) - mean.T @ mean)
+        mean = found.means(rows.risk, A)
+        return pack(A.T @ (A * found.expected) - mean.T @ (found.counted * mean))
 
     return jax.lax.map(one, (jnp.asarray(message.closer, jnp.int32), jnp.asarray(message.where, jnp.int32)))
 
@@ -112,12 +112,20 @@ def partial_products(table: Table, message: "ProductMessage") -> Float[Array, "V
     z = rows.predictions(jnp.asarray(message.coef))
 
     def one(direction: Array) -> Array:
-        return rows.pull(jax.jvp(lambda z: rows.terms(z, None).slope, (z,), (rows.predictions(direction),))[1])
+        return rows.pull(jax.jvp(lambda z: rows.terms(z, None).slope, (z,), (rows.moves(direction),))[1])
 
     return jax.lax.map(one, jnp.asarray(message.direction))
 
 
-def partial_of(message: "LookMessage | ProductMessage") -> AbstractPartialLikelihood:
+def partial_scores(table: Table, message: "MeatMessage") -> Float[Array, "n s"]:
+    """The scores of the rows by some parameters, in the order of the table: a site knows who is at risk there."""
+    rows = followed(table, partial_of(message))
+    A = rows.rows.X.columns(jnp.asarray(message.where, jnp.int32))[rows.order]
+    found = rows.terms(rows.predictions(jnp.asarray(message.coef)), None).scores(rows.risk, A)
+    return jnp.zeros_like(found).at[rows.order].set(found)
+
+
+def partial_of(message: "LookMessage | ProductMessage | MeatMessage") -> AbstractPartialLikelihood:
     """The loss of a question about one."""
     assert isinstance(message.loss, AbstractPartialLikelihood)
     return message.loss

@@ -107,7 +107,8 @@ class AbstractQuery(ABC, Generic[M]):
             whole = jnp.zeros(1, jnp.int32)
             columns = 2 if is_of_times(message.loss) else n_responses(message.loss)
             labels = jnp.zeros(1, label) if columns == 1 else jnp.zeros((1, columns))
-            table = Table(DenseMatrix(jnp.zeros((1, n_features))), labels, jnp.zeros(1), whole, whole, jnp.zeros(1))
+            X, nothing = DenseMatrix(jnp.zeros((1, n_features))), jnp.zeros(1)
+            table = Table(X, labels, weight=nothing, fold=whole, cluster=whole, offset=nothing, site=whole)
             return self.answer(table, message)
 
         return eqx.filter_eval_shape(of_one_row, message)

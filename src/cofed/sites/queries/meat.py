@@ -1,7 +1,7 @@
 """The meat of a robust ("sandwich") covariance: products of the rows' scores, or of the sums of scores by cluster.
 
 A row's score is the gradient of its loss by the parameters, x_i times e_i, with e_i the loss's slope by the prediction
-times the row's weight.
+times the row's weight. Of times to an event it is that of Lin and Wei: see `losses/cox.py`.
 """
 
 from typing import ClassVar, NamedTuple
@@ -13,6 +13,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from cofed.losses import AbstractLoss
+from cofed.sites.host_rows import HostRows
+from cofed.sites.queries.at_risk import partial_scores
 from cofed.sites.queries.base import AbstractQuery, Message, Numbers, n_outputs
 from cofed.sites.queries.look import predictions
 from cofed.sites.table import Table, sum_rows
@@ -59,7 +61,17 @@ class MeatQuery(AbstractQuery[MeatMessage]):
             scores, lone = scores_of(rows, message)
             return MeatAnswer(pack(scores.T @ scores), jnp.sum(rows.weight > 0).astype(scores.dtype), lone)
 
+        if not message.half_deviance.rowwise:  # who is at risk depends on all rows
+            return block(table)
         return sum_rows(block, table, (4 + k) * size + k * k)
+
+    def refuses(self, X: HostRows, y: np.ndarray, message: MeatMessage) -> str | None:
+        loss = message.half_deviance
+        if loss.rowwise:
+            return None
+        if not loss.of_times:
+            return "rows have no scores of their own beside intercepts that the sites find"
+        return "times to an event have no leverages" if np.shape(message.inverse)[0] else None
 
 
 def of_clusters(table: Table, message: MeatMessage) -> MeatAnswer:
@@ -74,6 +86,8 @@ def of_clusters(table: Table, message: MeatMessage) -> MeatAnswer:
 def scores_of(rows: Table, message: MeatMessage) -> tuple[Float[Array, "n s"], Float[Array, ""]]:
     """The rows' scores, and how many rows have none since their leverage is 1."""
     loss, k = message.half_deviance, np.shape(message.intercept)[0]
+    if loss.of_times:
+        return partial_scores(rows, message), jnp.zeros((), rows.weight.dtype)
     where = jnp.asarray(message.where, jnp.int32)
     z = predictions(rows, jnp.asarray(message.coef), jnp.asarray(message.intercept))
     slope, bend = slopes(loss, z, rows.y)

@@ -37,7 +37,7 @@ class LifeTableAnswer(NamedTuple):
 
 
 class LifeTableQuery(AbstractQuery[LifeTableMessage]):
-    """How many rows enter, have an event, or leave without one, between times."""
+    """How many rows enter, have an event, or leave without one, between times. Rows count alike."""
 
     name: ClassVar[str] = "life_table"
     version: ClassVar[int] = 1
@@ -96,7 +96,7 @@ class LogRankQuery(AbstractQuery[GroupsMessage]):
     message: ClassVar[type[Message]] = GroupsMessage
 
     def answer(self, table: Table, message: GroupsMessage) -> LogRankAnswer:
-        order, risk = follow_up(table.y, table.cluster)
+        order, risk = follow_up(table.y, table.site)
         rows: Table = jax.tree.map(lambda values: values[order], table)
         own = membership(rows, message.groups)
         logs = jnp.where(rows.weight > 0, 0.0, -jnp.inf)[:, None]
@@ -122,7 +122,8 @@ class ConcordanceMessage(Message):
 
 
 class ConcordanceAnswer(NamedTuple):
-    """Pairs of rows of one stratum, of which it is known who had the event first."""
+    """Pairs of rows of one stratum, of which it is known who had the event first; a pair counts as the product of its
+    rows' weights."""
 
     concordant: Float[Array, " M"]  # that row has the larger risk
     tied: Float[Array, " M"]  # both have the same
@@ -137,7 +138,8 @@ class ConcordanceQuery(AbstractQuery[ConcordanceMessage]):
     message: ClassVar[type[Message]] = ConcordanceMessage
 
     def answer(self, table: Table, message: ConcordanceMessage) -> ConcordanceAnswer:
-        return in_order(table, (table.X @ jnp.asarray(message.coef).T).T, jnp.asarray(message.without))
+        risks = (table.X @ jnp.asarray(message.coef).T).T + table.offset[None, :]
+        return in_order(table, risks, jnp.asarray(message.without))
 
     def padded(self, message: ConcordanceMessage) -> ConcordanceMessage:
         coef, without = np.asarray(message.coef), np.asarray(message.without, np.int32)
@@ -150,7 +152,7 @@ class ConcordanceQuery(AbstractQuery[ConcordanceMessage]):
 
 
 def in_order(table: Table, risks: Float[Array, "M n"], without: Array) -> ConcordanceAnswer:
-    """How many pairs each of M risks has in the right order, of the rows of a fold; -1 is all rows."""
+    """How many pairs each of M risks has in the right order, by weights, of the rows of a fold; -1 is all rows."""
     n = table.weight.shape[0]
     size = n
     while size % 2 == 0 and size * n > ENTRIES:
@@ -158,16 +160,17 @@ def in_order(table: Table, risks: Float[Array, "M n"], without: Array) -> Concor
 
     def block(some: Array) -> ConcordanceAnswer:
         known = known_order(table, some)
+        counts = jnp.where(known, table.weight[some][:, None] * table.weight[None, :], 0)
 
         def one(asked: tuple[Float[Array, " n"], Array]) -> tuple[Array, Array, Array]:
             risk, left_out = asked
             mine, other = risk[some][:, None], risk[None, :]
             held = (table.fold == left_out) | (left_out < 0)
-            pairs = known & held[some][:, None] & held[None, :]
-            return jnp.sum(pairs & (mine > other)), jnp.sum(pairs & (mine == other)), jnp.sum(pairs)
+            pairs = jnp.where(held[some][:, None] & held[None, :], counts, 0)
+            right, even = jnp.where(mine > other, pairs, 0), jnp.where(mine == other, pairs, 0)
+            return jnp.sum(right), jnp.sum(even), jnp.sum(pairs)
 
-        found = jax.lax.map(one, (risks, without))
-        return ConcordanceAnswer(*(count.astype(risks.dtype) for count in found))
+        return ConcordanceAnswer(*jax.lax.map(one, (risks, without)))
 
     parts = jax.lax.map(block, jnp.arange(n).reshape(-1, size))
     return jax.tree.map(lambda part: part.sum(axis=0), parts)
@@ -182,7 +185,7 @@ def known_order(table: Table, some: Array) -> Bool[Array, "s n"]:
     mine, other = time[some][:, None], time[None, :]
     later = (mine < other) | ((mine == other) & ~event[None, :])
     there = event[some][:, None] & (table.weight[some] > 0)[:, None] & (table.weight > 0)[None, :]
-    known = later & there & (table.cluster[some][:, None] == table.cluster[None, :])
+    known = later & there & (table.site[some][:, None] == table.site[None, :])
     return known if table.y.shape[1] == 2 else known & (table.y[:, 0][None, :] < mine)
 
 

@@ -119,7 +119,7 @@ TABLE = {
         cofed.FedNL(cofed.TopK(0.5), 0.8),
         cofed.FedNL(cofed.TopK(0.5), 0.6),
         network=False,
-        up_bytes=6 * 8 + 8 + 11 * (8 + 1),  # of 21 numbers of a triangle
+        up_bytes=6 * 8 + 2 * 8 + 11 * (8 + 1),  # of 21 numbers of a triangle
     ),
     "FedNewton": Row(*(cofed.FedNewton(0.8), cofed.FedNewton(0.6)), scalars=(0, 1 + 21), network=False, everyone=True),
 }

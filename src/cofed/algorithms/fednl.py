@@ -172,9 +172,7 @@ def shifted(hessian: Float[Array, " packed"], distance: Float[Array, ""], x: Flo
     return curvature.unpack(hessian, x.size) + distance * jnp.eye(x.size, dtype=x.dtype)
 
 
-def penalty(
-    problem: Problem, back: Callable[[Array], PyTree], times: Float[Array, ""] | float = 1.0
-) -> VectorPenalty:
+def penalty(problem: Problem, back: Callable[[Array], PyTree], times: Float[Array, ""] | float = 1.0) -> VectorPenalty:
     """So many times psi, of the parameters as one vector."""
     psi = problem.regularizer
     return VectorPenalty(

@@ -192,7 +192,7 @@ def test_without_regularizer_the_normal_map_is_gradient_descent():
 
 
 def test_the_normal_map_stays_at_a_stationary_point_of_a_penalty_that_is_not_convex():
-    """0 in grad F(x) + d psi(x) for MCP: coordinates beyond its bend are not shrunk, those at 0 have small gradients."""
+    """0 in grad F(x) + d psi(x) for MCP: what is beyond its bend is not shrunk, what is 0 has a small gradient."""
     lam, bend, lr = 0.5, 3.0, 0.03
     problem = worlds.problem(cofed.MCP(lam, gamma=bend))
     options = {"rounds": 4000, "local_steps": 1, "w0": W0, "evaluate_every": 4000}
@@ -314,8 +314,8 @@ LIMITS = {
     "FedADMM": (cofed.FedADMM(0.1, 0.5), {"local_steps": 5}, 1500, 1e-9),
     "FedNL": (cofed.FedNL(cofed.TopK(0.2)), {"local_steps": 1}, 120, 1e-9),
     "FedNL, one bit": (cofed.FedNL(cofed.Quantised(1)), {"local_steps": 1}, 400, 1e-9),
-    "SDANE": (cofed.SDANE(), {"local_steps": 20}, 300, 1e-9),
-    "AccSDANE": (cofed.AccSDANE(mu=0.1), {"local_steps": 20}, 300, 1e-9),
+    "SDANE": (cofed.SDANE(), {"local_steps": 20}, 300, 1e-12),
+    "AccSDANE": (cofed.AccSDANE(mu=0.1), {"local_steps": 20}, 300, 1e-12),
     "ProxSkip, 0.3": (cofed.ProxSkip(0.03, 0.3), {"local_steps": 16}, 2000, 1e-9),
     "ProxSkip, 0.1": (cofed.ProxSkip(0.03, 0.1), {"local_steps": 50}, 2000, 1e-9),
 }

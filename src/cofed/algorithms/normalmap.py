@@ -13,8 +13,8 @@ Assumes     gamma < 1/rho where psi + rho ||.||^2/2 is convex. Exact with everyb
 Reference   Qiu, Jiang, Milzarek 2023, A normal map-based proximal stochastic gradient method (arXiv 2305.05828).
 Deviations  the paper has one place with all data; here the mean of the clients' gradients stands for its gradient.
 
-eta_s = 1 (a = gamma) is proximal gradient descent with step gamma. This is not FedNMap (arXiv 2602.03357), whose clients
-take several steps and correct their drift.
+eta_s = 1 (a = gamma) is proximal gradient descent with step gamma. This is not FedNMap (arXiv 2602.03357), whose
+clients take several steps and correct their drift.
 """
 
 from typing import ClassVar

@@ -9,8 +9,8 @@ Round       p = prox_{eta~}(x);  zhat = z = p
 Local       zhat <- zhat - eta_c (G_k(z) + c_i),  z <- prox_{(k+1) eta_c}(zhat)   (the parameter restarts each round)
 Server      x+ = p + eta_s (mean_S zhat - p);  model prox_{eta~}(x+)
 Client      from x+ alone:  c_i = (p - x+)/eta~ - mean_k G_k(z)
-Wire        one vector down (x), one vector up (zhat - p: the server knows p); the client keeps p and its mean gradient
-            Under sampling two vectors down, one up
+Wire        one vector down (x), one vector up (zhat - p: the server knows p); the client keeps p and its mean gradient.
+            Under sampling two vectors down (x and d), one up; the client keeps its mean gradient.
 Rounding    mean c_i of a round is that of the round before, so what rounding adds to it adds up over thousands
             of rounds. Hence clients send how far they moved, which is not rounded to the model's size, and the server
             gives the next x what rounding took from this one (compensated summation).

@@ -136,7 +136,7 @@ class ByFunction(AbstractSampler):
     (2, [4, 5])
     """
 
-    function: Drawing = eqx.field(static=True)
+    function: Callable[..., npt.ArrayLike] = eqx.field(static=True)
 
     @property
     def name(self) -> str:

@@ -134,10 +134,12 @@ class FedNL(AbstractServerAlgorithm):
     def aggregate(self, problem: Problem, server: Server, up: Up, share: Float[Array, ""]) -> Server:
         flat, back = ravel_pytree(server.x)
         learned = server.hessian + self.hessian_lr * share * up.change
-        if server.mean is None or up.model is None:
+        if up.distance is not None:  # everybody takes part
             H = shifted(server.hessian, up.distance, flat)
             x = minimise(H, ravel_pytree(up.gradient)[0], flat, penalty(problem, back))
             return Server(back(x), learned, None)
+        assert server.mean is not None
+        assert up.model is not None
         mean = trees.axpy(share, up.model, server.mean)
         H = shifted(learned, mean.distance, flat)
         x = minimise(H, H @ flat - mean.slope, flat, penalty(problem, back, mean.known))

@@ -197,7 +197,7 @@ def rank(
     tuning, unscored = ranked(algorithms, trials, rounds, criterion)
     if unscored:
         warn_of_missing_scores([algorithms[i] for i in unscored], len(trials), criterion.column)
-    if tuning.table["diverged"].all():
+    if np.all(np.asarray(tuning.table["diverged"])):
         raise AllDiverged(tuning)
     return tuning
 

@@ -284,7 +284,7 @@ def checked_sampling(given: object) -> int | AbstractSampler | None:
     if isinstance(given, AbstractSampler):
         return given
     if callable(given) and not isinstance(given, type):
-        return ByFunction(given)
+        return ByFunction(given)  # pyright: ignore[reportArgumentType]  # what it gives is checked
     if given is not None and not checks.is_integer(given):
         raise ValueError(
             "clients_per_round must be an integer >= 1, a sampler such as cofed.samplers.Cyclic(10), a function of "

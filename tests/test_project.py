@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 import jax
+import numpy as np
 import pytest
 
 import cofed
@@ -414,6 +415,24 @@ def test_the_page_s_variance_reduced_method_ends_at_the_optimum_on_batches():
     reduced, plain = (cofed.run(problem, one, method(0.02), **options) for method in (scope["LocalSVRG"], cofed.FedMiD))
     assert reduced.history["prox_gradient"][-1] < 1e-10
     assert plain.history["prox_gradient"][-1] > 1e-3
+
+
+def test_the_page_s_model_is_fitted_as_by_least_squares_on_the_pooled_rows():
+    from scipy.optimize import curve_fit
+
+    scope: dict = {"__name__": "saturating"}
+    exec(script("docs/adding-an-algorithm.md"), scope)
+    rng, clients = np.random.default_rng(0), []
+    for n in (20, 40, 30):
+        dose = rng.uniform(0, 5, size=(n, 1))
+        clients.append((dose, 0.5 + 2 * dose[:, 0] / (1.3 + dose[:, 0]) + 0.05 * rng.normal(size=n)))
+    federation = cofed.Federation.from_arrays(clients)
+    options = {"rounds": 6000, "local_steps": 3, "weights": "samples", "evaluate_every": 6000}
+    found = cofed.run(scope["problem"], federation, cofed.FedDecouple(0.3), **options).model
+    X, y = federation.pooled()
+    curve = lambda x, start, rise, log_half: start + rise * x / (np.exp(log_half) + x)  # noqa: E731
+    best, _ = curve_fit(curve, X[:, 0], y, p0=(0.5, 2.0, 0.3), xtol=1e-14, ftol=1e-14)
+    np.testing.assert_allclose([found["start"], found["rise"], found["log_half"]], best, rtol=1e-5)
 
 
 def test_the_list_of_slow_tests_names_tests_that_exist():

@@ -27,6 +27,7 @@ DRAWN = {
     "FedNL": {"compressor": cofed.TopK(0.2)},
     "FedProx": {"strength": 0.5, "client_lr": 0.05},
     "MCFedDA": {"mu": 0.1, "L": 4.0, "strengths": (0.4, 0.2, 0.1)},
+    "NormalMap": {"prox_step": 0.2, "server_lr": 0.8},
     "ProxSkip": {"client_lr": 0.2, "probability": 0.2},
     "PureLocal": {"client_lr": 0.05},
     "Scaffold": {"client_lr": 0.05},

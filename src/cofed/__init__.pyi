@@ -33,6 +33,7 @@ from .algorithms import FedNewton as FedNewton
 from .algorithms import FedNL as FedNL
 from .algorithms import FedProx as FedProx
 from .algorithms import MCFedDA as MCFedDA
+from .algorithms import NormalMap as NormalMap
 from .algorithms import ProxSkip as ProxSkip
 from .algorithms import PureLocal as PureLocal
 from .algorithms import Scaffold as Scaffold

@@ -6,6 +6,7 @@ clients by their ids, the ranks of their names, so that a draw does not depend o
 
 import dataclasses
 from abc import abstractmethod
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -114,6 +115,56 @@ class AbstractSampler(eqx.Module):
             Itself, where it has nothing of the kind.
         """
         return self
+
+
+Drawing = Callable[[PRNGKeyArray, Int[Array, ""]], npt.ArrayLike]  # (key, round) -> the ids of the round's clients
+
+
+class ByFunction(AbstractSampler):
+    """What a plain function of (key, round) given as `clients_per_round` stands for.
+
+    Parameters
+    ----------
+    function : callable
+        Gives the ids of a round's clients, by JAX: distinct, and as many in every round.
+
+    Examples
+    --------
+    >>> import jax, cofed
+    >>> turns = ByFunction(lambda key, round: (2 * round + jax.numpy.arange(2)) % 6)
+    >>> turns.count(6), turns.draw(jax.random.key(0), 2, 6).clients.tolist()
+    (2, [4, 5])
+    """
+
+    function: Callable[..., npt.ArrayLike] = eqx.field(static=True)
+
+    @property
+    def name(self) -> str:
+        """What the function is called in sentences."""
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    def count(self, clients: int) -> int:
+        try:
+            drawn = jax.eval_shape(self.ids, jax.random.key(0), jax.ShapeDtypeStruct((), jnp.int32))
+        except Exception as error:
+            why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"  # JAX's errors go on for a page
+            raise ValueError(
+                f"clients_per_round: {self.name}(key, round) must be computed by JAX, of traced arguments, but {why}"
+            ) from error
+        if len(drawn.shape) != 1 or not drawn.size or not jnp.issubdtype(drawn.dtype, jnp.integer):
+            raise ValueError(
+                f"clients_per_round: {self.name}(key, round) must give the ids of a round's clients, a list of "
+                f"integers, got an array of shape {drawn.shape} of {drawn.dtype}"
+            )
+        return checked_count(drawn.size, clients)
+
+    def draw(self, key: PRNGKeyArray, round: int | Int[Array, ""], clients: int) -> Draw:
+        return Draw(self.ids(key, jnp.asarray(round, jnp.int32)).astype(jnp.int32))
+
+    def ids(self, key: PRNGKeyArray, round: Int[Array, ""]) -> Array:
+        """What the function gives."""
+        with jax.numpy_dtype_promotion("standard"):  # a user's function may mix what it likes
+            return jnp.asarray(self.function(key, round))
 
 
 def number_of_clients(value: object) -> int:

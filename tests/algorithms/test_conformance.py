@@ -96,6 +96,7 @@ TABLE = {
         scalars=(1, 1),
         own_code=True,
     ),
+    "NormalMap": Row(cofed.NormalMap(0.02, 1.3), cofed.NormalMap(0.01, 0.7)),
     "ProxSkip": Row(cofed.ProxSkip(0.02, 0.4), cofed.ProxSkip(0.01, 0.7), everyone=True),
     "SDANE": Row(
         *(cofed.SDANE(16.0, 0.1), cofed.SDANE(20.0, 0.2)),
@@ -119,7 +120,7 @@ TABLE = {
         cofed.FedNL(cofed.TopK(0.5), 0.8),
         cofed.FedNL(cofed.TopK(0.5), 0.6),
         network=False,
-        up_bytes=6 * 8 + 8 + 11 * (8 + 1),  # of 21 numbers of a triangle
+        up_bytes=6 * 8 + 2 * 8 + 11 * (8 + 1),  # of 21 numbers of a triangle
     ),
     "FedNewton": Row(*(cofed.FedNewton(0.8), cofed.FedNewton(0.6)), scalars=(0, 1 + 21), network=False, everyone=True),
 }
@@ -174,7 +175,8 @@ def row(request):
 
 def schedule(row):
     """What the row is run with."""
-    return SCHEDULE | ({"clients_per_round": None} if row.everyone else {})
+    one_step = {"local_steps": 1} if row.algorithm.one_step else {}
+    return SCHEDULE | one_step | ({"clients_per_round": None} if row.everyone else {})
 
 
 def go(row, federation=None, **changes):
@@ -278,7 +280,8 @@ def test_resuming_changes_no_bit(row, tmp_path, monkeypatch):
 )
 def test_the_debug_engine_gives_the_same_trajectory(row):
     federation = worlds.linear(sizes=(3, 4, 3))
-    options = {"rounds": 2, "local_steps": 2, "evaluate_every": 2} | ({} if row.everyone else {"clients_per_round": 2})
+    options = {"rounds": 2, "local_steps": 1 if row.algorithm.one_step else 2, "evaluate_every": 2}
+    options |= {} if row.everyone else {"clients_per_round": 2}
     fast, slow = (go(row, federation, debug=debug, **options) for debug in (False, True))
     np.testing.assert_allclose(worlds.coefs(fast), worlds.coefs(slow), rtol=0, atol=1e-12)
     np.testing.assert_allclose(fast.history["objective"], slow.history["objective"], rtol=1e-12)
@@ -289,7 +292,7 @@ def test_the_debug_engine_gives_the_same_trajectory(row):
 def test_gradients_through_a_round_are_finite_under_vmap(row):
     """d objective / d hyperparameters through a round, for two sets of hyperparameters at once."""
     federation = worlds.linear()
-    numbers = schedule(row) | {"rounds": 1, "local_steps": 2}
+    numbers = schedule(row) | {"rounds": 1, "local_steps": 1 if row.algorithm.one_step else 2}
     job, other = (
         prepare(RunSpec(worlds.problem(row.regularizer), federation, one, **numbers))
         for one in (row.algorithm, row.other)

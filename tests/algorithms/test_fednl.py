@@ -89,11 +89,63 @@ def test_uncompressed_a_squared_loss_is_solved_in_two_rounds():
     np.testing.assert_allclose(result.model.coef, best, atol=1e-9)
 
 
-def test_under_sampling_the_server_keeps_the_mean_of_all_clients_pictures():
-    result = run(cofed.FedNL(cofed.TopK(0.3), 0.7), LAM, clients_per_round=2, weights="uniform")
-    own = np.asarray(result.state.clients.hessian)
-    np.testing.assert_allclose(result.state.server.hessian, own.mean(axis=0), atol=1e-12)
-    assert np.abs(own).max() > 0
+def sampled_twin(who, alpha, k, lam):
+    """The paper's FedNL-PP with psi: the quadratic models of all who have come, each of its own last round."""
+    x, own, out = W0, {}, [W0]
+    for chosen in who:
+        for m in chosen:
+            H = own[m][0] if m in own else np.zeros(len(TRIANGLE[0]))
+            H = H + alpha * top(packed(hessian(m, x)) - H, k)
+            far = np.linalg.norm(unpacked(packed(hessian(m, x)) - H))
+            slope = unpacked(H) @ x + far * x - worlds.gradient(FED, m, x, "logistic")
+            own[m] = (H, slope, far)
+        H, slope, far = (np.mean([one[i] for one in own.values()], axis=0) for i in range(3))
+        bent = unpacked(H) + far * np.eye(D)
+        x = solved(bent, bent @ x - slope, x, lam)
+        out.append(x)
+    return np.stack(out)
+
+
+def participants(result):
+    drawn = result.history.participants()
+    return [[FED.names.index(name) for name in each] for _, each in drawn.groupby("round")["client"]]
+
+
+@pytest.mark.parametrize("lam", [pytest.param(0.0, marks=pytest.mark.slow), LAM])
+def test_under_sampling_its_trajectory_is_that_of_the_twin(lam):
+    result = run(cofed.FedNL(cofed.TopK(5 / 21), 0.9), lam, clients_per_round=2, weights="uniform")
+    who = participants(result)
+    assert len({m for chosen in who[:2] for m in chosen}) < M  # the first models lack somebody
+    np.testing.assert_allclose(worlds.coefs(result), sampled_twin(who, 0.9, 5, lam), rtol=0, atol=1e-9)
+
+
+def test_under_sampling_the_server_keeps_the_means_of_all_clients_models():
+    result = run(cofed.FedNL(cofed.TopK(0.3), 0.7), LAM, rounds=20, clients_per_round=2, weights="samples")
+    clients, server = result.state.clients, result.state.server
+    np.testing.assert_allclose(server.hessian, PI @ np.asarray(clients.hessian), atol=1e-12)
+    for mean, own in zip(server.mean, clients.model, strict=True):
+        np.testing.assert_allclose(mean, PI @ np.asarray(own), atol=1e-10)
+    np.testing.assert_allclose(server.mean.known, 1)
+    assert np.abs(np.asarray(clients.hessian)).max() > 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"clients_per_round": 3},
+        {"clients_per_round": 1, "weights": "samples"},
+        {"clients_per_round": 2, "clock": cofed.Clock(np.linspace(1, 4, M), jitter=0.3, staleness=0)},
+    ],
+    ids=["3", "1", "clock"],
+)
+@pytest.mark.parametrize("loss", [cofed.Squared(), cofed.Logistic()], ids=["squared", "logistic"])
+def test_who_is_absent_counts_too_so_sampling_moves_the_answer_nowhere(loss, options):
+    federation = FED if isinstance(loss, cofed.Logistic) else worlds.linear()
+    problem = worlds.problem(cofed.L1(LAM), loss)
+    best = cofed.solve_pooled(problem, federation, weights=options.get("weights", "uniform"), tol=1e-13).model.coef
+    method = cofed.FedNL(cofed.TopK(0.3))
+    result = cofed.run(problem, federation, method, rounds=200, local_steps=1, w0=worlds.start(), **options)
+    np.testing.assert_allclose(result.model.coef, best, atol=1e-9)
 
 
 def test_it_is_compressed_already():

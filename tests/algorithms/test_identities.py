@@ -176,6 +176,39 @@ def test_the_optimum_is_a_fixed_point_of_decoupling():
     np.testing.assert_allclose(task.model(after).coef, best, atol=1e-10)
 
 
+def test_the_normal_map_with_the_proxs_own_step_is_proximal_gradient():
+    lr, lam = 0.03, 0.3
+    got = trajectory(cofed.NormalMap(lr), cofed.L1(lam), local_steps=1)
+    w = worlds.soft(W0["coef"], lr * lam)
+    same(got[0], w)
+    for r in range(5):
+        w = worlds.soft(w - lr * worlds.mean_gradient(FED, w), lr * lam)
+        same(got[r + 1], w)
+
+
+def test_without_regularizer_the_normal_map_is_gradient_descent():
+    got = trajectory(cofed.NormalMap(0.02, 1.3), local_steps=1, batch_size=2, clients_per_round=3, seed=4)
+    same(got, trajectory(cofed.FedAvg(0.026), local_steps=1, batch_size=2, clients_per_round=3, seed=4))
+
+
+def test_the_normal_map_stays_at_a_stationary_point_of_a_penalty_that_is_not_convex():
+    """0 in grad F(x) + d psi(x) for MCP: what is beyond its bend is not shrunk, what is 0 has a small gradient."""
+    lam, bend, lr = 0.5, 3.0, 0.03
+    problem = worlds.problem(cofed.MCP(lam, gamma=bend))
+    options = {"rounds": 4000, "local_steps": 1, "w0": W0, "evaluate_every": 4000}
+    w = cofed.run(problem, FED, cofed.NormalMap(lr, 0.7), **options).model.coef
+    slope = worlds.mean_gradient(FED, w)
+    pull = np.sign(w) * np.maximum(lam - np.abs(w) / bend, 0)
+    np.testing.assert_allclose(np.where(w == 0, 0, slope + pull), 0, atol=1e-9)
+    assert np.all(np.abs(slope[w == 0]) <= lam + 1e-9)
+    assert 0 < np.sum(w == 0) < w.size
+
+
+def test_the_normal_map_takes_one_step():
+    with pytest.raises(ValueError, match="NormalMap takes one step per round, not 3; give local_steps=1"):
+        trajectory(cofed.NormalMap(0.03), local_steps=3)
+
+
 def test_skipping_nothing_is_proximal_gradient():
     """p = 1: every step communicates, however many a round might have."""
     lr, lam = 0.03, 0.3
@@ -281,8 +314,8 @@ LIMITS = {
     "FedADMM": (cofed.FedADMM(0.1, 0.5), {"local_steps": 5}, 1500, 1e-9),
     "FedNL": (cofed.FedNL(cofed.TopK(0.2)), {"local_steps": 1}, 120, 1e-9),
     "FedNL, one bit": (cofed.FedNL(cofed.Quantised(1)), {"local_steps": 1}, 400, 1e-9),
-    "SDANE": (cofed.SDANE(), {"local_steps": 20}, 300, 1e-9),
-    "AccSDANE": (cofed.AccSDANE(mu=0.1), {"local_steps": 20}, 300, 1e-9),
+    "SDANE": (cofed.SDANE(), {"local_steps": 20}, 300, 1e-12),
+    "AccSDANE": (cofed.AccSDANE(mu=0.1), {"local_steps": 20}, 300, 1e-12),
     "ProxSkip, 0.3": (cofed.ProxSkip(0.03, 0.3), {"local_steps": 16}, 2000, 1e-9),
     "ProxSkip, 0.1": (cofed.ProxSkip(0.03, 0.1), {"local_steps": 50}, 2000, 1e-9),
 }
@@ -296,6 +329,49 @@ def test_exact_methods_reach_the_pooled_optimum_in_spite_of_heterogeneity(name):
     result = cofed.run(problem, FED, algorithm, rounds=rounds, w0=W0, evaluate_every=rounds, **schedule)
     np.testing.assert_allclose(result.model.coef, best, atol=distance)
     assert result.history["prox_gradient"][-1] < 100 * distance
+
+
+class ScaffoldAndProx(cofed.Scaffold):
+    """The guess that is not to be made: Scaffold's local steps for F alone, then one prox at the server."""
+
+    needs = ()
+
+    def aggregate(self, problem, server, up, share):
+        moved = super().aggregate(problem, server, up, share)
+        step = self.client_lr * self.server_lr * problem.local_steps
+        return self.with_model(moved, problem.regularizer.prox(self.model(problem, moved), step))
+
+
+def distance_from_the_pooled_lasso(candidate, K, schedule):
+    """Of a method's limit on heterogeneous clients, with local steps of eta = 0.2/L."""
+    problem = worlds.problem(cofed.L1(0.2))
+    L = max(np.linalg.eigvalsh(X.T @ X / len(X))[-1] for X, _ in map(FED.client, range(FED.n_clients)))
+    best = cofed.solve_pooled(problem, FED, tol=1e-13).model.coef
+    options = {"rounds": 4000, "local_steps": K, "w0": W0, "evaluate_every": 4000} | schedule
+    return np.linalg.norm(cofed.run(problem, FED, candidate(0.2 / L), **options).model.coef - best)
+
+
+# What any federated method for F + psi must pass before it is called exact: five local steps, clients that differ.
+CANDIDATES = {
+    "FedDecouple": (cofed.FedDecouple, 5, {}),
+    "FedDecouple, sampled": (cofed.FedDecouple, 5, {"clients_per_round": 3, "rounds": 8000}),
+    "ProxSkip": (lambda eta: cofed.ProxSkip(eta, 0.2), 25, {}),
+    "FedDR": (lambda eta: cofed.FedDR(eta, 5 * eta), 5, {}),
+    "FedADMM": (lambda eta: cofed.FedADMM(eta, 5 * eta), 5, {}),
+    "NormalMap": (lambda eta: cofed.NormalMap(5 * eta), 1, {}),
+    "NormalMap, longer": (lambda eta: cofed.NormalMap(eta, 1.5), 1, {}),
+}
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_a_candidate_ends_at_the_pooled_lasso(name):
+    assert distance_from_the_pooled_lasso(*CANDIDATES[name]) < 1e-8
+
+
+def test_scaffold_with_one_prox_at_the_server_does_not():
+    """So the test above can tell: steps on F alone walk away from the optimum, where grad F is not zero."""
+    assert distance_from_the_pooled_lasso(ScaffoldAndProx, 5, {}) > 0.01
+    assert distance_from_the_pooled_lasso(ScaffoldAndProx, 1, {}) < 1e-8
 
 
 def test_fast_dual_averaging_approaches_the_pooled_optimum_like_one_over_t():

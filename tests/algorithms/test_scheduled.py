@@ -67,7 +67,12 @@ def test_a_schedule_of_optax_is_one():
         ((cofed.FedAvg(0.1), {}), "must be a mapping"),
         ((cofed.FedAvg(0.1), {"client_lr": lambda r: -1.0}), "one number >= 0"),
         ((cofed.FedAvg(0.1), {"client_lr": lambda r: float(r)}), r"fails in round 0 \(\w+: [^\n]*\)$"),
-        ((cofed.NIDS(0.1), {"client_lr": once}), "one with a server"),
+        ((cofed.NIDS(0.1), {"client_lr": once}), "one with a server.*NIDS has none"),
+        ((cofed.FedNL(cofed.TopK(0.5)), {"hessian_lr": once}), "does not go around FedNL, which compresses its own"),
+        (
+            (cofed.Compressed(cofed.FedAvg(0.1), cofed.TopK(0.5)), {"client_lr": once}),
+            r"as in Compressed\(Scheduled\(...\), TopK",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(given, words):

@@ -80,6 +80,17 @@ def test_a_checkpoint_holds_an_optimizer_of_optax_by_name(tmp_path):
     assert cofed.resume(tmp_path, rounds=5).model.coef.tobytes() == whole.model.coef.tobytes()
 
 
+def test_a_transformation_that_is_made_already_is_taken_as_it_is(tmp_path):
+    by_numbers = cofed.ServerOptimizer(cofed.FedAvg(0.02), chain, {"learning_rate": 0.1})
+    made = cofed.ServerOptimizer(cofed.FedAvg(0.02), chain(0.1))
+    np.testing.assert_allclose(go(made).model.coef, go(by_numbers).model.coef, rtol=1e-12)
+    assert made.name == "FedAvg + optimizer"
+    go(made, rounds=3, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="algorithm"):
+        cofed.resume(tmp_path, rounds=5)
+    assert cofed.resume(tmp_path, rounds=5, algorithm=made).model.coef.tobytes() == go(made).model.coef.tobytes()
+
+
 def chain(learning_rate):
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(learning_rate))
 
@@ -106,7 +117,8 @@ def test_what_is_sent_may_be_compressed():
         ((cofed.FedMiD(0.1), optax.adam, PLAIN), "the model of FedMiD follows"),
         ((cofed.NIDS(0.1), optax.adam, PLAIN), "one with a server"),
         ((cofed.Compressed(cofed.FedAvg(0.1), cofed.TopK(0.5)), optax.adam, PLAIN), "compress what comes of it"),
-        ((cofed.FedAvg(0.1), optax.adam(0.1)), "must be what makes one"),
+        ((cofed.FedAvg(0.1), 0.1), "must be what makes one"),
+        ((cofed.FedAvg(0.1), optax.adam(0.1), PLAIN), "is made already"),
         ((cofed.FedAvg(0.1), optax.adam), "adam.., fails"),
         ((cofed.FedAvg(0.1), optax.adam, {"learning_rate": 0.1, "b3": 0.1}), "b3=0.1.* fails"),
         ((cofed.FedAvg(0.1), optax.adam, {"learning_rate": "fast"}), "learning_rate of options must be"),

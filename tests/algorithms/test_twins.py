@@ -245,6 +245,16 @@ def accsdane(strength, mu):
     return out[: ROUNDS + 1]
 
 
+def normalmap(gamma, slr):
+    z, a = W0, slr * gamma
+    out = [worlds.soft(z, gamma * LAM)]
+    for _ in range(ROUNDS):
+        x = out[-1]
+        z = z - a * (mean([g(x) for g in G]) + (z - x) / gamma)
+        out.append(worlds.soft(z, gamma * LAM))
+    return out
+
+
 def drawn_lengths(p, most):
     """How many steps the rounds of a run with seed 0 have."""
     from cofed.engine import sampling
@@ -274,6 +284,7 @@ PAIRS = {
     "SDANE, too weak": (cofed.SDANE(2.0), lambda: sdane(2.0, 0.0)),
     "AccSDANE": (cofed.AccSDANE(16.0, 0.2), lambda: accsdane(16.0, 0.2)),
     "AccSDANE, too weak": (cofed.AccSDANE(2.0), lambda: accsdane(2.0, 0.0)),
+    "NormalMap": (cofed.NormalMap(0.05, 1.7), lambda: normalmap(0.05, 1.7)),
     "FedDR": (cofed.FedDR(0.05, 0.8, 0.9), lambda: feddr(0.05, 0.8, 0.9)),
     "FedADMM": (cofed.FedADMM(0.05, 0.8), lambda: fedadmm(0.05, 0.8)),
 }
@@ -305,7 +316,7 @@ def test_trajectory_is_that_of_the_papers_pseudo_code(name):
         FED,
         algorithm,
         rounds=ROUNDS,
-        local_steps=K,
+        local_steps=1 if algorithm.one_step else K,
         weights="samples",
         w0={"coef": W0},
         keep_models=True,

@@ -53,6 +53,7 @@ NAMES: dict[str, Kind] = {
     "mu": rate,
     "L": rate,
     "eta": rate,
+    "prox_step": rate,
     "mirror": k.nothing,
     "client_prox": k.flag,
     "gradient_tracking": k.flag,
@@ -201,6 +202,7 @@ enrol("FedDR", cofed.FedDR, {"client_lr": 0.1, "eta": 1.0}, alpha=rate)
 enrol("FedADMM", cofed.FedADMM, {"client_lr": 0.1, "eta": 1.0})
 enrol("Scaffold", cofed.Scaffold, {"client_lr": 0.1})
 enrol("FedFISTA", cofed.FedFISTA, {"L": 1.0})
+enrol("NormalMap", cofed.NormalMap, {"prox_step": 0.1})
 enrol("FedNewton", cofed.FedNewton, {}, working_set=k.optional(k.whole()))
 fraction = k.grid_of(lambda value: k.real(0, strict=True)(value) and k.real(high=1)(value))
 enrol("FedNL", cofed.FedNL, {"compressor": cofed.TopK(0.5)}, compressor=k.nothing, hessian_lr=fraction)

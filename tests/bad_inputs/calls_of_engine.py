@@ -92,6 +92,8 @@ enrol(
 )
 SEEDS = cofed.replicate(PROBLEM, FEDERATION, METHOD, rounds=1, seeds=2, progress=False)
 enrol("Replicates.save", saving(SEEDS.save), {"folder": SAVED}, **save)
+TUNED = cofed.tune(PROBLEM, FEDERATION, [METHOD], rounds=1, progress=False)
+enrol("Tuning.save", saving(TUNED.save), {"folder": SAVED}, **save)
 enrol("Replicates.bands", SEEDS.bands, {}, column=k.nothing, low=k.real(0, 1), high=k.real(0, 1))
 cofed.run(PROBLEM, FEDERATION, METHOD, rounds=1, checkpoint=KEPT, progress=False)
 enrol(

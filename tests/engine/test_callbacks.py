@@ -134,6 +134,26 @@ def test_the_end_of_a_run_that_diverges_is_told():
     assert listener.rows == result.history.rows
 
 
+def test_a_function_is_called_with_each_snapshot_and_may_end_the_run():
+    rounds, models = [], []
+
+    def watch(snapshot):
+        rounds.append(snapshot.row["round"])
+        models.append(snapshot.model.coef)
+        return snapshot.row["round"] < 3
+
+    result = go(watch)
+    assert rounds == [0, 1, 2, 3]
+    assert result.outcome is cofed.Outcome.INTERRUPTED
+    np.testing.assert_array_equal(models[-1], result.model.coef)
+
+    def broken(snapshot):
+        raise ValueError("no such column")
+
+    with pytest.warns(RuntimeWarning, match="the callback broken failed in on_model .*: ValueError: no such column"):
+        assert go(broken).outcome is cofed.Outcome.COMPLETED
+
+
 def test_what_is_no_callback_is_refused():
     with pytest.raises(TypeError, match="callbacks: a int has none of on_start, on_row, on_model, on_end"):
         go(3)

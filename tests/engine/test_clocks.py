@@ -122,6 +122,23 @@ def test_asynchronous_feddr_ends_at_the_optimum():
     assert found.history["objective"][-1] - cofed.solve_pooled(problem, FED).objective < 1e-10
 
 
+@pytest.mark.parametrize(
+    "clock",
+    [cofed.Clock(1.0), cofed.Clock(1.0, jitter=0.5), cofed.Clock([1.0, 1.0, 1.0, 1.0, 9.0])],
+    ids=["alike", "jitter", "one slow"],
+)
+@pytest.mark.parametrize("psi", [cofed.Zero(), cofed.L1(0.2)], ids=["smooth", "lasso"])
+def test_asynchronous_decoupling_ends_at_the_optimum(psi, clock):
+    """Its server adds up changes of gradients, so its direction is the clients' mean whatever direction they had."""
+    never_less = dataclasses.replace(clock, staleness=0.0)
+    options = {"rounds": 6000, "local_steps": 3, "batch_size": None, "clients_per_round": 2, "clock": never_less}
+    found = go(cofed.FedDecouple(0.02), psi, **options, evaluate_every=6000)
+    best = cofed.solve_pooled(worlds.problem(psi), FED, tol=1e-13).model.coef
+    np.testing.assert_allclose(found.model.coef, best, atol=1e-9)
+    own, server = found.state.clients.own, found.state.server
+    np.testing.assert_allclose(server.direction.coef, own.gradient.coef.mean(axis=0), atol=1e-10)
+
+
 def test_a_grid_runs_on_the_clock_too():
     options = {"clients_per_round": 2, "clock": UNEVEN}
     tuning = cofed.tune(worlds.problem(), FED, [cofed.FedAvg(0.02)], evaluate_every=1, **OPTIONS | options)

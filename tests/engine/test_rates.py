@@ -84,6 +84,7 @@ def test_the_rules_are_those_of_the_papers():
     assert settle(cofed.Scaffold("auto")).client_lr == 1 / (4 * 3.0)
     assert settle(cofed.NIDS("auto")).client_lr == 1 / 5.0
     assert settle(cofed.FedFISTA("auto")).L == 2.0
+    assert settle(cofed.NormalMap("auto", "auto")) == cofed.NormalMap(1 / 2.0, 1.0)
     assert settle(cofed.ProxSkip("auto", "auto")) == cofed.ProxSkip(1 / 5.0, 0.25)
     assert settle(cofed.FedADMM("auto", 0.5)) == cofed.FedADMM(1 / (5.0 + 2.0), 0.5)
     inside = settle(cofed.Compressed(cofed.FedDualAvg("auto", 1.5), cofed.TopK(0.5)))

@@ -48,6 +48,44 @@ def test_a_number_is_the_uniform_sampler():
     assert plain.history.participants().equals(who)
 
 
+def test_a_function_of_key_and_round_is_a_sampler():
+    def drawn(key, round):
+        return jax.random.permutation(key, 5)[:3]
+
+    def turns(key, round):
+        return (2 * round + jnp.arange(2)) % 5
+
+    uniform, in_turn = go(drawn), go(turns)
+    assert uniform.history.participants().groupby("round").size().tolist() == [3] * ROUNDS
+    assert same(in_turn, go(Cyclic(2)))
+    assert same(uniform, go(drawn))
+    tuning = cofed.tune(worlds.problem(), FED, [cofed.FedAvg(0.02)], rounds=4, local_steps=2, clients_per_round=turns)
+    assert tuning.best is not None
+
+
+def test_functions_that_draw_no_clients_are_refused(tmp_path):
+    def onward(key, round):
+        return round + jnp.arange(2)
+
+    for function, words in (
+        (onward, r"ByFunction.draw must give 2 distinct ids from 0 to 4, got \[4, 5\] in round 4"),
+        (lambda key, round: jnp.zeros(2, int), "must give 2 distinct ids"),
+        (
+            lambda key, round: [0.5, 1.0],
+            r"<lambda>.key, round. must give the ids .* got an array of shape .2,. of float",
+        ),
+        (lambda key, round: 3, r"got an array of shape \(\)"),
+        (lambda key, round: list(range(int(round))), "must be computed by JAX, of traced arguments"),
+        (lambda key: [0], "must be computed by JAX, of traced arguments, but TypeError"),
+        (lambda key, round: jnp.arange(6), "clients_per_round is 6, but there are only 5 clients"),
+        (Cyclic, "must be an integer >= 1, a sampler"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            go(function)
+    with pytest.raises(ValueError, match="is a sampler with code of its own, which no file can hold"):
+        go(lambda key, round: jnp.arange(2), checkpoint=tmp_path / "own")
+
+
 def test_who_took_part_is_who_changed():
     """Scaffold's clients change what they keep in a round, and in no other."""
     result = go(2, cofed.Scaffold(0.02), rounds=1)

@@ -6,11 +6,13 @@ import signal
 import jax
 import numpy as np
 import optax
+import pandas as pd
 import pytest
 from tests import worlds
 
 import cofed
 from cofed.engine import grid_rounds
+from cofed.report.runs import read_run
 
 SCHEDULE = {"rounds": 9, "local_epochs": 1, "batch_size": 3, "clients_per_round": 3}
 FED = worlds.linear()
@@ -183,6 +185,65 @@ def test_ctrl_c_returns_what_is_done(monkeypatch):
         nothing = cofed.tune(PROBLEM, FED, GRID, **SCHEDULE)
     assert nothing.best is None
     assert np.isnan(nothing.score)
+
+
+def test_callbacks_hear_of_the_table_so_far_and_may_end_the_search(monkeypatch):
+    monkeypatch.setattr(grid_rounds, "next_pace", lambda *given: 1)
+    whole = cofed.tune(PROBLEM, FED, GRID, evaluate_every=1, **SCHEDULE)
+    heard = []
+
+    def watch(tuning):
+        heard.append(tuning)
+        return len(heard) < 9 + 5  # the first of three programs is done, the second is not
+
+    part = cofed.tune(PROBLEM, FED, GRID, evaluate_every=1, callbacks=[watch], **SCHEDULE)
+    assert len(heard) == 14
+    assert heard[0].best is None
+    assert heard[0].table["outcome"].tolist() == ["interrupted"] * 4
+    np.testing.assert_array_equal(heard[2].table["score"].loc[[0, 1]], whole.curves["objective"][:2, 2])
+    assert heard[8].best in GRID[:2]
+    assert part.outcome is cofed.Outcome.INTERRUPTED
+    assert part.table["outcome"].tolist() == ["completed", "completed", "interrupted", "interrupted"]
+    np.testing.assert_array_equal(part.curves["objective"][:2], whole.curves["objective"][:2])
+    assert part.table["score"].loc[2] == whole.curves["objective"][2, 4]
+    silent = cofed.tune(PROBLEM, FED, GRID, evaluate_every=1, callbacks=[lambda tuning: None], **SCHEDULE)
+    np.testing.assert_array_equal(silent.curves["objective"], whole.curves["objective"])
+
+
+def test_a_callback_of_a_tuning_that_fails_is_left_out():
+    def broken(tuning):
+        raise KeyError("no such column")
+
+    with pytest.warns(RuntimeWarning, match="the callback broken failed and is not called again.*no such column"):
+        tuning = cofed.tune(PROBLEM, FED, GRID, callbacks=[broken], **SCHEDULE)
+    assert tuning.outcome is cofed.Outcome.COMPLETED
+    for given in (print, [3], [cofed.callbacks.KeepBest]):
+        with pytest.raises(TypeError, match="callbacks"):
+            cofed.tune(PROBLEM, FED, GRID, callbacks=given, **SCHEDULE)
+
+
+def test_a_tuning_may_be_given_a_mesh():
+    plain = cofed.tune(PROBLEM, FED, GRID, **SCHEDULE)
+    spread = cofed.tune(PROBLEM, FED, GRID, mesh=cofed.mesh(1), **SCHEDULE)
+    np.testing.assert_allclose(spread.curves["objective"], plain.curves["objective"], rtol=1e-12)
+    with pytest.raises(ValueError, match="give mesh= or cores=, not both"):
+        cofed.tune(PROBLEM, FED, GRID, mesh=cofed.mesh(1), cores=2, **SCHEDULE)
+
+
+def test_a_tuning_is_saved_as_a_report_reads_it(tmp_path):
+    tuning = cofed.tune(PROBLEM, FED, GRID, evaluate_every=1, **SCHEDULE)
+    tuning.save(tmp_path / "grid", label="the best")
+    run = read_run(tmp_path / "grid")
+    assert run.notes == []
+    assert run.numbers["algorithm"].unique().tolist() == ["the best"]
+    best = tuning.table.index[0]
+    np.testing.assert_array_equal(run.numbers["objective"], tuning.curves["objective"][best])
+    assert run.tuning["configuration"].tolist() == tuning.table.index.tolist()
+    curves = pd.read_parquet(tmp_path / "grid" / "curves.parquet")
+    for i, each in curves.groupby("configuration"):
+        np.testing.assert_array_equal(each["objective"], tuning.curves["objective"][i])
+    with pytest.raises(FileExistsError, match="holds a result already"):
+        tuning.save(tmp_path / "grid")
 
 
 @pytest.mark.parametrize("stages", [False, True])

@@ -94,7 +94,7 @@ def entries(value: object) -> np.ndarray:
 
 # What stands for a number that the engine is to settle before a run, and where it may stand.
 AUTO = "auto"
-AUTOMATIC = ("client_lr", "server_lr", "L", "mu", "eta", "probability", "step")
+AUTOMATIC = ("client_lr", "server_lr", "L", "mu", "eta", "probability", "step", "prox_step")
 
 
 def is_auto(value: object) -> bool:

@@ -15,6 +15,7 @@ from cofed.algorithms.fednewton import FedNewton
 from cofed.algorithms.fednl import FedNL
 from cofed.algorithms.fedprox import FedProx
 from cofed.algorithms.mcfedda import MCFedDA
+from cofed.algorithms.normalmap import NormalMap
 from cofed.algorithms.proxskip import ProxSkip
 from cofed.algorithms.purelocal import PureLocal
 from cofed.algorithms.scaffold import Scaffold
@@ -37,6 +38,7 @@ __all__ = [
     "FedNewton",
     "FedProx",
     "MCFedDA",
+    "NormalMap",
     "ProxSkip",
     "PureLocal",
     "Scaffold",

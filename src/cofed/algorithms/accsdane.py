@@ -128,7 +128,7 @@ class AccSDANE(AbstractServerAlgorithm):
             waits=zero,
             work=server.work,
         )
-        good = at_rest(server) | enough(look, server.work, server.y, server.strength)
+        good = at_rest(server) | enough(look, server.work, server.y, server.gradient, server.strength)
         return trees.where(good, taken, server._replace(strength=2 * server.strength, waits=zero))
 
     def model(self, problem: Problem, server: Server) -> PyTree:

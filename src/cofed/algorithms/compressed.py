@@ -10,7 +10,8 @@ Reference   Seide et al. 2014, Interspeech (one bit); Stich, Cordonnier, Jaggi 2
 What ends exactly where the plain method ends, with full gradients and a step that is small enough for C (in the worst
 case delta times that of the plain method):
 
-FedDecouple     yes. o = -eta_c K d, so up_i - o = -eta_c K (g_i - g_i'), the change of the client's mean gradient
+FedDecouple     yes. o = -eta_c K d (0 under sampling, where up_i is that difference already), so
+                up_i - o = -eta_c K (g_i - g_i'), the change of the client's mean gradient
                 since its last round. Summed up, the server has ghat_i = g_i + e_i/(eta_c K) of client i, and
                 v_i = -eta_c K (g_i - ghat_i'): a message corrects the server's picture. That is EF21 (Richtarik,
                 Sokolov, Fatkhullin 2021, NeurIPS) with K local steps, and d = sum_i pi_i ghat_i, also under sampling.

@@ -9,7 +9,8 @@ Round       p = prox_{eta~}(x);  zhat = z = p
 Local       zhat <- zhat - eta_c (G_k(z) + c_i),  z <- prox_{(k+1) eta_c}(zhat)   (the parameter restarts each round)
 Server      x+ = p + eta_s (mean_S zhat - p);  model prox_{eta~}(x+)
 Client      from x+ alone:  c_i = (p - x+)/eta~ - mean_k G_k(z)
-Wire        one vector down (x), one vector up (zhat - p: the server knows p); the client keeps p and its mean gradient
+Wire        one vector down (x), one vector up (zhat - p: the server knows p); the client keeps p and its mean gradient.
+            Under sampling two vectors down (x and d), one up; the client keeps its mean gradient.
 Rounding    mean c_i of a round is that of the round before, so what rounding adds to it adds up over thousands
             of rounds. Hence clients send how far they moved, which is not rounded to the model's size, and the server
             gives the next x what rounding took from this one (compensated summation).
@@ -18,15 +19,18 @@ Reference   zhang2025, Algorithm 1 (the paper gives the method no name; this one
             Zhang, Hu, Johansson (2024), Composite federated learning with heterogeneous data, ICASSP (arXiv
             2309.01795): the same algorithm for strongly convex F.
 
-Extension   Partial participation is not in the paper. There the server sends its mean direction d too, keeps it as
-            d <- d + share (mean_S(p - zhat)/(eta_c K) - d), and a participant takes c_i = d - its last mean gradient
-            (0 before its first round). Only participants refresh what they keep, d stays the mean of all clients'
-            last mean gradients, and with psi = 0 this is Scaffold under sampling. With everybody taking part it is the
-            paper's method. Where everybody is expected and a client fails, mean c_i = 0 is lost, which a run in
-            process warns of: an engine that expects failures poses the problem with everyone=False.
+Extension   Partial participation is not in the paper. There the server sends its mean direction d too, and a
+            participant takes c_i = d - its last mean gradient g_i (0 before its first round) and sends
+            u_i = zhat - p + eta_c K d = -eta_c K (the change of g_i). The server takes
+            x+ = p + eta_s (mean_S u - eta_c K d), which is p + eta_s (mean_S zhat - p), and
+            d <- d - share mean_S u/(eta_c K). Only participants refresh what they keep, so d stays the mean of all
+            clients' last mean gradients, also where an update comes late, from an earlier d. With psi = 0 this is
+            Scaffold under sampling. With everybody taking part it is the paper's method. Where everybody is expected
+            and a client fails, mean c_i = 0 is lost, which a run in process warns of: an engine that expects failures
+            poses the problem with everyone=False.
 
-Compressed  `origin` is -eta_c K d, what every client sends where all gradients are those of its last round; so what
-            is compressed is eta_c K times the change of a client's mean gradient (see `cofed.Compressed`).
+Compressed  `origin` is -eta_c K d, what every client sends where all gradients are those of its last round, and 0 under
+            sampling; so what is compressed is eta_c K times the change of a client's mean gradient (see `cofed.Compressed`).
 """
 
 from typing import ClassVar, NamedTuple
@@ -116,6 +120,9 @@ class FedDecouple(AbstractServerAlgorithm):
         nothing = trees.zeros_like(p)
         moved, _, total = steps.run(step, (nothing, p, nothing))
         mean = trees.scale(1 / steps.count, total)
+        if down.direction is not None:
+            change = trees.sub(mean, client.gradient)
+            return trees.scale(-self.total_lr(problem) / self.server_lr, change), Client(None, mean)
         return moved, Client(None if client.p is None else p, mean)
 
     def aggregate(self, problem: Problem, server: Server, up: PyTree, share: Float[Array, ""]) -> Server:
@@ -124,22 +131,21 @@ class FedDecouple(AbstractServerAlgorithm):
             wanted = trees.axpy(self.server_lr, up, server.lost)
             x = trees.add(p, wanted)
             return Server(x, None, p, trees.sub(wanted, trees.sub(x, p)))
-        # -up/(eta_c K) is the participants' mean of (mean gradient + c_i).
-        seen = trees.scale(-self.server_lr / self.total_lr(problem), up)
-        direction = trees.axpy(share, trees.sub(seen, server.direction), server.direction)
-        return Server(trees.axpy(self.server_lr, up, p), direction, None, None)
+        change = trees.scale(-self.server_lr / self.total_lr(problem), up)
+        x = trees.axpy(-self.total_lr(problem), trees.add(server.direction, change), p)
+        return Server(x, trees.axpy(share, change, server.direction), None, None)
 
     def model(self, problem: Problem, server: Server | Down) -> PyTree:
         return problem.regularizer.prox(server.x, self.total_lr(problem))
 
-    def origin(self, problem: Problem, server: Server) -> PyTree:
-        return self.expected(problem, server, server.p)
+    def origin(self, problem: Problem, server: Server) -> PyTree | None:
+        return None if server.direction is not None else self.expected(problem, server, server.p)
 
-    def local_origin(self, problem: Problem, down: Down, client: Client, steps: LocalSteps) -> PyTree:
-        return self.expected(problem, down, client.p)
+    def local_origin(self, problem: Problem, down: Down, client: Client, steps: LocalSteps) -> PyTree | None:
+        return None if down.direction is not None else self.expected(problem, down, client.p)
 
     def expected(self, problem: Problem, now: Server | Down, p: PyTree) -> PyTree:
-        """-eta_c K d"""
+        """-eta_c K d, where everybody takes part"""
         return trees.scale(-self.total_lr(problem) / self.server_lr, self.direction(problem, now, p))
 
     def direction(self, problem: Problem, now: Server | Down, p: PyTree) -> PyTree:

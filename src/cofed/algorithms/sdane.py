@@ -116,7 +116,7 @@ class SDANE(AbstractServerAlgorithm):
             works=works,
             work=server.work,
         )
-        good = resting | enough(look, server.work, server.v, strength)
+        good = resting | enough(look, server.work, server.v, server.gradient, strength)
         return trees.where(good, taken, server._replace(strength=2 * strength, works=works))
 
     def model(self, problem: Problem, server: Server) -> PyTree:

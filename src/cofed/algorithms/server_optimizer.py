@@ -16,6 +16,7 @@ Deviations  optax's Adam and Yogi correct the bias of their first moments, and b
 sgd with the rate 1 gives w', so the method itself, to round-off.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -56,15 +57,31 @@ def options_of(given: object) -> dict[str, Any]:
     return {name: value if isinstance(value, bool) else number(value) for name, value in given.items()}
 
 
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """What makes an optimizer that is made already: of no numbers, itself."""
+
+    optimizer: Any
+
+    def __call__(self) -> Any:
+        return self.optimizer
+
+
 def made_by(given: object) -> Callable[..., Any]:
-    """What makes the optimizer; refused where it is one that is made already."""
+    """What makes the optimizer; one that is made already is itself, with its numbers fixed."""
+    if is_transformation(given):
+        return Made(given)
     if not callable(given):
         raise TypeError(
-            "ServerOptimizer: optimizer must be what makes one, and options its numbers, such as optax.adam, "
-            f'{{"learning_rate": 0.1}}, so that another number compiles nothing; got {shown(given)}. '
-            "A chain goes into a function of its numbers"
+            "ServerOptimizer: optimizer must be what makes one, with its numbers as options, such as optax.adam, "
+            f'{{"learning_rate": 0.1}}, or an optax transformation such as optax.adam(0.1); got {shown(given)}'
         )
     return given
+
+
+def is_transformation(value: object) -> bool:
+    """Whether this is an optax transformation: a pair of functions `init` and `update`."""
+    return callable(getattr(value, "init", None)) and callable(getattr(value, "update", None))
 
 
 class ServerOptimizer(AbstractWrapper):
@@ -74,8 +91,9 @@ class ServerOptimizer(AbstractWrapper):
     ----------
     algorithm : AbstractServerAlgorithm
         A method whose model the server may set: `FedAvg`, `Scaffold`, `FedProx`, or one of your own with `with_model`.
-    optimizer : callable
-        What makes an optax transformation of numbers, such as ``optax.adam``, or a function of your own.
+    optimizer : callable or optax.GradientTransformation
+        What makes an optax transformation of numbers, such as ``optax.adam``, or a function of your own. A
+        transformation, such as ``optax.adam(0.1)`` or a chain, is taken as it is: its numbers are fixed then.
     options : dict of str to float
         The numbers that it is made of, by name: traced, so a grid of them is one program.
 
@@ -101,6 +119,11 @@ class ServerOptimizer(AbstractWrapper):
         for name, value in self.options.items():
             if not isinstance(value, bool) and not (is_numbers(value) and (abs(entries(value)) < float("inf")).all()):
                 raise TypeError(f"ServerOptimizer: {name} of options must be a finite number, got {shown(value)}")
+        if self.options and isinstance(self.optimizer, Made):
+            raise TypeError(
+                "ServerOptimizer: options are the numbers that an optimizer is made of, and "
+                f"{shown(self.optimizer.optimizer)} is made already: give what makes it, such as optax.adam"
+            )
         if all(isinstance(value, (bool, float)) for value in self.options.values()):
             check_made(self.optimizer, self.options)
 
@@ -155,7 +178,7 @@ def check_made(optimizer: Callable[..., Any], options: Mapping[str, Any]) -> Non
         made = optimizer(**options)
     except Exception as error:
         raise TypeError(f"ServerOptimizer: optimizer with these options, {called}, fails: {error}") from error
-    if not callable(getattr(made, "init", None)) or not callable(getattr(made, "update", None)):
+    if not is_transformation(made):
         raise TypeError(
             f"ServerOptimizer: optimizer with these options, {called}, gives no optax transformation but {shown(made)}"
         )

@@ -30,12 +30,12 @@ class Down(NamedTuple):
 class Up(NamedTuple):
     first: PyTree  # x_i; looking, grad F_i(centre)
     second: PyTree  # G_i; looking, grad F_i(x)
-    number: Float[Array, ""]  # |grad F_i(centre)|^2; looking, <G_i - grad F_i(x), v - x_i>
+    number: Float[Array, ""]  # |grad F_i(centre)|^2; looking, <G_i + grad F(v) - grad F_i(x), v - x_i>
 
 
 class Client(NamedTuple):
     moved: PyTree  # x_i - v, of its last work
-    subgradient: PyTree  # G_i in grad F_i(x_i) + subdifferential psi(x_i)
+    subgradient: PyTree  # G_i + grad F(v), G_i in grad F_i(x_i) + subdifferential psi(x_i)
     curvature: Float[Array, ""]  # L_i, the largest curvature of its loss that its steps have met
 
 
@@ -97,13 +97,18 @@ def work(problem: Problem, down: Down, client: Client, steps: LocalSteps) -> tup
 
     start = Search(v, trees.zeros_like(v), at_v, trees.zeros_like(v), client.curvature, jnp.zeros((), bool))
     end = steps.run(step, start)
-    kept = Client(end.moved, end.subgradient, end.curvature)
+    kept = Client(end.moved, trees.add(end.subgradient, down.other), end.curvature)
     return Up(end.x, end.subgradient, trees.dot(at_v, at_v)), kept
 
 
-def enough(look: Up, work: Up, centre: PyTree, strength: Float[Array, ""]) -> Bool[Array, ""]:
-    """The test of a step from what came of work and look: mean <G_i - h_i(x), v - x_i> >= |mean G_i|^2/(2 lambda)."""
-    product = look.number + trees.dot(look.second, trees.sub(centre, work.first))
+def enough(look: Up, work: Up, centre: PyTree, gradient: PyTree, strength: Float[Array, ""]) -> Bool[Array, ""]:
+    """The test of a step from what came of work and look: mean <G_i - h_i(x), v - x_i> >= |mean G_i|^2/(2 lambda).
+
+    Where psi is not zero, neither are grad F(x) and G_i - grad F_i(x), whose products with v - x and v - x_i cancel. So
+    both are taken from grad F(v) (`gradient`), near which they are: else rounding decides once v - x is of the size of
+    the square root of its unit.
+    """
+    product = look.number + trees.dot(trees.sub(look.second, gradient), trees.sub(centre, work.first))
     return product >= trees.dot(work.second, work.second) / (2 * strength)
 
 

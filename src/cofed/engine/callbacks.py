@@ -226,6 +226,20 @@ class OwnCallback(AbstractCallback):
         self.tell("on_end", result)
 
 
+class FunctionCallback(AbstractCallback):
+    """A user's function of a row and its model."""
+
+    def __init__(self, function: Callable[[Snapshot], Any]):
+        self.function = function
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    def on_model(self, snapshot: Snapshot) -> Any:
+        return self.function(snapshot)
+
+
 def methods_of(own: object) -> dict[str, Callable[[Any], Any]]:
     """The methods of a callback that an object has."""
     found = {method: getattr(own, method, None) for method in METHODS}
@@ -238,9 +252,11 @@ def as_callback(value: object) -> AbstractCallback:
         raise TypeError(f"callbacks must hold objects, got the class {value.__name__}; call it to make one")
     if isinstance(value, AbstractCallback):
         return value
-    if not methods_of(value):
-        raise TypeError(f"callbacks: a {type(value).__name__} has none of {', '.join(METHODS)}")
-    return OwnCallback(value)
+    if methods_of(value):
+        return OwnCallback(value)
+    if callable(value):
+        return FunctionCallback(value)
+    raise TypeError(f"callbacks: a {type(value).__name__} has none of {', '.join(METHODS)} and is no function")
 
 
 class Listeners:

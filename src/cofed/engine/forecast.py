@@ -24,7 +24,7 @@ from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
 from cofed.means import AbstractMean
 from cofed.problem import Problem
-from cofed.samplers import AbstractSampler
+from cofed.samplers import AbstractSampler, Drawing
 
 BUILDING = 2  # while a federation is built, its data are in memory twice: as given, and as padded stacks
 
@@ -187,7 +187,7 @@ def forecast(
     local_steps: Given[int | Sequence[int] | None] = None,
     local_epochs: int | None = None,
     batch_size: Given[int | AbstractBatches | None] = None,
-    clients_per_round: Given[int | AbstractSampler | None] = None,
+    clients_per_round: Given[int | AbstractSampler | Drawing | None] = None,
     weights: Given[str | npt.ArrayLike] = "uniform",
     topology: Topology | None = None,
     link_failure: float = 0.0,
@@ -252,7 +252,7 @@ def forecast(
         local_steps=local_steps,  # pyright: ignore[reportArgumentType]  # a list is settled there
         local_epochs=local_epochs,
         batch_size=batch_size,
-        clients_per_round=clients_per_round,
+        clients_per_round=clients_per_round,  # pyright: ignore[reportArgumentType]  # a function is settled there
         weights=weights,
         topology=topology,
         link_failure=link_failure,

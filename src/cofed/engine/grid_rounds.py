@@ -8,7 +8,7 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import equinox as eqx
@@ -46,6 +46,16 @@ class Chosen(eqx.Module):
     mesh: Mesh | None = eqx.field(static=True, default=None)  # the devices
 
 
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """The curves of configurations that ran together."""
+
+    rows: dict[str, np.ndarray]  # columns, each (configurations, evaluations); NaN after a configuration has failed
+    first: dict[str, np.ndarray]  # the row of the start, each column (configurations,)
+    failed_at: np.ndarray  # the rounds in which configurations failed, or -1
+    round: int  # how many rounds were done
+
+
 @dataclasses.dataclass
 class SliceRun:
     """The configurations of a slice, and what they have recorded so far."""
@@ -58,6 +68,7 @@ class SliceRun:
     first: dict[str, np.ndarray]  # the row of the start, each column (configurations,)
     rows: dict[str, np.ndarray]  # the columns, each (configurations, evaluations)
     mesh: Mesh | None = None  # the devices over which the configurations are spread
+    tell: Callable[[Curves], None] = lambda curves: None  # whom to tell what was evaluated
     pace: int = 1  # rounds of the next chunk
 
     @property
@@ -92,10 +103,19 @@ class SliceRun:
                 after, rows = advance_some(algorithms, task, state, after, places, schedule)
                 self.record(rows, some, round, end)
             state = jax.block_until_ready(after)
+            if ((self.marks > round) & (self.marks <= end)).any():
+                self.tell(self.curves(state))
             self.pace = next_pace(self.pace, time.perf_counter() - began, stage.task.recording.capacity)
             if self.file and (end % self.saved_every == 0 or end == stage.end or self.stop.is_set()):
                 self.file.write(PartProgress.of(number, self.rows, self.first, state))
         return state if self.mesh is None else in_one_place(state)
+
+    def curves(self, state: State) -> Curves:
+        """The curves so far; NaN from where a configuration has failed, and where it has not come to yet."""
+        failed_at = np.asarray(state.failed_at)
+        ended = (failed_at >= 0)[:, None] & (self.marks > failed_at[:, None])
+        rows = {name: np.where(ended, np.nan, values) for name, values in self.rows.items()}
+        return Curves(rows, self.first, failed_at, int(state.round))
 
     def blocks(self, alive: np.ndarray) -> Iterator[tuple[np.ndarray, Chosen]]:
         """The configurations that have not failed: all at once, or in blocks where they are few.
@@ -121,16 +141,6 @@ class SliceRun:
             self.rows[name][np.ix_(some, due)] = found
 
 
-@dataclasses.dataclass(frozen=True)
-class Curves:
-    """The curves of configurations that ran together."""
-
-    rows: dict[str, np.ndarray]  # columns, each (configurations, evaluations); NaN after a configuration has failed
-    first: dict[str, np.ndarray]  # the row of the start, each column (configurations,)
-    failed_at: np.ndarray  # the rounds in which configurations failed, or -1
-    round: int  # how many rounds were done
-
-
 def run_slice(
     job: Job,
     members: list[list[AbstractAlgorithm]],
@@ -138,14 +148,16 @@ def run_slice(
     stop: threading.Event,
     file: PartFile | None = None,
     mesh: Mesh | None = None,
+    tell: Callable[[Curves], None] = lambda curves: None,
 ) -> Curves:
     """Run the configurations of a slice to the end, or until `stop` is set; from where they are saved in a file.
 
-    They are spread over the devices of the mesh, where there is one.
+    `tell` is called with the curves so far, after each chunk of rounds in which models were evaluated. They are spread
+    over the devices of the mesh, where there is one.
     """
     saved = None if file is None else file.read()
     first, rows = ({}, {}) if saved is None else (saved.first, saved.rows)
-    run = SliceRun(job, members, stop, file, evaluated(job.spec), first, rows, mesh)
+    run = SliceRun(job, members, stop, file, evaluated(job.spec), first, rows, mesh, tell)
     starts = copies(job.stages[0].task.spread_start(start), len(members))
     key, state = jax.random.key(job.spec.seed), None
     for number in range(0 if saved is None else saved.stage, len(job.stages)):
@@ -164,10 +176,7 @@ def run_slice(
             break
         starts = outputs_together(algorithms, task, state)
     assert state is not None  # every algorithm has a stage
-    failed_at = np.asarray(state.failed_at)
-    ended = (failed_at >= 0)[:, None] & (run.marks > failed_at[:, None])
-    rows = {name: np.where(ended, np.nan, values) for name, values in run.rows.items()}
-    return Curves(rows, run.first, failed_at, int(state.round))
+    return run.curves(state)
 
 
 def trial(job: Job, curves: Curves, place: int) -> Trial:

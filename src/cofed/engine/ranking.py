@@ -4,6 +4,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -11,8 +12,11 @@ import jax
 import numpy as np
 import pandas as pd
 
+from cofed._util.files import atomically
+from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.engine.history import Outcome
+from cofed.engine.saved import write_results
 from cofed.metrics import Density, Distance, HigherIsBetter, Rank
 
 NAMED = 5  # a warning names at most this many configurations
@@ -50,6 +54,36 @@ class Tuning:
     rounds: np.ndarray
     outcome: Outcome = Outcome.COMPLETED
     maximise: bool = False
+
+    def save(self, folder: Given[str | Path], label: Given[str | None] = None) -> None:
+        """Write the ranking and all curves into a folder of its own, which `cofed report folder` shows.
+
+        Parameters
+        ----------
+        folder : str or Path
+            A new folder, or one without a result: config.json, tuning.parquet (the table), numbers.parquet (the curves
+            of the first configuration of the table) and curves.parquet (those of all, by their places in the grid) are
+            written.
+        label : str, optional
+            What the first configuration is called in the report; None is its method's name.
+        """
+        first = int(self.table.index[0])
+        curves = pd.concat(
+            [curve_of(self, i).assign(configuration=i) for i in sorted(self.table.index)], ignore_index=True
+        )
+        ended = {"outcome": self.outcome.name.lower(), "configurations": len(self.table), "maximise": self.maximise}
+        name = str(self.table["algorithm"].iloc[0]) if label is None else label
+        place = write_results(folder, name, self.best, curve_of(self, first), ended)
+        table = self.table.rename_axis("configuration").reset_index()
+        for file, rows in (("tuning.parquet", table), ("curves.parquet", curves)):
+            atomically(place / file, lambda path, rows=rows: rows.to_parquet(path, index=False))
+
+
+def curve_of(tuning: Tuning, configuration: int) -> pd.DataFrame:
+    """A row for each evaluated round of one configuration of the grid, with the columns of the history."""
+    return pd.DataFrame(
+        {"round": tuning.rounds} | {name: values[configuration] for name, values in tuning.curves.items()}
+    )
 
 
 class AllDiverged(ValueError):
@@ -135,6 +169,14 @@ class Trial:
     failed_at: int = -1  # the round that would have made it non-finite
     outcome: Outcome = Outcome.INTERRUPTED
 
+    def known(self, column: str) -> np.ndarray:
+        """A column of the curve, as far as an interrupted configuration has come."""
+        values = self.curve.get(column, np.empty(0))
+        if self.outcome is not Outcome.INTERRUPTED:
+            return values
+        reached = np.flatnonzero(~np.isnan(np.stack(list(self.curve.values()))).all(axis=0)) if self.curve else []
+        return values[: reached[-1] + 1] if len(reached) else values[:0]
+
 
 @dataclasses.dataclass(frozen=True)
 class Criterion:
@@ -145,14 +187,27 @@ class Criterion:
     maximise: bool
 
     def score(self, trial: Trial) -> float:
-        """The score of a configuration; NaN where it has none yet."""
-        return float(np.mean(trial.curve[self.column][-self.last :])) if self.column in trial.curve else math.nan
+        """The score of a configuration, of one that was interrupted by what it had reached; NaN where it has none."""
+        values = trial.known(self.column)
+        return float(np.mean(values[-self.last :])) if values.size else math.nan
 
 
 def rank(
     algorithms: Sequence[AbstractAlgorithm], trials: Sequence[Trial], rounds: np.ndarray, criterion: Criterion
 ) -> Tuning:
     """Rank the configurations of a grid, and warn of those that were completed without a finite score."""
+    tuning, unscored = ranked(algorithms, trials, rounds, criterion)
+    if unscored:
+        warn_of_missing_scores([algorithms[i] for i in unscored], len(trials), criterion.column)
+    if np.all(np.asarray(tuning.table["diverged"])):
+        raise AllDiverged(tuning)
+    return tuning
+
+
+def ranked(
+    algorithms: Sequence[AbstractAlgorithm], trials: Sequence[Trial], rounds: np.ndarray, criterion: Criterion
+) -> tuple[Tuning, list[int]]:
+    """The configurations of a grid in their order, and those that were completed without a finite score."""
     sign = -1 if criterion.maximise else 1
     scores = [criterion.score(trial) for trial in trials]
     outcomes = [trial.outcome for trial in trials]
@@ -166,7 +221,7 @@ def rank(
         | settings_of(algorithm)
         | {"score": score, "outcome": outcome.name.lower(), "diverged": outcome is Outcome.DIVERGED}
         | {"diverged_at": trial.failed_at if trial.failed_at >= 0 else None}
-        | {name: float(values[-1]) for name, values in trial.curve.items()}
+        | {name: float(trial.known(name)[-1]) for name in trial.curve if trial.known(name).size}
         for algorithm, trial, score, outcome in zip(algorithms, trials, scores, outcomes, strict=True)
     ]
     order = sorted(range(len(records)), key=lambda i: (ORDER.index(outcomes[i]), sign * np.nan_to_num(scores[i])))
@@ -182,11 +237,7 @@ def rank(
         outcome=Outcome.INTERRUPTED if Outcome.INTERRUPTED in outcomes else Outcome.COMPLETED,
         maximise=criterion.maximise,
     )
-    if unscored:
-        warn_of_missing_scores([algorithms[i] for i in unscored], len(trials), criterion.column)
-    if all(outcome is Outcome.DIVERGED for outcome in outcomes):
-        raise AllDiverged(tuning)
-    return tuning
+    return tuning, unscored
 
 
 def warn_of_missing_scores(algorithms: Sequence[AbstractAlgorithm], count: int, column: str) -> None:

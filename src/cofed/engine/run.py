@@ -36,7 +36,7 @@ from cofed.federation import AbstractFederation, Federation
 from cofed.gossip.topologies import Topology
 from cofed.means import AbstractMean
 from cofed.problem import Problem
-from cofed.samplers import AbstractSampler
+from cofed.samplers import AbstractSampler, Drawing
 
 
 def run(
@@ -48,7 +48,7 @@ def run(
     local_steps: Given[int | Sequence[int] | None] = None,
     local_epochs: Given[int | None] = None,
     batch_size: Given[int | AbstractBatches | None] = None,
-    clients_per_round: Given[int | AbstractSampler | None] = None,
+    clients_per_round: Given[int | AbstractSampler | Drawing | None] = None,
     weights: Given[str | npt.ArrayLike] = "uniform",
     topology: Given[Topology | None] = None,
     link_failure: Given[float] = 0.0,
@@ -92,9 +92,9 @@ def run(
     batch_size : int or AbstractBatches, optional
         Samples per batch, or a sampler of batches such as ``cofed.batches.Shuffled(20)``; None is the full local
         gradient.
-    clients_per_round : int or AbstractSampler, optional
-        How many clients are drawn for each round, uniformly, or a sampler such as ``cofed.samplers.Cyclic(10)``; None
-        is everybody.
+    clients_per_round : int, AbstractSampler or callable, optional
+        How many clients are drawn for each round, uniformly, a sampler such as ``cofed.samplers.Cyclic(10)``, or a JAX
+        function of (key, round) that gives the ids (the ranks of their names) of its clients; None is everybody.
     weights : {"uniform", "samples"} or array_like of shape (n_clients,)
         pi_m, what each client counts: all alike (the default), by their numbers of samples, or one number for each.
     topology : Topology, optional
@@ -143,10 +143,11 @@ def run(
     debug : bool
         Whether to run eagerly, client by client, and raise at the first failure with its client, round and step; by
         default not.
-    callbacks : iterable of AbstractCallback
+    callbacks : iterable of AbstractCallback or callable
         Objects that are told of the start, of each row and its model, and of the end, such as
         ``cofed.callbacks.EarlyStopping("test_loss")`` or ``cofed.loggers.CSV("rows.csv")``. One that answers a row
-        with False ends the run; see `cofed.callbacks.AbstractCallback`.
+        with False ends the run; see `cofed.callbacks.AbstractCallback`. A function is called with each row's
+        `cofed.callbacks.Snapshot`.
 
     Returns
     -------
@@ -179,7 +180,7 @@ def run(
         local_steps=local_steps,  # pyright: ignore[reportArgumentType]  # a list is settled there
         local_epochs=local_epochs,
         batch_size=batch_size,
-        clients_per_round=clients_per_round,
+        clients_per_round=clients_per_round,  # pyright: ignore[reportArgumentType]  # a function is settled there
         weights=weights,
         topology=topology,
         link_failure=link_failure,

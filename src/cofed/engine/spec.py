@@ -24,7 +24,7 @@ from cofed.gossip.topologies import Topology
 from cofed.means import AbstractMean
 from cofed.metrics import AbstractDataMetric
 from cofed.problem import Problem
-from cofed.samplers import AbstractSampler, Uniform
+from cofed.samplers import AbstractSampler, ByFunction, Uniform
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,8 +50,9 @@ class RunSpec:
         What each client does of `local_steps`, where these were a list.
     batch_size : int or AbstractBatches, optional
         Samples per batch, or what draws the batches; None is the full local gradient.
-    clients_per_round : int or AbstractSampler, optional
-        How many clients are drawn for each round, or what draws them; None is all of them.
+    clients_per_round : int, AbstractSampler or callable, optional
+        How many clients are drawn for each round, or what draws them, which of a function becomes a sampler; None is
+        all of them.
     weights : str or array_like
         "uniform", "samples", or one number per client.
     topology : Topology, optional
@@ -283,10 +284,12 @@ def checked_sampling(given: object) -> int | AbstractSampler | None:
     """How many clients are drawn for a round, or what draws them."""
     if isinstance(given, AbstractSampler):
         return given
+    if callable(given) and not isinstance(given, type):
+        return ByFunction(given)  # pyright: ignore[reportArgumentType]  # what it gives is checked
     if given is not None and not checks.is_integer(given):
         raise ValueError(
-            "clients_per_round must be an integer >= 1, a sampler such as cofed.samplers.Cyclic(10), or None, got "
-            f"{shown(given)}"
+            "clients_per_round must be an integer >= 1, a sampler such as cofed.samplers.Cyclic(10), a function of "
+            f"(key, round) that gives ids, or None, got {shown(given)}"
         )
     return checks.optional_integer("clients_per_round", given)
 

@@ -119,16 +119,22 @@ def spread(spec: RunSpec, most: int | None) -> RunSpec:
     return dataclasses.replace(spec, mesh=Mesh(np.array(devices), ("clients",)))
 
 
-def for_grid(spec: RunSpec, configurations: int, most: int | None) -> Mesh | None:
+def for_grid(spec: RunSpec, configurations: int, most: int | None, mesh: Mesh | None = None) -> Mesh | None:
     """The devices over which the configurations of a grid are spread, as many as are asked for; None for one place.
+
+    Those of a mesh, where one is given.
 
     Never unasked: XLA spreads the wide arrays of a grid over the cores by itself, and two devices were no faster.
     """
-    count = 1 if most is None else min(usable(most), configurations)
-    if count < 2:
+    given = [] if mesh is None else list(mesh.devices.flat)
+    count = 1 if most is None else usable(most)
+    count = min(len(given) or count, configurations)
+    if count < 2 and not given:
         return None
     data = trees.nbytes(spec.federation)
     machine.require(count * data, f"the clients' data on each of {count} devices", "give fewer cores")
+    if given:
+        return Mesh(np.array(given[:count]), ("configurations",))
     devices = devices_for(count)
     if len(devices) < 2:
         say(f"the grid was to be spread over {count} cores")

@@ -21,18 +21,19 @@ from cofed.batches import AbstractBatches
 from cofed.clocks import Clock
 from cofed.engine import folders
 from cofed.engine.grid import MEMORY, Group, group_by_program, slices, state_shapes
-from cofed.engine.grid_rounds import evaluated, run_slice, trial
+from cofed.engine.grid_rounds import Curves, evaluated, run_slice, trial
 from cofed.engine.job import Job, linear_algebra, prepare
 from cofed.engine.progress import Bar, interruptible, wanted
-from cofed.engine.ranking import Criterion, Trial, Tuning, maximised, rank
-from cofed.engine.spec import RunSpec, check_kinds, checked_metrics
+from cofed.engine.ranking import Criterion, Trial, Tuning, maximised, rank, ranked
+from cofed.engine.spec import RunSpec, check_kinds, checked_mesh, checked_metrics
 from cofed.engine.spreading import for_grid
+from cofed.engine.tuning_callbacks import Audience, TuningCallback, checked_callbacks
 from cofed.engine.tuning_record import TuningFolder, describe
 from cofed.federation import Federation
 from cofed.gossip.topologies import Topology
 from cofed.means import AbstractMean
 from cofed.problem import Problem
-from cofed.samplers import AbstractSampler
+from cofed.samplers import AbstractSampler, Drawing
 
 
 def tune(
@@ -47,7 +48,7 @@ def tune(
     local_steps: Given[int | Sequence[int] | None] = None,
     local_epochs: int | None = None,
     batch_size: Given[int | AbstractBatches | None] = None,
-    clients_per_round: Given[int | AbstractSampler | None] = None,
+    clients_per_round: Given[int | AbstractSampler | Drawing | None] = None,
     weights: Given[str | npt.ArrayLike] = "uniform",
     topology: Topology | None = None,
     link_failure: float = 0.0,
@@ -60,8 +61,10 @@ def tune(
     evaluation: Federation | None = None,
     memory: int = MEMORY,
     cores: int | None = None,
+    mesh: Mesh | None = None,
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
+    callbacks: Given[Iterable[TuningCallback]] = (),
 ) -> Tuning:
     """Run every algorithm of a grid on the same batches, and rank them.
 
@@ -98,10 +101,16 @@ def tune(
     cores : int, optional
         Over how many cores to spread the configurations, as devices that each have all data; None leaves the cores to
         the compiler, which on two is as fast (see the page "performance"). Results are the same, to round-off.
+    mesh : jax.sharding.Mesh, optional
+        The devices to spread the configurations over, such as ``cofed.mesh(4)``, in place of `cores`.
     checkpoint : str or Path, optional
         A folder to save the work in: the same call continues where it was stopped or killed, with the same bits.
     progress : bool, optional
         Whether to show a progress bar; None shows one where standard error is a terminal.
+    callbacks : iterable of callable
+        Functions of the `cofed.Tuning` so far, called between compiled chunks of rounds wherever models were evaluated:
+        what is not done yet is "interrupted" in its table, with its latest score. One that answers False (and nothing
+        else) ends the search, and what is done is kept.
 
     Returns
     -------
@@ -135,6 +144,10 @@ def tune(
     checks.optional_flag("progress", progress)
     checks.integer("memory", memory, most=None)
     most = checks.optional_integer("cores", cores)
+    mesh = checked_mesh(mesh, federation)
+    if most is not None and mesh is not None:
+        raise ValueError("a mesh says which devices a tuning takes: give mesh= or cores=, not both")
+    listeners = checked_callbacks(callbacks)
     algorithms = checked_grid(grid, problem)
     rounds = checks.integer("rounds", rounds)
     spec = RunSpec(
@@ -145,7 +158,7 @@ def tune(
         local_steps=local_steps,  # pyright: ignore[reportArgumentType]  # a list is settled there
         local_epochs=local_epochs,
         batch_size=batch_size,
-        clients_per_round=clients_per_round,
+        clients_per_round=clients_per_round,  # pyright: ignore[reportArgumentType]  # a function is settled there
         weights=weights,
         topology=topology,
         link_failure=link_failure,
@@ -173,15 +186,23 @@ def tune(
             folder.begin(describe(spec, algorithms, start) | {"memory": memory})
         stop = stack.enter_context(interruptible())
         bar = stack.enter_context(Bar("tuning", len(algorithms), 0, wanted(progress), "configurations"))
-        meshes = [for_grid(job.spec, len(group.members), most) for group, job in zip(groups, jobs, strict=True)]
+        meshes = [for_grid(job.spec, len(group.members), most, mesh) for group, job in zip(groups, jobs, strict=True)]
         parts = [
             Part(job, group, places, mesh)
             for group, job, mesh in zip(groups, jobs, meshes, strict=True)
             for places in slices(len(group.members), job, start, memory if mesh is None else memory // mesh.size)
         ]
-        trials = run_parts(parts, start, folder, stop, bar)
-    ordered = [trials.get(i, Trial({})) for i in range(len(algorithms))]
-    return rank(algorithms, ordered, evaluated(spec), criterion)
+
+        def so_far(trials: Mapping[int, Trial]) -> Tuning:
+            return ranked(algorithms, in_order(trials, len(algorithms)), evaluated(spec), criterion)[0]
+
+        trials = run_parts(parts, start, folder, stop, bar, Audience(listeners, so_far, stop))
+    return rank(algorithms, in_order(trials, len(algorithms)), evaluated(spec), criterion)
+
+
+def in_order(trials: Mapping[int, Trial], count: int) -> list[Trial]:
+    """A trial for each configuration, empty where nothing is known of it."""
+    return [trials.get(i, Trial({})) for i in range(count)]
 
 
 def checked_grid(grid: object, problem: Problem) -> list[AbstractAlgorithm]:
@@ -221,9 +242,13 @@ class Part:
     places: range  # in the group
     mesh: Mesh | None  # the devices over which it is spread
 
+    def trials(self, curves: Curves) -> dict[int, Trial]:
+        """What is known of its configurations, by their places in the grid."""
+        return {self.group.members[i]: trial(self.job, curves, place) for place, i in enumerate(self.places)}
+
 
 def run_parts(
-    parts: list[Part], start: PyTree, folder: TuningFolder | None, stop: threading.Event, bar: Bar
+    parts: list[Part], start: PyTree, folder: TuningFolder | None, stop: threading.Event, bar: Bar, audience: Audience
 ) -> dict[int, Trial]:
     """Run the parts of a grid one after another, and give a trial for every configuration that has run."""
     trials: dict[int, Trial] = {}
@@ -232,10 +257,13 @@ def run_parts(
             break
         members = [part.group.stages[i] for i in part.places]
         file = None if folder is None else folder.part(number)
+
+        def tell(curves: Curves, part: Part = part, before: dict[int, Trial] = trials) -> None:
+            audience.tell(before | part.trials(curves))
+
         with linear_algebra(part.job.spec):
-            curves = run_slice(part.job, members, start, stop, file, part.mesh)
-        for place, i in enumerate(part.places):
-            trials[part.group.members[i]] = trial(part.job, curves, place)
+            curves = run_slice(part.job, members, start, stop, file, part.mesh, tell)
+        trials = trials | part.trials(curves)
         ends = [float(one.curve["objective"][-1]) for one in trials.values() if one.curve]
         bar.update(len(trials), min((end for end in ends if not np.isnan(end)), default=np.inf))
     return trials

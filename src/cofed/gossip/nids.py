@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, PyTree
 
 from cofed._util import trees
 from cofed._util.scalars import rate, require_positive
@@ -31,6 +31,7 @@ class Node(NamedTuple):
     before: PyTree  # x_{k-1}
     gradient: PyTree  # g_k, of the last gradient that was computed
     sent: PyTree  # what the node sent in this round
+    fresh: Float[Array, ""]  # 1 before the node's first round, then 0
 
 
 class NIDS(AbstractGossipAlgorithm):
@@ -54,7 +55,6 @@ class NIDS(AbstractGossipAlgorithm):
     equal_steps: ClassVar[bool] = True
     one_step: ClassVar[bool] = True
     paper: ClassVar[str] = "Li et al. 2019"
-    counts_rounds: ClassVar[bool] = True
 
     def __check_init__(self):
         require_positive("NIDS", client_lr=self.client_lr)
@@ -64,17 +64,17 @@ class NIDS(AbstractGossipAlgorithm):
 
     def init_node(self, problem: Problem, w0: PyTree) -> Node:
         nothing = trees.zeros_like(w0)
-        return Node(w0, w0, w0, nothing, nothing)
+        return Node(w0, w0, w0, nothing, nothing, jnp.ones((), trees.dtype(w0)))
 
     def local_node(self, problem: Problem, node: Node, steps: LocalSteps):
         g = steps.gradient(node.x, jnp.zeros_like(steps.count))
-        first = steps.round == 0
-        # In round 0 z = x_0 - a g_0 and no gradient has changed: the update then leaves z as it is.
+        first = node.fresh > 0
+        # In the first round z = x_0 - a g_0 and no gradient has changed: the update then leaves z as it is.
         z = trees.where(first, trees.axpy(-self.client_lr, g, node.z), node.z)
         change = trees.where(first, trees.zeros_like(g), trees.sub(g, node.gradient))
         reflected = trees.sub(trees.scale(2.0, node.x), node.before)
         sent = trees.axpy(-self.client_lr, change, reflected)
-        return node._replace(z=z, gradient=g, sent=sent), sent
+        return node._replace(z=z, gradient=g, sent=sent, fresh=0 * node.fresh), sent
 
     def mix(self, problem: Problem, node: Node, mixed: PyTree) -> Node:
         half = trees.scale(0.5, trees.add(node.sent, mixed))  # W~ applied to what was sent

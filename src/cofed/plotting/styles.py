@@ -25,6 +25,7 @@ COLOURS: dict[str, str] = {
     "ProxSkip": "#117733",
     "SDANE": "#6699CC",
     "AccSDANE": "#004488",
+    "NormalMap": "#AA4499",
     "DFedMiD": "#D55E00",
     "DFedDA": "#0072B2",
     "ReFedDAGT": "#E69F00",

@@ -112,10 +112,21 @@ def to_wrap(method: object, wrapper: str) -> AbstractServerAlgorithm:
     """The method that a wrapper of this name is given, checked: it has a server, and nothing is compressed yet."""
     if not isinstance(method, AbstractAlgorithm) and isinstance(method, eqx.Module) and "local" in dir(method):
         method = as_algorithm(method, f"{wrapper}: algorithm")
+    if isinstance(method, AbstractAlgorithm) and method.has_gossip and not method.has_server:
+        raise TypeError(
+            f"{wrapper}: algorithm must be one with a server, such as cofed.FedAvg(0.1), as {wrapper} changes what a "
+            f"server and its clients do; {method.name} has none: begin further runs with shorter steps by "
+            "w0=result.model"
+        )
     if not isinstance(method, AbstractServerAlgorithm):
         raise TypeError(
             f"{wrapper}: algorithm must be one with a server, such as cofed.FedAvg(0.1), got {shown(method)}"
         )
     if method.is_compressed:
-        raise ValueError(f"{wrapper}: compress what comes of it, as in Compressed({wrapper}(...), TopK(0.1))")
+        if isinstance(method, AbstractWrapper):
+            raise ValueError(f"{wrapper}: compress what comes of it, as in Compressed({wrapper}(...), TopK(0.1))")
+        raise ValueError(
+            f"{wrapper} does not go around {method.name}, which compresses its own messages; take a method that sends "
+            "vectors, such as FedAvg"
+        )
     return method

@@ -30,7 +30,8 @@ Extension   Partial participation is not in the paper. There the server sends it
             poses the problem with everyone=False.
 
 Compressed  `origin` is -eta_c K d, what every client sends where all gradients are those of its last round, and 0 under
-            sampling; so what is compressed is eta_c K times the change of a client's mean gradient (see `cofed.Compressed`).
+            sampling; so what is compressed is eta_c K times the change of a client's mean gradient (see
+            `cofed.Compressed`).
 """
 
 from typing import ClassVar, NamedTuple

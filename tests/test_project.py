@@ -81,7 +81,7 @@ ARROWS = {
     },
     # On top of the engine, and known by nobody below.
     "solvers.pooled": {"engine", "federation", "problem"},
-    "plotting": {"plotting.graphs", "plotting.styles", "plotting.files", "engine"},
+    "plotting": {"plotting.styles", "plotting.files", "engine"},
     "loggers": {"engine"},
     "callbacks": {"engine"},
     "report": {"plotting", "plotting.styles"},
@@ -99,7 +99,7 @@ ARROWS = {
     },
     # What comes before a fit, a fit from tables to files, and the page that follows it.
     "transformers": {"estimators", "sites"},
-    "fitting": {"estimators", "losses", "plotting", "privacy", "report", "sites", "studies"},
+    "fitting": {"estimators", "losses", "plotting", "privacy", "report", "sites", "studies", "transformers"},
     "watch": {"report"},
     "flower": {
         *("algorithms.base", "algorithms.probe", "engine", "engine.serialization", "federation", "metrics"),
@@ -441,3 +441,14 @@ def test_the_list_of_slow_tests_names_tests_that_exist():
     for line in listed:
         path, *_, name = line.split("::")
         assert f"def {name.partition('[')[0]}(" in (TESTS.parent / path).read_text(), line
+
+
+@pytest.mark.parametrize("room", ["cofed", "cofed.estimators", "cofed.plotting"])
+def test_no_module_hides_a_name_that_is_loaded_late(room):
+    """`from . import name` gives a module of that name once it is loaded, in place of the function."""
+    package = importlib.import_module(room)
+    inside = {one.name for one in pkgutil.iter_modules(package.__path__)}
+    stub = Path(package.__file__).with_suffix(".pyi").read_text()
+    taken = {name for where, name in re.findall(r"from \.(\w[\w.]*) import (\w+)", stub) if where}
+    assert taken
+    assert taken & inside == set()

@@ -130,7 +130,8 @@ class ByFunction(AbstractSampler):
 
     Examples
     --------
-    >>> import jax, cofed
+    >>> import jax
+    >>> from cofed.samplers import ByFunction
     >>> turns = ByFunction(lambda key, round: (2 * round + jax.numpy.arange(2)) % 6)
     >>> turns.count(6), turns.draw(jax.random.key(0), 2, 6).clients.tolist()
     (2, [4, 5])

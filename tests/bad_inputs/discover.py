@@ -38,7 +38,7 @@ READ = {
 CONTRACT = {
     # The duality of losses and penalties, which the estimators' certificate calls.
     *("conjugate", "cumulant", "deviance", "dispersion", "dual_scaling", "excess", "label_sum", "label_units", "link"),
-    *("dual_room", "in_units", "inverse_link", "natural", "variance"),
+    *("dual_room", "in_units", "inverse_link", "natural", "variance", "with_rows"),
     *("events", "mean_margin", "residual_scale", "saturated", "scaled", "zeroing_factor"),
     *("init", "refuses", "outputs", "correct", "compress", "to_dual", "to_primal", "to_primal_smooth"),
     *(

@@ -17,6 +17,7 @@ else:
 def blank(width: float, height: float) -> Figure:
     """An empty figure of so many inches.
 
+    >>> from cofed._util.figure_types import blank
     >>> blank(7.2, 4.6).get_size_inches().tolist()
     [7.2, 4.6]
     """

@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -141,23 +141,29 @@ class SliceRun:
             self.rows[name][np.ix_(some, due)] = found
 
 
+class Watch(NamedTuple):
+    """Who watches a slice: an event that ends it, and what is called with the curves so far."""
+
+    stop: threading.Event
+    tell: Callable[[Curves], None]
+
+
 def run_slice(
     job: Job,
     members: list[list[AbstractAlgorithm]],
     start: PyTree,
-    stop: threading.Event,
+    watch: Watch,
     file: PartFile | None = None,
     mesh: Mesh | None = None,
-    tell: Callable[[Curves], None] = lambda curves: None,
 ) -> Curves:
-    """Run the configurations of a slice to the end, or until `stop` is set; from where they are saved in a file.
+    """Run the configurations of a slice to the end, or until `watch.stop` is set; from where they are saved in a file.
 
-    `tell` is called with the curves so far, after each chunk of rounds in which models were evaluated. They are spread
-    over the devices of the mesh, where there is one.
+    `watch.tell` is called with the curves so far, after each chunk of rounds in which models were evaluated. The
+    configurations are spread over the devices of the mesh, where there is one.
     """
     saved = None if file is None else file.read()
     first, rows = ({}, {}) if saved is None else (saved.first, saved.rows)
-    run = SliceRun(job, members, stop, file, evaluated(job.spec), first, rows, mesh, tell)
+    run = SliceRun(job, members, watch.stop, file, evaluated(job.spec), first, rows, mesh, watch.tell)
     starts = copies(job.stages[0].task.spread_start(start), len(members))
     key, state = jax.random.key(job.spec.seed), None
     for number in range(0 if saved is None else saved.stage, len(job.stages)):

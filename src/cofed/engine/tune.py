@@ -21,7 +21,7 @@ from cofed.batches import AbstractBatches
 from cofed.clocks import Clock
 from cofed.engine import folders
 from cofed.engine.grid import MEMORY, Group, group_by_program, slices, state_shapes
-from cofed.engine.grid_rounds import Curves, evaluated, run_slice, trial
+from cofed.engine.grid_rounds import Curves, Watch, evaluated, run_slice, trial
 from cofed.engine.job import Job, linear_algebra, prepare
 from cofed.engine.progress import Bar, interruptible, wanted
 from cofed.engine.ranking import Criterion, Trial, Tuning, maximised, rank, ranked
@@ -262,7 +262,7 @@ def run_parts(
             audience.tell(before | part.trials(curves))
 
         with linear_algebra(part.job.spec):
-            curves = run_slice(part.job, members, start, stop, file, part.mesh, tell)
+            curves = run_slice(part.job, members, start, Watch(stop, tell), file, part.mesh)
         trials = trials | part.trials(curves)
         ends = [float(one.curve["objective"][-1]) for one in trials.values() if one.curve]
         bar.update(len(trials), min((end for end in ends if not np.isnan(end)), default=np.inf))

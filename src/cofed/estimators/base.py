@@ -15,9 +15,9 @@ from cofed.algorithms.base import AbstractServerAlgorithm
 from cofed.estimators import fitted_state
 from cofed.estimators.checks import named_refusals
 from cofed.estimators.feature_options import FeatureOptions
+from cofed.estimators.fitted_path import RegularizationPath
 from cofed.estimators.parameters import check_parameters, refuse_unknown_options
 from cofed.estimators.progress import SETTLED, CertifiedFit, Solve, Solved
-from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.site_effects import intercepts_of_rows, site_effects
 from cofed.estimators.solver import solve
 from cofed.estimators.sparse_taker import SparseTaker

@@ -27,9 +27,9 @@ from sklearn.exceptions import ConvergenceWarning
 from cofed._util.rounding import EPS
 from cofed._util.types import Given
 from cofed.estimators.base import FederatedLinearModel
+from cofed.estimators.fitted_path import RegularizationPath
 from cofed.estimators.path import PathRequest, SolvedPath, shown_models, solved_path
 from cofed.estimators.penalty import LARGEST
-from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.second_orders import SecondOrder, check_size, second_orders
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.estimators.training_set import flat, weights

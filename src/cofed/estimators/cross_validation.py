@@ -12,6 +12,7 @@ from cofed._util.figure_types import Figure
 from cofed._util.types import Given
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import check_choice, check_count, check_number
+from cofed.estimators.fitted_path import RegularizationPath
 from cofed.estimators.fitted_state import forget_inference, refuse_privacy
 from cofed.estimators.fold_choice import (
     BY_SITE,
@@ -29,7 +30,6 @@ from cofed.estimators.parameters import several
 from cofed.estimators.path import MOST, NEAR, collect, ordered, solve_grids, strengths, warn
 from cofed.estimators.plots import CrossValidation, plot_cv
 from cofed.estimators.progress import CertifiedFit, FitProgress
-from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.solver import solve
 from cofed.estimators.standardized_problem import StandardizedProblem
 from cofed.sites import AbstractSites, Folds

@@ -22,6 +22,8 @@ Coefficients = Float[Array, "p ..."]
 class WeightedGroups(AbstractRegularizer):
     """psi(w) = sum_g l1_g ||w_g||, groups of the rows of w. It is no norm where a weight is 0, as GroupL1 is one.
 
+    >>> import jax.numpy as jnp
+    >>> from cofed.estimators.group_penalty import WeightedGroups
     >>> groups = WeightedGroups(jnp.array([2.5, 0.0]), (0, 0, 1))
     >>> groups.prox(jnp.array([3.0, 4.0, 0.5]), 1.0).tolist()
     [1.5, 2.0, 0.5]

@@ -21,11 +21,11 @@ from cofed._util.types import Given
 from cofed.estimators import lock_step
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.checks import check_count, check_number
+from cofed.estimators.fitted_path import RegularizationPath
 from cofed.estimators.fitted_state import refuse_privacy
 from cofed.estimators.lock_step import PathsAnswer
 from cofed.estimators.penalty import elastic_net
 from cofed.estimators.progress import CertifiedFit
-from cofed.estimators.regularization_path import RegularizationPath
 from cofed.estimators.site_effects import mean_intercepts
 from cofed.estimators.solver import choose, solve
 from cofed.estimators.standardized_problem import StandardizedProblem

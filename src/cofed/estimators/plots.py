@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from cofed._util.figure_types import Axes, Figure, blank
-from cofed.estimators.regularization_path import RegularizationPath
+from cofed.estimators.fitted_path import RegularizationPath
 from cofed.plotting import save
 from cofed.plotting.styles import LARGE, SMALL
 

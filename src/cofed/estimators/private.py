@@ -16,6 +16,7 @@ from scipy.special import expit
 
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.cross_validation import CrossValidated
+from cofed.estimators.fitted_path import RegularizationPath
 from cofed.estimators.fitted_state import forget_inference
 from cofed.estimators.guesses import assumed, doubts
 from cofed.estimators.noised import (
@@ -28,7 +29,6 @@ from cofed.estimators.noised import (
     squared_loss,
 )
 from cofed.estimators.path import ordered
-from cofed.estimators.regularization_path import RegularizationPath
 from cofed.privacy import Privacy, PrivacyReport, epsilon_of
 from cofed.sites import AbstractSites, Folds, spent, totals
 from cofed.sites.intake import feature_names

@@ -17,8 +17,8 @@ from cofed._util.types import Given
 from cofed.engine.serialization import decode, encode
 from cofed.estimators.base import FederatedLinearModel
 from cofed.estimators.certificate import Certificate
+from cofed.estimators.fitted_path import RegularizationPath
 from cofed.estimators.held_out_curves import HeldOutCurves
-from cofed.estimators.regularization_path import RegularizationPath
 from cofed.privacy import Privacy, PrivacyReport
 from cofed.sites import Design, ExchangeTotal
 

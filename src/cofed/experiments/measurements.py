@@ -1,13 +1,23 @@
 """The measured numbers of an experiment, with the questions that its claims ask of them."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from cofed._util.pandas_types import Frame, Series
 
 References: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]  # by panel, baseline and column
+
+
+class Lost(NamedTuple):
+    """Runs that diverged."""
+
+    words: str
+    seeds: Mapping[tuple[str, str], Sequence[int]]  # by label and panel
+
+
+NOBODY = Lost("", {})
 
 
 class Measurements:
@@ -25,10 +35,9 @@ class Measurements:
         The references of each seed's own data, by seed.
     beside
         The labels of further configurations, each with that of its method; `labels` leaves them out.
-    diverged
-        Which runs diverged, in words. Where a run stopped early, means go on with the other seeds.
     lost
-        The seeds that diverged, by label and panel.
+        Which runs diverged, in words, and the seeds by label and panel. Where a run stopped early, means go on with the
+        other seeds.
 
     Examples
     --------
@@ -46,16 +55,14 @@ class Measurements:
         source: str = "",
         by_seed: Mapping[int, References] | None = None,
         beside: Mapping[str, str] | None = None,
-        diverged: str = "",
-        lost: Mapping[tuple[str, str], Sequence[int]] | None = None,
+        lost: Lost = NOBODY,
     ):
         self.table = table
         self.source = source
         self.references = references
         self.by_seed = by_seed or {}
         self.beside = beside or {}
-        self.diverged = diverged
-        self.lost = lost or {}
+        self.diverged, self.lost = lost
         self.axis = "x" if "x" in table else "round"
 
     @property

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from cofed.estimators.certificate import Certificate
+from cofed.estimators.fitted_path import RegularizationPath
 from cofed.estimators.held_out_curves import HeldOutCurves
 from cofed.estimators.measures import MEASURES
 from cofed.estimators.plots import COLOURS
-from cofed.estimators.regularization_path import RegularizationPath
 from cofed.fitting.finished import INTERCEPT, FinishedFit, exchange_table
 from cofed.fitting.plan import FitPlan
 from cofed.privacy import PrivacyReport

@@ -37,6 +37,8 @@ def transformer_of(
 ):
     """The transformer of a step.
 
+    >>> from cofed.fitting.transformed_sites import transformer_of
+    >>> from cofed.studies import PlannedStep
     >>> transformer_of(PlannedStep(kind="splines", knots=4))
     FederatedSplineTransformer(include_bias=False, n_knots=4)
     """

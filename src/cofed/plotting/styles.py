@@ -131,6 +131,7 @@ def style(label: Given[str]) -> str:
 def known(label: str) -> str | None:
     """The known algorithm that a label begins with, or that it names with hyphens, or None.
 
+    >>> from cofed.plotting.styles import known
     >>> known("FedMiD-OSP"), known("MReFedDA-GT"), known("DReFedDA-GT"), known("mine")
     ('FedMiD', 'MReFedDAGT', 'ReFedDAGT', None)
     """

@@ -154,6 +154,7 @@ def row(cells: Sequence[str]) -> str:
 def power(gap: float) -> str:
     """A gap as it is written.
 
+    >>> from cofed.race.table import power
     >>> power(1e-8)
     '1e-8'
     """

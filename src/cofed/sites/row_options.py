@@ -59,7 +59,7 @@ def numbers_of(owner: str, what: str, X: Features, given: RowNumbers) -> np.ndar
         found = np.asarray(given, np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{owner}: {what} must be one number per row, got {kind(given)}") from None
-    if what == "offset" and found.ndim == 2:  # of several responses a number for each
+    if what == "offset" and found.ndim == 2 and found.shape[1]:  # of several responses a number for each
         found = found[:, 0] if found.shape[1] == 1 else found
     elif found.ndim != 1:
         raise ValueError(f"{owner}: {what} must be one number per row, got the shape {found.shape}")

@@ -60,6 +60,8 @@ class PlannedStep(StudyPart):
 
     Examples
     --------
+    >>> from cofed.sites import steps
+    >>> from cofed.studies import PlannedStep
     >>> one = PlannedStep(kind="splines", knots=4)
     >>> step = steps.Splines(outputs=("a", "b", "c", "d", "e"), knots=((0, 1, 2.5, 3),), degree=3,
     ...     extrapolation="constant", include_bias=False)

@@ -15,7 +15,7 @@ import cofed
 from cofed import experiments
 from cofed.cli.__main__ import app
 from cofed.experiments import expected, figure, gather, page, reproduce, results, verdicts, wording
-from cofed.experiments.measurements import Lost, Measurements
+from cofed.experiments.measurements import DivergedRuns, Measurements
 from cofed.experiments.specification import Claim, Experiment, Method, Numbers, Sweep, Verdict, View
 
 QUIET = Console(quiet=True)
@@ -258,7 +258,7 @@ def drawn(table, view, **about):
 
 def test_a_line_ends_in_a_cross_where_a_run_diverges_and_the_axis_shows_the_others():
     table = errors((1.0, 2.0, 3.0, 9.0, 9.0), lost=(3, 4))
-    axes = drawn(table, View("error"), lost=Lost("", {("FedMiD", ""): [3, 4]}))
+    axes = drawn(table, View("error"), lost=DivergedRuns("", {("FedMiD", ""): [3, 4]}))
     every, left, cross = axes.lines
     np.testing.assert_array_equal(every.get_xdata(), [0, 5])  # of all runs, until the first has gone
     np.testing.assert_allclose(left.get_ydata(), [5.5, 2.0])  # of those that did not
@@ -266,7 +266,7 @@ def test_a_line_ends_in_a_cross_where_a_run_diverges_and_the_axis_shows_the_othe
     assert (cross.get_marker(), cross.get_xdata()[0], cross.get_ydata()[0]) == ("x", 5, axes.get_ylim()[1])
     whole = drawn(table[table["seed"] < 3], View("error"))
     assert len(whole.lines) == 1
-    gone = drawn(errors((1.0,), lost=(0,)), View("error"), lost=Lost("", {("FedMiD", ""): [0]}))
+    gone = drawn(errors((1.0,), lost=(0,)), View("error"), lost=DivergedRuns("", {("FedMiD", ""): [0]}))
     assert [line.get_marker() for line in gone.lines].count("x") == 1
 
 

@@ -10,14 +10,14 @@ from cofed._util.pandas_types import Frame, Series
 References: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]  # by panel, baseline and column
 
 
-class Lost(NamedTuple):
+class DivergedRuns(NamedTuple):
     """Runs that diverged."""
 
     words: str
     seeds: Mapping[tuple[str, str], Sequence[int]]  # by label and panel
 
 
-NOBODY = Lost("", {})
+NOBODY = DivergedRuns("", {})
 
 
 class Measurements:
@@ -55,7 +55,7 @@ class Measurements:
         source: str = "",
         by_seed: Mapping[int, References] | None = None,
         beside: Mapping[str, str] | None = None,
-        lost: Lost = NOBODY,
+        lost: DivergedRuns = NOBODY,
     ):
         self.table = table
         self.source = source

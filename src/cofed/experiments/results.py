@@ -27,7 +27,7 @@ from cofed.experiments.data_files import data_files
 from cofed.experiments.gather import Measured, method_record, with_ends
 from cofed.experiments.json_values import described, finite
 from cofed.experiments.measure import Tick, measure
-from cofed.experiments.measurements import Lost, Measurements
+from cofed.experiments.measurements import DivergedRuns, Measurements
 from cofed.experiments.parts import Parts
 from cofed.experiments.specification import Comparison, Experiment
 from cofed.experiments.verdicts import judged, one_line
@@ -257,7 +257,7 @@ def measurements(table: pd.DataFrame, config: dict[str, Any]) -> Measurements:
     """The numbers with what config.json says about them; older ones have the references of the first seed alone."""
     by_seed = {int(seed): references for seed, references in config.get("references_by_seed", {}).items()}
     beside = {entry["label"]: entry["beside"] for entry in config["algorithms"] if entry.get("beside")}
-    lost = Lost(divergence.in_words(config), divergence.lost(config))
+    lost = DivergedRuns(divergence.in_words(config), divergence.lost(config))
     return Measurements(table, config["references"], source(config), by_seed, beside, lost)
 
 

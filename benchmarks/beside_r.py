@@ -350,8 +350,8 @@ def install() -> None:
     root = [] if os.getuid() == 0 else ["sudo"]
     if shutil.which("apt-get") is None or (root and shutil.which("sudo") is None):
         sys.exit(
-            f"beside_r: there is no {', '.join(packages)} here, and only root can install them: `apt-get install "
-            f"{' '.join(packages)}` on Debian and Ubuntu, `install.packages` within R elsewhere"
+            f"beside_r: these are not here, and there is no apt-get or no root to install them: {' '.join(packages)}. "
+            f"On Debian and Ubuntu `apt-get install {' '.join(packages)}` does it, elsewhere R's `install.packages`"
         )
     print(f"installing {' '.join(packages)}", file=sys.stderr)
     subprocess.run([*root, "apt-get", "update"], check=True, stdout=subprocess.DEVNULL, timeout=300)

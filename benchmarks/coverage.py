@@ -13,31 +13,43 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 
 import cofed
+from benchmarks.simulated import (
+    Draw,
+    around_sites,
+    classes,
+    clustered,
+    counted_times,
+    days,
+    different_sites,
+    exposed,
+    factors,
+    generalised,
+    labels_around_sites,
+    precisely_around_sites,
+    related_counts,
+    related_sites,
+    related_times,
+    unequal_sites,
+    weighted,
+)
 from cofed import Gamma, Huber, NegativeBinomial, SmoothQuantile, Tweedie
 from cofed.estimators import (
     FederatedCox,
     FederatedGLM,
+    FederatedGroupLasso,
     FederatedLasso,
     FederatedLogisticRegression,
+    FederatedMixedGLM,
     FederatedMixedModel,
     FederatedMultiTaskLasso,
     FederatedPoisson,
 )
 from cofed.estimators.base import FederatedLinearModel
 
-
-@dataclasses.dataclass(frozen=True)
-class Draw:
-    """One simulated study."""
-
-    X: np.ndarray
-    y: np.ndarray
-    clusters: np.ndarray | None = None
-    weight: np.ndarray | None = None
-    offset: np.ndarray | None = None
-    sites: np.ndarray | None = None
+NORMAL = 1.959963984540054  # of the normal distribution, what 2.5 % are above
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,131 +80,44 @@ class SiteStudy(Study):
     """A study of effects of sites: a mixed model, and the sites' own estimates combined."""
 
     model: FederatedMixedModel
-    errors: tuple[str, ...] = ("mixed model", "meta-analysis, random effects")
+    errors: tuple[str, ...] = ("mixed model", "meta-analysis, random effects", "meta-analysis, fixed effect")
 
     def limits(self, one: Draw, sites: np.ndarray, asked: list[int]) -> dict[str, np.ndarray]:
-        mixed = self.model.fit(one.X, one.y, clients=sites).fixed_effects_.iloc[1:]
-        tables = (mixed, cofed.meta_analysis("gaussian", one.X, one.y, clients=sites).table)
-        found = [table[["low", "high"]].to_numpy()[asked].T[..., None] for table in tables]
-        return dict(zip(self.errors, found, strict=True))
+        rows = {"clients": sites, "sample_weight": one.weight}
+        mixed = self.model.fit(one.X, one.y, **rows).fixed_effects_.iloc[1:]
+        table = cofed.meta_analysis("gaussian", one.X, one.y, **rows).table
+        fixed = table.fixed.to_numpy() + np.outer([-NORMAL, NORMAL], table.fixed_se)
+        found = [mixed[["low", "high"]].to_numpy().T, table[["low", "high"]].to_numpy().T, fixed]
+        return {name: limits[:, asked, None] for name, limits in zip(self.errors, found, strict=True)}
 
 
-def correlated(rng, n, p, rho=0.5):
-    """Rows whose features have the correlation rho^|i - j|."""
-    X = rng.normal(size=(n, p))
-    for j in range(1, p):
-        X[:, j] = rho * X[:, j - 1] + np.sqrt(1 - rho**2) * X[:, j]
-    return X
+@dataclasses.dataclass(frozen=True)
+class MixedStudy(Study):
+    """A study of a mixed model of classes or counts."""
+
+    model: FederatedMixedGLM
+
+    def limits(self, one: Draw, sites: np.ndarray, asked: list[int]) -> dict[str, np.ndarray]:
+        found = self.model.fit(one.X, one.y, clients=sites).fixed_effects_.iloc[1:]
+        return {"model": found[["low", "high"]].to_numpy()[asked].T[..., None]}
 
 
-def followed(z, rng):
-    """Times to an event, of which about 40 % are not seen."""
-    event, end = rng.exponential(np.exp(-z)), rng.exponential(1.5, len(z))
-    return np.column_stack([np.minimum(event, end), event <= end])
+@dataclasses.dataclass(frozen=True)
+class CurveStudy(Study):
+    """A study of Kaplan and Meier's curve: the survival of days, and their median at the last place."""
 
+    model: None
+    days: tuple[int, ...] = ()
 
-OTHERS = {
-    "responses": lambda z, rng: np.outer(z, [1.0, -2.0]) + rng.normal(size=(len(z), 2)) * [1.0, 3.0],
-    "of sites": lambda z, rng: z + 3.0 * unequal_sites(len(z)) + rng.normal(size=len(z)),
-    "times": followed,
-    "amounts": lambda z, rng: rng.gamma(2.0, np.exp(z) / 2),
-    "sums": lambda z, rng: tweedie(z, rng),
-    "heavy": lambda z, rng: z + rng.standard_t(3, size=len(z)),
-}
-
-
-def generalised(n, p, truth, family, extra=0.0):
-    """Labels whose mean depends on some features; `extra` is the variance of counts beyond Poisson's."""
-    w = np.zeros(p)
-    for at, value in truth.items():
-        w[at] = value
-
-    def draw(rng):
-        X = correlated(rng, n, p)
-        z = X @ w
-        if family == "linear":
-            return Draw(X, z + rng.normal(size=n))
-        if family in OTHERS:
-            return Draw(X, OTHERS[family](z, rng))
-        if family == "logistic":
-            return Draw(X, (rng.uniform(size=n) < 1 / (1 + np.exp(-z))).astype(int))
-        more = rng.gamma(1 / extra, extra, n) if extra else 1.0
-        return Draw(X, rng.poisson(np.exp(0.5 + z) * more).astype(float))
-
-    return draw
-
-
-def weighted(n, p, truth):
-    """Numbers whose weights are their precisions."""
-
-    def draw(rng):
-        drawn, weight = generalised(n, p, truth, "linear")(rng), rng.uniform(0.2, 5.0, n)
-        z = drawn.X @ [truth.get(at, 0.0) for at in range(p)]
-        return dataclasses.replace(drawn, y=z + rng.normal(size=n) / np.sqrt(weight), weight=weight)
-
-    return draw
-
-
-def exposed(n, p, truth):
-    """Counts of unequal times."""
-
-    def draw(rng):
-        X, offset = correlated(rng, n, p), np.log(rng.uniform(0.2, 5.0, n))
-        z = X @ [truth.get(at, 0.0) for at in range(p)]
-        return Draw(X, rng.poisson(np.exp(z + offset)).astype(float), offset=offset)
-
-    return draw
-
-
-def tweedie(z, rng):
-    """Sums of a few amounts, of which there may be none: Tweedie's power 1.5 and dispersion 1."""
-    mean = np.exp(0.5 + z)
-    count = rng.poisson(2 * np.sqrt(mean))  # mean^(2 - power) / (2 - power)
-    return np.where(count > 0, rng.gamma(np.maximum(count, 1), np.sqrt(mean) / 2), 0.0)
-
-
-def around_sites(count, size, varies):
-    """Sites with intercepts of their own, and with slopes of the first feature that vary so much."""
-
-    def draw(rng):
-        sites = np.repeat(np.arange(count), size)
-        X = rng.normal(size=(len(sites), 3))
-        own, slope = rng.normal(size=count), 1 + varies * rng.normal(size=count)
-        return Draw(X, own[sites] + slope[sites] * X[:, 0] - 0.5 * X[:, 1] + rng.normal(size=len(sites)), sites=sites)
-
-    return draw
-
-
-def unequal_sites(n):
-    """The site of each row."""
-    return np.repeat(range(4), [n // 2, n // 4, n // 8, n - n // 2 - n // 4 - n // 8])
-
-
-def classes(n, p, truth):
-    """Three classes; the truth is of the log odds of the second and the third against the first."""
-    w = np.zeros((p, 3))
-    for at, value in truth.items():
-        w[at // 2, 1 + at % 2] = value
-
-    def draw(rng):
-        X = correlated(rng, n, p)
-        return Draw(X, (X @ w + rng.gumbel(size=(n, 3))).argmax(axis=1))
-
-    return draw
-
-
-def clustered(n_clusters, size):
-    """A feature that clusters share, one whose size makes the errors larger, and two more; errors of clusters."""
-
-    def draw(rng):
-        whose = np.repeat(np.arange(n_clusters), size)
-        n = len(whose)
-        X = rng.normal(size=(n, 4))
-        X[:, 0] = rng.normal(size=n_clusters)[whose]
-        noise = rng.normal(size=n) * np.sqrt(0.3 + X[:, 1] ** 2)
-        return Draw(X, X[:, 0] - X[:, 1] + rng.normal(size=n_clusters)[whose] * 0.5 + noise, whose)
-
-    return draw
+    def limits(self, one: Draw, sites: np.ndarray, asked: list[int]) -> dict[str, np.ndarray]:
+        frame = pd.DataFrame({"days": one.y[:, 0], "dead": one.y[:, 1], "site": sites})
+        found = cofed.survival_curves(frame, "days", "dead", client="site")
+        assert found.resolution == 0
+        curve, median = found.curves["all"], found.medians.iloc[0]
+        at = np.searchsorted(curve.time, self.days, side="right") - 1
+        unreached = np.nan_to_num(median.high, nan=np.inf)  # a limit that is not reached is above all
+        limits = np.array([[*curve.low[at], median.low], [*curve.high[at], unreached]])
+        return {"model": limits[:, asked, None]}
 
 
 def studies():
@@ -340,6 +265,67 @@ def studies_of_families(few, null, split):
         split(null),
         ("hc1", "hc3"),
     )
+    yield from studies_of_options(few, null, split)
+
+
+def studies_of_options(few, null, split):
+    """Those of options: intercepts of sites, clusters, weights, groups; and of survival."""
+    small = {"beta = 0.4": {0: 0.4}, "-0.2": {3: -0.2}, "0": null}
+    weak = {0: 0.4, 3: -0.2}
+    fixed = (
+        ("logistic", "logistic", few, FederatedLogisticRegression(0.02, site_effects="fixed"), split(null), 600),
+        ("Poisson", "counts", weak, FederatedPoisson(0.05, site_effects="fixed"), small, 400),
+        ("Gamma", "amounts", weak, FederatedGLM(Gamma(), alpha=0.05, site_effects="fixed"), small, 400),
+    )
+    for name, family, truth, model, groups, n in fixed:
+        draw = different_sites(n, 10, truth, family)
+        yield Study(f"{name} with an intercept for each site, n = {n}, p = 10", draw, model, groups)
+    shared = {"x of the site": {0: 1.0}, "x with unequal errors": {1: -1.0}, "0": {2: 0.0, 3: 0.0}}
+    for count, size in ((40, 10), (10, 40)):
+        name = f"linear, {count} sites of {size} related rows"
+        yield Study(name, related_sites(count, size), FederatedLasso(0.1), shared, ("model", "site"))
+    yield Study(
+        "Poisson, 40 clusters of 10 rows",
+        related_counts(40, 10),
+        FederatedPoisson(0.05),
+        {"x of the cluster": {0: 0.4}, "another": {1: -0.2}, "0": {2: 0.0, 3: 0.0}},
+        ("model", "hc1", "clusters"),
+    )
+    of_times = {"x of the cluster": {0: 1.0}, "another": {1: -0.5}, "0": {2: 0.0, 3: 0.0}}
+    for count in (60, 160):
+        yield Study(
+            f"Cox, {count} clusters of 5 rows",
+            related_times(count, 5),
+            FederatedCox(0.02),
+            of_times,
+            ("model", "hc1", "clusters"),
+        )
+    yield Study(
+        "Cox with weights that say nothing, n = 300, p = 10",
+        counted_times(300, 10, few),
+        FederatedCox(0.02),
+        split(null),
+        ("model", "hc1"),
+    )
+    yield Study(
+        "group lasso, two factors of four levels and two numbers, n = 200",
+        factors(200, {0: 1.0, 1: -0.5, 6: 0.5}),
+        FederatedGroupLasso(0.05, groups=[0, 0, 0, 1, 1, 1, 2, 3]),
+        {"of the factor in use": {0: 1.0, 1: -0.5, 2: 0.0}, "of the other": {3: 0.0, 4: 0.0}, "number": {6: 0.5}},
+        ("model", "hc3"),
+    )
+    both = {"beta = 1": {0: 1.0}, "-0.5": {1: -0.5}, "0": {2: 0.0}}
+    mixed = FederatedMixedModel()
+    yield SiteStudy("intercepts that vary, weights, 20 sites of 20 rows", precisely_around_sites(20, 20), mixed, both)
+    yield SiteStudy("intercepts that vary, 10 sites of 100 rows", around_sites(10, 100, 0.0), mixed, both)
+    halves = {"beta = 0.5": {0: 0.5}, "-0.25": {1: -0.25}, "0": {2: 0.0}}
+    for kind, family, truth in (("logistic", "binomial", both), ("Poisson", "poisson", halves)):
+        name = f"mixed {kind}, intercepts that vary, 20 sites of 50 rows"
+        yield MixedStudy(name, labels_around_sites(20, 50, kind), FederatedMixedGLM(family), truth)
+    at = (10, 70, 200)
+    survives = {f"{day} days": {i: float(np.exp(-day / 100))} for i, day in enumerate(at)}
+    for n in (100, 400):
+        yield CurveStudy(f"survival, n = {n}", days(n), None, survives | {"median": {3: 70.0}}, days=at)
 
 
 def coverage(study, reps):

@@ -6,6 +6,8 @@
 In this process. Certified: how many of the 100 models of the path have a gap of at most 1e-12 of the null model's loss;
 the others are limited by rounding. Largest: the largest gap of the path beside that loss. Seconds are of this process,
 with compilation. The last columns are of one fit, at a hundredth of the largest strength.
+A second table has analyses that are no paths: mixed models, meta-analyses, curves of survival. Where each site is
+asked by itself, an exchange is one question to one site.
 
 Over processes. Megabytes are those of all sites as they are sent, masked. Difference: the largest one between the
 coefficients of the path there and in this process, beside the largest coefficient. CPU: of all processes together.
@@ -16,25 +18,51 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
+import cofed
+from cofed import Gamma, Huber, NegativeBinomial, SmoothQuantile, Tweedie
 from cofed.estimators import (
+    FederatedCox,
+    FederatedCoxCV,
+    FederatedGLM,
+    FederatedGLMCV,
     FederatedLasso,
     FederatedLassoCV,
     FederatedLogisticRegression,
     FederatedLogisticRegressionCV,
+    FederatedMixedGLM,
+    FederatedMixedModel,
+    FederatedMultiTaskLasso,
+    FederatedMultiTaskLassoCV,
     FederatedPoisson,
     FederatedPoissonCV,
 )
+from cofed.losses import AbstractLoss
+from cofed.sites import ExchangeTotal, totals
 
 SITES = 4
+Kinds = tuple[Callable[..., BaseEstimator], Callable[..., BaseEstimator]]  # of a path, and of one fit
 LOGISTIC = (FederatedLogisticRegressionCV, FederatedLogisticRegression)
 POISSON = (FederatedPoissonCV, FederatedPoisson)
 LINEAR = (FederatedLassoCV, FederatedLasso)
+BY_SITE = (
+    partial(FederatedLogisticRegressionCV, site_effects="fixed"),
+    partial(FederatedLogisticRegression, site_effects="fixed"),
+)
+COX = (FederatedCoxCV, FederatedCox)
+RESPONSES = (FederatedMultiTaskLassoCV, FederatedMultiTaskLasso)
+
+
+def of_family(loss: AbstractLoss) -> Kinds:
+    """The estimators of a family."""
+    return partial(FederatedGLMCV, loss), partial(FederatedGLM, loss)
 
 
 def correlated(rng, n, p, rho):
@@ -83,9 +111,91 @@ def problems(seed=0):
         yield f"linear {n} x {p}", LINEAR, X, X @ some(rng, p, 10) + 3 * rng.normal(size=n)
     X = correlated(rng, 4000, 600, 0.5)
     yield "logistic 4000 x 600", LOGISTIC, X, classes(rng, X @ some(rng, 600, 10))
+    yield from problems_of_families()
 
 
-def measured(name: str, kinds: tuple[type[BaseEstimator], ...], X: np.ndarray, y: np.ndarray) -> dict[str, object]:
+def problems_of_families(seed=1):
+    """Those of other families, all of 1000 x 50 with ten features that matter."""
+    rng = np.random.default_rng(seed)
+    X = correlated(rng, 1000, 50, 0.3)
+    z, site = X @ some(rng, 50, 10, 0.3), np.arange(1000) % SITES
+    event, end = rng.exponential(np.exp(-z)), rng.exponential(1.5, 1000)
+    yield "Cox 1000 x 50", COX, X, np.column_stack([np.minimum(event, end), event <= end])
+    yield "Gamma 1000 x 50", of_family(Gamma()), X, rng.gamma(2.0, np.exp(z) / 2)
+    many = rng.poisson(2 * np.exp(z / 2))  # amounts of 2 exp(z / 2): power 1.5
+    sums = np.where(many > 0, rng.gamma(np.maximum(many, 1), np.exp(z / 2) / 2), 0.0)
+    yield "Tweedie 1000 x 50", of_family(Tweedie(1.5)), X, sums
+    counts = rng.poisson(np.exp(0.5 + z) * rng.gamma(2.0, 0.5, 1000)).astype(float)
+    yield "negative binomial 1000 x 50, theta estimated", of_family(NegativeBinomial()), X, counts
+    heavy = z + rng.standard_t(3, size=1000)
+    yield "Huber 1000 x 50", of_family(Huber(1.35)), X, heavy
+    yield "smooth quantile 1000 x 50, the median, width 0.3", of_family(SmoothQuantile(0.5, 0.3)), X, heavy
+    responses = np.outer(z, [1.0, -2.0, 0.5]) + rng.normal(size=(1000, 3))
+    yield "three responses 1000 x 50", RESPONSES, X, responses
+    yield "logistic 1000 x 50, an intercept for each site", BY_SITE, X, classes(rng, z + 0.5 * site)
+
+
+def analyses(seed=2):
+    """(name, what does it, and tells its exchanges and what came out) of every analysis that is no path."""
+    rng = np.random.default_rng(seed)
+    site, X = np.arange(2000) % 20, rng.normal(size=(2000, 10))
+    z = 0.3 * X[:, :4].sum(axis=1) + rng.normal(size=20)[site] * 0.5 + 0.3 * rng.normal(size=20)[site] * X[:, 0]
+    end = rng.exponential(1.5, 2000)
+    event = rng.exponential(np.exp(-z))
+    days = pd.DataFrame({"days": np.ceil(50 * np.minimum(event, end)), "dead": (event <= end) * 1})
+    labels = {
+        "gaussian": z + rng.normal(size=2000),
+        "binomial": classes(rng, z),
+        "poisson": rng.poisson(np.exp(z)).astype(float),
+        "cox": np.column_stack([np.minimum(event, end), event <= end]),
+    }
+    mixed = (("mixed model", "gaussian"), ("mixed GLM, binomial", "binomial"), ("mixed GLM, Poisson", "poisson"))
+    for name, family in mixed:
+        for slopes, more in ((None, ""), ([0], ", a slope that varies")):
+            kind = FederatedMixedModel if family == "gaussian" else partial(FederatedMixedGLM, family)
+            yield f"{name}{more}, 20 sites, 2000 x 10", partial(mixed_fit, kind(slopes=slopes), X, labels[family], site)
+    for family, y in labels.items():
+        yield f"meta-analysis, {family}, 20 sites, 2000 x 10", partial(combined, family, X, y, site)
+    frame = days.assign(site=site, arm=np.where(rng.random(2000) < 0.5, "a", "b"))
+    yield "survival curves of two groups with the log-rank tests, 20 sites, 2000 rows", partial(curves, frame)
+
+
+def mixed_fit(model, X, y, site) -> tuple[tuple[ExchangeTotal, ...], int, str]:
+    """Of a mixed model."""
+    model.fit(X, y, clients=site)
+    return model.exchanges_, len(model.clients_), "at the greatest likelihood" if model.is_settled_ else "not settled"
+
+
+def combined(family, X, y, site) -> tuple[tuple[ExchangeTotal, ...], int, str]:
+    """Of a meta-analysis."""
+    found = cofed.meta_analysis(family, X, y, clients=site)
+    return found.exchanges, found.sites.site.nunique(), f"{int(found.table.sites.min())} sites with estimates"
+
+
+def curves(frame) -> tuple[tuple[ExchangeTotal, ...], int, str]:
+    """Of Kaplan and Meier's curves."""
+    found = cofed.survival_curves(frame, "days", "dead", group="arm", client="site")
+    exact = "exact" if found.resolution == 0 else f"rounded by {found.resolution:g}"
+    return totals(found.exchanges), len(found.sites), f"{exact}, {len(found.table)} lines"
+
+
+def analysed(name: str, analysis: Callable[[], tuple[tuple[ExchangeTotal, ...], int, str]]) -> dict[str, object]:
+    """The row of an analysis."""
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        asked, sites, outcome = analysis()
+    return {
+        "analysis": name,
+        "exchanges": sum(one.rounds for one in asked),
+        "what": ", ".join(f"{one.rounds} {one.what}" for one in asked),
+        "MB up, a site": f"{sum(one.up for one in asked) / sites / 1e6:.3f}",
+        "seconds": round(time.perf_counter() - began, 1),
+        "it is": outcome,
+    }
+
+
+def measured(name: str, kinds: Kinds, X: np.ndarray, y: np.ndarray) -> dict[str, object]:
     """The row of a problem."""
     many, single = kinds
     sites = np.arange(len(y)) % SITES
@@ -108,9 +218,7 @@ def measured(name: str, kinds: tuple[type[BaseEstimator], ...], X: np.ndarray, y
     }
 
 
-def over_processes(
-    name: str, kinds: tuple[type[BaseEstimator], ...], X: np.ndarray, y: np.ndarray
-) -> dict[str, object]:
+def over_processes(name: str, kinds: Kinds, X: np.ndarray, y: np.ndarray) -> dict[str, object]:
     """The row of a problem, over sites that are processes of their own."""
     from cofed.flower import ChosenColumns, start_sites
 
@@ -142,19 +250,23 @@ def over_processes(
     }
 
 
-def main() -> None:
-    """Print the table, row by row."""
-    words = [word for word in sys.argv[1:] if word != "--processes"]
-    measure = over_processes if len(words) < len(sys.argv) - 1 else measured
-    heading = True
-    for name, kinds, X, y in problems():
-        if words and not any(word in name for word in words):
-            continue
-        row = measure(name, kinds, X, y)
-        if heading:
+def tabled(rows: Iterator[dict[str, object]]) -> None:
+    """Print a table, row by row."""
+    for place, row in enumerate(rows):
+        if place == 0:
             print("| " + " | ".join(row) + " |\n|" + " --- |" * len(row))
-            heading = False
         print("| " + " | ".join(map(str, row.values())) + " |", flush=True)
+
+
+def main() -> None:
+    """Print the tables."""
+    words = [word for word in sys.argv[1:] if word != "--processes"]
+    is_far = len(words) < len(sys.argv) - 1
+    measure = over_processes if is_far else measured
+    is_asked = lambda name: not words or any(word in name for word in words)  # noqa: E731
+    tabled(measure(*problem) for problem in problems() if is_asked(problem[0]))
+    if not is_far:
+        tabled(analysed(*analysis) for analysis in analyses() if is_asked(analysis[0]))
 
 
 if __name__ == "__main__":

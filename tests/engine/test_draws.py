@@ -145,6 +145,7 @@ def test_draws_do_not_depend_on_how_a_run_is_cut(schedule, tmp_path, monkeypatch
         (cofed.FedAvg(0.3), {"local_steps": 2}),
         (cofed.DFedDA(0.1), {"local_steps": 1, "topology": cofed.topologies.chain(2)}),
     ],
+    ids=["dual averaging", "FedAvg", "gossip"],
 )
 def test_every_engine_draws_the_same(algorithm, schedule):
     pair = worlds.logistic(sizes=(5, 4), d=3)  # without compilation each client takes seconds

@@ -21,7 +21,6 @@ from cofed.algorithms.probe import Probe
 from cofed.federation import AbstractFederation
 from cofed.losses import FunctionLoss
 from cofed.metrics import AbstractDataMetric
-from cofed.models import AbstractModel
 from cofed.problem import Problem
 
 TRIED = 16  # samples on which an own loss is differentiated
@@ -55,8 +54,9 @@ def check_parameters(problem: Problem, federation: AbstractFederation, start: Py
         raise ValueError(f"model: {problem.model.title}.init gives no parameters, so there is nothing to train")
 
 
-def predicted(model: AbstractModel, start: PyTree, x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+def predicted(problem: Problem, start: PyTree, x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     """The shape of a model's prediction, with draws as without; refused where it cannot be computed."""
+    model = problem.model
     try:
         prediction = eqx.filter_eval_shape(lambda model, w, x: model(w, x), model, start, x)
     except Exception as error:
@@ -83,7 +83,7 @@ def predicted(model: AbstractModel, start: PyTree, x: jax.ShapeDtypeStruct) -> j
 def check_prediction(problem: Problem, federation: AbstractFederation, start: PyTree) -> None:
     """The loss of a sample must be one floating number, made of a prediction that fits the label."""
     x, y = (jax.ShapeDtypeStruct(part.shape, part.dtype) for part in federation.example())
-    prediction = predicted(problem.model, start, x)
+    prediction = predicted(problem, start, x)
     try:
         loss = eqx.filter_eval_shape(lambda loss, p, y: jnp.asarray(loss(p, y)), problem.loss, prediction, y)
     except Exception as error:

@@ -235,7 +235,8 @@ def test_a_graph_with_names_is_matched_to_the_clients():
     ("X", "words"),
     [
         (np.ma.masked_array(np.ones((2, 2)), [[True, False]] * 2), "2 masked entries"),
-        (scipy.sparse.csr_array(np.eye(2)), r"sparse matrix of SciPy.*X.toarray\(\)"),
+        (scipy.sparse.csr_array(np.eye(2)), r"sparse matrix of SciPy.*X.toarray\(\) \(estimators take sparse rows"),
+        ({"age": np.ones(2), "dose": np.ones((2, 3))}, r"mapping of 'age', 'dose', expected one array.*concatenate"),
         (np.array([[1, 2**60], [3, 4]]), r"beyond 2\*\*53"),
         (np.array([["2020-01-01"]] * 2, "datetime64[D]"), "expected numbers; convert them"),
     ],

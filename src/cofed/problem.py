@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Num, PyTree, Scalar
+from jaxtyping import Array, Float, Key, Num, PyTree, Scalar
 
 from cofed._util import checks, trees
 from cofed._util.checks import shown
@@ -104,7 +104,9 @@ class Problem(eqx.Module):
                 f"({what})"
             ) from error
 
-    def losses(self, w: PyTree, X: Float[Array, "n ..."], y: Num[Array, "n ..."]) -> Float[Array, " n"]:
+    def losses(
+        self, w: PyTree, X: Float[Array, "n ..."], y: Num[Array, "n ..."], keys: Key[Array, " n"] | None = None
+    ) -> Float[Array, " n"]:
         """The loss of each sample.
 
         Parameters
@@ -115,16 +117,25 @@ class Problem(eqx.Module):
             The samples.
         y : array of shape (n, ...)
             Their labels.
+        keys : array of n PRNG keys, optional
+            For what the model draws in training; without them it does not draw.
 
         Returns
         -------
         array of shape (n,)
             The losses.
         """
-        return jax.vmap(lambda x, label: self.loss(self.model(w, x), label))(X, y)
+        if keys is None:
+            return jax.vmap(lambda x, label: self.loss(self.model(w, x), label))(X, y)
+        return jax.vmap(lambda x, label, key: self.loss(self.model.train(w, x, key), label))(X, y, keys)
 
     def mean_loss(
-        self, w: PyTree, X: Float[Array, "n ..."], y: Num[Array, "n ..."], share: Float[Array, " n"]
+        self,
+        w: PyTree,
+        X: Float[Array, "n ..."],
+        y: Num[Array, "n ..."],
+        share: Float[Array, " n"],
+        keys: Key[Array, " n"] | None = None,
     ) -> Scalar:
         """The sum of the samples' losses, each counted by its share.
 
@@ -138,13 +149,15 @@ class Problem(eqx.Module):
             Their labels.
         share : array of shape (n,)
             Shares of 1/n give the mean; a share of 0 is padding.
+        keys : array of n PRNG keys, optional
+            For what the model draws in training; without them it does not draw.
 
         Returns
         -------
         scalar
             The weighted loss.
         """
-        return self.losses(w, X, y) @ share
+        return self.losses(w, X, y, keys) @ share
 
     def start(self, federation: Given[AbstractFederation], w0: PyTree = None, seed: Given[int] = 0) -> PyTree:
         """The parameters to begin with.

@@ -32,6 +32,22 @@ def draw(key, client, size):
     return X, X.sum(axis=1) * client
 
 
+class Masked(cofed.AbstractModel):
+    """A linear model, half of whose inputs are left out in training."""
+
+    is_random = True
+
+    def init(self, key, x, outputs):
+        return {"coef": 0 * x}
+
+    def __call__(self, w, x):
+        return w["coef"] @ x
+
+    def train(self, w, x, key):
+        return self(w, 2 * x * jax.random.bernoulli(key, 0.5, x.shape))
+
+
+DRAWING = cofed.Problem(Masked())
 PROBLEM = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared(), cofed.L1(0.02))
 SMOOTH = cofed.Problem(cofed.Linear(intercept=False), cofed.Squared())
 START = {"coef": np.linspace(-0.5, 0.5, 6)}
@@ -66,6 +82,7 @@ CASES = {
     ),
     "FedMiD, sampled, full gradients, unequal": (PROBLEM, cofed.FedMiD(0.02, 1.3), {"local_steps": 3} | SAMPLED),
     "FedDualAvg, everybody, epochs, unequal": (PROBLEM, cofed.FedDualAvg(0.02, 1.3), EPOCHS),
+    "a model that draws, sampled, epochs, unequal": (DRAWING, cofed.FedAvg(0.02), EPOCHS | SAMPLED),
     "a stream on a chain": (
         SMOOTH,
         cofed.DASM(0.01),

@@ -62,6 +62,7 @@ class FedFISTA(AbstractServerAlgorithm):
     L: Hyperparameter = eqx.field(converter=rate)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
+    same_loss: ClassVar[bool] = True
     equal_steps: ClassVar[bool] = False
     whole_up: ClassVar[str | None] = "FedFISTA measures the curvature by the difference of two mean gradients"
     paper: ClassVar[str] = "Beck and Teboulle 2009"

@@ -79,6 +79,7 @@ class FedNewton(AbstractServerAlgorithm):
     working_set: int | None = eqx.field(static=True, default=None)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
+    same_loss: ClassVar[bool] = True
     equal_steps: ClassVar[bool] = False
     whole_up: ClassVar[str | None] = (
         "FedNewton solves for its direction with the mean Hessian and accepts it by the mean loss"

@@ -91,6 +91,7 @@ class FedNL(AbstractServerAlgorithm):
     hessian_lr: Hyperparameter = eqx.field(converter=number, default=1.0)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
+    same_loss: ClassVar[bool] = True
     equal_steps: ClassVar[bool] = False
     paper: ClassVar[str] = "Safaryan et al. 2021"
 

@@ -65,6 +65,7 @@ class SDANE(AbstractServerAlgorithm):
     mu: Hyperparameter = eqx.field(converter=rate, default=0.0)
 
     needs: ClassVar[tuple[str, ...]] = ("convex",)
+    same_loss: ClassVar[bool] = True
     equal_steps: ClassVar[bool] = False
     paper: ClassVar[str] = "Jiang et al. 2024"
     turns: ClassVar[int] = 2

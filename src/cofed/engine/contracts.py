@@ -54,16 +54,42 @@ def check_parameters(problem: Problem, federation: AbstractFederation, start: Py
         raise ValueError(f"model: {problem.model.title}.init gives no parameters, so there is nothing to train")
 
 
+def predicted(problem: Problem, start: PyTree, x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    """The shape of a model's prediction, with draws as without; refused where it cannot be computed."""
+    model = problem.model
+    try:
+        prediction = eqx.filter_eval_shape(lambda model, w, x: model(w, x), model, start, x)
+    except Exception as error:
+        hint = "; it is measured without draws, an equinox module with key=None" if model.is_random else ""
+        raise ValueError(
+            model.obstacle
+            or f"the model {model.title} cannot predict from one sample of shape {x.shape} by JAX "
+            f"({in_a_line(error)}){hint}"
+        ) from error
+    if model.is_random:
+        try:
+            drawn = eqx.filter_eval_shape(
+                lambda model, w, x, key: model.train(w, x, key), model, start, x, jax.random.key(0)
+            )
+        except Exception as error:
+            raise ValueError(
+                f"the model {model.title} cannot be trained on one sample of shape {x.shape} and a key by JAX "
+                f"({in_a_line(error)})"
+            ) from error
+        same_shapes(f"the model {model.title} must predict in training", drawn, prediction)
+    return prediction
+
+
 def check_prediction(problem: Problem, federation: AbstractFederation, start: PyTree) -> None:
     """The loss of a sample must be one floating number, made of a prediction that fits the label."""
     x, y = (jax.ShapeDtypeStruct(part.shape, part.dtype) for part in federation.example())
+    prediction = predicted(problem, start, x)
     try:
-        prediction = eqx.filter_eval_shape(lambda model, w, x: model(w, x), problem.model, start, x)
         loss = eqx.filter_eval_shape(lambda loss, p, y: jnp.asarray(loss(p, y)), problem.loss, prediction, y)
     except Exception as error:
         raise ValueError(
-            f"the model and the loss cannot be computed for one sample of shape {x.shape} and label of shape {y.shape} "
-            f"by JAX ({in_a_line(error)}); an own loss is a function of (prediction, y) in jax.numpy"
+            f"the loss cannot be computed for one prediction ({described(prediction)}) and label of shape {y.shape} by "
+            f"JAX ({in_a_line(error)}); an own loss is a function of (prediction, y) in jax.numpy"
         ) from error
     if loss.shape != ():
         raise ValueError(f"the loss of one sample must be one number, got an array of shape {loss.shape}")

@@ -137,4 +137,7 @@ def code_of_problem(problem: Problem, federation: AbstractFederation, start: PyT
     def computed(w, x, y):
         return problem.loss(problem.model(w, x), y), problem.regularizer.prox(w, 1.0)
 
-    return code_of(computed, start, x, y)
+    def trained(w, x, y):
+        return *computed(w, x, y), problem.model.train(w, x, jax.random.key(0))
+
+    return code_of(trained if problem.model.is_random else computed, start, x, y)

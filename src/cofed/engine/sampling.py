@@ -1,6 +1,7 @@
 """Every random draw of a run: which clients take part, which samples form a batch, which links of a graph fail.
 
-The method's own draws, such as those of a random compressor, come from keys made here too.
+The method's own draws, such as those of a random compressor, and a model's, such as by dropout, come from keys made
+here too.
 
 A draw depends on (seed, round, client id, local step) alone. A client's id is the rank of its name, so the draws do not
 depend on the order of the clients, on how rounds are grouped into chunks, or on the engine.
@@ -11,7 +12,7 @@ depend; `width` is an upper bound of n that saves work for small clients and cha
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, Num, PRNGKeyArray
 
 from cofed._util.draws import distinct, shuffled, some_of
 
@@ -44,6 +45,17 @@ def batches_key(client: PRNGKeyArray) -> PRNGKeyArray:
 def step_keys(client: PRNGKeyArray, steps: int) -> Key[Array, " steps"]:
     """The key by which a batch sampler draws for each step of a client's round."""
     return jax.vmap(lambda k: jax.random.fold_in(client, k))(jnp.arange(steps, dtype=jnp.int32))
+
+
+def model_key(client: PRNGKeyArray) -> PRNGKeyArray:
+    """The key for what the model draws in the training of a client in a round."""
+    return jax.random.fold_in(client, 2**32 - 3)
+
+
+def sample_keys(model: PRNGKeyArray, k: Num[Array, ""], samples: int) -> Key[Array, " samples"]:
+    """The key for each sample of the k-th step, by its place: that of the padding behind it changes none."""
+    step = jax.random.fold_in(model, jnp.asarray(k).astype(jnp.int32))
+    return jax.vmap(lambda i: jax.random.fold_in(step, i))(jnp.arange(samples, dtype=jnp.int32))
 
 
 def sampler_key(key: PRNGKeyArray) -> PRNGKeyArray:

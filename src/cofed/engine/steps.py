@@ -60,6 +60,7 @@ class Steps(eqx.Module):
     plan: Plan = eqx.field(static=True)
     stream: Stream | None = None  # where samples come from, if they are drawn afresh at every step
     client: WholeClient | None = None  # all samples, where steps see batches of them
+    draws: PRNGKeyArray | None = None  # of what the model draws in training; None: it draws nothing
 
     def batch(self, k: Float[Array, ""]) -> tuple[Array, Array, Array]:
         """The k-th batch: features, labels, and what each sample counts."""
@@ -70,16 +71,21 @@ class Steps(eqx.Module):
         i = jnp.asarray(k).astype(jnp.int32)
         return self.X[i] if self.rows is None else taken(self.X, self.rows[i]), self.y[i], self.share[i]
 
+    def training(self, k: Float[Array, ""]) -> tuple[Array, ...]:
+        """What the loss of the k-th step is made of: its batch and, where the model draws, a key for each sample"""
+        batch = self.batch(k)
+        return batch if self.draws is None else (*batch, sampling.sample_keys(self.draws, k, len(batch[0])))
+
     def gradient(self, w: PyTree, k: Float[Array, ""]) -> PyTree:
         """G_k(w)"""
-        return jax.grad(self.problem.mean_loss)(w, *self.batch(k))
+        return jax.grad(self.problem.mean_loss)(w, *self.training(k))
 
     def loss_and_gradient(self, w: PyTree, k: Float[Array, ""]) -> tuple[Float[Array, ""], PyTree]:
         """The mean loss at w on the k-th batch, and G_k(w)"""
-        return jax.value_and_grad(self.problem.mean_loss)(w, *self.batch(k))
+        return jax.value_and_grad(self.problem.mean_loss)(w, *self.training(k))
 
     def full_gradient(self, w: PyTree) -> PyTree:
-        """The gradient at w on all samples of the client"""
+        """The gradient at w on all samples of the client, of the model without draws"""
         if self.stream is not None:
             raise ValueError("samples that are drawn afresh at every step have no full gradient")
         samples = self.batch(jnp.zeros_like(self.count)) if self.client is None else self.client.samples()
@@ -87,9 +93,13 @@ class Steps(eqx.Module):
 
     def clipped_sum(self, w: PyTree, k: Float[Array, ""], clip: Float[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:
         """The sum of the gradients at w of the samples of the k-th batch, each cut to a norm; a whole batch's size"""
-        X, y, share = self.batch(k)
+        X, y, share, *keys = self.training(k)
         alone = jnp.ones(1, share.dtype)
-        rows = jax.vmap(lambda x, label: jax.grad(self.problem.mean_loss)(w, x[None], label[None], alone))(X, y)
+
+        def gradient(x, label, *key):
+            return jax.grad(self.problem.mean_loss)(w, x[None], label[None], alone, *(one[None] for one in key))
+
+        rows = jax.vmap(gradient)(X, y, *keys)
         square = sum(jnp.sum(leaf.reshape(len(X), -1) ** 2, axis=1) for leaf in jax.tree.leaves(rows))
         norm = jnp.sqrt(square)
         factor = jnp.where(share > 0, jnp.where(norm > clip, clip / norm, 1), 0)
@@ -97,7 +107,7 @@ class Steps(eqx.Module):
         return total, jnp.sum(self.batch(jnp.zeros_like(k))[2] > 0).astype(share.dtype)
 
     def hessian(self, w: PyTree, k: Float[Array, ""], where: Int[Array, " s"]) -> Float[Array, "s s"]:
-        """The Hessian of that loss at w, on these coordinates"""
+        """The Hessian of that loss at w, on these coordinates, of the model without draws"""
         return mean_hessian(self.problem, w, *self.batch(k), where)
 
     def run(self, step: Callable[[Float[Array, ""], Carry], Carry], carry: Carry) -> Carry:
@@ -161,23 +171,24 @@ def make_steps(problem: Problem, data: Data, plan: Plan, client: ClientView, con
     width = most if client.width is None else client.width
     key = sampling.client_key(context.key, data.ids[position])
     keys, steps = (sampling.own_key(key), sampling.shared_key(context.key)), jnp.asarray(plan.steps, dtype)
+    draws = sampling.model_key(key) if problem.model.is_random else None
     if data.steps is not None:
         steps = data.steps[position].astype(dtype)
     if data.draw is not None:
         assert plan.batch is not None
         share = jnp.full(plan.batch, 1 / plan.batch, dtype)
         stream = Stream(key, data.first() + position, plan.batch, data.draw)
-        return Steps(problem, data.X[0], data.y[0], None, share, round, steps, *keys, plan, stream)
+        return Steps(problem, data.X[0], data.y[0], None, share, round, steps, *keys, plan, stream, draws=draws)
     if plan.batch is None:
         X, y = data.whole(position, width) if client.own is None else client.own
         share = means(jnp.arange(width, dtype=jnp.int32) < n, dtype)
-        return Steps(problem, X, y, None, share, round, steps, *keys, plan)
+        return Steps(problem, X, y, None, share, round, steps, *keys, plan, draws=draws)
     X, y = data.flat()
     whole = WholeClient(data, position, width)
     if context.batches is not None:
         chosen, share = sampled_batches(context.batches, data, plan, client, context)
         rows = data.start(position) + chosen
-        return Steps(problem, X, y[rows], rows, share, round, steps, *keys, plan, client=whole)
+        return Steps(problem, X, y[rows], rows, share, round, steps, *keys, plan, client=whole, draws=draws)
     if plan.epochs is None:
         chosen, real = sampling.random_batches(key, n, most, plan.batch, plan.steps, width)
         count = steps
@@ -191,4 +202,4 @@ def make_steps(problem: Problem, data: Data, plan: Plan, client: ClientView, con
     labels, share = y[rows], means(real, dtype)
     if plan.gathered:
         X, rows = taken(X, rows), None
-    return Steps(problem, X, labels, rows, share, round, count, *keys, plan, client=whole)
+    return Steps(problem, X, labels, rows, share, round, count, *keys, plan, client=whole, draws=draws)

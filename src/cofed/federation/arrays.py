@@ -165,7 +165,14 @@ def array(value: object, name: str, what: str) -> np.ndarray:
         return table(value.to_frame(value.name or what), f"client {name!r}: ")[:, 0]
     if type(value).__module__.startswith("scipy.sparse"):
         raise TypeError(
-            f"client {name!r}: {what} is a sparse matrix of SciPy, expected a dense array; give {what}.toarray()"
+            f"client {name!r}: {what} is a sparse matrix of SciPy, expected a dense array; give {what}.toarray() "
+            "(estimators take sparse rows as they are)"
+        )
+    if isinstance(value, Mapping):
+        parts = ", ".join(map(repr, value))
+        raise TypeError(
+            f"client {name!r}: {what} is a mapping of {parts}, expected one array with a row for each sample"
+            + ("; join its arrays by numpy.concatenate, and let a model of your own take them apart" * (what == "X"))
         )
     if np.ma.is_masked(value):
         raise ValueError(

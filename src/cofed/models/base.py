@@ -12,7 +12,7 @@ class AbstractModel(eqx.Module):
     """How parameters predict from ONE sample.
 
     A model of your own derives from this class and gives `init` and `__call__`, or it is any equinox module with
-    `__call__(x)`.
+    `__call__(x)`. One that draws in training, such as by dropout, sets `is_random = True` and gives `train`, too.
 
     Examples
     --------
@@ -63,6 +63,37 @@ class AbstractModel(eqx.Module):
         array
             A number, or one for each output.
         """
+
+    @property
+    def is_random(self) -> bool:
+        """Whether training draws: gradients are then those of `train`, with another key for each sample and step."""
+        return False
+
+    def train(self, w: PyTree, x: Sample, key: PRNGKeyArray) -> Float[Array, "..."]:
+        """The prediction for one sample in a local step, if the model `is_random`; the prediction unless it says more.
+
+        Histories, metrics and what users get are of the prediction without draws, `__call__`.
+
+        Parameters
+        ----------
+        w : PyTree
+            The parameters.
+        x : array
+            One sample.
+        key : PRNG key
+            For the draws: of the run's seed, the round, the client, the local step and the sample's place in its batch.
+
+        Returns
+        -------
+        array
+            What `__call__` gives, drawn.
+        """
+        return self(w, x)
+
+    @property
+    def obstacle(self) -> str | None:
+        """What may keep the model from being called on a sample alone, as a sentence; None where nothing is known."""
+        return None
 
     @property
     def title(self) -> str:

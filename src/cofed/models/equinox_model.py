@@ -1,5 +1,8 @@
 """A user's own equinox module as a model."""
 
+import inspect
+from collections.abc import Iterator
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,10 +17,46 @@ def trained(leaf: object) -> bool:
     return isinstance(leaf, jax.Array) and eqx.is_inexact_array(leaf)
 
 
+def layers(module: eqx.Module) -> Iterator[eqx.Module]:
+    """A module, and all modules that it is made of."""
+    yield module
+    parts = jax.tree.leaves(module, is_leaf=lambda node: isinstance(node, eqx.Module) and node is not module)
+    for part in parts:
+        if isinstance(part, eqx.Module):
+            yield from layers(part)
+
+
+def argument(module: eqx.Module, name: str) -> inspect.Parameter | None:
+    """What a module's call says of an argument of this name; None where it takes none."""
+    return inspect.signature(type(module).__call__).parameters.get(name)
+
+
+def is_active_dropout(layer: eqx.Module) -> bool:
+    """Whether a layer is a Dropout that draws."""
+    return isinstance(layer, eqx.nn.Dropout) and not layer.inference
+
+
+def draws(module: eqx.Module) -> bool:
+    """Whether a module's training draws: its call takes a key, and something in it uses the key.
+
+    Calls of equinox's own layers all take one, and of these Dropout alone uses it.
+    """
+
+    def own(layer: eqx.Module) -> bool:
+        return not type(layer).__module__.startswith("equinox.") and argument(layer, "key") is not None
+
+    if argument(module, "key") is None:
+        return False
+    return own(module) or any(own(layer) or is_active_dropout(layer) for layer in layers(module))
+
+
 class EquinoxModel(AbstractModel):
     """A user's own equinox module: `module(x)` predicts from one sample, its floating JAX arrays are the parameters.
 
     Everything else (numbers, flags, functions, NumPy arrays, integer arrays) is used as it is, and not trained.
+
+    A module that takes a key, `module(x, key=key)`, gets one for each sample in training. Without draws, as in the
+    history, it is called with `key=None` and in `equinox.nn.inference_mode`; users get it with its flags as they were.
 
     Parameters
     ----------
@@ -56,7 +95,43 @@ class EquinoxModel(AbstractModel):
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, x.dtype), self.start)
 
     def __call__(self, w: PyTree, x: Sample) -> Float[Array, "..."]:
-        return self.ready(w)(x)
+        module = self.ready(w)
+        return eqx.nn.inference_mode(module)(x, key=None) if self.is_random else module(x)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the module's call takes a key, and uses it."""
+        return draws(self.rest)
+
+    def train(self, w: PyTree, x: Sample, key: PRNGKeyArray) -> Float[Array, "..."]:
+        """The module's call with a key, where it takes one."""
+        return self.ready(w)(x, key=key) if self.is_random else self(w, x)
+
+    @property
+    def obstacle(self) -> str | None:
+        """A state, which no module may have here, or a Dropout without a key."""
+        parts = list(layers(self.rest))
+        state = argument(self.rest, "state")
+        stateful = sorted(
+            {
+                type(layer).__name__
+                for layer in parts
+                if any(isinstance(value, eqx.nn.StateIndex) for value in vars(layer).values())
+            }
+        )
+        if stateful or (state is not None and state.default is inspect.Parameter.empty):
+            where = f" (of its {' and '.join(stateful)})" if stateful else ""
+            return (
+                f"model: {self.title} has a state{where}, which changes in training beside the parameters, and "
+                "states are not averaged here. Normalise by eqx.nn.GroupNorm or eqx.nn.LayerNorm, which have none"
+            )
+        if any(is_active_dropout(layer) for layer in parts) and argument(self.rest, "key") is None:
+            return (
+                f"model: {self.title} has a Dropout, which draws in training, but its __call__ takes no key: write "
+                "__call__(self, x, key=None) and hand the key on, as in self.dropout(h, key=key); "
+                "eqx.nn.inference_mode(module) is trained without draws"
+            )
+        return None
 
     @property
     def title(self) -> str:

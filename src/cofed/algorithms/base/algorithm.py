@@ -17,10 +17,11 @@ class AbstractAlgorithm(eqx.Module):
     `needs` names the traits of the regularizer that it relies on (keys of `TRAITS`), `equal_steps` says whether all
     clients must take the same number of local steps, `one_step` whether they take one per round, `paper` where the
     method comes from, `whole_up` why what clients send cannot be compressed (None: it can), `changeable` names the
-    rates that may change from round to round, `counts_rounds` says whether a round's work depends on its number, and
-    `counts_steps` whether what is kept depends on the number of local steps. `missed_round` says what is wrong for the
-    rest of a run with everybody in every round where one update is missing once (None: nothing), and `turns` over how
-    many rounds here the work of one round of the paper is spread.
+    rates that may change from round to round, `counts_rounds` says whether a round's work depends on its number,
+    `counts_steps` whether what is kept depends on the number of local steps, and `same_loss` whether it counts on the
+    loss being the same function in every step, which that of a model that draws in training is not. `missed_round` says
+    what is wrong for the rest of a run with everybody in every round where one update is missing once (None: nothing),
+    and `turns` over how many rounds here the work of one round of the paper is spread.
 
     Examples
     --------
@@ -38,6 +39,7 @@ class AbstractAlgorithm(eqx.Module):
     changeable: ClassVar[tuple[str, ...]] = ()
     counts_rounds: ClassVar[bool] = False
     counts_steps: ClassVar[bool] = False
+    same_loss: ClassVar[bool] = False
     missed_round: ClassVar[str | None] = None
     turns: ClassVar[int] = 1
 

@@ -29,7 +29,11 @@ class LocalSteps(Protocol):
         ...
 
     def gradient(self, w: PyTree, k: Float[Array, ""]) -> PyTree:
-        """G_k(w): the gradient of the client's smooth loss at w on its k-th batch."""
+        """G_k(w): the gradient of the client's smooth loss at w on its k-th batch.
+
+        Of a model that draws in training (by dropout, say) it is the gradient with the draws of the k-th step, the same
+        at every w, and so are the loss, the gradient with it and those of `clipped_sum`.
+        """
         ...
 
     def loss_and_gradient(self, w: PyTree, k: Float[Array, ""]) -> tuple[Float[Array, ""], PyTree]:
@@ -37,7 +41,10 @@ class LocalSteps(Protocol):
         ...
 
     def full_gradient(self, w: PyTree) -> PyTree:
-        """The gradient of the client's smooth loss at w on all of its samples, whatever its batches are."""
+        """The gradient of the client's smooth loss at w on all of its samples, whatever its batches are.
+
+        It is that of the model without draws, like `hessian`.
+        """
         ...
 
     def clipped_sum(self, w: PyTree, k: Float[Array, ""], clip: Float[Array, ""]) -> tuple[PyTree, Float[Array, ""]]:

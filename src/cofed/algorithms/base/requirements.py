@@ -109,6 +109,11 @@ def refusal(algorithm: AbstractAlgorithm, problem: Problem) -> str | None:
     missing = lacks(algorithm, problem, algorithm.needs)
     if missing is None and algorithm.one_step and problem.local_steps not in (None, 1):
         return f"{algorithm.name} takes one step per round, not {problem.local_steps}; give local_steps=1"
+    if missing is None and algorithm.same_loss and problem.model.is_random:
+        return (
+            f"{algorithm.name} counts on a loss that is the same in every step, but the model {problem.model.title} "
+            "draws in training; take FedAvg or FedDualAvg, or a model without draws"
+        )
     return missing or algorithm.refuses(problem)
 
 

@@ -43,7 +43,7 @@ def in_room(room: types.ModuleType, contract: type[T]) -> dict[str, type[T]]:
     """The classes among a room's public names that fulfil a contract.
 
     >>> sorted(in_room(cofed.means, cofed.means.AbstractMean))
-    ['Geometric', 'Median', 'Trimmed']
+    ['Clipped', 'Geometric', 'Median', 'Trimmed']
     """
     named = {name: getattr(room, name) for name in room.__all__ if not name.startswith("Abstract")}
     return {name: kind for name, kind in named.items() if isinstance(kind, type) and issubclass(kind, contract)}

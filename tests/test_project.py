@@ -108,7 +108,7 @@ ARROWS = {
     "advise": {"federation", "losses", "models", "plotting.styles", "problem", "solvers", "statistics"},
     "demo": {"engine", "federation", "plotting", "problem", "cofed"},
     "experiments": {
-        *("algorithms.base", "compressors", "datasets", "engine", "federation", "models", "plotting"),
+        *("algorithms.base", "callbacks", "compressors", "datasets", "engine", "federation", "models", "plotting"),
         *("plotting.styles", "problem", "regularizers", "solvers", "cofed"),
     },
     "race": {

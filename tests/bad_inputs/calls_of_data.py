@@ -238,6 +238,8 @@ enrol("batches.Shuffled", cofed.batches.Shuffled, {"samples": 3}, samples=k.whol
 enrol("batches.Weighted", cofed.batches.Weighted, {"samples": 3}, samples=k.whole(), weight=k.function)
 hours = {"day": k.positive, "awake": lambda v: k.positive(v) and k.real(0, 1)(v), "dropout": k.real(0, 1)}
 enrol("means.Trimmed", cofed.means.Trimmed, {"share": 0.1}, share=k.real(0, 0.499))
+clipping = {"norm": k.real(0, strict=True, infinite=True), "noise": k.nonnegative}
+enrol("means.Clipped", cofed.means.Clipped, {"norm": 1.0}, **clipping)
 enrol("means.Geometric", cofed.means.Geometric, {}, iterations=k.whole(), smoothing=k.positive)
 enrol("samplers.Availability", cofed.samplers.Availability, {"clients": 3}, clients=k.whole(), **hours)
 enrol(

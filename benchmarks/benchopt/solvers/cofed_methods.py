@@ -13,7 +13,16 @@ METHODS = {
     "ProxSkip": lambda L, K: cofed.ProxSkip(1 / L, probability=1 / K),
     "FedFISTA": lambda L, K: cofed.FedFISTA(L=L),
     "FedNewton": lambda L, K: cofed.FedNewton(),
+    "FedNL": lambda L, K: cofed.FedNL(cofed.TopK(0.1)),
+    "SDANE": lambda L, K: cofed.SDANE(),
+    "AccSDANE": lambda L, K: cofed.AccSDANE(),
+    # Of a strong convexity of L/100 where none is known; the local problem has the curvature L + 1/eta.
+    "FedDR": lambda L, K: cofed.FedDR(1 / (1.1 * L), eta=10 / L),
+    "FedADMM": lambda L, K: cofed.FedADMM(1 / (1.1 * L), eta=10 / L),
+    "Scaffold": lambda L, K: cofed.Scaffold(1 / (K * L)),
 }
+# One gradient a round suffices where clients do not move; a drawn number of steps needs room.
+STEPS = {"FedFISTA": lambda K: 1, "FedNewton": lambda K: 1, "FedNL": lambda K: 1, "ProxSkip": lambda K: 5 * K}
 
 
 class Solver(BaseSolver):
@@ -24,19 +33,23 @@ class Solver(BaseSolver):
     parameters = {"method": list(METHODS), "local_steps": [10]}
     test_parameters = {"method": ["FedDecouple"]}
 
+    def skip(self, clients, loss, strength):
+        """Scaffold knows no penalty."""
+        if self.method == "Scaffold" and strength > 0:
+            return True, "Scaffold is for smooth problems: share=0"
+        return False, None
+
     def set_objective(self, clients, loss, strength):
         """Pose the problem."""
         smooth = cofed.Squared() if loss == "squared" else cofed.Logistic()
-        self.problem = cofed.Problem(cofed.Linear(intercept=False), smooth, cofed.L1(float(strength)))
+        penalty = cofed.L1(float(strength)) if strength > 0 else cofed.Zero()
+        self.problem = cofed.Problem(cofed.Linear(intercept=False), smooth, penalty)
         labels = [(X, y if loss == "squared" else y.astype(int)) for X, y in clients]
         self.federation = cofed.Federation.from_arrays(labels)
         bound = 1.0 if loss == "squared" else 0.25  # of the loss's second derivative
         L = bound * max(np.linalg.eigvalsh(X.T @ X / len(X))[-1] for X, _ in clients)
         self.algorithm = METHODS[self.method](L, self.local_steps)
-        # One gradient a round suffices where clients do not move; a drawn number of steps needs room.
-        self.steps = {"FedFISTA": 1, "FedNewton": 1, "ProxSkip": 5 * self.local_steps}.get(
-            self.method, self.local_steps
-        )
+        self.steps = STEPS.get(self.method, lambda K: K)(self.local_steps)
 
     def get_next(self, stop_val):
         """Twice as many rounds."""

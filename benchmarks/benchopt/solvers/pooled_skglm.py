@@ -12,7 +12,7 @@ class Solver(BaseSolver):
 
     name = "skglm-pooled"
     requirements = ["skglm"]
-    sampling_strategy = "tolerance"
+    sampling_strategy = "iteration"
 
     def set_objective(self, clients, loss, strength):
         """Pool the rows."""
@@ -24,11 +24,14 @@ class Solver(BaseSolver):
 
     def warm_up(self):
         """Compile."""
-        self.run(1e-1)
+        self.run(1)
 
-    def run(self, tolerance):
-        """To a tolerance."""
-        solver = AndersonCD(tol=min(tolerance, 1e-1), fit_intercept=False, warm_start=False)
+    def run(self, iterations):
+        """So many working sets."""
+        if iterations == 0:
+            self.coef = np.zeros(self.X.shape[1])
+            return
+        solver = AndersonCD(max_iter=iterations, tol=1e-12, fit_intercept=False, warm_start=False)
         self.coef = solver.solve(self.X, self.y, self.datafit, self.penalty)[0]
 
     def get_result(self):

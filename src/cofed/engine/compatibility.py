@@ -4,6 +4,8 @@ What an argument is by itself is checked in `spec.py`, and whether the parts can
 """
 
 import dataclasses
+from collections.abc import Callable
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,7 @@ from jaxtyping import PyTree
 from cofed._util import checks, machine, trees
 from cofed.algorithms import base
 from cofed.algorithms.base import AbstractAlgorithm
+from cofed.algorithms.probe import Probe
 from cofed.batches import Batch
 from cofed.clocks import Clock
 from cofed.engine.contracts import in_a_line, metric_arguments
@@ -28,6 +31,8 @@ from cofed.engine.task import AbstractTask
 from cofed.federation import AbstractFederation, DiskFederation, Federation
 from cofed.problem import Problem
 from cofed.samplers import AbstractSampler, ByFunction
+
+TServer = TypeVar("TServer", bound=ServerTask)
 
 RESERVED = {
     *COLUMNS,
@@ -104,11 +109,14 @@ def check_draws(spec: RunSpec) -> None:
             )
 
 
-def check_mean(task: ServerTask, start: PyTree) -> None:
-    """Refuse a robust mean for a method whose clients keep what follows the plain one, and one of another shape."""
+def with_mean(task: TServer, start: PyTree) -> TServer:
+    """The task with its mean fitted to what the method's clients send.
+
+    Refused are a mean for a method whose clients keep what follows the plain one, and one of another shape.
+    """
     mean = task.mean
     if mean is None:
-        return
+        return task
     name = type(mean).__name__
     if jax.tree.leaves(jax.eval_shape(task.client_state, start)):
         raise ValueError(
@@ -122,12 +130,27 @@ def check_mean(task: ServerTask, start: PyTree) -> None:
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), sent)
     many = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((task.plan.participants, *leaf.shape), leaf.dtype), one)
     weights = jax.ShapeDtypeStruct((task.plan.participants,), task.data.dtype)
+    fitted = mean.fitted(task.algorithm.name, *tried(task, start))
     try:
-        found = jax.eval_shape(mean.of, many, weights)
+        found = jax.eval_shape(fitted.drawn, many, weights, jax.random.key(0))
     except Exception as error:
         raise ValueError(f"{name}.of(updates, weights) must be computed by JAX, but {in_a_line(error)}") from error
     if jax.tree.structure(found) != jax.tree.structure(one) or found != one:
         raise ValueError(f"{name}.of(updates, weights) must give one update, {one}, but gave {found}")
+    return dataclasses.replace(task, mean=fitted)
+
+
+def tried(task: ServerTask, start: PyTree) -> tuple[PyTree, Callable[[float], PyTree]]:
+    """A model of ones, and what a client sends from it whose gradients have a value in every entry."""
+    method, zero = task.algorithm, jnp.zeros((), task.data.dtype)
+    problem = dataclasses.replace(task.problem, regularizer=Problem().regularizer)  # none
+    w0 = jax.tree.map(lambda leaf: jnp.ones(leaf.shape, leaf.dtype), start)
+
+    def sent(value: float) -> PyTree:
+        down = method.broadcast(method.init(problem, w0))
+        return method.local(problem, down, method.init_client(problem, w0), Probe(zero, zero + 2, value, 2))[0]
+
+    return w0, sent
 
 
 def check_late(task: ServerTask, clock: Clock, start: PyTree) -> None:

@@ -192,9 +192,8 @@ def make_task(spec: RunSpec, stage: Stage, start: PyTree, data: Data) -> Abstrac
             compatibility.check_late(task, spec.clock, start)
         else:
             task = ServerTask(*through_server, mean=mean, sampler=traced(spec.sampler, data.dtype))
-        compatibility.check_mean(task, start)
         compatibility.check_sampler(task, start)
-        return task
+        return compatibility.with_mean(task, start)
     failure = constant(spec.link_failure, dtype) if spec.link_failure else None
     method = cast(AbstractGossipAlgorithm, algorithm)
     return GossipTask(method, posed, data, plan, links=links(spec.topology, dtype), failure=failure)

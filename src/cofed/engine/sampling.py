@@ -37,6 +37,11 @@ def shared_key(key: PRNGKeyArray) -> PRNGKeyArray:
     return jax.random.fold_in(key, 2**32 - 2)
 
 
+def mean_key(key: PRNGKeyArray) -> PRNGKeyArray:
+    """The key by which the server's mean draws in a round."""
+    return jax.random.fold_in(key, 2**32 - 3)
+
+
 def batches_key(client: PRNGKeyArray) -> PRNGKeyArray:
     """The key by which a batch sampler draws for all steps of a client's round."""
     return jax.random.fold_in(client, 2**32 - 2)

@@ -1,6 +1,7 @@
 """Rounds through a server, as pure functions of the state: all clients of a round as one vmap."""
 
 import dataclasses
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -78,7 +79,8 @@ class ServerTask(AbstractTask[AbstractServerAlgorithm]):
         if participants.chance is not None:
             mean, share, heard = unbiased_mean(up, data, participants, heard_here)
         elif data.mesh is None:
-            (mean, share), heard = weighted_mean(up, weights, heard_here, self.mean), heard_here
+            own = None if self.mean is None else OwnMean(self.mean, sampling.mean_key(self.context(state).key))
+            (mean, share), heard = weighted_mean(up, weights, heard_here, own), heard_here
         else:
             mean, share, heard = mean_over_devices(up, data, participants, heard_here)
         server = algorithm.aggregate(problem, state.server, mean, share)
@@ -162,8 +164,15 @@ class ServerTask(AbstractTask[AbstractServerAlgorithm]):
         return state.holding(state.server, select(heard, keeps, state.clients)), self.data.everybody(heard)
 
 
+class OwnMean(NamedTuple):
+    """What is taken in place of the mean by the weights, and the key of its draws."""
+
+    mean: AbstractMean
+    key: PRNGKeyArray
+
+
 def weighted_mean(
-    up: PyTree, weights: Array, heard: Bool[Array, " participants"], robust: AbstractMean | None = None
+    up: PyTree, weights: Array, heard: Bool[Array, " participants"], own: OwnMean | None = None
 ) -> tuple[PyTree, Array]:
     """The mean of the finite updates, weights renormalised over them, and their share of all clients' weight."""
     counted = jnp.where(heard, weights, 0)
@@ -171,8 +180,8 @@ def weighted_mean(
     part = counted / jnp.where(share > 0, share, 1)
     # 0 * NaN is NaN, so what is left out is zeroed first.
     kept = select(heard, up, trees.zeros_like(up))
-    if robust is not None:
-        return robust.of(kept, part), share
+    if own is not None:
+        return own.mean.drawn(kept, part, own.key), share
     return jax.tree.map(lambda leaf: jnp.tensordot(part, leaf, axes=1), kept), share
 
 

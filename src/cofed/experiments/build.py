@@ -16,6 +16,7 @@ from cofed._util.files import digest
 from cofed._util.toml_mistakes import line_of
 from cofed.algorithms.base import AbstractAlgorithm, as_algorithm
 from cofed.engine import rates
+from cofed.engine.callbacks import AbstractCallback
 from cofed.experiments import registry, schema
 from cofed.experiments.functions import FunctionTable
 from cofed.experiments.import_path import import_function, source_file
@@ -33,6 +34,7 @@ def as_experiment(path: Path, file: ExperimentFile) -> Experiment:
         problem(file.problem)
     with located(f"{path}, run"):
         parts_of_run(file.run)
+    check_callbacks(path, file.run)
     methods = methods_of(path, file)
     metrics = [name.rpartition(":")[2] for name in file.metrics]
     columns = [*dict.fromkeys(file.columns), *(column for column in metrics if column not in file.columns)]
@@ -110,8 +112,10 @@ def check_value(name: str, value: object, static: bool) -> None:
 
 def class_of(table: ChosenTable) -> type[eqx.Module]:
     """The class that a table names."""
-    assert isinstance(table.chosen_kind, type)
-    return table.chosen_kind
+    kind = table.chosen_kind
+    assert isinstance(kind, type)
+    assert issubclass(kind, eqx.Module)
+    return kind
 
 
 def grid_of(table: ChosenTable) -> dict[str, tuple[Any, ...]]:
@@ -187,11 +191,13 @@ def set_up(file: ExperimentFile, seed: int, folder: Path, run: Mapping[str, Any]
             federation, test = federation.split(fraction, seed)
         words = f"{path}, by {given['client']}"
     options: dict[str, Any] = dict(run) | parts_of_run(file.run)
+    options.pop("callbacks", None)  # a run's alone, made anew for each
     if options.get("topology"):
         options["topology"] = getattr(cofed.topologies, options["topology"])(federation.n_clients)
     own = {name.partition(":")[2]: import_function(name, folder) for name in file.metrics if ":" in name}
     known = metrics([name for name in file.metrics if ":" not in name], truth, source)
-    setup = Setup(problem(file.problem), federation, options, known | own, test, data=words)
+    callbacks = functools.partial(callbacks_of, file.run)
+    setup = Setup(problem(file.problem), federation, options, known | own, test, data=words, callbacks=callbacks)
     check_columns(file, setup)
     return setup
 
@@ -205,6 +211,28 @@ def parts_of_run(table: RunTable) -> dict[str, eqx.Module]:
         if isinstance(part := getattr(table, key), ChosenTable):
             [found[key]] = everything_of(part)
     return found
+
+
+def callbacks_of(table: RunTable) -> list[AbstractCallback]:
+    """New callbacks, as [run] names them."""
+    return [made_callback(one) for one in table.callbacks or ()]
+
+
+def made_callback(table: ChosenTable) -> AbstractCallback:
+    """The callback that a table stands for."""
+    kind = table.chosen_kind
+    given = {key.name: getattr(table, key.name) for key in registry.keys_of(kind)}
+    made = kind(**{name: value for name, value in given.items() if value is not None})
+    assert isinstance(made, AbstractCallback)
+    return made
+
+
+def check_callbacks(path: Path, table: RunTable) -> None:
+    """Refuse numbers that a callback refuses, with their line."""
+    for i, one in enumerate(table.callbacks or ()):
+        line = line_of(path.read_text(), ("run", "callbacks", i))
+        with located(f"{path}, line {line}, run.callbacks[{i + 1}]"):
+            made_callback(one)
 
 
 def check_columns(file: ExperimentFile, setup: Setup) -> None:

@@ -140,11 +140,11 @@ def summary(folder: Path) -> Table:
 
 def bad(entry: Mapping[str, Any]) -> bool:
     """Whether a run of this algorithm came to a bad end."""
-    return any(outcome != "completed" for outcome in entry["outcomes"].values())
+    return any(outcome not in ("completed", "stopped") for outcome in entry["outcomes"].values())
 
 
 def ended(outcomes: Mapping[str, str]) -> str:
-    """The outcomes of all seeds in words.
+    """The outcomes of all seeds in words; a run is stopped where one of its callbacks ended it.
 
     >>> ended({"0": "completed", "1": "completed"}), ended({"0": "diverged", "1": "completed"})
     ('completed', 'diverged in 1 of 2 seeds')

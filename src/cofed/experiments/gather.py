@@ -74,8 +74,9 @@ def gather_comparison(experiment: Experiment, size: str, seeds: list[int], done:
                 curves.append(table.assign(panel=panel, algorithm=method.label))
                 entry["algorithm"], entry["hyperparameters"] = record["algorithm"], record["hyperparameters"]
                 entry.setdefault("outcomes", {})[str(seed)] = record["outcome"]
-                if "settled" in record:
-                    entry.setdefault("settled", {})[str(seed)] = record["settled"]
+                for kept in ("settled", "best"):
+                    if kept in record:
+                        entry.setdefault(kept, {})[str(seed)] = record[kept]
             entry |= {"on_edge": on_edge(entry["grid"], entry["hyperparameters"])}
             entry |= {"reached": reached(pd.concat(curves[-len(seeds) :]), method.score or what.score, numbers, entry)}
             algorithms.append(entry)

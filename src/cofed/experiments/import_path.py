@@ -12,19 +12,21 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import equinox as eqx
 
 from cofed._util.contracts import lacking
 from cofed.algorithms.base import FORMS, AbstractAlgorithm, AbstractGossipAlgorithm, AbstractServerAlgorithm, forms_of
 
+T = TypeVar("T")
+
 
 class NotImportable(ValueError):
     """Why an import path does not lead to what is wanted there, in a sentence."""
 
 
-def import_class(path: str, folder: Path, contract: type[eqx.Module]) -> type[eqx.Module]:
+def import_class(path: str, folder: Path, contract: type[T]) -> type[T]:
     """The class at an import path.
 
     Parameters
@@ -44,11 +46,10 @@ def import_class(path: str, folder: Path, contract: type[eqx.Module]) -> type[eq
     """
     kind, name = import_object(path, folder), path.partition(":")[2]
     if contract is AbstractAlgorithm:
-        return checked(kind, name)
+        return cast(type[T], checked(kind, name))
     if not isinstance(kind, type) or not issubclass(kind, contract):
         raise NotImportable(f"{name} is no class that derives from {contract.__name__} of cofed")
-    if kind.__abstractmethods__:
-        missing = ", ".join(sorted(kind.__abstractmethods__))
+    if missing := ", ".join(sorted(vars(kind).get("__abstractmethods__", ()))):
         raise NotImportable(f"{name} lacks {missing}, which {contract.__name__} asks for and explains")
     return kind
 

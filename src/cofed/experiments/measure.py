@@ -26,6 +26,7 @@ from cofed.engine.ranking import AllDiverged, maximised, numbers_of
 from cofed.engine.spec import RunSpec
 from cofed.experiments.gather import Measured, gather
 from cofed.experiments.json_values import described
+from cofed.experiments.overheard import Overheard, best_rows, with_clients
 from cofed.experiments.parts import Parts, Piece
 from cofed.experiments.specification import Comparison, Experiment, Method, Numbers, Setup, Sweep
 from cofed.problem import Problem
@@ -203,6 +204,7 @@ def tune(
     """A method's whole grid, ranked. `kept` is the folder from which an interrupted tuning goes on."""
     every, score = vars(numbers).get("tune_every"), method.score or what.score
     given: dict[str, Any] = arguments(setup, method, seed) | {"evaluate_every": every}
+    given.pop("per_client", None)  # a grid is ranked by means
     # The same part of the rounds for a method that has more or fewer of them than the others.
     last = vars(numbers).get("tuned_over", 1) * given["rounds"] // numbers.rounds
     over = max(1, last // (every or max(1, given["rounds"] // 20)))
@@ -259,6 +261,7 @@ def rank(
 def run(setup: Setup, method: Method, best: int, seed: int) -> tuple[Frame, dict[str, Any]]:
     """One run of a method with its best hyperparameters."""
     algorithm, choice = method.algorithms()[best], method.choices()[best]
+    callbacks = [Overheard(one) for one in setup.callbacks()]
     with warnings.catch_warnings(), interruptible() as asked:
         warnings.filterwarnings("ignore", message=".* diverged", category=RuntimeWarning)  # the record says it
         result: Result = cofed.run(
@@ -266,14 +269,17 @@ def run(setup: Setup, method: Method, best: int, seed: int) -> tuple[Frame, dict
             setup.federation,
             algorithm,
             progress=False,
+            callbacks=callbacks,
             **arguments(setup, method, seed),
         )
-    if result.outcome is Outcome.INTERRUPTED or asked.is_set():  # it may have been asked for in the last rounds
+    stopped = result.outcome is Outcome.INTERRUPTED and any(one.has_ended for one in callbacks)
+    interrupted = result.outcome is Outcome.INTERRUPTED and not stopped
+    if interrupted or asked.is_set():  # it may have been asked for in the last rounds
         raise KeyboardInterrupt("the run was stopped before its rounds were done")
-    table = result.history.to_pandas()
+    table = with_clients(result.history)
     settled = {"settled": dict(numbers_of(result.algorithm))} if rates.is_open(algorithm) and result.algorithm else {}
-    return table.assign(seed=seed), settled | {
+    return table.assign(seed=seed), settled | best_rows(callbacks) | {
         "algorithm": type(algorithm).__name__,
         "hyperparameters": {name: described(value) for name, value in choice.items()},
-        "outcome": result.outcome.name.lower(),
+        "outcome": "stopped" if stopped else result.outcome.name.lower(),
     }

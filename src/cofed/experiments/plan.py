@@ -149,7 +149,7 @@ def line_of(setup: Setup, method: Method, numbers: Numbers, seconds: float) -> L
         return forecast_run(setup, grid[0], given | {"seconds": seconds})
 
     def many(seconds: float) -> Forecast:
-        tuned: dict[str, Any] = given | {"evaluate_every": vars(numbers).get("tune_every")}
+        tuned: dict[str, Any] = given | {"evaluate_every": vars(numbers).get("tune_every"), "per_client": False}
         return forecast_tuning(RunSpec(setup.problem, setup.federation, grid[0], **tuned), grid, seconds=seconds)
 
     here, run, alone = grown(one, seconds)

@@ -20,13 +20,16 @@ from cofed._util.types import noted
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.compressors import AbstractCompressor
 from cofed.datasets.synthetic import Synthetic
+from cofed.engine.callbacks import AbstractCallback
 
-T = TypeVar("T", bound=eqx.Module)
-Kind = type[eqx.Module] | Callable[..., Synthetic]  # what a table of the file stands for
+T = TypeVar("T")
+# What a table of the file stands for; callbacks keep what they have seen, and so are no modules.
+Kind = type[eqx.Module] | type[AbstractCallback] | Callable[..., Synthetic]
 
 COMBINED = ("On", "Sum", "Scaled", "Translated")  # regularizers made of others; the key `on` stands for the first
 PAPERS_DATA = ("yuan_", "bao_", "liang_", "zhang_", "chen_")
 NOT_IN_FILES = ("activation", "seed", "dtype")  # a function, and what the run itself decides
+BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def public(contract: type[T]) -> dict[str, type[T]]:
@@ -43,7 +46,7 @@ def in_room(room: types.ModuleType, contract: type[T]) -> dict[str, type[T]]:
     """The classes among a room's public names that fulfil a contract.
 
     >>> sorted(in_room(cofed.means, cofed.means.AbstractMean))
-    ['Geometric', 'Median', 'Trimmed']
+    ['Clipped', 'Geometric', 'Median', 'Trimmed']
     """
     named = {name: getattr(room, name) for name in room.__all__ if not name.startswith("Abstract")}
     return {name: kind for name, kind in named.items() if isinstance(kind, type) and issubclass(kind, contract)}
@@ -58,6 +61,7 @@ MODELS = public(cofed.AbstractModel)
 MEANS = in_room(cofed.means, cofed.means.AbstractMean)
 SAMPLERS = in_room(cofed.samplers, cofed.samplers.AbstractSampler)
 BATCHES = in_room(cofed.batches, cofed.batches.AbstractBatches)
+CALLBACKS = in_room(cofed.callbacks, AbstractCallback)
 REGULARIZERS = {name: kind for name, kind in public(cofed.AbstractRegularizer).items() if name not in COMBINED}
 GENERATORS: dict[str, Callable[..., Synthetic]] = {
     name: getattr(cofed.datasets, name) for name in cofed.datasets.__all__ if name.startswith(PAPERS_DATA)
@@ -78,8 +82,10 @@ def keys_of(kind: Kind) -> Iterator[Key]:
 
     >>> [key.name for key in keys_of(cofed.FedDualAvg)]
     ['client_lr', 'server_lr', 'client_prox']
+    >>> [key.name for key in keys_of(cofed.callbacks.KeepBest)]
+    ['column', 'maximise']
     """
-    if not isinstance(kind, type):
+    if not (isinstance(kind, type) and issubclass(kind, eqx.Module)):
         yield from parameters_of(kind)
         return
     hints = hints_of(kind)
@@ -93,10 +99,10 @@ def keys_of(kind: Kind) -> Iterator[Key]:
         yield Key(field.name, type_, is_required(field))
 
 
-def parameters_of(generator: Callable[..., Synthetic]) -> Iterator[Key]:
-    """The keys of a generator."""
-    for name, parameter in inspect.signature(generator).parameters.items():
-        if name not in NOT_IN_FILES:
+def parameters_of(called: Callable[..., object]) -> Iterator[Key]:
+    """The keys of a generator, or of a class that is made by its parameters."""
+    for name, parameter in inspect.signature(called).parameters.items():
+        if name not in NOT_IN_FILES and parameter.kind in BY_NAME:
             required = parameter.default is inspect.Parameter.empty
             default = None if required else parameter.default
             yield Key(name, value_type(noted(parameter.annotation), default), required)
@@ -108,7 +114,7 @@ def parts_of(kind: Kind) -> Iterator[Key]:
     >>> [(key.name, key.type.__name__) for key in parts_of(cofed.Compressed)]
     [('algorithm', 'AbstractAlgorithm'), ('compressor', 'AbstractCompressor')]
     """
-    if not isinstance(kind, type):
+    if not (isinstance(kind, type) and issubclass(kind, eqx.Module)):
         return
     hints = hints_of(kind)
     for field in fields_of(kind):

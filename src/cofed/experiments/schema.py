@@ -32,6 +32,7 @@ from cofed._util.scalars import AUTO, AUTOMATIC
 from cofed._util.types import Given
 from cofed.algorithms.base import AbstractAlgorithm
 from cofed.compressors import AbstractCompressor
+from cofed.engine.callbacks import AbstractCallback
 from cofed.experiments import functions, registry
 from cofed.experiments.import_path import NotImportable, import_class, import_function
 from cofed.experiments.registry import Kind
@@ -79,7 +80,7 @@ class NamedChoice:
     kinds: Mapping[str, Kind]
     grids: bool = False
     extra: Keys = field(default_factory=dict)
-    contract: type[eqx.Module] | None = None  # what a class of one's own derives from; None: it may not be named
+    contract: type | None = None  # what a class of one's own derives from; None: it may not be named
     fixed: Mapping[str, type[Strict]] = field(default_factory=dict)  # tables of no class or generator, by their tags
 
     def read(self, raw: object, info: Given[ValidationInfo[Reading]]) -> Strict:
@@ -147,6 +148,7 @@ COMPRESSOR = NamedChoice("name", registry.COMPRESSORS, grids=True, contract=Abst
 MIRROR = NamedChoice("name", registry.MIRRORS, grids=True, contract=cofed.AbstractMirror)
 MEAN = NamedChoice("name", registry.MEANS, contract=cofed.means.AbstractMean)
 SAMPLER = NamedChoice("name", registry.SAMPLERS, contract=cofed.samplers.AbstractSampler)
+CALLBACK = NamedChoice("name", registry.CALLBACKS, contract=AbstractCallback)
 BATCHES = NamedChoice("name", registry.BATCHES, contract=cofed.batches.AbstractBatches)
 MODEL = NamedChoice("name", registry.MODELS, contract=cofed.AbstractModel)
 LOSS = NamedChoice("name", registry.LOSSES, contract=cofed.AbstractLoss)
@@ -249,6 +251,8 @@ class RunTable(Strict):
     evaluate_every: int | None = Field(default=None, ge=1)
     clock: ClockTable | None = None
     mean: one_of(MEAN) | None = None  # type: ignore[valid-type]
+    callbacks: list[one_of(CALLBACK)] | None = None  # type: ignore[valid-type]
+    per_client: bool | None = None
     topology: Literal[registry.TOPOLOGIES] | None = None  # type: ignore[valid-type]
     link_failure: float | None = Field(default=None, ge=0, lt=1)
 

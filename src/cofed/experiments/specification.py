@@ -15,6 +15,7 @@ from jaxtyping import PyTree
 
 from cofed._util.pandas_types import Frame
 from cofed.algorithms.base import AbstractAlgorithm
+from cofed.engine.callbacks import AbstractCallback
 from cofed.experiments.measurements import Measurements
 from cofed.federation import Federation
 from cofed.problem import Problem
@@ -162,6 +163,8 @@ class Setup:
         Models to compare with, by name: functions, so that each is computed when it is needed.
     data
         What the data are, in words.
+    callbacks
+        Gives the callbacks of a run, new ones for each; tuning has none.
     """
 
     problem: Problem
@@ -171,6 +174,7 @@ class Setup:
     evaluation: Federation | None = None
     baselines: Mapping[str, Callable[[], PyTree]] = field(default_factory=dict)
     data: str = ""
+    callbacks: Callable[[], list[AbstractCallback]] = list
 
 
 @dataclass(frozen=True)

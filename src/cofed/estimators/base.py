@@ -27,13 +27,7 @@ from cofed.losses import AbstractLoss, SiteIntercepts
 from cofed.regularizers import AbstractRegularizer
 from cofed.sites import AbstractSites, Folds
 from cofed.sites.clusters import asked_errors, in_clusters
-from cofed.sites.intake import (
-    Clients,
-    Features,
-    FitFeatures,
-    Labels,
-    gather,
-)
+from cofed.sites.intake import Clients, Features, FitFeatures, Labels, gather
 from cofed.sites.queries import SumsAnswer
 from cofed.sites.row_options import RowNumbers, RowOptions, predicted_offset, row_options, with_row_options
 

@@ -274,7 +274,7 @@ def test_every_option_of_a_fit_is_on_its_page():
 
 SHELL = [page for page in PAGES if blocks(page, "sh")]
 FLOWER = {"flower-superlink", "flower-supernode", "flwr"}
-PROGRAMS = {"cofed", "make", "pip", "python", "source", "export", "mkdir", "for", *FLOWER}
+PROGRAMS = {"benchopt", "cofed", "make", "pip", "python", "source", "export", "mkdir", "for", *FLOWER}
 
 
 @pytest.mark.parametrize("page", SHELL)

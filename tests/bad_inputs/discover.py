@@ -39,6 +39,7 @@ CONTRACT = {
     # The duality of losses and penalties, which the estimators' certificate calls.
     *("conjugate", "cumulant", "deviance", "dispersion", "dual_scaling", "excess", "label_sum", "label_units", "link"),
     *("dual_room", "in_units", "inverse_link", "natural", "variance", "with_rows"),
+    "train",  # of models, which local steps call
     *("events", "mean_margin", "residual_scale", "saturated", "scaled", "zeroing_factor"),
     *("init", "refuses", "outputs", "correct", "compress", "to_dual", "to_primal", "to_primal_smooth"),
     *(

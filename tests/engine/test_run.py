@@ -271,7 +271,7 @@ class TestFailures:
         def loss(prediction, y):
             raise ZeroDivisionError("oh")
 
-        with pytest.raises(ValueError, match=r"cannot be computed for one sample.*ZeroDivisionError: oh"):
+        with pytest.raises(ValueError, match=r"the loss cannot be computed for one prediction.*ZeroDivisionError: oh"):
             go(worlds.problem(None, loss))
 
         def in_local_steps(prediction, y):

@@ -142,7 +142,7 @@ class ByFunction(AbstractSampler):
     @property
     def name(self) -> str:
         """What the function is called in sentences."""
-        return getattr(self.function, "__name__", type(self.function).__name__)
+        return checks.called(self.function)
 
     def count(self, clients: int) -> int:
         try:

@@ -38,6 +38,11 @@ def kind(value: object) -> str:
     return f"an object of type {type(value).__name__}"
 
 
+def called(value: object) -> str:
+    """What a function is called, or the class of an object that has no name of its own."""
+    return str(getattr(value, "__name__", type(value).__name__))
+
+
 def is_integer(value: object) -> TypeGuard[int | np.integer]:
     """Whether this is an integer of Python or NumPy; True and False are none."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -234,7 +234,7 @@ class FunctionCallback(AbstractCallback):
 
     @property
     def name(self) -> str:
-        return getattr(self.function, "__name__", type(self.function).__name__)
+        return checks.called(self.function)
 
     def on_model(self, snapshot: Snapshot) -> Any:
         return self.function(snapshot)
@@ -355,7 +355,7 @@ def flat(name: str, value: object) -> Iterator[tuple[str, bool | int | float | s
     elif isinstance(value, (jax.Array, np.ndarray, np.generic, list, tuple)):
         yield name, array_shown(np.asarray(value))
     else:
-        yield name, getattr(value, "__name__", type(value).__name__)
+        yield name, checks.called(value)
 
 
 def array_shown(array: np.ndarray) -> bool | int | float | str:

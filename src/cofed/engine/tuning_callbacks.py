@@ -43,10 +43,9 @@ class Audience:
                 answer = callback(tuning)
             except Exception as error:
                 self.callbacks = [other for other in self.callbacks if other is not callback]
-                name = getattr(callback, "__name__", type(callback).__name__)
                 warn_caller(
-                    f"the callback {name} failed and is not called again; the tuning is not affected: "
-                    f"{in_a_line(error)}"
+                    f"the callback {checks.called(callback)} failed and is not called again; the tuning is not "
+                    f"affected: {in_a_line(error)}"
                 )
                 continue
             if refused(answer):

@@ -2,9 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias
-
-Lost: TypeAlias = Mapping[tuple[str, str], list[int]]  # the seeds that diverged, by label and panel
+from typing import Any
 
 
 def lost(config: Mapping[str, Any]) -> dict[tuple[str, str], list[int]]:
